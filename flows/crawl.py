@@ -38,14 +38,14 @@ def crawl(
         limit: How many documents of each source to read, from its first on; empty: all.
         run_id: Filled in by nightly.
     """
-    options = load_settings().reading()
+    settings = load_settings()
     place, run, now = Root(root), run_id or new_run_id(), datetime.now(UTC)
     with writer_lock(place):
         specs = specs_to_read(place) if sources is None else [normal_spec(spec) for spec in sources]
         # On the list before they are read: a run that is interrupted is resumed by the next.
         before = list_sources(place, specs)
         reports = [
-            crawl_source(root, spec, run_id=run, now=now, limit=limit, options=options)
+            crawl_source(root, spec, run_id=run, now=now, limit=limit, settings=settings)
             for spec in dict.fromkeys(specs)
         ]
         unread = [r for r in reports if r["state"] == "failed" and r["source"] in before]

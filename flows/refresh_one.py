@@ -45,13 +45,14 @@ def refresh_one(
         NothingReadable: None of its sources could be read.
     """
     place, run, now = Root(root), this_run(), datetime.now(UTC)
-    options = load_settings().reading()
+    settings = load_settings()
     with writer_lock(place, wait=60 * wait_minutes):
         specs = find_sources(root, target)
         with recorded_on_page(place, run, specs_to_read(place), flow="refresh-one") as record:
             with record.stage("crawl"):
                 record.sources = [
-                    refresh_source(root, spec, target, run_id=run, now=now, options=options) for spec in specs
+                    refresh_source(root, spec, target, run_id=run, now=now, settings=settings)
+                    for spec in specs
                 ]
                 require_readable(record.sources)
             refine_to_served(record, root, index)

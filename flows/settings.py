@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from storage.errors import WrongInput
 from storage.served import LicenceClass
+from tasks.crawl.http.settings import CrawlSettings
 from tasks.models.llm.budget import Ceiling, Prices
 from tasks.models.llm.client import LLM_RETRY, Endpoint, require_openai
 from tasks.models.llm.question import Sampling
@@ -21,7 +22,7 @@ from tasks.parse.edges.linker import EdgeOptions
 Model = TypeVar("Model", bound=BaseSettings)
 
 
-class Settings(BaseSettings):
+class Settings(BaseSettings, CrawlSettings):
     """The settings of runs and queries; the variable of `root` is SKILLERY_ROOT, and so on."""
 
     model_config = SettingsConfigDict(env_prefix="SKILLERY_", extra="ignore", frozen=True)
@@ -46,13 +47,6 @@ class Settings(BaseSettings):
     debug: bool = Field(False, description="Whether an error shows its stack, as --debug does.")
     quiet: bool = Field(False, description="Whether stderr shows warnings and errors alone, as with --quiet.")
     sync_files: bool = Field(True, description="Whether a write waits until the disk holds it.")
-    max_document_bytes: int = Field(2_000_000, ge=1, description="A longer SKILL.md is dropped as too large.")
-    keep_files: int = Field(
-        512, ge=0, description="Files beside a SKILL.md whose bytes are kept at most; 0 keeps none."
-    )
-    keep_bytes: int = Field(
-        16 * 1024 * 1024, ge=0, description="Bytes of a skill's files kept at most; others are listed alone."
-    )
     max_control_share: float = Field(
         0.1, ge=0, le=1, description="A text with a larger share of control characters is no text."
     )
@@ -103,26 +97,6 @@ class Settings(BaseSettings):
     )
     task_runner_address: str | None = Field(
         None, description="Dask's scheduler or Ray's head; none: a cluster of this machine for the run."
-    )
-    git_timeout: float = Field(300.0, gt=0, description="Seconds that one git command may take.")
-    max_repository_paths: int = Field(500_000, ge=1, description="A git repository of more is not read.")
-    skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
-    github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")
-    github_archive_url: str = Field("https://codeload.github.com", description="Archives of repositories.")
-    github_raw_url: str = Field("https://raw.githubusercontent.com", description="Single files.")
-    mcp_registry_url: str = Field(
-        "https://registry.modelcontextprotocol.io", description="The registry of MCP servers."
-    )
-    request_delay: float = Field(1.0, ge=0, description="Least seconds between two requests to one host.")
-    request_timeout: float = Field(120.0, gt=0, description="Seconds that one request may take in all.")
-    request_concurrency: int = Field(4, ge=1, le=100, description="Requests under way to one host at most.")
-    retry_wait_max: float = Field(10.0, ge=0, description="Longest wait of a retry, seconds.")
-    archive_bytes: int = Field(50_000_000, ge=1, description="A larger archive of a repository is not read.")
-    recheck_days: float = Field(
-        7.0, gt=0, description="A repository not looked at for so many days is looked at again."
-    )
-    sweep_keywords: int = Field(
-        3, ge=0, description="Keywords asked for a night where a marketplace does not list all it has."
     )
     classifier: Literal["local", "llm", "hybrid"] | None = Field(
         None, description="What types nodes in a run; none: hybrid where an LLM is set up, else local."
@@ -225,20 +199,6 @@ class Settings(BaseSettings):
         """Return the thresholds of an evaluation."""
         names = ("min_found", "max_fall", "max_ms", "max_slowdown", "compared")
         return {name: getattr(self, f"evaluation_{name}") for name in names}
-
-    def reading(self) -> dict[str, Any]:
-        """Return the options with which the tasks of crawl read sources."""
-        names = ("max_document_bytes", "git_timeout", "max_repository_paths", "keep_files", "keep_bytes")
-        return {**{n: getattr(self, n) for n in names}, "network": self.network()}
-
-    def network(self) -> dict[str, Any]:
-        """Return the options of the network for crawls, without credentials."""
-        names = (
-            "skillsmp_url", "github_api_url", "github_archive_url", "github_raw_url", "mcp_registry_url",
-            "request_delay", "request_timeout", "retry_wait_max", "archive_bytes", "recheck_days",
-            "sweep_keywords",
-        )  # fmt: skip
-        return {**{n: getattr(self, n) for n in names}, "concurrency": self.request_concurrency}
 
 
 def load_settings() -> Settings:

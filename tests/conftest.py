@@ -58,6 +58,8 @@ _one_folder_for_a_run()  # before other files of this kind make theirs
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a file's tests with one worker, and with one all that share a Prefect server."""
     for item in items:
+        if "prefect_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.prefect)
         group = "prefect" if item.get_closest_marker("prefect") else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
 

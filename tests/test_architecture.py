@@ -119,7 +119,7 @@ def test_there_is_something_to_look_at() -> None:
     assert len(SOURCES) > 200
     assert {source.partition("/")[0] for source in SOURCES} == set(PACKAGES)
     assert {Path(s).parts[1] for s in SOURCES if s.startswith("tasks/") and s.count("/") > 1} <= set(STAGES)
-    assert "tasks/crawl/intake.py" in imports("tasks/crawl/collect.py")
+    assert "tasks/crawl/raw_parts.py" in imports("tasks/crawl/collect.py")
 
 
 def test_imports_run_from_flows_to_tasks_to_storage() -> None:

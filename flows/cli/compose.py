@@ -20,7 +20,6 @@ from flows.cli.options import (
     print_json,
     root_of,
 )
-from flows.cli.printing.plan import print_plan
 from flows.commands.console import form_of
 from flows.settings import load_settings
 
@@ -52,7 +51,7 @@ PlanOutOption = Annotated[
     typer.Option(
         "--out",
         metavar="FILE",
-        help="Draw the plan: .svg, .png, .pdf or .mmd (Mermaid). With --batch: where answers go.",
+        help="Draw the plan: .svg or .mmd (Mermaid). With --batch: where answers go.",
     ),
 ]
 
@@ -79,6 +78,7 @@ def compose(
     as_json: JsonOption = False,
 ) -> None:
     """Plan a task that needs several skills: its steps, their order, and what serves each."""
+    from flows.cli.printing.plan import print_plan  # noqa: PLC0415 (as all below: other commands do without)
     from flows.commands.plans.llm import plan_makers  # noqa: PLC0415
     from flows.commands.queries import (  # noqa: PLC0415
         PLAN_FORMS,
@@ -87,8 +87,8 @@ def compose(
         put_plan,
         search_filters,
     )
+    from tasks.retrieve.compose.compose import ComposeOptions  # noqa: PLC0415
     from tasks.retrieve.compose.compose import compose as composed  # noqa: PLC0415
-    from tasks.retrieve.compose.options import ComposeOptions  # noqa: PLC0415
 
     settings = load_settings()
     where = root_of(settings, root)

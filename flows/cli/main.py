@@ -130,7 +130,7 @@ def classify(
 @app.command(rich_help_panel=ASK)
 def graph(
     doc_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="A skill's id, as search prints it.")],
-    out: Annotated[Path, typer.Option("--out", help="The picture: a file named .svg, .png or .pdf.")],
+    out: Annotated[Path, typer.Option("--out", help="The picture: a file named .svg.")],
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -157,15 +157,17 @@ def evaluate_routing(
     as_json: JsonOption = False,
 ) -> None:
     """Measure how well methods rank the skills that tasks need, copies folded and not, and how fast."""
-    from flows.cli.printing.routing import print_routing  # noqa: PLC0415
-    from flows.commands.routing.bench import RoutingWishes, files_of, routing_bench  # noqa: PLC0415
+    from flows.commands.routing.bench import routing_bench  # noqa: PLC0415
+    from tasks.evaluate.routing.report import terminal_blocks  # noqa: PLC0415
 
     settings = load_settings()
-    skills = [*([corpus] if corpus else []), *(documents or [])]
-    files = files_of(bench, skills, queries, qrels, copies, negatives)
-    wishes = RoutingWishes(method, baseline, pool, recall, report, sweep or (), agents, attention)
-    found = routing_bench(root_of(settings, root), settings, files, wishes)
-    print_json(found) if as_json else print_routing(found)
+    found = routing_bench(
+        root_of(settings, root), settings,
+        bench=bench, corpus=corpus, queries=queries, qrels=qrels, documents=documents, copies=copies,
+        negatives=negatives, pool=pool, recall=recall, method=method, sweep=sweep, baseline=baseline,
+        agents=agents, attention=attention, report=report,
+    )  # fmt: skip
+    print_json(found) if as_json else printing_bench.show(terminal_blocks(found))
 
 
 @evaluate_app.command("compose")

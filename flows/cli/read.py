@@ -34,20 +34,20 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a skill: its front matter, origin, licence, risks, findings and files."""
-    from flows.commands.queries import require_text, skill_bytes, skill_file, skill_of  # noqa: PLC0415
+    from tasks.retrieve.revisions import show as revisions  # noqa: PLC0415
 
     if raw and as_json:
         msg = "--raw and --json are two forms of one answer: give one of them"
         raise WrongInput(msg)
     place = root_of(load_settings(), root)
     if raw:
-        sys.stdout.buffer.write(skill_bytes(place, doc_id, file, revision))
+        sys.stdout.buffer.write(revisions.skill_bytes(place, doc_id, file, revision))
         sys.stdout.buffer.flush()
     elif file is not None:
-        content = skill_file(place, doc_id, file, revision)
-        print_json(content) if as_json else say_text(require_text(content))
+        content = revisions.skill_file(place, doc_id, file, revision)
+        print_json(content) if as_json else say_text(revisions.require_text(content))
     else:
-        found = skill_of(place, doc_id, revision)
+        found = revisions.skill_of(place, doc_id, revision)
         print_json(found) if as_json else print_skill(found)
 
 

@@ -20,9 +20,8 @@ from tasks.evaluate.corpus.compare import compare
 from tasks.evaluate.corpus.look_alikes import look_alikes
 from tasks.evaluate.corpus.read import load_corpus
 from tasks.models.protocols import Vectors
-from tasks.retrieve.graph.figure import FORMATS
 from tasks.retrieve.graph.graph import graph_of
-from tasks.retrieve.graph.picture import draw
+from tasks.retrieve.graph.svg import graph_file
 
 SHOWN = 20
 
@@ -78,14 +77,13 @@ def compare_corpora(a: str, b: str) -> dict[str, Any]:
 
 
 def draw_graph(root: Root, settings: Settings, doc_id: str, out: Path) -> dict[str, Any]:
-    """Draw the graph of a served skill to a file, whose suffix names its form, and return what it shows.
+    """Draw the graph of a served skill to an SVG file, and return what it shows.
 
     Raises:
-        WrongInput: `out` has another suffix than `.svg`, `.png` or `.pdf`, or cannot be written.
+        WrongInput: `out` has another suffix than `.svg`, or cannot be written.
         UnknownDocument, Withheld, NotPublished: As `ServedIndex.document`.
-        TerminalError: matplotlib is not installed.
     """
-    form = form_of(out, FORMATS)
+    form_of(out, ("svg",))
     graph = graph_of(open_index(root, settings).document(doc_id))
-    put_drawing(out, draw(graph, form))
+    put_drawing(out, graph_file(graph))
     return {"out": str(out), **graph.as_dict()}

@@ -1,96 +1,34 @@
-"""Queries for the command, one or a file of them, and reading one skill; nothing loads Prefect or torch."""
+"""Queries for the command, one or a file of them. Nothing here loads Prefect or torch."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.commands.console import Report, form_of, progress, put_drawing
-from flows.commands.llm.opened import opened_llm
 from flows.settings import Settings
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
-from tasks.parse.classify.protocol import Classifier
-from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
-from tasks.retrieve.compose.compose import compose
-from tasks.retrieve.compose.decompose.draft import Decomposer
-from tasks.retrieve.compose.options import ComposeOptions
-from tasks.retrieve.compose.protocol import StepReranker
-from tasks.retrieve.graph.figure import FORMATS
 from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging.types import Reranker
-from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
-from tasks.retrieve.revisions.show import open_edition, shown
 from tasks.retrieve.routing.search import Filters, SkillRanker, require_min_fit
 from tasks.retrieve.served_index import ServedIndex
 
-
-def skill_of(root: Root, text: str, revision: str | None) -> dict[str, Any]:
-    """Return what is known of the skill that a text means, now or at a revision.
-
-    Raises:
-        UnknownDocument: No document has this id or name, or several may be meant.
-        WrongInput: It has no such revision.
-        StorageError: A file of the root cannot be read.
-    """
-    return shown(*open_edition(root, text, revision))
-
-
-def skill_bytes(root: Root, text: str, file: str | None, revision: str | None) -> bytes:
-    """Return the bytes of a skill's file, as they are kept; None stands for its SKILL.md.
-
-    Raises:
-        UnknownDocument, StorageError: As `skill_of`.
-        WrongInput: Also if there is no such file, or its bytes are not kept.
-        Withheld: The licence policy keeps its text back.
-    """
-    return open_edition(root, text, revision)[0].read(SKILL_FILE if file is None else file)
-
-
-def skill_file(root: Root, text: str, file: str, revision: str | None) -> dict[str, Any]:
-    """Return a skill's file as a JSON object: `text`, or `base64` where it is no UTF-8 text.
-
-    Raises as `skill_bytes`.
-    """
-    return file_of(open_edition(root, text, revision)[0], file)
-
-
-def file_of(edition: Edition, file: str) -> dict[str, Any]:
-    """Return a file of an edition as `skill_file` does; raises as `Edition.read`."""
-    content = edition.read(file)
-    digest = hashlib.sha256(content).hexdigest()
-    told = {"path": edition.path_of(file), "size": len(content), "sha256": digest}
-    as_text = _as_text(content)
-    body = {"base64": base64.b64encode(content).decode()} if as_text is None else {"text": as_text}
-    origin = {name: edition.row[name] for name in ("source", "url", "commit", "licence")}
-    return {"doc_id": edition.row["doc_id"], **told, **body, **origin}
-
-
-def _as_text(content: bytes) -> str | None:
-    try:
-        return None if b"\0" in content else content.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def require_text(found: dict[str, Any]) -> str:
-    """Return the text of what `skill_file` returned; raise `WrongInput` if it is none."""
-    if "text" not in found:
-        msg = f"{found['path']} has {found['size']:,} bytes and is no text: --raw prints them as they are"
-        raise WrongInput(msg)
-    return str(found["text"])
-
+if TYPE_CHECKING:  # a search loads nothing of these
+    from tasks.parse.classify.protocol import Classifier
+    from tasks.retrieve.baselines.llm_page_rerank import LlmReranker
+    from tasks.retrieve.compose.candidates import StepReranker
+    from tasks.retrieve.compose.compose import ComposeOptions
+    from tasks.retrieve.compose.rounds import Decomposer
 
 Line = dict[str, Any]
 MERMAID = "mmd"
-PLAN_FORMS = (*FORMATS, MERMAID)
+PLAN_FORMS = ("svg", MERMAID)
 _KINDS = ("skill", "mcp-server")
 
 
@@ -172,6 +110,7 @@ def compose_batch(
 
     `decomposer` gives each task its own, or None for the local one.
     """
+    from tasks.retrieve.compose.compose import compose  # noqa: PLC0415
 
     def answer(line: Line) -> Line:
         return compose(index, line["query"], options, decomposer(), reranker)
@@ -180,21 +119,15 @@ def compose_batch(
 
 
 def put_plan(plan: Line, out: Path) -> None:
-    """Draw a plan to a file, whose ending names one of `PLAN_FORMS`; Mermaid needs no matplotlib.
+    """Draw a plan to a file, whose ending names one of `PLAN_FORMS`.
 
     Raises:
         WrongInput: The ending names no form, or `out` cannot be written.
-        TerminalError: matplotlib is not installed.
     """
+    from tasks.retrieve.compose.drawing import as_mermaid, plan_file  # noqa: PLC0415
+
     form = form_of(out, PLAN_FORMS)
-    if form == MERMAID:
-        from tasks.retrieve.compose.drawing.mermaid import as_mermaid  # noqa: PLC0415
-
-        put_drawing(out, as_mermaid(plan).encode())
-    else:
-        from tasks.retrieve.compose.drawing.picture import draw_plan  # noqa: PLC0415
-
-        put_drawing(out, draw_plan(plan, form))
+    put_drawing(out, as_mermaid(plan).encode() if form == MERMAID else plan_file(plan))
 
 
 def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Reranker | None]:
@@ -295,5 +228,8 @@ def paging_reranker(root: Root, settings: Settings) -> Iterator[LlmReranker]:
 
     If the LLM gave no answer for some pages, stderr says so at the end; those pages are not reranked.
     """
+    from flows.commands.llm.opened import opened_llm  # noqa: PLC0415 (most queries ask no language model)
+    from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes  # noqa: PLC0415
+
     with opened_llm(root, settings, "such pages are not reranked") as llm:
         yield LlmReranker(llm, RerankNodes(accuracy=settings.rerank_accuracy))

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from flows.commands.queries import file_of, require_page_options, search_filters
+from flows.commands.queries import require_page_options, search_filters
 from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.answers.service import Service
 from flows.serve.answers.tool import Tool
@@ -27,7 +27,7 @@ from flows.serve.catalogue.routes import error_page, wants_page
 from storage.errors import NotPublished, SkilleryError, TransientError, UnknownDocument, Withheld, WrongInput
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.revisions.edition import SKILL_FILE
-from tasks.retrieve.revisions.show import shown
+from tasks.retrieve.revisions.show import file_of, shown
 from tasks.retrieve.skills.bundle import MARKDOWN, mime_of
 
 log = logging.getLogger(__name__)

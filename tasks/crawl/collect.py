@@ -1,23 +1,54 @@
-"""Collects one source into raw parts, and remembers how far it was read."""
+"""Collects one source: documents go to raw parts, their state to `seen`, and how far it was read is kept."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from storage.errors import NothingReadable, SkilleryError, SourceError, SourceUnavailable
 from storage.root import Root
-from storage.state import read_sources, write_source
-from tasks.crawl.intake import Intake
-from tasks.crawl.report import SourceReport
-from tasks.crawl.seen import Covers
-from tasks.crawl.source.protocol import Source
+from storage.schemas import DROPPED, Dropped, Listing, RawDocument, to_frame
+from storage.state import append_dropped, read_sources, write_source
+from storage.tombstones import Forgotten
+from tasks.crawl.raw_parts import RawParts
+from tasks.crawl.seen import Covers, SeenRows, Verdict
+from tasks.crawl.source.base import Gone, Item, Missed, Source, Unchanged
+from tasks.crawl.source.fields import without_surrogates
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
+from tasks.crawl.source.tombstones import drop_forgotten
+from tasks.crawl.source.unchanged import document_digest, same_source
 
 log = logging.getLogger(__name__)
+BATCH_SECONDS = 30.0
+# A checkpoint rewrites all rows of `seen`: one after so many batches would cost a fast source more than its
+# documents do.
+_CHECKPOINT_SECONDS = 10.0
+_QUOTA = "quota"  # a reading that ends with the day's quota has not failed: it goes on the next day
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """The outcome of crawling one source once."""
+
+    source: str
+    # `complete` (read to its end), `limited` (by --limit), `partial` (it broke off, or the day's quota ended)
+    # or `failed` (nothing could be read).
+    state: str = "complete"
+    listed: int = 0  # documents looked at, whatever came of them
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    retired: int = 0  # their source no longer holds them
+    withdrawn: int = 0  # they may no longer be served, as after a takedown
+    failed: dict[str, int] = field(default_factory=dict)  # drops by reason, and why the source broke off
+    requests: int = 0  # sent, retries included
+    quota_left: int | None = None  # requests left of the day's quota; None: there is no quota
+    message: str | None = None
 
 
 def collect(
@@ -35,27 +66,25 @@ def collect(
     written. If the source cannot be read to its end, documents it did not yield stay, marked stale. With
     other `options` of reading than the last time, all documents are read again.
     """
-    intake = Intake(source, root, run_id, now)
+    ingestion = _Ingestion(source, root, run_id, now)
     read_as, remembered = dict(options or {}), read_sources(root).get(source.spec, {})
     version: str | None = None
     try:
         found = source.version()
-        as_it_was = found is not None and _covers(remembered, found, limit, read_as)
+        unchanged = found is not None and same_source(remembered, found, limit, read_as)
         # If this run dies, part of the new documents is on disk: the last version no longer tells what is
         # kept, even if the source goes back to it.
         _forget_version(root, source.spec, remembered)
-        if as_it_was:
-            unchanged = intake.repeat(str(remembered["state"]), remembered["last_read"])
+        if unchanged:
+            count = ingestion.repeat(str(remembered["state"]), remembered["last_read"])
             limit = remembered["limit"]
-            log.info("%s is as it was: %d documents unchanged", source.spec, unchanged)
+            log.info("%s is as it was: %d documents unchanged", source.spec, count)
         else:
-            intake.read(limit)
+            ingestion.read(limit)
         version = found
-    except (SourceError, SourceUnavailable) as error:
-        intake.break_off(error)
     except Exception as error:
-        intake.break_off(_unforeseen(source.spec, error))
-    report = intake.close()
+        ingestion.break_off(_of_source(source.spec, error))
+    report = ingestion.close()
     read = {**_record(report, remembered, now), "version": version, "limit": limit, "options": read_as}
     write_source(root, source.spec, {**remembered, **read})
     return report
@@ -66,20 +95,20 @@ def collect_some(source: Source, root: Root, covers: Covers, *, run_id: str, now
 
     The remembered version is deleted, so that the next complete reading looks at everything.
     """
-    intake = Intake(source, root, run_id, now, covers)
+    ingestion = _Ingestion(source, root, run_id, now, covers)
     # Before anything is kept: if this run dies, a skill retired and put back must not count as unchanged.
     _forget_version(root, source.spec, read_sources(root).get(source.spec, {}))
     try:
-        intake.read()
-    except (SourceError, SourceUnavailable) as error:
-        intake.break_off(error)
+        ingestion.read()
     except Exception as error:
-        intake.break_off(_unforeseen(source.spec, error))
-    return intake.close()
+        ingestion.break_off(_of_source(source.spec, error))
+    return ingestion.close()
 
 
-def _unforeseen(spec: str, error: Exception) -> SourceUnavailable:
-    """Return an error that nobody foresaw as one of its source; errors of the root are raised as they are."""
+def _of_source(spec: str, error: Exception) -> SourceError | SourceUnavailable:
+    """Return an error as one of its source, also one that nobody foresaw; raise errors of the root."""
+    if isinstance(error, SourceError | SourceUnavailable):
+        return error
     if isinstance(error, SkilleryError | OSError | MemoryError):
         raise error
     log.exception("%s failed in a way that was not foreseen", spec)
@@ -98,17 +127,6 @@ def require_readable(reports: list[dict[str, Any]]) -> None:
         raise NothingReadable(reports)
 
 
-def _covers(remembered: dict[str, Any], version: str, limit: int | None, read_as: dict[str, object]) -> bool:
-    """Return whether the last reading covered this version, to the limit of this one, without a failure."""
-    as_it_was = remembered.get("version") == version and remembered.get("options") == read_as
-    # A forgotten document stays out whenever it is met; any other failure may have passed.
-    if set(remembered.get("failed") or {}) - {FORGOTTEN} or not as_it_was:
-        return False
-    if remembered.get("state") == "complete":
-        return True
-    return bool(remembered.get("state") == "limited" and limit is not None and limit <= remembered["limit"])
-
-
 def _record(report: SourceReport, remembered: dict[str, Any], now: datetime) -> dict[str, Any]:
     good, whole = report.state in ("complete", "limited"), report.state == "complete"
     return {
@@ -117,3 +135,184 @@ def _record(report: SourceReport, remembered: dict[str, Any], now: datetime) -> 
         "last_complete": now.isoformat() if whole else remembered.get("last_complete"),
         "stale_since": None if good else remembered.get("stale_since") or now.isoformat(),
     }
+
+
+class _Ingestion:
+    """Ingests the items of one source, or of the documents that `covers` accepts, and reports on them.
+
+    Parts are written before the rows of `seen` that name them, and the source's checkpoint comes last: a run
+    that dies in between repeats work, and loses none.
+    """
+
+    def __init__(
+        self, source: Source, root: Root, run_id: str, now: datetime, covers: Covers = lambda _: True
+    ) -> None:
+        self._source, self._root, self._run_id = source, root, run_id
+        self._seen = SeenRows(root, source.spec, now, covers)
+        self._parts = RawParts(root, source.spec, run_id, now)
+        self._counts: Counter[str] = Counter()  # by field of SourceReport
+        self._verdicts: dict[str, Verdict] = {}  # of documents that are not written yet
+        self._dropped: list[Dropped] = []
+        self._forgotten = Forgotten.load(root)
+        self._state = "complete"
+        self._error: SourceError | SourceUnavailable | None = None
+        self._batch_began = self._checkpointed = time.monotonic()
+
+    def repeat(self, state: str, since: str) -> int:
+        """Count the documents of the reading at `since` (ISO time) as unchanged, with its state."""
+        self._state, unchanged = state, self._seen.repeat(since)
+        self._counts.update(listed=unchanged, unchanged=unchanged)
+        return unchanged
+
+    def read(self, limit: int | None = None) -> None:
+        """Ingest the source's items, up to `limit` documents; at its end, retire what it did not yield.
+
+        If the source raises, what it yielded before is kept.
+        """
+        items = iter(self._source.read())
+        try:
+            ended = self._take(items, limit) or self._at_end(items)
+        finally:
+            self._write_batch()
+        # A dropped document counts against the limit too.
+        fewer = limit is None or self._counts["listed"] + len(self._dropped) < limit
+        whole = limit is None or (ended and (self._source.exhaustive or fewer))
+        self._state = "complete" if whole else "limited"
+        if self._source.exhaustive:
+            self._retire_absent(whole=whole)
+
+    def break_off(self, error: SourceError | SourceUnavailable) -> None:
+        """Note why the reading ended early; wanted documents that it did not reach become stale."""
+        log.warning("%s", error)
+        self._error = error
+        self._state = "partial" if self._counts["listed"] or error.reason == _QUOTA else "failed"
+        if self._source.exhaustive or self._state == "failed":
+            self._seen.mark_stale()
+
+    def close(self) -> SourceReport:
+        """Write what is left to write, and return the report."""
+        self._append(self._dropped)
+        self._checkpoint()
+        failed = Counter(row.reason for row in self._dropped)
+        failed.update([self._error.reason] if self._error else [])
+        message, usage = str(self._error) if self._error else None, asdict(self._source.usage())
+        return SourceReport(
+            self._source.spec, self._state, **self._counts, failed=dict(failed), message=message, **usage
+        )
+
+    def _checkpoint(self) -> None:
+        """Write the rows of `seen`, so that a run that dies later need not repeat them."""
+        self._seen.write(self._source.invalidate)
+        # Every caller has written the parts before: all that was yielded is on disk.
+        self._source.checkpoint()
+        self._checkpointed = time.monotonic()
+
+    def _take(self, items: Iterator[Item], limit: int | None) -> bool:
+        """Ingest up to `limit` documents; return whether the items ended before."""
+        while limit is None or self._counts["listed"] < limit:
+            item = next(items, None)
+            if item is None:
+                return True
+            self._handle(item)
+            if self._parts.is_full() or time.monotonic() - self._batch_began > BATCH_SECONDS:
+                self._write_batch()
+        return False
+
+    def _at_end(self, items: Iterator[Item]) -> bool:
+        """Return whether no document follows; after an error one may."""
+        try:
+            for item in items:
+                if not isinstance(item, Dropped):
+                    return False
+                self._dropped.append(item)
+        except (SourceError, SourceUnavailable):
+            return False
+        return True
+
+    def _handle(self, item: Item) -> None:
+        if isinstance(item, RawDocument | Listing) and (kept_out := drop_forgotten(self._forgotten, item)):
+            self._counts["listed"] += isinstance(item, RawDocument)
+            self._dropped.append(kept_out)
+            return
+        match item:
+            case RawDocument():
+                self._document(item)
+            case Dropped():
+                self._dropped.append(item)
+            case Listing():
+                self._parts.add(item)
+            case Unchanged():
+                self._unchanged(item.doc_ids)
+            case Missed():
+                self._counts["listed"] += len(item.doc_ids)
+                self._seen.mark_stale(item.doc_ids)
+                for doc_id in item.doc_ids:
+                    self._drop(doc_id, item.reason, item.detail)
+            case Gone():
+                self._gone(item)
+
+    def _document(self, raw: RawDocument) -> None:
+        verdict = self._seen.compare(raw.doc_id, document_digest(raw))
+        if verdict == "repeated":
+            detail = f"{raw.path or raw.doc_id}: the source holds this id twice, the first counts"
+            self._drop(raw.doc_id, "duplicate_id", detail, lost_to=raw.doc_id)
+            return
+        self._counts["listed"] += 1
+        if verdict in ("new", "changed"):
+            self._verdicts[raw.doc_id] = verdict
+            self._parts.add(raw)
+        else:
+            self._counts["new" if verdict == "returned" else verdict] += 1
+
+    def _unchanged(self, doc_ids: Collection[str]) -> None:
+        for doc_id in doc_ids:
+            verdict = self._seen.compare(doc_id, None)
+            self._counts["listed"] += verdict != "repeated"
+            if verdict == "unknown":
+                reason = FORGOTTEN if self._forgotten.covers(doc_id) else "unknown"
+                self._drop(doc_id, reason, "said to be unchanged, not held")
+            elif verdict != "repeated":
+                self._counts["new" if verdict == "returned" else verdict] += 1
+
+    def _gone(self, item: Gone) -> None:
+        for doc_id in item.doc_ids:
+            if self._seen.retire(doc_id):
+                self._counts.update(["listed", item.reason])
+                # Written at once: a backfill replays departures from this row, and the run may die.
+                self._append([Dropped(doc_id, self._source.spec, item.reason, item.detail)])
+
+    def _retire_absent(self, *, whole: bool) -> None:
+        """Retire what a source read to its end no longer holds; documents it could not read are stale."""
+        there = [row for row in self._dropped if row.lost_to is None]
+        ids = {row.doc_id for row in there}
+        folders = tuple(f"{row.doc_id}/" for row in there if row.reason == "unreadable")
+        for doc_id in self._seen.absent():
+            if doc_id in ids or doc_id.startswith(folders):
+                self._seen.mark_stale([doc_id])
+            elif whole and self._seen.retire(doc_id):
+                self._counts["retired"] += 1
+
+    def _drop(self, doc_id: str, reason: str, detail: str, lost_to: str | None = None) -> None:
+        self._dropped.append(Dropped(doc_id, self._source.spec, reason, detail, lost_to=lost_to))
+
+    def _append(self, rows: list[Dropped]) -> None:
+        # A row whose names no file can hold is dropped under names that one can.
+        clean = without_surrogates
+        rows = [replace(row, doc_id=clean(row.doc_id), detail=clean(row.detail)) for row in rows]
+        append_dropped(self._root, self._run_id, to_frame(rows, DROPPED, run_id=self._run_id))
+
+    def _write_batch(self) -> None:
+        """Write parts, and a checkpoint some seconds after the last one."""
+        written = self._parts.write(list_documents=not self._source.gives_listings)
+        for raw, part in written.placed:
+            self._seen.put(raw, part)
+            self._counts[self._verdicts.pop(raw.doc_id)] += 1
+        for row, why in written.refused:
+            if isinstance(row, RawDocument):
+                del self._verdicts[row.doc_id]
+                self._seen.miss(row.doc_id)  # what was there before stays, stale
+            self._drop(row.doc_id if isinstance(row, RawDocument) else row.source_id, "unreadable", why)
+        if time.monotonic() - self._checkpointed > _CHECKPOINT_SECONDS:
+            log.info("%s: %d documents looked at", self._source.spec, self._counts["listed"])
+            self._checkpoint()
+        self._batch_began = time.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -11,13 +11,12 @@ from storage.errors import WrongInput
 from storage.root import Root
 from storage.schemas import Listing
 from storage.state import documents_table, listed_table, repositories_table, seen_table
-from tasks.crawl.github.due import Unit, units_of
-from tasks.crawl.github.repository_source import RepositorySource
+from tasks.crawl.github.repositories import ListedRepository, listed_repositories
+from tasks.crawl.github.source import RepositorySource
 from tasks.crawl.seen import Covers
+from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed, RequestUsage, Source, Unchanged
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import meant, suggestion
-from tasks.crawl.source.protocol import Gone, Item, Missed, Source, Unchanged
-from tasks.crawl.source.remote import SourceOptions
 from tasks.crawl.sources import open_source
 
 _LISTS = "skillsmp"  # of its thousands of repositories one can be looked at alone
@@ -72,33 +71,29 @@ def sources_of(root: Root, target: Target) -> list[str]:
     return sorted(found)
 
 
-def open_part(spec: str, target: Target, options: SourceOptions) -> tuple[Source, Covers]:
+def open_part(spec: str, target: Target, context: CrawlContext) -> tuple[Source, Covers]:
     """Return the part of a spec's source that a refresh of the target reads, and the ids that it covers.
 
-    Of a repository on GitHub all documents are covered, since its commit is remembered after the look.
+    Of a repository on GitHub all documents are covered, since its commit is remembered afterwards.
     """
     if spec.startswith(_LISTS):
-        return ListedRepository(spec, target.repository, options), Target(target.repository).covers
-    source = open_source(spec, options)
+        return RepositoryRefresh(spec, target.repository, context), Target(target.repository).covers
+    source = open_source(spec, context)
     if spec.startswith("github:"):
         return source, lambda _: True
-    return PartOf(source, target.covers), target.covers
+    return CoveredDocuments(source, target.covers), target.covers
 
 
-class PartOf:
+class CoveredDocuments(Source):
     """The covered documents of a source that is read to its end.
 
-    The source is never told that they were kept: its next reading must not pass over the other documents.
+    The source makes no checkpoint: its next reading must not pass over the other documents.
     """
 
     def __init__(self, source: Source, covers: Covers) -> None:
         self._source, self._covers = source, covers
         self.spec, self.gives_listings = source.spec, source.gives_listings
         self.exhaustive = source.exhaustive
-        self.unsettle, self.usage = source.unsettle, source.usage
-
-    def version(self) -> None:
-        """Return None: a part is always read."""
 
     def read(self) -> Iterator[Item]:
         """Yield the items on wanted documents; raises as the source's own `read` does."""
@@ -110,28 +105,33 @@ class PartOf:
             return replace(item, doc_ids=ids) if ids else None
         return item if self._covers(item.source_id if isinstance(item, Listing) else item.doc_id) else None
 
-    def settled(self) -> None:
-        """Do nothing, as the class says."""
+    def invalidate(self, doc_ids: Collection[str]) -> None:
+        """Let the source forget that these documents are unchanged."""
+        self._source.invalidate(doc_ids)
+
+    def usage(self) -> RequestUsage:
+        """Return the requests that the source has sent so far."""
+        return self._source.usage()
 
 
-class ListedRepository(RepositorySource):
+class RepositoryRefresh(RepositorySource):
     """One repository (`owner/repo` in lower case) of a marketplace's list, looked at now, due or not."""
 
-    def __init__(self, spec: str, repository: str, options: SourceOptions) -> None:
-        super().__init__(spec, options)
+    def __init__(self, spec: str, repository: str, context: CrawlContext) -> None:
+        super().__init__(spec, context)
         self._repository = repository
 
     def read(self) -> Iterator[Item]:
         """Yield the repository's listed skills; raises as `SkillsMPSource.read`."""
-        for look in self._look_at(self._units()):
-            yield from self._changes.items(look)
+        for result in self._fetch_all(self._repositories()):
+            yield from self._changes.items(result)
         self._require_reached()
 
-    def _units(self) -> list[Unit]:
-        """Return its units; a list may still have the repository's former name."""
+    def _repositories(self) -> list[ListedRepository]:
+        """Return it at each listed ref; a list may still have the repository's former name."""
         tables = listed_table(self._root), repositories_table(self._root)
         listed, looked = (table.read().filter(source=self.spec) for table in tables)
         doc_id = pl.col("doc_id").str.to_lowercase() + "/"
         ours = (pl.col("repository") == self._repository) | doc_id.str.starts_with(f"{self._repository}/")
         mine = pl.col("repository").is_in(listed.filter(ours)["repository"].unique().implode())
-        return units_of(listed.filter(mine), looked.filter(mine))
+        return listed_repositories(listed.filter(mine), looked.filter(mine))

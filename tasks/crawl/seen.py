@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -14,27 +11,10 @@ import polars as pl
 from storage.root import Root
 from storage.schemas import RawDocument
 from storage.state import SEEN, seen_table
+from tasks.crawl.source.unchanged import document_digest
 
-Verdict: TypeAlias = Literal["new", "changed", "unchanged", "returned", "unknown", "met"]
+Verdict: TypeAlias = Literal["new", "changed", "unchanged", "returned", "unknown", "repeated"]
 Covers: TypeAlias = Callable[[str], bool]
-
-
-def digest_of(raw: RawDocument) -> str:
-    """Return the digest of a document's bytes, bundle, path and licence, which tells whether it changed.
-
-    The bundle counts with digests of all its files and the paths of those that are kept.
-
-    A commit that leaves the document as it was does not change the digest, although the URL names it.
-    """
-    beside = [asdict(f) for f in raw.files or ()] + [asdict(f) for f in raw.licence_files]
-    url = raw.url.replace(raw.commit, "") if raw.url and raw.commit else raw.url
-    missing = [raw.content is None, raw.files is None]
-    known: list[Any] = [raw.raw_hash, missing, beside, raw.path, url]
-    known += [raw.repo_licence] * (raw.repo_licence is not None)
-    # Only where there are any: documents that were seen before bytes were kept must not all change.
-    known += [[file.path for file in raw.contents]] * bool(raw.contents)
-    parts = json.dumps(known, sort_keys=True)
-    return hashlib.sha256(parts.encode()).hexdigest()
 
 
 class SeenRows:
@@ -49,15 +29,15 @@ class SeenRows:
         self._met: set[str] = set()
         self._explained: set[str] = set()  # not met, but known to be missed or gone
 
-    def meet(self, doc_id: str, digest: str | None) -> Verdict:
-        """Note that a document was met; a `new` or `changed` one has to be `put` later.
+    def compare(self, doc_id: str, digest: str | None) -> Verdict:
+        """Compare a document that was met with its row; a `new` or `changed` one has to be `put` later.
 
         A digest of None stands for that of its row; without a row the document is `unknown`. `returned`: it
-        was retired and is unchanged; `met`: it was met before in this reading.
+        was retired and is unchanged; `repeated`: it was met before in this reading.
         """
         row = self._row(doc_id)
         if doc_id in self._met:
-            return "met"
+            return "repeated"
         if row is None and digest is None:
             return "unknown"
         self._met.add(doc_id)
@@ -66,7 +46,7 @@ class SeenRows:
         self._touch(row)
         return "unchanged" if _is_held(row) else "returned"
 
-    def meet_again(self, since: str) -> int:
+    def repeat(self, since: str) -> int:
         """Note that the documents met by the reading at `since` (ISO time) are unchanged; return how many."""
         last = datetime.fromisoformat(since)
         # Equal, not later: after a clock was set back, older readings may have later times.
@@ -79,7 +59,7 @@ class SeenRows:
         """Note that a new or changed document was written to a raw part."""
         first = (self._row(raw.doc_id) or {}).get("first_seen_at", self._now)
         self._touch({
-            "doc_id": raw.doc_id, "source": self._spec, "digest": digest_of(raw), "raw_part": part,
+            "doc_id": raw.doc_id, "source": self._spec, "digest": document_digest(raw), "raw_part": part,
             "first_seen_at": first,
         })  # fmt: skip
 
@@ -105,17 +85,19 @@ class SeenRows:
         self._changes[doc_id] = {**row, "retired_at": self._now}
         return True
 
-    def unmet(self) -> list[str]:
+    def absent(self) -> list[str]:
         """Return the covered documents that are held and were neither met, missed nor gone."""
         explained = self._met | self._explained
         ids = [doc_id for doc_id in self._known if doc_id not in explained and self._covers(doc_id)]
         return [doc_id for doc_id in ids if _is_held(self._row(doc_id))]
 
-    def write(self, unsettle: Callable[[list[str]], None]) -> None:
-        """Call `unsettle` with the documents whose digest or retirement changes, then write the changes."""
+    def write(self, invalidate: Callable[[list[str]], None]) -> None:
+        """Call `invalidate` with the documents whose digest or retirement changes, then write the changes."""
         if not self._changes:
             return
-        unsettle([doc_id for doc_id, row in self._changes.items() if _differs(self._known.get(doc_id), row)])
+        invalidate(
+            [doc_id for doc_id, row in self._changes.items() if _differs(self._known.get(doc_id), row)]
+        )
         ids = list(self._changes)
         others = self._table.read().filter(pl.col("doc_id").is_in(ids), pl.col("source") != self._spec)
         rows = pl.DataFrame(list(self._changes.values()), schema=SEEN)

@@ -12,21 +12,21 @@ from prefect.cache_policies import NO_CACHE
 from storage.root import Root
 from tasks.crawl.backfill import backfill_of, days_crawled, replay_seen
 from tasks.crawl.collect import collect, collect_some
-from tasks.crawl.http.network import Network
+from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.refresh import Target, open_part, sources_of
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.source.base import CrawlContext
 from tasks.crawl.sources import open_source
 from tasks.models.retry import task_retries
 
 
 @task(name="crawl-source", task_run_name="crawl {spec}", cache_policy=NO_CACHE, **task_retries())
 def crawl_source(
-    root: str, spec: str, *, run_id: str, now: datetime, limit: int | None, options: dict[str, Any]
+    root: str, spec: str, *, run_id: str, now: datetime, limit: int | None, settings: CrawlSettings
 ) -> dict[str, Any]:
-    """Crawl one source into raw parts; `options` are fields of SourceOptions, `network` as a dict."""
+    """Crawl one source into raw parts."""
     place = Root(root)
-    read_as = {name: options[name] for name in ("max_document_bytes", "keep_files", "keep_bytes")}
-    source = open_source(spec, _source_options(place, now, limit, options))
+    read_as = settings.model_dump(include={"max_document_bytes", "keep_files", "keep_bytes"})
+    source = open_source(spec, CrawlContext(place, now, limit, settings))
     return asdict(collect(source, place, run_id=run_id, now=now, limit=limit, options=read_as))
 
 
@@ -40,16 +40,12 @@ def find_sources(root: str, target: str) -> list[str]:
     name="refresh-source", task_run_name="refresh {target} of {spec}", cache_policy=NO_CACHE, **task_retries()
 )
 def refresh_source(
-    root: str, spec: str, target: str, *, run_id: str, now: datetime, options: dict[str, Any]
+    root: str, spec: str, target: str, *, run_id: str, now: datetime, settings: CrawlSettings
 ) -> dict[str, Any]:
     """Refresh a document or repository from one source; arguments as those of `crawl_source`."""
     place, wanted = Root(root), Target(target)
-    source, covers = open_part(spec, wanted, _source_options(place, now, None, options))
+    source, covers = open_part(spec, wanted, CrawlContext(place, now, None, settings))
     return asdict(collect_some(source, place, covers, run_id=run_id, now=now))
-
-
-def _source_options(root: Root, now: datetime, limit: int | None, options: dict[str, Any]) -> SourceOptions:
-    return SourceOptions(root, now, limit, **{**options, "network": Network(**options["network"])})
 
 
 @task(name="plan-backfill", cache_policy=NO_CACHE)

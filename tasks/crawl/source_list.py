@@ -15,7 +15,7 @@ import polars as pl
 
 from storage.root import Root
 from storage.state import read_runs, read_sources, seen_table, write_source
-from tasks.crawl.source.protocol import SAMPLE
+from tasks.crawl.source.identity import SAMPLE
 
 UNREAD = "unread"  # the state of a source on the list that no run has read yet
 Record = dict[str, Any]

@@ -1,62 +1,74 @@
-"""Opens one of the sources by the spec that an operator gives."""
+"""Opens one of the sources by the spec that an operator gives; `SOURCES` is the registry of their forms."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from storage.errors import WrongInput
-from tasks.crawl.git.sample import SampleSource
-from tasks.crawl.git.source import GitSource, split_ref
-from tasks.crawl.github.source import GitHubSource, is_name, split_name
-from tasks.crawl.mcp.awesome_list import AwesomeListSource
+from tasks.crawl.git.source import GitSource, SampleSource, normal_address
+from tasks.crawl.github.source import GitHubSource, is_name, normal_name
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.local.parquet_file import ParquetSource
+from tasks.crawl.mcp.awesome import AwesomeListSource, normal_location
 from tasks.crawl.mcp.registry import McpRegistrySource
 from tasks.crawl.skillsmp.source import SkillsMPSource
-from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits
-from tasks.crawl.source.directory import DirectorySource
-from tasks.crawl.source.github_url import parse_github_url
-from tasks.crawl.source.identity import hide_credentials, parse_remote, public_url
-from tasks.crawl.source.parquet_file import ParquetSource
-from tasks.crawl.source.protocol import SAMPLE, Source
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.source.base import CrawlContext, Source
+from tasks.crawl.source.identity import SAMPLE, hide_credentials, parse_github_url
 
-ACCEPTED = (
-    "skillsmp[:QUERY], github:OWNER/REPO[@REF], git+URL[@REF], dir:PATH, parquet:PATH, "
-    "awesome:PATH-or-URL, mcp-registry, sample"
-)
 
+def _as_given(rest: str) -> str:
+    return rest
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """One kind of source: how its specs are written, checked and opened."""
+
+    form: str  # as help and errors show it
+    open: Callable[[str, CrawlContext], Source]  # by what follows the kind in a spec
+    # What follows as it is remembered and printed; raises WrongInput. None: nothing may follow.
+    normal: Callable[[str], str] | None = _as_given
+    alone: bool = False  # whether the kind may stand alone
+
+
+# To add a source: a folder with its reader, which `source/base.py` describes, and a row here.
+SOURCES = {
+    "skillsmp": SourceKind("skillsmp[:QUERY]", SkillsMPSource, alone=True),
+    "github": SourceKind("github:OWNER/REPO[@REF]", GitHubSource, normal_name),
+    "git+": SourceKind(
+        "git+URL[@REF]",
+        lambda rest, given: GitSource(rest, limits=given.limits, timeout=given.settings.git_timeout),
+        normal_address,
+    ),
+    "dir": SourceKind("dir:PATH", lambda rest, given: DirectorySource(rest, limits=given.limits), _absolute),
+    "parquet": SourceKind(
+        "parquet:PATH", lambda rest, given: ParquetSource(rest, limits=given.limits), _absolute
+    ),
+    "awesome": SourceKind("awesome:PATH-or-URL", AwesomeListSource, normal_location),
+    "mcp-registry": SourceKind("mcp-registry", lambda _, given: McpRegistrySource(given), None, alone=True),
+    SAMPLE: SourceKind(
+        SAMPLE,
+        lambda _, given: SampleSource(given.root, limits=given.limits, timeout=given.settings.git_timeout),
+        None,
+        alone=True,
+    ),
+}
+ACCEPTED = ", ".join(kind.form for kind in SOURCES.values())
+_ALONE = [name for name, kind in SOURCES.items() if kind.alone]
 _ADDRESS = re.compile(r"\w+://|(www\.)?github\.com/")
-_WORDS = (SAMPLE, "skillsmp", "mcp-registry")
 
 
-def open_source(spec: str, options: SourceOptions) -> Source:
+def open_source(spec: str, context: CrawlContext) -> Source:
     """Return the source that a spec names, without touching it; an unknown form raises WrongInput."""
-    kind, _, rest = spec.partition(":")
-    limits, timeout = options.limits, options.git_timeout
-    makers: dict[str, Callable[[], Source]] = {
-        "skillsmp": lambda: SkillsMPSource(rest, options),
-        "github": lambda: GitHubSource(rest, options),
-        "awesome": lambda: AwesomeListSource(rest, options),
-        "mcp-registry": lambda: McpRegistrySource(options),
-        SAMPLE: lambda: SampleSource(options.root, limits=limits, timeout=timeout),
-    }
-    if kind in makers and normal_spec(spec):
-        return makers[kind]()
-    return parse_spec(spec, limits, timeout)
-
-
-def parse_spec(spec: str, limits: DocumentLimits = DEFAULT_LIMITS, timeout: float = 300.0) -> Source:
-    """Return the source on disk or behind git that a spec names; raise WrongInput with the accepted forms."""
-    makers: dict[str, Callable[[str], Source]] = {
-        "git+": lambda rest: GitSource(rest, limits=limits, timeout=timeout),
-        "dir:": lambda rest: DirectorySource(rest, limits=limits),
-        "parquet:": lambda rest: ParquetSource(rest, limits=limits),
-    }
-    for prefix, make in makers.items():
-        if spec.startswith(prefix) and len(spec) > len(prefix):
-            return make(spec.removeprefix(prefix))
-    raise WrongInput(f"unknown source {hide_credentials(spec)!r}; give one of: {ACCEPTED}")
+    name, rest = _parts(spec)
+    return SOURCES[name].open(rest, context)
 
 
 def normal_spec(spec: str) -> str:
@@ -69,15 +81,19 @@ def normal_spec(spec: str) -> str:
             which would be logged.
     """
     spec = _meant(spec)
-    kind, _, rest = spec.partition(":")
-    if spec in _WORDS or (kind == "skillsmp" and rest.strip()):
-        return spec
-    if kind == "github":
-        split_name(rest)
-        return spec
-    if kind == "awesome" and rest:
-        return _normal_list(rest)
-    return _normal_local(spec)
+    name, rest = _parts(spec)
+    normal = SOURCES[name].normal
+    return f"{name}{'' if name.endswith('+') else ':'}{normal(rest)}" if normal and rest else spec
+
+
+def _parts(spec: str) -> tuple[str, str]:
+    """Return the kind of a spec, as `SOURCES` names it, and what follows it; raise WrongInput if unknown."""
+    git = spec.startswith("git+")
+    name, colon, rest = ("git+", ":", spec[4:]) if git else spec.partition(":")
+    kind = SOURCES.get(name)
+    if kind and (kind.normal and rest.strip() if colon else kind.alone):
+        return name, rest
+    raise WrongInput(f"unknown source {hide_credentials(spec)!r}; give one of: {ACCEPTED}")
 
 
 def _meant(text: str) -> str:
@@ -87,7 +103,7 @@ def _meant(text: str) -> str:
         return _address_meant(text)
     if text.startswith("git@"):
         return f"git+{text}"
-    if text in _WORDS or (":" in text and not is_path):
+    if text in _ALONE or (":" in text and not is_path):
         return text
     if is_name(text):
         if Path(text).exists():
@@ -109,25 +125,3 @@ def _address_meant(text: str) -> str:
         whole = f"github:{found.repository}@{found.rest[0]}"
         raise WrongInput(f"{text} may name a folder, and a source is a whole repository: give {whole}")
     return f"github:{'@'.join([found.repository, *found.rest])}"
-
-
-def _normal_list(location: str) -> str:
-    if "://" not in location:
-        return f"awesome:{Path(location).expanduser().absolute()}"
-    if parse_remote(location).user:
-        raise WrongInput(f"awesome:{public_url(location)}: a spec may hold no user or password")
-    return f"awesome:{public_url(location)}"
-
-
-def _normal_local(spec: str) -> str:
-    source = parse_spec(spec)
-    kind, _, rest = spec.partition(":")
-    if not isinstance(source, GitSource):
-        return f"{kind}:{Path(rest).expanduser().absolute()}"
-    remote = parse_remote(split_ref(spec.removeprefix("git+"))[0])
-    login, _, password = remote.user.partition(":")
-    # The name before an SSH host is part of the address; before any other it may be a token.
-    if password or (login and remote.scheme not in ("ssh", "scp")):
-        detail = "a spec may hold no user or password: put them into ~/.netrc, or use SSH"
-        raise WrongInput(f"{source.spec}: {detail}")
-    return source.spec

@@ -22,8 +22,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from storage.schemas import RawDocument
-from tasks.crawl.github.archive import Archive
-from tasks.crawl.github.archive_limits import ArchiveLimits
+from tasks.crawl.github.archive import Archive, ArchiveLimits
 from tests.support.crawl.zip_files import read_archive
 
 _WORDS = [

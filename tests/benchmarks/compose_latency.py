@@ -25,8 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from flows.commands.queries import open_index
 from flows.settings import load_settings
 from storage.root import Root
-from tasks.retrieve.compose.compose import compose
-from tasks.retrieve.compose.options import ComposeOptions
+from tasks.retrieve.compose.compose import ComposeOptions, compose
 
 _NAMES = ("search", "compose", "compose --rounds 0")
 _ALONE = "--alone"  # makes this a process that asks one of the two

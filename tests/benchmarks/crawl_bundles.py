@@ -23,11 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from storage.root import Root
 from tasks.crawl.collect import collect
-from tasks.crawl.git.sample import make_repository
-from tasks.crawl.git.source import GitSource
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.directory import DirectorySource
-from tasks.crawl.source.protocol import Source
+from tasks.crawl.git.source import GitSource, make_repository
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.source.base import Source
+from tasks.crawl.source.bundle import DocumentLimits
 
 _KEPT = {"with files": DocumentLimits(), "without": DocumentLimits(kept_files=0)}
 

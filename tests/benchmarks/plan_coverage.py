@@ -22,8 +22,7 @@ from storage.served import require_served
 from tasks.evaluate.measures.statistics import paired_bootstrap
 from tasks.evaluate.routing.data import read_qrels, read_tasks
 from tasks.parse.classify.local import LocalClassifier
-from tasks.retrieve.compose.compose import compose
-from tasks.retrieve.compose.options import ComposeOptions
+from tasks.retrieve.compose.compose import ComposeOptions, compose
 from tasks.retrieve.served_index import ServedIndex
 
 _K = 10

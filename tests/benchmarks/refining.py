@@ -12,7 +12,7 @@ import polars as pl
 
 from storage.root import Root
 from tasks.crawl.collect import collect
-from tasks.crawl.source.parquet_file import ParquetSource
+from tasks.crawl.local.parquet_file import ParquetSource
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine

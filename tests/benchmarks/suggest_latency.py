@@ -3,7 +3,7 @@
     python tests/benchmarks/suggest_latency.py TRAJECTORIES DOMAIN [SKILLS ...]
 
 The moments of DOMAIN are learned again and again, each time with other labels, until there are so many
-skills; then the steps of its runs are asked. Tasks have drawn vectors: encoding is no part of it.
+skills; then the steps of its runs are asked. Texts have drawn vectors: encoding is no part of it.
 """
 # ruff: noqa: T201 - what a benchmark says, it prints
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.read import Reading, read_trajectories
 from tasks.induce.windows.recurrence import Moment, moments
-from tasks.retrieve.suggest.choose import choose
-from tasks.retrieve.suggest.memory import Memory
+from tasks.models.protocols import Vectors
+from tasks.retrieve.suggest.methods import SkillQuestion, default
+from tasks.retrieve.suggest.offered import Offered
 
 _ASKED, _WIDTH = 200, 384
 
@@ -49,28 +50,30 @@ def _turns(known: list[list[Moment]]) -> Iterator[tuple[int, list[Moment]]]:
         turn += 1
 
 
+def _drawn(texts: Sequence[str]) -> Vectors:
+    vectors = np.random.default_rng(42).standard_normal((len(texts), _WIDTH)).astype(np.float32)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
 def main(path: str, domain: str, sizes: list[int]) -> None:
-    """Print the number of moments, the median and the 95th percentile of each size, in milliseconds."""
+    """Print the number of uses, the median and the 95th percentile of each size, in milliseconds."""
     read = read_trajectories([Path(path)], "trajectories", Reading())
     known = [moments(one) for _, one in read if one.success and one.domain == domain]
-    chance, memory, turns = np.random.default_rng(42), Memory(), _turns(known)
-    vectors = chance.standard_normal((len(known), _WIDTH)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    asked = [moment.situation for own in known for moment in own][:_ASKED]
+    offered, turns = Offered(_drawn), _turns(known)
+    of_task, *states = _drawn([moment.state for own in known for moment in own][: _ASKED + 1])
     for size in sizes:
-        while len(memory.skills) < size:
+        while len(offered.skills) < size:
             turn, own = next(turns)
-            memory.add([_again(moment, turn) for moment in own], vectors[int(chance.integers(len(known)))])
-        choose(memory, asked[0], vectors[0])  # what is made once is made here
+            offered.learn(_again(moment, turn) for moment in own)
+        default(offered, SkillQuestion(of_task, of_task, of_task), 5)  # what is made once is made here
         took = []
-        for situation in asked:
+        for state in states:
             began = time.perf_counter()
-            choose(memory, situation, vectors[0])
+            default(offered, SkillQuestion(of_task, state, state), 5)
             took.append(1000 * (time.perf_counter() - began))
         median, most = np.percentile(took, [50, 95])
-        print(
-            f"{len(memory.skills):7,} skills, {len(memory):7,} moments: {median:6.1f} ms, p95 {most:6.1f} ms"
-        )
+        n, uses = len(offered.skills), len(offered.uses().skill)
+        print(f"{n:7,} skills, {uses:7,} uses: {median:6.1f} ms, p95 {most:6.1f} ms")
 
 
 if __name__ == "__main__":

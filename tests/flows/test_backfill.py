@@ -17,8 +17,6 @@ from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM
 
-pytestmark = pytest.mark.prefect
-
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 BEFORE = f"{datetime.now(UTC) - timedelta(days=3):%Y-%m-%d}"
 THEN, NOW = date.fromisoformat(BEFORE), date.fromisoformat(TODAY)

@@ -17,8 +17,6 @@ from tests.support.induce.runs import mooring
 from tests.support.llm.induce_llm import teaches
 from tests.support.llm.llm_asking import llm_set_up
 
-pytestmark = pytest.mark.prefect
-
 
 def tables() -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each table on the artifacts' page, by key."""

@@ -21,8 +21,6 @@ from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM
 
-pytestmark = pytest.mark.prefect
-
 
 def _nightly(root: str, *sources: str) -> dict[str, Any]:
     from flows.nightly import nightly

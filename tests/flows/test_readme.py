@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage.root import Root
-from tasks.crawl.git.sample import SampleSource
+from tasks.crawl.git.source import SampleSource
 from tests.support.command import Ask
 from tests.support.paths import PROJECT
 from tests.support.roots.skill_root import Export, SkillRoot

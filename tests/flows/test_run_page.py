@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from storage.errors import NothingReadable
-
-pytestmark = pytest.mark.prefect
+from flows import artifacts
+from flows.artifacts import batch_progress, pace
+from flows.run_record import recorded
+from storage.errors import NothingReadable, StorageError
+from storage.root import Root
+from storage.state import read_run
 
 EVIL = "te\x1b[2Ja\u202e"
 
@@ -160,3 +164,61 @@ def test_no_text_of_a_third_party_is_markup_or_a_control_in_an_artifact(prefect_
     )
     assert markdown_table(rows) == table
     assert markdown_table([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "seconds", "said"),
+    [
+        (1, 4, 20.0, "1 of 4 batches, 3 a minute, about 60 s left"),
+        (10, 64, 300.0, "10 of 64 batches, 2 a minute, about 27 min left"),
+        (1, 64, 600.0, "1 of 64 batches, 0.1 a minute, about 10.5 h left"),
+    ],
+)
+def test_the_pace_says_when_the_rest_will_be_done(done: int, total: int, seconds: float, said: str) -> None:
+    assert pace(done, total, seconds) == said
+
+
+def test_a_line_is_told_every_ten_seconds_and_none_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, told = [0.0], list[str]()
+    monkeypatch.setattr(artifacts.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(artifacts, "create_progress_artifact", lambda **_: None)
+    monkeypatch.setattr(artifacts, "update_progress_artifact", lambda **_: None)
+
+    with batch_progress("parse", 8, told.append) as step:
+        for _ in range(8):
+            clock[0] += 4
+            step()
+
+    assert [line.split(",")[0] for line in told] == ["parse: 3 of 8 batches", "parse: 6 of 8 batches"]
+
+
+def test_a_single_batch_tells_nothing() -> None:
+    with batch_progress("parse", 1, pytest.fail) as step:
+        step()
+
+
+_LANCE = "lance error: LanceError(IO): No space left on device (os error 28), /build/crates/w.rs:258:9"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError(_LANCE), "{0}: No space left on device: make room on that disk, and run again"),
+        (
+            StorageError("{0}/a.bin cannot be written (No space left on device)"),
+            "{0}/a.bin cannot be written (No space left on device): make room on that disk, and run again",
+        ),
+        (OSError(errno.EIO, "Input/output error"), "[Errno 5] Input/output error"),
+        (ZeroDivisionError(), "ZeroDivisionError"),
+    ],
+)
+def test_a_run_that_meets_a_full_disk_says_which_and_what_to_do(
+    error: Exception, said: str, tmp_path: Path
+) -> None:
+    root = Root(tmp_path)
+    error.args = tuple(str(a).format(tmp_path) if isinstance(a, str) else a for a in error.args)
+    with pytest.raises(type(error)), recorded(root, "20260101T000000-abcdef", [], flow="nightly"):
+        raise error
+    record = read_run(root, "20260101T000000-abcdef")
+    assert record is not None
+    assert (record["state"], record["message"]) == ("failed", said.format(tmp_path))

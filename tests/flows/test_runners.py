@@ -1,7 +1,10 @@
+"""Prefect repeats a task that failed for a transient reason, by the one retry policy, and no other."""
+
 from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,13 +14,13 @@ from urllib.request import Request, urlopen
 import pytest
 
 from flows.settings import load_settings
-from storage.errors import WrongInput
+from storage.errors import StorageError, Unreachable, WrongInput
 from storage.root import Root
+from tasks.models.retry import RetryPolicy, task_retries
+from tests.support.paths import PROJECT
 from tests.support.roots.built import built_at, lowest_cosine
 from tests.support.roots.many_skills import many_skills
 from tests.support.s3_server import BUCKET
-
-pytestmark = pytest.mark.prefect
 
 
 def _artifact(api: str, key: str) -> dict[str, Any]:
@@ -132,3 +135,56 @@ def test_one_process_dask_and_a_bucket_build_the_same(
     assert len(one.skills) == 30
     assert lowest_cosine(one, built_at(Root(tmp_path / "dask"))) >= 0.9999
     assert lowest_cosine(one, built_at(bucket)) >= 0.9999
+
+
+QUICK = RetryPolicy(tries=3, wait_min=0.01, wait_max=0.02)
+
+
+@pytest.mark.parametrize(
+    ("errors", "tries"),
+    [
+        ([Unreachable("the bucket does not answer")], 2),
+        ([Unreachable("no"), Unreachable("no"), Unreachable("no")], 3),
+        ([StorageError("documents/part-00.parquet is damaged")], 1),
+        ([ZeroDivisionError()], 1),
+    ],
+)
+def test_what_is_transient_is_tried_again(prefect_server: str, errors: list[Exception], tries: int) -> None:
+    from prefect import flow, task
+
+    left, tried = list(errors), list[int]()
+
+    @task(**task_retries(QUICK))
+    def fetch() -> str:
+        tried.append(len(left))
+        if left:
+            raise left.pop(0)
+        return "fetched"
+
+    @flow
+    def night() -> str:
+        return fetch()
+
+    run: Callable[[], str] = night
+    if tries > len(errors):
+        assert run() == "fetched"
+    else:
+        with pytest.raises(type(errors[-1])):
+            run()
+    assert len(tried) == tries
+
+
+def test_the_waits_are_those_of_the_policy() -> None:
+    given = task_retries(RetryPolicy(tries=4, wait_min=1, wait_max=5))
+
+    assert (given["retries"], given["retry_delay_seconds"]) == (3, [1.5, 3.0, 5])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["crawl-source", "refresh-source", "prepare-encoder", "parse-batch", "embed-batch", "build-tables"],
+)
+def test_tasks_that_ask_the_network_or_a_model_are_among_them(name: str) -> None:
+    shells = "".join(file.read_text() for file in PROJECT.glob("tasks/*/shells.py"))
+
+    assert re.search(rf'@task\(\s*name="{name}"[^@]*?task_retries\(\)', shells)

@@ -19,7 +19,7 @@ REPRODUCTIONS = {
         "tests/tasks/retrieve/versions/test_doctor.py",
     ],
     "3 state files": ["tests/tasks/retrieve/versions/test_doctor.py", "tests/storage/test_state.py"],
-    "4 a server left behind": ["tests/flows/server/test_temporary.py"],
+    "4 a server left behind": ["tests/flows/server/test_server.py"],
     "5 values that no file holds": ["tests/tasks/crawl/test_intake_unforeseen.py"],
     "6 unbounded work": [
         "tests/tasks/parse/edges/test_rules.py",
@@ -35,9 +35,9 @@ REPRODUCTIONS = {
         "tests/tasks/refine/export",
         "tests/storage/test_root.py",
     ],
-    "8 forgetting unasked": ["tests/flows/commands/test_operate_forget.py"],
+    "8 forgetting unasked": ["tests/flows/commands/test_operate.py"],
     "9 Ctrl-C": ["tests/operations/test_ctrl_c.py"],
-    "10 up": ["tests/flows/server/test_up.py"],
+    "10 up": ["tests/flows/server/test_server.py"],
     "11 to 14 the command": ["tests/flows/cli", "tests/flows/commands/test_queries.py"],
     "15 Prefect's pages": ["tests/flows/test_run_page.py"],
     "16 the report and the graph": [
@@ -45,8 +45,8 @@ REPRODUCTIONS = {
         "tests/flows/commands/test_corpus_graph.py",
     ],
     "17, 18 figures": ["tests/tasks/evaluate/paging", "tests/tasks/retrieve/baselines"],
-    "19 edges by a model": ["tests/tasks/parse/edges/test_linker.py", "tests/flows/test_nightly_edges.py"],
-    "20 retries": ["tests/flows/test_task_retries.py"],
+    "19 edges by a model": ["tests/tasks/parse/edges/test_linker.py", "tests/flows/test_nightly_models.py"],
+    "20 retries": ["tests/flows/test_runners.py"],
 }
 
 

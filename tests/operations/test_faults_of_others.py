@@ -12,11 +12,10 @@ from storage.errors import NothingReadable
 from storage.root import Root
 from storage.served import require_served
 from storage.state import nodes_table
-from tasks.crawl.source.protocol import Source
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.source.base import CrawlContext, Source
 from tasks.crawl.sources import open_source
 from tasks.retrieve.versions.doctor import examine
-from tests.support.crawl.crawling import network_of
+from tests.support.crawl.crawling import settings_of
 from tests.support.llm.llm_asking import classifier_of
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.marketplace.populate import change, populate
@@ -37,7 +36,7 @@ def world() -> World:
 
 
 def skillsmp(root: Root, market: Marketplace, now: datetime) -> Source:
-    return open_source("skillsmp", SourceOptions(root, now, None, network=network_of(market.environment())))
+    return open_source("skillsmp", CrawlContext(root, now, None, settings=settings_of(market.environment())))
 
 
 def test_without_a_network_what_is_served_answers_marked_stale_and_the_next_night_catches_up(

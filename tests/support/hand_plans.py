@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from tasks.retrieve.compose.plan import Dependency, planned
+from tasks.retrieve.compose.dependencies import Dependency, planned
 
 FROM = {"source": "dir:shelf", "url": None, "licence": "MIT", "commit": None}
 

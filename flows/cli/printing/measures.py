@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.commands.console import counts, say, table
-from tasks.evaluate.measures.tables import Block
-from tasks.evaluate.paging.report import terminal_blocks
+
+if TYPE_CHECKING:
+    from tasks.evaluate.measures.tables import Block
 
 
 def show(blocks: Iterable[Block]) -> None:
@@ -21,6 +22,8 @@ def show(blocks: Iterable[Block]) -> None:
 
 def print_paging(found: dict[str, Any]) -> None:
     """Print the table of paging methods with 95 % intervals, who judged, and how judges agree."""
+    from tasks.evaluate.paging.report import terminal_blocks  # noqa: PLC0415 (a search prints without it)
+
     show(terminal_blocks(found))
 
 
@@ -71,30 +74,13 @@ def print_distractors(found: dict[str, Any]) -> None:
     _resumed(found, "any", "distractors/")
 
 
-def print_contests(contests: list[dict[str, Any]]) -> None:
-    """Print each method's difference to the baseline, and on how many tasks it wins and loses."""
-    rows = [
-        [
-            c["method"], c["measure"], f"{c['difference']:+.3f}", f"{c['low']:+.2f}–{c['high']:+.2f}",
-            f"{c['p_adjusted']:.4f}", f"{c['wins']}:{c['losses']}", _effect(c.get("effect")),
-        ]
-        for c in contests
-    ]  # fmt: skip
-    columns = ["method", "measure", "more", "95 %", "p", "won:lost", "h"]
-    if not any(row[-1] for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    table(f"against {contests[0]['baseline']}, task by task; p by Holm", columns, rows)
-
-
-def _effect(value: float | None) -> str:
-    return "" if value is None else f"{value:+.2f}"
-
-
 _TRAINING_MEASURES = ("hit@1", "mrr@10", "recall@10", "recall@50")
 
 
 def print_training(found: dict[str, Any]) -> None:
     """Print what was trained with, how fast, and what it changed on held-out skills."""
+    from tasks.evaluate.routing.report import contest_block  # noqa: PLC0415 (as above)
+
     material = found["material"]
     say(f"{material['queries']} queries on {material['train']} of {material['skills']} skills")
     say(f"negatives: {counts(material['negatives'])}")
@@ -109,7 +95,7 @@ def print_training(found: dict[str, Any]) -> None:
     title = f"{material['held_out_queries']} queries on {material['held_out']} skills held out"
     rows = [[row["method"], *(f"{row[m]:.3f}" for m in _TRAINING_MEASURES)] for row in found["methods"]]
     table(title, ["method", *_TRAINING_MEASURES], rows)
-    print_contests(found["contests"])
+    show([contest_block(found["contests"])])
     verdict = "helps: try it with" if found["helps"] else "does not measurably help; it is"
     say(f"the trained encoder {verdict} SKILLERY_ENCODER={found['encoder']}")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.cli.printing.run import origin, shortened
 from flows.commands.console import say
-from tasks.retrieve.compose.pages import chosen_candidate
+from tasks.retrieve.compose.compose import chosen_candidate
 
 _UNSURE, _OTHERS = 0.5, 3  # confidence under which a person is told other candidates, and how many
 _TEXT = 300  # characters of a step, or of a part that was left out

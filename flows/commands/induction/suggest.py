@@ -16,8 +16,8 @@ from storage.root import Root
 from storage.served import Served
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
-from tasks.induce.trajectories.outline import outline_of
-from tasks.induce.windows.recurrence import Target, situation_of
+from tasks.induce.trajectories.outline import outline_of, page_seen
+from tasks.induce.windows.recurrence import Target
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.served_index import ServedIndex, asked_again, require_text
 from tasks.retrieve.suggest.methods import METHODS, Method, SgdrSetting, SkillQuestion, sgdr
@@ -69,9 +69,9 @@ class Suggester:
         name = self._served.named(domain)
         skills, offered = self._domain(name)
         summary = self._words.summarise(observation, url, title)
-        (vector,) = self._encode([task])
-        situation = situation_of(task, observation, url, title, before)
-        offers = method(offered, SkillQuestion(situation, vector, summary, summary), wishes.k)
+        of_task, of_state = (self._encode([text])[0] for text in (task, summary))
+        asked = SkillQuestion(of_task, of_state, of_state, before, page_seen(observation))
+        offers = method(offered, asked, wishes.k)
         results = [
             _result(rank, skills[offered.skills[offer.skill]], offer.score, offer.parts)
             for rank, offer in enumerate(offers, 1)
@@ -191,7 +191,8 @@ def read_state(path: Path) -> dict[str, Any]:
     return found
 
 
-def _read(state: Mapping[str, Any]) -> tuple[str, str, str, list[Target]]:
+def _read(state: Mapping[str, Any]) -> tuple[str, str, str, Target | None]:
+    """Return a state's observation, address and title, and the action before it."""
     observation, previous = state.get("observation"), state.get("previous") or []
     if not isinstance(observation, str):
         msg = "the state needs `observation`, a text: the page's outline, or what came last"
@@ -199,8 +200,8 @@ def _read(state: Mapping[str, Any]) -> tuple[str, str, str, list[Target]]:
     if not isinstance(previous, list) or not all(isinstance(one, Mapping) for one in previous):
         msg = "`previous` of the state must be a list of actions {name, args, role?, target?}"
         raise WrongInput(msg)
-    before = [_target(one, observation) for one in previous]
-    return observation, str(state.get("url") or ""), str(state.get("title") or ""), before
+    done = [_target(one, observation) for one in previous]
+    return observation, str(state.get("url") or ""), str(state.get("title") or ""), done[-1] if done else None
 
 
 def _target(action: Mapping[str, Any], observation: str) -> Target:

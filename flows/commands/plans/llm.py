@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from flows.commands.llm.opened import is_set_up, opened_llm
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.models.llm.fallbacks import FallbackLlm
-from tasks.retrieve.compose.decompose.draft import Decomposer
-from tasks.retrieve.compose.decompose.llm import HybridDecomposer, LlmDecomposer
-from tasks.retrieve.compose.decompose.local import LocalDecomposer
-from tasks.retrieve.compose.llm_rerank import LlmStepReranker
-from tasks.retrieve.compose.options import ComposeOptions
-from tasks.retrieve.compose.protocol import StepReranker
+from tasks.retrieve.compose.candidates import StepReranker
+from tasks.retrieve.compose.compose import ComposeOptions
+from tasks.retrieve.compose.local import LocalDecomposer
+from tasks.retrieve.compose.rounds import Decomposer
 from tasks.retrieve.served_index import ServedIndex
+
+if TYPE_CHECKING:
+    from tasks.models.llm.fallbacks import FallbackLlm
 
 LOCAL, LLM, HYBRID = "local", "llm", "hybrid"
 DECOMPOSERS = (LOCAL, LLM, HYBRID)
@@ -43,7 +43,7 @@ def plan_makers(
     decomposer: str,
     rerank: bool,
 ) -> Iterator[PlanMakers]:
-    """Yield what plans are made with; an LLM is opened only if it is to be asked.
+    """Yield what plans are made with; an LLM is opened, and its client loaded, only if it is to be asked.
 
     If it gave no answer, stderr says so at the end.
 
@@ -57,6 +57,9 @@ def plan_makers(
     if decomposer == LOCAL and not rerank:
         yield PlanMakers()
         return
+    from flows.commands.llm.opened import opened_llm  # noqa: PLC0415
+    from tasks.retrieve.compose.llm import HybridDecomposer, LlmDecomposer, llm_reranker  # noqa: PLC0415
+
     with opened_llm(root, settings, _INSTEAD) as llm:
 
         def decomposer_of() -> Decomposer | None:
@@ -69,11 +72,13 @@ def plan_makers(
             certain = settings.compose_certainty
             return asking if decomposer == LLM else HybridDecomposer(local, asking, certain)
 
-        yield PlanMakers(decomposer_of, LlmStepReranker(llm) if rerank else None)
+        yield PlanMakers(decomposer_of, llm_reranker(llm) if rerank else None)
 
 
 def measured_llm(
     root: Root, settings: Settings, *, wanted: bool
 ) -> AbstractContextManager[FallbackLlm | None]:
     """Return the context of the LLM that is measured if one is wanted and set up, else of None."""
+    from flows.commands.llm.opened import is_set_up, opened_llm  # noqa: PLC0415
+
     return opened_llm(root, settings, _MEASURED) if wanted and is_set_up(settings) else nullcontext()

@@ -13,7 +13,7 @@ from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.crawl.collect import collect
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.source.base import CrawlContext
 from tasks.crawl.sources import open_source
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
@@ -57,7 +57,7 @@ def served_file(file: Path, root: Root, settings: Settings) -> Iterator[Root]:
 def _publish(spec: str, root: Root, model: str, settings: Settings) -> None:
     now, limits = datetime.now(UTC), FilterLimits()
     run = f"{now:%Y%m%dT%H%M%S}"
-    report = collect(open_source(spec, SourceOptions(root, now)), root, run_id=run, now=now)
+    report = collect(open_source(spec, CrawlContext(root, now)), root, run_id=run, now=now)
     for parts in plan_refine(root, limits).batches:
         refine_batch(root, parts, run_id=run, limits=limits)
     update_corpus(root, run_id=run, now=now)

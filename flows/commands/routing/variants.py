@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -21,50 +23,9 @@ VARIED: dict[str, type[BaseSettings]] = {
 }
 
 # The comparisons of the papers: SkillFlow's tables 4 and 8 to 11 and figure 3, SkillRouter's 5 and 12.
-_RETRIEVED = "stages=dense"
-_SHALLOW = "stages=dense+shallow"
-_AGGREGATIONS = ("mean", "max", "rrf")
-SWEEPS: dict[str, tuple[str, ...]] = {
-    "skillflow-stages": (
-        f"skillflow:{_RETRIEVED}", f"skillflow:{_SHALLOW}", "skillflow:stages=dense+shallow+deep",
-        "skillflow",
-    ),
-    "skillflow-retrievers": tuple(
-        f"skillflow:{_RETRIEVED},dense_queries=1,dense_model={model},dense_text={text}"
-        for model in ("BAAI/bge-base-en-v1.5", "BAAI/bge-m3", "sentence-transformers/all-MiniLM-L6-v2")
-        for text in ("description", "content")
-    ),
-    "skillflow-queries": (
-        f"skillflow:{_RETRIEVED},dense_queries=1",
-        *(
-            f"skillflow:{_RETRIEVED},dense_queries={queries},{how}"
-            for queries in (3, 5)
-            for how in ("dense_gathering=rrf", *(f"dense_depth={depth}" for depth in (200, 500, 1000)))
-        ),
-    ),
-    "skillflow-shallow": tuple(
-        f"skillflow:{_SHALLOW},shallow_model={model},{how}"
-        for model in ("cross-encoder/ms-marco-MiniLM-L-6-v2", "BAAI/bge-reranker-v2-m3")
-        for how in (
-            "shallow_queries=1",
-            *(f"shallow_queries={q},shallow_aggregation={a}" for q in (3, 5) for a in _AGGREGATIONS),
-        )
-    ),
-    "skillflow-deep": tuple(
-        f"skillflow:stages=dense+shallow+deep,deep_tokens={tokens},{how}"
-        for tokens in (1024, 2048, 4096, 8192)
-        for how in ("deep_queries=1", *(f"deep_queries=3,deep_aggregation={a}" for a in _AGGREGATIONS))
-    ),
-    "skillflow-number-of-queries": tuple(
-        f"skillflow:stages=dense+shallow+deep,dense_queries={q},shallow_queries={q},deep_queries={q}"
-        for q in (1, 3, 5)
-    ),
-    "skillrouter-rerankers": (
-        "skillrouter:reranker=", "skillrouter", "skillrouter:reranker=Qwen/Qwen3-Reranker-0.6B",
-        "skillrouter:reranker=judge",
-    ),
-    "skillrouter-candidates": tuple(f"skillrouter:candidates={k}" for k in (10, 20, 50)),
-}  # fmt: skip
+SWEEPS: dict[str, list[str]] = json.loads(
+    resources.files("tasks.evaluate").joinpath("data/routing_sweeps.json").read_text("utf-8")
+)
 
 
 def expanded(names: Sequence[str], sweeps: Sequence[str]) -> list[str]:

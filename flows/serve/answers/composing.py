@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field
 from flows.serve.answers.forms import LONGEST_TEXT, FilterForm, Origin, Said, ShortFilters, Whose
 from flows.serve.answers.service import NOTICE, Service
 from flows.serve.answers.tool import Arguments, ToolOutcome
-from tasks.retrieve.compose.compose import compose
-from tasks.retrieve.compose.options import ComposeOptions
+from tasks.retrieve.compose.compose import ComposeOptions, compose
 
 Json = dict[str, Any]
 

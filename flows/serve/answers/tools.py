@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.commands.queries import file_of
 from flows.serve.answers.composing import ComposeArguments, ComposeOutcome, compose_plan
 from flows.serve.answers.forms import (
     FileForm,
@@ -25,7 +24,7 @@ from flows.serve.answers.tool import Tool
 from storage.errors import WrongInput
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
-from tasks.retrieve.revisions.show import shown
+from tasks.retrieve.revisions.show import file_of, shown
 from tasks.retrieve.skills.bundle import file_uri, is_segment, skill_file_of
 
 _MOST_BINARY = 262_144  # bytes; longer ones are read as resources

@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flows.commands.queries import file_of
 from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.answers.service import Service
 from flows.serve.catalogue.rendering import link_to, page_answer, render, static_answer
@@ -22,7 +21,7 @@ from storage.state import read_runs
 from tasks.retrieve.graph.graph import graph_of
 from tasks.retrieve.graph.svg import graph_svg
 from tasks.retrieve.revisions.history import revisions_of
-from tasks.retrieve.revisions.show import compared
+from tasks.retrieve.revisions.show import compared, file_of
 
 EVALUATION = "reports/evaluation.html"
 _RUNS = 30  # the newest, that the report lists

@@ -1,21 +1,37 @@
-"""The source `git+URL[@REF]`: every SKILL.md of a git repository, read without checking it out."""
+"""The source `git+URL[@REF]`: every SKILL.md of a git repository, read without checking it out.
+
+The sample marketplace that comes with the package is read so too.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from storage.errors import SourceError, WrongInput
+from storage.root import Root
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.git.client import PROTOCOLS, GitClient
-from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
-from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits, consume
+from tasks.crawl.git.client import PROTOCOLS, GitClient, open_git, run_git
+from tasks.crawl.source.base import Source
+from tasks.crawl.source.bundle import (
+    DEFAULT_LIMITS,
+    BundledSkill,
+    DocumentLimits,
+    SourceEntry,
+    consume,
+    plan,
+    read_skill,
+    wanted,
+)
 from tasks.crawl.source.identity import (
     GIT_REF,
+    SAMPLE,
     author_of,
     hide_credentials,
     parse_remote,
@@ -23,15 +39,16 @@ from tasks.crawl.source.identity import (
     repository_name,
     skill_url,
 )
-from tasks.crawl.source.protocol import WholeSource
-from tasks.crawl.source.skill import read_skill, wanted
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 _BATCH = 100  # documents whose blobs are fetched together
 _LINK_BYTES = 4_096
+FOLDER = Path(__file__).parents[1] / "marketplace"
+_SKIPPED = {".git", "__pycache__"}
+_WHO = b"Skillery <skillery@localhost> 946684800 +0000"  # a fixed time, so that the commit id is fixed
 
 
-class GitSource(WholeSource):
+class GitSource(Source):
     """The skills of one commit of a repository, in the order of their paths.
 
     The address is `URL[@REF]`; REF is a branch, a tag or a full commit id, the remote's HEAD by default; any
@@ -100,6 +117,18 @@ class GitSource(WholeSource):
         )  # fmt: skip
 
 
+def normal_address(address: str) -> str:
+    """Return `URL[@REF]` as its spec is remembered; a user or password in it raises WrongInput."""
+    source = GitSource(address)
+    remote = parse_remote(split_ref(address)[0])
+    login, _, password = remote.user.partition(":")
+    # The name before an SSH host is part of the address; before any other it may be a token.
+    if password or (login and remote.scheme not in ("ssh", "scp")):
+        detail = "a spec may hold no user or password: put them into ~/.netrc, or use SSH"
+        raise WrongInput(f"{source.spec}: {detail}")
+    return source.spec.removeprefix("git+")
+
+
 def split_ref(address: str) -> tuple[str, str]:
     """Split `URL[@REF]` into URL and REF (empty: none); raise WrongInput if one of them cannot be used."""
     if address.startswith(("/", "./", "../", "~")):
@@ -130,3 +159,62 @@ def _local_ref(path: str) -> str | None:
         return None
     ends = [at.start() for at in re.finditer("@", path)]
     return next((path[end + 1 :] for end in ends if Path(unquote(path[:end])).exists()), _ref(path))
+
+
+def make_repository(folder: Path, into: Path) -> str:
+    """Make a bare repository whose one commit holds the files of a folder; return its spec `git+file://...`.
+
+    The commit id depends only on paths and bytes; a repository that is already there gets the commit as its
+    branch `main`. Links stay links; file modes, `.git` and `__pycache__` are left out.
+    """
+    repository = open_git(into)
+    with tempfile.TemporaryFile() as stream:
+        _write_stream(folder, stream)
+        stream.seek(0)
+        run_git(repository, "fast-import", "--quiet", "--force", source=str(folder), istream=stream)
+    return f"git+{into.resolve().as_uri()}"
+
+
+def _write_stream(folder: Path, stream: BinaryIO) -> None:
+    """Write the input of `git fast-import`: one commit without a parent."""
+    stream.write(b"commit refs/heads/main\nauthor %b\ncommitter %b\ndata 6\nSample\n" % (_WHO, _WHO))
+    for path in sorted(_files(folder), key=lambda p: p.relative_to(folder).as_posix()):
+        link = path.is_symlink()
+        content = os.fsencode(os.readlink(path)) if link else path.read_bytes()
+        name = os.fsencode(path.relative_to(folder).as_posix())
+        for plain, escaped in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n")):
+            name = name.replace(plain, escaped)
+        stream.write(b'M %b inline "%b"\n' % (b"120000" if link else b"100644", name))
+        stream.write(b"data %d\n%b\n" % (len(content), content))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for child in folder.iterdir():
+        if child.name in _SKIPPED:
+            continue
+        if child.is_dir() and not child.is_symlink():
+            yield from _files(child)
+        elif child.is_symlink() or child.is_file():
+            yield child
+
+
+class SampleSource(Source):
+    """Reads the sample's repository, made below a root that its rows do not name, as a `GitSource`."""
+
+    spec = SAMPLE
+
+    def __init__(self, root: Root, **options: Any) -> None:  # noqa: ANN401 (GitSource's own)
+        self._place, self._options = root.folder / "state" / "sample" / "marketplace", options
+
+    def _repository(self) -> GitSource:
+        return GitSource(make_repository(FOLDER, self._place).removeprefix("git+"), **self._options)
+
+    def version(self) -> str | None:
+        """Return the commit of the sample, which depends only on its paths and bytes."""
+        return self._repository().version()
+
+    def read(self) -> Iterator[RawDocument | Dropped]:
+        """Yield the sample's skills and the dropped entries."""
+        for item in self._repository().read():
+            row = replace(item, source=SAMPLE)
+            yield row if isinstance(row, Dropped) else replace(row, url=None)

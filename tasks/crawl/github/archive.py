@@ -1,4 +1,4 @@
-"""A zip archive of a repository, read where it lies: nothing is unpacked to disk and no link is followed."""
+"""A zip archive of a repository, read where it lies within limits: nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -7,30 +7,172 @@ import posixpath
 import re
 import stat
 import struct
+import unicodedata
 import zlib
-from collections.abc import Iterator
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from typing import Any, BinaryIO, Literal
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from tasks.crawl.github.archive_limits import (
-    ArchiveLimits,
-    ArchiveRefused,
-    check_directory,
-    check_entries,
-    entry_name,
-    has_control,
-    shown,
-)
+from storage.errors import TerminalError
 from tasks.crawl.source.bundle import SourceEntry
+from tasks.models.visible import visible
 
+_END = struct.Struct("<4s4H2LH")
+_END64 = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR = struct.Struct("<4sLQL")
+_HEADER_BYTES = 46  # of an entry of the directory, followed by three fields of the lengths at byte 28
+_TAIL = _END.size + 0xFFFF  # an end record with the longest comment
+_ENCRYPTED, _PATCH, _UTF8 = 0x1 | 0x40, 0x20, 0x800
 _COMMIT = re.compile(rb"[0-9a-f]{40}", re.IGNORECASE)
 _PIECE = 1 << 16
 _LINK_BYTES = 4_096
 # Raised by zipfile and zlib for bytes that are not what the directory promised.
 _DAMAGE = (BadZipFile, EOFError, zlib.error, struct.error, NotImplementedError, RuntimeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveLimits:
+    """The largest archive that is read."""
+
+    files: int = 50_000  # entries, with folders; each costs about 1 KB of memory
+    directory_bytes: int = 10_000_000  # of the directory that lists the entries
+    unpacked_bytes: int = 1_000_000_000  # of all entries, both as declared and as really unpacked
+
+
+class ArchiveRefused(TerminalError):
+    """An archive is not read; `detail` names the entry.
+
+    Reasons: `archive-damaged`, `archive-files`, `archive-size`, `archive-path`, `archive-roots`,
+    `archive-duplicate`, `archive-encrypted`, `archive-compression`.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"the archive is refused: {detail}")
+        self.reason, self.detail = reason, detail
+
+
+def check_directory(file: BinaryIO, limits: ArchiveLimits) -> None:
+    """Check the directory of a zip file, at most `limits.directory_bytes` of it in memory.
+
+    A file that passes can be read in one way only: no bytes stand before its first entry, and its directory
+    ends where the end record begins.
+
+    Raises:
+        ArchiveRefused: `archive-damaged` (no zip file, or cut short) or `archive-files`.
+    """
+    start, size = _directory_span(file)
+    if size > limits.directory_bytes:
+        detail = f"its directory has {size:,} bytes, more than {limits.directory_bytes:,}"
+        raise ArchiveRefused("archive-files", detail)
+    file.seek(start)
+    directory = file.read(size)
+    at = entries = 0
+    while at < size:
+        header = directory[at : at + _HEADER_BYTES]
+        if len(header) < _HEADER_BYTES or not header.startswith(b"PK\1\2"):
+            raise _damaged("its directory is broken")
+        at += _HEADER_BYTES + sum(struct.unpack_from("<3H", header, 28))
+        entries += 1
+        if entries > limits.files:
+            raise ArchiveRefused("archive-files", f"it has more entries than the limit of {limits.files:,}")
+    if at != size:
+        raise _damaged("its directory is broken")
+
+
+def _directory_span(file: BinaryIO) -> tuple[int, int]:
+    """Return the directory's offset and size from the end record, or from the 64-bit one if there is one."""
+    end = _end_record(file)
+    size, offset = _read(file, _END, end)[5:7]
+    if end >= _LOCATOR.size + _END64.size and _read(file, _LOCATOR, end - _LOCATOR.size)[0] == b"PK\6\7":
+        end -= _LOCATOR.size + _END64.size
+        record = _read(file, _END64, end)
+        if record[0] != b"PK\6\6":
+            raise _damaged("its end record is broken")
+        size, offset = record[8:10]
+    if offset + size != end:
+        raise _damaged("its directory does not lie where its end says")
+    return offset, size
+
+
+def _end_record(file: BinaryIO) -> int:
+    length = file.seek(0, 2)
+    start = max(0, length - _TAIL)
+    file.seek(start)
+    tail = file.read(_TAIL)
+    # Searched as zipfile does: at the very end first, since a comment may hold the same four bytes.
+    bare = tail[-_END.size :]
+    found = len(tail) - _END.size if bare[:4] == b"PK\5\6" and bare[-2:] == b"\0\0" else tail.rfind(b"PK\5\6")
+    if found < 0 or len(tail) - found < _END.size:
+        raise _damaged("it is no zip file, or was cut short")
+    if _END.unpack_from(tail, found)[7] != len(tail) - found - _END.size:
+        raise _damaged("its comment is cut short or followed by other bytes")
+    return start + found
+
+
+def _read(file: BinaryIO, record: struct.Struct, at: int) -> tuple[Any, ...]:
+    file.seek(at)
+    return record.unpack(file.read(record.size))
+
+
+def _damaged(detail: str) -> ArchiveRefused:
+    return ArchiveRefused("archive-damaged", detail)
+
+
+def check_entries(entries: Iterable[ZipInfo], limits: ArchiveLimits) -> str:
+    """Return the one folder that all entries lie in (empty: no entry), or raise ArchiveRefused."""
+    root, unpacked = "", 0
+    names: Counter[str] = Counter()
+    for entry in entries:
+        name = entry_name(entry)
+        _check_name(name)
+        _check_packing(entry, name)
+        first, slash, _ = name.partition("/")
+        if not slash or first != (root or first):
+            raise ArchiveRefused("archive-roots", f"{shown(name)} lies beside its one root folder")
+        root = first
+        unpacked += entry.file_size
+        if unpacked > limits.unpacked_bytes:
+            limit = f"the limit of {limits.unpacked_bytes:,} bytes unpacked"
+            raise ArchiveRefused("archive-size", f"{shown(name)} brings it over {limit}")
+        names[entry.filename.rstrip("/")] += 1
+    if repeated := next((name for name, times in names.items() if times > 1), None):
+        raise ArchiveRefused("archive-duplicate", f"{shown(repeated)} is in it twice")
+    return root
+
+
+def entry_name(entry: ZipInfo) -> str:
+    """Return an entry's name, read as UTF-8: git writes UTF-8 without setting the flag."""
+    if entry.flag_bits & _UTF8:
+        return entry.orig_filename
+    return entry.orig_filename.encode("cp437").decode("utf-8", errors="replace")
+
+
+def shown(name: str) -> str:
+    """Return a name for messages: visible, and cut to 200 characters."""
+    text = visible(name)
+    return text if len(text) <= 200 else f"{text[:100]}...{text[-97:]}"
+
+
+def has_control(name: str) -> bool:
+    """Return whether a name holds control characters, as macOS's folder icons do."""
+    return any(unicodedata.category(character) == "Cc" for character in name)
+
+
+def _check_name(name: str) -> None:
+    parts = name.removesuffix("/").split("/")
+    if "\0" in name or "\\" in name or re.match(r"[A-Za-z]:", name) or not {"", ".", ".."}.isdisjoint(parts):
+        raise ArchiveRefused("archive-path", f"{shown(name)} is no plain path below its root folder")
+
+
+def _check_packing(entry: ZipInfo, name: str) -> None:
+    if entry.flag_bits & _ENCRYPTED:
+        raise ArchiveRefused("archive-encrypted", f"{shown(name)} is encrypted")
+    if entry.compress_type not in {ZIP_STORED, ZIP_DEFLATED} or entry.flag_bits & _PATCH:
+        raise ArchiveRefused("archive-compression", f"{shown(name)} is neither stored nor deflated")
 
 
 class Archive:
@@ -44,7 +186,7 @@ class Archive:
         OSError: There is no such file.
     """
 
-    def __init__(self, path: Path, limits: ArchiveLimits = ArchiveLimits()) -> None:  # noqa: B008 - frozen
+    def __init__(self, path: Path, limits: ArchiveLimits = ArchiveLimits()) -> None:
         with path.open("rb") as file:
             check_directory(file, limits)
         try:

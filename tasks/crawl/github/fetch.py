@@ -1,4 +1,4 @@
-"""Fetches the changed skills of a repository over GitHub's API."""
+"""Fetches the changed skills of listed repositories over GitHub's API."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage.schemas import Dropped
-from tasks.crawl.github.api import GitHub
-from tasks.crawl.github.due import OPEN, Unit
-from tasks.crawl.github.responses import Metadata, NotModified, Tree
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.source.bundle import BundledSkill, plan
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.github_url import split_by_refs
-from tasks.crawl.source.identity import path_key
-from tasks.crawl.source.skill import wanted as wanted_files
+from tasks.crawl.github.api import GitHub, Metadata, NotModified, Tree
+from tasks.crawl.github.repositories import ListedRepository
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient
+from tasks.crawl.source.bundle import BundledSkill, DocumentLimits, plan
+from tasks.crawl.source.bundle import wanted as wanted_files
+from tasks.crawl.source.identity import path_key, split_by_refs
+from tasks.crawl.source.unchanged import comparable, etag_of, same_skill, skill_digest
 
 _FEW_FILES = 3  # up to so many files are fetched one by one; more come as one archive
 _LARGE_FEW = 30  # the same, of a repository whose archive is too large
@@ -31,31 +29,38 @@ _EMPTY_TREES = (
 )
 
 
+class WantedSkill(NamedTuple):
+    """A row of a list, None if it has none yet, and the skill in its folder, None if there is none."""
+
+    row: dict[str, Any] | None
+    skill: BundledSkill | None
+    digest: str | None = None  # the `skill_digest`
+
+
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One ref of a repository as it was looked at."""
+class Snapshot:
+    """The state of a repository at one ref, with the files of the skills that changed."""
 
     ref: str  # resolved; `HEAD` for the default branch
     commit: str
     metadata: Metadata
     tree: Tree
     rows: tuple[BundledSkill | Dropped, ...]  # everything the repository holds, from `plan`
-    # The wanted skills: a listed row and the skill in its folder, None if there is none.
-    skills: tuple[tuple[dict[str, Any] | None, BundledSkill | None], ...]
-    changed: frozenset[str]  # doc_ids of wanted skills whose files differ from the last look
+    skills: tuple[WantedSkill, ...]
+    changed: frozenset[str]  # doc_ids of wanted skills whose files differ from the last reading
     archive: Path | None = None  # of the commit, if more than a few files had to be fetched
     files: dict[str, bytes] = field(default_factory=dict)  # by path, if there is no archive
     refused: str | None = None  # why `files` were fetched in place of the archive
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """The outcome of looking at a unit: parts, or an error; neither if it has not changed."""
+class FetchResult:
+    """The outcome of fetching a repository: snapshots, or an error; neither if it has not changed."""
 
-    unit: Unit
-    parts: tuple[Part, ...] = ()
+    repository: ListedRepository
+    snapshots: tuple[Snapshot, ...] = ()
     error: HttpTerminal | HttpTransient | None = None
-    etag: str | None = None  # for the next look
+    etag: str | None = None  # for the next time
 
 
 class _Ref(NamedTuple):
@@ -65,159 +70,148 @@ class _Ref(NamedTuple):
     folders: dict[str, str] | None  # folders of skills by the folder that the list names; None: all skills
 
 
-def skill_digest(skill: BundledSkill, folder_sha: str, limits: DocumentLimits) -> str:
-    """Return the digest of git's ids of a skill's folder, its files and the licences above it.
-
-    Before it stand the limits of what is kept of its files.
-    """
-    # A mirror may leave folders out of its trees; the ids of the files tell the same.
-    parts = [folder_sha, skill.entry.key, *(f"{e.path} {e.key}" for e in (*skill.files, *skill.licences))]
-    return _keeping(limits) + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
-
-
-def _keeping(limits: DocumentLimits) -> str:
-    return f"{limits.kept_files}/{limits.kept_bytes}:"
-
-
 class Fetcher:
-    """Looks at repositories, several at a time if asked to.
+    """Fetches repositories, several at a time if asked to.
 
     Archives lie in `folder` until their documents are on disk, and are not fetched twice; `in_use` counts the
-    parts that refer to each, and its reader counts them down. An ETag holds for one `etag_key` only.
+    snapshots that refer to each, and its reader counts them down. An ETag holds for one `etag_key` only.
     """
 
     def __init__(
         self, github: GitHub, spec: str, folder: Path, limits: DocumentLimits, etag_key: str
     ) -> None:
         self._github, self._spec, self._folder = github, spec, folder
-        self._limits, self._key, self._keeping = limits, etag_key, _keeping(limits)
+        self._limits, self._key = limits, etag_key
         self.in_use: Counter[Path] = Counter()
         self._fetching: dict[Path, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._failed: list[HttpTransient] = []  # since something was answered
 
-    async def look(self, unit: Unit) -> Fetched:
-        """Return the present state of a unit, or the error met.
+    async def fetch(self, repository: ListedRepository) -> FetchResult:
+        """Return the present state of a repository, or the error met.
 
         After `_MOST_FAILURES` transient failures in a row nothing is requested before `begin_again`.
         """
         if len(self._failed) >= _MOST_FAILURES:
             last = self._failed[-1]
             detail = f"not asked for, since {len(self._failed)} before it failed, the last: {last}"
-            return Fetched(unit, error=HttpTransient(last.reason, unit.repository, detail))
+            return FetchResult(repository, error=HttpTransient(last.reason, repository.name, detail))
         try:
-            look = await self._look(unit)
+            result = await self._fetch(repository)
         except HttpTerminal as error:
-            look = Fetched(unit, error=error)
+            result = FetchResult(repository, error=error)
         except HttpTransient as error:
             self._failed.append(error)
-            return Fetched(unit, error=error)
+            return FetchResult(repository, error=error)
         self._failed.clear()
-        return look
+        return result
 
     def begin_again(self) -> None:
         """Forget the failures, so that requests are sent again."""
         self._failed.clear()
 
-    async def _look(self, unit: Unit) -> Fetched:
-        known = unit.known
-        same_list = known.get("listed") == unit.digest and known.get("state") in ("ok", *OPEN)
-        # Files that were read under other limits are read again, when their repository is due.
-        same_list = same_list and all(
-            r["digest"].startswith(self._keeping) for r in unit.listed if r["digest"]
-        )
-        etag = known.get("etag") if same_list and known.get("etag_key") == self._key else None
-        refs, new_etag = await self._refs(unit, etag)
-        if not refs or (same_list and [r.commit for r in refs] == [known.get("commit")]):
-            return Fetched(unit, etag=new_etag or etag)
-        metadata = await self._github.metadata(unit.repository)
+    async def _fetch(self, repository: ListedRepository) -> FetchResult:
+        known = repository.known
+        may_be_same = comparable(known, repository.digest, repository.listed, self._limits)
+        etag = etag_of(known, self._key) if may_be_same else None
+        refs, new_etag = await self._refs(repository, etag)
+        if not refs or (may_be_same and [r.commit for r in refs] == [known.get("commit")]):
+            return FetchResult(repository, etag=new_etag or etag)
+        metadata = await self._github.metadata(repository.name)
         try:
-            parts = tuple([await self._part(unit, ref, metadata) for ref in refs])
+            snapshots = tuple([await self._snapshot(repository, ref, metadata) for ref in refs])
         except HttpTerminal as error:
             if error.reason not in _OF_REPOSITORY:
                 raise
             # The repository was found: a missing tree or archive does not count as a miss of it.
             raise HttpTerminal("not-fetched", error.url, error.detail, status=error.status) from error
-        return Fetched(unit, parts, etag=new_etag)
+        return FetchResult(repository, snapshots, etag=new_etag)
 
-    async def _refs(self, unit: Unit, etag: str | None) -> tuple[list[_Ref], str | None]:
-        """Return the commits that the unit's rows lie in, none if nothing changed, and the new ETag."""
+    async def _refs(self, repository: ListedRepository, etag: str | None) -> tuple[list[_Ref], str | None]:
+        """Return the commits that the listed rows lie in, none if nothing changed, and the new ETag."""
         try:
-            commit = await self._github.commit(unit.repository, unit.ref or "HEAD", etag=etag)
+            commit = await self._github.commit(repository.name, repository.ref or "HEAD", etag=etag)
         except HttpTerminal as error:
-            if unit.whole or not unit.ref or error.reason not in ("missing", "missing-ref"):
+            if repository.whole or not repository.ref or error.reason not in ("missing", "missing-ref"):
                 raise
-            return await self._resolved(unit), None
+            return await self._resolved(repository), None
         if isinstance(commit, NotModified):
             return [], etag
-        folders = None if unit.whole else {r["rest"]: r["rest"] for r in unit.listed}
-        return [_Ref(unit.ref or "HEAD", commit.sha, commit.tree, folders)], commit.etag
+        folders = None if repository.whole else {r["rest"]: r["rest"] for r in repository.listed}
+        return [_Ref(repository.ref or "HEAD", commit.sha, commit.tree, folders)], commit.etag
 
-    async def _resolved(self, unit: Unit) -> list[_Ref]:
+    async def _resolved(self, repository: ListedRepository) -> list[_Ref]:
         """Return the refs that the rows name, which may hold slashes; HEAD replaces a ref that is gone."""
-        names = await self._github.refs(unit.repository, unit.ref)
+        names = await self._github.refs(repository.name, repository.ref)
         folders: dict[str, dict[str, str]] = defaultdict(dict)
-        for row in unit.listed:
+        for row in repository.listed:
             rest = tuple(p for p in row["rest"].split("/") if p)
             # The skills of a merged branch lie in the same folders of another one.
             known = "/".join(row["doc_id"].split("/")[2:]) if row["doc_id"] else row["rest"]
-            ref, folder = split_by_refs((unit.ref, *rest), names) or ("HEAD", known)
+            ref, folder = split_by_refs((repository.ref, *rest), names) or ("HEAD", known)
             folders[ref][row["rest"]] = folder
-        return [await self._at(unit, ref, wanted) for ref, wanted in folders.items()]
+        return [await self._at(repository.name, ref, wanted) for ref, wanted in folders.items()]
 
-    async def _at(self, unit: Unit, ref: str, folders: dict[str, str]) -> _Ref:
-        commit = await self._github.commit(unit.repository, ref)
+    async def _at(self, name: str, ref: str, folders: dict[str, str]) -> _Ref:
+        commit = await self._github.commit(name, ref)
         if isinstance(commit, NotModified):
-            msg = f"{unit.repository}: the answer to an unconditional request is that nothing changed"
-            raise HttpTerminal("shape", unit.repository, msg)
+            msg = f"{name}: the answer to an unconditional request is that nothing changed"
+            raise HttpTerminal("shape", name, msg)
         return _Ref(ref, commit.sha, commit.tree, folders)
 
-    async def _part(self, unit: Unit, ref: _Ref, metadata: Metadata) -> Part:
+    async def _snapshot(self, repository: ListedRepository, ref: _Ref, metadata: Metadata) -> Snapshot:
         # Under the present name, since the redirect of an old one may lose the query.
         tree = await self._github.tree(metadata.full_name, ref.tree)
         _require_whole(tree, ref.tree, metadata.full_name)
         rows = tuple(plan(tree.entries, metadata.full_name, self._spec))
-        skills = _wanted(unit, ref, rows)
-        by_id = {skill.doc_id: (row, skill) for row, skill in skills if skill is not None}
+        skills = tuple(self._with_digest(wanted, tree) for wanted in _wanted(repository, ref, rows))
+        # Of two rows that lead to one skill the later counts.
+        by_id = {wanted.skill.doc_id: wanted for wanted in skills if wanted.skill}
         changed = frozenset(
             doc_id
-            for doc_id, (row, skill) in by_id.items()
-            if doc_id not in unit.ceded and _changed(row, skill, tree, self._limits)
+            for doc_id, (row, _, digest) in by_id.items()
+            if doc_id not in repository.earlier and not same_skill(row, doc_id, digest or "")
         )
-        part = Part(ref.ref, ref.commit, metadata, tree, rows, skills, changed)
-        return await self._fetched(unit, part, [by_id[d][1] for d in sorted(changed)]) if changed else part
+        snapshot = Snapshot(ref.ref, ref.commit, metadata, tree, rows, skills, changed)
+        to_read = [wanted.skill for d in sorted(changed) if (wanted := by_id[d]).skill]
+        return await self._with_files(repository, snapshot, to_read) if to_read else snapshot
 
-    async def _fetched(self, unit: Unit, part: Part, skills: list[BundledSkill]) -> Part:
-        """Return the part with the files of changed skills: fetched singly if few, else as an archive."""
+    def _with_digest(self, wanted: WantedSkill, tree: Tree) -> WantedSkill:
+        if wanted.skill is None:
+            return wanted
+        folder_sha = tree.folders.get(wanted.skill.entry.folder, "")
+        return wanted._replace(digest=skill_digest(wanted.skill, folder_sha, self._limits))
+
+    async def _with_files(
+        self, repository: ListedRepository, snapshot: Snapshot, skills: list[BundledSkill]
+    ) -> Snapshot:
+        """Return the snapshot with the files of changed skills: fetched singly if few, else as an archive."""
         paths = list(dict.fromkeys(e.path for s in skills for e in wanted_files(s, self._limits)))
-        if len(paths) <= _FEW_FILES and (files := await self._single(part, paths)) is not None:
-            return replace(part, files=files)
-        name = hashlib.sha256(f"{unit.repository.lower()}@{part.commit}".encode()).hexdigest()[:24]
+        if len(paths) <= _FEW_FILES and (files := await self._single(snapshot, paths)) is not None:
+            return replace(snapshot, files=files)
+        name = hashlib.sha256(f"{repository.name.lower()}@{snapshot.commit}".encode()).hexdigest()[:24]
         archive = self._folder / f"{name}.zip"
+        full_name = snapshot.metadata.full_name
         try:
             async with self._fetching[archive]:  # two refs may name one commit
                 if not archive.exists():
-                    await self._github.archive(part.metadata.full_name, part.commit, part.ref, archive)
+                    await self._github.archive(full_name, snapshot.commit, snapshot.ref, archive)
         except HttpTerminal as error:
             few = error.reason == "too-large" and len(paths) <= _LARGE_FEW
-            files = await self._single(part, paths) if few else None
+            files = await self._single(snapshot, paths) if few else None
             if files is None:
                 raise
-            return replace(part, files=files, refused=f"{error}; its files were fetched one by one")
+            return replace(snapshot, files=files, refused=f"{error}; its files were fetched one by one")
         self.in_use[archive] += 1
-        return replace(part, archive=archive)
+        return replace(snapshot, archive=archive)
 
-    async def _single(self, part: Part, paths: list[str]) -> dict[str, bytes] | None:
+    async def _single(self, snapshot: Snapshot, paths: list[str]) -> dict[str, bytes] | None:
         """Return these files; None if one is too large for a bundle, or cannot be had singly.
 
         A mirror without commits gave a tree's id in place of a commit, and no single files exist by that.
         """
+        name, commit, most = snapshot.metadata.full_name, snapshot.commit, self._limits.bundle_bytes
         try:
-            return {
-                path: await self._github.raw(
-                    part.metadata.full_name, part.commit, path, max_bytes=self._limits.bundle_bytes
-                )
-                for path in paths
-            }
+            return {path: await self._github.raw(name, commit, path, max_bytes=most) for path in paths}
         except HttpTerminal as error:
             if error.reason not in ("too-large", *_OF_REPOSITORY):
                 raise
@@ -237,20 +231,14 @@ def _require_whole(tree: Tree, sha: str, repository: str) -> None:
 
 
 def _wanted(
-    unit: Unit, ref: _Ref, rows: tuple[BundledSkill | Dropped, ...]
-) -> tuple[tuple[dict[str, Any] | None, BundledSkill | None], ...]:
+    repository: ListedRepository, ref: _Ref, rows: tuple[BundledSkill | Dropped, ...]
+) -> list[WantedSkill]:
     """Return each listed row with the skill in its folder or, if all skills are wanted, each with its row."""
     skills = {row.entry.folder: row for row in rows if isinstance(row, BundledSkill)}
     if ref.folders is None:
-        known = {r["rest"]: r for r in unit.listed}
-        return tuple((known.get(folder), skill) for folder, skill in skills.items())
+        known = {r["rest"]: r for r in repository.listed}
+        return [WantedSkill(known.get(folder), skill) for folder, skill in skills.items()]
     # Lists may write case and accents otherwise.
     loosely = {path_key(folder): skill for folder, skill in skills.items()}
-    found = ((r, ref.folders[r["rest"]]) for r in unit.listed if r["rest"] in ref.folders)
-    return tuple((row, skills.get(folder) or loosely.get(path_key(folder))) for row, folder in found)
-
-
-def _changed(row: dict[str, Any] | None, skill: BundledSkill, tree: Tree, limits: DocumentLimits) -> bool:
-    if row is None or row["outcome"] != "ok" or row["doc_id"] != skill.doc_id:
-        return True
-    return bool(row["digest"] != skill_digest(skill, tree.folders.get(skill.entry.folder, ""), limits))
+    found = ((r, ref.folders[r["rest"]]) for r in repository.listed if r["rest"] in ref.folders)
+    return [WantedSkill(row, skills.get(folder) or loosely.get(path_key(folder))) for row, folder in found]

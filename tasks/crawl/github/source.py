@@ -1,21 +1,151 @@
-"""The source `github:OWNER/REPO[@REF]`: every skill of a repository, by GitHub's API and archives."""
+"""Sources whose skills lie in GitHub repositories; `github:OWNER/REPO[@REF]` is every skill of one."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncGenerator, Collection, Iterator
+from functools import cached_property
+from pathlib import Path
 
-from storage.errors import SourceError, WrongInput
+import polars as pl
+
+from storage.errors import SourceError, SourceUnavailable, WrongInput
 from storage.partitions import partition_of
-from storage.state import listed_table, repositories_table
-from tasks.crawl.github.due import Unit, digest
-from tasks.crawl.github.fetch import Fetched
-from tasks.crawl.github.repository_source import RepositorySource
+from storage.state import (
+    ALIASES,
+    LISTED,
+    REPOSITORIES,
+    aliases_table,
+    listed_table,
+    repositories_table,
+    upsert,
+)
+from tasks.crawl.github.api import GitHub
+from tasks.crawl.github.changes import ChangeReader, PendingState
+from tasks.crawl.github.fetch import Fetcher, FetchResult
+from tasks.crawl.github.repositories import ListedRepository, ReferenceCounts
+from tasks.crawl.http.client import Http
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient
+from tasks.crawl.http.secrets import GITHUB_TOKEN, credential
+from tasks.crawl.http.stream import drain, in_order
+from tasks.crawl.source.base import CrawlContext, Gone, Item, RemoteSource
 from tasks.crawl.source.identity import GIT_REF
-from tasks.crawl.source.protocol import Gone, Item
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.source.unchanged import list_digest
 
+_ARCHIVES = "state/crawl/archives"
+_AHEAD = 8  # repositories under way at once; their archives lie on disk, not in memory
+_PLACE = ["repository", "ref", "rest"]
 _NAME = re.compile(r"([A-Za-z0-9][\w-]{0,38}/(?!\.{1,2}(?:@|$))[\w.-]{1,100}?)(?:\.git)?(?:@(.+))?", re.ASCII)
+
+
+class RepositorySource(RemoteSource):
+    """Fetches repositories, several at a time, and remembers those whose documents are kept."""
+
+    def __init__(self, spec: str, context: CrawlContext) -> None:
+        super().__init__(spec, context)
+        self._limits, self._token = context.limits, credential(GITHUB_TOKEN)
+        self._etag_key = self._token.fingerprint() if self._token else "anonymous"
+        references = ReferenceCounts(self._root, spec)
+        self._changes = ChangeReader(spec, self._now, self._limits, self._etag_key, references)
+        self._unreached: list[FetchResult] = []
+        self._archives_in_use: Counter[Path] = Counter()
+        self._archives = f"{_ARCHIVES}/{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
+        self._ended = False
+
+    def _fetch_all(self, repositories: list[ListedRepository]) -> Iterator[FetchResult]:
+        """Yield what is fetched of each repository, with a client opened for them."""
+
+        async def results() -> AsyncGenerator[FetchResult, None]:
+            async with self._client(self._settings.github_api_url) as http:
+                async for result in self._fetched(http, repositories):
+                    yield result
+
+        return drain(results)
+
+    async def _fetched(
+        self, http: Http, repositories: list[ListedRepository]
+    ) -> AsyncGenerator[FetchResult, None]:
+        """Yield what is fetched of each repository; one that failed for now is repeated once after all."""
+        given, folder = self._settings, self._root.folder / self._archives
+        urls = given.github_api_url, given.github_archive_url, given.github_raw_url
+        github = GitHub(http, self._token, *urls, archive_bytes=given.archive_bytes)
+        fetcher = Fetcher(github, self.spec, folder, self._limits, self._etag_key)
+        self._archives_in_use = fetcher.in_use
+        again: list[ListedRepository] = []
+        async for result in in_order(fetcher.fetch, repositories, _AHEAD):
+            if isinstance(result.error, HttpTransient) and result.error.reason != "quota":
+                again.append(result.repository)
+            else:
+                yield self._checked(result)
+        fetcher.begin_again()
+        async for result in in_order(fetcher.fetch, again, _AHEAD):
+            yield self._checked(result)
+        self._ended = True
+
+    def _checked(self, result: FetchResult) -> FetchResult:
+        if isinstance(result.error, HttpTerminal) and result.error.reason == "unauthorised":
+            detail = f"GitHub refuses the token that {GITHUB_TOKEN} holds: correct it, or unset it"
+            raise SourceError(self.spec, "unauthorised", detail) from result.error
+        if isinstance(result.error, HttpTransient):
+            self._unreached.append(result)
+        return result
+
+    def _require_reached(self) -> None:
+        """Raise SourceUnavailable, with the reason of the first, if repositories could not be looked at."""
+        if not self._unreached:
+            return
+        first = self._unreached[0].error
+        detail = f"{len(self._unreached)} repositories could not be looked at, the first: {first}"
+        raise SourceUnavailable(self.spec, first.reason if first else "network", detail)
+
+    def invalidate(self, doc_ids: Collection[str]) -> None:
+        """Forget the digests of these documents, wherever they are listed, and their commits.
+
+        Their new text is on disk before `checkpoint`. If the run dies in between and a repository goes
+        back to what is remembered, it would be taken for unchanged, and the new text for its own.
+        """
+        ids = pl.DataFrame({"doc_id": list(doc_ids)}, schema={"doc_id": pl.String})
+        places = self._places.join(ids, on="doc_id", how="semi")
+        if places.is_empty():
+            return
+        partitions = {partition_of(repository) for repository in places["repository"]}
+        for table, key, blank in (
+            (listed_table(self._root), _PLACE, ("digest",)),
+            (repositories_table(self._root), _PLACE[:2], ("commit", "etag")),
+        ):
+            rows = table.read(partitions).filter(source=self.spec).join(places, on=key, how="semi")
+            upsert(table, rows.with_columns(pl.lit(None, pl.String).alias(name) for name in blank))
+
+    @cached_property
+    def _places(self) -> pl.DataFrame:
+        """The places of documents when this was first asked: within a reading each is met once."""
+        rows = listed_table(self._root).read(columns=["source", *_PLACE, "doc_id", "digest"])
+        return rows.filter(pl.col("digest").is_not_null(), source=self.spec)
+
+    def checkpoint(self) -> None:
+        """Remember what was yielded, and remove archives that are read."""
+        kept, self._changes.pending = self._changes.pending, PendingState()
+        upsert(listed_table(self._root), _frame(kept.listed, LISTED))
+        if kept.renamed:
+            rows = [
+                {"doc_id": old, "survivor": new, "kind": "renamed", "since": self._now}
+                for old, new in kept.renamed.items()
+            ]
+            aliases_table(self._root).replace(set(kept.renamed), pl.DataFrame(rows, schema=ALIASES))
+        # Last: a repository that is remembered is not looked at again.
+        upsert(repositories_table(self._root), _frame(kept.repositories, REPOSITORIES))
+        for archive in kept.archives:
+            self._archives_in_use[archive] -= 1
+            if self._archives_in_use[archive] <= 0:  # else another ref of this commit is yet to be read
+                archive.unlink(missing_ok=True)
+        if self._ended:
+            self._root.delete(self._archives)  # with what runs that died have left in it
+
+
+def _frame(rows: list[dict[str, object]], schema: pl.Schema) -> pl.DataFrame:
+    return pl.DataFrame({name: [r.get(name) for r in rows] for name in schema}, schema=schema)
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -23,6 +153,12 @@ def split_name(text: str) -> tuple[str, str]:
     if not is_name(text) or (match := _NAME.fullmatch(text)) is None:
         raise WrongInput(f"github:{text} is no repository: give github:OWNER/REPO or github:OWNER/REPO@REF")
     return match[1], match[2] or ""
+
+
+def normal_name(text: str) -> str:
+    """Return `OWNER/REPO[@REF]` as it is given, or raise WrongInput."""
+    split_name(text)
+    return text
 
 
 def is_name(text: str) -> bool:
@@ -36,9 +172,9 @@ class GitHubSource(RepositorySource):
 
     exhaustive, gives_listings = True, False
 
-    def __init__(self, name: str, options: SourceOptions) -> None:
+    def __init__(self, name: str, context: CrawlContext) -> None:
         self._name, self._ref = split_name(name)
-        super().__init__(f"github:{name}", options)
+        super().__init__(f"github:{name}", context)
 
     def read(self) -> Iterator[Item]:
         """Yield the repository's skills and the dropped entries.
@@ -47,25 +183,22 @@ class GitHubSource(RepositorySource):
             SourceError: It is missing, denied, withdrawn, too large or refused, or holds no skill.
             SourceUnavailable: It could not be looked at this time.
         """
-        for look in self._look_at([self._unit()]):
+        for result in self._fetch_all([self._repository()]):
             found = 0
-            for item in self._changes.items(look):
+            for item in self._changes.items(result):
                 found += not isinstance(item, Gone)
-                if look.error is None or isinstance(item, Gone):
+                if result.error is None or isinstance(item, Gone):
                     yield item
-            self._require(look, found)
+            if result.error is not None:
+                raise self._error(result.error) from result.error
+            if not found and not result.repository.listed:
+                raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this repository")
 
-    def _unit(self) -> Unit:
+    def _repository(self) -> ListedRepository:
         key = self._name.lower()
         mine, place = {"source": self.spec, "repository": key, "ref": self._ref}, [partition_of(key)]
         listed = tuple(listed_table(self._root).read(place).filter(**mine).sort("rest").to_dicts())
         rows = repositories_table(self._root).read(place).filter(**mine).to_dicts()
-        return Unit(
-            self.spec, self._name, self._ref, listed, rows[0] if rows else None, digest(()), whole=True
+        return ListedRepository(
+            self.spec, self._name, self._ref, listed, rows[0] if rows else None, list_digest(()), whole=True
         )
-
-    def _require(self, look: Fetched, found: int) -> None:
-        if look.error is not None:
-            raise self._error(look.error) from look.error
-        if not found and not look.unit.listed:
-            raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this repository")

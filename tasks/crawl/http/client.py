@@ -2,83 +2,170 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import random as _random
 import types
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
+
+import aiohttp
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
+from yarl import URL
 
 from storage.errors import StorageError
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
-from tasks.crawl.http.politeness import Politeness, QuotaBook
-from tasks.crawl.http.redirects import REDIRECTS, host_of, next_hop, web_url
-from tasks.crawl.http.responses import Answer
+from storage.root import Root
+from tasks.crawl.http.limiter import Client, Limiter, Quota, service_of
+from tasks.crawl.http.responses import (
+    ERROR_BYTES,
+    Answer,
+    HttpTerminal,
+    HttpTransient,
+    QuotaExhausted,
+    failure_of,
+    host_of,
+    read_body,
+    read_limits,
+    read_start,
+    shown,
+)
 from tasks.crawl.http.secrets import Secret
-from tasks.crawl.http.transport import Call, Sender
-from tasks.models.retry import retrying
+from tasks.crawl.http.settings import CrawlSettings
+from tasks.models.retry import RetryPolicy, retrying
 
 log = logging.getLogger(__name__)
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
+_BUFFER = 1 << 16  # bytes
 # Failures after which to ask again; a transient 403 is a rate limit, and 501 will be the answer tomorrow too.
 _RETRIED_STATUSES = frozenset({403, 408, 425, 429, 500, 502, 503, 504})
 _RETRIED_REASONS = frozenset({"timeout", "connection"})  # of failures without a status
+# The marketplace's quota of a key. It states the quota of anonymous clients with each answer.
+_SKILLSMP_QUOTA = Quota(per_minute=30, per_day=500)
 
 
-def utc_now() -> datetime:
-    """Return the time, UTC."""
-    return datetime.now(UTC)
+def open_http(settings: CrawlSettings, root: Root) -> Http:
+    """Return a client, to be used in an `async with`, whose quotas are counted below `root`."""
+    forge = (settings.github_api_url, settings.github_archive_url, settings.github_raw_url)
+    services = _usable(*forge, settings.skillsmp_url, settings.mcp_registry_url)
+    retry = RetryPolicy(wait_min=min(1.0, settings.retry_wait_max), wait_max=settings.retry_wait_max)
+    limiter = Limiter(
+        root,
+        delay=settings.request_delay,
+        concurrency=settings.request_concurrency,
+        longest_wait=retry.server_wait_max,
+        token_quotas={service_of(url): _SKILLSMP_QUOTA for url in _usable(settings.skillsmp_url)},
+        services=frozenset(map(service_of, services)),
+    )
+    redirects = frozenset(map(host_of, _usable(*forge)))
+    return Http(limiter, retry, redirect_hosts=redirects, timeout=settings.request_timeout)
+
+
+def _usable(*urls: str) -> list[URL]:
+    """Return the URLs that requests can be sent to; a source with another one fails by itself."""
+    found = []
+    for url in urls:
+        with contextlib.suppress(HttpTerminal):
+            found.append(web_url(url))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One URL to fetch, with redirects and retries in several requests."""
+
+    url: URL
+    headers: Mapping[str, str]
+    token: Secret  # sent as a bearer token, unless empty
+    etag: str | None  # of the answer that the caller has
+    max_bytes: int  # of the unpacked body
+    sink: BinaryIO = field(repr=False)  # receives the body
+
+    def headers_for(self, *, home: bool) -> dict[str, str]:
+        """Return the headers of one request; a host other than the first sees only `Accept`."""
+        headers = {name: value for name, value in self.headers.items() if home or name.lower() == "accept"}
+        if home and self.token:
+            headers["Authorization"] = f"Bearer {self.token.reveal()}"
+        if home and self.etag is not None:
+            headers["If-None-Match"] = self.etag
+        return headers
 
 
 class Http:
     """Fetches URLs, each host at its pace; use it in an `async with` statement, in one event loop.
 
     Args:
-        limits: How politely hosts are asked.
-        book: Keeps counts of requests and pauses over restarts.
-        clock: The time, UTC.
-        sleep: Waits so many seconds; `clock` must go on meanwhile.
+        limiter: Admits each request when its host's turn comes.
+        retry: How often to send a request, and how long to wait between two tries.
+        redirect_hosts: Other hosts (`host`, or `host:port` if the port is not the usual one) that a redirect
+            may lead to; they never see credentials.
+        connect_timeout: Longest time of connecting, seconds.
+        timeout: Longest time of a request with its body, seconds.
         random: Draws evenly from [0, 1).
     """
 
     def __init__(
         self,
-        limits: Politeness,
-        book: QuotaBook,
+        limiter: Limiter,
+        retry: RetryPolicy,
         *,
-        clock: Callable[[], datetime] = utc_now,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        redirect_hosts: AbstractSet[str] = frozenset(),
+        connect_timeout: float = 15.0,
+        timeout: float = 120.0,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        self._limits = limits
-        self._sender = Sender(limits, book, clock=clock, sleep=sleep)
+        self.requests = 0  # sent so far, retries and redirects included
+        self._limiter, self._retry, self._redirect_hosts = limiter, retry, redirect_hosts
+        self._connect_timeout, self._timeout = connect_timeout, timeout
+        self._session: aiohttp.ClientSession | None = None
         self._retrying = retrying(
-            limits.retry,
+            retry,
             again=self._is_passing,
             wait=_wait,
             before_sleep=_log_retry,
-            sleep=sleep,
+            sleep=limiter.sleep,
             random=random,
         )
 
     async def __aenter__(self) -> Http:
-        self._sender.open()
+        """Open a session: without cookies, and sending each request once."""
+
+        async def on_sent(
+            _session: aiohttp.ClientSession,
+            context: types.SimpleNamespace,
+            _parameters: aiohttp.TraceRequestHeadersSentParams,
+        ) -> None:
+            if context.trace_request_ctx is not None:
+                self._limiter.sent(context.trace_request_ctx, self._limiter.clock())
+
+        trace = aiohttp.TraceConfig()
+        trace.on_request_headers_sent.append(on_sent)
+        self._session = aiohttp.ClientSession(
+            headers={"User-Agent": f"skillery/{version('skillery')}", "Accept-Encoding": "gzip"},
+            timeout=aiohttp.ClientTimeout(total=self._timeout, connect=self._connect_timeout),
+            # The limiter bounds the connections of each host.
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            read_bufsize=_BUFFER,
+            trace_configs=[trace],
+            middlewares=(_once,),
+            requote_redirect_url=False,
+        )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
-        await self._sender.close()
-
-    @property
-    def requests(self) -> int:
-        """Requests sent so far, retries and redirects included."""
-        return self._sender.requests
+        if self._session is not None:
+            await self._session.close()
+        self._session = None
 
     async def get(
         self,
@@ -107,7 +194,8 @@ class Http:
         """
         where = web_url(url).update_query(dict(params)) if params else web_url(url)
         body = BytesIO()
-        answer = await self._fetch(Call(where, headers or {}, token or Secret(), etag, max_bytes, body))
+        call = _Call(where, headers or {}, token or Secret(), etag, max_bytes, body)
+        answer: Answer = await self._retrying(self._follow, call)
         return replace(answer, body=body.getvalue())
 
     async def download(
@@ -132,7 +220,8 @@ class Http:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with beside.open("wb") as sink:
-                answer = await self._fetch(Call(where, asked, token or Secret(), None, max_bytes, sink))
+                call = _Call(where, asked, token or Secret(), None, max_bytes, sink)
+                answer: Answer = await self._retrying(self._follow, call)
             beside.replace(path)
         except OSError as error:
             msg = f"{path} cannot be written ({error.strerror})"
@@ -147,41 +236,122 @@ class Http:
 
         If it was asked both with and without a token, the last kind of request counts.
         """
-        return self._sender.left(web_url(url))
+        return self._limiter.left(web_url(url))
 
-    async def _fetch(self, call: Call) -> Answer:
-        return await self._retrying(self._follow, call)
-
-    async def _follow(self, call: Call) -> Answer:
+    async def _follow(self, call: _Call) -> Answer:
         """Send a request, and follow its redirects."""
         call.sink.seek(0)
         call.sink.truncate()
         url, home = call.url, True
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = await self._sender.send(call, url, home=home)
-            if answer.status not in REDIRECTS:
+            answer = await self._send(call, url, home=home)
+            if answer.status not in _REDIRECTS:
                 return answer
-            target = next_hop(url, answer.headers.get("location", ""), self._limits.redirect_hosts)
+            target = next_hop(url, answer.headers.get("location", ""), self._redirect_hosts)
             # Once away, credentials stay away: another host must not choose what they open.
             url, home = target, home and host_of(target) == host_of(url)
         raise HttpTerminal("redirect", call.url, f"there are more than {_MOST_REDIRECTS} redirects")
+
+    async def _send(self, call: _Call, url: URL, *, home: bool) -> Answer:
+        """Send one request of a call when its host's turn comes; return its answer, which may be a redirect.
+
+        If the status is 200, the body is in the call's sink. `home` tells whether the host of `url` is the
+        one that the caller named: no other sees credentials. Raises as `get`.
+        """
+        if self._session is None:
+            raise RuntimeError("Http is used within `async with` only")
+        token = call.token if home else Secret()
+        client = self._limiter.client(url, token.fingerprint() if token else None)
+        async with self._limiter.turn(client, url):
+            self.requests += 1
+            try:
+                return await self._exchange(self._session, call, url, client, home=home)
+            except TimeoutError:
+                most = f"{self._connect_timeout:g} s to connect, {self._timeout:g} s in all"
+                failure = HttpTransient("timeout", url, f"no whole answer in time ({most})")
+            except aiohttp.ClientError as error:
+                failure = HttpTransient("connection", url, f"the exchange broke off ({type(error).__name__})")
+        # Raised outside `except`, since aiohttp's own error holds the request's headers.
+        raise failure
+
+    async def _exchange(
+        self, session: aiohttp.ClientSession, call: _Call, url: URL, client: Client, *, home: bool
+    ) -> Answer:
+        limiter = self._limiter
+        context = client.host if limiter.delay > 0 else None
+        asked = call.headers_for(home=home)
+        sent = session.get(url, headers=asked, allow_redirects=False, trace_request_ctx=context)
+        async with sent as response:
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            limits = read_limits(headers, limiter.clock())
+            limiter.heed(client, limits, limiter.clock())
+            if response.status == 200:
+                await read_body(response, call.sink, max_bytes=call.max_bytes)
+            elif response.status not in _REDIRECTS and not (response.status == 304 and home and call.etag):
+                start = call.token.hide(await read_start(response, ERROR_BYTES))
+                failure = failure_of(url, response.status, headers, start, limits)
+                raise limiter.refused(failure, url, client, limits)
+            return Answer(shown(url), response.status, headers)
 
     def _is_passing(self, failure: BaseException | None) -> bool:
         """Tell whether another try may help, after a wait that the policy accepts."""
         if not isinstance(failure, HttpTransient) or isinstance(failure, QuotaExhausted):
             return False
-        if not self._limits.retry.accepts(failure.wait):
+        if not self._retry.accepts(failure.wait):
             return False
         return failure.status in _RETRIED_STATUSES or (
             failure.status is None and failure.reason in _RETRIED_REASONS
         )
 
 
+async def _once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+    """Send a request; hide a cut connection from aiohttp, which would send the request again at once."""
+    try:
+        return await send(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        said = getattr(error, "strerror", None) or type(error).__name__
+        raise HttpTransient("connection", request.url, f"the connection failed ({said})") from None
+
+
 def _wait(failure: BaseException | None, own: float) -> float:
-    # A wait that the server asked for is in the quota book, where all requests to the host wait for it.
+    # A wait that the server asked for is with the limiter, where all requests to the host wait for it.
     return 0.0 if isinstance(failure, HttpTransient) and failure.wait is not None else own
 
 
 def _log_retry(failure: BaseException | None, tried: int) -> None:
     if isinstance(failure, HttpTransient):
         log.info("%s: %s, try %d failed; trying again", failure.url, failure.reason, tried)
+
+
+def web_url(url: str) -> URL:
+    """Return an absolute http or https URL without a fragment; one with credentials raises HttpTerminal."""
+    try:
+        found = URL(url).with_fragment(None)
+        usable = found.scheme in {"http", "https"} and bool(found.host) and found.port is not None
+    except ValueError:
+        usable = False
+    if not usable:
+        raise HttpTerminal("refused", url, "this is no http:// or https:// URL")
+    if found.user is not None or found.password is not None:
+        raise HttpTerminal("refused", url, "credentials in a URL are not sent: take them out")
+    return found
+
+
+def next_hop(url: URL, location: str, allowed: AbstractSet[str]) -> URL:
+    """Return the target of a redirect from `url` to `location`, which may be relative.
+
+    Raises:
+        HttpTerminal: `redirect`: it leads to a host neither `allowed` nor that of `url`, from https to http,
+            or nowhere.
+    """
+    try:
+        target = web_url(str(url.join(URL(location))) if location else "")
+    except (ValueError, HttpTerminal):
+        raise HttpTerminal("redirect", url, f"{host_of(url)} redirects to what is no URL") from None
+    if url.scheme == "https" and target.scheme == "http":
+        detail = f"{host_of(url)} redirects from https to http at {host_of(target)}: not followed"
+        raise HttpTerminal("redirect", url, detail)
+    if host_of(target) != host_of(url) and host_of(target) not in allowed:
+        detail = f"{host_of(url)} redirects to {host_of(target)}, which is not among the hosts it may lead to"
+        raise HttpTerminal("redirect", url, detail)
+    return target

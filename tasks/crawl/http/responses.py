@@ -1,19 +1,24 @@
-"""The responses of HTTP servers: an answer's JSON, its rate limits, and the error that a refusal means."""
+"""The responses of HTTP servers: an answer with its body, or the error that a refusal means."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Mapping
+import zlib
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from types import MappingProxyType
+from typing import Any, BinaryIO
 
+import aiohttp
 from yarl import URL
 
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient
+from storage.errors import SkilleryError, TerminalError, TransientError
 from tasks.models.retry import LONGEST_WAIT, retry_after
 
+_PRIVATE_HEADERS = frozenset({"location", "set-cookie"})  # they may hold credentials of others
 ERROR_BYTES = 4096  # of a body, that an error carries
 _EPOCH_FROM = 1e9  # a smaller number is no time since 1970 but a number of seconds from now
 # "dmca" as a word of its own, since it may be a part of a repository's name.
@@ -22,6 +27,89 @@ _RATE_LIMIT = re.compile(rb"rate limit|abuse detection", re.IGNORECASE)
 _PAGE = re.compile(rb"\s*(<!doctype html|<html\b)", re.IGNORECASE)
 _TERMINAL = {401: "unauthorised", 404: "missing", 410: "missing", 451: "withdrawn"}
 _TRANSIENT = {408: "timeout", 425: "server", 429: "rate-limited"}
+_STEP = 1 << 16  # bytes
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+def shown(url: str | URL) -> str:
+    """Return a URL for messages and logs: without user, password, query and fragment."""
+    try:
+        return str(URL(url).with_user(None).with_query(None).with_fragment(None))
+    except ValueError:
+        return str(url).partition("?")[0].rpartition("@")[2]
+
+
+def host_of(url: URL) -> str:
+    """Return `host`, or `host:port` if the port is not the scheme's own, in lower case."""
+    host = url.host_subcomponent or ""
+    return host.lower() if url.is_default_port() else f"{host.lower()}:{url.port}"
+
+
+class HttpFailed(SkilleryError):
+    """A request without the answer that was hoped for.
+
+    Args:
+        reason: A short stable code.
+        url: The URL asked for; shown without its query.
+        detail: What was found.
+        status: Status of the answer; None if there was none, or if another thing went wrong.
+        body: The first 4 KB of the answer.
+        headers: Headers of the answer, names in lower case.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        url: str | URL,
+        detail: str,
+        *,
+        status: int | None = None,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.reason, self.url, self.detail = reason, shown(url), detail
+        self.status, self.body = status, body
+        kept = {name: value for name, value in (headers or {}).items() if name not in _PRIVATE_HEADERS}
+        self.headers: Mapping[str, str] = MappingProxyType(kept)
+        super().__init__(f"{self.url}: {detail}")
+
+
+class HttpTerminal(HttpFailed, TerminalError):
+    """A failure that another request cannot mend.
+
+    Reasons: `missing` (404, 410), `unauthorised` (401), `denied` (403), `withdrawn` (451, or a 403 that names
+    the DMCA), `html` (a page for people where data was expected), `not-json`, `too-large`, `redirect` (to a
+    host that is not allowed), `refused` (anything else).
+    """
+
+
+class HttpTransient(HttpFailed, TransientError):
+    """A failure that a later request may not meet.
+
+    Reasons: `rate-limited`, `server` (5xx), `timeout`, `connection` (none, cut, or a damaged body), `quota`.
+    `wait` is the wait that the server asked for, in seconds; None if it asked for none.
+    """
+
+    wait: float | None = None
+
+
+class QuotaExhausted(HttpTransient):
+    """A host's quota is used up, by our count or by the host's word.
+
+    `until` is the time at which the host answers again; None if it is not known.
+    """
+
+    def __init__(self, url: str | URL, until: datetime | None, *, failed: HttpFailed | None = None) -> None:
+        ends = f"until {until:%Y-%m-%d %H:%M} UTC" if until else "for now"
+        super().__init__(
+            "quota",
+            url,
+            f"the host's quota is used up {ends}",
+            status=failed.status if failed else None,
+            body=failed.body if failed else b"",
+            headers=failed.headers if failed else None,
+        )
+        self.until = until
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +233,97 @@ def _object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+async def read_body(response: aiohttp.ClientResponse, sink: BinaryIO, *, max_bytes: int) -> None:
+    """Write the unpacked body of an answer into `sink`; bytes written before an error stay there.
+
+    Args:
+        response: An answer whose body the client has not unpacked.
+        sink: Where the body goes.
+        max_bytes: The largest size of a body, both announced and unpacked.
+
+    Raises:
+        HttpTerminal: `too-large`, or `refused` if the encoding was not asked for.
+        HttpTransient: `connection`: the body ends too early or is damaged.
+        aiohttp.ClientError, TimeoutError: The connection failed.
+    """
+    if (response.content_length or 0) > max_bytes:
+        raise _too_large(response, max_bytes, f"announces {response.content_length} bytes")
+    size = 0
+    async with contextlib.aclosing(_pieces(response)) as pieces:
+        async for piece in pieces:
+            size += len(piece)
+            if size > max_bytes:
+                raise _too_large(response, max_bytes, "goes on")
+            sink.write(piece)
+
+
+async def read_start(response: aiohttp.ClientResponse, size: int) -> bytes:
+    """Return the first `size` unpacked bytes of a body, or fewer if the body ends or breaks off earlier."""
+    start = b""
+    with contextlib.suppress(aiohttp.ClientError, TimeoutError, HttpTerminal, HttpTransient):
+        async with contextlib.aclosing(_pieces(response)) as pieces:
+            async for piece in pieces:
+                start += piece
+                if len(start) >= size:
+                    # Closed, since reading the rest would only serve to keep the connection.
+                    response.close()
+                    break
+    return start[:size]
+
+
+async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """Yield an unpacked body in pieces of at most about 128 KB."""
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding in {"", "identity"}:
+        async for raw in response.content.iter_any():
+            yield raw
+        return
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        detail = f"the body comes in the encoding {encoding[:40]!r}, which was not asked for"
+        raise HttpTerminal("refused", response.url, detail, status=response.status)
+    unpacker = _Unpacker(gzip=encoding != "deflate")
+    try:
+        async for raw in response.content.iter_any():
+            for piece in unpacker.feed(raw):
+                yield piece
+    except zlib.error as error:
+        raise HttpTransient("connection", response.url, f"the body is damaged: {error}") from None
+    if not unpacker.whole:
+        raise HttpTransient("connection", response.url, "the body ends too early")
+
+
+class _Unpacker:
+    """Unpacks gzip and zlib streams, with bounded memory: a few bytes can unpack to gigabytes."""
+
+    def __init__(self, *, gzip: bool) -> None:
+        self._bits: int | None = _GZIP if gzip else None
+        self._inflate: zlib._Decompress | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the stream has come to its end, or never began."""
+        return self._inflate is None or self._inflate.eof
+
+    def feed(self, raw: bytes) -> Iterator[bytes]:
+        """Yield the bytes that `raw` unpacks to, in pieces of at most 64 KB."""
+        while raw:
+            if self._inflate is None or self._inflate.eof:
+                self._inflate = self._begin(raw)
+            piece = self._inflate.decompress(raw, _STEP)
+            while piece:
+                yield piece
+                piece = self._inflate.decompress(self._inflate.unconsumed_tail, _STEP)
+            raw = self._inflate.unused_data
+
+    def _begin(self, raw: bytes) -> zlib._Decompress:
+        if self._bits is None:
+            # `deflate` should mean zlib's format; some servers leave its two bytes of header out.
+            self._bits = zlib.MAX_WBITS if raw[0] & 0x0F == zlib.DEFLATED else -zlib.MAX_WBITS
+        return zlib.decompressobj(self._bits)
+
+
+def _too_large(response: aiohttp.ClientResponse, max_bytes: int, how: str) -> HttpTerminal:
+    detail = f"the body {how}, beyond the {max_bytes} bytes that are read"
+    return HttpTerminal("too-large", response.url, detail, status=response.status)

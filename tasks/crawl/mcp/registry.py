@@ -1,25 +1,105 @@
-"""Reads the registry of MCP servers: completely every 30 days, and by its changes in between."""
+"""The registry of MCP servers: read completely every 30 days, and by its changes in between."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Iterator
+import hashlib
+import json
+import re
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
 
-from storage.schemas import RawDocument
+from storage.errors import WrongInput
+from storage.schemas import Dropped, Listing, RawDocument
 from tasks.crawl.http.client import Http
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.stream import drain
-from tasks.crawl.mcp.registry_rows import items_of
-from tasks.crawl.source.protocol import Gone, Item, Unchanged
-from tasks.crawl.source.remote import RemoteSource, SourceOptions
+from tasks.crawl.source.base import CrawlContext, Gone, Item, RemoteSource, Unchanged
+from tasks.crawl.source.fields import text_of, time_of
+from tasks.crawl.source.identity import hide_credentials, repository_name
 
+_OFFICIAL = "io.modelcontextprotocol.registry/official"
+# A namespace and a name, each of letters, digits, dots, hyphens and underscores; none is only dots.
+_PART = r"(?=[^/]*[A-Za-z0-9])(?!\.\.)[A-Za-z0-9._-]+"
+_NAME = re.compile(rf"{_PART}(?:/{_PART})+")
+_LONGEST_NAME = 200
 FULL_DAYS = 30  # a complete reading finds what readings of changes missed
 OVERLAP = timedelta(days=1)  # of two readings of changes: the registry's clock may differ from ours
 _STATE = "state/crawl/mcp-registry.json"
 _PAGE_ROWS = 100
+
+
+def items_of(entry: object, source: str) -> Iterator[Listing | RawDocument | Gone | Dropped]:
+    """Yield the listing and the document of an entry, or that it is gone or dropped.
+
+    Entries have the form `{server: {name, description, repository, ...}, _meta: {...}}`.
+    """
+    server = entry.get("server") if isinstance(entry, Mapping) else None
+    if not isinstance(entry, Mapping) or not isinstance(server, Mapping):
+        yield Dropped("", source, "malformed", "the entry is no object with a server in it")
+        return
+    name = server.get("name")
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME or ".." in name or not _NAME.fullmatch(name):
+        detail = f"{str(name)[:_LONGEST_NAME]!r} is no name of the form namespace/name"
+        yield Dropped("", source, "malformed", detail.encode("utf-8", "replace").decode())
+        return
+    doc_id, official = f"mcp/{name}", _object(_object(entry.get("_meta")).get(_OFFICIAL))
+    if official.get("isLatest") is False:
+        detail = f"version {text_of(server.get('version'))} is not the latest"
+        yield Dropped(doc_id, source, "older-version", detail, lost_to=doc_id)
+    elif official.get("status") == "deleted":
+        yield Gone((doc_id,), "retired", "the registry has marked it as deleted")
+    else:
+        listing = _listing(name, server, official, source)
+        yield listing
+        content = {**server, "name": name, "description": listing.description or ""}
+        path = text_of(_object(server.get("repository")).get("subfolder"))
+        yield server_document(doc_id, listing, content, repo=_repository(listing.url), path=path)
+
+
+def _listing(name: str, server: Mapping[str, Any], official: Mapping[str, Any], source: str) -> Listing:
+    repository = _object(server.get("repository"))
+    url = text_of(repository.get("url"))
+    return Listing(
+        source,
+        source_id=name,
+        kind="mcp-server",
+        name=name,
+        description=text_of(server.get("description")),
+        author=name.partition("/")[0],
+        url=hide_credentials(url) if url else None,
+        repo_id=text_of(repository.get("id")),
+        updated_at=time_of(official.get("updatedAt")) or time_of(official.get("publishedAt")),
+    )
+
+
+def server_document(
+    doc_id: str, listing: Listing, server: Mapping[str, Any], *, repo: str | None, path: str | None
+) -> RawDocument:
+    """Return the document of a listed server; its content is `server` as JSON, keys sorted, without blanks.
+
+    Half of a surrogate pair, which UTF-8 cannot hold, becomes a question mark.
+    """
+    text = json.dumps(server, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    content = text.encode("utf-8", "replace")
+    return RawDocument(
+        doc_id, listing.source, kind="mcp-server", content=content, size=len(content),
+        raw_hash=hashlib.sha256(content).hexdigest(), repo=repo, repo_id=listing.repo_id, path=path,
+        url=listing.url, author=listing.author, category=listing.category, tags=listing.tags,
+    )  # fmt: skip
+
+
+def _repository(url: str | None) -> str | None:
+    try:
+        return repository_name(url) if url else None
+    except WrongInput:
+        return None
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +117,15 @@ class _Progress:
 class McpRegistrySource(RemoteSource):
     """The registry's servers as documents of kind `mcp-server`, each in its latest version."""
 
-    def __init__(self, options: SourceOptions) -> None:
-        super().__init__("mcp-registry", options)
-        self._base = self._network.mcp_registry_url.rstrip("/")
+    def __init__(self, context: CrawlContext) -> None:
+        super().__init__("mcp-registry", context)
+        self._base = self._settings.mcp_registry_url.rstrip("/")
         self._reached: _Progress | None = None
 
-    def unsettle(self, doc_ids: Collection[str]) -> None:
+    def invalidate(self, doc_ids: Collection[str]) -> None:
         """Do nothing: only the progress is remembered, and a server that is changed back is a change too."""
 
-    def settled(self) -> None:
+    def checkpoint(self) -> None:
         """Remember the pages that were yielded to their end."""
         if self._reached is not None:
             self._root.write_json(_STATE, asdict(self._reached))

@@ -9,8 +9,14 @@ from typing import Any
 
 from storage.schemas import Dropped, Listing
 from tasks.crawl.http.client import Http
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
-from tasks.crawl.http.responses import ERROR_BYTES, Answer, error_code
+from tasks.crawl.http.responses import (
+    ERROR_BYTES,
+    Answer,
+    HttpTerminal,
+    HttpTransient,
+    QuotaExhausted,
+    error_code,
+)
 from tasks.crawl.http.secrets import Secret
 from tasks.crawl.source.fields import count_of, text_of, time_of
 from tasks.crawl.source.identity import hide_credentials

@@ -18,17 +18,15 @@ from storage.partitions import PARTITIONS
 from storage.schemas import Listing
 from storage.state import listed_table, repositories_table
 from tasks.crawl.github.changes import as_listed
-from tasks.crawl.github.due import Unit, due, units_of
-from tasks.crawl.github.fetch import Fetched
-from tasks.crawl.github.repository_source import RepositorySource
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient
+from tasks.crawl.github.fetch import FetchResult
+from tasks.crawl.github.repositories import ListedRepository, due, listed_repositories
+from tasks.crawl.github.source import RepositorySource
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.secrets import SKILLSMP_KEY, credential
 from tasks.crawl.http.stream import drain
 from tasks.crawl.skillsmp.api import PAGE_ROWS, ListingPage, SkillsMP
-from tasks.crawl.skillsmp.cursor import ListingState, as_time, not_taken
-from tasks.crawl.skillsmp.walk import walk
-from tasks.crawl.source.protocol import Item
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.skillsmp.listing import ListingState, as_time, not_taken, walk
+from tasks.crawl.source.base import CrawlContext, Item
 
 _PAGE_TRIES = 2  # each with the client's own retries
 # From names and descriptions of skills, the most common words first.
@@ -61,10 +59,10 @@ SWEEP_KEYWORDS = tuple(dict.fromkeys([*_WORDS.split(), *string.ascii_lowercase, 
 class SkillsMPSource(RepositorySource):
     """The marketplace's skills that match `query` (empty: all), as listings, then as documents."""
 
-    def __init__(self, query: str, options: SourceOptions) -> None:
-        super().__init__(f"skillsmp:{query}" if query else "skillsmp", options)
-        self._query, self._limit = query or None, options.limit
-        self._state = ListingState(options.root, self.spec, self._network.skillsmp_url, options.now)
+    def __init__(self, query: str, context: CrawlContext) -> None:
+        super().__init__(f"skillsmp:{query}" if query else "skillsmp", context)
+        self._query, self._limit = query or None, context.limit
+        self._state = ListingState(context.root, self.spec, self._settings.skillsmp_url, context.now)
         self._trouble: HttpTerminal | HttpTransient | None = None
 
     def read(self) -> Iterator[Item]:
@@ -78,7 +76,7 @@ class SkillsMPSource(RepositorySource):
             if isinstance(piece, ListingPage):
                 yield from (row for row in piece.rows if isinstance(row, Listing))
                 yield from not_taken(piece.rows, self.spec)
-            elif isinstance(piece, Fetched):
+            elif isinstance(piece, FetchResult):
                 yield from self._changes.items(piece)
             else:
                 yield from as_listed(piece, self.spec)
@@ -88,20 +86,20 @@ class SkillsMPSource(RepositorySource):
             raise self._error(self._trouble) from self._trouble
         self._require_reached()
 
-    async def _pieces(self) -> AsyncGenerator[ListingPage | Unit | Fetched, None]:
-        url = self._network.skillsmp_url
+    async def _pieces(self) -> AsyncGenerator[ListingPage | ListedRepository | FetchResult, None]:
+        url = self._settings.skillsmp_url
         async with self._client(url) as http:
             client = SkillsMP(http, url, credential(SKILLSMP_KEY), source=self.spec)
             async for page in self._pages(client):
                 yield page
-            todo, rest = self._units(self._state.merge())
-            for unit in rest:
-                yield unit
-            async for look in self._looks(http, todo):
-                yield look
+            todo, rest = self._repositories(self._state.merge())
+            for repository in rest:
+                yield repository
+            async for result in self._fetched(http, todo):
+                yield result
 
     async def _pages(self, client: SkillsMP) -> AsyncGenerator[ListingPage, None]:
-        """Yield the pages of tonight's walks; an error of the marketplace is kept until after the looks."""
+        """Yield the pages of tonight's walks; an error of the marketplace is kept for later."""
         try:
             if self._limit is not None:
                 async for page in self._first(client, self._limit):
@@ -131,7 +129,7 @@ class SkillsMPSource(RepositorySource):
         yield self._query
         # Keywords look for everything, so that a source with a query of its own is not swept.
         swept = state.cursor.rest and self._query is None
-        for _ in range(self._network.sweep_keywords if swept else 0):
+        for _ in range(self._settings.sweep_keywords if swept else 0):
             turn = state.cursor.sweep
             state.move(replace(state.cursor, sweep=turn + 1))
             yield SWEEP_KEYWORDS[turn % len(SWEEP_KEYWORDS)]
@@ -172,28 +170,28 @@ class SkillsMPSource(RepositorySource):
         # A row may enter the list long after it was updated, below the watermark. If the marketplace shows
         # all rows, a complete walk every few days meets it; if not, the sweep may.
         cursor = self._state.cursor
-        full, oldest = as_time(cursor.full), self._now - timedelta(days=self._network.recheck_days)
+        full, oldest = as_time(cursor.full), self._now - timedelta(days=self._settings.recheck_days)
         if not cursor.rest and (full is None or not oldest <= full <= self._now):  # a clock may be set back
             return None
         return as_time(cursor.watermark)
 
-    def _units(self, places: pl.DataFrame) -> tuple[list[Unit], list[Unit]]:
-        """Return the units to look at, and the others with the rows that tonight's pages had."""
-        todo, rest, met = list[Unit](), list[Unit](), set(places.iter_rows())
+    def _repositories(self, places: pl.DataFrame) -> tuple[list[ListedRepository], list[ListedRepository]]:
+        """Return the repositories to fetch, and the others with the rows that tonight's pages had."""
+        todo, rest, met = list[ListedRepository](), list[ListedRepository](), set(places.iter_rows())
         listed, looked = listed_table(self._root), repositories_table(self._root)
         for partition in range(PARTITIONS):
             rows = (table.read([partition]).filter(source=self.spec) for table in (listed, looked))
-            units = units_of(*rows)
+            found = listed_repositories(*rows)
             if self._limit is not None:
-                units = [u for u in units if _only(u, met).listed]
-            now = due(units, self._now, self._network.recheck_days)
-            names = {(u.repository, u.ref) for u in now}
+                found = [r for r in found if _only(r, met).listed]
+            now = due(found, self._now, self._settings.recheck_days)
+            names = {(r.name, r.ref) for r in now}
             todo += now
-            rest += [_only(u, met) for u in units if (u.repository, u.ref) not in names]
-        return due(todo, self._now, self._network.recheck_days), [unit for unit in rest if unit.listed]
+            rest += [_only(r, met) for r in found if (r.name, r.ref) not in names]
+        return due(todo, self._now, self._settings.recheck_days), [r for r in rest if r.listed]
 
 
-def _only(unit: Unit, met: set[tuple[str, ...]]) -> Unit:
-    """Return a unit with those of its rows whose place was met."""
+def _only(repository: ListedRepository, met: set[tuple[str, ...]]) -> ListedRepository:
+    """Return a repository with those of its rows whose place was met."""
     place = itemgetter("repository", "ref", "rest")
-    return replace(unit, listed=tuple(row for row in unit.listed if place(row) in met))
+    return replace(repository, listed=tuple(row for row in repository.listed if place(row) in met))

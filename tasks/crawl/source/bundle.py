@@ -1,20 +1,66 @@
-"""Finds the skills in a listing of paths, each with its bundle: the files that belong to it."""
+"""Bundles: the skills in a listing of paths, each read within limits with the files that belong to it."""
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from storage.schemas import Dropped
-from tasks.crawl.source.identity import doc_key, make_doc_id
+from storage.schemas import BundledFile, Dropped, FileContent, Finding, LicenceFile, RawDocument
+from tasks.crawl.source.identity import doc_key, make_doc_id, path_key
 
 _LICENCE = re.compile(r"licen[cs]e|copying", re.IGNORECASE)
 # Every folder above an entry is looked up: without limits, one path of 64 KB has 2 GB of them.
 _LONGEST_PATH, _DEEPEST = 4_096, 100  # characters, folders
+_LONGEST_NAME = 255  # bytes: what file systems take
+_SHOWN = 5  # paths that a finding names
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLimits:
+    """The most that is taken of one document, in bytes and numbers of files, and of one git repository.
+
+    Files beyond `kept_files` and `kept_bytes` are listed without their bytes; a bundle of more than
+    `bundle_files` or `bundle_bytes` is not listed.
+    """
+
+    document_bytes: int = 2_000_000
+    bundle_files: int = 2_000
+    bundle_bytes: int = 50_000_000
+    licence_bytes: int = 100_000
+    repository_paths: int = 500_000
+    kept_files: int = 512
+    kept_bytes: int = 16 * 1024 * 1024
+
+
+DEFAULT_LIMITS = DocumentLimits()
+
+
+class Content(NamedTuple):
+    """A file that was read: its first bytes, its size in bytes, and its SHA-256."""
+
+    head: bytes
+    size: int
+    sha256: str
+
+
+def consume(pieces: Iterable[bytes], keep: int = 0) -> Content:
+    """Read pieces of bytes to their end; return their digest, their size and the first `keep` bytes."""
+    head, size, digest = bytearray(), 0, hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+        head += piece[: max(0, keep - size)]
+        size += len(piece)
+    return Content(bytes(head), size, digest.hexdigest())
+
+
+def too_large(size: int, limit: int) -> Finding:
+    """Return the finding on a document whose text is left out for its size (bytes)."""
+    return Finding("document.too-large", "error", f"{size:,} bytes, more than the limit of {limit:,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +87,9 @@ class SourceEntry:
     def names_skill(self) -> bool:
         """Whether it is called SKILL.md, in any letter case."""
         return self.name.lower() == "skill.md"
+
+
+Reader = Callable[[SourceEntry], Iterator[bytes]]  # a file in pieces; raises OSError where it cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +181,173 @@ def _upwards(folder: str) -> Iterator[str]:
         yield folder
         folder = folder.rpartition("/")[0]
     yield ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The files beside a SKILL.md, None where a limit is exceeded, and the bytes of those that are kept."""
+
+    files: tuple[BundledFile, ...] | None
+    contents: tuple[FileContent, ...] = ()
+
+
+class _TooLarge(Exception):
+    """The bundle exceeds its limit of bytes."""
+
+
+def take_bundle(
+    files: Iterable[tuple[str, Iterator[bytes]]], count: int, limits: DocumentLimits, found: list[Finding]
+) -> Bundle:
+    """Return the bundle of a skill; add to `found` what is unreadable, left out, or badly named.
+
+    In the order given, each file that fits into what is left of the limits is kept.
+
+    Args:
+        files: Each file's path, relative to the skill's folder, and its bytes in pieces, which may raise
+            OSError where they cannot be read.
+        count: The number of files.
+        limits: The most that is taken.
+        found: Findings on the document.
+    """
+    if count > limits.bundle_files:
+        found.append(_too_large(f"{count:,} files, more than the limit of {limits.bundle_files:,}"))
+        return Bundle(None)
+    taken: list[BundledFile] = []
+    contents: list[FileContent] = []
+    budget = _Budget(limits)
+    try:
+        for path, pieces in files:
+            try:
+                read = consume(budget.counted(pieces), budget.left_to_keep)
+            except OSError as error:
+                found.append(Finding("bundle.unreadable", "warning", f"{path}: {error.strerror or error}"))
+                continue
+            taken.append(BundledFile(path, read.size, read.sha256))
+            if budget.keeps(read.size):
+                contents.append(FileContent(path, read.head))
+    except _TooLarge:
+        found.append(_too_large(f"more than the limit of {limits.bundle_bytes:,} bytes"))
+        return Bundle(None)
+    kept = {file.path for file in contents}
+    found += _not_kept([file.path for file in taken if file.path not in kept], limits)
+    found += _on_names([file.path for file in taken])
+    return Bundle(tuple(taken), tuple(contents))
+
+
+class _Budget:
+    """Counts bytes read and kept."""
+
+    def __init__(self, limits: DocumentLimits) -> None:
+        self._unread, self._bytes, self._files = limits.bundle_bytes, limits.kept_bytes, limits.kept_files
+
+    @property
+    def left_to_keep(self) -> int:
+        return self._bytes if self._files else 0
+
+    def counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        # Pieces are counted as they come: one huge file must not be read to its end.
+        for piece in pieces:
+            self._unread -= len(piece)
+            if self._unread < 0:
+                raise _TooLarge
+            yield piece
+
+    def keeps(self, size: int) -> bool:
+        """Tell whether a file of this size is kept, and count it if it is."""
+        if not self._files or size > self._bytes:
+            return False
+        self._files, self._bytes = self._files - 1, self._bytes - size
+        return True
+
+
+def _too_large(message: str) -> Finding:
+    return Finding("bundle.too-large", "warning", message)
+
+
+def _not_kept(paths: list[str], limits: DocumentLimits) -> list[Finding]:
+    if not paths:
+        return []
+    most = f"{limits.kept_files:,} files and {limits.kept_bytes:,} bytes"
+    message = f"{len(paths):,} files are over the limit of {most}, and listed without their bytes"
+    return [Finding("bundle.not-kept", "warning", f"{message}: {_some(paths)}")]
+
+
+def _on_names(paths: list[str]) -> list[Finding]:
+    """Return findings on paths that some file system cannot hold, or takes for one."""
+    found = []
+    if long := [p for p in paths if any(len(part.encode()) > _LONGEST_NAME for part in p.split("/"))]:
+        message = f"{len(long):,} names have more than {_LONGEST_NAME} bytes: {_some(long)}"
+        found.append(Finding("bundle.long-name", "warning", message))
+    times = Counter(map(path_key, paths))
+    if alike := [path for path in paths if times[path_key(path)] > 1]:
+        message = f"{len(alike):,} paths are alike but for letter case or accents: {_some(alike)}"
+        found.append(Finding("bundle.same-name", "warning", message))
+    return found
+
+
+def _some(paths: list[str]) -> str:
+    shown = [path if len(path) <= 80 else f"{path[:60]}...{path[-17:]}" for path in paths[:_SHOWN]]
+    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+    return ", ".join(shown) + more
+
+
+def wanted(skill: BundledSkill, limits: DocumentLimits) -> list[SourceEntry]:
+    """Return the files that reading a skill opens; a bundle with too many files is not opened."""
+    files = skill.files if len(skill.files) <= limits.bundle_files else ()
+    return [skill.entry, *files, *skill.licences]
+
+
+def read_skill(
+    skill: BundledSkill,
+    read: Reader,
+    limits: DocumentLimits,
+    source: str,
+    **origin: Any,  # noqa: ANN401
+) -> RawDocument | Dropped:
+    """Return a skill with these fields of its `origin`, or why its SKILL.md could not be read.
+
+    Over `limits.document_bytes` the content is None, and a finding says why. Other files of the bundle that
+    cannot be read become findings too.
+    """
+    try:
+        text = consume(read(skill.entry), limits.document_bytes)
+    except OSError as error:
+        return Dropped(skill.doc_id, source, "unreadable", f"{skill.entry.path}: {_why(error)}")
+    fits = text.size <= limits.document_bytes
+    findings = [] if fits else [too_large(text.size, limits.document_bytes)]
+    findings += [_odd(entry) for entry in skill.odd]
+    bundle = _read_files(skill, read, limits, findings)
+    licences = tuple(_read_licences(skill, read, limits, findings))
+    return RawDocument(
+        skill.doc_id, source, content=text.head if fits else None, size=text.size, raw_hash=text.sha256,
+        path=skill.entry.path, files=bundle.files, contents=bundle.contents, licence_files=licences,
+        findings=tuple(findings), **origin,
+    )  # fmt: skip
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _odd(entry: SourceEntry) -> Finding:
+    if entry.kind == "link":
+        return Finding("bundle.symlink", "warning", f"{entry.path} is a symbolic link and is not followed")
+    return Finding("bundle.unreadable", "warning", f"{entry.path}: {entry.note}")
+
+
+def _read_files(skill: BundledSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]) -> Bundle:
+    below = len(skill.entry.folder) + 1 if skill.entry.folder else 0
+    files = ((entry.path[below:], read(entry)) for entry in skill.files)
+    return take_bundle(files, len(skill.files), limits, findings)
+
+
+def _read_licences(
+    skill: BundledSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
+) -> Iterator[LicenceFile]:
+    for entry in skill.licences:
+        try:
+            found = consume(read(entry), limits.licence_bytes)
+        except OSError as error:
+            findings.append(Finding("licence.unreadable", "warning", f"{entry.path}: {_why(error)}"))
+            continue
+        yield LicenceFile(entry.path, found.sha256, found.head.decode("utf-8", errors="replace"))

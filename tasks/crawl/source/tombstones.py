@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storage.schemas import Document, Dropped, Listing, RawDocument
 from storage.tombstones import Forgotten
-from tasks.crawl.source.github_url import parse_github_url
+from tasks.crawl.source.identity import parse_github_url
 
 REASON = "forgotten"
 

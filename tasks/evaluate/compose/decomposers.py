@@ -10,10 +10,9 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from tasks.models.protocols import Encoder
-from tasks.retrieve.compose.decompose.draft import Draft
-from tasks.retrieve.compose.decompose.local import LocalDecomposer
-from tasks.retrieve.compose.decompose.matches import Matcher
-from tasks.retrieve.compose.decompose.steps import DraftStep, words_of
+from tasks.retrieve.compose.drafts import Draft, DraftStep, words_of
+from tasks.retrieve.compose.local import LocalDecomposer
+from tasks.retrieve.compose.matches import Matcher
 
 _ASLANT = 0.2  # taken off a cosine between opposite ends: what is done first is mostly told first
 

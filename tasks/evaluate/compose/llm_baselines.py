@@ -18,7 +18,7 @@ from tasks.models.llm.errors import Rejected
 from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt
 from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.prompt import list_schema, object_schema
-from tasks.retrieve.compose.llm_rerank import described
+from tasks.retrieve.compose.llm import described
 
 Row = dict[str, Any]
 SHOWN = 100  # names of which LLM-direct chooses

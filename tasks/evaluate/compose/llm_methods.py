@@ -6,11 +6,10 @@ from tasks.evaluate.compose.llm_baselines import direct, react
 from tasks.evaluate.compose.methods import HINTS, Asking, Cutter, PlanMethod, composed, nearest, with_found
 from tasks.evaluate.compose.requests import KnownRequest
 from tasks.models.llm.fallbacks import FallbackLlm
-from tasks.retrieve.compose.decompose.draft import Decomposer
-from tasks.retrieve.compose.decompose.llm import OWN, PAPER, HybridDecomposer, LlmDecomposer, Wording
-from tasks.retrieve.compose.decompose.local import LocalDecomposer
-from tasks.retrieve.compose.decompose.rounds import HINTS as DEFAULT_HINTS
-from tasks.retrieve.compose.llm_rerank import LlmStepReranker
+from tasks.retrieve.compose.llm import OWN, PAPER, HybridDecomposer, LlmDecomposer, Wording, llm_reranker
+from tasks.retrieve.compose.local import LocalDecomposer
+from tasks.retrieve.compose.rounds import HINTS as DEFAULT_HINTS
+from tasks.retrieve.compose.rounds import Decomposer
 
 
 def llm_methods(llm: FallbackLlm, certain: float) -> dict[str, PlanMethod]:
@@ -36,7 +35,7 @@ def llm_methods(llm: FallbackLlm, certain: float) -> dict[str, PlanMethod]:
         "hybrid": composed(_hybrid(llm, certain)),
         "paper": with_found(composed(_cut_by(llm, PAPER)), nearest(body=False)),
         "llm-gold-count": composed(_cut_by(llm, PAPER, counted=True), rounds=0),
-        "llm-rerank": composed(own, reranker=LlmStepReranker(llm)),
+        "llm-rerank": composed(own, reranker=llm_reranker(llm)),
         "llm-direct": direct(llm),
         "react": react(llm),
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from tasks.retrieve.compose.plan import closure
+from tasks.retrieve.compose.dependencies import closure
 
 Edges = frozenset[tuple[int, int]]
 KS = (1, 10)

@@ -18,11 +18,10 @@ from tasks.evaluate.compose.decomposers import Ablated, ToldSteps, with_own_work
 from tasks.evaluate.compose.measures import Edges, Planned, PlannedStep
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tasks.evaluate.compose.row_vectors import RowVectors
-from tasks.retrieve.compose.compose import compose
-from tasks.retrieve.compose.decompose.draft import Decomposer
-from tasks.retrieve.compose.decompose.local import LocalDecomposer
-from tasks.retrieve.compose.options import ComposeOptions
-from tasks.retrieve.compose.protocol import StepReranker
+from tasks.retrieve.compose.candidates import StepReranker
+from tasks.retrieve.compose.compose import ComposeOptions, compose
+from tasks.retrieve.compose.local import LocalDecomposer
+from tasks.retrieve.compose.rounds import Decomposer
 from tasks.retrieve.routing.search import Filters
 from tasks.retrieve.served_index import ServedIndex
 

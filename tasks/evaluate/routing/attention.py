@@ -5,7 +5,7 @@ SkillRouter, section 3.2 and table 14.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -14,7 +14,6 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.schemas import Qrel
-from tasks.evaluate.measures.tables import table
 from tasks.evaluate.routing.data import RoutingQuery, best_skills
 from tasks.models.protocols import Tokenizer
 from tasks.retrieve.baselines.skillrouter import BETWEEN, flat_parts
@@ -71,17 +70,6 @@ def attention_by_field(
     rows = [(name, some.mean(axis=0)) for name, some in groups.items() if len(some)]
     rows += [(str(at), layer) for at, layer in enumerate(layers)]
     return [_row(name, shares) for name, shares in [*rows, ("all", layers.mean(axis=0))]]
-
-
-def attention_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the rows as Markdown, the paper's shares beside."""
-    cells = [
-        [row["layers"], *(f"{row[field]:.1%}" for field in FIELDS),
-         *(f"{share:.1%}" for share in row["paper"] or ())]
-        for row in rows
-    ]  # fmt: skip
-    columns = ("Layers", *FIELDS, *(f"{field}, paper" for field in FIELDS))
-    return table(columns, [[*row, *[""] * (len(columns) - len(row))] for row in cells])
 
 
 def _spans(parts: Sequence[str]) -> list[tuple[int, int]]:

@@ -7,18 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import polars as pl
 
 from storage.schemas import Qrel
-from tasks.evaluate.measures.statistics import bootstrap_interval, clustered_interval
+from tasks.evaluate.measures.runs import long_table
 from tasks.evaluate.routing.data import RoutingQuery
 from tasks.evaluate.routing.measures import DEPTH, MEASURES, fold, folded_qrels, measure_rankings
 from tasks.retrieve.baselines.stages import StageRanking
-
-GROUP_MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@50", "fc@10")
-
-"""What is said of groups of tasks."""
 
 
 class RoutingMethod(Protocol):
@@ -141,68 +136,6 @@ def answer_negatives(
     return pl.DataFrame(rows, NEGATIVES, orient="row")
 
 
-def summarise_method(rows: pl.DataFrame) -> dict[str, Any]:
-    """Return a method's row of the table, from the rows of `measure_method`.
-
-    Means over tasks of all measures, copies folded; `ci95` holds percentile bootstrap intervals (10,000
-    resamples, seed 42) over what `interval_over` names (`clusters_of`); `unfolded` the same without folding;
-    `single` and `multi` are the tasks that need one skill and several; `by_length`, `by_distinctive` and
-    `by_repo` are the bench's own groups; `stages` what each stage kept, for methods of several; `first_stage`
-    on how many tasks the first skill is right by the `first` stage alone, by the `last` alone, by `both` and
-    by `neither` (SkillRouter, table 9), None of one stage.
-    """
-    answer = rows.filter(pl.col("stage") == "")
-    folded, unfolded = answer.filter("folded"), answer.filter(~pl.col("folded"))
-    several = pl.col("relevant") > 1
-    return {
-        "method": folded["method"][0],
-        "budget": None,
-        **_summary(folded, MEASURES),
-        **_latency(folded),
-        "unfolded": _summary(unfolded, MEASURES),
-        "single": _summary(folded.filter(~several), GROUP_MEASURES),
-        "multi": _summary(folded.filter(several), GROUP_MEASURES),
-        "by_length": _groups(folded, "length"),
-        "by_distinctive": _groups(folded, "distinctive"),
-        "by_repo": _groups(folded, "repo"),
-        "stages": [
-            {"stage": stage, "k": part["k"][0], **_summary(part, MEASURES), **_latency(part)}
-            for (stage, _), part in rows.filter((pl.col("stage") != "") & pl.col("folded")).group_by(
-                "stage", "position", maintain_order=True
-            )
-        ],
-        "first_stage": _decomposed(rows),
-    }
-
-
-def _decomposed(rows: pl.DataFrame) -> dict[str, int] | None:
-    stages = rows.filter((pl.col("stage") != "") & pl.col("folded")).sort("query_id")
-    if stages.is_empty():
-        return None
-    first, last = (
-        stages.filter(position=position)["hit@1"].to_numpy() > 0
-        for position in (stages["position"].min(), stages["position"].max())
-    )
-    counted = {
-        "both": first & last, "first": first & ~last, "last": last & ~first, "neither": ~(first | last),
-    }  # fmt: skip
-    return {kind: int(tasks.sum()) for kind, tasks in counted.items()}
-
-
-def clusters_of(rows: pl.DataFrame) -> tuple[str, list[str]]:
-    """Return what the tasks of rows are clustered by, and the cluster of each row.
-
-    Tasks of one repository are alike: of several, where each task's is known, they are the clusters. Within
-    one repository the skills are, that tasks need or are not for. Else each task is its own.
-    """
-    repos, skills = rows["repo"], rows["skill"]
-    if repos.null_count():
-        return "tasks", rows["query_id"].to_list()
-    if repos.n_unique() > 1:
-        return "repositories", repos.to_list()
-    return "skills", skills.fill_null(rows["query_id"]).to_list()
-
-
 def _spared(encoder: Spared | None) -> float:
     return 0.0 if encoder is None else encoder.spared
 
@@ -251,35 +184,11 @@ def _about(bench: RoutingBench) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={**schema, "relevant": pl.Int64}, orient="row")
 
 
-def _summary(rows: pl.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
-    if rows.is_empty():
-        return {"queries": 0}
-    values = {measure: rows[measure].to_list() for measure in measures}
-    over, clusters = clusters_of(rows)
-    own = over == "tasks"
-    return {
-        "queries": rows.height,
-        **{measure: float(np.mean(column)) for measure, column in values.items()},
-        "ci95": {
-            measure: list(bootstrap_interval(column) if own else clustered_interval(column, clusters))
-            for measure, column in values.items()
-        },
-        "interval_over": over,
-    }
-
-
-def _latency(rows: pl.DataFrame) -> dict[str, float]:
-    times = rows["milliseconds"].to_numpy()
-    return {
-        "mean_ms": float(times.mean()),  # which the papers tell
-        "median_ms": float(np.median(times)),
-        "p95_ms": float(np.quantile(times, 0.95)),
-    }
-
-
-def _groups(rows: pl.DataFrame, column: str) -> dict[str, Any]:
-    known = rows.drop_nulls(column).sort(column)
-    return {
-        str(name): _summary(part, GROUP_MEASURES)
-        for (name,), part in known.group_by(column, maintain_order=True)
-    }
+def run_table(rows: pl.DataFrame, negatives: pl.DataFrame) -> pl.DataFrame:
+    """Return the long table of rows of `measure_method` and `answer_negatives`, each with its `pool`."""
+    values = ("score", "fit", "milliseconds")
+    found = [
+        long_table("routing", rows, [*values, *MEASURES]),
+        long_table("routing", negatives.with_columns(negative=True), values[:2]),
+    ]
+    return pl.concat(found, how="diagonal")

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.schemas import Qrel
-from tasks.evaluate.routing.bench import RoutingBench, RoutingMethod, measure_method, summarise_method, whole
-from tasks.evaluate.routing.contests import contest
+from tasks.evaluate.routing.bench import RoutingBench, RoutingMethod, measure_method, whole
 from tasks.evaluate.routing.data import RoutingQuery
+from tasks.evaluate.routing.summary import contest, summarise_method
 from tasks.models.protocols import Encoder, Vectors
 from tasks.models.with_torch.cross_encoder import PairScorer
 from tasks.retrieve.routing.router import Router

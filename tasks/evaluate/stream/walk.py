@@ -14,9 +14,9 @@ from tasks.induce.bindings.fits import begins, misfit
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
+from tasks.induce.trajectories.outline import page_seen
 from tasks.induce.trajectories.record import Step, Trajectory
-from tasks.induce.windows.recurrence import Moment, moments, situations
-from tasks.models.protocols import Vectors
+from tasks.induce.windows.recurrence import Moment, last_actions, moments
 from tasks.retrieve.suggest.methods import Method, SkillQuestion
 from tasks.retrieve.suggest.offered import Encode, Offered
 
@@ -49,29 +49,25 @@ class Stream:
 
     def teach(self, trajectories: Sequence[Trajectory]) -> None:
         """Learn trajectories before the first question; all of them count as successful."""
-        vectors = self.encode([one.task for one in trajectories]) if trajectories else ()
-        for one, vector in zip(trajectories, vectors, strict=True):
-            self.offered[one.domain].learn(self.teaches(one), vector)
+        for one in trajectories:
+            self.offered[one.domain].learn(self.teaches(one))
 
     def walk(
         self, trajectories: Iterable[Trajectory], methods: Mapping[str, Method]
     ) -> Iterator[tuple[str, Decision]]:
         """Yield the decisions at the steps of successful trajectories, in their order, of each method."""
         for trajectory in trajectories:
-            vector = self.encode([trajectory.task])[0]
-            yield from self._asked(trajectory, methods, vector)
+            yield from self._asked(trajectory, methods)
             if self.learned(trajectory):
-                self.offered[trajectory.domain].learn(self.teaches(trajectory), vector)
+                self.offered[trajectory.domain].learn(self.teaches(trajectory))
 
-    def _asked(
-        self, trajectory: Trajectory, methods: Mapping[str, Method], vector: Vectors
-    ) -> Iterator[tuple[str, Decision]]:
+    def _asked(self, trajectory: Trajectory, methods: Mapping[str, Method]) -> Iterator[tuple[str, Decision]]:
         kept, _ = cleaned(trajectory)
         deciding = {step.place: number for number, step in enumerate(kept) if not step.action.speaks}
         wanted = list(range(len(trajectory.steps))) if self.suggested else sorted(deciding)
         if not wanted or not (self.suggested or trajectory.success):
             return
-        asked = list(self._questions(trajectory, kept, wanted, vector))
+        asked = list(self._questions(trajectory, kept, wanted))
         own = self.offered[trajectory.domain]
         near = {place: reachable(own, trajectory, kept, number) for place, number in deciding.items()}
         steps = _Steps(self, trajectory, kept, asked, near)
@@ -80,12 +76,14 @@ class Stream:
                 yield name, decision
 
     def _questions(
-        self, trajectory: Trajectory, kept: Sequence[CleanStep], wanted: Sequence[int], vector: Vectors
+        self, trajectory: Trajectory, kept: Sequence[CleanStep], wanted: Sequence[int]
     ) -> Iterator[tuple[int, SkillQuestion]]:
-        met, shown = situations(trajectory, kept), [trajectory.steps[place] for place in (0, *wanted)]
-        start, *states = [summed_up(one.observation, one.url, one.title) for one in shown]
-        for place, state in zip(wanted, states, strict=True):
-            yield place, SkillQuestion(met[place], vector, state, start, trajectory.task_id, place)
+        before, shown = last_actions(trajectory, kept), [trajectory.steps[place] for place in (0, *wanted)]
+        states = [summed_up(one.observation, one.url, one.title) for one in shown]
+        task, start, *vectors = self.encode([trajectory.task, *states])
+        for place, step, state in zip(wanted, shown[1:], vectors, strict=True):
+            page = page_seen(step.observation)
+            yield place, SkillQuestion(task, state, start, before[place], page, trajectory.task_id, place)
 
 
 @dataclass(frozen=True, slots=True)

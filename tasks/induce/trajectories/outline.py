@@ -68,6 +68,12 @@ def outline_of(observation: str) -> PageOutline:
     return PageOutline(elements, dict(counts))
 
 
+def page_seen(observation: str) -> PageOutline | None:
+    """Return the outline of what is seen; None if it is no page: what a tool gave, or what was said."""
+    outline = outline_of(observation)
+    return outline if outline.elements else None
+
+
 def is_cut(observation: str) -> bool:
     """Tell whether a long page was cut: one of its lines is `...`."""
     return any(line.strip() == "..." for line in observation.split("\n"))

@@ -5,27 +5,27 @@ A step for which nothing served fits is a gap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from storage.served import Licences
-from tasks.retrieve.compose.compatibility.selection import POOL, Found, StepCandidates, select
-from tasks.retrieve.compose.confidence import confidence
-from tasks.retrieve.compose.decompose.fitted import fitted
-from tasks.retrieve.compose.decompose.matches import NEAR, Matcher
-from tasks.retrieve.compose.decompose.steps import DraftStep
-from tasks.retrieve.compose.options import ComposeOptions
-from tasks.retrieve.compose.plan import PlannedTask
-from tasks.retrieve.compose.protocol import RERANKED, StepReranker
-from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking
+from tasks.retrieve.compose.dependencies import PlannedTask
+from tasks.retrieve.compose.drafts import DraftStep, told_order
+from tasks.retrieve.compose.matches import NEAR, Matcher
+from tasks.retrieve.compose.ranking import RANKING_FEATURES, StepRanker, StepRanking, confidence, fitted
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Searcher, provenance
 
 FOLDED = 3  # rows that are looked at for one rank, because copies take none
-_BY_TEXT = np.array([{"words": 1.0, "sought": NEAR}.get(name, 0.0) for name in FEATURES])
+POOL = 10  # candidates of a step that compatibility may put in another order
+RERANKED = 10  # candidates of a step that a reranker is shown (SkillWeaver, appendix K)
+_BY_TEXT = np.array([{"words": 1.0, "sought": NEAR}.get(name, 0.0) for name in RANKING_FEATURES])
+Found = tuple[dict[str, Any], Ranked]
+# Takes a step's text and at most `RERANKED` rows; returns the places of all rows, the best first.
+StepReranker = Callable[[str, Sequence[Mapping[str, Any]]], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,33 +39,40 @@ class ServedStep:
 
 @dataclass(frozen=True, slots=True)
 class CandidateFinder:
-    """Finds candidates for the steps of one task: where rows are, and what may be shown of them."""
+    """Finds candidates for the steps of one task: where rows are, and what may be shown of them.
+
+    `alpha` weighs relevance against compatibility with the steps before (`select`); without `context` a
+    step's rows are ranked by its own words and vector alone.
+    """
 
     searcher: Searcher
     matcher: Matcher
     licences: Licences
     failed: set[str]
-    options: ComposeOptions
+    k: int
+    alpha: float = 1.0
+    context: bool = True
     reranker: StepReranker | None = None
 
     def find(self, task: str, steps: Sequence[DraftStep], plan: PlannedTask) -> list[ServedStep]:
         """Return the candidates of each step, in the order of `steps`."""
-        told = sorted(range(len(steps)), key=lambda k: (steps[k].spans[0], k))
-        ranker = StepRanker(self.searcher.facts, self.matcher, None if self.options.context else _BY_TEXT)
+        told = told_order(steps)
+        ranker = StepRanker(self.searcher.facts, self.matcher, None if self.context else _BY_TEXT)
         rankings = dict(zip(told, ranker.rank(task, [steps[k] for k in told]), strict=True))
         in_order = [rankings[k] for k in range(len(steps))]
-        sure = [self._sure(ranking) for ranking in in_order]
-        gaps = [one < fitted()["gap"]["least"] for one in sure]
+        gaps = [self._sure(ranking) < fitted()["gap"]["least"] for ranking in in_order]
         found = self._rows(in_order)
         if self.reranker is not None:
             given = zip(steps, found, gaps, strict=True)
-            found = [
-                rows if gap else _reranked(self.reranker, task, step.text, rows) for step, rows, gap in given
-            ]
-        chosen = self._selected(steps, plan, found, gaps)
+            found = [rows if gap else _reranked(self.reranker, step.text, rows) for step, rows, gap in given]
+        needs = [frozenset(d.before for d in plan.dependencies if d.after == at) for at in range(len(steps))]
+        given_to = zip(steps, found, needs, gaps, strict=True)
+        candidates = [StepCandidates(step.text, rows, own, gap=gap) for step, rows, own, gap in given_to]
         return [
             ServedStep(rows, self._sure(ranking, rows[0][0]["doc_id"] if rows else None), gap)
-            for ranking, rows, gap in zip(in_order, chosen, gaps, strict=True)
+            for ranking, rows, gap in zip(
+                in_order, select(candidates, plan.order, self.alpha), gaps, strict=True
+            )
         ]
 
     def _sure(self, ranking: StepRanking, doc_id: str | None = None) -> float:
@@ -75,7 +82,7 @@ class CandidateFinder:
 
     def _rows(self, rankings: Sequence[StepRanking]) -> list[list[Found]]:
         """Return the best rows of rankings, copies folded, all read at once."""
-        pool = max(self.options.k, POOL)
+        pool = max(self.k, POOL)
         kept = []
         for ranking in rankings:
             shares = dict(zip(ranking.rows, ranking.shares().tolist(), strict=True))
@@ -98,24 +105,85 @@ class CandidateFinder:
         classed = {**row, "licence_class": self.licences.class_of(row["licence"])}
         return {**classed, **provenance(classed, self.failed)}
 
-    def _selected(
-        self,
-        steps: Sequence[DraftStep],
-        plan: PlannedTask,
-        found: Sequence[list[Found]],
-        gaps: Sequence[bool],
-    ) -> list[list[Found]]:
-        """Return the rows of each step, best first by equation 4, with `relevance` and `compatibility`."""
-        needs = [frozenset(d.before for d in plan.dependencies if d.after == at) for at in range(len(steps))]
-        given = zip(steps, found, needs, gaps, strict=True)
-        candidates = [StepCandidates(step.text, rows, own, gap=gap) for step, rows, own, gap in given]
-        return select(candidates, plan.order, self.options.alpha)
 
-
-def _reranked(reranker: StepReranker, task: str, step: str, found: list[Found]) -> list[Found]:
+def _reranked(reranker: StepReranker, step: str, found: list[Found]) -> list[Found]:
     """Return rows in the reranker's order, with the scores that the places had."""
-    order = reranker.order(task, step, [row for row, _ in found[:RERANKED]])
+    order = reranker(step, [row for row, _ in found[:RERANKED]])
     moved = [found[place] for place in order]
     scores = [ranked.score for _, ranked in found]
     best = [(row, replace(ranked, score=s)) for (row, ranked), s in zip(moved, scores, strict=False)]
     return [*best, *found[RERANKED:]]
+
+
+@dataclass(frozen=True, slots=True)
+class StepCandidates:
+    """A step whose rows are put in order: its text, its rows, most relevant first, and its needs.
+
+    `needs` are the places of the steps that it depends on directly. Of a `gap` nothing is chosen, so that
+    no step after it is compared with its rows.
+    """
+
+    text: str
+    rows: Sequence[Found]
+    needs: frozenset[int] = frozenset()
+    gap: bool = False
+
+
+def select(steps: Sequence[StepCandidates], order: Sequence[int], alpha: float) -> list[list[Found]]:
+    """Return each step's rows, best first, with `relevance` and `compatibility`, both in [0, 1].
+
+    SkillWeaver's equation 4: a row's score is `alpha * relevance + (1 - alpha) * compatibility`. Steps are
+    decided one after another in `order`. The compatibility is the mean over what was chosen for the steps
+    that a step needs; if it needs none, for all steps before it. It is None where nothing was chosen before:
+    relevance alone decides there. Of equal scores the first given is first. Rows after the tenth keep their
+    order. With alpha 1, the default, relevance alone decides, and `compatibility` is None: of 188 known steps
+    of 60 hand-written requests over 1,348 servers no other value puts more right servers first. The paper's
+    is 0.5.
+    """
+    near = [relevances([found.score for _, found in step.rows]) for step in steps]
+    if alpha == 1:
+        return [
+            [({**row, "relevance": share, "compatibility": None}, found)
+             for (row, found), share in zip(step.rows, shares, strict=True)]
+            for step, shares in zip(steps, near, strict=True)
+        ]  # fmt: skip
+    from tasks.retrieve.compose.compatibility import Used, mean_compatibility, used  # noqa: PLC0415 (rare)
+
+    chosen: dict[int, Used] = {}
+    found_for: list[list[Found]] = [[] for _ in steps]
+    for place in order:
+        step = steps[place]
+        before = [chosen[at] for at in sorted(step.needs or chosen) if at in chosen]
+        uses = [
+            used(row["name"], row["description"] or "", row["category"], step.text) for row, _ in step.rows
+        ]
+        fits = [mean_compatibility(before, use) for use in uses]
+        best = _best_first(near[place], fits, alpha)
+        if best and not step.gap:
+            chosen[place] = uses[best[0]]
+        found_for[place] = [
+            ({**row, "relevance": near[place][at], "compatibility": fits[at]}, found)
+            for at in best
+            for row, found in [step.rows[at]]
+        ]
+    return found_for
+
+
+def _best_first(near: Sequence[float], fits: Sequence[float | None], alpha: float) -> list[int]:
+    """Return the places of a step's rows, best first."""
+    places = list(range(len(near)))
+    if None in fits:
+        return places
+    scores = [alpha * a + (1 - alpha) * (b or 0.0) for a, b in zip(near, fits, strict=True)]
+    return [*sorted(places[:POOL], key=lambda at: -scores[at]), *places[POOL:]]
+
+
+def relevances(scores: Sequence[float]) -> list[float]:
+    """Return scores as shares of the highest, in [0, 1]; one below 0 becomes 0.
+
+    If none is above 0, the highest is 1 and the others are 0.
+    """
+    best = max(scores, default=0.0)
+    if best <= 0:
+        return [float(score == best) for score in scores]
+    return [max(0.0, score / best) for score in scores]

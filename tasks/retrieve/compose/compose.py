@@ -5,30 +5,66 @@ After SkillWeaver (section 4): decompose, retrieve, compose.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.served import require_licences
 from tasks.models.adapted_encoder import is_base
-from tasks.retrieve.compose.candidates import FOLDED, CandidateFinder, ServedStep
-from tasks.retrieve.compose.compatibility.selection import Found
-from tasks.retrieve.compose.decompose.draft import Decomposer, Draft
-from tasks.retrieve.compose.decompose.local import LocalDecomposer
-from tasks.retrieve.compose.decompose.matches import MOST, Matcher, ToldRow
-from tasks.retrieve.compose.decompose.rounds import Decomposition, decompose
-from tasks.retrieve.compose.decompose.task_model import packaged_model
-from tasks.retrieve.compose.dependencies import condition_of, ordered
-from tasks.retrieve.compose.left_out import left_out
-from tasks.retrieve.compose.options import ComposeOptions
-from tasks.retrieve.compose.pages import with_pages
-from tasks.retrieve.compose.plan import PlannedTask
-from tasks.retrieve.compose.protocol import StepReranker
+from tasks.retrieve.compose.candidates import FOLDED, CandidateFinder, Found, ServedStep, StepReranker
+from tasks.retrieve.compose.dependencies import PlannedTask, condition_of, ordered
+from tasks.retrieve.compose.drafts import Draft, left_out
+from tasks.retrieve.compose.local import LocalDecomposer
+from tasks.retrieve.compose.matches import MOST, Matcher
+from tasks.retrieve.compose.rounds import HINTS, Decomposer, Decomposition, decompose
+from tasks.retrieve.compose.task_model import packaged_model
 from tasks.retrieve.open_version import OpenVersion
-from tasks.retrieve.routing.search import PROVENANCE, Searcher
+from tasks.retrieve.page import DEFAULT_METHOD
+from tasks.retrieve.routing.search import PROVENANCE, Filters, Searcher
 from tasks.retrieve.served_index import ServedIndex, asked_again, require_text
 
 LONGEST = 8_000  # characters; what is longer is a document, and no request
+MOST_STEPS, CANDIDATES = 8, 5
+LARGEST = 40  # steps; what needs more is several tasks
+
+
+@dataclass(frozen=True, slots=True)
+class ComposeOptions:
+    """How a task is composed: candidates a step, steps at most, rounds with hints, hints a round, filters.
+
+    `alpha` weighs relevance against compatibility with the steps before (equation 4); 1 is relevance alone.
+    Without `context` a step's rows are ranked by its own words and vector alone. `pages` is the budget of
+    each step's page: up to 1 a share of the document's tokens, above 1 a number of tokens; None makes no
+    pages.
+    """
+
+    k: int = CANDIDATES
+    max_steps: int = MOST_STEPS
+    rounds: int = 1
+    hints: int = HINTS
+    explain: bool = False
+    filters: Filters = field(default_factory=Filters)
+    alpha: float = 1.0
+    context: bool = True
+    pages: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("k", 1), ("max_steps", 1), ("rounds", 0), ("hints", 1)):
+            if getattr(self, name) < least:
+                msg = f"{name} is {getattr(self, name)}: give at least {least}"
+                raise WrongInput(msg)
+        if self.max_steps > LARGEST:
+            msg = f"max_steps is {self.max_steps}: give at most {LARGEST}"
+            raise WrongInput(msg)
+        if not 0 <= self.alpha <= 1:  # NaN neither
+            msg = f"alpha is {self.alpha}: give a number from 0 to 1"
+            raise WrongInput(msg)
+        if self.pages is not None and not (math.isfinite(self.pages) and self.pages > 0):
+            msg = f"pages is {self.pages}, no positive number: give a share up to 1, or a number of tokens"
+            raise WrongInput(msg)
 
 
 @asked_again
@@ -54,7 +90,7 @@ def compose(
     with index.version() as now:
         plan = _composed(now, task, chosen, failed, decomposer, reranker)
     if chosen.pages is not None:
-        plan = with_pages(index, plan, chosen.pages)
+        plan = _with_pages(index, plan, chosen.pages)
     took = round((time.perf_counter() - started) * 1000, 3)
     return {**plan, "index_version": now.served.version, "took_ms": took}
 
@@ -71,19 +107,20 @@ def _composed(
     # The model first: what loading it takes for a moment is given back before the index needs room.
     model, searcher, licences = packaged_model(), now.searcher(), require_licences(now.root)
     allowed = searcher.allowed(options.filters, licences)
-    seek = (lambda steps: model.sought(read, steps)) if is_base(now.encoder.card) else None
-    most = max(MOST, FOLDED * options.k)
-    matcher = Matcher(searcher.router, seek, allowed, lambda places: _told_rows(searcher, places), most)
-    local = decomposer or LocalDecomposer(model, most=options.max_steps)
-    found = decompose(read, local, matcher, rounds=options.rounds, hints=options.hints)
+    seeks = model if is_base(now.encoder.card) else None
+    matcher = Matcher(searcher.router, seeks, read, allowed, max(MOST, FOLDED * options.k), searcher)
+    cut_by = decomposer or LocalDecomposer(model, most=options.max_steps)
+    found = decompose(read, cut_by, matcher, rounds=options.rounds, hints=options.hints)
     draft = found.draft
     plan = ordered(read, draft, model)
-    finder = CandidateFinder(searcher, matcher, licences, failed, options, reranker)
+    finder = CandidateFinder(
+        searcher, matcher, licences, failed, options.k, options.alpha, options.context, reranker
+    )
     served = finder.find(read, draft.steps, plan)
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     return {
         "query": task,
-        "decomposer": local.name,
+        "decomposer": cut_by.name,
         "rounds": len(found.rounds) - 1,
         "converged": found.converged,
         "steps": _steps(draft, plan, served, options.k),
@@ -96,11 +133,6 @@ def _composed(
         "tokens": {"chosen": _tokens(served), "pages": 0, "all": searcher.tokens(allowed)},
         **({"trace": _trace(found, searcher)} if options.explain else {}),
     }  # fmt: skip
-
-
-def _told_rows(searcher: Searcher, places: Sequence[int]) -> list[ToldRow]:
-    rows = searcher.rows(places)
-    return [ToldRow(row["doc_id"], row["name"], row["description"] or "", row["category"]) for row in rows]
 
 
 def _tokens(served: Sequence[ServedStep]) -> int:
@@ -143,3 +175,38 @@ def _trace(found: Decomposition, searcher: Searcher) -> list[dict[str, Any]]:
     return [
         {"steps": list(r.steps), "hints": searcher.ids(r.hints), "jaccard": r.jaccard} for r in found.rounds
     ]
+
+
+def _with_pages(index: ServedIndex, plan: dict[str, Any], budget: float) -> dict[str, Any]:
+    """Return a plan with the page of each step for which a skill was chosen, for that step's text.
+
+    A server is described and not instructed, so a step that one serves has no page. A step's `page` is None,
+    and its `page_error` says why, where the skill's licence keeps its text back, or where the skill has gone
+    since the plan was made. Of a skill that was chosen for two steps each page is counted.
+    """
+    steps = [{**step, **_page(index, step, budget)} for step in plan["steps"]]
+    pages = [page for step in steps if (page := step.get("page"))]
+    return {
+        **plan,
+        "steps": steps,
+        "tokens": {**plan["tokens"], "pages": sum(page["tokens"] for page in pages)},
+    }
+
+
+def _page(index: ServedIndex, step: dict[str, Any], budget: float) -> dict[str, Any]:
+    chosen = chosen_candidate(step)
+    if chosen is None or chosen["kind"] != "skill":
+        return {}
+    try:
+        found = index.page(chosen["doc_id"], step["text"], budget=budget, method=DEFAULT_METHOD)
+    except (UnknownDocument, Withheld) as error:
+        return {"page": None, "page_error": str(error)}
+    kept = {name: found[name] for name in ("context", "tokens", "document_tokens")}
+    return {"page": {**kept, "nodes": [node["node_id"] for node in found["nodes"]]}}
+
+
+def chosen_candidate(step: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the candidate that was chosen for a step of a plan; None for a gap."""
+    if step["doc_id"] is None:
+        return None
+    return next((one for one in step["candidates"] if one["doc_id"] == step["doc_id"]), None)

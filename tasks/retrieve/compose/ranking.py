@@ -1,27 +1,31 @@
-"""Ranking: orders the rows that fit a step, by the step in the context of its whole task.
+"""Ranking of the rows that fit a step, in the context of its whole task; and the confidence in the first.
 
-A conditional logit (McFadden, 1974) over features of a row and a step, with weights of `fitted`.
+The ranking is a conditional logit (McFadden, 1974) over features of a row and a step, the confidence a
+logistic regression over its scores; `data/steps-1.md` is the card of their fitted weights.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tasks.retrieve.compose.decompose.fitted import fitted
-from tasks.retrieve.compose.decompose.matches import Matcher, Matches
-from tasks.retrieve.compose.decompose.matches import Scores as WordScores
-from tasks.retrieve.compose.decompose.steps import DraftStep, leads
+from tasks.retrieve.compose.drafts import DraftStep, leads
+from tasks.retrieve.compose.matches import Matcher, Matches
+from tasks.retrieve.compose.matches import Scores as WordScores
 from tasks.retrieve.routing.postings import function_terms, term_counts
 from tasks.retrieve.routing.search import RowFacts
 
-FEATURES = (
+FITTED = Path(__file__).parent / "data" / "fitted-1.json"
+RANKING_FEATURES = (
     "words", "root", "sought", "task_words", "lead_words", "elsewhere", "named", "named_in_task",
     "named_elsewhere", "category", "length",
 )  # fmt: skip
@@ -29,6 +33,15 @@ _FURTHER = 10  # rows that fit a step with what leads to it, or what it seeks, a
 _NEAR = 10  # best rows among which a category is counted
 _COMMON = "mcp server servers mcpserver tool tools api ai agent skill python typescript client official"
 Scores = npt.NDArray[np.float64]
+_TAKEN = ("words", "named", "named_in_task")
+CONFIDENCE_FEATURES = ("constant", "share", "lead", *_TAKEN, "cosine")
+
+
+@functools.lru_cache(maxsize=1)
+def fitted(file: Path = FITTED) -> Mapping[str, Mapping[str, float]]:
+    """Return the packaged weights by model and by feature."""
+    held: Mapping[str, Mapping[str, float]] = json.loads(file.read_text("utf-8"))
+    return held
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +68,7 @@ class StepRanker:
     Args:
         facts: Returns what is held of rows.
         matcher: Scores them for texts.
-        weights: Of `FEATURES`; None: the packaged ones.
+        weights: Of `RANKING_FEATURES`; None: the packaged ones.
     """
 
     def __init__(
@@ -147,6 +160,23 @@ def _shares(facts: Sequence[RowFacts]) -> Scores:
 
 
 def packaged_weights() -> Scores:
-    """Return the packaged weights of `FEATURES`."""
+    """Return the packaged weights of `RANKING_FEATURES`."""
     held = fitted()["ranking"]
-    return np.array([held[name] for name in FEATURES])
+    return np.array([held[name] for name in RANKING_FEATURES])
+
+
+def confidence(ranking: StepRanking, at: int = 0) -> float:
+    """Return how likely a row of a ranking serves its step, in [0, 1]; 0 without rows."""
+    if not ranking.rows:
+        return 0.0
+    weights = np.array([fitted()["confidence"][name] for name in CONFIDENCE_FEATURES])
+    return 1 / (1 + math.exp(-float(confidence_features(ranking, at) @ weights)))
+
+
+def confidence_features(ranking: StepRanking, at: int = 0) -> Scores:
+    """Return `CONFIDENCE_FEATURES` of one row; but for shares and leads, no other row changes them much."""
+    own = dict(zip(RANKING_FEATURES, ranking.features[at].tolist(), strict=True))
+    others = np.delete(ranking.scores, at)
+    lead = float(ranking.scores[at] - others.max()) if len(others) else 0.0
+    taken, cosine = [own[name] for name in _TAKEN], float(ranking.cosines[at])
+    return np.array([1.0, ranking.shares()[at], lead, *taken, cosine])

@@ -1,4 +1,4 @@
-"""The layout of a skill's picture: nodes and headings in document order, column by column."""
+"""The layout of a picture: lines in order, column by column; of a skill its nodes and headings."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-Line = tuple[str, Node | None]  # a text, and its node or None for a heading
-
 # All lengths are inches: the height of a row, the margin, from a node to its label, a character's width, and
 # the room for arcs to the left of a column.
 ROW, MARGIN, LABEL_GAP = 0.2, 0.35, 0.12
-_CHARACTER, _ARCS = 0.062, 0.75
+CHARACTER, _ARCS = 0.062, 0.75
 # A column has at least 24 rows, and 2.6 times the square root of all rows: a long skill is about square.
 _FEWEST_ROWS, _ROWS_PER_ROOT = 24, 2.6
 # Characters of a label, by the number of columns; with more columns than three, the last number.
-_MOST_CHARACTERS = {1: 96, 2: 56, 3: 48}
+MOST_CHARACTERS = {1: 96, 2: 56, 3: 48}
 _FEWEST_CHARACTERS = 38
 _READ = 1000  # characters of a node that its label is made of
 _RULE = re.compile(r"[\s|:>-]*-[\s|:>-]*")
@@ -37,13 +35,23 @@ _HALF_BOLD = re.compile(r"(?<![\w/*])\*\*(?=[^\s/*])|(?<=[^\s/*])\*\*(?![\w/*])"
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """A line to be placed: its text, and the id of what it stands for; None for one without a dot."""
+
+    text: str
+    key: str | None = None
+    heading: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the picture, at `x`, `y` inches: a node, or a heading if `node` is None."""
+    """A line of the picture, its text cut to the width, at `x`, `y` inches."""
 
     label: str
     x: float
     y: float
-    node: Node | None
+    key: str | None
+    heading: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +63,24 @@ class Layout:
     height: float
 
 
-def lay_out(nodes: Sequence[Node]) -> Layout:
-    """Return the places of nodes and headings in columns of equal height, with labels cut to the width.
+def lay_out(lines: Sequence[Line], *, one_column: bool = False) -> Layout:
+    """Return the places of lines in columns of equal height, with labels cut to the width.
 
-    A heading stands in the column of the node below it.
+    A heading stands in the column of the line below it.
     """
-    lines = _lines(nodes)
     per_column = max(_FEWEST_ROWS, math.ceil(_ROWS_PER_ROOT * math.sqrt(len(lines))))
-    columns = _columns(lines, max(1, math.ceil(len(lines) / per_column)))
-    characters = _MOST_CHARACTERS.get(len(columns), _FEWEST_CHARACTERS)
-    width = _ARCS + LABEL_GAP + characters * _CHARACTER
+    columns = _columns(lines, 1 if one_column else max(1, math.ceil(len(lines) / per_column)))
+    characters = MOST_CHARACTERS.get(len(columns), _FEWEST_CHARACTERS)
+    width = _ARCS + LABEL_GAP + characters * CHARACTER
     height = max(map(len, columns)) * ROW
     rows = [
-        Row(one_line(text, characters), MARGIN + _ARCS + column * width, height - line * ROW, node)
+        Row(
+            one_line(line.text, characters), MARGIN + _ARCS + column * width, height - place * ROW,
+            line.key, line.heading,
+        )
         for column, held in enumerate(columns)
-        for line, (text, node) in enumerate(held)
-    ]
+        for place, line in enumerate(held)
+    ]  # fmt: skip
     return Layout(tuple(rows), 2 * MARGIN + len(columns) * width, max(height, ROW))
 
 
@@ -79,7 +89,7 @@ def _columns(lines: Sequence[Line], most: int) -> list[list[Line]]:
     for per_column in itertools.count(max(1, math.ceil(len(lines) / most))):
         columns: list[list[Line]] = [[]]
         for line, following in itertools.zip_longest(lines, lines[1:]):
-            opens = line[1] is None and following is not None
+            opens = line.heading and following is not None
             if len(columns[-1]) + opens >= per_column and columns[-1]:
                 columns.append([])
             columns[-1].append(line)
@@ -88,7 +98,7 @@ def _columns(lines: Sequence[Line], most: int) -> list[list[Line]]:
     raise AssertionError
 
 
-def _lines(nodes: Sequence[Node]) -> list[Line]:
+def node_lines(nodes: Sequence[Node]) -> list[Line]:
     """Return the text of each node, and before the first of a section the headings that are new there."""
     lines: list[Line] = []
     before: tuple[str, ...] = ()
@@ -96,9 +106,9 @@ def _lines(nodes: Sequence[Node]) -> list[Line]:
         path = node.heading_path
         if path and path != before:
             new = [h for i, h in enumerate(path) if path[: i + 1] != before[: i + 1]]
-            lines.append((" › ".join(map(_unmarked, new or path[-1:])), None))
+            lines.append(Line(" › ".join(map(_unmarked, new or path[-1:])), heading=True))
         before = path
-        lines.append((_words(node), node))
+        lines.append(Line(_words(node), node.node_id))
     return lines
 
 

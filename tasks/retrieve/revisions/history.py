@@ -15,8 +15,8 @@ from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS, RawDocument
 from storage.state import read_run
 from tasks.crawl.raw_parts import raw_document
-from tasks.crawl.seen import digest_of
 from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.unchanged import document_digest
 
 _HASH = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
 _SHOWN = 12  # hexadecimal digits of a revision
@@ -74,7 +74,7 @@ def snapshots_in(root: Root, file: str, doc_id: str) -> list[tuple[Revision, Raw
     for row in rows.iter_rows(named=True):
         raw = raw_document(row)
         whose = (raw.doc_id, raw.source, raw.commit, raw.raw_hash)
-        found.append((Revision(digest_of(raw), *whose, row["fetched_at"], row["run_id"], file), raw))
+        found.append((Revision(document_digest(raw), *whose, row["fetched_at"], row["run_id"], file), raw))
     return found
 
 

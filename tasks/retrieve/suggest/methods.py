@@ -1,31 +1,49 @@
-"""Methods of suggesting skills: SGDR's equations 1 and 2, and what they are measured beside."""
+"""Methods of suggesting skills: the default, SGDR's equations 1 and 2, and what they are measured beside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
-from tasks.induce.windows.recurrence import Situation
+from tasks.induce.skills.actions import Arg, Body
+from tasks.induce.trajectories.cleaning import ELEMENT
+from tasks.induce.trajectories.outline import PageOutline
+from tasks.induce.windows.recurrence import Target
 from tasks.models.protocols import Vectors
 from tasks.retrieve.baselines.skillpager import mmr_order
-from tasks.retrieve.suggest.choose import Offer, choose
 from tasks.retrieve.suggest.offered import Offered
+
+# What counts in the default's score; README.md in this folder says how it was chosen.
+_TASK, _STATE, _BEFORE, _SUPPORT = 0.25, 0.75, 0.1, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A skill that is offered: its number, and its score, with the parts that it is made of."""
+
+    skill: int
+    score: float
+    parts: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SkillQuestion:
     """One step at which skills are asked for.
 
-    `task` is the vector of the task's text, shape `(384,)`; `state` sums up the state, `start` that in which
-    the trajectory began; skills that come from the task `task_id` alone are not offered.
+    `task`, `state` and `start` are the vectors of the task's text, of the state summed up, and of that in
+    which the trajectory began, each of shape `(384,)`; `before` is the last action, `page` the page that is
+    seen, None where the domain is one of tools. Skills that come from the task `task_id` alone are not
+    offered.
     """
 
-    situation: Situation
     task: Vectors
-    state: str
-    start: str
+    state: Vectors
+    start: Vectors
+    before: Target | None = None
+    page: PageOutline | None = None
     task_id: str = ""
     step: int = 0
 
@@ -47,9 +65,43 @@ Method = Callable[[Offered, SkillQuestion, int], list[Offer]]
 
 
 def default(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
-    """Return the skills that most likely do what is to be done next (`choose`)."""
-    own = offered.memory.of_task(asked.task_id)
-    return choose(offered.memory, asked.situation, asked.task, k, left_out=own)
+    """Return the skills that were used in states most like this one.
+
+    A use counts by the cosine of its state and whether the action before it was the same; a skill by the use
+    that counts most, the cosine of its description to the task, and the number of tasks that did it. Skills
+    whose caller would have to give an element that the page does not show are left out.
+    """
+    support = offered.support(asked.task_id)
+    if not (support > 0).any():
+        return []
+    uses = offered.uses()
+    near = _STATE * (offered.states() @ asked.state)[uses.state].astype(np.float64)
+    near += _BEFORE * (uses.before == offered.number_of_target(asked.before))
+    near[uses.task == offered.number_of_task(asked.task_id)] = -np.inf
+    of_use = np.maximum.reduceat(near, uses.first)
+    of_task = _TASK * (offered.vectors() @ asked.task).astype(np.float64)
+    of_support = _SUPPORT * np.log1p(support)
+    scores = of_use + of_task + of_support
+    fitting = (
+        Offer(
+            n,
+            float(scores[n]),
+            {"use": float(of_use[n]), "task": float(of_task[n]), "support": float(of_support[n])},
+        )
+        for n in np.argsort(-scores, kind="stable").tolist()
+        if support[n] > 0 and shows_all(offered.skills[n], asked.page)
+    )
+    return list(islice(fitting, k))
+
+
+def shows_all(body: Body, page: PageOutline | None) -> bool:
+    """Tell whether a page shows every element that a skill's caller must give."""
+    return page is None or all(
+        action.role is None
+        or not isinstance(action.source(ELEMENT), Arg)
+        or page.shows(action.role, action.target or "")
+        for action in body
+    )
 
 
 def sgdr(setting: SgdrSetting) -> Method:
@@ -62,7 +114,7 @@ def sgdr(setting: SgdrSetting) -> Method:
             return []
         vectors = offered.vectors()
         vectors = vectors if len(held) == len(vectors) else vectors[held]
-        (state,) = offered.encoded([asked.start if setting.static else asked.state])
+        state = asked.start if setting.static else asked.state
         of_task, of_state = vectors @ asked.task, vectors @ state
         scores = setting.alpha * of_task + (1 - setting.alpha) * of_state
 

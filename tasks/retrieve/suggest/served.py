@@ -118,7 +118,8 @@ class ServedSkills:
         held = self.domain(name)
         skills = {skill.body: skill for skill in held.skills}
         vectors = {skill.description: vector for skill, vector in zip(held.skills, held.vectors, strict=True)}
-        offered = Offered(encode, {body: skill.description for body, skill in skills.items()}, vectors)
-        for moments, vector in zip(held.runs, held.task_vectors, strict=True):
-            offered.learn(moments, vector)
+        described = {body: skill.description for body, skill in skills.items()}
+        offered = Offered(encode, described, vectors | held.states)
+        for moments in held.runs:
+            offered.learn(moments)
         return skills, offered

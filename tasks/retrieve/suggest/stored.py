@@ -1,7 +1,8 @@
 """Stored rows of the table `induced`: skills, the runs that they were learned from, and the states in these.
 
 A row's `text` is what its vector is of: a skill's description, a run's task, a state summed up. `record` is
-JSON: of a skill what the command prints, of a run its moments, of a state its marks.
+JSON: of a skill what the command prints, of a run its moments, of a state its page. Rows that were written
+before hold more: the last three actions of a moment, and what was done next; the marks of a state.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tasks.induce.skills.skill import InducedSkill, skill_told
 from tasks.induce.skills.wording import SUMMED_BY, summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Trajectory
-from tasks.induce.windows.recurrence import Moment, Situation, Target
+from tasks.induce.windows.recurrence import Moment, Target
 from tasks.models.llm.ask import Llm
 from tasks.models.protocols import Vectors
 
@@ -103,15 +104,13 @@ def _acting(run: Trajectory) -> list[CleanStep]:
 
 
 def _state(domain: str, moment: Moment, text: str) -> InducedRow:
-    record = as_json({"page": moment.page, "marks": sorted(moment.situation.marks)})
+    record = as_json({"page": moment.page})
     return InducedRow(f"state/{_digest(domain, text, record)}", STATE, domain, text, record)
 
 
 def _told(moment: Moment, state: str, skills: Sequence[str]) -> dict[str, Any]:
-    return {
-        "t": moment.t, "state": state, "before": moment.situation.before, "after": moment.after,
-        "skills": skills,
-    }  # fmt: skip
+    before = [moment.before] if moment.before else []
+    return {"t": moment.t, "state": state, "before": before, "skills": skills}
 
 
 def as_json(value: object) -> str:
@@ -134,15 +133,16 @@ def require_records(batch: pa.RecordBatch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoredDomain:
-    """What the table holds of a domain: skills with vectors of their descriptions, runs with those of tasks.
+    """What the table holds of a domain.
 
-    `vectors` and `task_vectors` have a row for each skill and each run; `tasks` has the text of each task.
+    `vectors` are those of the skills' descriptions, by place, and `states` those of states, by text; `runs`
+    has the moments of each run, `tasks` the text of each task.
     """
 
     skills: list[InducedSkill]
     vectors: Vectors
     runs: list[list[Moment]]
-    task_vectors: Vectors
+    states: dict[str, Vectors]
     tasks: dict[str, str]
 
 
@@ -151,34 +151,31 @@ def domain_of(rows: pa.Table) -> StoredDomain:
     kinds = {kind: _records(rows, kind) for kind in (SKILL, RUN, STATE)}
     skills = [(skill_told(record), vector) for _, _, record, vector in kinds[SKILL]]
     bodies = {skill.skill_id: skill.body for skill, _ in skills}
-    states = {row_id: (record["page"], frozenset(record["marks"])) for row_id, _, record, _ in kinds[STATE]}
+    states = {row_id: (record["page"], text) for row_id, text, record, _ in kinds[STATE]}
     domain = rows.column("domain")[0].as_py() if rows.num_rows else ""
     runs = sorted(kinds[RUN], key=lambda row: str(row[2]["trajectory_id"]))
     return StoredDomain(
         [skill for skill, _ in skills], _stacked([vector for _, vector in skills]),
-        [list(_moments(domain, text, record, states, bodies)) for _, text, record, _ in runs],
-        _stacked([vector for *_, vector in runs]),
+        [list(_moments(domain, record, states, bodies)) for _, _, record, _ in runs],
+        {text: vector for _, text, _, vector in kinds[STATE]},
         {str(record["task_id"]): text for _, text, record, _ in runs},
     )  # fmt: skip
 
 
 def _moments(
     domain: str,
-    task: str,
     record: Mapping[str, Any],
-    states: Mapping[str, tuple[str, frozenset[str]]],
+    states: Mapping[str, tuple[str, str]],
     bodies: Mapping[str, Body],
 ) -> Iterator[Moment]:
     for told in record["moments"]:
-        page, marks = states[told["state"]]
-        situation = Situation(task, marks, _targets(told["before"]), None)
         own = tuple(bodies[one] for one in told["skills"] if one in bodies)  # others were forgotten since
         ids = (record["trajectory_id"], record["task_id"], domain, told["t"])
-        yield Moment(*ids, page, situation, _targets(told["after"]), own)
+        yield Moment(*ids, *states[told["state"]], _last(told["before"]), own)
 
 
-def _targets(told: Sequence[Sequence[str | None]]) -> tuple[Target, ...]:
-    return tuple((str(name), role, label) for name, role, label in told)
+def _last(told: Sequence[Sequence[str | None]]) -> Target | None:
+    return (str(told[-1][0]), told[-1][1], told[-1][2]) if told else None
 
 
 def _records(rows: pa.Table, kind: str) -> list[tuple[str, str, dict[str, Any], Vectors]]:

@@ -10,17 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.models.protocols import Encoder
-from tasks.retrieve.compose.confidence import confidence_features
-from tasks.retrieve.compose.decompose.chain import counted
-from tasks.retrieve.compose.decompose.draft import Draft
-from tasks.retrieve.compose.decompose.feedback import draft_features
-from tasks.retrieve.compose.decompose.local import BEYOND, LEAST, drafted
-from tasks.retrieve.compose.decompose.matches import Matcher, Seek
-from tasks.retrieve.compose.decompose.references import filled
-from tasks.retrieve.compose.decompose.rounds import HINTS
-from tasks.retrieve.compose.decompose.steps import DraftStep, Span, words_of
-from tasks.retrieve.compose.decompose.task_model import TaskModel
-from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking
+from tasks.retrieve.compose.chain import counted
+from tasks.retrieve.compose.drafts import Draft, DraftStep, Span, words_of
+from tasks.retrieve.compose.local import BEYOND, LEAST, drafted, filled
+from tasks.retrieve.compose.matches import Matcher
+from tasks.retrieve.compose.ranking import RANKING_FEATURES, StepRanker, StepRanking, confidence_features
+from tasks.retrieve.compose.rounds import HINTS, draft_features
+from tasks.retrieve.compose.task_model import TaskModel
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import RowFacts, Searcher
 from tasks.retrieve.routing.skill import Skill
@@ -97,8 +93,8 @@ class _Asked:
         self, pool: RowPool, steps: Sequence[DraftStep], allowed: npt.NDArray[np.bool_] | None = None
     ) -> list[StepRanking]:
         """Return the rankings of steps over a pool, in the order in which rows were found."""
-        matcher = Matcher(pool.router, seek_of(self.request, self.model), allowed)
-        return StepRanker(pool.told, matcher, np.zeros(len(FEATURES))).rank(self.request.text, steps)
+        matcher = Matcher(pool.router, self.model, self.request.text, allowed)
+        return StepRanker(pool.told, matcher, np.zeros(len(RANKING_FEATURES))).rank(self.request.text, steps)
 
     def found(self, pool: RowPool) -> list[FoundStep]:
         """Return the found steps over a pool."""
@@ -136,7 +132,7 @@ class Answerer:
 
     def ask(self, request: WrittenRequest, model: TaskModel) -> HeldAnswers:
         """Return what a model answers about a request."""
-        counts, draft = _counts(request, model, Matcher(self._whole.router, seek_of(request, model)))
+        counts, draft = _counts(request, model, Matcher(self._whole.router, model, request.text))
         if request.servers is None:
             return HeldAnswers(counts, [], [])
         told = request.told()
@@ -170,11 +166,6 @@ class Answerer:
         router = Router.from_documents([self._skills[row] for row in rows], self._encoder, vectors=vectors)
         facts = self._whole.told(rows)
         return RowPool(router, facts, {fact.doc_id.lower(): place for place, fact in enumerate(facts)})
-
-
-def seek_of(request: WrittenRequest, model: TaskModel) -> Seek:
-    """Return what tells what steps of a request seek."""
-    return lambda steps: model.sought(request.text, steps)
 
 
 def _counts(request: WrittenRequest, model: TaskModel, matcher: Matcher) -> tuple[Choice | None, Draft]:

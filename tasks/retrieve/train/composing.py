@@ -19,12 +19,12 @@ from storage.root import Root
 from storage.served import require_served
 from tasks.models.adapted_encoder import GRAPH
 from tasks.parse.classify.local import LocalClassifier
-from tasks.retrieve.compose.confidence import FEATURES as OF_CONFIDENCE
-from tasks.retrieve.compose.decompose.feedback import FEATURES as OF_FEEDBACK
-from tasks.retrieve.compose.decompose.fitted import FILE as FITTED
-from tasks.retrieve.compose.decompose.task_model import FILE, TaskModel
 from tasks.retrieve.compose.dependencies import FILE as PAIRS
-from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
+from tasks.retrieve.compose.ranking import CONFIDENCE_FEATURES as OF_CONFIDENCE
+from tasks.retrieve.compose.ranking import FITTED
+from tasks.retrieve.compose.ranking import RANKING_FEATURES as OF_RANKING
+from tasks.retrieve.compose.rounds import FEEDBACK_FEATURES as OF_FEEDBACK
+from tasks.retrieve.compose.task_model import FILE, TaskModel
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.served_index import ServedIndex

@@ -12,9 +12,8 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
-from tasks.retrieve.compose.decompose.steps import DraftStep, words_of
-from tasks.retrieve.compose.dependencies import CLASSES, PairModel, step_texts
-from tasks.retrieve.compose.pair_features import pair_features
+from tasks.retrieve.compose.dependencies import CLASSES, PairModel, pair_features, step_texts
+from tasks.retrieve.compose.drafts import DraftStep, words_of
 from tasks.retrieve.train.step_lessons import pairs_of
 from tasks.retrieve.train.written import WrittenRequest
 

@@ -12,9 +12,9 @@ from tokenizers import Tokenizer
 
 from tasks.models.adapted_encoder import BASE
 from tasks.models.onnx_export import resolve
-from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, OUT
-from tasks.retrieve.compose.decompose.task_model import BACKWARD, NEITHER, ONWARD, placed_words
-from tasks.retrieve.compose.plan import closure
+from tasks.retrieve.compose.chain import BEGIN, INSIDE, OUT
+from tasks.retrieve.compose.dependencies import closure
+from tasks.retrieve.compose.task_model import BACKWARD, NEITHER, ONWARD, placed_words
 from tasks.retrieve.train.written import WrittenRequest
 
 MASK, FIRST_WORD = 103, 1000  # token ids: of `[MASK]`, and the first that is no special or unused one

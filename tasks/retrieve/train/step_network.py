@@ -13,8 +13,8 @@ from transformers import AutoModel
 
 from tasks.models.adapted_encoder import BASE, MATRICES, SCALE, WIDTH
 from tasks.models.onnx_export import resolve
-from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, LABELS, OUT
-from tasks.retrieve.compose.decompose.task_model import APART
+from tasks.retrieve.compose.chain import BEGIN, INSIDE, LABELS, OUT
+from tasks.retrieve.compose.task_model import APART
 from tasks.retrieve.train.step_lessons import LessonBatch, StepLesson
 
 _NEVER = -1e4

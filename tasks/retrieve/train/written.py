@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.retrieve.compose.decompose.steps import Span
+from tasks.retrieve.compose.drafts import Span
 
 REQUESTS = Path(__file__).parents[1] / "compose" / "data" / "requests.jsonl"
 

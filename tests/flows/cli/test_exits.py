@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import pytest
 import typer
 
 from flows.cli.exits import run_to_exit
+from flows.cli.helps import ASK, FILL, MEASURE, REPAIR, WATCH
+from flows.cli.main import app
+from tasks.crawl.sources import ACCEPTED
 from tests.support.command import Ask, skillery
 from tests.support.models.loopback_hub import loopback_hub
 from tests.support.paths import PROJECT
@@ -45,7 +49,6 @@ def test_a_wrong_encoder_is_one_line_before_anything_starts(tmp_path: Path) -> N
     assert not (tmp_path / "root").exists()
 
 
-@pytest.mark.prefect
 def test_a_missing_folder_is_named_without_a_stack(tmp_path: Path, prefect_server: str) -> None:
     root = str(tmp_path / "root")
     done = skillery("run", "--source", "dir:/no/such/folder", "--root", root, PREFECT_API_URL=prefect_server)
@@ -56,7 +59,6 @@ def test_a_missing_folder_is_named_without_a_stack(tmp_path: Path, prefect_serve
     assert "failed: dir:/no/such/folder: there is no such folder" in done.stdout
 
 
-@pytest.mark.prefect
 def test_a_quiet_run_prints_its_record_and_the_warnings_alone(tmp_path: Path, prefect_server: str) -> None:
     skill = tmp_path / "skills" / "bees" / "SKILL.md"
     skill.parent.mkdir(parents=True)
@@ -259,3 +261,56 @@ def test_a_misspelt_setting_is_named_with_the_one_meant(
     assert done.code == 0
     [said] = done.stderr.splitlines()
     assert said.startswith("SKILLERY_QUERY_THREAD is no setting: SKILLERY_QUERY_THREADS is")
+
+
+MAIN = typer.main.get_command(app)
+GROUPS = {name: group.commands for name, group in MAIN.commands.items() if hasattr(group, "commands")}
+EVERY = [[], *([name] for name in MAIN.commands), *([g, n] for g, inner in GROUPS.items() for n in inner)]
+
+
+@pytest.mark.parametrize("command", EVERY, ids=" ".join)
+def test_every_help_fits_80_columns_and_names_no_type_of_python(
+    command: list[str], ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = ask(*command, "--help").stdout
+    assert [line for line in said.splitlines() if len(line) > 80] == []
+    assert re.findall(r"<list\[\w+\]>|<int range>|--\S+ <str>|\w\.\.\.$", said, re.MULTILINE) == []
+
+
+def test_commands_stand_in_groups_with_their_whole_sentences(ask: Ask) -> None:
+    said = ask("--help").stdout
+    places = [said.index(f"\n{group}:\n") for group in (ASK, FILL, REPAIR, WATCH, MEASURE)]
+    assert places == sorted(places)
+    words = " ".join(said.split())
+    for name, command in MAIN.commands.items():
+        sentence = " ".join(command.help.partition("\n\n")[0].split())
+        assert sentence.endswith(".")
+        assert f"{name} {sentence}" in words
+
+
+def test_the_help_of_run_names_every_form_of_a_source(ask: Ask) -> None:
+    said = ask("run", "--help").stdout
+    kinds = {re.split(r"[\[:U]", form)[0] for form in ACCEPTED.split(", ")}
+    assert {"skillsmp", "github", "git+", "dir", "parquet", "awesome", "mcp-registry", "sample"} == kinds
+    assert [kind for kind in kinds if not re.search(rf"^    {re.escape(kind)}", said, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "setting", "said"),
+    [
+        ("train pairs --corpus a --out b", None, "`train pairs` was deleted: `skillery train routing`"),
+        ("status", "SKILLERY_TRAINING_DISTILLED", "SKILLERY_TRAINING_DISTILLED was deleted: leave it out"),
+    ],
+)
+def test_what_was_deleted_ends_with_2_and_says_what_to_use(
+    command: str, setting: str | None, said: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if setting is not None:
+        monkeypatch.setenv(setting, "1")
+
+    code, printed, told = ask(*command.split())
+
+    assert (code, printed) == (2, "")
+    assert said in told
+    assert told.count("\n") == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.commands.installing import FOLDERS, Agent
+from flows.cli.install import FOLDERS, Agent
 from storage.served import Licences, read_licences, write_licences
 from storage.state import documents_table
 from tests.support.command import Ask

@@ -201,7 +201,6 @@ def test_a_document_without_a_body_has_a_paging_too(
     assert {m["sufficient"] for m in json.loads(done.stdout)["methods"]} == {0.0}
 
 
-@pytest.mark.prefect
 def test_run_prints_the_record_as_json_on_stdout_and_everything_else_on_stderr(
     prefect_server: str, root: str, skills: Path
 ) -> None:
@@ -223,7 +222,6 @@ def test_run_prints_the_record_as_json_on_stdout_and_everything_else_on_stderr(
     assert contract <= record.keys()
 
 
-@pytest.mark.prefect
 def test_run_exits_1_with_the_record_when_no_source_can_be_read(
     prefect_server: str, root: str, tmp_path: Path, ask: Ask
 ) -> None:
@@ -235,7 +233,6 @@ def test_run_exits_1_with_the_record_when_no_source_can_be_read(
     assert "nowhere.parquet" in record["message"]
 
 
-@pytest.mark.prefect
 def test_ctrl_c_ends_the_command_and_its_server_in_seconds_with_one_line_and_a_later_run_picks_up(
     prefect_server: str, root: str, skills: Path, ask: Ask
 ) -> None:

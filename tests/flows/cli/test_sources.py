@@ -63,7 +63,6 @@ def _read_both(root: str, two: tuple[Path, Path]) -> tuple[str, str, str]:
     return one, other, f"{one}x"
 
 
-@pytest.mark.prefect
 def test_the_whole_life_of_sources(
     prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask, tmp_path: Path
 ) -> None:
@@ -105,7 +104,6 @@ def test_the_whole_life_of_sources(
     assert nightly(root)["documents"] == 3
 
 
-@pytest.mark.prefect
 def test_a_root_of_an_older_skillery_reads_again_what_it_had_stopped_reading(
     prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask
 ) -> None:
@@ -134,7 +132,6 @@ def test_a_root_of_an_older_skillery_reads_again_what_it_had_stopped_reading(
     assert _rows(ask, root).keys() == {one, other}
 
 
-@pytest.mark.prefect
 def test_a_list_that_was_emptied_is_a_night_that_reads_nothing_and_says_so(
     prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,7 +147,6 @@ def test_a_list_that_was_emptied_is_a_night_that_reads_nothing_and_says_so(
     assert "no source is listed: skillery sources add SPEC adds one\n" in capsys.readouterr().out
 
 
-@pytest.mark.prefect
 def test_a_source_too_large_to_lose_is_retired_where_the_gate_is_told_so(
     prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:

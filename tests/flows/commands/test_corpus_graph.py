@@ -31,11 +31,11 @@ def test_the_picture_is_written_and_described(ask: Ask, given: list[str], tmp_pa
 
 
 def test_a_person_reads_the_counts(ask: Ask, given: list[str], tmp_path: Path) -> None:
-    answer = ask("graph", BEES, "--out", str(tmp_path / "bees.PNG"), *given)
+    answer = ask("graph", BEES, "--out", str(tmp_path / "bees.SVG"), *given)
 
     assert f"{BEES}: drawn to " in answer.stdout
     assert "sequence" in answer.stdout
-    assert (tmp_path / "bees.PNG").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "bees.SVG").read_bytes().startswith(b"<?xml")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_person_reads_the_counts(ask: Ask, given: list[str], tmp_path: Path) -
             r"no served document has the id 'local/market/bee'; near it are local/market/bees",
         ),
         ("nothing/like/it/at/all", "x.svg", "no served document has the id 'nothing/like/it/at/all': "),
-        (BEES, "x.gif", "name a file that ends in .svg, .png, .pdf"),
+        (BEES, "x.png", "name a file that ends in .svg"),
         (BEES, "missing/x.svg", "cannot be written"),
     ],
 )

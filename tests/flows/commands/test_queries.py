@@ -1,3 +1,5 @@
+"""Questions that nobody should ask, asked through the command in one process."""
+
 from __future__ import annotations
 
 import json
@@ -10,8 +12,9 @@ import pytest
 from flows.commands.queries import page_batch, search_batch, search_filters
 from storage.errors import WrongInput
 from tasks.retrieve.served_index import ServedIndex
+from tests.support.command import Ask, InProcess
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import MINILM, SkillRoot
 
 DOC_ID = f"local/market/{next(iter(SKILLS))}"
 ASKED = {"query_id": "q0", "doc_id": DOC_ID, "query": "what comes first?"}
@@ -149,3 +152,61 @@ def test_a_kind_that_is_not_known_is_wrong_use() -> None:
 def test_lines_without_an_id_are_numbered(tmp_path: Path, index: ServedIndex) -> None:
     search(index, batch_file(tmp_path, {"query": "bees"}, {"query": "bread"}), tmp_path / "r.jsonl")
     assert [line["query_id"] for line in answers(tmp_path / "r.jsonl")] == [1, 2]
+
+
+@pytest.fixture
+def searched(ask: Ask, served_bakery: SkillRoot) -> Ask:
+    def run(*arguments: str) -> InProcess:
+        return ask("search", *arguments, "--root", served_bakery.root.uri, "--json")
+
+    return run
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\n\t"])
+def test_a_blank_query_is_wrong_use(query: str, searched: Ask) -> None:
+    code, printed, told = searched(query)
+
+    assert (code, printed) == (2, "")
+    assert "query" in told
+    assert told.count("\n") == 1
+
+
+def test_a_megabyte_of_text_is_answered_by_what_it_is_about(searched: Ask) -> None:
+    task = "The bees in my hive have mites. " * 32_000
+
+    code, printed, _ = searched(task)
+
+    assert code == 0
+    assert len(task) > 1_000_000
+    assert json.loads(printed)["results"][0]["name"] == "bees"
+
+
+@pytest.mark.parametrize("query", ["the and of it", "?!…", "\u200b", "🜁", "a" * 5000])
+def test_words_that_say_nothing_get_an_answer_and_the_same_one_each_time(query: str, searched: Ask) -> None:
+    code, first, told = searched(query)
+    _, second, _ = searched(query)
+
+    assert code == 0, told
+    one, other = ([(r["doc_id"], r["score"]) for r in json.loads(p)["results"]] for p in (first, second))
+    assert one == other
+    assert len(one) == len(SKILLS)
+
+
+@pytest.mark.parametrize("query", ["Milben in der Bienenbeute bekämpfen: bees", "traiter les abeilles, bees"])
+def test_another_language_is_answered(query: str, searched: Ask) -> None:
+    code, printed, _ = searched(query)
+
+    assert code == 0
+    assert json.loads(printed)["results"][0]["name"] == "bees"
+
+
+def test_an_index_of_another_model_is_refused_and_both_are_named(
+    searched: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_ENCODER", "someone/else")
+
+    code, printed, told = searched("look after bees")
+
+    assert (code, printed) == (1, "")
+    assert MINILM in told
+    assert "someone/else" in told

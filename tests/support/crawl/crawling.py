@@ -13,26 +13,23 @@ from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import DROPPED, RAW_DOCUMENTS
 from storage.state import aliases_table, seen_table
-from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Network
-from tasks.crawl.report import SourceReport
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.collect import SourceReport, collect
+from tasks.crawl.http.settings import CrawlSettings
+from tasks.crawl.source.base import CrawlContext, Source
 from tasks.crawl.sources import open_source
 
 FIRST_NIGHT = datetime(2026, 6, 1, 2, tzinfo=UTC)
-_URLS = {
-    "SKILLERY_SKILLSMP_URL": "skillsmp_url",
-    "SKILLERY_GITHUB_API_URL": "github_api_url",
-    "SKILLERY_GITHUB_ARCHIVE_URL": "github_archive_url",
-    "SKILLERY_GITHUB_RAW_URL": "github_raw_url",
-    "SKILLERY_MCP_REGISTRY_URL": "mcp_registry_url",
-}
 
 
-def network_of(environment: Mapping[str, str], **settings: float) -> Network:
-    """Return the network of a marketplace's environment, with waiting switched off."""
-    urls = {field: environment[name] for name, field in _URLS.items()}
-    return Network(**urls, **{"request_delay": 0.0, "retry_wait_max": 0.0, **settings})  # type: ignore[arg-type]
+def settings_of(environment: Mapping[str, str], **settings: float) -> CrawlSettings:
+    """Return the settings of a marketplace's environment, with waiting switched off."""
+    urls = {name.removeprefix("SKILLERY_").lower(): url for name, url in environment.items()}
+    return CrawlSettings.model_validate({**urls, "request_delay": 0.0, "retry_wait_max": 0.0, **settings})
+
+
+def opened(spec: str, **settings: float) -> Source:
+    """Return the source of a spec that needs no root, read with these settings."""
+    return open_source(spec, CrawlContext(Root("unused"), FIRST_NIGHT, settings=settings_of({}, **settings)))
 
 
 @dataclass
@@ -41,12 +38,12 @@ class Crawler:
 
     Args:
         folder: The root's folder.
-        network: The network.
+        settings: Its settings.
         now: The night to come.
     """
 
     folder: Path
-    network: Network
+    settings: CrawlSettings
     now: datetime = FIRST_NIGHT
     nights: int = field(default=0, init=False)
 
@@ -58,7 +55,8 @@ class Crawler:
         self, spec: str = "skillsmp", limit: int | None = None, days: float = 1, keep_files: int = 512
     ) -> SourceReport:
         """Crawl one source, then let `days` pass."""
-        opening = SourceOptions(self.root, self.now, limit, keep_files=keep_files, network=self.network)
+        settings = self.settings.model_copy(update={"keep_files": keep_files})
+        opening = CrawlContext(self.root, self.now, limit, settings)
         self.nights += 1
         report = collect(
             open_source(spec, opening), self.root, run_id=f"night-{self.nights}", now=self.now, limit=limit

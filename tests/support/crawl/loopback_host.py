@@ -12,7 +12,7 @@ from aiohttp import web
 
 from storage.root import Root
 from tasks.crawl.http.client import Http
-from tasks.crawl.http.politeness import Politeness, QuotaBook
+from tasks.crawl.http.limiter import Limiter
 from tasks.models.retry import RetryPolicy
 
 P = ParamSpec("P")
@@ -84,15 +84,9 @@ class Host:
     def paths(self) -> list[str]:
         return [request.path for request in self.requests]
 
-    def http(self, root: Root, limits: Politeness | None = None) -> Http:
+    def http(self, root: Root, limits: Mapping[str, Any] | None = None) -> Http:
         """Return a client in the host's time; without limits it waits for nothing but what it is told to."""
-        client = Http(
-            limits or impatient(),
-            QuotaBook(root),
-            clock=self.time.clock,
-            sleep=self.time.sleep,
-            random=lambda: 0.5,
-        )
+        client = http_of(root, limits, clock=self.time.clock, sleep=self.time.sleep)
         self.time.clients.append(client)
         return client
 
@@ -110,9 +104,21 @@ class Host:
             self._under_way -= 1
 
 
-def impatient(**limits: Any) -> Politeness:  # noqa: ANN401
+_OF_CLIENT = ("redirect_hosts", "timeout", "connect_timeout")
+
+
+def http_of(root: Root, limits: Mapping[str, Any] | None = None, **time: Any) -> Http:  # noqa: ANN401
+    """Return a client with these limits; without any it waits for nothing but what it is told to."""
+    given = dict(impatient() if limits is None else limits)
+    retry = given.pop("retry", RetryPolicy())
+    own = {name: given.pop(name) for name in _OF_CLIENT if name in given}
+    limiter = Limiter(root, longest_wait=retry.server_wait_max, **given, **time)
+    return Http(limiter, retry, random=lambda: 0.5, **own)
+
+
+def impatient(**limits: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return limits without delays and backoff."""
-    return Politeness(**{"delay": 0.0, "retry": RetryPolicy(wait_max=0.0), "timeout": 20.0, **limits})
+    return {"delay": 0.0, "retry": RetryPolicy(wait_max=0.0), "timeout": 20.0, **limits}
 
 
 def says(body: str | bytes = b"{}", status: int = 200, **headers: str) -> Reply:

@@ -10,9 +10,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.github.archive import Archive
-from tasks.crawl.source.bundle import plan
-from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits
-from tasks.crawl.source.skill import read_skill
+from tasks.crawl.source.bundle import DEFAULT_LIMITS, DocumentLimits, plan, read_skill
 
 LINK, PIPE = stat.S_IFLNK | 0o777, stat.S_IFIFO | 0o644
 DIRECTORY_HEADER = b"PK\1\2"

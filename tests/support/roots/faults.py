@@ -29,7 +29,7 @@ from storage.state import (
     refined_table,
     seen_table,
 )
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.local.directory import DirectorySource
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.versions.doctor import examine

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.mcp.awesome_rows import servers_of
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.mcp.awesome import servers_of
 from tests.support.roots.skill_root import SPEC, Export, SkillRoot
 
 LIST = """# Servers

@@ -19,8 +19,8 @@ from storage.errors import Locked
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import collect, require_readable
-from tasks.crawl.source.directory import DirectorySource
-from tasks.crawl.source.protocol import Source
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.source.base import Source
 from tasks.evaluate.health.regression import check_regression
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import load_encoder

@@ -15,11 +15,9 @@ from storage.partitions import PartitionedTable
 from storage.root import Root
 from storage.schemas import DROPPED, Finding, RawDocument
 from storage.state import aliases_table, documents_table, folded_table, refined_table, seen_table
-from tasks.crawl.collect import collect
-from tasks.crawl.report import SourceReport
-from tasks.crawl.source.bundled_files import take_bundle
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.protocol import Source, WholeSource
+from tasks.crawl.collect import SourceReport, collect
+from tasks.crawl.source.base import Source
+from tasks.crawl.source.bundle import DocumentLimits, take_bundle
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import RefinePlan, plan_refine
@@ -46,7 +44,7 @@ def with_files(document: RawDocument, files: Mapping[str, bytes]) -> RawDocument
     return replace(document, files=bundle.files, contents=bundle.contents, findings=tuple(found))
 
 
-class HandSource(WholeSource):
+class HandSource(Source):
     """Yields what it is given, in that order; raises what is an exception.
 
     Args:

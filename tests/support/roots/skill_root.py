@@ -22,7 +22,7 @@ from storage.root import Root
 from storage.schemas import Dropped, RawDocument
 from storage.served import Served, require_served
 from tasks.crawl.collect import collect
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.local.directory import DirectorySource
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.parse.classify.local import LocalClassifier

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.support.crawl.crawling import Crawler, grows, network_of
+from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.marketplace.faults import Faults
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
@@ -188,4 +188,4 @@ def market(world: World, faults: Faults) -> Iterator[Marketplace]:
 
 @pytest.fixture
 def crawler(market: Marketplace, tmp_path: Path) -> Crawler:
-    return Crawler(tmp_path / "root", network_of(market.environment()))
+    return Crawler(tmp_path / "root", settings_of(market.environment()))

@@ -13,7 +13,7 @@ from storage.schemas import RAW_DOCUMENTS
 from storage.state import seen_table, write_run
 from tasks.crawl.backfill import day_of, days_crawled, replay_plan, replay_seen
 from tasks.crawl.collect import collect
-from tasks.crawl.source.protocol import Gone, Unchanged
+from tasks.crawl.source.base import Gone, Unchanged
 from tests.support.roots.nights import FIRST_NIGHT, HandSource, Nights, skill
 
 

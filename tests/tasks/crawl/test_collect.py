@@ -12,14 +12,12 @@ from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
-from tasks.crawl.collect import collect, require_readable
-from tasks.crawl.report import SourceReport
-from tasks.crawl.seen import digest_of
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.directory import DirectorySource
-from tasks.crawl.source.parquet_file import ParquetSource
-from tasks.crawl.source.protocol import Source
-from tasks.crawl.sources import parse_spec
+from tasks.crawl.collect import SourceReport, collect, require_readable
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.local.parquet_file import ParquetSource
+from tasks.crawl.source.base import Source
+from tasks.crawl.source.unchanged import document_digest
+from tests.support.crawl.crawling import opened
 from tests.support.roots.nights import HandSource, Nights, skill
 
 SPEC = "dir:shelf"
@@ -284,13 +282,13 @@ def test_a_good_reading_is_remembered_through_failures(nights: Nights) -> None:
 def test_a_commit_that_leaves_a_document_as_it_was_does_not_change_it() -> None:
     urls = [f"https://github.com/o/r/tree/{commit * 40}/rye" for commit in "ab"]
     first, second = (skill("a", url=u, commit=c * 40) for u, c in zip(urls, "ab", strict=True))
-    assert digest_of(first) == digest_of(second)
+    assert document_digest(first) == document_digest(second)
     others = [
         skill("a", url="https://example.org/rye"),
         skill("a", path="rye/SKILL.md"),
         skill("a", "Knead."),
     ]
-    assert len({digest_of(d) for d in [first, *others]}) == 4
+    assert len({document_digest(d) for d in [first, *others]}) == 4
 
 
 def test_a_run_needs_one_readable_source() -> None:
@@ -311,7 +309,7 @@ def test_raising_the_size_limit_reads_what_was_left_unread(tmp_path: Path) -> No
     (shelf / "long").mkdir(parents=True)
     (shelf / "long" / "SKILL.md").write_text("# Long\n\n" + "A sentence. " * 200, "utf-8")
     for night, limit in enumerate((1_000, 1_000, 2_000_000), start=1):
-        source = parse_spec(f"dir:{shelf}", DocumentLimits(document_bytes=limit))
+        source = opened(f"dir:{shelf}", max_document_bytes=limit)
         report = collect(
             source, root, run_id=f"r{night}", now=datetime(2026, 1, night, tzinfo=UTC),
             options={"max_document_bytes": limit},
@@ -325,7 +323,7 @@ def test_only_a_reading_to_the_end_counts_as_complete(tmp_path: Path) -> None:
         (shelf / name).mkdir(parents=True)
         (shelf / name / "SKILL.md").write_text(f"# {name}\n\nDo it.\n", "utf-8")
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    collect(parse_spec(f"dir:{shelf}"), root, run_id="r1", now=now, limit=1)
+    collect(opened(f"dir:{shelf}"), root, run_id="r1", now=now, limit=1)
     assert read_sources(root)[f"dir:{shelf}"]["last_complete"] is None
-    collect(parse_spec(f"dir:{shelf}"), root, run_id="r2", now=now)
+    collect(opened(f"dir:{shelf}"), root, run_id="r2", now=now)
     assert read_sources(root)[f"dir:{shelf}"]["last_complete"] == now.isoformat()

@@ -15,7 +15,8 @@ from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS
 from storage.state import listed_table, seen_table
 from tasks.crawl.collect import collect
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.http.settings import CrawlSettings
+from tasks.crawl.source.base import CrawlContext
 from tasks.crawl.sources import open_source
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
@@ -130,7 +131,7 @@ def test_other_limits_read_a_folder_again(tmp_path: Path) -> None:
     outcomes = []
     for night, most in enumerate((0, 0, 512, 1), start=1):
         now = datetime(2026, 1, night, tzinfo=UTC)
-        source = open_source(f"dir:{shelf}", SourceOptions(root, now, keep_files=most))
+        source = open_source(f"dir:{shelf}", CrawlContext(root, now, settings=CrawlSettings(keep_files=most)))
         report = collect(source, root, run_id=f"r{night}", now=now, options={"keep_files": most})
         outcomes.append((report.new, report.changed, sorted(kept(root))))
     first = min(BUNDLE)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.crawl import intake, raw_parts
+from tasks.crawl import raw_parts
 from tasks.crawl.collect import collect_some
-from tasks.crawl.github.repository_source import RepositorySource
-from tasks.crawl.mcp.awesome_list import AwesomeListSource
+from tasks.crawl.github.source import RepositorySource
+from tasks.crawl.mcp.awesome import AwesomeListSource
 from tasks.crawl.refresh import Target, open_part
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.source.base import CrawlContext
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.world import World
@@ -43,7 +43,7 @@ def dies(crawler: Crawler, monkeypatch: pytest.MonkeyPatch) -> Dies:
 
         with monkeypatch.context() as patched:
             for source in (RepositorySource, AwesomeListSource):
-                patched.setattr(source, "settled", die)
+                patched.setattr(source, "checkpoint", die)
             with pytest.raises(Died):
                 crawler.crawl(spec)
 
@@ -85,7 +85,7 @@ def test_a_change_that_was_taken_back_does_not_stay(
 def test_nor_does_what_was_kept_before_its_repository_was_read_to_its_end(
     garden: Repository, crawler: Crawler, dies: Dies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)
     before = garden.head.sha
     crawler.crawl(days=8)
@@ -135,7 +135,7 @@ def test_nor_what_a_refresh_saw_of_a_curated_list(kettles: Repository, crawler: 
     as_it_was = crawler.held()
     kettles.commit({"README.md": ENTRY.format("Boils nothing").encode()})
     (doc_id,) = as_it_was
-    options = SourceOptions(crawler.root, crawler.now, network=crawler.network)
+    options = CrawlContext(crawler.root, crawler.now, settings=crawler.settings)
     source, covers = open_part(LIST, Target(doc_id), options)
     collect_some(source, crawler.root, covers, run_id="one", now=crawler.now)
     assert crawler.held() != as_it_was

@@ -12,8 +12,8 @@ from storage.parquet import read_frame
 from storage.schemas import DROPPED, LISTINGS, Listing, RawDocument
 from storage.state import seen_table
 from storage.tombstones import Tombstone, add_tombstones
-from tasks.crawl import intake, raw_parts
-from tasks.crawl.source.protocol import Gone, Missed, RequestUsage, Unchanged
+from tasks.crawl import raw_parts
+from tasks.crawl.source.base import Gone, Missed, RequestUsage, Unchanged
 from tests.support.roots.nights import HandSource, Nights, skill
 
 SPEC = "skillsmp"
@@ -28,7 +28,7 @@ class Marketplace(HandSource):
         super().__init__(SPEC, *items)
         self.nights, self.settled_with = root, list[set[str]]()
 
-    def settled(self) -> None:
+    def checkpoint(self) -> None:
         if self.nights is not None:
             self.settled_with.append(set(seen_table(self.nights.root).read()["doc_id"]))
 
@@ -107,7 +107,7 @@ def test_rows_of_a_list_are_kept_and_not_made_up_of_documents(nights: Nights) ->
 def test_a_source_is_told_when_what_it_yielded_is_on_disk_and_never_before(
     nights: Nights, monkeypatch: pytest.MonkeyPatch, seconds: float, settled: list[int]
 ) -> None:
-    monkeypatch.setattr(intake, "_CHECKPOINT_SECONDS", seconds)
+    monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", seconds)
     source = Marketplace(*(skill(f"s{n}") for n in range(230)), root=nights)
     nights.crawl(source)
     assert [len(ids) for ids in source.settled_with] == settled

@@ -12,15 +12,14 @@ import pytest
 from storage.root import Root
 from storage.schemas import Dropped, Listing, RawDocument
 from storage.state import seen_table
-from tasks.crawl.collect import collect
-from tasks.crawl.report import SourceReport
-from tasks.crawl.source.protocol import Item, WholeSource
+from tasks.crawl.collect import SourceReport, collect
+from tasks.crawl.source.base import Item, Source
 
 NOW = datetime(2026, 5, 1, 2, tzinfo=UTC)
 HALF = "\ud83d"  # the first half of a surrogate pair
 
 
-class Given(WholeSource):
+class Given(Source):
     """A source of items made here; an exception among them is raised when its turn comes."""
 
     spec = "given"

@@ -10,10 +10,9 @@ import pytest
 
 from storage.errors import WrongInput
 from storage.state import read_sources, seen_table
-from tasks.crawl.collect import collect_some
+from tasks.crawl.collect import SourceReport, collect_some
 from tasks.crawl.refresh import Target, open_part, sources_of, target_of
-from tasks.crawl.report import SourceReport
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.source.base import CrawlContext
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
@@ -24,7 +23,7 @@ def refresh(crawler: Crawler, spec: str, target: str) -> SourceReport:
     """Refresh one target in one source, then let a day pass."""
     wanted = Target(target)
     source, covers = open_part(
-        spec, wanted, SourceOptions(crawler.root, crawler.now, network=crawler.network)
+        spec, wanted, CrawlContext(crawler.root, crawler.now, settings=crawler.settings)
     )
     crawler.nights += 1
     report = collect_some(source, crawler.root, covers, run_id=f"night-{crawler.nights}", now=crawler.now)

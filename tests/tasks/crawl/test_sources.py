@@ -11,11 +11,11 @@ from storage.errors import WrongInput
 from storage.root import Root
 from storage.schemas import RawDocument
 from tasks.crawl.git.source import GitSource, split_ref
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.directory import DirectorySource
-from tasks.crawl.source.parquet_file import ParquetSource
-from tasks.crawl.source.remote import SourceOptions
-from tasks.crawl.sources import ACCEPTED, normal_spec, open_source, parse_spec
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.local.parquet_file import ParquetSource
+from tasks.crawl.source.base import CrawlContext
+from tasks.crawl.sources import ACCEPTED, normal_spec, open_source
+from tests.support.crawl.crawling import opened
 
 if TYPE_CHECKING:
     from conftest import WorkTree
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_a_spec_names_a_source_and_is_shown_without_credentials(spec: str, kind: type, shown: str) -> None:
-    source = parse_spec(spec)
+    source = opened(spec)
     assert isinstance(source, kind)
     assert source.spec == shown
 
@@ -41,7 +41,7 @@ def test_a_spec_names_a_source_and_is_shown_without_credentials(spec: str, kind:
 @pytest.mark.parametrize("spec", ["", "dir:", "git+", "parquet", "ftp://x", "https://me:se/cret@x.example/a"])
 def test_another_form_is_wrong_input_that_lists_the_accepted_ones(spec: str) -> None:
     with pytest.raises(WrongInput) as caught:
-        parse_spec(spec)
+        opened(spec)
     message = str(caught.value)
     assert message.endswith(ACCEPTED)
     assert "\n" not in message
@@ -72,7 +72,7 @@ def test_helpers_other_transports_and_odd_refs_are_refused_and_nothing_runs(
 ) -> None:
     witness = tmp_path / "witness"
     with pytest.raises(WrongInput) as caught:
-        parse_spec("git+" + address.format(witness))
+        opened("git+" + address.format(witness))
     assert "\n" not in str(caught.value)
     assert "cret" not in str(caught.value)
     assert not witness.exists()
@@ -105,7 +105,7 @@ def test_a_folder_with_an_at_sign_in_its_name_can_be_named(make_worktree: Callab
         f"{tree.spec}@main": "main",
         f"git+{tree.path}@main": "main",
     }.items():
-        (document,) = parse_spec(spec).read()
+        (document,) = opened(spec).read()
         assert isinstance(document, RawDocument)
         assert (document.doc_id, document.ref) == ("local/gärten at@home@work", ref)
 
@@ -114,7 +114,7 @@ def test_the_size_limit_reaches_every_source(worktree: WorkTree) -> None:
     worktree.write("SKILL.md", b"x" * 11)
     worktree.commit()
     for spec in (worktree.spec, f"dir:{worktree.path}"):
-        (document,) = parse_spec(spec, DocumentLimits(document_bytes=10)).read()
+        (document,) = opened(spec, max_document_bytes=10).read()
         assert isinstance(document, RawDocument)
         assert (document.content, document.size) == (None, 11)
 
@@ -206,6 +206,6 @@ def test_a_password_for_ssh_is_refused_too() -> None:
 
 def test_any_other_spec_names_its_own_source(tmp_path: Path) -> None:
     assert isinstance(
-        open_source(f"dir:{tmp_path}", SourceOptions(Root(tmp_path), datetime.now(UTC))), DirectorySource
+        open_source(f"dir:{tmp_path}", CrawlContext(Root(tmp_path), datetime.now(UTC))), DirectorySource
     )
     assert list(tmp_path.iterdir()) == []

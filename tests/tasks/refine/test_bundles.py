@@ -16,15 +16,12 @@ from storage.blobs.named import blobs_named, drop_unused_blobs
 from storage.blobs.store import BlobStore
 from storage.root import Root
 from storage.state import documents_table
-from tasks.crawl.git.sample import make_repository
-from tasks.crawl.git.source import GitSource
+from tasks.crawl.git.source import GitSource, make_repository
 from tasks.crawl.github.archive import Archive
-from tasks.crawl.source.bundle import plan
-from tasks.crawl.source.content import DEFAULT_LIMITS
-from tasks.crawl.source.directory import DirectorySource
-from tasks.crawl.source.parquet_file import ParquetSource
-from tasks.crawl.source.protocol import Source
-from tasks.crawl.source.skill import read_skill
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.local.parquet_file import ParquetSource
+from tasks.crawl.source.base import Source
+from tasks.crawl.source.bundle import DEFAULT_LIMITS, plan, read_skill
 from tasks.refine.bundles import RefinedBundle, refine_bundles
 from tasks.refine.filters import FilterLimits
 from tests.support.marketplace import malice

@@ -8,8 +8,8 @@ import pytest
 from storage.schemas import DOCUMENTS
 from storage.state import documents_table, nodes_table, parsed_table
 from tasks.crawl.collect import collect
-from tasks.crawl.mcp.awesome_list import AwesomeListSource
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.mcp.awesome import AwesomeListSource
+from tasks.crawl.source.base import CrawlContext
 from tasks.evaluate.health.probes import probe_index, served_probes
 from tasks.retrieve.page import METHODS
 from tests.support.roots.hand_written import SKILLS
@@ -32,7 +32,7 @@ SERVERS = """## Servers
 def list_servers(root: SkillRoot, text: str = SERVERS) -> None:
     path = Path(root.root.uri).parent / "servers.md"
     path.write_text(text, "utf-8")
-    source = AwesomeListSource(str(path), SourceOptions(root.root, root.now))
+    source = AwesomeListSource(str(path), CrawlContext(root.root, root.now))
     collect(source, root.root, run_id=f"{root.run_id}-servers", now=root.now)
 
 

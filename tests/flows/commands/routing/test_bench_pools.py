@@ -85,10 +85,9 @@ def test_a_folder_is_a_bench_measured_in_three_pools(
     # No word of the negatives is in a skill but honey: the lexical scores tell them from the tasks.
     assert alone["bm25-full"]["rejection"]["score"]["auroc"] == 1.0
     assert alone["bm25-full"]["rejection"]["score"]["false_route_rate"] == 0.0
-    assert pl.read_parquet(report / "routing.parquet")["pool"].unique().sort().to_list() == [
-        "all", "bench", "repository",
-    ]  # fmt: skip
-    assert pl.read_parquet(report / "negatives.parquet").height == 3 * 2 * 2
+    run = pl.read_parquet(report / "routing.parquet")
+    assert run["pool"].unique().sort().to_list() == ["all", "bench", "repository"]
+    assert run.filter("negative", measure="score").height == 3 * 2 * 2
     text = (report / "routing.md").read_text("utf-8")
     assert text.count("## Tasks that no skill serves") == 3
     assert "repository: home/garden" in text

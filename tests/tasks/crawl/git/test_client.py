@@ -12,10 +12,9 @@ import pytest
 from storage.errors import SkilleryError, SourceError, SourceUnavailable
 from storage.schemas import RawDocument
 from tasks.crawl.git.client import GitClient
-from tasks.crawl.git.sample import make_repository
-from tasks.crawl.git.source import GitSource
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.sources import parse_spec
+from tasks.crawl.git.source import GitSource, make_repository
+from tasks.crawl.source.bundle import DocumentLimits
+from tests.support.crawl.crawling import opened
 
 if TYPE_CHECKING:
     from conftest import WorkTree
@@ -46,7 +45,7 @@ def garden(worktree: WorkTree) -> WorkTree:
 
 
 def test_only_needed_blobs_are_transferred(garden: WorkTree, git_daemon: str, scratch: Path) -> None:
-    rows = parse_spec(f"git+{git_daemon}/herbs").read()
+    rows = opened(f"git+{git_daemon}/herbs").read()
     document = next(rows)
     assert isinstance(document, RawDocument)
     assert (document.doc_id, document.content) == ("127.0.0.1/herbs/skills/mint", b"Pick it.")
@@ -73,16 +72,16 @@ def test_a_few_trees_that_unfold_to_a_thousand_million_paths_are_refused_at_once
 
 
 def test_a_server_without_filters_serves_the_same(garden: WorkTree, git_daemon: str) -> None:
-    filtered = list(parse_spec(f"git+{git_daemon}/herbs").read())
+    filtered = list(opened(f"git+{git_daemon}/herbs").read())
     garden.git("config", "uploadpack.allowFilter", "false")
-    assert list(parse_spec(f"git+{git_daemon}/herbs").read()) == filtered
+    assert list(opened(f"git+{git_daemon}/herbs").read()) == filtered
 
 
 def test_a_server_of_the_old_protocol_serves_the_same(
     garden: WorkTree, git_daemon: str, git_http: str
 ) -> None:
-    (new,) = parse_spec(f"git+{git_daemon}/herbs").read()
-    (old,) = parse_spec(f"git+http://{git_http}/herbs").read()
+    (new,) = opened(f"git+{git_daemon}/herbs").read()
+    (old,) = opened(f"git+http://{git_http}/herbs").read()
     assert isinstance(old, RawDocument)
     assert isinstance(new, RawDocument)
     assert (old.doc_id, old.content, old.files, old.commit) == (
@@ -107,7 +106,7 @@ def test_credentials_open_a_private_server_and_appear_nowhere(
     garden: WorkTree, git_http: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    source = parse_spec(f"git+http://reader:s3cr%25t%2Fet@{git_http}/private/herbs")
+    source = opened(f"git+http://reader:s3cr%25t%2Fet@{git_http}/private/herbs")
     (document,) = source.read()
     assert isinstance(document, RawDocument)
     assert document.content == b"Pick it."
@@ -121,7 +120,7 @@ def test_credentials_open_a_private_server_and_appear_nowhere(
 def test_a_refused_login_is_terminal_and_hides_the_password(
     garden: WorkTree, git_http: str, login: str
 ) -> None:
-    source = parse_spec(f"git+http://{login}{git_http}/private/herbs")
+    source = opened(f"git+http://{login}{git_http}/private/herbs")
     with pytest.raises(SourceError) as caught:
         list(source.read())
     assert caught.value.reason in {"denied", "missing"}
@@ -134,7 +133,7 @@ def test_a_repository_that_a_server_does_not_have_is_terminal(
 ) -> None:
     for url in (f"{git_daemon}/nothing", f"http://{git_http}/nothing"):
         with pytest.raises(SourceError, match="no such repository") as caught:
-            parse_spec(f"git+{url}").version()
+            opened(f"git+{url}").version()
         assert caught.value.reason == "missing"
 
 
@@ -144,7 +143,7 @@ def test_a_server_that_does_not_answer_is_transient() -> None:
         port = unused.getsockname()[1]
     for scheme in ("git", "http", "ssh"):
         with pytest.raises(SourceUnavailable) as caught:
-            parse_spec(f"git+{scheme}://127.0.0.1:{port}/a/b").version()
+            opened(f"git+{scheme}://127.0.0.1:{port}/a/b").version()
         assert caught.value.reason == "git"
 
 
@@ -159,7 +158,7 @@ def test_a_server_that_does_not_answer_is_transient() -> None:
 )
 def test_no_error_of_a_connection_repeats_the_password(scheme: str, login: str) -> None:
     with pytest.raises(SkilleryError) as caught:
-        parse_spec(f"git+{scheme}://{login}@127.0.0.1:1/a/b").version()
+        opened(f"git+{scheme}://{login}@127.0.0.1:1/a/b").version()
     assert "wr0ngword" not in f"{caught.value!r} {caught.value.__cause__!r}"
     assert "127.0.0.1:1/a/b" in str(caught.value)
 
@@ -168,7 +167,7 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
-        source = parse_spec(f"git+http://127.0.0.1:{server.getsockname()[1]}/a/b", timeout=0.5)
+        source = opened(f"git+http://127.0.0.1:{server.getsockname()[1]}/a/b", git_timeout=0.5)
         for look in (source.version, lambda: list(source.read())):
             with pytest.raises(SourceUnavailable, match=r"took over 0\.5 s") as caught:
                 look()
@@ -180,7 +179,7 @@ def test_without_git_the_error_says_so(
 ) -> None:
     monkeypatch.setenv("PATH", str(worktree.path))
     with pytest.raises(SourceError, match="git is not installed") as caught:
-        parse_spec(worktree.spec).version()
+        opened(worktree.spec).version()
     assert caught.value.reason == "no-git"
     with pytest.raises(SourceError, match="git is not installed"):
         make_repository(worktree.path, tmp_path / "made.git")

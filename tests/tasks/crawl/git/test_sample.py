@@ -4,7 +4,7 @@ from pathlib import Path
 
 from storage.root import Root
 from storage.schemas import RawDocument
-from tasks.crawl.git.sample import SampleSource
+from tasks.crawl.git.source import SampleSource
 
 
 def test_the_sample_is_a_repository_below_the_root_the_same_below_any_root(tmp_path: Path) -> None:

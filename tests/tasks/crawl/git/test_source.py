@@ -11,21 +11,20 @@ import pytest
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.git.sample import make_repository
-from tasks.crawl.git.source import GitSource
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.sources import parse_spec
+from tasks.crawl.git.source import GitSource, make_repository
+from tasks.crawl.source.bundle import DocumentLimits
+from tests.support.crawl.crawling import opened
 
 if TYPE_CHECKING:
     from conftest import WorkTree
 
 
 def documents(spec: str) -> list[RawDocument]:
-    return [row for row in parse_spec(spec).read() if isinstance(row, RawDocument)]
+    return [row for row in opened(spec).read() if isinstance(row, RawDocument)]
 
 
 def dropped(spec: str) -> list[Dropped]:
-    return [row for row in parse_spec(spec).read() if isinstance(row, Dropped)]
+    return [row for row in opened(spec).read() if isinstance(row, Dropped)]
 
 
 def test_a_skill_carries_its_bytes_and_where_they_come_from(worktree: WorkTree) -> None:
@@ -50,7 +49,7 @@ def test_a_skill_carries_its_bytes_and_where_they_come_from(worktree: WorkTree) 
         url=worktree.path.as_uri(),
         files=(),
     )
-    assert parse_spec(worktree.spec).version() == commit
+    assert opened(worktree.spec).version() == commit
 
 
 @pytest.mark.parametrize("name", ["SKILL.md", "skill.md", "Skill.MD"])
@@ -193,7 +192,7 @@ def test_a_branch_a_tag_and_a_commit_can_be_named(worktree: WorkTree) -> None:
     worktree.git("switch", "--quiet", "main")
     worktree.git("branch", "tea")
     for ref, commit in {"topic/mint/tea": second, "tea": first, "herbs@1.0": first, second: second}.items():
-        source = parse_spec(f"{worktree.spec}@{ref}")
+        source = opened(f"{worktree.spec}@{ref}")
         (document,) = documents(f"{worktree.spec}@{ref}")
         assert (document.commit, document.ref, source.version()) == (commit, ref, commit)
         assert document.source == source.spec == f"{worktree.spec}@{ref}"
@@ -211,18 +210,18 @@ def test_a_ref_that_is_not_there_is_terminal(worktree: WorkTree, ref: str) -> No
 def test_a_moved_branch_changes_the_version(worktree: WorkTree) -> None:
     worktree.write("SKILL.md")
     worktree.commit()
-    before = parse_spec(worktree.spec).version()
+    before = opened(worktree.spec).version()
     worktree.write("SKILL.md", "changed")
-    assert parse_spec(worktree.spec).version() == before
+    assert opened(worktree.spec).version() == before
     worktree.commit()
-    assert parse_spec(worktree.spec).version() != before
+    assert opened(worktree.spec).version() != before
     with pytest.raises(SourceError, match="no such branch"):
-        parse_spec(f"{worktree.spec}@nowhere").version()
+        opened(f"{worktree.spec}@nowhere").version()
 
 
 def test_what_is_no_repository_is_terminal(tmp_path: Path) -> None:
     for spec in [f"git+{tmp_path.as_uri()}", f"git+{tmp_path.as_uri()}/nothing", f"git+{tmp_path}/nothing"]:
-        source = parse_spec(spec)
+        source = opened(spec)
         for look in (source.version, lambda source=source: list(source.read())):
             with pytest.raises(SourceError, match="this is no git repository") as caught:
                 look()
@@ -265,7 +264,7 @@ def test_hooks_filters_and_settings_of_the_machine_are_off(
     monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
     monkeypatch.setenv("GIT_WORK_TREE", "/nowhere")
     (document,) = documents(worktree.spec)
-    assert (document.commit, parse_spec(worktree.spec).version()) == (commit, commit)
+    assert (document.commit, opened(worktree.spec).version()) == (commit, commit)
     assert not witness.exists()
 
 
@@ -302,19 +301,19 @@ def test_a_repository_made_of_a_folder_is_always_the_same(tmp_path: Path) -> Non
         (folder / name).write_bytes(content)
     (folder / "a/link").symlink_to("SKILL.md")
     spec = make_repository(folder, tmp_path / "one.git")
-    commit = parse_spec(spec).version()
+    commit = opened(spec).version()
     assert spec == f"git+{(tmp_path / 'one.git').as_uri()}"
     (folder / "a/SKILL.md").chmod(0o755)
     (folder / "a/__pycache__").mkdir()
     (folder / "a/__pycache__/x.pyc").write_bytes(b"z")
-    assert parse_spec(make_repository(folder, tmp_path / "two.git")).version() == commit
+    assert opened(make_repository(folder, tmp_path / "two.git")).version() == commit
     assert make_repository(folder, tmp_path / "one.git") == spec
     first, second = documents(spec)
     assert (first.content, second.content, first.commit) == (b"x\r\n\xef\xbb\xbf", b"y", commit)
     assert [f.code for f in first.findings] == ["bundle.symlink"]
     (folder / "a/SKILL.md").write_bytes(b"changed")
     make_repository(folder, tmp_path / "one.git")
-    assert parse_spec(spec).version() != commit
+    assert opened(spec).version() != commit
     assert documents(spec)[0].content == b"changed"
 
 

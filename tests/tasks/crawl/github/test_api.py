@@ -9,15 +9,12 @@ from typing import Literal, TypeVar
 import pytest
 
 from storage.root import Root
-from tasks.crawl.github.api import GitHub
+from tasks.crawl.github.api import Commit, GitHub, Metadata, NotModified
 from tasks.crawl.github.archive import Archive
-from tasks.crawl.github.responses import Commit, Metadata, NotModified
-from tasks.crawl.http.client import Http
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.politeness import Politeness, QuotaBook
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.secrets import Secret
 from tasks.crawl.source.bundle import SourceEntry
-from tasks.models.retry import RetryPolicy
+from tests.support.crawl.loopback_host import http_of, impatient
 from tests.support.marketplace.faults import Fault
 from tests.support.marketplace.objects import Submodule, link
 from tests.support.marketplace.repository import Repository
@@ -50,13 +47,13 @@ class Asker:
     def __init__(self, market: Marketplace, root: Path) -> None:
         self._market, self._root = market, root
         hosts = frozenset({market.url("archive").removeprefix("http://")})
-        self._polite = Politeness(delay=0, retry=RetryPolicy(wait_max=0), redirect_hosts=hosts)
+        self._polite = impatient(redirect_hosts=hosts)
 
     def __call__(
         self, question: Callable[[GitHub], Awaitable[T]], *, token: Secret | None = TOKEN, **limits: int
     ) -> T:
         async def answer() -> T:
-            async with Http(self._polite, QuotaBook(Root(self._root))) as http:
+            async with http_of(Root(self._root), self._polite) as http:
                 api, archive, raw = (self._market.url(service) for service in ("api", "archive", "raw"))
                 return await question(GitHub(http, token, api, archive, raw, **limits))
 

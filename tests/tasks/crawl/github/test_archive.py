@@ -11,12 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.github.archive import Archive
-from tasks.crawl.github.archive_limits import ArchiveLimits, ArchiveRefused
-from tasks.crawl.source.bundle import SourceEntry
-from tasks.crawl.source.content import DEFAULT_LIMITS, DocumentLimits
-from tasks.crawl.source.protocol import Item
-from tasks.crawl.sources import parse_spec
+from tasks.crawl.github.archive import Archive, ArchiveLimits, ArchiveRefused
+from tasks.crawl.source.base import Item
+from tasks.crawl.source.bundle import DEFAULT_LIMITS, DocumentLimits, SourceEntry
+from tests.support.crawl.crawling import opened
 from tests.support.crawl.zip_files import CRC, LINK, NAME, PIPE, SIZE, patched, read_archive, saved, zipped
 
 if TYPE_CHECKING:
@@ -68,10 +66,10 @@ def test_an_archive_that_git_made_says_what_the_git_source_says(
     )
     commit = worktree.commit()
     archive = export(worktree, tmp_path / "a.zip")
-    with Archive(archive) as opened:
-        assert (opened.root, opened.commit) == ("herbs-0f", commit)
-        found = list(read_archive(opened, "local/herbs", worktree.spec))
-    assert found == [known_to_an_archive(row) for row in parse_spec(worktree.spec).read()]
+    with Archive(archive) as held:
+        assert (held.root, held.commit) == ("herbs-0f", commit)
+        found = list(read_archive(held, "local/herbs", worktree.spec))
+    assert found == [known_to_an_archive(row) for row in opened(worktree.spec).read()]
     assert [(row.doc_id, isinstance(row, Dropped) and row.reason) for row in found] == [
         ("local/herbs/more", "symlink"),
         ("local/herbs/skills/mint", False),

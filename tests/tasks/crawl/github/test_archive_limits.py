@@ -8,9 +8,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from tasks.crawl.github.archive import Archive
-from tasks.crawl.github.archive_limits import ArchiveLimits, ArchiveRefused
-from tasks.crawl.source.content import consume
+from tasks.crawl.github.archive import Archive, ArchiveLimits, ArchiveRefused
+from tasks.crawl.source.bundle import consume
 from tests.support.crawl.zip_files import DIRECTORY_HEADER, FLAGS, METHOD, saved, zipped
 from tests.support.marketplace import malice
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.crawl import intake, raw_parts
+from tasks.crawl import raw_parts
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
@@ -54,7 +54,7 @@ def test_refs_of_one_commit_share_its_archive(
     market: Marketplace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(intake, "_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)
     refs = ("dev", "next", "old")
     garden.commit({f"{ref}/{herb}/SKILL.md": grows(f"{herb}-{ref}") for herb in HERBS for ref in refs})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storage.root import Root
 from storage.state import LISTED, REPOSITORIES, listed_table, repositories_table, upsert
-from tasks.crawl.github.due import Unit, due, units_of
+from tasks.crawl.github.repositories import ListedRepository, due, listed_repositories
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -24,9 +24,9 @@ def listed(*places: tuple[str, str], at: datetime = NOW) -> pl.DataFrame:
     return pl.DataFrame([{n: r.get(n) for n in LISTED} for r in rows], schema=LISTED)
 
 
-def looked_at(units: list[Unit], **values: Any) -> pl.DataFrame:  # noqa: ANN401
+def looked_at(units: list[ListedRepository], **values: Any) -> pl.DataFrame:  # noqa: ANN401
     rows = [
-        {"repository": u.repository.lower(), "ref": u.ref, "source": u.source, "state": "ok",
+        {"repository": u.name.lower(), "ref": u.ref, "source": u.source, "state": "ok",
          "listed": u.digest, "checked_at": NOW, **values}
         for u in units
     ]  # fmt: skip
@@ -39,44 +39,44 @@ def nothing() -> pl.DataFrame:
 
 def test_rows_are_grouped_by_repository_whatever_its_letter_case() -> None:
     rows = pl.concat([listed(("Ann/Garden", "a")), listed(("ann/garden", "b"), ("bo/herbs", "c"))])
-    units = units_of(rows, nothing())
-    assert [(u.repository.lower(), len(u.listed)) for u in units] == [("ann/garden", 2), ("bo/herbs", 1)]
+    units = listed_repositories(rows, nothing())
+    assert [(u.name.lower(), len(u.listed)) for u in units] == [("ann/garden", 2), ("bo/herbs", 1)]
 
 
 def test_what_was_never_looked_at_is_due_and_what_is_as_listed_is_not() -> None:
     rows = listed(("ann/garden", "a"), ("bo/herbs", "c"))
-    units = units_of(rows, nothing())
+    units = listed_repositories(rows, nothing())
     assert due(units, NOW, 7) == units
-    assert due(units_of(rows, looked_at(units)), NOW, 7) == []
+    assert due(listed_repositories(rows, looked_at(units)), NOW, 7) == []
 
 
 def test_a_row_that_is_new_or_updated_makes_its_repository_due() -> None:
-    before = looked_at(units_of(listed(("ann/garden", "a"), ("bo/herbs", "c")), nothing()))
+    before = looked_at(listed_repositories(listed(("ann/garden", "a"), ("bo/herbs", "c")), nothing()))
     more = listed(("ann/garden", "a"), ("ann/garden", "b"), ("bo/herbs", "c"))
-    assert [u.repository for u in due(units_of(more, before), NOW, 7)] == ["ann/garden"]
+    assert [u.name for u in due(listed_repositories(more, before), NOW, 7)] == ["ann/garden"]
     later = pl.concat([listed(("ann/garden", "a")), listed(("bo/herbs", "c"), at=NOW + timedelta(1))])
-    assert [u.repository for u in due(units_of(later, before), NOW, 7)] == ["bo/herbs"]
+    assert [u.name for u in due(listed_repositories(later, before), NOW, 7)] == ["bo/herbs"]
 
 
 def test_what_could_not_be_looked_at_is_due_again_and_what_was_given_up_is_not() -> None:
     rows = listed(("ann/garden", "a"))
-    units = units_of(rows, nothing())
+    units = listed_repositories(rows, nothing())
     for state in ("failed", "missing", "denied"):
-        assert due(units_of(rows, looked_at(units, state=state)), NOW, 7), state
+        assert due(listed_repositories(rows, looked_at(units, state=state)), NOW, 7), state
     for state in ("gone", "withdrawn", "refused", "too-large"):
-        assert not due(units_of(rows, looked_at(units, state=state)), NOW, 7), state
+        assert not due(listed_repositories(rows, looked_at(units, state=state)), NOW, 7), state
 
 
 def test_what_changed_comes_first_then_what_failed_then_what_was_not_looked_at_for_longest() -> None:
     places = [("a/recent", "x"), ("b/old", "x"), ("c/older", "x"), ("d/failed", "x"), ("e/new", "x")]
-    units = units_of(listed(*places), nothing())
+    units = listed_repositories(listed(*places), nothing())
     known = pl.concat([
         looked_at(units[1:2], checked_at=NOW - timedelta(days=9)),
         looked_at(units[2:3], checked_at=NOW - timedelta(days=30)),
         looked_at(units[3:4], state="failed"), looked_at(units[:1]),
     ])  # fmt: skip
-    found = due(units_of(listed(*places), known), NOW, 7)
-    assert [u.repository for u in found] == ["e/new", "d/failed", "c/older", "b/old"]
+    found = due(listed_repositories(listed(*places), known), NOW, 7)
+    assert [u.name for u in found] == ["e/new", "d/failed", "c/older", "b/old"]
 
 
 PLACES = st.lists(st.tuples(st.sampled_from(["a/b", "c/d", "e/f"]), st.sampled_from("xyz")), max_size=12)
@@ -100,7 +100,7 @@ def test_rows_put_in_place_of_others_leave_the_rest_as_they_are(
 
 def test_one_repository_of_two_sources_is_remembered_twice(tmp_path: Path) -> None:
     table = repositories_table(Root(tmp_path))
-    rows = looked_at(units_of(listed(("ann/garden", "a")), nothing()))
+    rows = looked_at(listed_repositories(listed(("ann/garden", "a")), nothing()))
     upsert(table, rows)
     upsert(table, rows.with_columns(source=pl.lit("github:ann/garden")))
     assert sorted(table.read()["source"]) == ["github:ann/garden", "skillsmp"]

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from storage.root import Root
 from storage.state import LISTED, listed_table, upsert
-from tasks.crawl.github.retirement import FOUND, MISSED_FOR, MISSES, Claims, fate_of
+from tasks.crawl.github.repositories import MISSED_FOR, MISSES, NO_MISSES, ReferenceCounts, fate_of
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 def fates(days: list[float], reason: str = "missing") -> list[str]:
-    row: dict[str, Any] = dict(FOUND)
+    row: dict[str, Any] = dict(NO_MISSES)
     found = []
     for day in days:
         fate, row = fate_of(reason, row, NOW + timedelta(days=day))
@@ -59,8 +59,8 @@ def test_a_document_is_unclaimed_once_all_its_rows_are_released(tmp_path: Path) 
     rows = [{**place, "ref": ref, "doc_id": "ann/garden/dill"} for ref in ("main", "dev")]
     frame = pl.DataFrame([{n: r.get(n) for n in LISTED} for r in rows], schema=LISTED)
     upsert(listed_table(Root(tmp_path)), frame)
-    claims = Claims(Root(tmp_path), "skillsmp")
-    claims.release(rows[:1])
-    assert claims.unclaimed(rows) == claims.unclaimed(rows) == []
-    claims.release(rows[1:])
-    assert claims.unclaimed(rows) == rows
+    references = ReferenceCounts(Root(tmp_path), "skillsmp")
+    references.release(rows[:1])
+    assert references.unreferenced(rows) == references.unreferenced(rows) == []
+    references.release(rows[1:])
+    assert references.unreferenced(rows) == rows

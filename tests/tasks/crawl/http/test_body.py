@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from storage.root import Root
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.models.retry import RetryPolicy
 from tests.support.crawl.loopback_host import Host, Reply, impatient, in_loop, says
 

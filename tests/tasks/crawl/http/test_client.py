@@ -4,13 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import StorageError, TerminalError, TransientError, WrongInput
+from storage.errors import StorageError, TerminalError, TransientError
 from storage.root import Root
-from tasks.crawl.http.client import Http
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient
-from tasks.crawl.http.politeness import Politeness, QuotaBook
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.secrets import Secret
-from tests.support.crawl.loopback_host import Host, Reply, cuts, hangs_up, impatient, in_loop, says
+from tests.support.crawl.loopback_host import Host, Reply, cuts, hangs_up, http_of, in_loop, says
 
 
 @pytest.fixture
@@ -141,7 +139,7 @@ async def test_a_token_is_sent_and_shown_nowhere_else(root: Root, caplog: pytest
 def test_urls_that_cannot_be_asked_are_refused_without_a_request(root: Root, url: str) -> None:
     @in_loop
     async def asked() -> None:
-        async with Http(impatient(), QuotaBook(root)) as http:
+        async with http_of(root) as http:
             with pytest.raises(HttpTerminal) as caught:
                 await http.get(url)
             assert caught.value.reason == "refused"
@@ -185,9 +183,3 @@ async def test_a_download_to_where_nothing_can_be_written_is_no_fault_of_the_hos
     async with Host({"/a": says()}) as host, host.http(root) as http:
         with pytest.raises(StorageError, match="cannot be written"):
             await http.download(f"{host.url}/a", tmp_path / "file" / "a.zip")
-
-
-@pytest.mark.parametrize("wrong", [{"delay": -1.0}, {"concurrency": 0}, {"timeout": 0.0}])
-def test_limits_out_of_range_are_wrong_input(wrong: dict[str, float]) -> None:
-    with pytest.raises(WrongInput):
-        Politeness(**wrong)  # type: ignore[arg-type]

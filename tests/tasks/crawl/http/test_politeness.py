@@ -12,13 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.root import Root
-from tasks.crawl.http.client import Http
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
-from tasks.crawl.http.politeness import Politeness, QuotaBook
-from tasks.crawl.http.quota import Quota
+from tasks.crawl.http.limiter import Quota
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted
 from tasks.crawl.http.secrets import Secret
-from tasks.models.retry import RetryPolicy
-from tests.support.crawl.loopback_host import NOON, Host, Reply, impatient, in_loop, says
+from tests.support.crawl.loopback_host import NOON, Host, Reply, http_of, impatient, in_loop, says
 
 FINE = says("{}")
 MIDNIGHT = datetime.combine(NOON.date() + timedelta(days=1), datetime.min.time(), NOON.tzinfo)
@@ -45,7 +42,7 @@ async def test_request_starts_keep_their_distance_over_tasks_retries_redirects_a
         return web.Response(status=301, headers={"Location": "/b"})
 
     replies: dict[str, Reply | list[Reply]] = {"/a": [says("", 500), moved], "/b": FINE}
-    limits = Politeness(delay=0.7, retry=RetryPolicy(wait_max=0))
+    limits = impatient(delay=0.7)
     async with Host(replies) as host:
         async with host.http(root, limits) as http:
             await asyncio.gather(*(http.get(f"{host.url}/{path}") for path in "abbbbb"))
@@ -59,7 +56,7 @@ async def test_request_starts_keep_their_distance_over_tasks_retries_redirects_a
 
 @in_loop
 async def test_hosts_do_not_wait_for_each_other(root: Root) -> None:
-    async with Host({"/a": FINE}) as one, Host({"/a": FINE}) as two, one.http(root, Politeness()) as http:
+    async with Host({"/a": FINE}) as one, Host({"/a": FINE}) as two, one.http(root, {}) as http:
         await http.get(f"{one.url}/a")
         await http.get(f"{two.url}/a")
         assert one.time.slept == 0
@@ -82,14 +79,13 @@ def test_a_host_sees_no_more_at_once_than_allowed(root: Root, most: int) -> None
 
 @in_loop
 async def test_a_request_that_waits_for_its_retry_holds_no_slot(root: Root) -> None:
-    limits = Politeness(delay=0, concurrency=1)
     async with Host({"/a": [says("", 500), FINE], "/b": FINE}) as host:
         released = asyncio.Event()
 
         async def sleep(_: float) -> None:
             await released.wait()
 
-        async with Http(limits, QuotaBook(root), sleep=sleep) as http:
+        async with http_of(root, {"delay": 0, "concurrency": 1}, sleep=sleep) as http:
             waiting = asyncio.create_task(http.get(f"{host.url}/a"))
             while not host.requests:
                 await asyncio.sleep(0)
@@ -296,7 +292,7 @@ async def test_what_a_host_says_is_left_can_be_asked(root: Root) -> None:
 
 @in_loop
 async def test_waiting_with_the_real_clock_comes_to_an_end(root: Root) -> None:
-    async with Host({"/a": FINE}) as host, Http(Politeness(delay=0.02), QuotaBook(root)) as http:
+    async with Host({"/a": FINE}) as host, http_of(root, {"delay": 0.02}) as http:
         began = time.monotonic()
         await asyncio.gather(*(http.get(f"{host.url}/a") for _ in range(4)))
         assert time.monotonic() - began >= 0.059

@@ -9,8 +9,7 @@ from yarl import URL
 
 from storage.errors import StorageError
 from storage.root import Root
-from tasks.crawl.http.politeness import Politeness, QuotaBook
-from tasks.crawl.http.quota import Quota
+from tasks.crawl.http.limiter import Limiter, Quota
 from tasks.crawl.http.responses import RateLimits, read_limits
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -23,9 +22,8 @@ def root(tmp_path: Path) -> Root:
     return Root(tmp_path)
 
 
-LIMITS = Politeness(
-    quotas={"hive.example": Quota(per_day=3)}, token_quotas={"hive.example": Quota(per_day=9)}
-)
+QUOTAS = {"quotas": {"hive.example": Quota(per_day=3)}, "token_quotas": {"hive.example": Quota(per_day=9)}}
+LIMITS = Limiter(Root("unused"), **QUOTAS)  # type: ignore[arg-type]
 NOBODY = LIMITS.client(URL("https://hive.example"), None)
 SOMEBODY = LIMITS.client(URL("https://hive.example"), "abc123")
 ELSEWHERE = LIMITS.client(URL("https://moor.example"), None)
@@ -36,29 +34,29 @@ def test_clients_have_the_quota_of_their_host_and_kind() -> None:
 
 
 def test_books_of_one_root_agree_at_any_moment(root: Root) -> None:
-    one, two = QuotaBook(root), QuotaBook(root)
+    one, two = Limiter(root, delay=0), Limiter(root, delay=0)
     admitted = [book.admit(NOBODY, NOON) is None for book in (one, two, one, two, one)]
     assert admitted == [True, True, True, False, False]
     assert two.admit(SOMEBODY, NOON) is None
 
 
 def test_nothing_is_written_where_there_is_nothing_to_remember(root: Root) -> None:
-    book = QuotaBook(root)
+    book = Limiter(root, delay=0)
     assert book.admit(ELSEWHERE, NOON) is None
     book.heed(ELSEWHERE, RateLimits(left=7), NOON)
     assert not root.exists(FILE)
 
 
 def test_a_pause_of_a_host_is_everybodys_and_one_of_a_client_its_own(root: Root) -> None:
-    book = QuotaBook(root)
+    book = Limiter(root, delay=0)
     book.pause(SOMEBODY.key, NOON + HOUR, NOON, "quota")
-    held = QuotaBook(root).admit(SOMEBODY, NOON)
+    held = Limiter(root, delay=0).admit(SOMEBODY, NOON)
     assert held is not None
     assert (held.reason, held.until, held.seconds) == ("quota", NOON + HOUR, 3600)
     assert book.admit(NOBODY, NOON) is None
     book.pause("hive.example", NOON + 2 * HOUR, NOON, "rate-limited")
     for client in (NOBODY, SOMEBODY):
-        held = QuotaBook(root).admit(client, NOON)
+        held = Limiter(root, delay=0).admit(client, NOON)
         assert held is not None
         assert (held.reason, held.until) == ("rate-limited", NOON + 2 * HOUR)
     assert book.admit(ELSEWHERE, NOON) is None
@@ -66,37 +64,37 @@ def test_a_pause_of_a_host_is_everybodys_and_one_of_a_client_its_own(root: Root)
 
 
 def test_a_shorter_pause_ends_no_longer_one(root: Root) -> None:
-    book = QuotaBook(root)
+    book = Limiter(root, delay=0)
     for length in (2, 1):
         book.pause("hive.example", NOON + length * HOUR, NOON, "rate-limited")
     assert book.admit(NOBODY, NOON + 1.5 * HOUR) is not None
 
 
 def test_a_pause_is_as_long_as_it_was_when_the_clock_is_moved_back(root: Root) -> None:
-    book = QuotaBook(root)
+    book = Limiter(root, delay=0)
     month = timedelta(days=30)
     book.pause("hive.example", NOON + month + HOUR, NOON + month, "rate-limited")
     held = book.admit(NOBODY, NOON)
     assert held is not None
     assert held.seconds == 3600
-    assert QuotaBook(root).admit(NOBODY, NOON + HOUR) is None
+    assert Limiter(root, delay=0).admit(NOBODY, NOON + HOUR) is None
 
 
 def test_a_clock_moved_back_delays_a_request_once(root: Root) -> None:
-    book = QuotaBook(root)
-    book.admit(ELSEWHERE, NOON, delay=2)
+    book = Limiter(root, delay=2)
+    book.admit(ELSEWHERE, NOON)
     book.sent(ELSEWHERE.host, NOON)
-    held = book.admit(ELSEWHERE, NOON - HOUR, delay=2)
+    held = book.admit(ELSEWHERE, NOON - HOUR)
     assert held is not None
     assert (held.reason, held.seconds) == ("spacing", 2)
-    assert book.admit(ELSEWHERE, NOON - HOUR + timedelta(seconds=2), delay=2) is None
+    assert book.admit(ELSEWHERE, NOON - HOUR + timedelta(seconds=2)) is None
 
 
 def test_distance_is_kept_from_when_a_request_really_left(root: Root) -> None:
-    book = QuotaBook(root)
-    book.admit(ELSEWHERE, NOON, delay=2)
+    book = Limiter(root, delay=2)
+    book.admit(ELSEWHERE, NOON)
     book.sent(ELSEWHERE.host, NOON + timedelta(seconds=1))
-    held = book.admit(ELSEWHERE, NOON + timedelta(seconds=2), delay=2)
+    held = book.admit(ELSEWHERE, NOON + timedelta(seconds=2))
     assert held is not None
     assert held.seconds == pytest.approx(1, abs=1e-5)
 
@@ -115,7 +113,7 @@ def test_distance_is_kept_from_when_a_request_really_left(root: Root) -> None:
 def test_a_damaged_book_is_named(root: Root, content: bytes) -> None:
     root.write(FILE, content)
     with pytest.raises(StorageError, match=r"quotas\.json"):
-        QuotaBook(root).admit(NOBODY, NOON)
+        Limiter(root, delay=0).admit(NOBODY, NOON)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import WrongInput
-from tasks.crawl.http.quota import Quota, TokenBucket, midnight_after
+from tasks.crawl.http.limiter import Quota, TokenBucket, midnight_after
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -105,9 +103,3 @@ def test_the_servers_word_only_ever_lowers_what_is_left(before: int, said: int) 
 def test_a_bucket_is_read_as_it_was_written(days: dict[str, int], minute: list[float]) -> None:
     bucket = TokenBucket(days, sorted(minute))
     assert TokenBucket.of(asdict(bucket)) == bucket
-
-
-@pytest.mark.parametrize("limits", [(0, None), (None, 0), (-1, 5)])
-def test_a_quota_of_nothing_is_wrong_input(limits: tuple[int | None, int | None]) -> None:
-    with pytest.raises(WrongInput):
-        Quota(*limits)

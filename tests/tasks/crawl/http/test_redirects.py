@@ -7,8 +7,8 @@ from aiohttp import web
 from yarl import URL
 
 from storage.root import Root
-from tasks.crawl.http.errors import HttpTerminal
-from tasks.crawl.http.redirects import host_of, next_hop
+from tasks.crawl.http.client import next_hop
+from tasks.crawl.http.responses import HttpTerminal, host_of
 from tasks.crawl.http.secrets import Secret
 from tests.support.crawl.loopback_host import Host, Reply, impatient, in_loop, says
 

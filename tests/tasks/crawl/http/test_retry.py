@@ -4,14 +4,14 @@ import asyncio
 from datetime import timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.crawl.http.errors import HttpTerminal, HttpTransient, QuotaExhausted
-from tasks.crawl.http.politeness import Politeness
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted
 from tasks.models.retry import RetryPolicy
 from tests.support.crawl.loopback_host import (
     NOON,
@@ -34,8 +34,8 @@ def root(tmp_path: Path) -> Root:
     return Root(tmp_path)
 
 
-def patient(**policy: float) -> Politeness:
-    return Politeness(delay=0, retry=RetryPolicy(**policy))  # type: ignore[arg-type]
+def patient(**policy: float) -> dict[str, Any]:
+    return {"delay": 0, "retry": RetryPolicy(**policy)}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

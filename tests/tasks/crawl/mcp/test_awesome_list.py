@@ -14,12 +14,10 @@ from storage.errors import SourceError, SourceUnavailable, WrongInput
 from storage.root import Root
 from storage.schemas import Dropped, Listing, RawDocument
 from storage.state import seen_table
-from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Network
-from tasks.crawl.mcp.awesome_list import AwesomeListSource
-from tasks.crawl.mcp.awesome_rows import servers_of
-from tasks.crawl.report import SourceReport
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.collect import SourceReport, collect
+from tasks.crawl.http.settings import CrawlSettings
+from tasks.crawl.mcp.awesome import AwesomeListSource, servers_of
+from tasks.crawl.source.base import CrawlContext
 from tests.support.marketplace.faults import Fault
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -141,12 +139,12 @@ def test_entries_of_sections_about_other_things_are_told_apart() -> None:
 class Nights:
     """Collects one list into a root, a night a call."""
 
-    def __init__(self, where: str, root: Path, **network: Any) -> None:  # noqa: ANN401
+    def __init__(self, where: str, root: Path, **settings: Any) -> None:  # noqa: ANN401
         self.where, self.root, self.night = where, Root(root), NIGHT
-        self.network = Network(request_delay=0, retry_wait_max=0, **network)
+        self.settings = CrawlSettings(request_delay=0, retry_wait_max=0, **settings)
 
     def source(self) -> AwesomeListSource:
-        return AwesomeListSource(self.where, SourceOptions(self.root, self.night, network=self.network))
+        return AwesomeListSource(self.where, CrawlContext(self.root, self.night, settings=self.settings))
 
     def collect(self, limit: int | None = None) -> SourceReport:
         self.night += timedelta(days=1)

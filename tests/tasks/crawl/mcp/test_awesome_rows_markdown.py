@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.crawl.mcp.awesome_rows import ListEntry, entries
+from tasks.crawl.mcp.awesome import ListEntry, entries
 
 URL = "https://github.com/ann/kettle"
 

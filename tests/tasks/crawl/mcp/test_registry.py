@@ -11,12 +11,10 @@ import pytest
 from storage.root import Root
 from storage.schemas import RawDocument
 from storage.state import seen_table
-from tasks.crawl.collect import collect
-from tasks.crawl.http.network import Network
+from tasks.crawl.collect import SourceReport, collect
+from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.mcp.registry import FULL_DAYS, McpRegistrySource
-from tasks.crawl.report import SourceReport
-from tasks.crawl.source.protocol import Item
-from tasks.crawl.source.remote import SourceOptions
+from tasks.crawl.source.base import CrawlContext, Item
 from tests.support.marketplace.faults import Fault
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -37,8 +35,10 @@ class Nights:
             self.world.register(f"io.github.ann/kettle-{n:03}", description=f"Boils {n} litres")
 
     def source(self) -> McpRegistrySource:
-        network = Network(mcp_registry_url=self.market.url("registry"), request_delay=0, retry_wait_max=0)
-        return McpRegistrySource(SourceOptions(self.root, self.night, network=network))
+        settings = CrawlSettings(
+            mcp_registry_url=self.market.url("registry"), request_delay=0, retry_wait_max=0
+        )
+        return McpRegistrySource(CrawlContext(self.root, self.night, settings=settings))
 
     def pass_days(self, days: int) -> None:
         self.night += timedelta(days=days)
@@ -155,7 +155,7 @@ def test_a_reading_that_was_killed_goes_on_with_its_next_page(nights: Nights) ->
     reading = source.read()
     # Two pages, a listing and a document each entry, and the beginning of the third.
     first = [next(reading) for _ in range(2 * 200 + 1)]
-    source.settled()
+    source.checkpoint()
 
     rest = list(nights.source().read())
 
@@ -170,7 +170,7 @@ def test_pages_that_are_not_safe_yet_are_read_again(nights: Nights) -> None:
     reading = source.read()
     for _ in range(2 * 100 - 1):
         next(reading)
-    source.settled()
+    source.checkpoint()
 
     assert len(names(list(nights.source().read()))) == 150
     del reading

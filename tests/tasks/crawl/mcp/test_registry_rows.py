@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.schemas import DROPPED, LISTINGS, RAW_DOCUMENTS, Dropped, Listing, RawDocument, to_frame
-from tasks.crawl.mcp.registry_rows import items_of
-from tasks.crawl.source.protocol import Gone
+from tasks.crawl.mcp.registry import items_of
+from tasks.crawl.source.base import Gone
 
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 SERVER: dict[str, Any] = {

@@ -10,12 +10,12 @@ import pytest
 
 from storage.root import Root
 from storage.schemas import Dropped, Listing
-from tasks.crawl.http.errors import HttpFailed, HttpTerminal, HttpTransient, QuotaExhausted
-from tasks.crawl.http.network import Network
-from tasks.crawl.http.responses import Answer
+from tasks.crawl.http.client import open_http
+from tasks.crawl.http.responses import Answer, HttpFailed, HttpTerminal, HttpTransient, QuotaExhausted
 from tasks.crawl.http.secrets import Secret
 from tasks.crawl.skillsmp.api import ListingPage, SkillsMP, unwrap
 from tasks.crawl.skillsmp.source import SWEEP_KEYWORDS
+from tests.support.crawl.crawling import settings_of
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
@@ -48,10 +48,8 @@ def ask(market: Marketplace, tmp_path: Path) -> Callable[..., list[ListingPage]]
     """Ask one client for pages, in turn."""
 
     def pages(*numbers: int, query: str | None = None, key: str = "", limit: int = 10) -> list[ListingPage]:
-        network = Network(request_delay=0, retry_wait_max=0)
-
         async def run() -> list[ListingPage]:
-            async with network.open(Root(tmp_path)) as http:
+            async with open_http(settings_of({}), Root(tmp_path)) as http:
                 client = SkillsMP(http, market.url("skillsmp"), Secret(key))
                 return [await client.page(query, n, limit=limit) for n in numbers]
 

@@ -10,7 +10,7 @@ import pytest
 
 from storage.parquet import read_frame
 from storage.schemas import RAW_DOCUMENTS
-from tests.support.crawl.crawling import Crawler, grows, network_of
+from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.marketplace import github, github_json, malice
 from tests.support.marketplace.faults import Fault, Faults
 from tests.support.marketplace.populate import populate
@@ -177,7 +177,7 @@ def test_a_repository_over_the_limit_is_taken_file_by_file_where_that_is_enough(
     garden: Repository, market: Marketplace, tmp_path: Path
 ) -> None:
     garden.pad_to(400_000)
-    network = network_of(market.environment(), archive_bytes=300_000)
+    network = settings_of(market.environment(), archive_bytes=300_000)
     small = Crawler(tmp_path / "small", network)
     report = small.crawl()
     assert (report.new, report.failed, len(small.held())) == (5, {"archive-too-large": 1}, 5)

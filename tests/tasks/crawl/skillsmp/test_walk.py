@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from storage.root import Root
 from storage.schemas import Dropped, Listing
-from tasks.crawl.http.network import Network
+from tasks.crawl.http.client import open_http
 from tasks.crawl.http.secrets import Secret
 from tasks.crawl.skillsmp.api import ListingPage, SkillsMP
-from tasks.crawl.skillsmp.walk import walk
+from tasks.crawl.skillsmp.listing import walk
+from tests.support.crawl.crawling import settings_of
 from tests.support.marketplace.rows import Row
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -67,7 +68,7 @@ class Listed:
         self.market.clear_requests()
 
         async def run() -> list[ListingPage]:
-            async with Network(request_delay=0, retry_wait_max=0).open(self.root) as http:
+            async with open_http(settings_of({}), self.root) as http:
                 client = SkillsMP(http, self.market.url("skillsmp"), Secret())
                 pages = walk(client, None, start, until=until, after=after, limit=SIZE)
                 return [page async for page in pages]
@@ -243,7 +244,7 @@ def test_a_server_that_repeats_its_last_page_for_ever_is_left(tmp_path: Path) ->
             return replace(await super().page(query, min(number, 2), limit=limit), number=number)
 
     async def run(market: Marketplace) -> list[ListingPage]:
-        async with Network(request_delay=0, retry_wait_max=0).open(Root(tmp_path)) as http:
+        async with open_http(settings_of({}), Root(tmp_path)) as http:
             client = Stuck(http, market.url("skillsmp"), Secret())
             return [page async for page in walk(client, limit=SIZE)]
 

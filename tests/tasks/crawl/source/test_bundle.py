@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.git.sample import make_repository
-from tasks.crawl.git.source import GitSource
-from tasks.crawl.source.bundle import BundledSkill, SourceEntry, plan
-from tasks.crawl.source.content import consume
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.git.source import GitSource, make_repository
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.source.bundle import BundledSkill, SourceEntry, consume, plan
 
 FOLDERS = st.lists(st.sampled_from(["a", "A", "b", "ü x"]), max_size=3).map("/".join)
 NAMES = st.sampled_from(["SKILL.md", "skill.md", "run.sh", "LICENSE", "Copying.txt", "notes.md"])

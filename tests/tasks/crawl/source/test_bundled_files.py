@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.schemas import Finding
-from tasks.crawl.source.bundled_files import Bundle, take_bundle
-from tasks.crawl.source.content import DocumentLimits
+from tasks.crawl.source.bundle import Bundle, DocumentLimits, take_bundle
 
 CONTENTS = st.dictionaries(st.sampled_from([f"f{n}" for n in range(9)]), st.binary(max_size=12))
 

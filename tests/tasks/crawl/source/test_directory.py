@@ -9,8 +9,8 @@ import pytest
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.local.directory import DirectorySource
+from tasks.crawl.source.bundle import DocumentLimits
 
 
 @pytest.fixture

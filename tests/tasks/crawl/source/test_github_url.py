@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.crawl.source.github_url import GithubUrl, parse_github_url, split_by_refs
+from tasks.crawl.source.identity import GithubUrl, parse_github_url, split_by_refs
 
 ROOT = GithubUrl("ada", "herbs")
 

@@ -12,8 +12,8 @@ import pytest
 
 from storage.errors import SourceError
 from storage.schemas import BundledFile, Dropped, RawDocument
-from tasks.crawl.source.content import DocumentLimits
-from tasks.crawl.source.parquet_file import ParquetSource
+from tasks.crawl.local.parquet_file import ParquetSource
+from tasks.crawl.source.bundle import DocumentLimits
 
 
 def write(path: Path, columns: Mapping[str, object], **options: object) -> ParquetSource:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tasks.evaluate.compose.decomposers import with_own_work, without_references
-from tasks.retrieve.compose.decompose.draft import Draft, LeftOut
-from tasks.retrieve.compose.decompose.steps import DraftStep
+from tasks.retrieve.compose.drafts import Draft, DraftStep, LeftOut
 
 DRAFT = Draft(
     (DraftStep("Fetch it (the tide table)", ((20, 28),), "Fetch it"), DraftStep("mail Ida", ((50, 58),))),

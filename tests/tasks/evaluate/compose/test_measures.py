@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, PlannedStep, measured
-from tasks.retrieve.compose.plan import closure
+from tasks.retrieve.compose.dependencies import closure
 
 
 def needed(*servers: str, edges: tuple[tuple[int, int], ...] = ()) -> Needed:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.crawl.git.sample import FOLDER
+from tasks.crawl.git.source import FOLDER
 from tasks.evaluate.health.sample import METHODS, REQUESTS, page_sample, route_sample, sample_requests
 from tasks.evaluate.measures.evidence import EvidenceQuery, fold_text, read_queries
 from tests.support.roots.hand_written import SKILLS

@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 
 from storage.schemas import Qrel
-from tasks.evaluate.routing.attention import MOST, Shares, attention_by_field, attention_table, pairs_of
+from tasks.evaluate.routing.attention import MOST, Shares, attention_by_field, pairs_of
 from tasks.evaluate.routing.data import SKILLS, RoutingQuery
+from tasks.evaluate.routing.report import attention_markdown
 from tasks.retrieve.routing.skill import Skill
 from tests.support.models.word_models import WordTokenizer
 
@@ -57,9 +58,9 @@ def test_the_groups_of_28_layers_are_the_papers() -> None:
     assert {group: rows[group]["name"] * 28 for group in middles} == pytest.approx(middles)
     assert rows["all"]["paper"][2] == 0.917
     assert rows["0"]["paper"] is None
-    lines = attention_table(rows.values()).splitlines()
-    assert lines[2] == "| early | 10.7% | 0.0% | 89.3% | 2.3% | 0.3% | 97.3% |"
-    assert lines[5] == "| 0 | 0.0% | 0.0% | 100.0% |  |  |  |"
+    lines = attention_markdown(list(rows.values())).splitlines()
+    assert lines[4] == "| early | 10.7% | 0.0% | 89.3% | 2.3% | 0.3% | 97.3% |"
+    assert lines[7] == "| 0 | 0.0% | 0.0% | 100.0% |  |  |  |"
 
 
 def test_each_task_is_read_with_the_skill_that_serves_it_best() -> None:

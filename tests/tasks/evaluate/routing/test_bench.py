@@ -12,13 +12,11 @@ from tasks.evaluate.routing.bench import (
     RoutingAnswer,
     RoutingBench,
     answer_negatives,
-    clusters_of,
     measure_method,
-    summarise_method,
     whole,
 )
-from tasks.evaluate.routing.contests import contest
 from tasks.evaluate.routing.data import RoutingQuery
+from tasks.evaluate.routing.summary import clusters_of, contest, summarise_method
 from tasks.retrieve.baselines.stages import StageRanking
 
 BENCH = RoutingBench(

@@ -6,20 +6,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.cli.printing.routing import print_routing
+from flows.cli.printing.measures import show
+from flows.commands.routing.variants import SWEEPS
 from storage.schemas import Qrel
-from tasks.evaluate.routing.bench import (
-    RoutingAnswer,
-    RoutingBench,
-    answer_negatives,
-    measure_method,
-    summarise_method,
-    whole,
-)
-from tasks.evaluate.routing.contests import contest
+from tasks.evaluate.routing.bench import RoutingAnswer, RoutingBench, answer_negatives, measure_method, whole
 from tasks.evaluate.routing.data import RoutingQuery
-from tasks.evaluate.routing.rejection import summarise_rejection
-from tasks.evaluate.routing.report import routing_markdown
+from tasks.evaluate.routing.report import beside_papers, papers, routing_markdown, terminal_blocks
+from tasks.evaluate.routing.summary import contest, summarise_method, summarise_rejection
 
 BENCH = RoutingBench(
     [RoutingQuery("t", "tea", repo="tea/shop"), RoutingQuery("b", "bread", repo="bread/shop")],
@@ -67,10 +60,50 @@ def test_only_numbers_that_methods_give_stand_in_the_tables_of_rejection(found: 
 def test_a_person_sees_which_number_of_a_method_was_measured(
     found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_routing({"pools": [found], "llm": None, "report": ["tables/routing.md"]})
+    show(terminal_blocks({"pools": [found], "llm": None, "report": ["tables/routing.md"]}))
 
     printed = capsys.readouterr().out
     assert "sure: fit" in printed
     assert "plain: fit" not in printed
     assert "written: tables/routing.md" in printed
     assert "against plain, task by task; p by Holm" in printed
+
+
+PAPER_MEASURES = {
+    "hit@1",
+    "mrr@10",
+    "ndcg@10",
+    "fc@10",
+    "recall@10",
+    "recall@50",
+    "recall@100",
+    "recall@1000",
+}
+VARIANTS = {name for names in SWEEPS.values() for name in names}
+
+
+@pytest.mark.parametrize("method", sorted(papers()))
+def test_what_a_paper_measured_is_a_variant_of_a_sweep(method: str) -> None:
+    figures = dict(papers()[method])
+    assert figures.pop("table").startswith(("SkillFlow, table", "SkillRouter, table"))
+    assert method in VARIANTS
+    assert figures.keys() <= PAPER_MEASURES
+    assert all(0 < value < 1 for value in figures.values())
+
+
+def test_every_sweep_whose_table_gives_values_has_some() -> None:
+    without = {sweep for sweep, names in SWEEPS.items() if not papers().keys() & set(names)}
+    assert without == {"skillflow-number-of-queries"}  # a figure of relative changes
+
+
+def test_a_method_is_shown_beside_its_paper_and_others_are_not() -> None:
+    rows = [{"method": "default", "hit@1": 0.5}, {"method": "skillrouter:candidates=50", "hit@1": 0.5}]
+    assert list(beside_papers(rows)) == [
+        {
+            "method": "skillrouter:candidates=50",
+            "measure": "hit@1",
+            "here": 0.5,
+            "paper": 0.72,
+            "where": "SkillRouter, table 12",
+        }
+    ]

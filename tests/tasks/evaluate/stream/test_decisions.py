@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tasks.evaluate.stream.decisions import MEASURES, Decision, mean, reachable
 from tasks.induce.windows.recurrence import moments
 from tasks.retrieve.suggest.offered import Offered
@@ -31,13 +29,12 @@ def test_the_mean_of_no_decisions_is_nothing() -> None:
 def test_reachable_is_what_any_skill_of_another_task_would_do() -> None:
     offered, run = Offered(WordEncoder().encode), mooring("h1", "a")
     own, other = mooring("h2", "a"), mooring("h3", "b", "Auk", "C3", 55)
-    vector = np.ones(2, dtype=np.float32)
 
     def found() -> list[bool]:
         return [reachable(offered, run, kept(run), place) for place in range(5)]
 
     assert found() == [False] * 5
-    offered.learn(moments(own), vector)
+    offered.learn(moments(own))
     assert found() == [False] * 5
-    offered.learn(moments(other), vector)
+    offered.learn(moments(other))
     assert found() == [True, True, False, False, False]

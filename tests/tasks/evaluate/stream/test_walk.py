@@ -16,8 +16,7 @@ from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 from tasks.induce.windows.recurrence import moments
-from tasks.retrieve.suggest.choose import Offer
-from tasks.retrieve.suggest.methods import METHODS, SkillQuestion
+from tasks.retrieve.suggest.methods import METHODS, Offer, SkillQuestion
 from tasks.retrieve.suggest.offered import Offered
 from tests.support.induce.runs import TOOL_RUNS, add_bed, mooring, tool_run, web_runs
 from tests.support.models.word_models import WordEncoder

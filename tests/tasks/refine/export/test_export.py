@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storage.blobs.store import BlobStore
 from storage.errors import StorageError, WrongInput
 from storage.schemas import DOCUMENTS, LicenceFile, RawDocument
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.local.directory import DirectorySource
 from tasks.refine.export.export import ExportReport, export_corpus
 from tasks.refine.export.paths import safe_path
 from tasks.refine.export.writers import skill_text

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tasks.retrieve.compose.confidence import confidence
-from tasks.retrieve.compose.decompose.matches import Matcher
-from tasks.retrieve.compose.decompose.steps import DraftStep
-from tasks.retrieve.compose.ranking import FEATURES, StepRanker, StepRanking, name_terms
+from tasks.retrieve.compose.drafts import DraftStep
+from tasks.retrieve.compose.matches import Matcher
+from tasks.retrieve.compose.ranking import RANKING_FEATURES, StepRanker, StepRanking, confidence, name_terms
 from tasks.retrieve.routing.search import RowFacts, Searcher
 from tests.support.roots.skill_root import SkillRoot
 
@@ -34,7 +33,7 @@ def test_rows_are_ranked_by_the_step_in_its_task(searcher: Searcher) -> None:
     assert (first(searcher, bread), first(searcher, tea)) == ("local/market/bread", "local/market/bike")
     assert list(bread.scores) == sorted(bread.scores, reverse=True)
     assert bread.shares().sum() == pytest.approx(1)
-    assert bread.features.shape == (len(bread.rows), len(FEATURES))
+    assert bread.features.shape == (len(bread.rows), len(RANKING_FEATURES))
 
 
 def test_rows_that_may_not_be_found_are_in_no_ranking(searcher: Searcher) -> None:
@@ -42,8 +41,8 @@ def test_rows_that_may_not_be_found_are_in_no_ranking(searcher: Searcher) -> Non
     allowed[searcher.places()["local/market/bread"]] = False
     nothing = np.zeros_like(allowed)
 
-    bread, _ = StepRanker(searcher.facts, Matcher(searcher.router, None, allowed)).rank(TASK, STEPS)
-    empty, _ = StepRanker(searcher.facts, Matcher(searcher.router, None, nothing)).rank(TASK, STEPS)
+    bread, _ = StepRanker(searcher.facts, Matcher(searcher.router, allowed=allowed)).rank(TASK, STEPS)
+    empty, _ = StepRanker(searcher.facts, Matcher(searcher.router, allowed=nothing)).rank(TASK, STEPS)
 
     assert "local/market/bread" not in searcher.ids(bread.rows)
     assert (empty.rows, confidence(empty)) == ((), 0.0)
@@ -56,7 +55,7 @@ def test_names_are_told_by_their_own_words_alone() -> None:
 
 
 def ranked(scores: list[float], fit: float) -> StepRanking:
-    features = np.full((len(scores), len(FEATURES)), fit)
+    features = np.full((len(scores), len(RANKING_FEATURES)), fit)
     return StepRanking(tuple(range(len(scores))), np.array(scores), features, np.full(len(scores), 0.5))
 
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import importlib
 import itertools
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree as Xml
@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import TerminalError
 from storage.schemas import EDGE_TYPES, NODE_TYPES, Edge, Node
-from tasks.retrieve.graph.figure import FORMATS
 from tasks.retrieve.graph.graph import SkillGraph, graph_of
-from tasks.retrieve.graph.layout import lay_out, one_line
-from tasks.retrieve.graph.picture import EDGE_STYLES, NODE_COLOURS, draw
+from tasks.retrieve.graph.layout import Layout, lay_out, node_lines, one_line
+from tasks.retrieve.graph.svg import EDGE_LOOKS, NODE_LOOKS, graph_file, graph_svg
 from tasks.retrieve.paging.types import PagedDocument
+from tests.support.texts.nodes import document
 
 
 def node(ordinal: int, text: str, kind: str = "concept", *path: str) -> Node:
@@ -46,6 +45,10 @@ def graph() -> SkillGraph:
     return graph_of(PagedDocument("d", "", NODES, VECTORS))
 
 
+def laid_out(nodes: Sequence[Node]) -> Layout:
+    return lay_out(node_lines(nodes))
+
+
 def texts(svg: bytes) -> list[str]:
     return ["".join(e.itertext()) for e in Xml.fromstring(svg).iter() if e.tag.endswith("}text")]  # noqa: S314
 
@@ -64,7 +67,7 @@ def test_a_document_of_no_pairs_has_a_graph_too(count: int) -> None:
     found = graph_of(PagedDocument("d", "", NODES[:count], VECTORS[:count]))
 
     assert (found.density(), found.edges) == (0.0, [])
-    assert draw(found, "svg").startswith(b"<?xml")
+    assert graph_file(found).startswith(b"<?xml")
 
 
 def test_as_a_dict_it_names_every_node_and_edge(graph: SkillGraph) -> None:
@@ -76,7 +79,7 @@ def test_as_a_dict_it_names_every_node_and_edge(graph: SkillGraph) -> None:
 
 
 def test_the_picture_shows_title_legend_headings_and_texts(graph: SkillGraph) -> None:
-    shown = texts(draw(graph, "svg"))
+    shown = texts(graph_file(graph))
 
     assert "d: 5 nodes, 7 edges" in shown
     assert {f"{kind} {n}" for kind, n in {**graph.node_counts(), **graph.edge_counts()}.items()} <= set(shown)
@@ -94,26 +97,29 @@ def test_the_picture_shows_title_legend_headings_and_texts(graph: SkillGraph) ->
 
 
 def test_nodes_and_edges_have_the_colour_of_their_type(graph: SkillGraph) -> None:
-    picture = draw(graph, "svg").decode().lower()
-    without = draw(SkillGraph("d", NODES[:1], []), "svg").decode().lower()
+    picture = graph_file(graph).decode().lower()
+    without = graph_file(SkillGraph("d", NODES[:1], [])).decode().lower()
 
-    for colour in [*NODE_COLOURS.values(), *(colour for colour, _ in EDGE_STYLES.values())]:
+    for colour in [look[0] for look in (*NODE_LOOKS.values(), *EDGE_LOOKS.values())]:
         assert colour.lower() in picture
-    step, concept = NODE_COLOURS["step"].lower(), NODE_COLOURS["concept"].lower()
-    assert picture.count(step) - without.count(step) >= 2
-    assert without.count(concept) > without.count(NODE_COLOURS["param"].lower())
-    assert (set(NODE_COLOURS), set(EDGE_STYLES)) == (set(NODE_TYPES), set(EDGE_TYPES))
+    # One of each is the legend's.
+    assert (picture.count('"node step"'), picture.count('"node concept"')) == (
+        3,
+        3,
+    )
+    assert (without.count('"node step"'), without.count('"node concept"')) == (1, 2)
+    assert (set(NODE_LOOKS), set(EDGE_LOOKS)) == (set(NODE_TYPES), set(EDGE_TYPES))
 
 
 def test_the_same_graph_gives_the_same_bytes(graph: SkillGraph) -> None:
-    assert draw(graph, "svg") == draw(graph, "svg")
+    assert graph_file(graph) == graph_file(graph)
 
 
 @pytest.mark.parametrize(
     "text", ["</text><script>alert(1)</script>", "<!-- -->&amp; ]]>", "$x_$ costs $5", "$\\frac$"]
 )
 def test_text_of_a_skill_is_shown_and_never_obeyed(text: str) -> None:
-    picture = draw(SkillGraph(text, [node(0, text, "step", text)], []), "svg")
+    picture = graph_file(SkillGraph(text, [node(0, text, "step", text)], []))
 
     assert [t for t in texts(picture) if t == text] == [text, text]
     assert not [e for e in Xml.fromstring(picture).iter() if e.tag.endswith("script")]  # noqa: S314
@@ -121,23 +127,12 @@ def test_text_of_a_skill_is_shown_and_never_obeyed(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["面包需要时间", "الخبز", "a\x00b\x0b\x1b[31m\ud800c\u202e"])
 def test_any_script_and_any_control_character_can_be_drawn(text: str) -> None:
-    for form in FORMATS:
-        assert draw(SkillGraph("d", [node(0, text, "step", text)], []), form)
+    assert texts(graph_file(SkillGraph("d", [node(0, text, "step", text)], [])))
 
 
-def test_without_matplotlib_the_error_says_what_to_install(
-    graph: SkillGraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    importlib.import_module("matplotlib.figure")
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-
-    with pytest.raises(TerminalError, match=r"pip install '\.\[draw\]'"):
-        draw(graph, "svg")
-
-
-def test_matplotlib_is_loaded_by_drawing_alone() -> None:
+def test_pictures_load_neither_matplotlib_nor_prefect() -> None:
     script = (
-        "import sys, flows.commands.corpus;"
+        "import sys, flows.commands.corpus, tasks.retrieve.compose.drawing;"
         "print([m for m in ('matplotlib', 'prefect', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -151,20 +146,21 @@ def test_no_edge_runs_through_the_legend_or_out_of_the_picture() -> None:
     edges = [Edge(f"d#{a}", f"d#{b}", "reference", 1.0) for a, b in pairs]
     edges += [Edge(f"d#{k}", f"d#{k + 1}", "sequence", 1.0) for k in range(59)]
 
-    picture = Xml.fromstring(draw(SkillGraph("d", nodes, edges), "svg"))  # noqa: S314
+    picture = Xml.fromstring(graph_file(SkillGraph("d", nodes, edges)))  # noqa: S314
 
     width, height = (float(size) for size in picture.attrib["viewBox"].split()[2:])
-    drawn = [e for e in picture.iter() if e.get("id", "").startswith("edge ")]
-    points = np.array([point for edge in drawn for point in curve(edge[0].attrib["d"])])
-    assert len(drawn) == len(edges)
-    assert (points >= [0, 0.75 * 72]).all(), "the legend ends 0.75 inches below the top"
+    ways = [e.attrib["d"] for e in picture.iter() if e.get("class", "").startswith("edge ")]
+    points = np.array([point for way in ways if " H" not in way for point in curve(way)])
+    assert len(ways) == len(edges) + len(EDGE_LOOKS)  # the legend has one of each
+    assert (points >= [0, 75]).all(), "the legend ends 75 units below the top"
     assert (points <= [width, height]).all()
 
 
 def curve(path: str) -> list[list[float]]:
     """Return points of an SVG's path of straight lines and quadratic curves, in the picture's units."""
     points: list[list[float]] = []
-    for kind, *numbers in (word.split() for word in re.findall(r"[MLQ][^A-Z]*", path)):
+    for word in re.findall(r"[MLQ][^A-Z]*", path):
+        kind, numbers = word[0], word[1:].split()
         ends = np.array(numbers, float).reshape(-1, 2)
         for t in np.linspace(0.1, 1, 10) if kind == "Q" else []:
             points.append(
@@ -188,7 +184,7 @@ def curve(path: str) -> list[list[float]]:
     ],
 )
 def test_a_label_shows_words_without_the_marks_of_markdown(block: str, text: str, label: str) -> None:
-    (row,) = lay_out([replace(node(0, text), block=block)]).rows
+    (row,) = laid_out([replace(node(0, text), block=block)]).rows
 
     assert row.label == label
 
@@ -196,9 +192,9 @@ def test_a_label_shows_words_without_the_marks_of_markdown(block: str, text: str
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from("abcdef"), max_size=140))
 def test_a_heading_is_never_the_last_line_of_a_column(headings: list[str]) -> None:
-    rows = lay_out([node(k, "text", "step", heading) for k, heading in enumerate(headings)]).rows
+    rows = laid_out([node(k, "text", "step", heading) for k, heading in enumerate(headings)]).rows
 
-    assert not [row for row, below in pairwise(rows) if row.node is None and row.x != below.x]
+    assert not [row for row, below in pairwise(rows) if row.heading and row.x != below.x]
 
 
 @settings(max_examples=60, deadline=None)
@@ -206,9 +202,9 @@ def test_a_heading_is_never_the_last_line_of_a_column(headings: list[str]) -> No
 def test_lines_stand_in_order_and_never_on_each_other(rows: list[tuple[str, list[str]]]) -> None:
     nodes = [node(k, text, "step", *path) for k, (text, path) in enumerate(rows)]
 
-    layout = lay_out(nodes)
+    layout = laid_out(nodes)
 
-    assert [row.node for row in layout.rows if row.node] == nodes
+    assert [row.key for row in layout.rows if row.key] == [node.node_id for node in nodes]
     places = [(row.x, -row.y) for row in layout.rows]
     assert places == sorted(set(places))
     assert all(0 < x < layout.width and 0 < -y <= layout.height for x, y in places)
@@ -227,3 +223,52 @@ def test_lines_stand_in_order_and_never_on_each_other(rows: list[tuple[str, list
 )
 def test_a_label_is_cut_by_the_width_of_its_characters(text: str, shown: str) -> None:
     assert one_line(text, 10) == shown
+
+
+def graph_in(nodes: list[Node]) -> SkillGraph:
+    return graph_of(PagedDocument("d", "", nodes, np.eye(len(nodes), dtype=np.float32)))
+
+
+def drawn(found: SkillGraph) -> Xml.Element:
+    svg = graph_svg(found, lambda node: f"/skill?doc_id=d&q=#n{node.ordinal}")
+    return Xml.fromstring(svg)  # noqa: S314 (ours)
+
+
+def test_each_node_is_drawn_with_its_type_label_and_link_and_each_edge_with_its_type() -> None:
+    rows = [("concept", "A", "Bread rises."), ("precondition", "A", "When hot:"), ("step", "A", "Bake.")]
+    found = graph_in(document(*rows))
+    svg = drawn(found)
+    links = svg.findall("a")
+    assert [(a.get("class"), a.findtext("text"), a.get("href")) for a in links] == [
+        ("node concept", "Bread rises.", "/skill?doc_id=d&q=#n0"),
+        ("node precondition", "When hot:", "/skill?doc_id=d&q=#n1"),
+        ("node step", "Bake.", "/skill?doc_id=d&q=#n2"),
+    ]
+    classes = sorted(str(path.get("class")).split()[1] for path in svg.findall("path"))
+    assert classes == sorted(edge.edge_type for edge in found.edges)
+
+
+def test_texts_are_escaped_and_visible() -> None:
+    hostile = "</text><script>alert(1)</script> \x1b[31m & \u202e"
+    svg = graph_svg(graph_in(document(("step", hostile, hostile))), lambda _: '/"><script>')
+    assert "<script>" not in svg
+    assert "\x1b" not in svg
+    shown = Xml.fromstring(svg).findtext("a/text")  # noqa: S314 (ours)
+    assert shown == "</text><script>alert(1)</script> \\x1b[31m & \\u202e"
+
+
+def test_everything_lies_within_the_picture_also_over_several_columns() -> None:
+    nodes = document(*[("step", f"Part {n // 9}", f"Step number {n} of many.") for n in range(90)])
+    assert len({row.x for row in lay_out(node_lines(nodes)).rows}) > 1
+    svg = drawn(graph_in(nodes))
+    _, _, width, height = map(float, str(svg.get("viewBox")).split())
+    dots = [(float(str(dot.get("cx"))), float(str(dot.get("cy")))) for dot in svg.iter("circle")]
+    assert len(dots) == 90
+    assert dots[0][1] < dots[1][1]  # downwards
+    begins = {
+        tuple(map(float, str(path.get("d"))[1:].split(" Q")[0].split()))
+        for path in svg.findall("path")
+        if " Q" in str(path.get("d"))
+    }
+    assert begins <= set(dots)
+    assert all(5 < x < width and 5 < y < height - 5 for x, y in dots)

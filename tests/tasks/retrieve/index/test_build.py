@@ -8,7 +8,7 @@ import pytest
 from storage.lance import NODES, TableWriter, connect, open_at
 from storage.lance import SKILLS as SKILLS_TABLE
 from storage.state import nodes_table
-from tasks.crawl.source.directory import DirectorySource
+from tasks.crawl.local.directory import DirectorySource
 from tasks.retrieve.index import build as index
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot

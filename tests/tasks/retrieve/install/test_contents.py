@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from storage.errors import Withheld, WrongInput
 from storage.schemas import RawDocument
 from storage.served import Licences, write_licences
-from tasks.crawl.source.bundled_files import take_bundle
-from tasks.crawl.source.content import DocumentLimits
+from tasks.crawl.source.bundle import DocumentLimits, take_bundle
 from tasks.refine.export.paths import file_path
 from tasks.retrieve.install.contents import is_current, planned, prepare, require_rules
 from tasks.retrieve.revisions.edition import Edition

@@ -1,4 +1,4 @@
-"""Methods of suggesting skills: SGDR's equations on paper, and what holds of all methods."""
+"""Methods of suggesting skills: their scores on paper, and what holds of all methods."""
 
 from __future__ import annotations
 
@@ -9,15 +9,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.induce.windows.recurrence import Moment, Situation, moments
+from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
+from tasks.induce.skills.wording import summed_up
+from tasks.induce.trajectories.outline import outline_of, page_seen
+from tasks.induce.windows.recurrence import Moment, Target, moments
 from tasks.models.protocols import Vectors
-from tasks.retrieve.suggest.choose import Offer
-from tasks.retrieve.suggest.methods import METHODS, SgdrSetting, SkillQuestion, popular, sgdr
+from tasks.retrieve.suggest.methods import (
+    METHODS,
+    Offer,
+    SgdrSetting,
+    SkillQuestion,
+    default,
+    popular,
+    sgdr,
+    shows_all,
+)
 from tasks.retrieve.suggest.offered import Offered
-from tests.support.induce.runs import call, mooring
+from tests.support.induce.runs import BEDS, FORM, HOME, add_bed, call, mooring, press
 from tests.support.models.word_models import WordEncoder
 
-NOTHING = Situation("", frozenset(), (), None)
+ENCODE = WordEncoder().encode
+BOATS = ["Petrel", "Auk", "Tern", "Gannet"]
+RUNS = [
+    add_bed("g1", "a"), add_bed("g2", "b", "Palm house", "peat"), mooring("h1", "c"),
+    mooring("h2", "d", "Auk", "C3", 55), add_bed("g3", "a", "Herb wall", "sand"), mooring("h3", "e", "Tern"),
+]  # fmt: skip
 TASK, STATE, START = "the task", "the state", "the start"
 # Unit vectors of eight descriptions; the first two numbers are the cosines to the task and to the state.
 SKILLS = {
@@ -33,23 +49,32 @@ SKILLS = {
 TEXTS = {TASK: (1, 0, 0, 0), STATE: (0, 1, 0, 0), START: (0, 0, 0, 1)}
 
 
-def library(vectors: Mapping[str, tuple[float, ...]], task_ids: Sequence[str] = ()) -> Offered:
-    """Return a skill of each name, described by it alone, with a vector written by hand."""
+def library(
+    vectors: Mapping[str, tuple[float, ...]], task_ids: Sequence[str] = (), uses: Sequence[Moment] = ()
+) -> Offered:
+    """Return skills of uses, or one of each name, described by it alone, with vectors written by hand."""
 
     def encode(texts: Sequence[str]) -> Vectors:
         held = [TEXTS.get(text) or vectors[text.partition(",")[0].lower()] for text in texts]
         return np.array(held, dtype=np.float32)
 
     offered = Offered(encode)
-    for number, name in enumerate(vectors):
+    offered.learn(uses)
+    for number, name in enumerate([] if uses else vectors):
         task_id = task_ids[number] if task_ids else f"task {number}"
         body = (call(name), call("end"))
-        offered.learn([Moment("h", task_id, "d", 0, "", NOTHING, (), (body,))], encode([TASK])[0])
+        offered.learn([Moment("h", task_id, "d", 0, "", START, None, (body,))])
     return offered
 
 
-def asked(task_id: str = "", state: str = STATE) -> SkillQuestion:
-    return SkillQuestion(NOTHING, np.array(TEXTS[TASK], dtype=np.float32), state, START, task_id)
+def vector(text: str) -> Vectors:
+    return np.array(TEXTS[text], dtype=np.float32)
+
+
+def asked(
+    task_id: str = "", state: str = STATE, before: Target | None = None, step: int = 0
+) -> SkillQuestion:
+    return SkillQuestion(vector(TASK), vector(state), vector(START), before, None, task_id, step)
 
 
 def order(setting: SgdrSetting, k: int = 8, task_id: str = "") -> list[str]:
@@ -120,9 +145,9 @@ def test_skills_of_the_own_task_alone_are_no_candidates() -> None:
 
 def test_the_skills_that_most_tasks_share_come_first() -> None:
     offered = library(SKILLS, ["a"] * 8)
-    again = [Moment("h", task_id, "d", 0, "", NOTHING, (), (offered.skills[n],)) for n, task_id in
+    again = [Moment("h", task_id, "d", 0, "", START, None, (offered.skills[n],)) for n, task_id in
              [(5, "b"), (5, "c"), (2, "b"), (7, "a"), (7, "a")]]  # fmt: skip
-    offered.learn(again, asked().task)
+    offered.learn(again)
 
     assert skills(popular(offered, asked(), 4)) == [5, 2, 0, 1]  # two runs of one task are one task
     assert skills(popular(offered, asked("a"), 4)) == [5, 2]
@@ -136,7 +161,7 @@ def skills(offers: Sequence[Offer]) -> list[int]:
 def test_chance_draws_the_same_at_the_same_step() -> None:
     offered = library(SKILLS)
     draw = METHODS["random"]
-    steps = [SkillQuestion(NOTHING, asked().task, STATE, START, "a task", step) for step in range(6)]
+    steps = [asked("a task", step=step) for step in range(6)]
 
     found = [skills(draw(offered, step, 5)) for step in steps]
 
@@ -145,13 +170,113 @@ def test_chance_draws_the_same_at_the_same_step() -> None:
     assert all(len(set(drawn)) == 5 for drawn in found)
 
 
+HOLD: Target = ("hold_berth", None, None)
+FIND: Target = ("find_berth", None, None)
+
+
+def use(name: str, task_id: str, state: str = START, before: Target | None = None) -> Moment:
+    return Moment("h", task_id, "d", 0, "", state, before, ((call(name), call("end")),))
+
+
+def test_the_default_scores_a_skill_by_its_best_use_the_task_and_its_support() -> None:
+    uses = [
+        use("one", "a"),
+        use("one", "b", STATE, HOLD),
+        use("one", "c", TASK, FIND),
+        use("two", "d", START, FIND),
+    ]
+    offered = library(SKILLS, uses=uses)
+
+    (first, second) = default(offered, asked(before=FIND), 5)
+
+    # Of three tasks; its use in the same state counts .75, the one after the same action only .1.
+    assert first.parts == pytest.approx({"use": 0.75, "task": 0.25 * 0.96, "support": 0.05 * np.log(4)})
+    assert first.score == pytest.approx(sum(first.parts.values()))
+    assert second.parts == pytest.approx({"use": 0.1, "task": 0.25 * 0.7, "support": 0.05 * np.log(2)})
+    assert [part.skill for part in (first, second)] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [(None, [0, 1, 2]), (FIND, [1, 0, 2]), (HOLD, [2, 0, 1]), (("x", None, None), [0, 1, 2])],
+)
+def test_a_use_after_the_same_action_comes_before_one_after_another(
+    before: Target | None, expected: list[int]
+) -> None:
+    alike = dict.fromkeys(("a", "b", "c"), (0.6, 0.0, 0.0, 0.8))
+    uses = [use("a", "1"), use("b", "1", before=FIND), use("c", "1", before=HOLD)]
+    offered = library(alike, uses=uses)
+
+    assert skills(default(offered, asked(before=before), 3)) == expected
+
+
+def test_uses_of_the_own_task_do_not_count() -> None:
+    uses = [use("one", "own", STATE), use("one", "other"), use("two", "own", STATE)]
+    offered = library(SKILLS, uses=uses)
+
+    (found,) = default(offered, asked("own"), 5)
+
+    # Nothing was done before either, which counts .1.
+    assert found.parts["use"] == pytest.approx(0.1)
+    others = default(offered, asked("new"), 5)
+    assert [offer.parts["use"] for offer in others] == pytest.approx([0.85, 0.85])
+
+
+def test_a_skill_whose_elements_the_page_does_not_show_is_not_offered() -> None:
+    adding = (press("button", "add bed"), press("button", "save", Find(0)))
+    helping = (press("button", "help"), call("wait"))
+    offered = Offered(ENCODE)
+    offered.learn([Moment("h", "a", "d", 0, "", "seen", None, (adding, helping))])
+
+    def shown(page: str | None) -> set[Body]:
+        task, state = ENCODE(["a task", "seen"])
+        question = SkillQuestion(task, state, state, None, page_seen(page) if page else None)
+        return {offered.skills[offer.skill] for offer in default(offered, question, 1 if page else 2)}
+
+    assert shown(HOME) == {helping}
+    assert shown(BEDS) == {adding}  # what it finds later need not be there yet
+    assert shown(FORM) == set()
+    assert shown(None) == {adding, helping}
+
+
+def test_a_page_shows_what_the_caller_must_give() -> None:
+    later = press("button", "save", Find(0))
+    open_one = SkillAction("click", None, None, (("element", Arg("element")),))
+
+    assert shows_all((press("link", "beds"), later, open_one), outline_of(HOME))
+    assert not shows_all((press("button", "add bed"), later), outline_of(HOME))
+    assert shows_all((press("button", "add bed"), later), None)
+    assert shows_all((), outline_of(HOME))
+
+
+def test_what_was_done_in_like_states_is_offered() -> None:
+    offered = Offered(ENCODE)
+    for run in RUNS:
+        offered.learn(moments(run))
+    for run in (add_bed("g4", "f", "Moss wall", "clay"), mooring("h4", "g", "Gannet")):
+        for met in moments(run):
+            texts = ENCODE([run.task, met.state])
+            found = default(offered, SkillQuestion(*texts, texts[1], met.before), 5)
+            assert not met.bodies or {offered.skills[one.skill] for one in found} & set(met.bodies)
+
+
+@settings(deadline=None)
+@given(st.permutations(range(6)), st.sampled_from(list(METHODS)[:-1]))
+def test_the_order_of_trajectories_does_not_change_how_skills_score(order: list[int], name: str) -> None:
+    def scores(order: Sequence[int]) -> list[float]:
+        offered = Offered(ENCODE)
+        for n in order:
+            offered.learn(moments(RUNS[n]))
+        task, state, start = ENCODE([RUNS[0].task, summed_up(BEDS), summed_up(HOME)])
+        found = METHODS[name](offered, SkillQuestion(task, state, start), 40)
+        return [round(offer.score, 5) for offer in found]
+
+    assert scores(order) == scores(range(6))
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_no_method_offers_anything_before_anything_is_learned(name: str) -> None:
     assert METHODS[name](library({}), asked("a"), 5) == []
-
-
-ENCODE = WordEncoder().encode
-BOATS = ["Petrel", "Auk", "Tern", "Gannet"]
 
 
 @settings(deadline=None)
@@ -162,9 +287,9 @@ def test_skills_of_the_own_task_alone_are_never_offered(tasks: list[str], own: s
         run = mooring(f"h{number}", task_id, BOATS[number], fee=30 + 10 * (number % 2))
         # Each task has a skill that no other has.
         known = [*moments(run), moment_of(task_id)]
-        offered.learn(known, ENCODE([run.task])[0])
-    met = moments(mooring("h9", own, "Skua"))[0].situation
-    step = SkillQuestion(met, ENCODE([met.task])[0], "after find berth", "after a message of the user", own)
+        offered.learn(known)
+    texts = [mooring("h9", own, "Skua").task, "after find berth", "after a message of the user"]
+    step = SkillQuestion(*ENCODE(texts), task_id=own)
 
     for name, method in METHODS.items():
         found = method(offered, step, k)
@@ -175,4 +300,4 @@ def test_skills_of_the_own_task_alone_are_never_offered(tasks: list[str], own: s
 
 def moment_of(task_id: str) -> Moment:
     body = (call(f"only_{task_id}"), call("end"))
-    return Moment("h", task_id, "harbour", 9, "", NOTHING, (), (body,))
+    return Moment("h", task_id, "harbour", 9, "", "after hold berth", None, (body,))

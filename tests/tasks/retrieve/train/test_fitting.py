@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.retrieve.compose.confidence import FEATURES as OF_CONFIDENCE
-from tasks.retrieve.compose.decompose.feedback import FEATURES as OF_FEEDBACK
-from tasks.retrieve.compose.decompose.fitted import fitted
-from tasks.retrieve.compose.ranking import FEATURES as OF_RANKING
+from tasks.retrieve.compose.ranking import CONFIDENCE_FEATURES as OF_CONFIDENCE
+from tasks.retrieve.compose.ranking import RANKING_FEATURES as OF_RANKING
+from tasks.retrieve.compose.ranking import fitted
+from tasks.retrieve.compose.rounds import FEEDBACK_FEATURES as OF_FEEDBACK
 from tasks.retrieve.train.composing import auroc
 from tasks.retrieve.train.fitting import Choice, fit_chance, fit_choice, labelled_pairs, train_pairs
 from tasks.retrieve.train.written import read_written

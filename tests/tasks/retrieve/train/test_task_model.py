@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.retrieve.compose.decompose.chain import BEGIN, counted
-from tasks.retrieve.compose.decompose.task_model import TaskModel, packaged_model
+from tasks.retrieve.compose.chain import BEGIN, counted
+from tasks.retrieve.compose.task_model import TaskModel, packaged_model
 from tasks.retrieve.train.step_lessons import batched, lessons
 from tasks.retrieve.train.step_network import StepNetwork
 from tasks.retrieve.train.task_model import Recipe, train_average, train_network, write_graph

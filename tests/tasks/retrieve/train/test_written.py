@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tasks.retrieve.compose.decompose.chain import BEGIN, INSIDE, OUT
-from tasks.retrieve.compose.decompose.task_model import BACKWARD, NEITHER, ONWARD
+from tasks.retrieve.compose.chain import BEGIN, INSIDE, OUT
+from tasks.retrieve.compose.task_model import BACKWARD, NEITHER, ONWARD
 from tasks.retrieve.train.composing import folds_of
 from tasks.retrieve.train.step_lessons import lessons
 from tasks.retrieve.train.written import WrittenRequest, read_written

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tasks.evaluate.generate.plans.grow import DIFFICULTIES, Grown, GrownRequest, grow, shares
 from tasks.evaluate.generate.plans.shapes import SHAPES
-from tasks.retrieve.compose.plan import closure
+from tasks.retrieve.compose.dependencies import closure
 from tests.support.roots.plan_rows import TEXTS, plan_rows
 
 ROWS = plan_rows()

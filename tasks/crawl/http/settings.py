@@ -1,0 +1,39 @@
+"""The settings of a crawl, as operators give them; a run's own settings extend them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class CrawlSettings(BaseModel):
+    """What a source is read with: limits, addresses (also of mirrors), and how politely hosts are asked."""
+
+    model_config = ConfigDict(frozen=True)
+
+    max_document_bytes: int = Field(2_000_000, ge=1, description="A longer SKILL.md is dropped as too large.")
+    keep_files: int = Field(
+        512, ge=0, description="Files beside a SKILL.md whose bytes are kept at most; 0 keeps none."
+    )
+    keep_bytes: int = Field(
+        16 * 1024 * 1024, ge=0, description="Bytes of a skill's files kept at most; others are listed alone."
+    )
+    git_timeout: float = Field(300.0, gt=0, description="Seconds that one git command may take.")
+    max_repository_paths: int = Field(500_000, ge=1, description="A git repository of more is not read.")
+    skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
+    github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")
+    github_archive_url: str = Field("https://codeload.github.com", description="Archives of repositories.")
+    github_raw_url: str = Field("https://raw.githubusercontent.com", description="Single files.")
+    mcp_registry_url: str = Field(
+        "https://registry.modelcontextprotocol.io", description="The registry of MCP servers."
+    )
+    request_delay: float = Field(1.0, ge=0, description="Least seconds between two requests to one host.")
+    request_timeout: float = Field(120.0, gt=0, description="Seconds that one request may take in all.")
+    request_concurrency: int = Field(4, ge=1, le=100, description="Requests under way to one host at most.")
+    retry_wait_max: float = Field(10.0, ge=0, description="Longest wait of a retry, seconds.")
+    archive_bytes: int = Field(50_000_000, ge=1, description="A larger archive of a repository is not read.")
+    recheck_days: float = Field(
+        7.0, gt=0, description="A repository not looked at for so many days is looked at again."
+    )
+    sweep_keywords: int = Field(
+        3, ge=0, description="Keywords asked for a night where a marketplace does not list all it has."
+    )

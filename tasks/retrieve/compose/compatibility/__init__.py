@@ -1,1 +1,0 @@
-"""Compatibility of what serves the steps of a plan (SkillWeaver, equation 4); begin at `selection`."""

@@ -1,0 +1,105 @@
+"""A day is served whole or not at all."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from prefect.utilities.callables import parameter_schema
+
+from flows.commands.runs import foresee_backfill
+from storage.errors import WrongInput
+from storage.root import Root
+from storage.state import documents_table
+
+if TYPE_CHECKING:
+    from flows.backfill import Stage
+
+
+_BAD = {
+    "huge": (b"# Words\n\n" + b"many words " * 1_900_000, "too_large"),
+    "empty": (b"", "empty"),
+    "binary": (bytes(range(256)) * 40, "not_text"),
+    "hollow": (b"---\nname: hollow\ndescription: nothing below\n---\n\n# Only a heading\n", "no_body"),
+}
+_ODD = {
+    "nul": (b"# Soup\n\nStir\x00 it now and then.\n", "document.control-characters"),
+    "latin": (
+        "# Café\n\nMahlen Sie die Bohnen für jede Tasse frisch.\n".encode("cp1252"),
+        "document.not-utf8",
+    ),
+}
+
+
+@pytest.fixture
+def shelf(skills: Path) -> Path:
+    """Return the two good skills with bad and odd ones among them."""
+    for name, (content, _) in {**_BAD, **_ODD}.items():
+        (skills / name).mkdir()
+        (skills / name / "SKILL.md").write_bytes(content)
+    return skills
+
+
+def _nightly(root: str, *sources: str) -> dict[str, Any]:
+    from flows.nightly import nightly
+
+    return nightly(root, list(sources))
+
+
+def test_bad_files_end_in_dropped_with_a_reason_and_odd_ones_are_kept_with_a_finding(
+    prefect_server: str, root: str, shelf: Path
+) -> None:
+    record = _nightly(root, f"dir:{shelf}")
+    assert (record["state"], record["documents"], record["published"]) == ("complete", 4, True)
+    dropped = pl.read_parquet(Path(root) / "dropped" / f"{record['run_id']}.parquet")
+    reasons = {d.rpartition("/")[2]: r for d, r in dropped.select("doc_id", "reason").iter_rows()}
+    assert reasons == {name: reason for name, (_, reason) in _BAD.items()}
+    assert dropped["source"].unique().to_list() == [f"dir:{shelf}"]
+    found = documents_table(Root(root)).read(columns=["doc_id", "findings"])
+    codes = {d.rpartition("/")[2]: {f["code"] for f in fs} for d, fs in found.iter_rows()}
+    for name, (_, code) in _ODD.items():
+        assert code in codes[name]
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ("git+file://{0}/no-repository", "not-a-repository"),
+        ("dir:{0}/bare", "no-skill"),
+        ("parquet:{0}/other.parquet", "columns"),
+        ("parquet:{0}/text.parquet", "not-parquet"),
+    ],
+)
+def test_a_bad_source_is_named_and_the_rest_of_the_run_goes_on(
+    spec: str, reason: str, prefect_server: str, root: str, skills: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bare").mkdir()
+    pl.DataFrame({"title": ["a"]}).write_parquet(tmp_path / "other.parquet")
+    (tmp_path / "text.parquet").write_text("no Parquet", "utf-8")
+    bad = spec.format(tmp_path)
+    record = _nightly(root, bad, f"dir:{skills}")
+    assert (record["state"], record["documents"], record["published"]) == ("partial", 2, True)
+    first = record["sources"][0]
+    assert (first["source"], first["state"], first["failed"]) == (bad, "failed", {reason: 1})
+    assert bad in first["message"]
+
+
+@pytest.mark.parametrize("stages", [["refine"], ["parse"], ["parse", "parse"]])
+def test_a_day_is_not_served_of_which_not_all_is_done(tmp_path: Path, stages: list[Stage]) -> None:
+    from flows.backfill import backfill
+
+    with pytest.raises(WrongInput, match=f"refine and parse, not {stages[0]} alone"):
+        backfill.fn(date(2026, 3, 1), date(2026, 3, 2), str(tmp_path), publish=True, stages=stages)
+    with pytest.raises(WrongInput, match=f"refine and parse, not {stages[0]} alone"):
+        foresee_backfill(Root(tmp_path), "2026-03-01", "2026-03-02", publish=True, stages=stages)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_form_asks_for_days() -> None:
+    from flows.backfill import backfill
+
+    fields = parameter_schema(backfill.fn).model_dump()["properties"]
+    assert {name: fields[name]["format"] for name in ("start", "end")} == {"start": "date", "end": "date"}

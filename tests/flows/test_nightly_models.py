@@ -1,0 +1,285 @@
+"""Nights in which an LLM has a hand in typing: what it costs, where it stops, and what is asked again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows.settings import Settings, llm_options, load_settings, run_llm
+from storage.errors import WrongInput
+from storage.root import Root
+from storage.state import edges_table, nodes_table
+from tasks.models.llm.budget import Ceiling, Prices
+from tasks.models.llm.errors import LlmDenied
+from tasks.models.llm.question import Sampling
+from tasks.parse.classify.cascade import CascadeClassifier
+from tasks.parse.classify.options import TypingOptions
+from tests.support.command import Ask
+from tests.support.llm.llm_asking import llm_set_up
+from tests.support.llm.llm_server import Asked, LlmServer, sorted_out
+
+LLM, FALLBACK = "classify-1@small-model", f"{CascadeClassifier.name}:fallback"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
+    with llm_set_up(monkeypatch, THRESHOLD=1) as running:
+        yield running
+
+
+def night(root: str, *sources: Path) -> dict[str, Any]:
+    from flows.nightly import nightly
+
+    return nightly(root, [f"dir:{source}" for source in sources] or None)
+
+
+def typists(root: str) -> dict[str, set[str]]:
+    """Return the classifiers of each document's nodes."""
+    rows = nodes_table(Root(root)).read(columns=["doc_id", "classifier"]).unique()
+    return {doc_id: set(own["classifier"]) for (doc_id,), own in rows.group_by("doc_id")}
+
+
+def artifact(key: str) -> list[dict[str, Any]]:
+    from prefect.client.orchestration import get_client
+
+    wanted = {"artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1}
+    with get_client(sync_client=True) as client:
+        rows: list[dict[str, Any]] = json.loads(
+            client.request("POST", "/artifacts/filter", json=wanted).json()[0]["data"]
+        )
+    return rows
+
+
+@contextmanager
+def one_question_at_once() -> Iterator[None]:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
+
+    with get_client(sync_client=True) as client:
+        limit = GlobalConcurrencyLimitCreate(name="skillery-llm", limit=1, active=True)
+        client.create_global_concurrency_limit(limit)
+        yield
+        client.delete_global_concurrency_limit_by_name("skillery-llm")
+
+
+def test_a_night_that_ran_out_of_budget_is_partial_and_the_next_asks_for_the_rest(
+    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch, ask: Ask
+) -> None:
+    monkeypatch.setenv("SKILLERY_LLM_MAX_TOTAL_TOKENS", "2500")
+    monkeypatch.setenv("SKILLERY_LLM_CONCURRENCY", "1")
+    monkeypatch.setenv("SKILLERY_LLM_PROMPT_PRICE", "5")
+    server.usage = {"prompt_tokens": 900, "completion_tokens": 50}
+    first = night(root, skills)
+    assert (first["state"], first["published"], server.requests) == ("partial", True, 1)
+    llm = first["llm"]
+    assert (llm["requests"], llm["tokens"], llm["cost"], llm["spent"]) == (1, 950, 0.0045, True)
+    assert (llm["asked"], llm["unfinished"]) == (first["nodes"], 1)
+    assert sorted(map(sorted, typists(root).values())) == [[LLM], [FALLBACK]]
+    assert {"what": "fallbacks: budget", "count": llm["fallbacks"]["budget"]} in artifact("skillery-llm")
+    assert {"what": "llm: cost", "value": 0.0045} in artifact("skillery-nightly")
+    late = next(doc_id for doc_id, names in typists(root).items() if names == {FALLBACK})
+
+    monkeypatch.setenv("SKILLERY_LLM_MAX_TOTAL_TOKENS", "100000")
+    second = night(root)
+    assert (second["state"], second["published"], server.requests) == ("complete", True, 2)
+    assert second["llm"]["asked"] == nodes_table(Root(root)).read().filter(doc_id=late).height
+    assert Counter(map(frozenset, typists(root).values())) == {frozenset({LLM}): 2}
+    assert set(nodes_table(Root(root)).read()["confidence"].cast(pl.Float64).round(4)) == {0.79}
+
+    third = night(root)
+    assert (third["state"], third["published"], server.requests) == ("complete", False, 2)
+    assert (third["llm"]["asked"], third["llm"]["cost"]) == (0, 0.0)
+
+    done = ask("forget", late, "--yes", "--root", root, "--json")
+    assert '"state/answers": 1' in done.stdout
+
+
+def test_a_changed_model_types_anew_and_workers_share_one_limit(
+    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_LLM_BATCH", "3")
+    server.delay = 0.02
+    night(root, skills)
+    sent = server.requests
+    assert server.most_at_once > 1
+    server.most_at_once = 0
+    monkeypatch.setenv("SKILLERY_LLM_MODEL", "large-model")
+    with one_question_at_once():
+        record = night(root)
+    assert server.requests == 2 * sent
+    assert set().union(*typists(root).values()) == {"classify-1@large-model"}
+    assert record["published"]
+    assert server.most_at_once == 1
+
+
+def test_a_server_that_is_down_leaves_all_to_the_local_classifier(
+    prefect_server: str, root: str, skills: Path, server: LlmServer
+) -> None:
+    server.fault = lambda _: "500"
+    record = night(root, skills)
+    assert (record["state"], record["published"]) == ("partial", True)
+    assert record["llm"]["fallbacks"] == {"unavailable": record["nodes"]}
+    assert record["llm"]["unfinished"] == 2
+
+
+def test_a_server_that_denies_access_ends_the_night_at_once(
+    prefect_server: str, root: str, skills: Path, server: LlmServer
+) -> None:
+    server.fault = lambda _: "401"
+    with pytest.raises(LlmDenied, match="check SKILLERY_LLM_API_KEY"):
+        night(root, skills)
+    assert server.requests == 1
+    assert nodes_table(Root(root)).read().is_empty()
+
+
+MODEL = "edges-1@small-model"
+
+
+def next_step(asked: Asked) -> str:
+    """Type fragments as the server does; of edges, say that each piece constrains the next step shown."""
+    if "kind" not in asked.fragments[0]:
+        return sorted_out(asked)
+    pieces = asked.fragments
+    pairs = [[a["id"], b["id"]] for a, b in pairwise(pieces) if b["kind"] == "step"]
+    return json.dumps({"condition": pairs, "reference": []})
+
+
+@pytest.fixture
+def edges_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
+    with llm_set_up(monkeypatch, say=next_step, CONCURRENCY=4) as running:
+        monkeypatch.setenv("SKILLERY_CLASSIFIER", "local")
+        monkeypatch.setenv("SKILLERY_EDGES", "llm")
+        yield running
+
+
+def test_conditions_carry_the_models_name_and_the_next_night_asks_nothing(
+    prefect_server: str, root: str, skills: Path, edges_server: LlmServer
+) -> None:
+    first = night(root, skills)
+    second = night(root)
+
+    edges = edges_table(Root(root)).read()
+    assert set(edges.filter(edge_type="condition")["inferred_by"]) == {MODEL}
+    assert set(edges.filter(edge_type="sequence")["inferred_by"]) == {"rules"}
+    assert first["llm"]["edges"]["asked"] == edges_server.requests == first["llm"]["requests"]
+    assert (second["llm"]["requests"], second["published"]) == (0, False)
+
+
+def test_rules_again_after_a_model_infer_all_anew(
+    prefect_server: str, root: str, skills: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night(root, skills)
+    monkeypatch.setenv("SKILLERY_EDGES", "rules")
+    night(root)
+
+    assert set(edges_table(Root(root)).read()["inferred_by"]) == {"rules"}
+
+
+def test_a_ceiling_holds_over_types_and_edges_together(
+    prefect_server: str, root: str, skills: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_CLASSIFIER", "llm")
+    monkeypatch.setenv("SKILLERY_LLM_CONCURRENCY", "1")
+    monkeypatch.setenv("SKILLERY_LLM_MAX_TOTAL_TOKENS", "4000")
+    edges_server.usage = {"prompt_tokens": 900, "completion_tokens": 50}
+
+    first = night(root, skills)
+
+    assert first["state"] == "partial"
+    assert (first["llm"]["tokens"], first["llm"]["spent"]) == (edges_server.requests * 950, True)
+    assert first["llm"]["tokens"] <= 4000
+    assert sum(first["llm"]["edges"]["fallbacks"].values()) > 0
+    monkeypatch.delenv("SKILLERY_LLM_MAX_TOTAL_TOKENS")
+    assert night(root)["state"] == "complete"
+    assert set(edges_table(Root(root)).read().filter(edge_type="condition")["inferred_by"]) == {MODEL}
+
+
+def test_batches_ask_at_once_and_keep_the_limit_together(
+    prefect_server: str, root: str, tmp_path: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_TASK_WORKERS", "2")
+    for k in range(220):  # three batches
+        (tmp_path / f"shelf/knob-{k}").mkdir(parents=True)
+        head = f"---\nname: knob-{k}\ndescription: Turns knob {k}.\n---\n"
+        text = f"{head}You must wear gloves {k}.\n\n1. Turn {k}.\n"
+        (tmp_path / f"shelf/knob-{k}/SKILL.md").write_text(text, "utf-8")
+    edges_server.delay = 0.03
+
+    record = night(root, tmp_path / "shelf")
+
+    assert record["state"] == "complete"
+    assert record["llm"]["requests"] == edges_server.requests == 220
+    assert 2 < edges_server.most_at_once <= 4
+
+
+SERVER = {"llm_base_url": "http://127.0.0.1:9/v1", "llm_model": "small-model"}
+
+
+def options(**given: Any) -> TypingOptions:  # noqa: ANN401
+    found = llm_options(Settings(**{**SERVER, **given}), "hybrid")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "threshold"),
+    [
+        ({}, "no model"),
+        (SERVER, 0.79),
+        ({**SERVER, "classifier": "local"}, "no model"),
+        ({**SERVER, "classifier": "llm"}, None),
+        ({**SERVER, "classifier": "hybrid", "llm_threshold": 0.0}, 0.0),
+        ({**SERVER, "llm_accuracy": 0.9}, 0.9),
+    ],
+)
+def test_a_run_asks_a_model_that_is_set_up_where_the_local_one_is_unsure(
+    given: dict[str, Any], threshold: float | str | None
+) -> None:
+    found = run_llm(Settings(**given))
+    assert (found.threshold if found else "no model") == threshold
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"llm_model": "m"}, {"llm_base_url": "http://127.0.0.1:9/v1"}, {"classifier": "llm"}],
+)
+def test_half_an_endpoint_is_refused_by_name(given: dict[str, Any]) -> None:
+    with pytest.raises(WrongInput, match="SKILLERY_LLM_BASE_URL"):
+        run_llm(Settings(**given))
+
+
+def test_settings_reach_the_client() -> None:
+    found = options(
+        llm_timeout=7, llm_concurrency=2, llm_batch=5, llm_max_tokens=99, llm_temperature=0.3, llm_seed=4,
+        llm_max_total_tokens=1_000, llm_max_cost=2.5, llm_prompt_price=1.5, llm_completion_price=6,
+        retry_wait_max=3,
+    )  # fmt: skip
+    assert (found.endpoint.timeout, found.endpoint.concurrency, found.batch) == (7, 2, 5)
+    assert found.endpoint.retry.wait_max == 3
+    assert found.sampling == Sampling(0.3, 4, 99)
+    assert (found.prices, found.ceiling) == (Prices(1.5, 6), Ceiling(1_000, 2.5))
+
+
+def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKILLERY_LLM_API_KEY", "sk-hush")
+    settings = load_settings()
+    assert "sk-hush" not in f"{settings!r} {settings.model_dump_json()}"
+    found = llm_options(settings.model_copy(update=SERVER), "llm")
+    assert found is not None
+    assert found.endpoint.api_key == "sk-hush"
+    assert "sk-hush" not in repr(found)
+
+
+def test_without_the_package_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(WrongInput, match=r"pip install '\.\[llm\]'"):
+        options()

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from prefect import flow
 
-from flows.artifacts import show_table
 from flows.index import index as index_tables
 from flows.refine import refine_batches
-from flows.run_page import named, tell
+from flows.run_page import named, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches
 from flows.settings import load_settings
@@ -22,6 +21,7 @@ from storage.state import corpus_counts
 from tasks.crawl.backfill import STAGES, backfill_of, require_whole
 from tasks.crawl.shells import plan_backfill, replay_raw
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
+from tasks.refine.filters import FilterLimits
 from tasks.refine.shells import plan_refining, update_refined
 from tasks.refine.workers import WORTH_IT
 
@@ -69,7 +69,7 @@ def backfill(
 
 
 def _rebuild(
-    root: str, day: str, run: str, limits: dict[str, Any], encoder: str, stages: Sequence[str]
+    root: str, day: str, run: str, limits: FilterLimits, encoder: str, stages: Sequence[str]
 ) -> dict[str, Any]:
     place, done = replay_raw(root, day), dict[str, int]()
     with writer_lock(Root(place)):

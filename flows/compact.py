@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from prefect import flow
 from pydantic import Field
 
-from flows.artifacts import show_table
 from flows.index import announce
-from flows.run_page import named, tell
+from flows.run_page import named, show_table, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.locks import writer_lock

@@ -7,8 +7,7 @@ from typing import Any
 
 from prefect import flow
 
-from flows.artifacts import show_table
-from flows.run_page import tell_source
+from flows.run_page import show_table, tell_source
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.locks import writer_lock

@@ -8,8 +8,7 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.artifacts import markdown_table, show_table
-from flows.run_page import named, tell
+from flows.run_page import markdown_table, named, show_table, tell
 from flows.runners import Call, run_batches
 from flows.settings import load_settings
 from storage.errors import EvaluationFell

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
-from flows.artifacts import show_table
 from flows.nightly import refine_to_served, summary
-from flows.run_page import named, recorded_on_page
+from flows.run_page import named, recorded_on_page, show_table
 from flows.run_record import this_run
 from storage.locks import writer_lock
 from storage.root import Root

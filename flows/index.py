@@ -9,12 +9,11 @@ from typing import Any, Literal
 from prefect import flow
 from prefect.events import emit_event
 
-from flows.artifacts import show_table
-from flows.run_page import tell
+from flows.run_page import show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches, runs_elsewhere
 from flows.settings import load_settings
-from storage.lance import NODES, SKILLS
+from storage.lance.tables import NODES, SKILLS
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.evaluate.shells import compare_with_served

@@ -8,11 +8,9 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
-from flows.artifacts import counted, flat, show_table
 from flows.commands.induction.induce import publishing, record
-from flows.commands.induction.settings import load_induction
 from flows.commands.induction.teaching import state_summaries, teaching
-from flows.run_page import counts, named, tell
+from flows.run_page import counted, counts, flat, named, show_table, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.errors import WrongInput
@@ -49,7 +47,7 @@ def induce(
         trajectories: A file or a folder of runs: JSON lines, gzipped or not, or Parquet.
         form: What a row is: a run with its steps, or an OpenAI chat with tool calls.
         domain: The domain of chats that name none.
-        verify: `recorded`, `command:CMD`, which replays runs over JSON lines, or `browser:URL`, in a browser.
+        verify: `recorded`, or `command:CMD`, which replays runs over JSON lines.
         verify_in: The folder in which that command runs.
         support: The least number of tasks that did a skill.
         granularity: What skills are cut out of: windows, whole runs between messages, or single actions.
@@ -62,7 +60,7 @@ def induce(
         WrongInput: The folder, or none of its runs, can be read, or the way to verify is not known.
     """
     run, settings = new_run_id(), load_settings()
-    how = Learning(verify, Path(verify_in), support, granularity, load_induction().chromium)
+    how = Learning(verify, Path(verify_in), support, granularity)
     with (
         writer_lock(Root(root), wait=60 * wait_minutes),
         teaching(Root(root), settings, judge, inducer) as by,

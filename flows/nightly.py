@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
-from flows.artifacts import counted, flat, show_table
 from flows.crawl import crawl
 from flows.index import index as index_tables
 from flows.parse import parse
 from flows.refine import refine
-from flows.run_page import named, recorded_on_page
+from flows.run_page import counted, flat, named, recorded_on_page, show_table
 from flows.run_record import RunRecord, this_run
 from flows.runners import require_runner, shared_runner
 from flows.settings import load_settings, run_llm

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from prefect import flow
 
-from flows.artifacts import counted, flat, show_table
-from flows.run_page import tell
+from flows.run_page import counted, flat, show_table, tell
 from flows.runners import batches_at_once, run_batches, runs_elsewhere
 from flows.settings import load_settings, run_edges, run_llm
 from storage.locks import writer_lock

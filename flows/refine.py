@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 from prefect import flow
 
-from flows.artifacts import counted, show_table
-from flows.run_page import counts, tell
+from flows.run_page import counted, counts, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches
 from flows.settings import load_settings
@@ -57,7 +56,7 @@ def _licence_classes(root: str) -> dict[LicenceClass, int]:
 def refine_batches(root: str, batches: list[list[str]], run: str, raw: str | None = None) -> None:
     """Refine the batches of a plan on all cores; `raw` is the root of the raw parts (None: the same root)."""
     settings = load_settings()
-    given = {"run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw}
-    calls = ((refine_raw_parts, {"root": root, "raw_parts": p, "given": given}) for p in batches)
+    given = {"root": root, "run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw}
+    calls = ((refine_raw_parts, {**given, "raw_parts": batch}) for batch in batches)
     for _ in run_batches("refine", calls, len(batches), apart=WORTH_IT):
         pass

@@ -14,8 +14,7 @@ from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from flows.artifacts import batch_progress
-from flows.run_page import tell
+from flows.run_page import batch_progress
 from flows.settings import Settings, load_settings
 from storage.errors import WrongInput
 from storage.folder import cores
@@ -78,7 +77,7 @@ def run_batches(
     Raises:
         WrongInput: As `require_runner`.
     """
-    with shared_runner(), batch_progress(stage, total, tell) as step:
+    with shared_runner(), batch_progress(stage, total) as step:
         if apart is None or waiting or runs_elsewhere():
             results = _results(calls, in_turn=in_turn, waiting=waiting)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import asdict, replace
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -18,6 +18,10 @@ from tasks.models.llm.client import LLM_RETRY, Endpoint, require_openai
 from tasks.models.llm.question import Sampling
 from tasks.parse.classify.options import TypingOptions
 from tasks.parse.edges.linker import EdgeOptions
+
+if TYPE_CHECKING:
+    from tasks.refine.duplicates.near import NearLimits
+    from tasks.refine.filters import FilterLimits
 
 Model = TypeVar("Model", bound=BaseSettings)
 
@@ -158,15 +162,18 @@ class Settings(BaseSettings, CrawlSettings):
     )
     evaluation_compared: int = Field(7, ge=1, description="Other versions that drift is told from.")
 
-    def limits(self) -> dict[str, Any]:
+    def limits(self) -> FilterLimits:
         """Return the thresholds of refine's filters."""
-        names = (
-            "max_control_share", "min_words", "max_parts", "min_language_confidence", "drop_templates",
-            "drop_licences", "drop_risks",
+        from tasks.refine.filters import FilterLimits  # noqa: PLC0415 (its libraries: queries do without)
+        from tasks.refine.licences.policy import LicencePolicy  # noqa: PLC0415
+
+        limits = FilterLimits(
+            self.max_control_share, self.min_words, self.max_parts, self.min_language_confidence,
+            self.drop_templates, tuple(self.drop_licences), self.drop_risks,
         )  # fmt: skip
         # Without classes to drop, a change of the policy must not refine anything again.
-        policy = {"policy": self.licence_policies()["serve"]} if self.drop_licences else {}
-        return {**{n: getattr(self, n) for n in names}, **policy}
+        served = LicencePolicy(**self.licence_policies()["serve"]) if self.drop_licences else limits.policy
+        return replace(limits, policy=served)
 
     def licence_policies(self) -> dict[str, dict[str, Any]]:
         """Return the fields of a `LicencePolicy` for `serve` and for `export`.
@@ -183,9 +190,11 @@ class Settings(BaseSettings, CrawlSettings):
         )
         return {"serve": asdict(serve), "export": asdict(export)}
 
-    def near(self) -> dict[str, Any]:
+    def near(self) -> NearLimits:
         """Return the thresholds of near-duplicates."""
-        return {"threshold": self.near_threshold, "max_cluster": self.near_max_cluster}
+        from tasks.refine.duplicates.near import NearLimits  # noqa: PLC0415 (its libraries: queries do without)
+
+        return NearLimits(threshold=self.near_threshold, max_cluster=self.near_max_cluster)
 
     def gate(self) -> dict[str, Any]:
         """Return how many rows a new version may lose."""

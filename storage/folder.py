@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import hashlib
 import os
 import shutil
 import uuid
@@ -77,6 +78,11 @@ class Folder:
         with self._reading(relative):
             return (self.folder / relative).read_bytes()
 
+    def sha256(self, relative: str) -> str:
+        """Return the SHA-256 of a file, which may be larger than the memory."""
+        with self._reading(relative):
+            return file_digest(self.folder / relative)
+
     def open(self, relative: str) -> pa.NativeFile:
         """Return a file to read parts of."""
         import pyarrow as pa  # noqa: PLC0415 (a search opens none)
@@ -134,6 +140,12 @@ class Folder:
             return [work(item) for item in todo]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(work, todo))
+
+
+def file_digest(file: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def make_private(folder: Path) -> None:

@@ -1,12 +1,9 @@
-"""Parquet files below the root: written in one step, read with their columns and checksums checked."""
+"""Parquet files below the root: written in one step, read with columns and checksums checked."""
 
 from __future__ import annotations
 
 import functools
-import re
-import zlib
 from collections.abc import Callable, Collection, Sequence
-from io import BytesIO
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -19,10 +16,6 @@ if TYPE_CHECKING:  # its import takes a tenth of a query, which reads one file a
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_KEY, _NONE = b"skillery.crc32", b"00000000"
-# How the footer (Thrift, compact) holds the entry: the key, then a field of eight bytes.
-_ENTRY = re.compile(re.escape(_KEY) + rb"\x18\x08(.{8})", re.DOTALL)
-
 
 @functools.cache
 def damage() -> tuple[type[BaseException], ...]:
@@ -32,57 +25,14 @@ def damage() -> tuple[type[BaseException], ...]:
     return pa.ArrowException, OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException
 
 
-def sealed_parquet(table: pa.Table) -> bytes:
-    """Return a table as a Parquet file whose pages, and itself as a whole, have a checksum (CRC-32)."""
+def parquet_bytes(table: pa.Table) -> bytes:
+    """Return a table as a Parquet file whose pages have checksums (CRC-32)."""
     import pyarrow as pa  # noqa: PLC0415 (as above)
     import pyarrow.parquet as pq  # noqa: PLC0415 (as above)
 
-    metadata = {**(table.schema.metadata or {}), _KEY: _NONE}
     buffer = pa.BufferOutputStream()
-    pq.write_table(
-        table.replace_schema_metadata(metadata), buffer, compression="zstd", write_page_checksum=True
-    )
-    data = bytearray(buffer.getvalue())
-    entry = _entry(data)
-    if entry is None:
-        msg = "this version of Arrow writes footers otherwise: the checksum of the file has no place"
-        raise AssertionError(msg)
-    data[entry.start(1) : entry.end(1)] = b"%08x" % zlib.crc32(data)
-    return bytes(data)
-
-
-def check_seal(data: bytes) -> bool:
-    """Return whether a Parquet file has a checksum, which older versions did not write.
-
-    Raises:
-        ValueError: The checksum is wrong.
-    """
-    entry = _entry(data)
-    if entry is None:
-        return False
-    start, end = entry.span(1)
-    with memoryview(data) as view:
-        found = zlib.crc32(view[end:], zlib.crc32(_NONE, zlib.crc32(view[:start])))
-    if b"%08x" % found != entry[1]:
-        msg = "its bytes are not those that were written: the checksum of the file is another"
-        raise ValueError(msg)
-    return True
-
-
-def read_sealed(data: bytes, columns: Sequence[str]) -> pl.DataFrame | None:
-    """Return columns of a Parquet file whose checksum is right; None of one that has none.
-
-    Polars reads it: it loads sooner than Arrow, but aborts the process on bits that were flipped.
-
-    Raises:
-        ValueError: The checksum is wrong.
-    """
-    return pl.read_parquet(BytesIO(data), columns=[*columns]) if check_seal(data) else None
-
-
-def _entry(data: bytes | bytearray) -> re.Match[bytes] | None:
-    """Return where a footer holds the checksum: it comes last, and a text may hold the same bytes."""
-    return _ENTRY.match(data, max(0, data.rfind(_KEY)))
+    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
+    return bytes(buffer.getvalue())
 
 
 _OLDEST = pl.CompatLevel.oldest()
@@ -99,7 +49,7 @@ def write_frame(root: Root, relative: str, frame: pl.DataFrame, schema: pl.Schem
         {"schema_version": str(SCHEMA_VERSION)}
     )
     # Arrow rather than Polars writes and reads: flipped bits in a page, unchecked, abort Polars' process.
-    data = sealed_parquet(table)
+    data = parquet_bytes(table)
     root.write(relative, data)
     return data
 
@@ -129,14 +79,7 @@ def read_frame(
         nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n in absent)
         return frame.with_columns(nulls).select(wanted)
     except damage() as error:
-        msg = f"{place} cannot be read as Parquet ({str(error).splitlines()[0]})"
-        raise StorageError(msg) from error
-
-
-def check_columns(root: Root, relative: str, schema: pl.Schema) -> None:
-    """Raise `SchemaMismatch` if a file's columns are not `schema`'s, `NewerSchema` if they are later ones."""
-    with _open(root, relative) as file:
-        _check(root.at(relative), file.schema_arrow, schema)
+        raise _damaged(root, relative, error) from error
 
 
 def check_schema(name: str, frame: pl.DataFrame, schema: pl.Schema) -> None:
@@ -168,19 +111,31 @@ def _difference(name: str, found: pl.Schema, expected: pl.Schema) -> str:
     return f"{name}: columns {', '.join(wrong) or 'in another order'} differ from the schema"
 
 
-def read_columns(root: Root, relative: str, wanted: Collection[str] | None) -> pl.DataFrame:
+def read_columns(
+    root: Root, relative: str, wanted: Collection[str] | None, schema: pl.Schema | None = None
+) -> pl.DataFrame:
     """Return those of the columns wanted (None: all) that a file has; with none of them an empty frame.
+
+    Args:
+        root: Where it lies.
+        relative: The file.
+        wanted: The columns.
+        schema: What columns it must have, as `read_frame` checks them; None: any.
 
     Raises:
         StorageError: The file is missing or damaged.
+        SchemaMismatch: Its columns are others than `schema`'s; `NewerSchema` if they are later ones.
     """
     with _open(root, relative) as file:
-        present = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
-        table = _read(root, relative, file, present)
-    try:
-        return pl.DataFrame(table) if present else pl.DataFrame()
-    except damage() as error:
-        raise _damaged(root, relative, error) from error
+        try:
+            found = file.schema_arrow
+            if schema is not None:
+                _check(root.at(relative), found, schema)
+            present = [name for name in found.names if wanted is None or name in wanted]
+            table = file.read(columns=present, use_threads=False)
+            return pl.DataFrame(table) if present else pl.DataFrame()
+        except damage() as error:
+            raise _damaged(root, relative, error) from error
 
 
 def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Table]) -> tuple[int, bytes]:
@@ -193,9 +148,12 @@ def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Tabl
         StorageError: The file is missing or damaged, or cannot be written.
     """
     with _open(root, relative) as file:
-        table = _read(root, relative, file, None)
+        try:
+            table = file.read(use_threads=False)
+        except damage() as error:
+            raise _damaged(root, relative, error) from error
     changed = change(table).cast(table.schema)
-    data = sealed_parquet(changed)
+    data = parquet_bytes(changed)
     root.write(relative, data)
     return changed.num_rows, data
 
@@ -205,16 +163,7 @@ def _open(root: Root, relative: str) -> pq.ParquetFile:
     import pyarrow.parquet as pq  # noqa: PLC0415 (as above)
 
     try:
-        data = root.read(relative)
-        check_seal(data)
-        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-    except damage() as error:
-        raise _damaged(root, relative, error) from error
-
-
-def _read(root: Root, relative: str, file: pq.ParquetFile, columns: list[str] | None) -> pa.Table:
-    try:
-        return file.read(columns=columns, use_threads=False)
+        return pq.ParquetFile(pa.BufferReader(root.read(relative)), page_checksum_verification=True)
     except damage() as error:
         raise _damaged(root, relative, error) from error
 

@@ -1,6 +1,6 @@
 """Partitions: a table in 64 Parquet files by a hash of doc_id, so that a rewrite costs what changed.
 
-A manifest lists the files of a table, each with its rows and digest as last written.
+A manifest lists the files of a table, each with its seal as last written.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Collection, Iterable, Sequence
+from io import BytesIO
 
 import polars as pl
 
 from storage.errors import Missing, StorageError
 from storage.parquet import check_schema, read_frame, write_frame
 from storage.root import Root
+from storage.seal import Seal
 
 PARTITIONS = 64
 _MANIFESTS = "state/manifests"
@@ -34,6 +36,7 @@ class PartitionedTable:
         key: The column that names the document; `node_key` columns hold `doc_id#ordinal`.
         node_key: Whether `key` holds node ids.
         listed: Whether a manifest lists the files, so that a lost one is not taken for an empty one.
+        unique: Columns whose values no two rows share, `key` among them, for `upsert`.
     """
 
     def __init__(
@@ -45,8 +48,9 @@ class PartitionedTable:
         key: str = "doc_id",
         node_key: bool = False,
         listed: bool = False,
+        unique: Sequence[str] = (),
     ) -> None:
-        self.root, self.folder, self.schema = root, folder, schema
+        self.root, self.folder, self.schema, self._unique = root, folder, schema, list(unique)
         self.manifest = Manifest(root, folder) if listed else None
         column = pl.col(key)
         self._document = column.str.replace(r"#\d+$", "") if node_key else column
@@ -82,13 +86,29 @@ class PartitionedTable:
         try:
             return read_frame(self.root, file, self.schema, columns)
         except Missing as error:
-            if self.manifest and self.manifest.lists(file):
+            if self.manifest and self.manifest.seal(file):
                 raise self._lost(file) from error
             return None
 
     def _lost(self, file: str) -> StorageError:
         msg = f"{self.root.at(file)} is missing: run `skillery doctor --root {self.root.uri}`"
         return StorageError(msg)
+
+    def read_sealed(self, doc_id: str, columns: Sequence[str], most: int) -> pl.DataFrame | None:
+        """Return columns of the partition that a document lies in, if its file is as it was written.
+
+        Polars reads them: it loads sooner than Arrow, but aborts the process on bits that were flipped. None
+        where the file is on another machine, larger than `most` bytes, damaged, or without a seal.
+
+        Raises:
+            StorageError: The file or its seal cannot be read.
+        """
+        file = self.file(partition_of(doc_id))
+        place = self.root.folder / file
+        if self.manifest is None or not place.is_file() or place.stat().st_size > most:
+            return None
+        seal, data = self.manifest.seal(file), self.root.read(file)
+        return pl.read_parquet(BytesIO(data), columns=[*columns]) if seal and seal.fits(data) else None
 
     def of(self, doc_id: str) -> pl.DataFrame:
         """Return the rows of the partition that this document lies in."""
@@ -122,6 +142,19 @@ class PartitionedTable:
 
         self.root.each(rewrite, ids["_partition"].unique(maintain_order=True), spread=True)
 
+    def upsert(self, rows: pl.DataFrame) -> None:
+        """Put rows in place of those with the same values in the `unique` columns; the last of these counts.
+
+        Other rows of their documents stay.
+        """
+        if rows.is_empty():
+            return
+        rows = rows.unique(self._unique, keep="last", maintain_order=True)
+        ids = set(rows.select(self._document).to_series())
+        held = self.read({partition_of(i) for i in ids}).filter(self._document.is_in(list(ids)))
+        others = held.join(rows, on=self._unique, how="anti", nulls_equal=True)
+        self.replace(ids, pl.concat([others, rows]))
+
     def _rewrite(self, partition: int, doc_ids: pl.Series, new: pl.DataFrame) -> None:
         old = self.read([partition])
         kept = old.filter(~self._document.is_in(doc_ids.implode()))
@@ -137,9 +170,9 @@ class PartitionedTable:
 
 
 class Manifest:
-    """One small file for each file of a table: partitions are written side by side, by several processes.
+    """A seal for each file of a table, each in a note: partitions are written by several processes.
 
-    An entry is written after its file. If a run is killed in between, the entry describes the file before.
+    A note is written after its file. If a run is killed in between, it describes the file before.
 
     Args:
         root: Where the table lies.
@@ -154,36 +187,36 @@ class Manifest:
         listed = self._root.files(f"{_MANIFESTS}/{self._folder}", ".json")
         return {entry.removeprefix(f"{_MANIFESTS}/").removesuffix(".json") for entry in listed}
 
-    def lists(self, file: str) -> bool:
-        """Tell whether a file was written and not forgotten."""
-        return self._root.read_json(_entry(file)) is not None
+    def seal(self, file: str) -> Seal | None:
+        """Return a file's seal, None if none was written, or the file forgotten."""
+        note = self._root.read_json(_entry(file))
+        return None if note is None else Seal.told(file, note)
 
     def adopt(self, file: str, rows: int) -> str | None:
-        """Compare a readable file with its entry and make the entry describe it; return what differed.
+        """Compare a readable file with its seal, and seal it as it is; return what differed.
 
-        A file without an entry, of a root made by an earlier version, gets one; this is no difference.
+        A file without a seal, of a root made by an earlier version, gets one; this is no difference.
         """
         data = self._root.read(file)
-        found = {"rows": rows, "sha256": hashlib.sha256(data).hexdigest()}
         try:
-            entry = self._root.read_json(_entry(file))
+            seal = self.seal(file)
         except (StorageError, UnicodeDecodeError):
-            entry = None
-        if entry == found:
+            seal = None
+        if seal is not None and seal.rows == rows and seal.fits(data):
             return None
         list_file(self._root, file, rows, data)
-        if entry is None:
+        if seal is None:
             return None
-        return f"{self._root.at(file)} is not the file last written: {rows} rows, not {entry.get('rows')}"
+        return f"{self._root.at(file)} is not the file last written: {rows} rows, not {seal.rows}"
 
 
 def list_file(root: Root, file: str, rows: int, data: bytes) -> None:
-    """Record in the manifest a file that was written (relative to the root): number of rows, and bytes."""
-    root.write_json(_entry(file), {"rows": rows, "sha256": hashlib.sha256(data).hexdigest()})
+    """Seal a table's file that was written (relative to the root): its bytes, and their number of rows."""
+    root.write_json(_entry(file), Seal.of(file, data, rows).note())
 
 
 def renew_entry(root: Root, file: str, rows: int, data: bytes) -> None:
-    """Record a file that was rewritten in place, if the manifest lists it."""
+    """Seal a file that was rewritten in place, if it had a seal."""
     if root.exists(_entry(file)):
         list_file(root, file, rows, data)
 

@@ -26,6 +26,7 @@ class Place(Protocol):
 
     def exists(self, relative: str) -> bool: ...  # noqa: D102
     def read(self, relative: str) -> bytes: ...  # noqa: D102
+    def sha256(self, relative: str) -> str: ...  # noqa: D102
     def open(self, relative: str) -> pa.NativeFile: ...  # noqa: D102
     def write(self, relative: str, data: bytes) -> None: ...  # noqa: D102
     def delete(self, relative: str) -> None: ...  # noqa: D102
@@ -69,6 +70,10 @@ class Root:
             Unreachable: The bucket does not answer.
         """
         return self.place.read(relative)
+
+    def sha256(self, relative: str) -> str:
+        """Return the SHA-256 of a file, in hexadecimal; raises as `read`."""
+        return self.place.sha256(relative)
 
     def open(self, relative: str) -> pa.NativeFile:
         """Return a file to read parts of; what is put in its place meanwhile is not seen.

@@ -65,6 +65,10 @@ class Bucket:
         with self._asking(relative):
             return bytes(obstore.get(self._store, relative).bytes())
 
+    def sha256(self, relative: str) -> str:
+        """Return the SHA-256 of an object."""
+        return hashlib.sha256(self.read(relative)).hexdigest()
+
     def open(self, relative: str) -> pa.NativeFile:
         """Return an object, read as a whole: requests for parts could meet the next one of that name."""
         return pa.BufferReader(self.read(relative))

@@ -1,11 +1,12 @@
-"""The records that pass between stages: Polars schemas for files, dataclasses for code."""
+"""The records that pass between stages: dataclasses for code, and the Polars schemas of their files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import polars as pl
 
@@ -13,59 +14,44 @@ import polars as pl
 SCHEMA_VERSION = 5
 NODE_TYPES = ("step", "example", "param", "precondition", "error_handling", "concept")
 EDGE_TYPES = ("sequence", "semantic", "reference", "condition")
-BLOCKS = ("prose", "list_item", "code", "table", "html")
 Severity = Literal["error", "warning", "info"]
 Block = Literal["prose", "list_item", "code", "table", "html"]
-_TIME = pl.Datetime("us", "UTC")
-_TEXTS = pl.List(pl.String)
-FILE = pl.Struct({"path": pl.String, "size": pl.Int64, "sha256": pl.String})
-FILE_CONTENT = pl.Struct({"path": pl.String, "content": pl.Binary})
-LICENCE_FILE = pl.Struct({"path": pl.String, "sha256": pl.String, "text": pl.String})
-FINDING = pl.Struct({"code": pl.String, "severity": pl.String, "message": pl.String})
-# What every stage knows of where a text comes from.
-_ORIGIN: dict[str, Any] = {
-    "source": pl.String, "repo": pl.String, "repo_id": pl.String, "ref": pl.String, "commit": pl.String,
-    "tree_sha": pl.String, "path": pl.String, "url": pl.String, "author": pl.String, "stars": pl.Int64,
-    "category": pl.String, "tags": _TEXTS,
+BLOCKS = get_args(Block)
+TIME = pl.Datetime("us", "UTC")
+# Numbers of fewer bits than Python's, in the files.
+Small = Annotated[int, pl.Int32()]
+Single = Annotated[float, pl.Float32()]
+_TYPES: dict[object, pl.DataType] = {
+    str: pl.String(), int: pl.Int64(), float: pl.Float64(), bytes: pl.Binary(), datetime: TIME,
 }  # fmt: skip
-_LISTINGS: dict[str, Any] = {
-    "source": pl.String, "source_id": pl.String, "kind": pl.String, "name": pl.String,
-    "description": pl.String, "author": pl.String, "url": pl.String, "category": pl.String, "tags": _TEXTS,
-    "stars": pl.Int64, "repo_id": pl.String, "updated_at": _TIME, "seen_at": _TIME,
-    "run_id": pl.String, "schema_version": pl.Int32,
-}  # fmt: skip
-LISTINGS = pl.Schema(_LISTINGS)
-_RAW_DOCUMENTS: dict[str, Any] = {
-    "doc_id": pl.String, "kind": pl.String, **_ORIGIN, "content": pl.Binary, "size": pl.Int64,
-    "raw_hash": pl.String, "files": pl.List(FILE), "contents": pl.List(FILE_CONTENT),
-    "licence_files": pl.List(LICENCE_FILE), "repo_licence": pl.String, "findings": pl.List(FINDING),
-    "fetched_at": _TIME, "run_id": pl.String, "schema_version": pl.Int32,
-}  # fmt: skip
-RAW_DOCUMENTS = pl.Schema(_RAW_DOCUMENTS)
-_DOCUMENTS: dict[str, Any] = {
-    "doc_id": pl.String, "kind": pl.String, "name": pl.String, "description": pl.String, "body": pl.String,
-    "inferred": _TEXTS, "body_hash": pl.String, "content_hash": pl.String, "raw_hash": pl.String, **_ORIGIN,
-    "language": pl.String, "files": pl.List(FILE), "blobs": pl.List(FILE), "licence": pl.String,
-    "licence_rule": pl.String, "licence_files": pl.List(LICENCE_FILE), "findings": pl.List(FINDING),
-    "risks": pl.List(FINDING), "fetched_at": _TIME, "first_seen_at": _TIME, "run_id": pl.String,
-    "schema_version": pl.Int32,
-}  # fmt: skip
-DOCUMENTS = pl.Schema(_DOCUMENTS)
-_NODES: dict[str, Any] = {
-    "node_id": pl.String, "doc_id": pl.String, "ordinal": pl.Int32, "node_type": pl.String,
-    "heading_path": _TEXTS, "lead_in": pl.String, "block": pl.String, "start": pl.Int32, "end": pl.Int32,
-    "text": pl.String, "n_tokens": pl.Int32, "classifier": pl.String, "confidence": pl.Float32,
-}  # fmt: skip
-NODES = pl.Schema(_NODES)
-EDGES = pl.Schema({
-    "src_id": pl.String, "dst_id": pl.String, "edge_type": pl.String, "weight": pl.Float32,
-    "inferred_by": pl.String,
-})  # fmt: skip
-DROPPED = pl.Schema({
-    "run_id": pl.String, "doc_id": pl.String, "source": pl.String, "content_hash": pl.String,
-    "reason": pl.String, "rule": pl.String, "detail": pl.String, "lost_to": pl.String,
-    "similarity": pl.Float64,
-})  # fmt: skip
+
+
+def schema_of_record(record: type, **more: Any) -> pl.Schema:  # noqa: ANN401 (types of Polars)
+    """Return the schema of the files of a dataclass: its fields in order, then `more` columns."""
+    columns: dict[str, Any] = {name: _column(hint) for name, hint in _hints(record).items()}
+    return pl.Schema({**columns, **more})
+
+
+def _hints(record: type) -> dict[str, Any]:
+    hints = get_type_hints(record, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(record)}
+
+
+def _column(hint: Any) -> pl.DataType:  # noqa: ANN401 (what an annotation may be)
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        found: pl.DataType = parts[1]
+        return found
+    if kind in (Union, UnionType):  # with None: any column may hold nulls
+        return _column(parts[0])
+    if kind is tuple:
+        return pl.List(_column(parts[0]))
+    if kind is Literal:
+        return pl.String()
+    if is_dataclass(hint):
+        assert isinstance(hint, type)  # noqa: S101 (for the types)
+        return pl.Struct({name: _column(inner) for name, inner in _hints(hint).items()})
+    return _TYPES[hint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +89,7 @@ class LicenceFile:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RawDocument:
     """One document as fetched, before anything judges it.
 
@@ -114,11 +100,8 @@ class RawDocument:
     """
 
     doc_id: str
-    source: str
-    content: bytes | None
-    size: int
-    raw_hash: str
     kind: str = "skill"
+    source: str
     repo: str | None = None
     repo_id: str | None = None
     ref: str | None = None
@@ -130,6 +113,9 @@ class RawDocument:
     stars: int | None = None
     category: str | None = None
     tags: tuple[str, ...] = ()
+    content: bytes | None
+    size: int
+    raw_hash: str
     files: tuple[BundledFile, ...] | None = None
     contents: tuple[FileContent, ...] = ()
     licence_files: tuple[LicenceFile, ...] = ()
@@ -169,7 +155,7 @@ class Dropped:
     similarity: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """One refined skill: canonical text, where it comes from, what was found in it.
 
@@ -180,17 +166,15 @@ class Document:
     """
 
     doc_id: str
-    source: str
+    kind: str = "skill"
     name: str
     description: str
     body: str
+    inferred: tuple[str, ...] = ()
     body_hash: str
     content_hash: str
     raw_hash: str
-    fetched_at: datetime
-    first_seen_at: datetime
-    kind: str = "skill"
-    inferred: tuple[str, ...] = ()
+    source: str
     repo: str | None = None
     repo_id: str | None = None
     ref: str | None = None
@@ -209,7 +193,9 @@ class Document:
     licence_rule: str | None = None
     licence_files: tuple[LicenceFile, ...] = ()
     findings: tuple[Finding, ...] = ()
-    risks: tuple[Finding, ...] = field(default=())
+    risks: tuple[Finding, ...] = ()
+    fetched_at: datetime
+    first_seen_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,17 +204,17 @@ class Node:
 
     node_id: str
     doc_id: str
-    ordinal: int
+    ordinal: Small
     node_type: str
     heading_path: tuple[str, ...]
     lead_in: str | None
     block: str
-    start: int
-    end: int
+    start: Small
+    end: Small
     text: str
-    n_tokens: int
+    n_tokens: Small
     classifier: str
-    confidence: float
+    confidence: Single
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +228,16 @@ class Edge:
     src_id: str
     dst_id: str
     edge_type: str
-    weight: float
+    weight: Single
     inferred_by: str | None = "rules"
+
+
+LISTINGS = schema_of_record(Listing, seen_at=TIME, run_id=pl.String, schema_version=pl.Int32)
+RAW_DOCUMENTS = schema_of_record(RawDocument, fetched_at=TIME, run_id=pl.String, schema_version=pl.Int32)
+DOCUMENTS = schema_of_record(Document, run_id=pl.String, schema_version=pl.Int32)
+NODES = schema_of_record(Node)
+EDGES = schema_of_record(Edge)
+DROPPED = schema_of_record(Dropped, run_id=pl.String)
 
 
 class Qrel(NamedTuple):

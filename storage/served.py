@@ -11,7 +11,8 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, TypeAlias, get_args
 
 from storage.errors import NotPublished, StorageError, Withheld
-from storage.lance import INDUCED, NODES, SKILLS, connect, table_names, tag, tagged, untag, versions_of
+from storage.lance.tables import INDUCED, NODES, SKILLS, TableAt
+from storage.lance.versions import table_names, tag, tagged, untag, versions_of
 from storage.root import Root
 
 _UNDER_WAY = "state/anew.json"
@@ -37,21 +38,21 @@ def mend_tags(root: Root) -> list[tuple[str, str]]:
 
     The caller holds the root's writer lock.
     """
-    served, db, mended = read_served(root), connect(root), []
+    served, mended = read_served(root), []
     kept = {v.version: v for v in [*published_versions(root), *([served] if served else [])]}
-    for name in table_names(db):
+    for name in table_names(root):
         try:
-            tags = tagged(db, name)
+            tags = tagged(root, name)
         except (RuntimeError, OSError, ValueError):
             # Lance reads all tags or none, so that it names no damaged one: all are made again.
             for file in root.files(f"lance/{name}.lance/_refs/tags", ".json"):
                 root.delete(file)
             tags = {}
-        there = versions_of(db, name)
+        there = versions_of(root, name)
         for label, version in kept.items():
             wanted = version.needed(name)
             if wanted is not None and wanted in there and tags.get(label) != wanted:
-                tag(db, name, label, wanted)
+                tag(root, name, label, wanted)
                 mended.append((name, label))
     return mended
 
@@ -64,13 +65,13 @@ def drop_stray_tags(root: Root) -> list[tuple[str, str]]:
     Raises:
         StorageError: `state/served.json` is damaged.
     """
-    db, known, found = connect(root), published_names(root), []
-    for name in table_names(db):
-        tags = tagged(db, name)
-        there = versions_of(db, name) if tags else set()
+    known, found = published_names(root), []
+    for name in table_names(root):
+        tags = tagged(root, name)
+        there = versions_of(root, name) if tags else set()
         found += [(name, t) for t, version in sorted(tags.items()) if t not in known or version not in there]
     for name, label in found:
-        untag(db, name, label)
+        untag(root, name, label)
     return found
 
 
@@ -119,6 +120,15 @@ class Served:
         """Return the version of each table that is served, by its name."""
         found = {SKILLS: self.skills, NODES: self.nodes, INDUCED: self.induced}
         return {name: version for name, version in found.items() if version is not None}
+
+    def table(self, root: Root, name: str) -> TableAt | None:
+        """Return a table as it is served, None where the version has none of that name."""
+        version = self.tables().get(name)
+        return None if version is None else TableAt(root, name, version)
+
+    def skills_table(self, root: Root) -> TableAt:
+        """Return the table of skills, which every version has."""
+        return TableAt(root, SKILLS, self.skills)
 
     def needed(self, table: str) -> int | None:
         """Return the version of a table that must stay: the one served, or the one to build on."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 import polars as pl
 
 from storage.errors import StorageError
 from storage.parquet import read_frame, write_frame
-from storage.partitions import PartitionedTable, list_file, partition_of
+from storage.partitions import PartitionedTable, list_file
 from storage.root import Root
-from storage.schemas import DOCUMENTS, DROPPED, EDGES, NODES
+from storage.schemas import DOCUMENTS, DROPPED, EDGES, LISTINGS, NODES, RAW_DOCUMENTS
+from storage.tombstones import FOLDER as FORGOTTEN_FOLDER
+from storage.tombstones import FORGOTTEN
 
 _TIME = pl.Datetime("us", "UTC")
 # One row a document and source: no text, so that an unchanged night rewrites none.
@@ -38,7 +41,7 @@ _BY_TIME = re.compile(r"/\d{8}T\d{6}-[0-9a-f]{6}\.json$")
 
 def seen_table(root: Root) -> PartitionedTable:
     """Return the table of documents seen, by source."""
-    return PartitionedTable(root, "state/seen", SEEN, listed=True)
+    return PartitionedTable(root, "state/seen", SEEN, listed=True, unique=("doc_id", "source"))
 
 
 def refined_table(root: Root) -> PartitionedTable:
@@ -178,30 +181,19 @@ _REPOSITORIES: dict[str, Any] = {
     "misses": pl.Int32, "first_missed_at": _TIME, "last_missed_at": _TIME, "detail": pl.String,
 }  # fmt: skip
 REPOSITORIES = pl.Schema(_REPOSITORIES)
-# An id that a list gives is lossy: two skills may share one. A place is one's own.
-_KEYS = {"listed": ["source", "repository", "ref", "rest"], "repositories": ["source", "repository", "ref"]}
 
 
 def listed_table(root: Root) -> PartitionedTable:
     """Return the rows of all lists, by repository."""
-    return PartitionedTable(root, "state/listed", LISTED, key="repository")
+    # An id that a list gives is lossy: two skills may share one. A place is one's own.
+    unique = ("source", "repository", "ref", "rest")
+    return PartitionedTable(root, "state/listed", LISTED, key="repository", unique=unique)
 
 
 def repositories_table(root: Root) -> PartitionedTable:
     """Return the repositories looked at."""
-    return PartitionedTable(root, "state/repositories", REPOSITORIES, key="repository")
-
-
-def upsert(table: PartitionedTable, rows: pl.DataFrame) -> None:
-    """Replace the rows of one of the two tables above that have the same key; the last of a key counts."""
-    if rows.is_empty():
-        return
-    by = _KEYS[table.folder.rpartition("/")[2]]
-    rows = rows.unique(by, keep="last", maintain_order=True)
-    repositories = set(rows["repository"])
-    held = table.read({partition_of(r) for r in repositories})
-    others = held.filter(pl.col("repository").is_in(list(repositories))).join(rows, on=by, how="anti")
-    table.replace(repositories, pl.concat([others, rows]))
+    unique = ("source", "repository", "ref")
+    return PartitionedTable(root, "state/repositories", REPOSITORIES, key="repository", unique=unique)
 
 
 # `rule` says how a row was made, another rule's rows are made again; `size` counts distinct shingles;
@@ -223,3 +215,30 @@ def signatures_table(root: Root) -> PartitionedTable:
 def compared_table(root: Root) -> PartitionedTable:
     """Return the table of texts compared, with their similarity."""
     return PartitionedTable(root, "state/near", COMPARED, key="body_hash")
+
+
+# The schema of each table of Parquet files below a root, by its folder.
+SCHEMAS = {
+    "documents": DOCUMENTS, "state/folded": DOCUMENTS, "state/refined": REFINED, "state/seen": SEEN,
+    "nodes": NODES, "edges": EDGES, "state/parsed": PARSED, "state/aliases": ALIASES, "dropped": DROPPED,
+    "raw/documents": RAW_DOCUMENTS, "raw/listings": LISTINGS, FORGOTTEN_FOLDER: FORGOTTEN,
+    "state/listed": LISTED, "state/repositories": REPOSITORIES, "state/signatures": SIGNATURES,
+    "state/near": COMPARED,
+}  # fmt: skip
+
+
+def split_backfill(file: str) -> tuple[str, str]:
+    """Return the prefix of the backfill that a file belongs to (empty: none), and the rest of its path."""
+    if not file.startswith("backfill/"):
+        return "", file
+    base, day, below = file.split("/", 2)
+    return f"{base}/{day}/", below
+
+
+def table_of(file: str) -> str:
+    """Return the folder of the table that a file belongs to, without a backfill's prefix."""
+    below = split_backfill(file)[1]
+    for table in ("raw/documents", "raw/listings"):
+        if below.startswith(f"{table}/"):
+            return table
+    return str(PurePosixPath(below).parent)

@@ -100,28 +100,21 @@ class Forgotten:
 
 def forgotten_table(root: Root) -> PartitionedTable:
     """Return the table of tombstones."""
-    return PartitionedTable(root, FOLDER, FORGOTTEN, key="key", listed=True)
+    return PartitionedTable(root, FOLDER, FORGOTTEN, key="key", listed=True, unique=_IDENTITY)
 
 
 def add_tombstones(root: Root, tombstones: Collection[Tombstone], now: datetime) -> Forgotten:
     """Write tombstones that are not there yet, and return all; one that is there stays as it is."""
     table = forgotten_table(root)
-    held = table.read()
     rows = pl.DataFrame([_row(t, now) for t in tombstones], schema=FORGOTTEN, orient="row")
-    rows = rows.unique(_IDENTITY, maintain_order=True)
-    new = rows.join(held, on=_IDENTITY, how="anti", nulls_equal=True)
-    keys = set(new["key"])
-    table.replace(keys, pl.concat([held.filter(pl.col("key").is_in(list(keys))), new]))
+    table.upsert(rows.join(table.read(), on=_IDENTITY, how="anti", nulls_equal=True))
     return Forgotten.load(root)
 
 
 def mark_purged(root: Root, now: datetime) -> None:
     """Note that every file and table is clean of all that is forgotten."""
     table = forgotten_table(root)
-    held = table.read()
-    keys = set(held.filter(pl.col("purged_at").is_null())["key"])
-    rows = held.filter(pl.col("key").is_in(list(keys)))
-    table.replace(keys, rows.with_columns(pl.col("purged_at").fill_null(now)))
+    table.upsert(table.read().filter(pl.col("purged_at").is_null()).with_columns(purged_at=pl.lit(now)))
 
 
 def _row(stone: Tombstone, now: datetime) -> tuple[object, ...]:

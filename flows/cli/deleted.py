@@ -12,8 +12,12 @@ COMMANDS: dict[str, str] = {
     "requests that you have with --requests FOLDER (its `pairs.parquet`)",
 }
 # By the words of a command and an option of it.
-OPTIONS: dict[tuple[str, str], str] = {}
+OPTIONS: dict[tuple[str, str], str] = {
+    ("bench compose", "--llm"): "leave it out: the LLM that is set up writes each request",
+}
 SETTINGS: dict[str, str] = {
+    "SKILLERY_INDUCE_CHROMIUM": "name the browser with `--verify 'command:python -m "
+    "tasks.induce.replay.chromium URL --chromium PROGRAM'`",
     "SKILLERY_TRAINING_DISTILLED": "leave it out: `skillery train routing` trains on queries with hard "
     "negatives; teaching the encoder the default's scores gained nothing for the default",
 }

@@ -48,7 +48,7 @@ def induce(
         typer.Option(
             "--verify",
             metavar="HOW",
-            help="recorded, command:CMD, which replays runs over JSON lines, or browser:URL.",
+            help="recorded, or command:CMD, which replays runs over JSON lines.",
         ),
     ] = "recorded",
     folder: Annotated[
@@ -83,13 +83,12 @@ def induce(
     TRAJECTORIES are files of JSON lines or Parquet, or folders of them.
     """
     from flows.commands.induction.induce import InduceWishes, induce  # noqa: PLC0415
-    from flows.commands.induction.settings import load_induction  # noqa: PLC0415
     from flows.commands.induction.teaching import teaching  # noqa: PLC0415
     from tasks.induce.library.learn import Learning  # noqa: PLC0415
     from tasks.induce.skills.actions import granularity_of  # noqa: PLC0415
 
     settings = load_settings()
-    how = Learning(verify, folder, support, granularity_of(granularity), load_induction().chromium)
+    how = Learning(verify, folder, support, granularity_of(granularity))
     wishes = InduceWishes(trajectories, form.value, domain, how)
     where = root_of(settings, root)
     with teaching(where, settings, judge, inducer) as by:

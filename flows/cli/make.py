@@ -67,19 +67,16 @@ def bench_compose(
         typer.Option("--queries", metavar="N", min=1, help="Half of 2 steps, a third of 3, others of 4, 5."),
     ] = 300,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="Decides all that chance does.")
+        int, typer.Option("--seed", metavar="N", min=0, help="Draws what each request needs.")
     ] = 42,
-    llm: Annotated[
-        bool, typer.Option("--llm", help="An LLM rewrites each request; what changes its steps is discarded.")
-    ] = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make requests of several steps out of what is served, for `evaluate compose --queries`."""
+    """Have the LLM that is set up write requests of several steps, for `evaluate compose --queries`."""
     from flows.commands.generate import grow_compose_bench  # noqa: PLC0415
 
     settings = load_settings()
-    found = grow_compose_bench(root_of(settings, root), settings, queries, seed, out, llm=llm)
+    found = grow_compose_bench(root_of(settings, root), settings, queries, seed, out)
     print_json(found) if as_json else printing_bench.print_plan_bench(found)
 
 
@@ -128,9 +125,9 @@ def train_routing(
 ) -> None:
     """Train the encoder on sentences of bodies, or on authors' requests, against hard negatives."""
     from flows.cli.printing.measures import print_training  # noqa: PLC0415
-    from flows.commands.train.routing import Wishes, train_routing  # noqa: PLC0415
+    from flows.commands.routing.training import TrainingWishes, train_routing  # noqa: PLC0415
 
     settings = load_settings()
-    wishes = Wishes(corpus, out, pairs, reranker, seed, requests)
+    wishes = TrainingWishes(corpus, out, pairs, reranker, seed, requests)
     found = train_routing(root_of(settings, root), settings, wishes)
     print_json(found) if as_json else print_training(found)

@@ -319,12 +319,16 @@ def evaluate_stream(
 
     TRAJECTORIES are files of JSON lines or Parquet, or folders of them.
     """
-    from flows.commands.induction.stream import StreamWishes, stream_bench  # noqa: PLC0415
+    from flows.commands.induction.stream import stream_bench  # noqa: PLC0415
+    from tasks.evaluate.stream.report import terminal_blocks  # noqa: PLC0415
 
     settings = load_settings()
-    wishes = StreamWishes(trajectories, method, form.value, turned, seed, out, warm, report)
-    found = stream_bench(root_of(settings, root), settings, wishes)
-    print_json(found) if as_json else printing_bench.print_stream(found)
+    found = stream_bench(
+        root_of(settings, root), settings,
+        paths=trajectories, method=method, form=form.value, turned=turned, seed=seed, out=out, warm=warm,
+        report=report,
+    )  # fmt: skip
+    print_json(found) if as_json else printing_bench.show(terminal_blocks(found))
 
 
 @evaluate_app.command("corpus")

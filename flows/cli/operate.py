@@ -95,7 +95,8 @@ def settings(
     """Print every setting: its variable, its value, where that comes from, what it means."""
     from flows.commands.induction.settings import load_induction  # noqa: PLC0415
     from flows.commands.installing import load_installing  # noqa: PLC0415
-    from flows.commands.routing import settings as more  # noqa: PLC0415 (loads what training needs)
+    from flows.commands.routing import settings as more  # noqa: PLC0415
+    from flows.commands.routing.training import load_training  # noqa: PLC0415 (loads what training needs)
     from flows.serve.answers.service import load_serving  # noqa: PLC0415
 
     rows = _described(load_settings()) + _described(load_installing())
@@ -103,7 +104,7 @@ def settings(
         others = (
             more.load_skillflow,
             more.load_skillrouter,
-            more.load_training,
+            load_training,
             load_induction,
             load_serving,
         )

@@ -13,7 +13,6 @@ from flows.commands.console import form_of, put_drawing
 from flows.commands.queries import open_index
 from flows.settings import Settings
 from storage.errors import WrongInput
-from storage.lance import SKILLS, connect, open_at
 from storage.root import Root
 from storage.served import require_served
 from tasks.evaluate.corpus.compare import compare
@@ -38,8 +37,7 @@ def served_look_alikes(root: Root, threshold: float, out: Path | None) -> dict[s
         msg = f"--threshold is {threshold}: choose one above 0 and at most 1"
         raise WrongInput(msg)
     served = require_served(root)
-    table = open_at(connect(root), SKILLS, served.skills)
-    rows = table.search().where("kind = 'skill'").select(["doc_id", "name", "vector"]).to_arrow()
+    rows = served.skills_table(root).rows(["doc_id", "name", "vector"], kind=["skill"])
     found = look_alikes(rows["doc_id"].to_pylist(), _matrix(rows["vector"]), threshold=threshold)
     if out is not None:
         found.pairs.write_parquet(out)

@@ -1,4 +1,4 @@
-"""Generates benches for the command: requests and distractors that a language model writes, and plans."""
+"""Generates benches for the command: requests, distractors and plans that an LLM writes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from storage.served import require_served
 from tasks.evaluate.corpus.skill_sample import served_skill_ids, served_skills, stratified
 from tasks.evaluate.generate.distractors import PROMPT as DISTRACTORS
 from tasks.evaluate.generate.distractors import write_distractors
-from tasks.evaluate.generate.plans.grow import grow
-from tasks.evaluate.generate.plans.rewrite import PROMPT as PLANS_PROMPT
-from tasks.evaluate.generate.plans.rewrite import Rewritten, rewrite
-from tasks.evaluate.generate.plans.served_rows import served_rows
+from tasks.evaluate.generate.plans import WRITE as PLANS_PROMPT
+from tasks.evaluate.generate.plans import PlanDraws, served_rows, write_plans
 from tasks.evaluate.generate.requests import PROMPT as REQUESTS
 from tasks.evaluate.generate.requests import write_requests
 from tasks.evaluate.routing.data import read_qrels, read_skills, read_tasks
@@ -98,63 +96,53 @@ def grow_distractors(
     return {"out": str(out), "wanted": len(relevant), **done, **_spent(llm, DISTRACTORS.name)}
 
 
-def grow_compose_bench(
-    root: Root, settings: Settings, queries: int, seed: int, out: Path, *, llm: bool
-) -> dict[str, Any]:
+def grow_compose_bench(root: Root, settings: Settings, queries: int, seed: int, out: Path) -> dict[str, Any]:
     """Write requests of several steps that served rows can do to a folder, and return what came of it.
 
     The folder gets `requests.jsonl`, which `evaluate compose --queries` reads, and `bench.json`, which says
-    how they were made. The same seed and the same version served give the same bytes.
+    how they were made. A rerun asks only what was not answered before.
 
     Args:
-        root: What it serves; a model's answers are kept below it.
-        settings: With `llm`, which language model, its prices and its ceiling.
+        root: What it serves; the model's answers are kept below it.
+        settings: Which language model, its prices and its ceiling.
         queries: How many; an index that is too small gives fewer.
-        seed: Decides all that chance does.
+        seed: Draws the rows that each needs, and which step works on what another gives.
         out: The folder.
-        llm: A language model rewrites each request; one that would change the steps stays as it was.
 
     Returns:
         `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`,
-        `rows`, `rows_used`, `needs` (that the rows' texts support) and `left_out` (rows by reason).
-        With `llm` also `model`, `prompt`, `rewritten`, `discarded` and `unfinished` (requests by reason),
-        and `llm`: what was asked and what that cost, which `bench.json` leaves out.
+        `rows`, `rows_used`, `left_out` (rows by reason), `model`, `prompt`, `discarded` and `unfinished`
+        (requests by reason), and `llm`: what was asked and what that cost, which `bench.json` leaves out.
 
     Raises:
-        WrongInput: No language model is set up where one is asked for, or the folder cannot be used.
+        WrongInput: No language model is set up, or the folder cannot be used.
         NotPublished: Nothing is served.
         LlmDenied: The server denies access, or has no such model.
     """
-    options = _options(settings, _LONGEST_PLAN) if llm else None
+    options = _options(settings, _LONGEST_PLAN)
     served = require_served(root)
     rows, withheld = served_rows(root, served)
-    grown = grow(rows, queries, seed)
+    draws = PlanDraws(rows)
+    plans = draws.drawn(queries, seed)
     folder = folder_at(out)
-    done, spent = Rewritten(list(grown.requests)), None
-    if options:
-        with open_llm(root, options) as asked, progress("asked about") as tell:
-            done = rewrite(
-                grown.requests, grown.products, asked.cache, sampling=options.sampling, report=tell
-            )
-            spent = asked.ledger.report()
+    with open_llm(root, options) as llm, progress("asked about") as report:
+        made = write_plans(draws, plans, llm, report)
+        spent = llm.ledger.report()
+    left_out = {**draws.left_out, **({"licence": withheld} if withheld else {})}
     card = {
-        "seed": seed, "index_version": served.version, "wanted": queries, "queries": len(grown.requests),
-        "steps": sum(len(request.steps) for request in grown.requests),
-        "edges": sum(len(request.edges) for request in grown.requests),
-        "by_difficulty": dict(Counter(request.difficulty for request in grown.requests)),
-        "by_tag": dict(sorted(Counter(tag for request in grown.requests for tag in request.tags).items())),
-        "rows": len(rows) + withheld, "rows_used": grown.rows_used, "needs": grown.needs,
-        "left_out": dict(sorted({**grown.left_out, **({"licence": withheld} if withheld else {})}.items())),
+        "seed": seed, "index_version": served.version, "wanted": queries, "queries": len(made.lines),
+        "steps": sum(len(line["steps"]) for line in made.lines),
+        "edges": sum(len(line["edges"]) for line in made.lines),
+        "by_difficulty": dict(Counter(line["difficulty"] for line in made.lines)),
+        "by_tag": dict(sorted(Counter(tag for line in made.lines for tag in line["tags"]).items())),
+        "rows": len(rows) + withheld, "rows_used": len(draws.uses),
+        "left_out": dict(sorted(left_out.items())),
+        "model": options.endpoint.model, "prompt": PLANS_PROMPT.name,
+        "discarded": dict(made.discarded), "unfinished": dict(made.unfinished),
     }  # fmt: skip
-    if options:
-        card |= {
-            "model": options.endpoint.model, "prompt": PLANS_PROMPT,
-            "rewritten": sum(request.rewritten for request in done.requests),
-            "discarded": dict(done.discarded), "unfinished": dict(done.unfinished),
-        }  # fmt: skip
-    write_lines(out / "requests.jsonl", (request.line() for request in done.requests))
+    write_lines(out / "requests.jsonl", made.lines)
     folder.write_json("bench.json", card)
-    return {"out": str(out), **card, **({"llm": spent} if spent else {})}
+    return {"out": str(out), **card, "llm": spent}
 
 
 def _options(settings: Settings, longest: int) -> LlmOptions:

@@ -17,7 +17,6 @@ from storage.locks import writer_lock
 from storage.root import Root
 from storage.served import CLASSES, published_versions, read_licences, read_served
 from storage.state import corpus_counts, documents_table, read_runs, seen_table
-from storage.tombstones import Forgotten
 from tasks.crawl.source_list import known_sources, list_sources, remove_source
 from tasks.refine.export.export import Format, export_corpus
 from tasks.refine.licences.policy import LicencePolicy
@@ -170,14 +169,12 @@ def export_root(
 
 def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
     """Return what `forget_target` would remove; raises `UnknownDocument` as it does, and removes nothing."""
-    from tasks.retrieve.versions.forget import find_targets  # noqa: PLC0415 (loads what induces)
-    from tasks.retrieve.versions.forget_learned import SCOPES, find_learned, is_learned  # noqa: PLC0415
+    from tasks.retrieve.versions.forget import targets_of  # noqa: PLC0415 (loads what induces)
+    from tasks.retrieve.versions.learned_sources import SCOPES  # noqa: PLC0415
 
-    if is_learned(target):
-        scope, name = find_learned(root, target)
-        return {"target": name, "scope": SCOPES[scope], "doc_ids": (name,), "copies": ()}
-    found = find_targets(root, target, Forgotten.load(root))
-    return {"target": found.target, "scope": found.scope, "doc_ids": found.doc_ids, "copies": found.copies}
+    found = targets_of(root, target)
+    scope = SCOPES.get(found.scope, found.scope)
+    return {"target": found.target, "scope": scope, "doc_ids": found.doc_ids, "copies": found.copies}
 
 
 def forget_target(root: Root, target: str) -> dict[str, Any]:
@@ -187,11 +184,9 @@ def forget_target(root: Root, target: str) -> dict[str, Any]:
         UnknownDocument: Nothing has or had that id.
     """
     from tasks.retrieve.versions.forget import forget  # noqa: PLC0415 (loads what induces)
-    from tasks.retrieve.versions.forget_learned import forget_learned, is_learned  # noqa: PLC0415
 
     with writer_lock(root, spare=True):
-        by = forget_learned if is_learned(target) else forget
-        return asdict(by(root, target, run_id=new_run_id(), now=datetime.now(UTC)))
+        return asdict(forget(root, target, run_id=new_run_id(), now=datetime.now(UTC)))
 
 
 def roll_back_root(root: Root, version: str | None) -> dict[str, Any]:

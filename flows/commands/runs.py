@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Literal, cast
 
 from flows.run_record import new_run_id, run_as
-from flows.server.home import prepare_home
+from flows.server.temporary import prepare_home
 from flows.settings import load_settings
 from storage.errors import EvaluationFell, WrongInput
 from storage.root import Root

@@ -1,4 +1,4 @@
-"""The temporary server of Prefect for one command, which ends with the command."""
+"""The temporary server of Prefect for one command, which ends with it; and Prefect's home below a root."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from urllib.request import urlopen
 
 from flows.server.child import end_child, start_child
 from storage.errors import TransientError
+from storage.folder import make_private
 from storage.root import Root
 
 _RECORD = "prefect/server.json"  # below the folder of the root on this machine
@@ -31,6 +32,28 @@ _ENVIRONMENT = {
 }
 # Seconds: to start on a busy machine; to take what Prefect still has for it.
 _START, _LAST_WORDS = 120.0, 2.5
+_DEFAULTS = {
+    # Prefect's server and client send usage figures to their makers unless told otherwise.
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks",
+    "PREFECT_CLI_PROMPT": "false",
+}
+
+
+def prepare_home(root: Root) -> Path:
+    """Make Prefect's home below the root and set the environment for it; return the home.
+
+    Settings that the user has made stay, also another home.
+    """
+    home = root.folder / "prefect"
+    make_private(home)  # its database holds the parameters of runs
+    for name, value in {"PREFECT_HOME": str(home), **_DEFAULTS}.items():
+        os.environ.setdefault(name, value)
+    # Prefect makes only the last folder of the path, and its server does not start without it.
+    chosen = Path(os.environ["PREFECT_HOME"])
+    chosen.mkdir(parents=True, exist_ok=True)
+    return chosen
 
 
 @contextmanager

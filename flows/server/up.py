@@ -15,8 +15,7 @@ import yaml
 
 import flows
 from flows.server.child import end_child, start_child
-from flows.server.home import prepare_home
-from flows.server.temporary import await_health
+from flows.server.temporary import await_health, prepare_home
 from storage.errors import TransientError, WrongInput
 from storage.root import Root
 

@@ -98,10 +98,7 @@ class SeenRows:
         invalidate(
             [doc_id for doc_id, row in self._changes.items() if _differs(self._known.get(doc_id), row)]
         )
-        ids = list(self._changes)
-        others = self._table.read().filter(pl.col("doc_id").is_in(ids), pl.col("source") != self._spec)
-        rows = pl.DataFrame(list(self._changes.values()), schema=SEEN)
-        self._table.replace(ids, pl.concat([others, rows]))
+        self._table.upsert(pl.DataFrame(list(self._changes.values()), schema=SEEN))
         self._known.update(self._changes)
         self._changes = {}
 

@@ -72,10 +72,13 @@ class KeptEncoder:
         encoder: Makes vectors, and states if it can.
         root: Where it keeps them.
         agree: Called once before it makes the first; may raise.
+
+    Attributes:
+        made: How many texts it has encoded, because nothing was kept of them.
     """
 
     def __init__(self, encoder: IndexEncoder, root: Root, agree: Callable[[], None] = lambda: None) -> None:
-        self.card, self._encoder = encoder.card, encoder
+        self.card, self._encoder, self.made = encoder.card, encoder, 0
         self._agree = functools.lru_cache(maxsize=1)(agree)
         self._vectors, self._states = vectors_of(root, encoder.card), kept_states(root, encoder.card)
 
@@ -92,6 +95,7 @@ class KeptEncoder:
             return self._encoder.encode([texts[i] for i in missing])
 
         vectors, made = self._vectors.complete([text_hash(text) for text in texts], make)
+        self.made += made
         log.info("%d texts: %d encoded, the others share a vector or had one", len(texts), made)
         return vectors
 
@@ -104,6 +108,7 @@ class KeptEncoder:
         had_states, states = self._states.find(keys)
         missing = np.flatnonzero(~(had_vector & had_states))
         if len(missing):
+            self.made += len(missing)
             self._agree()
             made, packed = encoded(self._encoder, [by_hash[keys[i]] for i in missing])
             # What was kept stays as it is: only what was not is taken of what is made together.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -17,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.folder import user_cache
+from storage.seal import folder_holds, seal_folder
 from tasks.models.engine import SMALL, OpenVino, save_small, whole_model
 
 log = logging.getLogger(__name__)
-_DIGESTS = "digests.json"
 _SCRATCH, _DAY = "making-", 86_400.0  # seconds; no model takes as long to make
 Weights = Mapping[str, npt.NDArray[np.floating]]
 
@@ -30,26 +29,9 @@ def model_cache() -> Path:
     return user_cache() / "models"
 
 
-def file_digest(file: Path) -> str:
-    """Return a file's SHA-256."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def seal(folder: Path) -> None:
-    """Write down the digests of a folder's files."""
-    digests = {file.name: file_digest(file) for file in sorted(folder.iterdir())}
-    (folder / _DIGESTS).write_text(json.dumps(digests, indent=1), "utf-8")
-
-
 def is_whole(folder: Path) -> bool:
-    """Tell whether the files of a folder are what `seal` found; a folder that it never saw is."""
-    held = folder / _DIGESTS
-    try:
-        digests = dict(json.loads(held.read_text("utf-8"))) if held.is_file() else {}
-        whole = all(file_digest(folder / name) == digest for name, digest in digests.items())
-    except (OSError, ValueError, TypeError):  # a file is gone, or a machine lost power before it was written
-        whole = False
+    """Tell whether the files of a folder are as they were sealed; a folder without a seal is."""
+    whole = folder_holds(folder)
     if not whole:
         log.warning("%s is damaged: it is made anew", folder)
     return whole
@@ -113,7 +95,7 @@ def engine_of_graph(
         made.mkdir()
         whole.write_bytes(whole_model(graph, weights()))
         save_small(whole, made / SMALL)
-        seal(made)
+        seal_folder(made)
 
     try:
         kept = model_cache() / f"whole-{digest.hexdigest()[:24]}"

@@ -24,11 +24,13 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from storage.errors import ModelMismatch, SkilleryError, TerminalError, WrongInput
+from storage.folder import file_digest
 from storage.root import Root
+from storage.seal import seal_folder
 from tasks.models.encoder import INT8, OnnxEncoder, card_of
 from tasks.models.engine import SMALL, save_folded, save_small, whole_model
 from tasks.models.hub import require_on_hub
-from tasks.models.model_cache import file_digest, is_whole, link_folder, model_cache, put_in_place, seal
+from tasks.models.model_cache import is_whole, link_folder, model_cache, put_in_place
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import unit
 
@@ -279,7 +281,7 @@ def _finish(target: Path, card: dict[str, Any], expected: Vectors | None, least:
     if not cosine >= least:
         msg = f"what was exported of {card['name']} does not answer as the model does (cosine {cosine:.3f})"
         raise ModelMismatch(msg)
-    seal(target)
+    seal_folder(target)
 
 
 def _old_pooling(config: dict[str, object]) -> str:

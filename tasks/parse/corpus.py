@@ -7,10 +7,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from storage.partitions import PartitionedTable, partition_of
+from storage.partitions import partition_of
 from storage.root import Root
 from storage.schemas import EDGES, NODE_TYPES, NODES, Edge, Node, to_frame
 from storage.state import PARSED, documents_table, edges_table, nodes_table, parsed_table
@@ -19,7 +18,7 @@ from tasks.models.encoder import card_of
 from tasks.models.llm.ask import Slot
 from tasks.models.llm.budget import Ledger
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
-from tasks.models.token_states import encoded, packing
+from tasks.models.token_states import encoded
 from tasks.parse import STAGE_VERSION
 from tasks.parse.classify.cascade import CachedContextModel, embedded_classifier, embedded_name
 from tasks.parse.classify.options import TypingOptions, classifier_name, typing_identity
@@ -28,7 +27,6 @@ from tasks.parse.document import parse_documents
 from tasks.parse.edges.linker import EdgeOptions, Linked, Linker, edges_identity, open_asked
 from tasks.parse.edges.rules import infer_edges
 
-VECTORS = "state/vectors"
 DOCUMENTS_PER_BATCH = 50
 _DOCUMENTS_AT_ONCE = 100  # typed and encoded together
 # A write rewrites its partitions, so few documents a write take time that grows as their square; many must
@@ -58,16 +56,6 @@ def rules_digest(classifier: str, tokenizer: str, encoder: str | None) -> str:
     """
     rules = hashlib.sha256(repr((STAGE_VERSION, classifier, tokenizer)).encode()).hexdigest()[:12]
     return rules if encoder is None else f"{rules}+{hashlib.sha256(encoder.encode()).hexdigest()[:12]}"
-
-
-def vectors_table(root: Root, dimension: int) -> PartitionedTable:
-    """Return the table that hands nodes' vectors and token states to the index, until these are published."""
-    columns: dict[str, Any] = {
-        "node_id": pl.String, "vector": pl.Array(pl.Float32, dimension), "states": pl.Binary,
-    }  # fmt: skip
-    # Vectors that another encoder or another packing left unpublished cannot be read as these.
-    folder = f"{VECTORS}/{dimension}-{packing()}"
-    return PartitionedTable(root, folder, pl.Schema(columns), key="node_id", node_key=True)
 
 
 def _state(root: Root, rules: str, partitions: list[int] | None = None) -> pl.DataFrame:
@@ -107,7 +95,6 @@ def parse_partitions(
     classifier: Classifier,
     tokenizer: Tokenizer,
     encoder: Encoder | None,
-    dimension: int,
     linker: Linker | None = None,
 ) -> dict[str, int]:
     """Parse the documents of partitions (0 to 63) that changed, at most about 1,000 of them a write.
@@ -118,8 +105,7 @@ def parse_partitions(
         rules: As `rules_digest` returns it.
         classifier: Types the nodes; documents that it leaves unfinished are parsed again by the next run.
         tokenizer: Counts their tokens.
-        encoder: Makes the nodes' vectors for semantic edges and the index; None makes neither.
-        dimension: The vectors' length.
+        encoder: Makes the nodes' vectors for semantic edges, and keeps them for the index; None: no vectors.
         linker: Infers conditions and references, as `classifier` does types; None: the rules do.
 
     Returns:
@@ -127,7 +113,7 @@ def parse_partitions(
     """
     state = _state(root, rules, partitions)
     todo = state.filter(pl.col("wanted").ne_missing(pl.col("digest")))
-    writer = _ParseWriter(root, dimension)
+    writer = _ParseWriter(root)
     writer.invalidate(todo["doc_id"].to_list(), partitions)
     writer.delete(todo.filter(pl.col("wanted").is_null())["doc_id"].to_list())
     digests = dict(todo.filter(pl.col("wanted").is_not_null()).select("doc_id", "wanted").iter_rows())
@@ -139,10 +125,11 @@ def parse_partitions(
         linked = Linked() if linker is None else linker.link(parsed)
         late = found.typing.unfinished | linked.unfinished
         texts = [node.text for nodes in parsed.values() for node in nodes]
-        made = None if encoder is None else encoded(encoder, texts)
-        edges = _edges(parsed, None if made is None else made[0], linked)
+        # With token states, which the encoder keeps too: the index takes both.
+        vectors = None if encoder is None else encoded(encoder, texts)[0]
+        edges = _edges(parsed, vectors, linked)
         done = {d: _unfinished(digests[d], parsed[d], edges[d]) if d in late else digests[d] for d in parsed}
-        writer.add(done, parsed, edges, made)
+        writer.add(done, parsed, edges, 0 if vectors is None else len(vectors))
         writer.counts.update(found.typing.counts() + linked.counts())
         if more := len(late - found.typing.unfinished):
             writer.counts["unfinished"] += more
@@ -167,11 +154,10 @@ def _edges(parsed: dict[str, list[Node]], vectors: Vectors | None, linked: Linke
 
 
 class _ParseWriter:
-    """Collects nodes, edges and vectors, and writes them and, last, the digests that mark their documents."""
+    """Collects nodes and edges, and writes them and, last, the digests that mark their documents."""
 
-    def __init__(self, root: Root, dimension: int) -> None:
+    def __init__(self, root: Root) -> None:
         self.nodes, self.edges, self.parsed = nodes_table(root), edges_table(root), parsed_table(root)
-        self.spool = vectors_table(root, dimension)
         self.counts: Counter[str] = Counter(documents=0, nodes=0, edges=0, vectors=0)
         self._clear()
 
@@ -179,7 +165,6 @@ class _ParseWriter:
         self._done: list[tuple[str, str, int, int]] = []
         self._nodes: list[pl.DataFrame] = []
         self._edges: list[pl.DataFrame] = []
-        self._spooled: list[pl.DataFrame] = []
 
     def invalidate(self, doc_ids: list[str], partitions: list[int]) -> None:
         """Mark documents as not parsed until they are written."""
@@ -192,7 +177,7 @@ class _ParseWriter:
 
     def delete(self, doc_ids: list[str]) -> None:
         """Remove everything of documents that are gone."""
-        for table in (self.nodes, self.edges, self.spool, self.parsed):
+        for table in (self.nodes, self.edges, self.parsed):
             table.replace(doc_ids, pl.DataFrame(schema=table.schema))
 
     def add(
@@ -200,19 +185,15 @@ class _ParseWriter:
         digests: dict[str, str],
         parsed: dict[str, list[Node]],
         edges: dict[str, list[Edge]],
-        vectors_and_states: tuple[Vectors, list[bytes]] | None,
+        vectors: int,
     ) -> None:
         """Take the rows of a chunk of documents; `digests` by doc_id will mark them as parsed."""
         nodes = [n for rows in parsed.values() for n in rows]
         all_edges = [e for rows in edges.values() for e in rows]
-        made, states = vectors_and_states or (np.empty((0, 0), np.float32), [])
-        ids_of_made = [n.node_id for n in nodes][: len(made)]
-        spooled = {"node_id": ids_of_made, "vector": list(made), "states": states}
         self._nodes.append(to_frame(nodes, NODES))
         self._edges.append(to_frame(all_edges, EDGES))
-        self._spooled.append(pl.DataFrame(spooled, schema=self.spool.schema))
         self._done += [(d, digests[d], len(parsed[d]), len(edges[d])) for d in parsed]
-        counts = {"nodes": len(nodes), "edges": len(all_edges), "vectors": len(made)}
+        counts = {"nodes": len(nodes), "edges": len(all_edges), "vectors": vectors}
         self.counts.update({"documents": len(parsed), **counts})
         if len(self._done) >= _DOCUMENTS_PER_WRITE:
             self.write()
@@ -224,7 +205,6 @@ class _ParseWriter:
         ids = [doc_id for doc_id, *_ in self._done]
         self.nodes.replace(ids, pl.concat(self._nodes))
         self.edges.replace(ids, pl.concat(self._edges))
-        self.spool.replace(ids, pl.concat(self._spooled))
         self.parsed.replace(ids, pl.DataFrame(self._done, schema=PARSED, orient="row"))
         self._clear()
 
@@ -257,7 +237,7 @@ class ParseOptions:
 
     Args:
         encoder: The folder of the encoder's export.
-        with_vectors: Whether nodes get vectors, and types a second look at them.
+        with_vectors: Whether nodes get vectors, and what is hard to type is read by the context model.
         llm: The language model that types nodes; None: the local classifier does.
         edges: The language model that infers edges; None: rules do.
     """
@@ -295,7 +275,6 @@ def parse_here(
     with open_asked(root, local, options.llm, options.edges, ledger, slot) as (classifier, linker):
         done = parse_partitions(
             root, partitions, rules=options.rules(), classifier=classifier, tokenizer=model,
-            encoder=model if options.with_vectors else None, dimension=int(model.card["dimension"]),
-            linker=linker,
+            encoder=model if options.with_vectors else None, linker=linker,
         )  # fmt: skip
     return {"done": done, "account": ledger.carried()}

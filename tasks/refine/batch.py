@@ -8,7 +8,7 @@ from datetime import datetime
 
 import polars as pl
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import StorageError
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
@@ -26,8 +26,7 @@ from storage.state import SIGNATURES
 from storage.tombstones import Forgotten
 from tasks.crawl.raw_parts import raw_document
 from tasks.crawl.source.tombstones import drop_forgotten
-from tasks.refine.bundles import refine_bundles
-from tasks.refine.document import refine_document
+from tasks.refine.document import refine_bundles, refine_document
 from tasks.refine.duplicates.near import NearLimits, SignatureRule, signatures
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from storage.errors import WrongInput
 from storage.schemas import Finding
@@ -15,8 +15,7 @@ from tasks.refine.text.canonical import control_share
 from tasks.refine.text.language import MIN_LETTERS, Language
 from tasks.refine.text.markdown import HEADING, LIST_MARK
 from tasks.refine.text.rules import rules_data
-from tasks.refine.text.sentences import COUNTED_END
-from tasks.refine.text.words import count_words
+from tasks.refine.text.words import COUNTED_END, count_words
 
 Verdict: TypeAlias = tuple[str, str] | None
 MAX_CONTROL_SHARE = 0.1
@@ -40,7 +39,7 @@ _HEAD_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class FilterLimits:
-    """Thresholds of the filters; `limits_from(dataclasses.asdict(limits))` gives an equal value.
+    """Thresholds of the filters.
 
     Raises:
         WrongInput: A class or a severity is unknown, or a number is out of its range.
@@ -66,16 +65,6 @@ class FilterLimits:
         if self.min_words < 0 or self.max_parts < 1 or not all(0 <= share <= 1 for share in shares):
             msg = f"{self}: shares are 0 to 1, numbers of words 0 or more"
             raise WrongInput(msg)
-
-
-def limits_from(values: Mapping[str, Any]) -> FilterLimits:
-    """Return the limits with these fields, as JSON holds them; absent fields keep their default.
-
-    Raises:
-        WrongInput: As `FilterLimits` and `LicencePolicy` say.
-    """
-    policy = values.get("policy")
-    return FilterLimits(**{**values, "policy": LicencePolicy(**policy) if policy else SERVE_POLICY})
 
 
 def too_large(content: bytes | None, size: int) -> Verdict:

@@ -30,7 +30,7 @@ def rule_digests() -> dict[str, str]:
         "risk rules": rules_digest(),
         "licences": _short_digest(rules_text("licences.yaml")),
         "placeholders": _short_digest(rules_text("placeholders.yaml")),
-        "boilerplate": _short_digest(repr(boilerplate)),
+        "boilerplate": _short_digest(boilerplate),
     }
 
 

@@ -14,30 +14,29 @@ from prefect.cache_policies import NO_CACHE
 from storage.root import Root
 from tasks.refine.batch import refine_batch
 from tasks.refine.duplicates.near import NearLimits
-from tasks.refine.filters import limits_from
+from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.refine.update import update_corpus
 from tasks.refine.workers import run_in
 
 
 @task(name="plan-refine", cache_policy=NO_CACHE)
-def plan_refining(root: str, *, limits: dict[str, Any]) -> dict[str, Any]:
-    """Decide which documents are to be refined; `limits` are the fields of `FilterLimits`."""
-    return asdict(plan_refine(Root(root), limits_from(limits)))
+def plan_refining(root: str, *, limits: FilterLimits) -> dict[str, Any]:
+    """Decide which documents are to be refined; return the `RefinePlan` as a dict."""
+    return asdict(plan_refine(Root(root), limits))
 
 
 @task(name="refine-batch", cache_policy=NO_CACHE)
 def refine_raw_parts(
-    root: str, raw_parts: list[str], given: dict[str, Any], executor: Executor | None = None
-) -> dict[str, int]:
-    """Refine a batch; `given`: run_id, fields of `limits` and `near`, and raw, the parts' root or None."""
-    limits, near = limits_from(given["limits"]), NearLimits(**given["near"])
-    raw = Root(given["raw"] or root)
-    batch = partial(refine_batch, Root(root), raw_parts, run_id=given["run_id"], limits=limits)
-    return run_in(executor, partial(batch, raw=raw, near=near))
+    root: str, raw_parts: list[str], *, run_id: str, limits: FilterLimits, near: NearLimits,
+    raw: str | None = None, executor: Executor | None = None,
+) -> dict[str, int]:  # fmt: skip
+    """Refine a batch; `raw` is the root of the raw parts (None: the same root)."""
+    batch = partial(refine_batch, Root(root), raw_parts, run_id=run_id, limits=limits, near=near)
+    return run_in(executor, partial(batch, raw=Root(raw or root)))
 
 
 @task(name="update-corpus", cache_policy=NO_CACHE)
-def update_refined(root: str, *, run_id: str, now: datetime, near: dict[str, Any]) -> dict[str, int]:
-    """Fold duplicates, retire lost documents, update the corpus; `near`: the fields of `NearLimits`."""
-    return update_corpus(Root(root), run_id=run_id, now=now, near=NearLimits(**near))
+def update_refined(root: str, *, run_id: str, now: datetime, near: NearLimits) -> dict[str, int]:
+    """Fold duplicates, retire lost documents, update the corpus."""
+    return update_corpus(Root(root), run_id=run_id, now=now, near=near)

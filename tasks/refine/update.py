@@ -111,7 +111,7 @@ def desired_aliases(
     """Return the aliases that should exist: columns doc_id (unique), survivor and kind.
 
     Args:
-        known: The present aliases. Those of copies are made anew; others stay while their id has no document.
+        known: The present aliases. Those of copies are made again; others stay while their id is free.
         verdict: Columns doc_id, body_hash and survivor of every document of the corpus and every copy.
         gone: Columns doc_id and body_hash of documents that leave the corpus now.
         again: Documents that a source holds now, whether they are kept or dropped.

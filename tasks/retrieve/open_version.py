@@ -8,16 +8,13 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from storage.errors import StorageError
-from storage.lance import NODES, SKILLS, connect, open_at, quoted
-from storage.parquet import read_sealed
-from storage.partitions import partition_of
+from storage.lance.tables import NODES, TableAt
 from storage.root import Root
 from storage.served import Served
 from storage.state import documents_table
@@ -28,9 +25,6 @@ from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.search import PROVENANCE, Searcher
 from tasks.retrieve.routing.store import RoutingIndex, open_routing, routing_rows
-
-if TYPE_CHECKING:  # its import takes longer than a query
-    import lancedb
 
 # An agent asks about the same skill again and again, so prepared documents are kept: at most this number, and
 # this many bytes of token embeddings, of which a long document has a hundred times as many as most.
@@ -52,15 +46,14 @@ class OpenVersion:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @functools.cached_property
-    def skills(self) -> lancedb.table.Table:
-        """The table of skills; raises `StorageError` if it cannot be opened."""
-        return open_at(connect(self.root), SKILLS, self.served.skills)
+    def skills(self) -> TableAt:
+        """The table of skills."""
+        return self.served.skills_table(self.root)
 
     @functools.cached_property
-    def nodes(self) -> lancedb.table.Table | None:
-        """The table of nodes, None where no vectors of nodes are served; raises as `skills` does."""
-        nodes = self.served.nodes
-        return None if nodes is None else open_at(connect(self.root), NODES, nodes)
+    def nodes(self) -> TableAt | None:
+        """The table of nodes, None where no vectors of nodes are served."""
+        return self.served.table(self.root, NODES)
 
     @property
     def _by_rows(self) -> bool:
@@ -83,8 +76,7 @@ class OpenVersion:
             StorageError: Neither the routing index nor the table can be read.
         """
         if not self._by_rows:
-            found = self._in_table("doc_key", doc_id.casefold(), _COLUMNS)
-            return found[0] if found else None
+            return self.skills.first(_COLUMNS, doc_key=[doc_id.casefold()])
         exact = self._rows.filter(pl.col("doc_id") == doc_id)
         if exact.height:
             return exact.row(0, named=True)
@@ -96,8 +88,7 @@ class OpenVersion:
         columns = ["doc_id", "name"]
         if self._by_rows:
             return dict(self._rows.select(columns).iter_rows())
-        held = self.skills.search().select(columns).to_arrow()
-        return dict(zip(*(held.column(c).to_pylist() for c in columns), strict=True))
+        return dict(self.skills.frame(columns).iter_rows())
 
     def body(self, row: dict[str, Any]) -> str:
         """Return the body of the skill of a row that `row` returned.
@@ -105,16 +96,13 @@ class OpenVersion:
         Raises:
             StorageError: The table of skills cannot be read, or lacks the skill.
         """
-        if "text" not in row and "skills" not in self.__dict__ and (body := self._in_corpus(row)) is not None:
+        if "text" not in row and not self.skills.is_open and (body := self._in_corpus(row)) is not None:
             return body
-        for held in [row] if "text" in row else self._in_table("doc_id", row["doc_id"], _TEXT):
-            return str(held["text"][held["body_start"] :])
-        msg = f"{self.served.version} has no text of {row['doc_id']}"
-        raise StorageError(f"{msg}: run `skillery doctor --root {self.root.uri}`")
-
-    def _in_table(self, column: str, value: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-        found = self.skills.search().where(f"{column} IN ({quoted([value])})").limit(1).select([*columns])
-        return list(found.to_arrow().to_pylist())
+        held = row if "text" in row else self.skills.first(_TEXT, doc_id=[row["doc_id"]])
+        if held is None:
+            msg = f"{self.served.version} has no text of {row['doc_id']}"
+            raise StorageError(f"{msg}: run `skillery doctor --root {self.root.uri}`")
+        return str(held["text"][held["body_start"] :])
 
     def _in_corpus(self, row: dict[str, Any]) -> str | None:
         """Return the body of a row's skill out of the corpus: LanceDB's import takes longer than a page.
@@ -122,13 +110,9 @@ class OpenVersion:
         None if the corpus is newer or older than the version, or not whole, or that partition of it is large.
         """
         doc_id = row["doc_id"]
-        name = documents_table(self.root).file(partition_of(doc_id))
-        file = self.root.folder / name
-        if not file.is_file() or file.stat().st_size > _SMALL:
-            return None
         try:
-            found = read_sealed(self.root.read(name), ["doc_id", "body"])
-        except (StorageError, ValueError):
+            found = documents_table(self.root).read_sealed(doc_id, ["doc_id", "body"], _SMALL)
+        except StorageError:
             return None
         if found is None:
             return None
@@ -158,7 +142,7 @@ class OpenVersion:
 
     @functools.cached_property
     def _searcher(self) -> Searcher:
-        return Searcher(lambda: self.skills, self._routing, self.encoder, self.fit)
+        return Searcher(self.skills, self._routing, self.encoder, self.fit)
 
     def kept(self, doc_id: str) -> PagedDocument | None:
         """Return a kept document, None if it is not kept; it becomes the one requested last."""

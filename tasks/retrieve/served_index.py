@@ -21,7 +21,7 @@ from storage.errors import (
     VersionGone,
     WrongInput,
 )
-from storage.lance import is_damage
+from storage.lance.tables import is_damage
 from storage.root import Root
 from storage.served import Licences, Served, require_licences, require_served, require_shown
 from storage.state import read_sources

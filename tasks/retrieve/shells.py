@@ -21,10 +21,16 @@ from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.routing.store import prepare_routing
 from tasks.retrieve.suggest.stored import StateWords
-from tasks.retrieve.versions.compact import check_compacted, clean_tables, compact_tables, table_files
 from tasks.retrieve.versions.learned import serve_learned
 from tasks.retrieve.versions.publish import publish
-from tasks.retrieve.versions.retention import drop_blobs, retain_versions
+from tasks.retrieve.versions.retention import (
+    check_compacted,
+    clean_tables,
+    compact_tables,
+    drop_blobs,
+    retain_versions,
+    table_files,
+)
 
 
 @task(name="build-tables", cache_policy=NO_CACHE, **task_retries())

@@ -19,11 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tasks.induce.replay.browser.application import WebApplication
-from tasks.induce.replay.browser.chromium import Chromium
-from tasks.induce.replay.browser_replay import BrowserReplay
 from tasks.induce.replay.calls import call_at
-from tasks.induce.replay.verify import Replay, verify
+from tasks.induce.replay.chromium import launched
+from tasks.induce.replay.verify import Replay, opened, verify
 from tasks.induce.replay.window import Call, SourceWindow
 from tasks.induce.skills.actions import Body
 from tests.benchmarks.skill_faults import SEED, measure
@@ -42,12 +40,15 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=60)
     asked = parser.parse_args()
     rng = random.Random(SEED)
-    with workshop() as shop, Chromium("127.0.0.1") as chromium:
-        replay = BrowserReplay(chromium, WebApplication(shop.url, 10, 1 << 20))
+    with (
+        workshop() as shop,
+        launched("127.0.0.1") as browser,
+        opened(f"command:{sys.executable} -m tasks.induce.replay.chromium {shop.url}", Path()) as replay,
+    ):
         skills: dict[Body, list[SourceWindow]] = defaultdict(list)
         facts, same, agreed, n = {}, 0, 0, 0
         for task in rng.sample(tasks(), asked.recordings):
-            recording = recorded(chromium, shop, task)
+            recording = recorded(browser, shop, task)
             facts[recording.trajectory_id] = shop.records.facts()
             found = windows_of(recording)
             drawn = rng.sample(found, min(asked.skills, len(found)))
@@ -61,10 +62,10 @@ def main() -> None:
         def sound(body: Body, number: int) -> Left:
             window = skills[body][number]
             call = call_at(body, window)
-            return left(chromium, shop, body, call, window) if isinstance(call, dict) else None
+            return left(browser, shop, body, call, window) if isinstance(call, dict) else None
 
         def changes_the_state(faulty: Body, body: Body, call: Call, window: SourceWindow) -> bool:
-            return left(chromium, shop, faulty, call, window) != sound(body, skills[body].index(window))
+            return left(browser, shop, faulty, call, window) != sound(body, skills[body].index(window))
 
         for body, windows in skills.items():
             agreed += sum(sound(body, k) == facts[own.trajectory_id] for k, own in enumerate(windows))

@@ -52,7 +52,18 @@ def typed_nodes(root: Root, documents: Iterable[dict[str, Any]]) -> pl.DataFrame
     now, table = datetime(2026, 1, 1, tzinfo=UTC), documents_table(root)
     bodies = {d["doc_id"]: _FRONT_MATTER.sub("", d["content"], count=1) for d in documents}
     rows = [
-        Document(d, "bench", d, "", body, f"{d} body", "", "", fetched_at=now, first_seen_at=now)
+        Document(
+            doc_id=d,
+            source="bench",
+            name=d,
+            description="",
+            body=body,
+            body_hash=f"{d} body",
+            content_hash="",
+            raw_hash="",
+            fetched_at=now,
+            first_seen_at=now,
+        )
         for d, body in bodies.items()
     ]
     table.replace(bodies, to_frame(rows, DOCUMENTS, run_id="bench", schema_version=1))

@@ -36,7 +36,7 @@ def questions(root: Root) -> list[str]:
     """Return texts to search for: the descriptions of served skills, their first words."""
     index = open_index(root, load_settings())
     with index.version() as now:
-        rows = now.skills.search().select(["description"]).limit(2000).to_arrow()
+        rows = now.skills.rows(["description"]).slice(0, 2000)
     return [" ".join(text.split()[:14]) for text in rows.column("description").to_pylist() if text.strip()]
 
 

@@ -10,8 +10,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from flows import artifacts
-from flows.artifacts import batch_progress, pace
+from flows import run_page
+from flows.run_page import batch_progress, pace
 from flows.run_record import recorded
 from storage.errors import NothingReadable, StorageError
 from storage.root import Root
@@ -147,7 +147,7 @@ def test_the_evaluations_artifact_holds_a_table_with_figures(
 def test_no_text_of_a_third_party_is_markup_or_a_control_in_an_artifact(prefect_server: str) -> None:
     from prefect import flow
 
-    from flows.artifacts import markdown_table, show_table
+    from flows.run_page import markdown_table, show_table
 
     @flow
     def shows() -> None:
@@ -180,11 +180,12 @@ def test_the_pace_says_when_the_rest_will_be_done(done: int, total: int, seconds
 
 def test_a_line_is_told_every_ten_seconds_and_none_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, told = [0.0], list[str]()
-    monkeypatch.setattr(artifacts.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(artifacts, "create_progress_artifact", lambda **_: None)
-    monkeypatch.setattr(artifacts, "update_progress_artifact", lambda **_: None)
+    monkeypatch.setattr(run_page.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(run_page, "create_progress_artifact", lambda **_: None)
+    monkeypatch.setattr(run_page, "update_progress_artifact", lambda **_: None)
+    monkeypatch.setattr(run_page, "tell", told.append)
 
-    with batch_progress("parse", 8, told.append) as step:
+    with batch_progress("parse", 8) as step:
         for _ in range(8):
             clock[0] += 4
             step()
@@ -192,8 +193,9 @@ def test_a_line_is_told_every_ten_seconds_and_none_at_the_end(monkeypatch: pytes
     assert [line.split(",")[0] for line in told] == ["parse: 3 of 8 batches", "parse: 6 of 8 batches"]
 
 
-def test_a_single_batch_tells_nothing() -> None:
-    with batch_progress("parse", 1, pytest.fail) as step:
+def test_a_single_batch_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_page, "tell", pytest.fail)
+    with batch_progress("parse", 1) as step:
         step()
 
 

@@ -14,7 +14,12 @@ from storage.schemas import RAW_DOCUMENTS, SCHEMA_VERSION, RawDocument, to_frame
 
 @pytest.fixture
 def root(tmp_path: Path) -> Root:
-    rows = [RawDocument(d, "dir:d", b"\xff\x00 bread", 7, "hash", tags=("a", "b")) for d in ("x", "y")]
+    rows = [
+        RawDocument(
+            doc_id=d, source="dir:d", content=b"\xff\x00 bread", size=7, raw_hash="hash", tags=("a", "b")
+        )
+        for d in ("x", "y")
+    ]
     frame = to_frame(rows, RAW_DOCUMENTS, schema_version=SCHEMA_VERSION)
     write_frame(Root(tmp_path), "raw/p.parquet", frame, RAW_DOCUMENTS)
     return Root(tmp_path)

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tasks.induce.replay.browser.chromium import PROGRAMS
+from tasks.induce.replay.chromium import PROGRAMS
 
 
 def require_chromium() -> str:

@@ -42,11 +42,11 @@ def print_plan_bench(found: dict[str, Any]) -> None:
     say(f"{found['queries']} requests, {found['steps']} steps, {found['edges']} dependencies")
     say(f"by difficulty: {counts(found['by_difficulty'])}; in {found['out']}")
     say(f"rows used: {found['rows_used']} of {found['rows']}; left out: {counts(found['left_out'])}")
-    if found["queries"] < found["wanted"]:
+    made = found["queries"] + sum(found["discarded"].values()) + sum(found["unfinished"].values())
+    if made < found["wanted"]:
         say(f"too little is served for more: {found['wanted']} were wanted", style="red")
-    if "llm" in found:
-        say(f"rewritten: {found['rewritten']}; left as they were: {counts(found['discarded'])}")
-        _asked(found)
+    say(f"discarded: {counts(found['discarded'])}")
+    _asked(found)
 
 
 def _resumed(found: dict[str, Any], wanted: str, folder: str) -> None:
@@ -123,37 +123,3 @@ def print_edges(found: dict[str, Any]) -> None:
     say(f"{llm['requests']} requests, {llm['cached']} known, {llm['tokens']} tokens, cost {llm['cost']:g}")
     if llm["edges"]["fallbacks"]:
         say(f"questions left to the rules: {counts(llm['edges']['fallbacks'])}", style="red")
-
-
-_STREAM = ("usable@5", "action@5", "decisions", "reachable")
-
-
-def print_stream(found: dict[str, Any]) -> None:
-    """Print the measures of methods that offer skills, with 95 % intervals over tasks."""
-    read = found["trajectories"]
-    say(f"{read['read']} trajectories, {read['successful']} of them successful, {found['steps']} steps")
-    if read["unread"]:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(read["unread"].items()))
-        say(f"not read: {reasons}")
-    if warm := found["warm"]:
-        say(f"learned before: {warm['taught']} of {warm['root']}; {warm['left_out']} in it left out")
-    rows = found["methods"]
-    cells = [[row["method"], *(f"{row[measure]:.3f}" for measure in _STREAM), _of_tasks(row)] for row in rows]
-    table("skills offered", ["method", *_STREAM, "95 % of usable@5"], cells)
-    domains = list(rows[0]["by_domain"]) if rows else []
-    cells = [[row["method"], *(f"{row['by_domain'][d]['usable@5']:.3f}" for d in domains)] for row in rows]
-    table("usable@5 by domain", ["method", *domains], cells)
-    for row in rows:
-        if against := row["against"]:
-            low, high = against["ci95"]
-            say(
-                f"{rows[0]['method']} less {row['method']}: {against['difference']:+.3f} over tasks"
-                f" [{low:+.3f}, {high:+.3f}], adjusted p {against['adjusted_p']:.4f}"
-            )
-    for file in found.get("report", ()):
-        say(f"written: {file}")
-
-
-def _of_tasks(row: dict[str, Any]) -> str:
-    low, high = row["ci95"]["usable@5"]
-    return f"{low:.3f} to {high:.3f}"

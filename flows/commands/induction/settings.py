@@ -1,4 +1,4 @@
-"""Settings of inducing skills: of an LLM, with the defaults of SGDR's release, and of the browser."""
+"""Settings of inducing skills: of an LLM, with the defaults of SGDR's release."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flows.settings import load
 
 
 class InductionSettings(BaseSettings):
-    """What SGDR leaves open, and the browser; the variable of `windows` is SKILLERY_INDUCE_WINDOWS."""
+    """What SGDR leaves open; the variable of `windows` is SKILLERY_INDUCE_WINDOWS."""
 
     model_config = SettingsConfigDict(env_prefix="SKILLERY_INDUCE_", extra="ignore", frozen=True)
 
@@ -20,9 +20,6 @@ class InductionSettings(BaseSettings):
     summary_tokens: int = Field(160, ge=1, description="Tokens of a summary by the LLM at most.")
     summary_characters: int = Field(
         12_000, ge=1, description="Characters of a state that the LLM reads to sum it up."
-    )
-    chromium: str | None = Field(
-        None, description="Chromium that `--verify browser:URL` drives; none: the first on PATH."
     )
 
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from flows.commands.console import drawn, folder_at, progress
+from flows.commands.console import folder_at, steps, write_report
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
-from tasks.evaluate.stream.report import draw_stream, stream_markdown
-from tasks.evaluate.stream.summary import summarise
-from tasks.evaluate.stream.variants import variants
-from tasks.evaluate.stream.walk import Stream, has_succeeded
+from tasks.evaluate.measures.runs import write_run
+from tasks.evaluate.stream.report import (
+    decision_means,
+    draw_stream,
+    run_table,
+    stream_markdown,
+    summarise_runs,
+    variants,
+)
+from tasks.evaluate.stream.walk import Decision, Stream, has_succeeded
 from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.skills.actions import GRANULARITIES, Body, told
 from tasks.induce.skills.naming import skill_id_of
@@ -37,99 +41,103 @@ USUAL = ("default",)
 _GRANULAR = ("default", "sgdr")  # methods of table 4
 
 
-@dataclass(frozen=True, slots=True)
-class StreamWishes:
-    """What to measure of a stream."""
-
-    paths: Sequence[Path]
-    methods: Sequence[str] | None = None  # names; None: `USUAL`, and in a report all
-    form: Format = "trajectories"  # what a row of the files is
-    turned: float = 0.0  # the share of verdicts that are turned before they are learned from
-    seed: int = 42  # draws them
-    out: Path | None = None  # what the first method offers at each step, a JSON line each
-    warm: str | None = None  # a root whose kept trajectories are learned before the first question
-    report: Path | None = None  # a folder for `stream.md`, `stream.json` and, with matplotlib, `stream.png`
-
-
-@dataclass(frozen=True, slots=True)
-class _Warm:
-    """What is learned before the first question, and what is told of it.
-
-    `told` is `{root, taught, left_out}`: of which root, how many trajectories it taught, and how many of the
-    stream are in it, which taught nothing before they are asked.
-    """
-
-    taught: Sequence[Trajectory] = ()
-    told: Mapping[str, Any] | None = None
-
-
-def stream_bench(root: Root, settings: Settings, wishes: StreamWishes) -> dict[str, Any]:
+def stream_bench(
+    root: Root,
+    settings: Settings,
+    *,
+    paths: Sequence[Path],
+    method: Sequence[str] | None = None,
+    form: Format = "trajectories",
+    turned: float = 0.0,
+    seed: int = 42,
+    out: Path | None = None,
+    warm: str | None = None,
+    report: Path | None = None,
+) -> dict[str, Any]:
     """Ask methods at each step of trajectories, each before its trajectory is learned from.
 
     Args:
         root: The root that keeps the encoder and vectors.
         settings: The encoder.
-        wishes: What to measure.
+        paths: Files or folders of trajectories.
+        method: Names; None: `USUAL`, and in a report all.
+        form: What a row of the files is.
+        turned: The share of verdicts that are turned before they are learned from.
+        seed: Draws them.
+        out: A file for what the first method offers at each step, a JSON line each.
+        warm: A root whose kept trajectories are learned before the first question.
+        report: A folder for `stream.md`, `stream.json`, `stream.parquet` (the run) and, with matplotlib,
+            `stream.png`.
 
     Returns:
         `trajectories` (read, successful, judged, repeated, unread by reason), `warm` (root, taught, left_out;
-        null without one), `steps`, `methods` (rows of `summarise`); with a report `granularity` and `report`,
-        the files written.
+        null without one), `steps`, `methods` (rows of `summarise_runs`); with a report `granularity` and
+        `report`, the files written.
 
     Raises:
         WrongInput: A file, a method, a share, a root or the folder cannot be used; nothing was encoded.
     """
-    methods = _methods(wishes)
-    if wishes.report is not None:
-        folder_at(wishes.report, "--report")
+    methods = _methods(method, turned, whole=report is not None)
+    if report is not None:
+        folder_at(report, "--report")
     reading = Reading()
-    given = [one for _, one in latest(read_trajectories(wishes.paths, wishes.form, reading))]
-    warm = _warm(wishes.warm, given)
+    given = [one for _, one in latest(read_trajectories(paths, form, reading))]
+    taught, said = _taught(warm, given)
     encoder = OnnxEncoder(
         exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
     )
-    stream = Stream(KeptEncoder(encoder, root).encode, learned=_turned(wishes, given))
+    stream = Stream(KeptEncoder(encoder, root).encode, learned=_turned(turned, seed, given))
     rows: list[dict[str, Any]] = []
-    if wishes.out is not None:
+    if out is not None:
         stream = replace(stream, suggested=partial(_noted, rows))
-    runs = _walked(stream, warm.taught, given, methods)
-    if wishes.out is not None:
-        write_lines(wishes.out, rows)
-    found = {
-        "trajectories": _told(reading, given), "warm": warm.told, "steps": len(next(iter(runs.values()))),
-        "methods": summarise(runs, next(iter(methods))),
+    runs = _walked(stream, taught, given, methods)
+    if out is not None:
+        write_lines(out, rows)
+    found: dict[str, Any] = {
+        "trajectories": _told(reading, given), "warm": said, "steps": len(next(iter(runs.values()))),
+        "methods": summarise_runs(runs, next(iter(methods))),
     }  # fmt: skip
-    if wishes.report is None:
+    if report is None:
         return found
-    found["granularity"] = _granularity(stream, warm.taught, given)
-    return found | {"report": _written(found, wishes.report)}
+    found["granularity"] = _granularity(stream, taught, given)
+    (report / "stream.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
+    named = [row for row in found["methods"] if row["method"] in METHODS]
+    write, draw = partial(write_run, tables=[run_table(runs)]), partial(draw_stream, named)
+    text, *others = write_report(report, "stream", stream_markdown(found), write, draw)
+    return found | {"report": [text, str(report / "stream.json"), *others]}
 
 
-def _methods(wishes: StreamWishes) -> dict[str, Method]:
-    names = list(wishes.methods or (METHODS if wishes.report else USUAL))
-    if unknown := [name for name in names if name not in METHODS]:
+def _methods(names: Sequence[str] | None, turned: float, *, whole: bool) -> dict[str, Method]:
+    wanted = list(names or (METHODS if whole else USUAL))
+    if unknown := [name for name in wanted if name not in METHODS]:
         msg = f"--method {unknown[0]} is not known: name one of {', '.join(METHODS)}"
         raise WrongInput(msg)
-    if not 0 <= wishes.turned < 1:
-        msg = f"--turned {wishes.turned} must be at least 0 and below 1"
+    if not 0 <= turned < 1:
+        msg = f"--turned {turned} must be at least 0 and below 1"
         raise WrongInput(msg)
-    own = {name: METHODS[name] for name in dict.fromkeys(names)}
-    return own | (dict(variants()) if wishes.report else {})
+    own = {name: METHODS[name] for name in dict.fromkeys(wanted)}
+    return own | (dict(variants()) if whole else {})
 
 
-def _turned(wishes: StreamWishes, given: Sequence[Trajectory]) -> Callable[[Trajectory], bool]:
-    """Return what tells whether a trajectory is learned from, some verdicts turned by chance."""
-    if not wishes.turned:
+def _turned(share: float, seed: int, given: Sequence[Trajectory]) -> Callable[[Trajectory], bool]:
+    """Return what tells whether a trajectory is learned from, a share of the verdicts turned by chance."""
+    if not share:
         return has_succeeded
-    drawn_by_chance = np.random.default_rng(wishes.seed).random(len(given)) < wishes.turned
+    drawn_by_chance = np.random.default_rng(seed).random(len(given)) < share
     wrong = {one.trajectory_id for one, is_drawn in zip(given, drawn_by_chance, strict=True) if is_drawn}
     return lambda one: one.success is not None and one.success != (one.trajectory_id in wrong)
 
 
-def _warm(root: str | None, given: Sequence[Trajectory]) -> _Warm:
-    """Return what a root teaches of the domains of a stream, without the stream's own trajectories."""
+def _taught(
+    root: str | None, given: Sequence[Trajectory]
+) -> tuple[Sequence[Trajectory], dict[str, Any] | None]:
+    """Return what a root teaches of the domains of a stream, without the stream's own trajectories.
+
+    Beside it stands what is said of it: `root`, how many trajectories it `taught`, and how many of the stream
+    are in it (`left_out`), which taught nothing before they are asked; None without a root.
+    """
     if root is None:
-        return _Warm()
+        return (), None
     kept = KeptTrajectories(Root(root))
     known, own = kept.digests(), {one.trajectory_id for one in given}
     if not known:
@@ -141,7 +149,7 @@ def _warm(root: str | None, given: Sequence[Trajectory]) -> _Warm:
         for one in kept.of(domain)
         if has_succeeded(one) and one.trajectory_id not in own
     ]
-    return _Warm(taught, {"root": root, "taught": len(taught), "left_out": len(own & known.keys())})
+    return taught, {"root": root, "taught": len(taught), "left_out": len(own & known.keys())}
 
 
 def _noted(rows: list[dict[str, Any]], trajectory: Trajectory, step: Step, skills: Sequence[Body]) -> None:
@@ -153,20 +161,20 @@ def _walked(
     stream: Stream, warm: Sequence[Trajectory], given: Sequence[Trajectory], methods: Mapping[str, Method]
 ) -> dict[str, list[Decision]]:
     stream.teach(warm)
-    runs: defaultdict[str, list[Decision]] = defaultdict(list, {name: [] for name in methods})
-    with progress("walked") as report:
-        for name, decision in stream.walk(_counted(given, report), methods):
+    runs: dict[str, list[Decision]] = {name: [] for name in methods}
+    with steps("walked", len(given)) as step:
+        for name, decision in stream.walk(_counted(given, step), methods):
             runs[name].append(decision)
     if not any(runs.values()):
         msg = "no trajectory that succeeded has a step that speaks to nobody: there is nothing to measure"
         raise WrongInput(msg)
-    return dict(runs)
+    return runs
 
 
-def _counted(given: Sequence[Trajectory], report: Callable[[int, int], None]) -> Iterator[Trajectory]:
-    for number, trajectory in enumerate(given, 1):
+def _counted(given: Sequence[Trajectory], step: Callable[[], None]) -> Iterator[Trajectory]:
+    for trajectory in given:
         yield trajectory
-        report(number, len(given))
+        step()
 
 
 def _granularity(
@@ -176,8 +184,7 @@ def _granularity(
     for granularity in GRANULARITIES:
         own = Stream(stream.encode, teaches=partial(moments, granularity=granularity), learned=stream.learned)
         for name, run in _walked(own, warm, given, methods).items():
-            measures = {measure: mean(run, measure) for measure in MEASURES}
-            rows.append({"granularity": granularity, "method": name, **measures})
+            rows.append({"granularity": granularity, "method": name, **decision_means(run)})
     return rows
 
 
@@ -186,11 +193,3 @@ def _told(reading: Reading, given: Sequence[Trajectory]) -> dict[str, Any]:
         "read": reading.read, "successful": sum(map(has_succeeded, given)), "judged": reading.judged,
         "repeated": reading.repeated, "unread": dict(reading.reasons),
     }  # fmt: skip
-
-
-def _written(found: Mapping[str, Any], folder: Path) -> list[str]:
-    (folder / "stream.md").write_text(stream_markdown(found), "utf-8")
-    (folder / "stream.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
-    named = [row for row in found["methods"] if row["method"] in METHODS]
-    pictures = drawn(lambda path: draw_stream(named, path), folder / "stream.png")
-    return [str(file) for file in (folder / "stream.md", folder / "stream.json", *pictures)]

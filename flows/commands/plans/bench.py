@@ -169,7 +169,7 @@ def _checked(root: Root, settings: Settings, wishes: PlanWishes, known: Mapping[
     index = open_index(root, settings)
     rows = rows_by_id(index, categories)
     with index.version() as now:
-        skipped = _unusable(now.skills.count_rows("kind = 'skill'"), requests)
+        skipped = _unusable(now.skills.count(kind=["skill"]), requests)
     if wishes.report is not None:
         folder_at(wishes.report, "--report")
         wanted = [*USUAL, *wanted]

@@ -1,21 +1,17 @@
-"""Settings of routing beyond the default: SkillFlow, SkillRouter, and the training of models."""
+"""Settings of routing beyond the default: SkillFlow and SkillRouter."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from flows.settings import load
 from storage.errors import WrongInput
-from tasks.models.with_torch.training import TrainingSettings
 from tasks.retrieve.baselines.skillflow import Aggregation, Gathering
-from tasks.retrieve.train.false_negatives import FalseNegativeSettings
-from tasks.retrieve.train.hard_negatives import MiningSettings
-from tasks.retrieve.train.queries import QuerySettings
 
 StageName = Literal["dense", "shallow", "deep", "select"]
 
@@ -127,74 +123,3 @@ def _prompt(path: Path | None) -> str | None:
         msg = f"prompt {path} is blank: write what the model is told, or leave the setting out"
         raise WrongInput(msg)
     return text
-
-
-class TrainingOptions(BaseSettings):
-    """How queries are made, negatives are mined and models are trained; the defaults suit two cores."""
-
-    model_config = SettingsConfigDict(env_prefix="SKILLERY_TRAINING_", extra="ignore", frozen=True)
-
-    text: Literal["description", "flat"] = Field(
-        "description", description="What the bi-encoder reads of a skill: name and description, or all."
-    )
-    held_out: float = Field(0.15, gt=0, lt=1, description="Share of the skills that it is measured on.")
-    held_out_queries: int = Field(300, ge=1, description="Queries that are asked of them at most.")
-    ranked: int = Field(
-        3000, ge=2, description="Skills a side, about, that routers rank: each is encoded anew."
-    )
-    sentences: int = Field(3, ge=1, description="Sentences a query at most.")
-    copied: float = Field(0.2, ge=0, le=1, description="Share of a sentence that the description may have.")
-    clusters: int = Field(50, ge=1, description="Categories where no listing gives any.")
-    depth: int = Field(50, ge=1, description="Nearest skills that hard negatives are drawn from.")
-    semantic: int = Field(4, ge=0, description="Negatives a query out of the nearest.")
-    lexical: int = Field(3, ge=0, description="Negatives of these with the most words in common.")
-    category: int = Field(2, ge=0, description="Negatives of the same category.")
-    random: int = Field(1, ge=0, description="Negatives of another.")
-    false_body: float = Field(
-        0.5, gt=0, le=1, description="Jaccard similarity of bodies' trigrams from which a negative is false."
-    )
-    false_embedding: float = Field(
-        0.9, gt=0, le=1, description="Cosine of descriptions from which a negative is false."
-    )
-    drop_false: bool = Field(True, description="Whether false negatives are left out.")
-    drawn: int = Field(2, ge=1, description="Of a query's negatives, how many a step reads.")
-    epochs: int = Field(1, ge=1, description="How often each query is read.")
-    batch: int = Field(16, ge=1, description="Queries an update.")
-    learning_rate: float = Field(5e-5, gt=0, description="Its peak.")
-    temperature: float = Field(0.05, gt=0, description="Divides the bi-encoder's cosines.")
-    kept: float = Field(0.5, gt=0, le=1, description="Share of what the bi-encoder learned that is kept.")
-    tokens: int = Field(128, ge=8, description="Read of each text.")
-    lists: int = Field(300, ge=1, description="Queries that a reranker is trained with at most.")
-    candidates: int = Field(20, ge=2, description="Skills that it puts in order for each.")
-    reranker_tokens: int = Field(512, ge=8, description="Read of query and skill together.")
-    reranker_batch: int = Field(16, ge=1, description="Lists an update.")
-    reranker_loss: Literal["listwise", "pointwise"] = Field(
-        "listwise", description="Of a list's candidates together, or of each by itself."
-    )
-
-    def queries(self) -> QuerySettings:
-        """Return how queries are made."""
-        return QuerySettings(self.sentences, copied=self.copied)
-
-    def mining(self) -> MiningSettings:
-        """Return how many negatives each source gives."""
-        return MiningSettings(self.depth, self.semantic, self.lexical, self.category, self.random)
-
-    def false(self) -> FalseNegativeSettings:
-        """Return the thresholds of the filter of false negatives, and whether it is on."""
-        return FalseNegativeSettings(self.false_body, self.false_embedding, drop=self.drop_false)
-
-    def encoder_training(self, seed: int, device: str) -> TrainingSettings:
-        """Return how the bi-encoder is trained."""
-        how: dict[str, Any] = {"temperature": self.temperature, "tokens": self.tokens, "device": device}
-        return TrainingSettings(self.batch, self.learning_rate, seed=seed, kept=self.kept, **how)
-
-    def reranker_training(self, seed: int, device: str) -> TrainingSettings:
-        """Return how the reranker is trained; its scores are no cosines and have no temperature."""
-        how: dict[str, Any] = {"temperature": 1.0, "tokens": self.reranker_tokens, "device": device}
-        return TrainingSettings(self.reranker_batch, self.learning_rate, seed=seed, **how)
-
-
-def load_training() -> TrainingOptions:
-    """Return the settings of training; raises `WrongInput` naming the variable that is wrong."""
-    return load(TrainingOptions)

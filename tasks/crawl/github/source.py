@@ -20,7 +20,6 @@ from storage.state import (
     aliases_table,
     listed_table,
     repositories_table,
-    upsert,
 )
 from tasks.crawl.github.api import GitHub
 from tasks.crawl.github.changes import ChangeReader, PendingState
@@ -116,7 +115,7 @@ class RepositorySource(RemoteSource):
             (repositories_table(self._root), _PLACE[:2], ("commit", "etag")),
         ):
             rows = table.read(partitions).filter(source=self.spec).join(places, on=key, how="semi")
-            upsert(table, rows.with_columns(pl.lit(None, pl.String).alias(name) for name in blank))
+            table.upsert(rows.with_columns(pl.lit(None, pl.String).alias(name) for name in blank))
 
     @cached_property
     def _places(self) -> pl.DataFrame:
@@ -127,7 +126,7 @@ class RepositorySource(RemoteSource):
     def checkpoint(self) -> None:
         """Remember what was yielded, and remove archives that are read."""
         kept, self._changes.pending = self._changes.pending, PendingState()
-        upsert(listed_table(self._root), _frame(kept.listed, LISTED))
+        listed_table(self._root).upsert(_frame(kept.listed, LISTED))
         if kept.renamed:
             rows = [
                 {"doc_id": old, "survivor": new, "kind": "renamed", "since": self._now}
@@ -135,7 +134,7 @@ class RepositorySource(RemoteSource):
             ]
             aliases_table(self._root).replace(set(kept.renamed), pl.DataFrame(rows, schema=ALIASES))
         # Last: a repository that is remembered is not looked at again.
-        upsert(repositories_table(self._root), _frame(kept.repositories, REPOSITORIES))
+        repositories_table(self._root).upsert(_frame(kept.repositories, REPOSITORIES))
         for archive in kept.archives:
             self._archives_in_use[archive] -= 1
             if self._archives_in_use[archive] <= 0:  # else another ref of this commit is yet to be read

@@ -128,7 +128,8 @@ class ParquetSource(Source):
         findings = [] if fits else [too_large(text.size, self._limits.document_bytes)]
         bundle = _bundle(row.get("files"), self._limits, findings)
         return RawDocument(
-            doc_id, self.spec, content=content if fits else None, size=text.size, raw_hash=text.sha256,
+            doc_id=doc_id, source=self.spec, content=content if fits else None, size=text.size,
+            raw_hash=text.sha256,
             repo=f"{owner}/{repo}" if owner and repo else repo, ref=_text(row.get("branch")),
             path=_text(row.get("path")), url=_text(row.get("source_url")), author=owner,
             stars=row.get("stars"), files=bundle.files, contents=bundle.contents, findings=tuple(findings),

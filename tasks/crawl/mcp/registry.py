@@ -85,7 +85,7 @@ def server_document(
     text = json.dumps(server, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     content = text.encode("utf-8", "replace")
     return RawDocument(
-        doc_id, listing.source, kind="mcp-server", content=content, size=len(content),
+        doc_id=doc_id, source=listing.source, kind="mcp-server", content=content, size=len(content),
         raw_hash=hashlib.sha256(content).hexdigest(), repo=repo, repo_id=listing.repo_id, path=path,
         url=listing.url, author=listing.author, category=listing.category, tags=listing.tags,
     )  # fmt: skip

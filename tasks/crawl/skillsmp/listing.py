@@ -12,7 +12,7 @@ import polars as pl
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, Dropped, Listing, to_frame
-from storage.state import LISTED, listed_table, upsert
+from storage.state import LISTED, listed_table
 from tasks.crawl.skillsmp.api import PAGE_ROWS, ListingPage, SkillsMP
 from tasks.crawl.source.identity import parse_github_url
 
@@ -210,7 +210,7 @@ class ListingState:
         known = table.read(columns=["source", *_PLACE, "doc_id", "outcome", "digest"])
         known = known.filter(source=self._spec).drop("source")
         rows = rows.join(known, on=_PLACE, how="left", maintain_order="left").select(LISTED.names())
-        upsert(table, rows)
+        table.upsert(rows)
         for file in files:
             self._root.delete(file)
         return rows.select(_PLACE).unique(maintain_order=True)

@@ -319,7 +319,8 @@ def read_skill(
     bundle = _read_files(skill, read, limits, findings)
     licences = tuple(_read_licences(skill, read, limits, findings))
     return RawDocument(
-        skill.doc_id, source, content=text.head if fits else None, size=text.size, raw_hash=text.sha256,
+        doc_id=skill.doc_id, source=source, content=text.head if fits else None, size=text.size,
+        raw_hash=text.sha256,
         path=skill.entry.path, files=bundle.files, contents=bundle.contents, licence_files=licences,
         findings=tuple(findings), **origin,
     )  # fmt: skip

@@ -79,7 +79,7 @@ class RowVectors:
 
 def _read(now: OpenVersion, licences: Licences) -> pl.DataFrame:
     """Return the rows whose licence is not denied, sorted by id."""
-    held = pl.DataFrame(now.skills.search().select(_COLUMNS).to_arrow())
+    held = now.skills.frame(_COLUMNS)
     shown = [licence for licence in held["licence"].unique() if licences.class_of(licence) != "deny"]
     rows = held.filter(pl.col("licence").is_in(shown, nulls_equal=True))
     return rows.with_columns(key=pl.col("doc_id").str.to_lowercase()).sort("key")

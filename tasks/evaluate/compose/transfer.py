@@ -28,7 +28,7 @@ class TakenRows:
 def rows_by_id(index: ServedIndex, categories: CategorySet) -> dict[str, frozenset[str]]:
     """Return the categories that count of each served row, by its id in lower case, in the order of ids."""
     with index.version() as now:
-        table = now.skills.search().select(["doc_id", "category"]).to_arrow()
+        table = now.skills.rows(["doc_id", "category"])
     held = zip(table.column("doc_id").to_pylist(), table.column("category").to_pylist(), strict=True)
     return dict(sorted((doc_id.lower(), categories.of(category)) for doc_id, category in held))
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
-from storage.lance import SKILLS, connect, open_at, quoted
 from storage.root import Root
 from storage.served import require_licences, require_served
 from tasks.retrieve.routing.skill import Skill
 
 SEED = 42
-_SKILL = "kind = 'skill'"
 _IDS_PER_READ = 500
 
 
@@ -48,19 +46,18 @@ def served_skill_ids(root: Root) -> list[str]:
         StorageError: The table or the file of licences' classes is damaged or missing.
     """
     licences = require_licences(root)
-    table = open_at(connect(root), SKILLS, require_served(root).skills)
-    rows = table.search().where(_SKILL).select(["doc_id", "licence"]).to_arrow().to_pylist()
-    return [row["doc_id"] for row in rows if licences.class_of(row["licence"]) == "allow"]
+    rows = require_served(root).skills_table(root).rows(["doc_id", "licence"], kind=["skill"])
+    return [row["doc_id"] for row in rows.to_pylist() if licences.class_of(row["licence"]) == "allow"]
 
 
 def served_skills(root: Root, doc_ids: Sequence[str]) -> list[Skill]:
     """Return served skills in the order of their ids; errors as `served_skill_ids`."""
-    table = open_at(connect(root), SKILLS, require_served(root).skills)
+    table = require_served(root).skills_table(root)
     found: dict[str, Skill] = {}
     for first in range(0, len(doc_ids), _IDS_PER_READ):
-        where = f"doc_id IN ({quoted(doc_ids[first : first + _IDS_PER_READ])})"
+        some = doc_ids[first : first + _IDS_PER_READ]
         columns = ["doc_id", "name", "description", "text", "body_start"]
-        for row in table.search().where(where).select(columns).to_arrow().to_pylist():
+        for row in table.rows(columns, doc_id=some).to_pylist():
             body = row["text"][row["body_start"] :]
             found[row["doc_id"]] = Skill(row["doc_id"], row["name"], row["description"], body)
     return [found[doc_id] for doc_id in doc_ids if doc_id in found]

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from storage.lance import INDUCED, NODES, connect, open_at, size_of
+from storage.lance.tables import INDUCED, NODES, TableAt
 from storage.root import Root
 from storage.served import Served
 from storage.state import corpus_counts, nodes_table
@@ -28,19 +28,20 @@ def count_rows(root: Root, served: Served, dropped: Mapping[str, int]) -> list[d
         (documents a reason), `classifier mix` and `node type mix` (shares of the nodes, 0 to 1; of the corpus
         where no nodes are served).
     """
-    db, rows, nodes = connect(root), [], None
+    rows: list[dict[str, Any]] = []
+    nodes: pl.DataFrame | None = None
     for name, version in served.tables().items():
-        table = open_at(db, name, version)
-        rows += [history_row("size", name, "rows", float(table.count_rows()))]
-        rows += [history_row("size", name, "bytes", float(size_of(table)[0]))]
+        table = TableAt(root, name, version)
+        rows += [history_row("size", name, "rows", float(table.count()))]
+        rows += [history_row("size", name, "bytes", float(table.size()[0]))]
         if name == INDUCED:
-            learned = table.count_rows(f"kind = '{SKILL}'")  # it holds runs and states too
+            learned = table.count(kind=[SKILL])  # it holds runs and states too
             rows += [history_row("size", "learned skills", "rows", float(learned))]
         if name == NODES:
-            nodes = table.search().select(["classifier", "node_type"]).to_arrow()
+            nodes = table.frame(["classifier", "node_type"])
     rows += [history_row("dropped", reason, "documents", float(n)) for reason, n in sorted(dropped.items())]
     columns = ["classifier", "node_type"]
-    typed = nodes_table(root).read(columns=columns) if nodes is None else pl.DataFrame(nodes)
+    typed = nodes_table(root).read(columns=columns) if nodes is None else nodes
     return [
         *rows,
         *_shares("classifier mix", typed["classifier"]),

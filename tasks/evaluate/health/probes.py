@@ -6,12 +6,12 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, TableAt
 from storage.root import Root
 from storage.served import Served
 from storage.state import nodes_table
@@ -21,9 +21,6 @@ from tasks.refine.text.words import IDENTIFIER
 from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
 from tasks.retrieve.routing.search import rank_dense, rank_lexical
 from tasks.retrieve.routing.store import RoutingIndex, open_routing
-
-if TYPE_CHECKING:  # its import takes longer than a query
-    import lancedb
 
 K = 10
 _SEED = 42
@@ -77,7 +74,7 @@ def _fold(text: str) -> str:
 
 
 def probe_skills(
-    skills: lancedb.table.Table, index: RoutingIndex, probes: Sequence[Probe], vectors: Vectors
+    skills: TableAt, index: RoutingIndex, probes: Sequence[Probe], vectors: Vectors
 ) -> list[dict[str, Any]]:
     """Ask each leg for the skill of each probe: dense alone, lexical alone, fused; hit@10 and MRR@10.
 
@@ -98,7 +95,7 @@ def probe_skills(
     ]
 
 
-def probe_nodes(nodes: lancedb.table.Table, probes: Sequence[Probe], vectors: Vectors) -> dict[str, Any]:
+def probe_nodes(nodes: TableAt, probes: Sequence[Probe], vectors: Vectors) -> dict[str, Any]:
     """Ask the nodes' vectors for each probe's skill with the probe's own node left out; hit@10.
 
     With its own vector in the table a sentence finds itself whatever the other vectors are worth; without,
@@ -106,8 +103,7 @@ def probe_nodes(nodes: lancedb.table.Table, probes: Sequence[Probe], vectors: Ve
     """
     hits = []
     for probe, vector in zip(probes, vectors, strict=True):
-        query: Any = nodes.search(vector)
-        found = query.distance_type("dot").limit(K + 1).select(["node_id", "doc_id", "_distance"]).to_arrow()
+        found = nodes.nearest(vector, K + 1, ["node_id", "doc_id"])
         others = [r["doc_id"] for r in found.to_pylist() if r["node_id"] != probe.node_id][:K]
         hits.append(float(probe.doc_id in others))
     return quality_row("sentence to its skill's other nodes", "dense", f"hit@{K}", hits)
@@ -169,10 +165,10 @@ def history_row(
 
 def served_probes(root: Root, served: Served, *, count: int) -> list[Probe]:
     """Draw up to `count` probes of a version; if no nodes are served, from the sentences of the corpus."""
-    skills, nodes = _open(root, served)
+    skills, nodes = served.skills_table(root), served.table(root, NODES)
     columns = ["node_id", "doc_id", "block", "text"]
-    sentences = nodes_table(root).read(columns=columns) if nodes is None else _frame(nodes, columns)
-    heads = _frame(skills, ["doc_id", "name", "description"])
+    sentences = nodes_table(root).read(columns=columns) if nodes is None else nodes.frame(columns)
+    heads = skills.frame(["doc_id", "name", "description"])
     # The corpus may have gone on since the publication.
     return draw_probes(sentences.join(heads, on="doc_id", how="semi"), heads, count=count)
 
@@ -186,18 +182,7 @@ def probe_index(
     """
     if not probes:
         return []
-    skills, nodes = _open(root, served)
+    skills, nodes = served.skills_table(root), served.table(root, NODES)
     vectors = encoder.encode([p.text for p in probes])
     by_nodes = [] if nodes is None else [probe_nodes(nodes, probes, vectors)]
     return [*probe_skills(skills, open_routing(root, served), probes, vectors), *by_nodes]
-
-
-def _open(root: Root, served: Served) -> tuple[lancedb.table.Table, lancedb.table.Table | None]:
-    db = connect(root)
-    nodes = None if served.nodes is None else open_at(db, NODES, served.nodes)
-    return open_at(db, SKILLS, served.skills), nodes
-
-
-def _frame(table: lancedb.table.Table, columns: list[str]) -> pl.DataFrame:
-    rows = pl.from_arrow(table.search().select(columns).to_arrow())
-    return rows if isinstance(rows, pl.DataFrame) else rows.to_frame()

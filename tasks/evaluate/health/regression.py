@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import polars as pl
 from threadpoolctl import threadpool_limits
 
 from storage.folder import threads_of_process
-from storage.lance import NODES, SKILLS, connect, open_at, quoted
+from storage.lance.tables import NODES, TableAt
 from storage.partitions import PARTITIONS
 from storage.root import Root
 from storage.served import Served, read_served
@@ -28,9 +28,6 @@ from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import Searcher, rank_lexical
 from tasks.retrieve.routing.store import RoutingIndex, drop_routing, open_routing, prepare_routing
 
-if TYPE_CHECKING:  # its import takes longer than a query
-    import lancedb
-
 LEVEL = 0.99
 _K = 10
 _FEWEST = 10  # probes: of fewer, chance alone may lower every one
@@ -42,8 +39,8 @@ Ranks = dict[str, list[float]]
 class _Side:
     """A version as it would be served: its tables and index, and its encoder's vectors of the probes."""
 
-    skills: lancedb.table.Table
-    nodes: lancedb.table.Table | None
+    skills: TableAt
+    nodes: TableAt | None
     index: RoutingIndex
     router: Router
     vectors: Vectors
@@ -122,11 +119,8 @@ def _encoder_of(root: Root, served: Served, candidate: Served, encoder: Encoder)
 
 def _shared(root: Root, served: Served, candidate: Served) -> pl.DataFrame:
     """Return doc_id, name and description of skills equal in both versions; if too few, of all in both."""
-    columns, db = ["doc_id", "name", "description", "content_hash"], connect(root)
-    new, old = (
-        pl.DataFrame(open_at(db, SKILLS, version.skills).search().select(columns).to_arrow())
-        for version in (candidate, served)
-    )
+    columns = ["doc_id", "name", "description", "content_hash"]
+    new, old = (version.skills_table(root).frame(columns) for version in (candidate, served))
     same = new.join(old, on=["doc_id", "content_hash"], how="semi")
     return same if same.height >= _FEWEST else new.join(old, on="doc_id", how="semi")
 
@@ -145,11 +139,9 @@ def _sentences(corpus: Root, doc_ids: pl.Series, enough: int) -> pl.DataFrame:
 
 
 def _side(root: Root, version: Served, encoder: Encoder, probes: Sequence[Probe]) -> _Side:
-    db, index = connect(root), open_routing(root, version)
-    skills = open_at(db, SKILLS, version.skills)
-    nodes = None if version.nodes is None else open_at(db, NODES, version.nodes)
-    router = Searcher(lambda: skills, index, encoder).router
-    return _Side(skills, nodes, index, router, encoder.encode([p.text for p in probes]))
+    index, skills = open_routing(root, version), version.skills_table(root)
+    router = Searcher(skills, index, encoder).router
+    return _Side(skills, version.table(root, NODES), index, router, encoder.encode([p.text for p in probes]))
 
 
 def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str]) -> Ranks:
@@ -175,14 +167,12 @@ def _reciprocal(found: Sequence[bool]) -> float:
     return 1 / (found.index(True) + 1) if True in found[:_K] else 0.0
 
 
-def _vector_ranks(
-    table: lancedb.table.Table, side: _Side, probes: Sequence[Probe], shared: set[str]
-) -> list[float]:
+def _vector_ranks(table: TableAt, side: _Side, probes: Sequence[Probe], shared: set[str]) -> list[float]:
     """Return the reciprocal rank of each probe's skill by the vectors of its row, or of its other nodes."""
     own = _best_of_own(table, probes, side.vectors)
     nearer = np.zeros(len(probes), dtype=np.int64)
     doc_of = np.array([p.doc_id for p in probes])
-    for batch in table.search().select(["doc_id", "vector"]).to_batches():
+    for batch in table.batches(["doc_id", "vector"]):
         ids = np.array(batch.column("doc_id").to_pylist())
         # A look-up each: numpy would sort all that are shared for every batch.
         rows = np.array([doc_id in shared for doc_id in ids], dtype=np.bool_)
@@ -193,12 +183,9 @@ def _vector_ranks(
     ]
 
 
-def _best_of_own(
-    table: lancedb.table.Table, probes: Sequence[Probe], vectors: Vectors
-) -> npt.NDArray[np.float32]:
+def _best_of_own(table: TableAt, probes: Sequence[Probe], vectors: Vectors) -> npt.NDArray[np.float32]:
     """Return the cosine of each probe to the nearest row of its skill with another text; -2 for none."""
-    wanted = f"doc_id IN ({quoted([p.doc_id for p in probes])})"
-    rows = table.search().where(wanted).select(["doc_id", "text", "vector"]).to_arrow()
+    rows = table.rows(["doc_id", "text", "vector"], doc_id=[p.doc_id for p in probes])
     ids, texts = (np.array(rows.column(c).to_pylist(), dtype=object) for c in ("doc_id", "text"))
     cosines = _matrix(rows) @ vectors.T
     best = np.full(len(probes), -2, dtype=np.float32)

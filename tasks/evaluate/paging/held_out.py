@@ -10,10 +10,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tasks.retrieve.paging.scorer import Scorer, scorer_of
 
@@ -52,20 +51,3 @@ def held_out_scorer(body: str) -> Scorer | None:
     """Return a scorer that never saw a body; None: nor did the packaged one."""
     fold = fitted().folds.get(digest(body))
     return None if fold is None else fitted().scorers[fold]
-
-
-def write_fitted(
-    path: Path, folds: Mapping[str, int], scorers: Iterable[Mapping[str, Any]], packaged: str
-) -> None:
-    """Write what a scorer was fitted on, in the form that `fitted` reads: `packaged` is its file's text.
-
-    `folds` has the fold of each body, by the body; `scorers` are in the form that `scorer_of` reads.
-    """
-    named = sorted((digest(body), fold) for body, fold in folds.items())
-    lines = [
-        '"what": "bodies that the paging scorer was fitted on, by digest, and scorers that never saw a fold"',
-        f'"packaged": "{digest(packaged)}"',
-        f'"folds": {json.dumps(dict(named), indent=1)}',
-        '"scorers": [\n' + ",\n".join(json.dumps(s, separators=(",", ":")) for s in scorers) + "\n]",
-    ]
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")

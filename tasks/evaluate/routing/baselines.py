@@ -15,8 +15,7 @@ from storage.errors import WrongInput
 from tasks.evaluate.routing.bench import RoutingAnswer
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.tokens import first_tokens
-from tasks.refine.text.sentences import BASELINE_BREAK
-from tasks.refine.text.words import IDENTIFIER
+from tasks.refine.text.words import BASELINE_BREAK, IDENTIFIER
 from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
 
 Scores = npt.NDArray[np.float64]

@@ -1,15 +1,117 @@
-"""The report on a stream: SGDR's tables as Markdown, the paper's figures beside ours, and its figure 4."""
+"""The report of a stream: summaries with intervals over tasks, SGDR's tables 2 to 4, and its figure 4."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.evaluate.measures.tables import table
-from tasks.evaluate.stream.decisions import MEASURES
-from tasks.evaluate.stream.variants import ALPHAS, RELEVANCE_WEIGHTS
+import polars as pl
+
+from tasks.evaluate.measures.runs import grouped, long_table, paired_tests, summarise
+from tasks.evaluate.measures.tables import Block, Table, columns, interval, markdown, means
+from tasks.evaluate.stream.walk import MEASURES, Decision
 from tasks.induce.skills.actions import GRANULARITIES
+from tasks.retrieve.suggest.methods import Method, SgdrSetting, sgdr
+
+_POINTS = 40  # of a curve along the stream
+
+Runs = Mapping[str, Sequence[Decision]]
+Row = Mapping[str, Any]
+# What each row of tables 2 and 3 is called; those that are methods anyway are not measured twice.
+ALPHAS: Mapping[float, str] = {
+    0.0: "state", 0.3: "sgdr alpha 0.3", 0.5: "sgdr", 0.7: "sgdr alpha 0.7", 1.0: "task",
+}  # fmt: skip
+RELEVANCE_WEIGHTS: Mapping[float | None, str] = {
+    None: "sgdr without MMR", 0.5: "sgdr MMR 0.5", 0.7: "sgdr", 0.9: "sgdr MMR 0.9",
+}  # fmt: skip
+
+
+def variants() -> Mapping[str, Method]:
+    """Return the methods of SGDR's tables 2 and 3 by name: weights of the task, and of MMR."""
+    return {
+        **{name: sgdr(SgdrSetting(alpha=alpha)) for alpha, name in ALPHAS.items()},
+        **{name: sgdr(SgdrSetting(relevance_weight=w)) for w, name in RELEVANCE_WEIGHTS.items()},
+    }
+
+
+def summarise_runs(runs: Runs, baseline: str) -> list[dict[str, Any]]:
+    """Return a row for each method: measures, `ci95` over tasks, `by_domain`, `along`, and `against`.
+
+    `along` is the mean of `usable@5` up to each of 40 places of the stream (as SGDR, figure 4); `against` is
+    the difference of `baseline` less the method over tasks, its interval, and p, adjusted for the number of
+    methods (paired bootstrap, Holm-Bonferroni); null for the baseline itself.
+    """
+    against = _against(runs, baseline)
+    return [
+        {"method": name, **_row(decisions), "against": against.get(name)} for name, decisions in runs.items()
+    ]
+
+
+def decision_means(decisions: Sequence[Decision]) -> dict[str, float]:
+    """Return the mean of each measure; 0 where there are no decisions."""
+    count = max(len(decisions), 1)
+    return {measure: sum(one.value(measure) for one in decisions) / count for measure in MEASURES}
+
+
+def run_table(runs: Runs) -> pl.DataFrame:
+    """Return the long table of decisions; a query is a step of a trajectory."""
+    rows = [
+        {
+            "method": name, "query_id": f"{one.trajectory_id}#{one.t}",
+            "trajectory_id": one.trajectory_id, "task_id": one.task_id, "domain": one.domain, "t": one.t,
+            **{measure: one.value(measure) for measure in MEASURES},
+        }
+        for name, decisions in runs.items()
+        for one in decisions
+    ]  # fmt: skip
+    return long_table("stream", pl.DataFrame(rows, infer_schema_length=None), MEASURES)
+
+
+def _row(decisions: Sequence[Decision]) -> dict[str, Any]:
+    values = {measure: [one.value(measure) for one in decisions] for measure in MEASURES}
+    domains = grouped(sorted(decisions, key=lambda one: one.domain), lambda one: one.domain)
+    return {
+        "steps": len(decisions),
+        **(
+            summarise(values, [_task(one) for one in decisions])
+            if decisions
+            else decision_means(()) | {"ci95": {}}
+        ),
+        "by_domain": {domain: {"steps": len(own), **decision_means(own)} for domain, own in domains.items()},
+        "along": along(decisions),
+    }
+
+
+def _task(decision: Decision) -> str:
+    return f"{decision.domain}/{decision.task_id}"
+
+
+def along(decisions: Sequence[Decision]) -> list[tuple[int, float]]:
+    """Return the mean of `usable@5` over the first steps, at up to 40 places of the stream."""
+    places = sorted({round(len(decisions) * n / _POINTS) for n in range(1, _POINTS + 1)} - {0})
+    return [(place, decision_means(decisions[:place])["usable@5"]) for place in places]
+
+
+def _against(runs: Runs, baseline: str) -> dict[str, dict[str, Any]]:
+    if baseline not in runs or not runs[baseline]:
+        return {}
+    own = _by_task(runs[baseline])
+    others = {name: _by_task(decisions) for name, decisions in runs.items() if name != baseline}
+    tests = paired_tests([(list(own.values()), [other[task] for task in own]) for other in others.values()])
+    return {
+        name: {
+            "difference": test.difference, "ci95": [test.low, test.high], "p": test.p,
+            "adjusted_p": test.p_adjusted,
+        }
+        for name, test in zip(others, tests, strict=True)
+    }  # fmt: skip
+
+
+def _by_task(decisions: Iterable[Decision]) -> dict[str, float]:
+    """Return the mean of `usable@5` of each task."""
+    return {task: decision_means(own)["usable@5"] for task, own in grouped(decisions, _task).items()}
+
 
 # Success rates in % on Shopping, Reddit and Map, and over all five domains, where a sentence states them.
 _PAPER_ALPHA = {0.5: "34.6 / 35.9 / 32.3"}
@@ -23,9 +125,20 @@ NOTE = (
 )
 
 
-def stream_markdown(found: Mapping[str, Any]) -> str:
+_METHODS = columns(
+    {"Method": "{method}"}, means(MEASURES),
+    {
+        "95% CI of usable@5": interval("usable@5", ".3f", ("", " to ", "")),
+        "{baseline} less it": "{against[difference]:+.3f}", "adjusted p": "{against[adjusted_p]:.4f}",
+    },
+)  # fmt: skip
+_TABLE = columns(means(("usable@5", "action@5")), {"paper: success rate (%)": "{paper}"})
+_GRANULARITY = columns({"Skills are": "{granularity}", "Method": "{method}"}, means(("usable@5", "action@5")))
+
+
+def stream_markdown(found: Row) -> str:
     """Return the whole report, of what the command returns."""
-    rows = {row["method"]: row for row in found["methods"]}
+    rows: list[Row] = found["methods"]
     said = (
         f"{found['trajectories']['read']} trajectories, {found['steps']} steps at which skills were offered."
     )
@@ -34,30 +147,31 @@ def stream_markdown(found: Mapping[str, Any]) -> str:
             f" Before the first, {warm['taught']} trajectories of {warm['root']} were learned;"
             f" {warm['left_out']} of the stream are in it and were not."
         )
-    parts = ["# Skills offered along a stream", said, NOTE, "## Methods", _methods(list(rows.values()))]
-    parts += ["## By domain: usable@5", _domains(list(rows.values()))]
-    parts += ["## Table 2: task and state", *_table(rows, "alpha", _alphas())]
-    parts += ["## Table 3: MMR", *_table(rows, "relevance weight", _weights())]
-    parts += ["## Table 4: granularity", _granularity(found["granularity"])]
-    return "\n\n".join(parts) + "\n"
+    shown = {
+        heading.format(baseline=rows[0]["method"]) if "{" in heading else heading: form
+        for heading, form in _METHODS.items()
+    }
+    granular = sorted(found["granularity"], key=lambda row: GRANULARITIES.index(row["granularity"]))
+    return markdown([
+        "# Skills offered along a stream", said, NOTE, Table("Methods", shown, rows),
+        _domains("By domain: usable@5", "Method", rows),
+        _table("Table 2: task and state", "alpha", rows, _alphas()),
+        _table("Table 3: MMR", "relevance weight", rows, _weights()),
+        Table("Table 4: granularity", _GRANULARITY, granular),
+    ])  # fmt: skip
 
 
-def _methods(rows: Sequence[Mapping[str, Any]]) -> str:
-    head = ("Method", *MEASURES, "95% CI of usable@5", f"{rows[0]['method']} less it", "adjusted p")
-    return table(head, [_cells(row) for row in rows])
-
-
-def _cells(row: Mapping[str, Any]) -> Sequence[str]:
-    low, high = row["ci95"]["usable@5"]
-    against = row["against"]
-    compared = (f"{against['difference']:+.3f}", f"{against['adjusted_p']:.4f}") if against else ("", "")
-    return (row["method"], *(f"{row[m]:.3f}" for m in MEASURES), f"{low:.3f} to {high:.3f}", *compared)
-
-
-def _domains(rows: Sequence[Mapping[str, Any]]) -> str:
+def _domains(title: str, method: str, rows: Sequence[Row]) -> Table:
     domains = sorted({domain for row in rows for domain in row["by_domain"]})
-    cells = [[row["method"], *(f"{row['by_domain'][d]['usable@5']:.3f}" for d in domains)] for row in rows]
-    return table(("Method", *domains), cells)
+    shown = {domain: f"{{shares[{number}]:.3f}}" for number, domain in enumerate(domains)}
+    held = [{**row, "shares": [row["by_domain"][d]["usable@5"] for d in domains]} for row in rows]
+    return Table(title, {method: "{method}", **shown}, held)
+
+
+def _table(title: str, what: str, rows: Iterable[Row], lines: Iterator[tuple[str, str, str]]) -> Table:
+    known = {row["method"]: row for row in rows}
+    held = [{**known[name], "label": label, "paper": said} for label, name, said in lines if name in known]
+    return Table(title, {what: "{label}", **_TABLE}, held)
 
 
 def _alphas() -> Iterator[tuple[str, str, str]]:
@@ -71,29 +185,34 @@ def _weights() -> Iterator[tuple[str, str, str]]:
         yield label, name, _PAPER_ALPHA[0.5] if weight == 0.7 else _NOT_STATED
 
 
-def _table(
-    rows: Mapping[str, Mapping[str, Any]], what: str, lines: Iterator[tuple[str, str, str]]
-) -> list[str]:
-    cells = [
-        [label, f"{rows[name]['usable@5']:.3f}", f"{rows[name]['action@5']:.3f}", said]
-        for label, name, said in lines
-        if name in rows
+def terminal_blocks(found: Row) -> list[Block]:
+    """Return what a person sees: measures with 95 % intervals over tasks, by domain, and comparisons."""
+    read, rows = found["trajectories"], found["methods"]
+    blocks: list[Block] = [
+        f"{read['read']} trajectories, {read['successful']} of them successful, {found['steps']} steps"
     ]
-    return [table((what, "usable@5", "action@5", "paper: success rate (%)"), cells)]
+    if read["unread"]:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(read["unread"].items()))
+        blocks.append(f"not read: {reasons}")
+    if warm := found["warm"]:
+        blocks.append(
+            f"learned before: {warm['taught']} of {warm['root']}; {warm['left_out']} in it left out"
+        )
+    over_tasks = {"95 % of usable@5": interval("usable@5", ".3f", ("", " to ", ""))}
+    blocks.append(Table("skills offered", columns("method", means(MEASURES), over_tasks), rows))
+    blocks.append(_domains("usable@5 by domain", "method", rows))
+    for row in rows:
+        if against := row["against"]:
+            low, high = against["ci95"]
+            blocks.append(
+                f"{rows[0]['method']} less {row['method']}: {against['difference']:+.3f} over tasks"
+                f" [{low:+.3f}, {high:+.3f}], adjusted p {against['adjusted_p']:.4f}"
+            )
+    return blocks + [f"written: {file}" for file in found.get("report", ())]
 
 
-def _granularity(rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = [
-        [row["granularity"], row["method"], f"{row['usable@5']:.3f}", f"{row['action@5']:.3f}"]
-        for granularity in GRANULARITIES
-        for row in rows
-        if row["granularity"] == granularity
-    ]
-    return table(("Skills are", "Method", "usable@5", "action@5"), cells)
-
-
-def draw_stream(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw `along` of rows of `summarise` into a file of the kind its suffix names.
+def draw_stream(rows: Sequence[Row], path: Path) -> None:
+    """Draw `along` of rows of `summarise_runs` into a file of the kind its suffix names.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed (`pip install '.[draw]' in Skillery's folder`).

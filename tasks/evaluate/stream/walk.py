@@ -1,6 +1,6 @@
 """The walk along an online stream: each step is asked before its trajectory is learned from.
 
-After SGDR, section 3.2 (https://arxiv.org/abs/2606.04391).
+A step at which skills were offered, and what came of it, is a decision. After SGDR, section 3.2 (https://arxiv.org/abs/2606.04391).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tasks.evaluate.stream.decisions import Decision, reachable
 from tasks.induce.bindings.fits import begins, misfit
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.wording import summed_up
@@ -19,6 +18,46 @@ from tasks.induce.trajectories.record import Step, Trajectory
 from tasks.induce.windows.recurrence import Moment, last_actions, moments
 from tasks.retrieve.suggest.methods import Method, SkillQuestion
 from tasks.retrieve.suggest.offered import Encode, Offered
+
+MEASURES = ("usable@5", "action@5", "decisions", "reachable")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A step of a successful trajectory that speaks to nobody, at which skills were offered.
+
+    `usable` is the number of actions of the longest skill offered that does exactly what was done next, 0 if
+    none of two actions or more does; `begun` whether one of them begins with what was done, arguments aside;
+    `reachable` whether any skill learned by then would have been usable; `walked` whether an agent that uses
+    the longest one wherever it can decides here.
+    """
+
+    trajectory_id: str
+    task_id: str
+    domain: str
+    t: int
+    usable: int
+    begun: bool
+    reachable: bool
+    walked: bool
+
+    def value(self, measure: str) -> float:
+        """Return what it adds to one of `MEASURES`, 0 or 1."""
+        held = {
+            "usable@5": self.usable > 0, "action@5": self.begun, "decisions": self.walked,
+            "reachable": self.reachable,
+        }  # fmt: skip
+        return float(held[measure])
+
+
+def reachable(offered: Offered, trajectory: Trajectory, kept: Sequence[CleanStep], place: int) -> bool:
+    """Tell whether any skill that does not come from the trajectory's own task alone is usable."""
+    support = offered.support(trajectory.task_id)
+    return any(
+        support[number] > 0 and len(body) > 1 and misfit(body, trajectory.task, kept, place) is None
+        for number, body in enumerate(offered.skills)
+    )
+
 
 Suggested = Callable[[Trajectory, Step, Sequence[Body]], None]
 

@@ -29,11 +29,10 @@ _NAMED = 20  # of the rows that were not read
 class Learning:
     """How skills are learned: how they are verified, and the least number of tasks that did one."""
 
-    verify: str = "recorded"  # or `command:CMD`, or `browser:URL`
+    verify: str = "recorded"  # or `command:CMD`
     folder: Path = Path()  # in which the command runs
     support: int = 1
     granularity: Granularity = "window"  # what skills are cut out of
-    chromium: str | None = None  # the program that is the browser; None: the first that is found
 
     def told(self, by: Teaching) -> str:
         """Return all that decides what is learned of the same runs."""
@@ -41,7 +40,7 @@ class Learning:
 
     def opened(self) -> AbstractContextManager[Replay]:
         """Open the replay that verifies; raises as `verify.opened`."""
-        return opened(self.verify, self.folder, chromium=self.chromium)
+        return opened(self.verify, self.folder)
 
 
 def keep_new(

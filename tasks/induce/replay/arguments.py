@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tasks.induce.bindings.values import at_path
 from tasks.induce.replay.window import Broken, Call
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Result, SkillAction, Source
-from tasks.induce.trajectories.outline import Element, PageOutline
+from tasks.induce.trajectories.outline import Element
+
+Finder = Callable[[str, str, int], Element | None]  # by role, label and ordinal, on a page
 
 
 class _Unresolved(Exception):
@@ -16,20 +18,20 @@ class _Unresolved(Exception):
 
 
 def arguments_at(
-    body: Body, place: int, call: Call, results: Sequence[Any], page: PageOutline | None
+    body: Body, place: int, call: Call, results: Sequence[Any], find: Finder
 ) -> dict[str, Any] | Broken:
-    """Return the arguments of the action at a place, elements by their ids on the page.
+    """Return the arguments of the action at a place.
 
     Args:
         body: The skill's actions.
         place: The number of the action, from 0.
         call: What the caller gives.
         results: What the actions before gave, in order.
-        page: The page at this time; None where the domain is one of tools.
+        find: Returns an element of the page as it is at this time.
     """
     action = body[place]
     try:
-        return {name: _given(action, name, source, call, results, page) for name, source in action.args}
+        return {name: _given(action, name, source, call, results, find) for name, source in action.args}
     except _Unresolved as reason:
         return Broken(place, str(reason))
 
@@ -40,7 +42,7 @@ def _given(
     source: Source,
     call: Call,
     results: Sequence[Any],
-    page: PageOutline | None,
+    find: Finder,
 ) -> Any:  # noqa: ANN401
     match source:
         case Const():
@@ -50,11 +52,11 @@ def _given(
                 msg = f"{name} of {action.name} is in no call: nothing was recorded for {parameter}"
                 raise _Unresolved(msg)
             value = call[parameter]
-            return _again(action, value, page) if isinstance(value, Element) else value
+            return _again(action, value, find) if isinstance(value, Element) else value
         case Result(number, path):
             return _read(action, name, number, path, results)
         case Find(ordinal):
-            return _id_of(action.role, action.target, ordinal, page)
+            return _found(action.role, action.target, ordinal, find)
 
 
 def _read(
@@ -70,17 +72,17 @@ def _read(
     return found
 
 
-def _again(action: SkillAction, element: Element, page: PageOutline | None) -> str:
-    """Return the id of an element that the caller gave on the page as it is now."""
+def _again(action: SkillAction, element: Element, find: Finder) -> Element:
+    """Return an element that the caller gave, on the page as it is now."""
     if action.role is not None and (action.role, action.target) != (element.role, element.label):
         msg = f"{action.name} is on {action.role} {action.target!r}, not on {element.role} {element.label!r}"
         raise _Unresolved(msg)
-    return _id_of(element.role, element.label, element.ordinal, page)
+    return _found(element.role, element.label, element.ordinal, find)
 
 
-def _id_of(role: str | None, label: str | None, ordinal: int, page: PageOutline | None) -> str:
-    element = page.find(role, label, ordinal) if page is not None and role and label is not None else None
+def _found(role: str | None, label: str | None, ordinal: int, find: Finder) -> Element:
+    element = find(role, label, ordinal) if role and label is not None else None
     if element is None:
         msg = f"the page has no {role} {label!r} with the ordinal {ordinal}"
         raise _Unresolved(msg)
-    return element.element_id
+    return element

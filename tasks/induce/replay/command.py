@@ -15,6 +15,7 @@ from storage.errors import EnvironmentUnusable
 from tasks.induce.bindings.values import at_path
 from tasks.induce.replay.arguments import arguments_at
 from tasks.induce.replay.environment import CommandEnvironment, LiveAnswer
+from tasks.induce.replay.pages import PageReplay
 from tasks.induce.replay.window import Broken, Call, SourceWindow
 from tasks.induce.skills.actions import Body, Result
 from tasks.induce.trajectories.cleaning import CleanStep
@@ -36,22 +37,30 @@ class CommandReplay:
 
     def __init__(self, environment: CommandEnvironment) -> None:
         self._environment = environment
+        self._pages = PageReplay(environment)
         self._originals: dict[str, _Original] = {}
-        self._known: dict[str, bool] = {}
+        self._known: dict[str, LiveAnswer] = {}  # of a domain: what its first reset gave
         self._mute: set[str] = set()
 
     def takes(self, body: Body, window: SourceWindow) -> bool:
         """Tell whether a skill can be replayed in a window here.
 
-        It can if it is one of tools, the environment knows the domain, and it does the window's own actions
-        without an error, with all in the results that the skill reads in the recorded ones. Where that is
-        not so, a skill that does the same proves nothing.
+        It can if the environment knows the domain, and does the window's own actions without an error, with
+        all in the results that the skill reads in the recorded ones; of pages, if it does the trajectory and
+        leaves the same each time. Where that is not so, a skill that does the same proves nothing.
         """
-        if window.length < 1 or any(step.outline is not None for step in window.steps):
+        if (
+            window.length < 1
+            or not body
+            or any(_is_page(step) is not _is_page(window.steps[0]) for step in window.steps)
+        ):
             return False
         if window.domain not in self._known:
-            self._known[window.domain] = self._environment.reset(window.domain).error is None
-        if not self._known[window.domain]:
+            self._known[window.domain] = self._environment.reset(window.domain)
+        known = self._known[window.domain]
+        if known.pages or _is_page(window.steps[0]):
+            return known.pages and _is_page(window.steps[0]) and self._pages.takes(window)
+        if known.error is not None:
             return False
         own = self._original(window).answers[window.start : window.start + window.length]
         done = all(answer is not None and answer.error is None for answer in own)
@@ -61,7 +70,12 @@ class CommandReplay:
         """Return the action by which a rewritten trajectory differs; None if it does the same.
 
         A difference that is seen only after the skill has the number that follows its last action.
+
+        Raises:
+            NotTaken: What comes before a window of pages can no longer be done.
         """
+        if _is_page(window.steps[0]):
+            return self._pages.replay(body, window, call)
         original, end = self._original(window), window.start + window.length
         self._environment.reset(window.domain)
         if self._first_other(window.steps[: window.start], original.answers) is not None:
@@ -117,7 +131,7 @@ class CommandReplay:
             if Action(action.name, {}).speaks:
                 return Broken(place, f"{action.name} speaks to a person")
             results = [answer.result(done.name) for done, answer in zip(body, answers, strict=False)]
-            given = arguments_at(body, place, call, results, None)
+            given = arguments_at(body, place, call, results, _nowhere)
             if isinstance(given, Broken):
                 return given
             answer = self._environment.step(Action(action.name, given))
@@ -125,6 +139,14 @@ class CommandReplay:
                 return Broken(place, f"{action.name} fails: {answer.error}")
             answers.append(answer)
         return answers
+
+
+def _is_page(step: CleanStep) -> bool:
+    return step.outline is not None
+
+
+def _nowhere(role: str, label: str, ordinal: int) -> None:  # noqa: ARG001 (tools have no elements)
+    return None
 
 
 def _unlike(

@@ -10,6 +10,7 @@ from typing import Any
 from storage.errors import EnvironmentUnusable
 from tasks.induce.replay.line_process import LineProcess
 from tasks.induce.trajectories.cleaning import parsed
+from tasks.induce.trajectories.outline import Element
 from tasks.induce.trajectories.record import Action
 
 _SHOWN = 80  # characters of an answer in a message
@@ -17,10 +18,14 @@ _SHOWN = 80  # characters of an answer in a message
 
 @dataclass(frozen=True, slots=True)
 class LiveAnswer:
-    """What an action gave: the observation after it, and what went wrong, None if nothing."""
+    """What an action gave: the observation after it, and what went wrong, None if nothing.
+
+    Where there are `pages`, the observation is the page before it: its elements, a line each.
+    """
 
     observation: str
     error: str | None
+    pages: bool = False
 
     def result(self, name: str) -> Any:  # noqa: ANN401
         """Return what the action of that name gave, as cleaning reads it; None where it failed."""
@@ -31,7 +36,9 @@ class CommandEnvironment:
     """An environment that a process holds.
 
     It is asked `{"op": "reset", "domain"}`, `{"op": "step", "action": {"name", "args"}}` and
-    `{"op": "digest"}`, and answers `{"observation", "error"}` and `{"digest"}`.
+    `{"op": "digest"}`, and answers `{"observation", "error"}` and `{"digest"}`. One that answers a reset with
+    `"pages": true` too is one of pages: of a step it is told the element by `"on": [role, label, ordinal]`,
+    and it is asked `{"op": "page", "until"}` for what is seen, which may be waited for.
     """
 
     def __init__(self, process: LineProcess) -> None:
@@ -46,9 +53,14 @@ class CommandEnvironment:
         """Begin a domain anew."""
         return self._answer({"op": "reset", "domain": domain})
 
-    def step(self, action: Action) -> LiveAnswer:
-        """Do an action."""
-        return self._answer({"op": "step", "action": {"name": action.name, "args": dict(action.args)}})
+    def step(self, action: Action, on: Element | None = None) -> LiveAnswer:
+        """Do an action, on an element of a page."""
+        asked = {"op": "step", "action": {"name": action.name, "args": dict(action.args)}}
+        return self._answer({**asked, "on": [on.role, on.label, on.ordinal]} if on else asked)
+
+    def page(self, until: str | None) -> LiveAnswer:
+        """Look at a page, until it is the one that is waited for."""
+        return self._answer({"op": "page", "until": until})
 
     def digest(self) -> str:
         """Return what tells the state of the environment from others."""
@@ -63,7 +75,7 @@ class CommandEnvironment:
         observation, error = found.get("observation"), found.get("error")
         if not isinstance(observation, str) or not isinstance(error, str | None):
             raise self._nonsense(asked, "no observation that is a text with an error that is one or null")
-        return LiveAnswer(observation, error)
+        return LiveAnswer(observation, error, found.get("pages") is True)
 
     def _ask(self, asked: Mapping[str, object]) -> Mapping[str, object]:
         line = self._process.ask(json.dumps(asked))

@@ -13,6 +13,7 @@ from tasks.induce.replay.arguments import arguments_at
 from tasks.induce.replay.window import Broken, Call, SourceWindow
 from tasks.induce.skills.actions import Body, SkillAction, const
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep
+from tasks.induce.trajectories.outline import Element
 
 _SHOWN = 60  # characters of a value in a reason
 
@@ -33,7 +34,8 @@ class RecordedReplay:
             if place == len(body):
                 return Broken(place, f"the skill ends before {step.action.name}")
             results = [earlier.result for earlier in inside[:place]]
-            given = arguments_at(body, place, call, results, step.outline)
+            find = step.outline.find if step.outline is not None else _nowhere
+            given = arguments_at(body, place, call, results, find)
             reason = _target(body[place], step)
             if reason is None and isinstance(given, Broken):
                 return given
@@ -46,6 +48,10 @@ class RecordedReplay:
             if len(body) > len(inside)
             else None
         )
+
+
+def _nowhere(role: str, label: str, ordinal: int) -> None:  # noqa: ARG001 (tools have no elements)
+    return None
 
 
 def _target(action: SkillAction, step: CleanStep) -> str | None:
@@ -71,7 +77,8 @@ def _arguments(step: CleanStep, given: Mapping[str, Any]) -> str | None:
         return f"{name} is given {', '.join(more)}, which was not given"
     if less := sorted(recorded.keys() - given.keys()):
         return f"{name} is not given {', '.join(less)}, which was given"
-    for key, value in given.items():
+    for key, found in given.items():
+        value = found.element_id if isinstance(found, Element) else found
         held = str(recorded[key]) if key == ELEMENT and step.outline is not None else recorded[key]
         if const(value) != const(held):  # as JSON, which tells a truth from a number
             return f"{key} of {name} is {_shown(value)}, and was {_shown(held)}"

@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Protocol
 
 from storage.errors import WrongInput
-from tasks.induce.replay.browser.application import WebApplication
-from tasks.induce.replay.browser.chromium import Chromium
-from tasks.induce.replay.browser_replay import BrowserReplay
 from tasks.induce.replay.calls import call_at, crossed
 from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import CommandEnvironment
-from tasks.induce.replay.line_process import MOST_BYTES, SECONDS, LineProcess
+from tasks.induce.replay.line_process import SECONDS, LineProcess
 from tasks.induce.replay.recorded import RecordedReplay
 from tasks.induce.replay.window import Broken, Call, NotTaken, SourceWindow
 from tasks.induce.skills.actions import Body
 
 Source = tuple[str, int]
 _COMMAND, _BROWSER = "command:", "browser:"
+_INSTEAD = "command:python -m tasks.induce.replay.chromium"
 
 
 class Replay(Protocol):
@@ -97,20 +95,17 @@ def _replayed(body: Body, window: SourceWindow, call: Call, replay: Replay) -> t
 
 
 @contextlib.contextmanager
-def opened(how: str, folder: Path, seconds: float = SECONDS, chromium: str | None = None) -> Iterator[Replay]:
-    """Open a replay by its spec: `recorded`, `command:CMD` with the folder it runs in, or `browser:URL`.
+def opened(how: str, folder: Path, seconds: float = SECONDS) -> Iterator[Replay]:
+    """Open a replay by its spec: `recorded`, or `command:CMD` with the folder it runs in.
 
     Args:
         how: The spec.
         folder: The working directory of a command; else not read.
-        seconds: The longest time of one answer of a command, or of an application for its state.
-        chromium: The program that is the browser; None: the first that is found.
+        seconds: The longest time of one answer of a command.
 
     Raises:
-        WrongInput: The spec is none of these, the command line or the address cannot be read, or there is no
-            Playwright or Chromium.
-        EnvironmentUnusable: The command or the browser cannot be started, or the application has no state.
-        EnvironmentStopped: The application does not answer.
+        WrongInput: The spec is none of these, or the command line cannot be read.
+        EnvironmentUnusable: The command cannot be started.
     """
     if how == RecordedReplay.name:
         yield RecordedReplay()
@@ -118,11 +113,8 @@ def opened(how: str, folder: Path, seconds: float = SECONDS, chromium: str | Non
         with LineProcess(how.removeprefix(_COMMAND), folder, seconds) as process:
             yield CommandReplay(CommandEnvironment(process))
     elif how.startswith(_BROWSER):
-        application = WebApplication(how.removeprefix(_BROWSER), seconds, MOST_BYTES)
-        with Chromium(application.host, chromium) as browser:
-            application.reset()
-            application.state()
-            yield BrowserReplay(browser, application)
+        msg = f"{how} was deleted: say '{_INSTEAD} {how.removeprefix(_BROWSER)}'"
+        raise WrongInput(msg)
     else:
-        msg = f"{how!r} is no way to verify skills: say recorded, command:CMD or browser:URL"
+        msg = f"{how!r} is no way to verify skills: say recorded or command:CMD"
         raise WrongInput(msg)

@@ -29,8 +29,8 @@ class CascadeClassifier:
     decides. Deterministic, and independent of the order and number of fragments but for rounding.
 
     Args:
-        first: As `tasks.parse.train.local_model` makes it; None takes the one in the package.
-        second: As `tasks.parse.train.context_model` makes it; None takes the packaged one, when needed.
+        first: As `tasks.train.local_model` makes it; None takes the one in the package.
+        second: As `tasks.train.context_model` makes it; None takes the packaged one, when needed.
     """
 
     name = "local-5"

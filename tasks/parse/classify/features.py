@@ -1,7 +1,7 @@
 """Features of a fragment for the local classifier: cues and words, each named by its place.
 
 A cue is found in a fragment's shape, wording or place, and votes for or against each type with the weights
-of `tasks.parse.train.local_model`. Words are those of a fragment, its headings and its neighbours.
+of `tasks.train.local_model`. Words are those of a fragment, its headings and its neighbours.
 """
 
 from __future__ import annotations

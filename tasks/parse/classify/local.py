@@ -157,7 +157,7 @@ class LocalClassifier:
     0.999). Deterministic, and independent of the order and number of fragments.
 
     Args:
-        model: As `tasks.parse.train.local_model` makes it; None takes the one in the package.
+        model: As `tasks.train.local_model` makes it; None takes the one in the package.
     """
 
     name = "local-4"

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import polars as pl
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import WrongInput
 from storage.partitions import PARTITIONS
 from storage.root import Root
@@ -24,7 +24,7 @@ from storage.schemas import SCHEMA_VERSION
 from storage.served import LicenceClass
 from storage.state import aliases_table, corpus_counts, documents_table, read_runs
 from tasks.refine import STAGE_VERSION
-from tasks.refine.export.writers import FolderWriter, JsonLinesWriter, ParquetWriter, Writer
+from tasks.refine.export.writers import FolderWriter, JsonLinesWriter, ParquetWriter
 from tasks.refine.licences.policy import (
     EXPORT_POLICY,
     LicencePolicy,
@@ -111,7 +111,7 @@ def datasheet_markdown(sheet: Mapping[str, Any]) -> str:
 
 Format: TypeAlias = Literal["parquet", "jsonl", "folder"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-_WRITERS: dict[str, type[Writer]] = {
+_WRITERS: dict[str, type[JsonLinesWriter]] = {
     "parquet": ParquetWriter, "jsonl": JsonLinesWriter, "folder": FolderWriter,
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Writers of an export's three formats: Parquet, JSON lines, or a folder a skill."""
+"""Writers of an export's three formats: JSON lines, Parquet, or a folder a skill."""
 
 from __future__ import annotations
 
@@ -6,34 +6,19 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.schemas import LicenceFile
 from tasks.refine.export.paths import FreePaths, file_path, safe_path
 from tasks.refine.licences.resolve import nearest_licence_files
 
 _OLDEST = pl.CompatLevel.oldest()
-
-
-class Writer(Protocol):
-    """Writes documents, a frame at a time, into a folder that exists."""
-
-    def __init__(self, folder: Path, store: BlobStore) -> None: ...
-
-    def write(self, frame: pl.DataFrame) -> None:
-        """Add documents; the first frame has every column and may have no row."""
-
-    def write_aliases(self, frame: pl.DataFrame) -> None:
-        """Write ids that lead to exported documents: columns doc_id, survivor, kind."""
-
-    def close(self) -> None:
-        """Finish the files."""
 
 
 def _plain(value: object) -> object:
@@ -46,12 +31,33 @@ def _write_lines(path: Path, rows: list[dict[str, Any]], mode: str = "w") -> Non
             out.write(json.dumps({k: _plain(v) for k, v in row.items()}, ensure_ascii=False) + "\n")
 
 
-class ParquetWriter:
-    """Writes `documents.parquet` and `aliases.parquet`."""
+class JsonLinesWriter:
+    """Writes `documents.jsonl` and `aliases.jsonl`, an object a line; times in ISO 8601.
 
-    def __init__(self, folder: Path, _store: BlobStore) -> None:
-        self._folder = folder
-        self._file: pq.ParquetWriter | None = None
+    Args:
+        folder: Exists, and is written to.
+        store: Holds the bundled files.
+    """
+
+    def __init__(self, folder: Path, store: BlobStore) -> None:
+        self._folder, self._store = folder, store
+
+    def write(self, frame: pl.DataFrame) -> None:
+        """Add documents; the first frame has every column and may have no row."""
+        _write_lines(self._folder / "documents.jsonl", frame.to_dicts(), "a")
+
+    def write_aliases(self, frame: pl.DataFrame) -> None:
+        """Write ids that lead to exported documents: columns doc_id, survivor, kind."""
+        _write_lines(self._folder / "aliases.jsonl", frame.to_dicts())
+
+    def close(self) -> None:
+        """Finish the files."""
+
+
+class ParquetWriter(JsonLinesWriter):
+    """Writes `documents.parquet`, a row group a frame, and `aliases.parquet`."""
+
+    _file: pq.ParquetWriter | None = None
 
     def write(self, frame: pl.DataFrame) -> None:
         """Add a row group."""
@@ -70,24 +76,6 @@ class ParquetWriter:
         """Write the documents' footer."""
         if self._file is not None:
             self._file.close()
-
-
-class JsonLinesWriter:
-    """Writes `documents.jsonl` and `aliases.jsonl`, an object a line; times in ISO 8601."""
-
-    def __init__(self, folder: Path, store: BlobStore) -> None:
-        self._folder, self._store = folder, store
-
-    def write(self, frame: pl.DataFrame) -> None:
-        """Append a line a document."""
-        _write_lines(self._folder / "documents.jsonl", frame.to_dicts(), "a")
-
-    def write_aliases(self, frame: pl.DataFrame) -> None:
-        """Write the aliases."""
-        _write_lines(self._folder / "aliases.jsonl", frame.to_dicts())
-
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
 
 
 def skill_text(name: str, description: str | None, body: str, licence: str | None) -> str:
@@ -142,8 +130,8 @@ class FolderWriter(JsonLinesWriter):
         files = self._write_files(folder, row["blobs"] or (), free)
         licences = _write_licences(folder, row, files, free)
         origin = {key: _plain(row[key]) for key in _PROVENANCE}
-        told = origin | {"files": files, "licence_files": licences, "changes": _CHANGED}
-        provenance = json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+        stated = origin | {"files": files, "licence_files": licences, "changes": _CHANGED}
+        provenance = json.dumps(stated, ensure_ascii=False, indent=1) + "\n"
         (folder / "PROVENANCE.json").write_text(provenance, encoding="utf-8", newline="\n")
         return path
 

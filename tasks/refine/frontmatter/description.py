@@ -9,8 +9,8 @@ from storage.schemas import Finding
 from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.refine.text.markdown import FENCE, fenced, plain_line
 from tasks.refine.text.rules import finding
-from tasks.refine.text.sentences import PARAGRAPH_END
 from tasks.refine.text.strict_yaml import Value
+from tasks.refine.text.words import PARAGRAPH_END
 
 MAX_DESCRIPTION_CHARS = 1024
 # A body may have megabytes, and its first prose stands at its start.

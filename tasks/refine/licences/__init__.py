@@ -1,1 +1,1 @@
-"""Licences: names and texts come in, an SPDX id with its rule goes out; begin with `resolve`."""
+"""Licences: names and texts come in, an SPDX id and the rule that decided go out; begin with `resolve`."""

@@ -1,4 +1,4 @@
-"""Resolves a document's licence, from its own folder outwards; every contradiction is a finding."""
+"""Resolves which licence a skill has, from its own folder outwards; every contradiction is a finding."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def _of_files(files: Sequence[LicenceFile]) -> tuple[Recognised, tuple[Finding, 
             found.append(finding("licence.unrecognised", f"{file.path}: {read.note}"))
             continue
         known[read.licence] = max(read.confidence, known.get(read.licence, 0.0))
-        said = f"{file.path}: {read.licence}, confidence {read.confidence:.2f}"
-        found.append(finding("licence.recognised", said))
+        shown = f"{file.path}: {read.licence}, confidence {read.confidence:.2f}"
+        found.append(finding("licence.recognised", shown))
     if refused := sorted(known.keys() & licence_tables()["refusals"]):
         return Recognised(refused[0], known[refused[0]]), tuple(found)
     if not known or any(f.code == "licence.unrecognised" for f in found):

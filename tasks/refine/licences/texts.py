@@ -147,7 +147,7 @@ class Recognised:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A licence's phrases, fold, and the least and most words of its text."""
+    """A licence's phrases, folded, and the least and most words of its text."""
 
     licence: str
     all: tuple[str, ...]
@@ -155,16 +155,16 @@ class _Text:
     none: tuple[str, ...]
     words: tuple[int, int]
 
-    def speaks(self, text: str, head: str) -> bool:
-        said = all(p in text for p in self.all) and all(p in head for p in self.head)
-        return said and not any(p in text for p in self.none)
+    def matches(self, text: str, head: str) -> bool:
+        held = all(p in text for p in self.all) and all(p in head for p in self.head)
+        return held and not any(p in text for p in self.none)
 
 
 @functools.cache
 def _texts() -> tuple[_Text, ...]:
     def read(row: dict[str, Any]) -> _Text:
-        said, head, unsaid = (tuple(map(fold, row.get(key, ()))) for key in ("all", "head", "none"))
-        return _Text(row["licence"], said, head, unsaid, tuple(row["words"]))
+        held, head, lacking = (tuple(map(fold, row.get(key, ()))) for key in ("all", "head", "none"))
+        return _Text(row["licence"], held, head, lacking, tuple(row["words"]))
 
     return tuple(map(read, licence_tables()["texts"]))
 
@@ -192,13 +192,13 @@ def _of_notice(text: str, n_words: int) -> Recognised:
 def _of_phrases(words: list[str], plain: str) -> Recognised | None:
     """Recognise a long text by its phrases and its length; return None if it has no such phrase."""
     head = " ".join(words[:_HEAD_WORDS])
-    speaking = [t for t in _texts() if t.speaks(plain, head)]
-    if not speaking:
+    matching = [t for t in _texts() if t.matches(plain, head)]
+    if not matching:
         return None
-    names = " and ".join(t.licence for t in speaking)
-    if len(speaking) > 1:
+    names = " and ".join(t.licence for t in matching)
+    if len(matching) > 1:
         return Recognised(None, note=f"it holds the words of {names}")
-    least, most = speaking[0].words
+    least, most = matching[0].words
     if not least <= len(words) <= most:
         odd = f"it has words of {names}, but {len(words):,} of them: not that text alone"
         return Recognised(None, note=odd)

@@ -8,7 +8,7 @@ from bisect import bisect_left
 
 from tasks.refine.risks.rules import Context, Region, RiskRules
 from tasks.refine.text.markdown import fenced
-from tasks.refine.text.sentences import NEGATION_BREAK
+from tasks.refine.text.words import NEGATION_BREAK
 
 _FRONT_MATTER = re.compile(r"[\s\ufeff]*---[ \t]*\n")
 # A comment that is never closed runs to the end, as in a browser.

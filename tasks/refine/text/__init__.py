@@ -1,1 +1,4 @@
-"""Text of a document: bytes come in, a canonical, redacted body goes out; begin with `decode`."""
+"""Text of a document: bytes come in, a canonical, redacted body goes out; begin with `canonical`.
+
+`words` and `markdown` serve all later stages.
+"""

@@ -1,4 +1,4 @@
-"""Words of texts in any script: the patterns that find them, and the two ways to stem them.
+"""Words and sentences of texts in any script: the patterns that find them, and two ways to stem words.
 
 A caller takes the first pattern that serves. The others differ because weights were fitted on what they
 find, or because stored digests and figures of the papers depend on it; each says so.
@@ -38,6 +38,26 @@ NAME_PART = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|\d+")
 # English in lower case, on which the local classifier was fitted: the words of its cues, and its tokens.
 CUE_WORD = re.compile(r"[a-z]+(?:[.'’-][a-z]+)*")
 CLASSIFIER_TOKEN = re.compile(r"[a-z]+(?:['’-][a-z]+)*|[^\sa-z0-9]|\d+")
+
+# Sentences of short texts; documents are cut by `segment.sentences`.
+# A task is cut for the encoder into sentences and lines.
+TASK_BREAK = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
+# The same for baselines, as their papers have it: Latin marks alone, and no semicolon.
+BASELINE_BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
+# A long node is cut for paging; a colon ends a part, since what follows can be read by itself.
+NODE_BREAK = re.compile(r"(?<=[.!?;:。！？])\s+(?=\S)")
+# A request is cut for paging into clauses, each of which a page has to answer.
+CLAUSE_BREAK = re.compile(
+    r"(?<=[.!?;:。！？；：，、])\s*|,\s+|\s+(?:and|then|but|so that|so|while|or)\s+|\s+[-—–]\s+|\n+|[()]"
+)
+# Ends of sentences are counted, so that no text has more nodes than can be parsed.
+COUNTED_END = re.compile(r"[.!?](?= )|[。！？]")
+# The end of a paragraph that is a sentence, with the marks that may close behind it.
+PARAGRAPH_END = re.compile(r"[.!?。！？…][\"')\]_*”’]*$")
+# Beyond such a break a negation does not reach what is matched by a rule on risks.
+NEGATION_BREAK = re.compile(
+    r"[.!?;]\s|, (?:but|just|then|instead|rather|please)\b|\n\s*\n|\n\s*(?:[-*+]|\d{1,3}[.)])\s"
+)
 
 _SUFFIXES = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "ly", "s", "e")
 

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from storage.lance import (
-    INDUCED,
-    NODES,
-    SKILLS,
-    TableWriter,
-    connect,
-    open_at,
-    schema_of,
-    versions_of,
-)
+from storage.lance.tables import INDUCED, NODES, SKILLS, TableWriter, schema_of
+from storage.lance.versions import versions_of
 from storage.partitions import partition_of
 from storage.root import Root
 from storage.served import Served, begin_anew, drop_stray_tags, is_anew, mend_tags, read_served
 from storage.state import documents_table, parsed_table, refined_table
 from storage.vectors import FOLDER as VECTORS
 from storage.vectors import STATES
+from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.protocols import IndexEncoder
 from tasks.retrieve.index.rows import (
     desired_rows,
@@ -35,11 +28,9 @@ from tasks.retrieve.index.rows import (
     skill_texts,
 )
 
-if TYPE_CHECKING:  # its import takes longer than a query
-    import lancedb
+if TYPE_CHECKING:  # its import takes a tenth of a query
+    import pyarrow as pa
 
-# The columns with an index. Words are found by the routing index.
-INDEXED = {SKILLS: ["doc_id", "doc_key"], NODES: ["doc_id", "node_id"], INDUCED: ["row_id"]}
 # Few documents per write make many small files; many of them must fit in memory with the vectors of their
 # nodes. Skills have one each, and the encoder is a sixth faster with thousands of texts to make batches of.
 _DOCUMENTS_PER_WRITE = 500
@@ -71,6 +62,32 @@ class Built:
         return {SKILLS: self.skills, NODES: self.nodes, INDUCED: self.induced}
 
 
+def update_table(
+    writer: TableWriter,
+    held: Collection[str],
+    have: Mapping[str, str | None],
+    want: Mapping[str, str | None],
+    rows: Callable[[set[str]], Iterable[pa.Table]],
+) -> set[str]:
+    """Bring a table up to date by digests: what changed is written, what is gone is removed.
+
+    Args:
+        writer: The table's.
+        held: The ids that it has rows of.
+        have: The digest that these rows were made by, of each id; a missing one is None.
+        want: The digest of each id that the table is to have.
+        rows: Yields the rows of ids that changed, a write each.
+
+    Returns:
+        The ids whose digest was another one.
+    """
+    changed = {key for key, digest in want.items() if have.get(key) != digest}
+    writer.delete({key for key in held if key in changed or key not in want})
+    for some in rows(changed):
+        writer.add(some)
+    return changed
+
+
 def build(
     root: Root, *, encoder: IndexEncoder, with_nodes: bool, anew: bool = False, corpus: Root | None = None
 ) -> Built:
@@ -78,13 +95,13 @@ def build(
 
     Args:
         root: The root of the tables; the caller holds its writer lock.
-        encoder: Encodes name and description of skills, and nodes that parse stored without vectors.
+        encoder: Encodes name and description of skills, and nodes that parse made no vectors of.
         with_nodes: Whether `nodes` is updated too.
         anew: Write every row into new files beside those of the served version. Every later build does the
             same until a version made this way is served.
         corpus: The root of the documents, if it is not `root`.
     """
-    model, db, source = model_identity(encoder.card), connect(root), corpus or root
+    model, source = model_identity(encoder.card), corpus or root
     mend_tags(root)
     drop_stray_tags(root)
     if anew:
@@ -92,21 +109,27 @@ def build(
     anew = is_anew(root)
     last = read_served(root)
     served = None if anew else last
-    skills = TableWriter(db, SKILLS, schema_of(SKILLS, model), served.skills if served else None)
-    present = _present(skills)
-    state = desired_rows(source, model).join(present, on="doc_id", how="full", coalesce=True)
+    skills = TableWriter(root, SKILLS, schema_of(SKILLS, model), served.skills if served else None)
+    wanted, had = desired_rows(source, model), skills.frame(["doc_id", "digest", "nodes_digest"])
+    have = dict(had.select("doc_id", "digest").iter_rows())
+    nodes_have = dict(had.select("doc_id", "nodes_digest").iter_rows())
     nodes: TableWriter | None = None
-    made, base = 0, nodes_base(db, served)
+    made, base = 0, nodes_base(root, served)
     if with_nodes:
-        nodes = TableWriter(db, NODES, schema_of(NODES, nodes_identity(encoder.card)), base)
-        state, made = _load_nodes(source, nodes, state, encoder)
-    made += _load_skills(source, skills, set(present["doc_id"]), state, encoder)
-    version, written = _finish(skills, SKILLS), _finish(nodes, NODES) if nodes else None
+        nodes = TableWriter(root, NODES, schema_of(NODES, nodes_identity(encoder.card)), base)
+        nodes_want = dict(wanted.select("doc_id", "wanted_nodes").iter_rows())
+        nodes_have = {} if nodes.rebuilt else nodes_have
+        changed, made = _update_nodes(source, nodes, nodes_have, nodes_want, encoder)
+        nodes_have |= {doc_id: nodes_want[doc_id] for doc_id in changed}
+        # The row of a skill whose nodes changed is written again too: it says which nodes belong to it.
+        have |= dict.fromkeys(changed)
+    made += _update_skills(source, skills, set(had["doc_id"]), have, wanted, nodes_have, encoder)
+    version, written = skills.finish(), nodes.finish() if nodes else None
     return Built(
         skills=version,
         nodes=written,
-        skills_rows=skills.table.count_rows(),
-        nodes_rows=nodes.table.count_rows() if nodes else 0,
+        skills_rows=skills.count(),
+        nodes_rows=nodes.count() if nodes else 0,
         vectors_new=made,
         changed=_changed(served, skills, nodes),
         nodes_base=written if nodes else None if skills.rebuilt else base,
@@ -121,7 +144,7 @@ def _changed(served: Served | None, skills: TableWriter, nodes: TableWriter | No
     return nodes is not None and (nodes.written or not served.nodes)
 
 
-def nodes_base(db: lancedb.DBConnection, served: Served | None) -> int | None:
+def nodes_base(root: Root, served: Served | None) -> int | None:
     """Return the version of `nodes` that the next build continues from, None if it starts with no rows.
 
     It is the version that the served skills refer to, because their rows tell which nodes are up to date.
@@ -129,54 +152,51 @@ def nodes_base(db: lancedb.DBConnection, served: Served | None) -> int | None:
     if served is None:
         return None
     # A version of `nodes` that is not served may be missing without any query having failed.
-    return served.nodes or (served.nodes_base if served.nodes_base in versions_of(db, NODES) else None)
+    return served.nodes or (served.nodes_base if served.nodes_base in versions_of(root, NODES) else None)
 
 
-def _finish(writer: TableWriter, name: str) -> int:
-    return writer.finish(INDEXED[name]) if writer.written else int(writer.table.version)
+def _update_nodes(
+    root: Root,
+    nodes: TableWriter,
+    have: Mapping[str, str | None],
+    want: Mapping[str, str | None],
+    encoder: IndexEncoder,
+) -> tuple[set[str], int]:
+    """Update the table of nodes; return the documents whose nodes changed, and how many vectors were made."""
+    written, kept = 0, encoder if isinstance(encoder, KeptEncoder) else None
+    before = kept.made if kept else 0
+
+    def rows(doc_ids: set[str]) -> Iterator[pa.Table]:
+        nonlocal written
+        for partitions, ids in _batches(doc_ids, _DOCUMENTS_PER_WRITE):
+            some = node_rows(root, partitions, ids, encoder=encoder, schema=nodes.schema)
+            written += some.num_rows
+            yield some
+
+    changed = update_table(nodes, set(nodes.frame(["doc_id"])["doc_id"]), have, want, rows)
+    return changed, kept.made - before if kept else written
 
 
-def _present(skills: TableWriter) -> pl.DataFrame:
-    return pl.DataFrame(skills.table.search().select(["doc_id", "digest", "nodes_digest"]).to_arrow())
-
-
-def _load_nodes(
-    root: Root, nodes: TableWriter, state: pl.DataFrame, encoder: IndexEncoder
-) -> tuple[pl.DataFrame, int]:
-    """Update the table of nodes; return the state with the new digests, and the number of vectors computed.
-
-    The row of a skill whose nodes changed is written again too, because it says which nodes belong to it.
-    """
-    if nodes.rebuilt:
-        state = state.with_columns(nodes_digest=pl.lit(None, pl.String))
-    held = set(nodes.table.search().select(["doc_id"]).to_arrow().column("doc_id").to_pylist())
-    wanted = state.filter(pl.col("wanted").is_not_null())
-    todo = set(wanted.filter(pl.col("wanted_nodes").ne_missing(pl.col("nodes_digest")))["doc_id"])
-    nodes.delete((held - set(wanted["doc_id"])) | (todo & held))
-    made = 0
-    for partitions, ids in _batches(todo, _DOCUMENTS_PER_WRITE):
-        rows, new = node_rows(root, partitions, ids, encoder=encoder, schema=nodes.schema)
-        nodes.add(rows)
-        made += new
-    is_new = pl.col("doc_id").is_in(list(todo))
-    return state.with_columns(
-        digest=pl.when(is_new).then(None).otherwise("digest"),
-        nodes_digest=pl.when(is_new).then("wanted_nodes").otherwise("nodes_digest"),
-    ), made
-
-
-def _load_skills(
-    root: Root, skills: TableWriter, held: set[str], state: pl.DataFrame, encoder: IndexEncoder
+def _update_skills(
+    root: Root,
+    skills: TableWriter,
+    held: set[str],
+    have: Mapping[str, str | None],
+    wanted: pl.DataFrame,
+    nodes_digests: Mapping[str, str | None],
+    encoder: IndexEncoder,
 ) -> int:
-    gone = set(state.filter(pl.col("wanted").is_null())["doc_id"])
-    wanted = state.filter(pl.col("wanted").is_not_null(), pl.col("wanted").ne_missing(pl.col("digest")))
-    todo = set(wanted["doc_id"])
-    skills.delete(held & (gone | todo))
-    columns = wanted.select("doc_id", "stale", "nodes_digest", digest="wanted")
-    for partitions, ids in _batches(todo, _SKILLS_PER_WRITE):
-        documents = documents_table(root).read(partitions).filter(pl.col("doc_id").is_in(list(ids)))
-        skills.add(skill_rows(documents, columns, encoder=encoder, tokenizer=encoder, schema=skills.schema))
-    return len(todo)
+    """Update the table of skills; return the number of rows written."""
+    digests = pl.Series([nodes_digests.get(d) for d in wanted["doc_id"]], dtype=pl.String)
+    columns = wanted.select("doc_id", "stale", nodes_digest=digests, digest="wanted")
+
+    def rows(doc_ids: set[str]) -> Iterator[pa.Table]:
+        for partitions, ids in _batches(doc_ids, _SKILLS_PER_WRITE):
+            some = documents_table(root).read(partitions).filter(pl.col("doc_id").is_in(list(ids)))
+            yield skill_rows(some, columns, encoder=encoder, tokenizer=encoder, schema=skills.schema)
+
+    want = dict(wanted.select("doc_id", "wanted").iter_rows())
+    return len(update_table(skills, held, have, want, rows))
 
 
 def _batches(doc_ids: Iterable[str], size: int) -> Iterator[tuple[list[int], set[str]]]:
@@ -197,11 +217,10 @@ def _batches(doc_ids: Iterable[str], size: int) -> Iterator[tuple[list[int], set
 
 def plan_embedding(root: Root, *, encoder: IndexEncoder) -> list[list[int]]:
     """Return batches of the partitions that hold skills without a served row by this encoder."""
-    wanted = desired_rows(root, model_identity(encoder.card))
-    served = read_served(root)
+    wanted, served = desired_rows(root, model_identity(encoder.card)), read_served(root)
     if served is not None:
-        rows = open_at(connect(root), SKILLS, served.skills).search().select(["digest"]).to_arrow()
-        wanted = wanted.filter(~pl.col("wanted").is_in(rows.column("digest").to_pylist()))
+        held = served.skills_table(root).frame(["digest"])["digest"]
+        wanted = wanted.filter(~pl.col("wanted").is_in(held.implode()))
     return [partitions for partitions, _ in _batches(wanted["doc_id"], _DOCUMENTS_PER_BATCH)]
 
 
@@ -215,7 +234,7 @@ def embed_partitions(root: Root, partitions: list[int], *, encoder: IndexEncoder
     return len(texts)
 
 
-_CACHES = ("state/signatures", "state/near", "state/vectors")
+_CACHES = ("state/signatures", "state/near")
 _LOST = "lost:"  # begins the digest of a document whose copy in another source is kept instead
 
 

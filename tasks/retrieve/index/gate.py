@@ -5,27 +5,24 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from storage.errors import GateRefused
-from storage.lance import INDUCED, KEYS, NODES, SKILLS, connect, model_of, open_at, quoted
+from storage.lance.tables import INDEXED, INDUCED, KEYS, NODES, SKILLS, TableAt
 from storage.root import Root
 from storage.served import Served, read_served
 from storage.state import documents_table, parsed_table
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.models.token_states import encoded, unpack
-from tasks.retrieve.index.build import INDEXED, Built
+from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.rows import model_identity, nodes_identity
 from tasks.retrieve.index.stored_nodes import PLACED, misplaced
 from tasks.retrieve.routing.postings import term_counts
 from tasks.retrieve.routing.skill import TEMPLATE
 from tasks.retrieve.routing.store import drop_routing, open_routing, prepare_routing
 from tasks.retrieve.suggest.stored import RUN
-
-if TYPE_CHECKING:  # its import takes longer than a query
-    import lancedb
 
 _UNIT = 1e-3  # the largest difference of a vector's length from 1
 # The least cosine: quantised weights give a text another vector beside other texts of a batch.
@@ -51,25 +48,42 @@ class Check:
 def check_index(
     root: Root, built: Built, *, encoder: IndexEncoder, corpus: Root | None = None
 ) -> list[Check]:
-    """Check the built versions: row counts, unique ids, vectors, token embeddings, indices, and searches.
+    """Check the built tables of the corpus: as `check_tables` does, and what nodes hold.
 
-    A seeded sample of rows is encoded again, and searched for by its vectors. A sample of nodes is compared
-    with the text of their skills. The documents are those of `corpus`, or of `root` without one.
+    A sample of nodes is compared with the text of their skills. The documents are those of `corpus`, or of
+    `root` without one.
     """
-    db, source = connect(root), corpus or root
+    source = corpus or root
     expected = {SKILLS: documents_table(source).read(columns=["doc_id"]).height}
-    versions = {SKILLS: built.skills}
     if built.nodes is not None:
-        versions[NODES] = built.nodes
         expected[NODES] = int(parsed_table(source).read(columns=["n_nodes"])["n_nodes"].sum())
+    checks = check_tables(root, built, expected, encoder=encoder)
+    if built.nodes is not None:
+        nodes = TableAt(root, NODES, built.nodes)
+        if sample := _sample(nodes):
+            checks += [
+                _check_placed(nodes, sample, TableAt(root, SKILLS, built.skills)),
+                _check_states(nodes, sample, encoder),
+            ]
+    return checks
+
+
+def check_tables(
+    root: Root, built: Built, expected: Mapping[str, int], *, encoder: IndexEncoder
+) -> list[Check]:
+    """Check the versions built of some tables: row counts, unique ids, vectors, indices, and searches.
+
+    A seeded sample of rows is encoded again, and searched for by its vectors. `expected` has the number of
+    rows of each table.
+    """
     checks = []
-    for name, version in versions.items():
-        table = open_at(db, name, version)
-        sample = _sample(table, KEYS[name])
-        checks += _check_rows(name, table, sample, expected[name], encoder)
-        if name == NODES and sample:
-            checks.append(_check_placed(table, sample, open_at(db, SKILLS, built.skills)))
-            checks.append(_check_states(table, sample, encoder))
+    for name, rows in expected.items():
+        version = built.tables()[name]
+        assert version is not None  # noqa: S101 (for the types: only what was built is expected)
+        table = TableAt(root, name, version)
+        checks += [*_check_table(table, rows), _check_model(table, encoder)]
+        if sample := _sample(table):
+            checks += _check_found(table, sample, encoder)
     return checks
 
 
@@ -83,12 +97,11 @@ def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[
         StorageError: The table cannot be read, or a file cannot be written.
     """
     prepare_routing(root, candidate, workers)
-    index, table = open_routing(root, candidate), open_at(connect(root), SKILLS, candidate.skills)
+    index, table = open_routing(root, candidate), candidate.skills_table(root)
     place = {doc_id: row for row, doc_id in enumerate(index.doc_ids)}
     columns = ["doc_id", "name", "description", "text", "body_start"]
-    sample = table.search().where(f"doc_id IN ({quoted(_sample(table, 'doc_id'))})").select(columns)
     asked, found = 0, 0
-    for row in sample.to_arrow().to_pylist():
+    for row in table.rows(columns, doc_id=_sample(table)).to_pylist():
         words = f"{row['name']}\n{row['description']}\n{row['text'][row['body_start'] :]}"
         rarest = index.lexical.weighed(words)[:_RAREST]
         if rarest or term_counts(words):  # signs alone are no words
@@ -96,7 +109,7 @@ def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[
             at = place.get(row["doc_id"])
             found += at is not None and bool(index.lexical.added(rarest)[at] > 0)
     checks = [
-        _equal("routing.rows", len(index.doc_ids), table.count_rows()),
+        _equal("routing.rows", len(index.doc_ids), table.count()),
         _equal("routing.found_by_own_words", found, asked),
     ]
     if not all(check.passed for check in checks):
@@ -114,7 +127,7 @@ def check_learned(
     few: int,
     kinds: Sequence[str] = (RUN,),
 ) -> list[Check]:
-    """Check the table `induced` as built: as `check_index` does, and its rows by kind.
+    """Check the table `induced` as built: as `check_tables` does, and its rows by kind.
 
     Args:
         root: The root of the tables.
@@ -127,28 +140,15 @@ def check_learned(
     """
     if built.induced is None:
         return []
-    table, served = open_at(connect(root), INDUCED, built.induced), read_served(root)
-    checks = _check_rows(INDUCED, table, _sample(table, KEYS[INDUCED]), sum(expected.values()), encoder)
-    for kind, count in expected.items():
-        checks.append(_equal(f"{INDUCED}.{kind}s", _count(table, kind), count))
-    if served is not None and served.induced is not None:
-        last = open_at(connect(root), INDUCED, served.induced)
-        for kind in kinds:
-            check = f"{INDUCED}.{kind}s_shrink"
-            checks.append(_shrunk(check, _count(last, kind), expected[kind], max_shrink, few))
+    checks = check_tables(root, built, {INDUCED: sum(expected.values())}, encoder=encoder)
+    table, served = TableAt(root, INDUCED, built.induced), read_served(root)
+    checks += [_equal(f"{INDUCED}.{kind}s", table.count(kind=[kind]), n) for kind, n in expected.items()]
+    if served is not None and (last := served.table(root, INDUCED)) is not None:
+        checks += [
+            _shrunk(f"{INDUCED}.{kind}s_shrink", last.count(kind=[kind]), expected[kind], max_shrink, few)
+            for kind in kinds
+        ]
     return checks
-
-
-def _count(table: lancedb.table.Table, kind: str) -> int:
-    return int(table.count_rows(f"kind = '{kind}'"))
-
-
-def _check_rows(
-    name: str, table: lancedb.table.Table, sample: list[str], expected: int, encoder: IndexEncoder
-) -> list[Check]:
-    key = KEYS[name]
-    checks = [*_check_table(name, table, key, expected), _check_model(name, table, encoder)]
-    return [*checks, *_check_found(name, table, key, sample, encoder)] if sample else checks
 
 
 def require_passed(checks: list[dict[str, Any]]) -> None:
@@ -164,12 +164,11 @@ def _equal(check: str, value: float, limit: float) -> Check:
     return Check(check, passed=value == limit, value=value, limit=limit)
 
 
-def _check_table(name: str, table: lancedb.table.Table, key: str, expected: int) -> list[Check]:
-    ids = table.search().select([key]).to_arrow().column(key)
+def _check_table(table: TableAt, expected: int) -> list[Check]:
+    key, name = KEYS[table.name], table.name
+    ids = table.rows([key]).column(key)
     # A table without rows has no index, and needs none.
-    left = dict.fromkeys(INDEXED[name], len(ids))
-    for index in table.list_indices():
-        left[index.columns[0]] = int(index.num_unindexed_rows or 0)
+    left = dict.fromkeys(INDEXED[name], len(ids)) | table.unindexed()
     return [
         _equal(f"{name}.rows", len(ids), expected),
         _equal(f"{name}.repeated_ids", len(ids) - len(ids.unique()), 0),
@@ -178,11 +177,10 @@ def _check_table(name: str, table: lancedb.table.Table, key: str, expected: int)
     ]
 
 
-def _bad_vectors(table: lancedb.table.Table) -> int:
+def _bad_vectors(table: TableAt) -> int:
     """Count vectors that are missing or not of unit length."""
     bad = 0
-    # In batches, because all of them may be gigabytes.
-    for batch in table.search().select(["vector"]).to_batches():
+    for batch in table.batches(["vector"]):
         column = batch.column("vector")
         vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
         # A NaN fails the comparison, so that vectors that are not finite count as bad too.
@@ -190,17 +188,16 @@ def _bad_vectors(table: lancedb.table.Table) -> int:
     return bad
 
 
-def _check_model(name: str, table: lancedb.table.Table, encoder: IndexEncoder) -> Check:
-    identity = nodes_identity if name == NODES else model_identity
-    return _equal(f"{name}.other_model", int(model_of(table) != identity(encoder.card)), 0)
+def _check_model(table: TableAt, encoder: IndexEncoder) -> Check:
+    identity = nodes_identity if table.name == NODES else model_identity
+    return _equal(f"{table.name}.other_model", int(table.model != identity(encoder.card)), 0)
 
 
-def _check_found(
-    name: str, table: lancedb.table.Table, key: str, sample: list[str], encoder: IndexEncoder
-) -> list[Check]:
+def _check_found(table: TableAt, sample: list[str], encoder: IndexEncoder) -> list[Check]:
     """Encode a sample of rows again, and search for some of them by their own text."""
+    name, key = table.name, KEYS[table.name]
     columns = [key, "vector", "text", *(["name", "description"] if name == SKILLS else [])]
-    rows = table.search().where(f"{key} IN ({quoted(sample)})").select(columns).to_arrow().to_pylist()
+    rows = table.rows(columns, **{key: sample}).to_pylist()
     vectors = encoder.encode([_text(name, row) for row in rows])
     pairs = [(_own(row["vector"], vector), vector) for row, vector in zip(rows, vectors, strict=True)]
     other = sum(not float(np.dot(own, vector)) >= _SAME for own, vector in pairs)
@@ -212,20 +209,21 @@ def _check_found(
     ]
 
 
-def _sample(table: lancedb.table.Table, key: str) -> list[str]:
-    ids = sorted(table.search().select([key]).to_arrow().column(key).to_pylist())
+def _sample(table: TableAt) -> list[str]:
+    key = KEYS[table.name]
+    ids = sorted(table.rows([key]).column(key).to_pylist())
     return random.Random(_SEED).sample(ids, min(_SAMPLE, len(ids)))  # noqa: S311 (a sample, no secret)
 
 
-def _check_placed(nodes: lancedb.table.Table, sample: list[str], skills: lancedb.table.Table) -> Check:
+def _check_placed(nodes: TableAt, sample: list[str], skills: TableAt) -> Check:
     """Check that nodes stand in the text that would be served with them: the tables are written apart."""
-    rows = nodes.search().where(f"node_id IN ({quoted(sample)})").select(PLACED).to_arrow()
+    rows = nodes.rows(PLACED, node_id=sample)
     return _equal(f"{NODES}.other_text", sum(1 for _ in misplaced(skills, rows.to_batches())), 0)
 
 
-def _check_states(nodes: lancedb.table.Table, sample: list[str], encoder: IndexEncoder) -> Check:
+def _check_states(nodes: TableAt, sample: list[str], encoder: IndexEncoder) -> Check:
     """Check that the token embeddings are those that the encoder computes from the nodes' texts."""
-    rows = nodes.search().where(f"node_id IN ({quoted(sample)})").select(["text", "states"]).to_arrow()
+    rows = nodes.rows(["text", "states"], node_id=sample)
     held, made = rows.column("states").to_pylist(), encoded(encoder, rows.column("text").to_pylist())[1]
     return _equal(f"{NODES}.other_states", sum(not _alike(*two) for two in zip(held, made, strict=True)), 0)
 
@@ -245,10 +243,8 @@ def _text(name: str, row: dict[str, Any]) -> str:
     return TEMPLATE.format(**row) if name == SKILLS else str(row["text"])
 
 
-def _is_nearest(table: lancedb.table.Table, own: Vectors, vector: Vectors) -> bool:
-    query: Any = table.search(vector)
-    hits = query.distance_type("dot").limit(1).select(["_distance"]).to_arrow().to_pylist()
-    best = 1 - hits[0]["_distance"]  # LanceDB's dot distance is 1 - cosine for unit vectors
+def _is_nearest(table: TableAt, own: Vectors, vector: Vectors) -> bool:
+    best = 1 - table.nearest(vector, 1, []).column("_distance")[0].as_py()
     return bool(float(np.dot(own, vector)) >= best - _UNIT)
 
 
@@ -260,15 +256,11 @@ def check_shrink(root: Root, built: Built, *, max_shrink: float, few: int) -> li
     Raises:
         StorageError: What is served cannot be opened.
     """
-    served = read_served(root)
-    if served is None:
-        return []
-    db, checks = connect(root), []
-    rows_of = {SKILLS: built.skills_rows, NODES: built.nodes_rows}
-    for name, before in served.tables().items():
-        if name in rows_of and built.tables()[name] is not None:
-            held, rows = open_at(db, name, before).count_rows(), rows_of[name]
-            checks.append(_shrunk(f"{name}.shrink", held, rows, max_shrink, few))
+    served, checks = read_served(root), []
+    for name, rows in ((SKILLS, built.skills_rows), (NODES, built.nodes_rows)):
+        before = served.table(root, name) if served else None
+        if before is not None and built.tables()[name] is not None:
+            checks.append(_shrunk(f"{name}.shrink", before.count(), rows, max_shrink, few))
     return checks
 
 

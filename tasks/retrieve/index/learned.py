@@ -7,13 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from storage.errors import ModelMismatch
-from storage.lance import INDUCED, NODES, SKILLS, TableWriter, connect, open_at, schema_of
+from storage.lance.tables import INDUCED, NODES, SKILLS, TableWriter, schema_of
 from storage.root import Root
 from storage.served import Served, drop_stray_tags, mend_tags, read_served
 from tasks.induce.library.held import HeldLibraries
@@ -22,12 +22,9 @@ from tasks.induce.library.verdicts import HeldVerdicts
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.windows.recurrence import moments
 from tasks.models.protocols import IndexEncoder
-from tasks.retrieve.index.build import INDEXED, Built
+from tasks.retrieve.index.build import Built, update_table
 from tasks.retrieve.index.rows import model_identity
 from tasks.retrieve.suggest.stored import RUN, SKILL, STATE, InducedRow, Summarise, rows_of_domain
-
-if TYPE_CHECKING:  # its import takes longer than a query
-    import lancedb
 
 _ROWS_PER_WRITE = 500
 _NOTE = "induced/table.json"  # the version of the table that was served last, and what it was made of
@@ -72,19 +69,18 @@ def build_learned(
         ModelMismatch: What is served was made with another encoder.
     """
     require_model(root, encoder.card)
-    model, db, served = model_identity(encoder.card), connect(root), read_served(root)
+    model, served = model_identity(encoder.card), read_served(root)
     of = _made_of(root, model, said)
     last = root.read_json(_NOTE) or {}
     before = served.induced if served else None
     noted = (last.get("version"), last.get("of"))
     if served is not None and before is not None and of is not None and noted == (before, of):
-        return LearnedBuild(_built(db, served, model, before, 0, changed=False), {}, of, as_before=True)
+        return LearnedBuild(_built(root, served, model, before, 0, changed=False), {}, of, as_before=True)
     mend_tags(root)
     drop_stray_tags(root)
-    writer = TableWriter(db, INDUCED, schema_of(INDUCED, model), before)
+    writer = TableWriter(root, INDUCED, schema_of(INDUCED, model), before)
     expected, new = _write(root, writer, encoder, summarise, report)
-    version = writer.finish(INDEXED[INDUCED]) if writer.written else int(writer.table.version)
-    built = _built(db, served, model, version, new, changed=writer.written or before is None)
+    built = _built(root, served, model, writer.finish(), new, changed=writer.written or before is None)
     as_before = (last.get("version"), last.get("how")) == (before, how)
     return LearnedBuild(built, expected, of, as_before)
 
@@ -102,7 +98,7 @@ def require_model(root: Root, card: Mapping[str, Any]) -> None:
     served, model = read_served(root), model_identity(dict(card))
     if served is None or all(served.model.get(key) == value for key, value in model.items()):
         return
-    if open_at(connect(root), SKILLS, served.skills).count_rows():
+    if served.skills_table(root).count():
         msg = (
             f"the index was made with encoder {served.model['name']}, the settings name {model['name']}: set "
             "SKILLERY_ENCODER to the former, or run `skillery run` to index anew"
@@ -120,7 +116,7 @@ def _made_of(root: Root, model: Mapping[str, Any], said: str) -> str | None:
 
 
 def _built(
-    db: lancedb.DBConnection,
+    root: Root,
     served: Served | None,
     model: dict[str, Any],
     version: int,
@@ -130,7 +126,7 @@ def _built(
 ) -> Built:
     if served is None or any(served.model.get(key) != value for key, value in model.items()):
         # What is served has a table of skills, be it empty.
-        skills = int(TableWriter(db, SKILLS, schema_of(SKILLS, model), None).table.version)
+        skills = TableWriter(root, SKILLS, schema_of(SKILLS, model), None).version
         return Built(skills, None, 0, 0, new, changed=True, induced=version)
     base = served.needed(NODES)
     return Built(served.skills, served.nodes, 0, 0, new, changed=changed, nodes_base=base, induced=version)
@@ -140,21 +136,23 @@ def _write(
     root: Root, writer: TableWriter, encoder: IndexEncoder, summarise: Summarise, report: Report
 ) -> tuple[dict[str, int], int]:
     """Bring the table up to date; return how many rows there must be of each kind, and how many are new."""
-    held = writer.table.search().select(["row_id", "digest"]).to_arrow()
-    present = dict(zip(*(column.to_pylist() for column in held.columns), strict=True))
+    held = dict(writer.frame(["row_id", "digest"]).iter_rows())
     counts: Counter[str] = Counter()
-    wanted: set[str] = set()
+    want: dict[str, str | None] = {}
     new: list[InducedRow] = []
     for row in _rows(root, summarise):
-        wanted.add(row.row_id)
+        want[row.row_id] = row.digest
         counts[row.kind] += 1
-        if present.get(row.row_id) != row.digest:
+        if held.get(row.row_id) != row.digest:
             new.append(row)
-    writer.delete((present.keys() - wanted) | {row.row_id for row in new if row.row_id in present})
-    for start in range(0, len(new), _ROWS_PER_WRITE):
-        some = new[start : start + _ROWS_PER_WRITE]
-        writer.add(_table(some, encoder, writer.schema))
-        report(start + len(some), len(new))
+
+    def rows(_changed: set[str]) -> Iterator[pa.Table]:
+        for start in range(0, len(new), _ROWS_PER_WRITE):
+            some = new[start : start + _ROWS_PER_WRITE]
+            yield _table(some, encoder, writer.schema)
+            report(start + len(some), len(new))
+
+    update_table(writer, held.keys(), held, want, rows)
     return {kind: counts[kind] for kind in (SKILL, RUN, STATE)}, len(new)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import polars as pl
-
 from storage.errors import StorageError
-from storage.lance import SKILLS, connect, open_at
+from storage.lance.tables import SKILLS, TableAt
 from storage.root import Root
 from storage.served import CLASSES, Licences, read_licences, read_served, write_licences
 from tasks.refine.licences.policy import LicencePolicy, licence_class
@@ -47,8 +45,7 @@ def _covered(root: Root) -> set[str]:
 
 
 def _licences_at(root: Root, skills: int) -> Counter[str | None]:
-    rows = open_at(connect(root), SKILLS, skills).search().select(["licence"]).to_arrow()
-    counts = pl.Series("licence", rows.column("licence"), dtype=pl.String).value_counts(name="n")
+    counts = TableAt(root, SKILLS, skills).frame(["licence"])["licence"].value_counts(name="n")
     return Counter(dict(counts.iter_rows()))
 
 

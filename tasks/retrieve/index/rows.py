@@ -13,7 +13,6 @@ from storage.root import Root
 from storage.state import documents_table, nodes_table, parsed_table, seen_table
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded, packing
-from tasks.parse.corpus import vectors_table
 from tasks.retrieve.routing.skill import TEMPLATE
 
 INDEX_VERSION = 1  # raised only when the rows made here change
@@ -70,25 +69,14 @@ def skill_rows(
 
 def node_rows(
     root: Root, partitions: list[int], doc_ids: set[str], *, encoder: Encoder, schema: pa.Schema
-) -> tuple[pa.Table, int]:
-    """Return the `nodes` rows of these documents in these partitions, and how many vectors were computed.
+) -> pa.Table:
+    """Return the `nodes` rows of these documents in these partitions.
 
-    Vectors and token embeddings that parse stored are used as they are.
+    The encoder keeps the vectors and token embeddings that parse made by their texts.
     """
     nodes = nodes_table(root).read(partitions).filter(pl.col("doc_id").is_in(list(doc_ids)))
-    dimension = schema.field("vector").type.list_size
-    spool = vectors_table(root, dimension).read(partitions)
-    joined = nodes.join(spool, on="node_id", how="left", maintain_order="left")
-    missing = joined["vector"].is_null().to_numpy()
-    vectors = np.zeros((nodes.height, dimension), dtype=np.float32)
-    states = joined["states"].to_numpy().copy()
-    if not missing.all():
-        vectors[~missing] = joined["vector"].drop_nulls().to_numpy()
-    if missing.any():
-        vectors[missing], made = encoded(encoder, joined.filter(pl.col("vector").is_null())["text"].to_list())
-        states[missing] = np.array(made, dtype=object)
-    rows = nodes.with_columns(states=pl.Series(states.tolist(), dtype=pl.Binary))
-    return _arrow(rows, vectors, schema), int(missing.sum())
+    vectors, states = encoded(encoder, nodes["text"].to_list())
+    return _arrow(nodes.with_columns(states=pl.Series(states, dtype=pl.Binary)), vectors, schema)
 
 
 def _arrow(rows: pl.DataFrame, vectors: Vectors, schema: pa.Schema) -> pa.Table:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from storage.errors import StorageError
-from storage.lance import quoted
+from storage.lance.tables import TableAt
 from storage.root import Root
 from storage.schemas import Edge, Node
 from storage.state import edges_table, parsed_table
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import packing
 
-if TYPE_CHECKING:  # their imports take longer than a query
-    import lancedb
+if TYPE_CHECKING:  # its import takes a tenth of a query
     import pyarrow as pa
 
 _COLUMNS = list(Node.__dataclass_fields__)
@@ -25,7 +23,7 @@ PLACED = ["node_id", "doc_id", "start", "end", "text"]  # columns that tell whet
 _AT_ONCE = 20_000  # nodes that one read of skills is compared with
 
 
-def indexed_nodes(table: lancedb.table.Table, doc_id: str) -> tuple[list[Node], Vectors, list[bytes] | None]:
+def indexed_nodes(table: TableAt, doc_id: str) -> tuple[list[Node], Vectors, list[bytes] | None]:
     """Return a document's nodes in order, their vectors, shape `(nodes, dimension)`, and packed embeddings.
 
     Token embeddings are None in a table of an older version, or if they are packed in another way.
@@ -33,10 +31,9 @@ def indexed_nodes(table: lancedb.table.Table, doc_id: str) -> tuple[list[Node], 
     Raises:
         StorageError: A value that every node has is missing.
     """
-    known = json.loads((table.schema.metadata or {}).get(b"model", b"{}")).get("states") == packing()
+    known = table.model.get("states") == packing()
     encoded = ["vector", "states"] if known else ["vector"]
-    chosen = table.search().where(f"doc_id IN ({quoted([doc_id])})").select([*_COLUMNS, *encoded])
-    rows = chosen.to_arrow().sort_by("ordinal")
+    rows = table.rows([*_COLUMNS, *encoded], doc_id=[doc_id]).sort_by("ordinal")
     if missing := [name for name in rows.column_names if name != "lead_in" and rows.column(name).null_count]:
         msg = f"{doc_id}: nodes have no {', '.join(missing)}: the index is damaged"
         raise StorageError(f"{msg}, `skillery doctor` finds out how")
@@ -67,7 +64,7 @@ def stored_edges(root: Root, doc_id: str, nodes_digest: str | None) -> list[Edge
     return [Edge(*row) for row in rows.iter_rows()] if known == [(nodes_digest, rows.height)] else None
 
 
-def misplaced(skills: lancedb.table.Table, nodes: Iterable[pa.RecordBatch]) -> Iterator[str]:
+def misplaced(skills: TableAt, nodes: Iterable[pa.RecordBatch]) -> Iterator[str]:
     """Yield the ids of nodes whose text does not stand at their place in the body of their skill's row.
 
     `nodes` are rows with the columns PLACED, `skills` is the table at the version served with them.
@@ -82,13 +79,12 @@ def misplaced(skills: lancedb.table.Table, nodes: Iterable[pa.RecordBatch]) -> I
         yield from _misplaced(skills, some)
 
 
-def _misplaced(skills: lancedb.table.Table, batches: list[pa.RecordBatch]) -> Iterator[str]:
+def _misplaced(skills: TableAt, batches: list[pa.RecordBatch]) -> Iterator[str]:
     import pyarrow as pa  # noqa: PLC0415 (a page compares no nodes)
 
     rows = pa.Table.from_batches(batches)
-    ids = quoted(rows.column("doc_id").unique().to_pylist())
     columns = ["doc_id", "text", "body_start"]
-    found = skills.search().where(f"doc_id IN ({ids})").select(columns).to_arrow()
+    found = skills.rows(columns, doc_id=rows.column("doc_id").unique().to_pylist())
     held = zip(*(found.column(c).to_pylist() for c in columns), strict=True)
     bodies = {doc_id: text[start:] for doc_id, text, start in held}
     # A node without a skill is never shown, so it does no harm.

@@ -14,7 +14,7 @@ from storage.schemas import Node
 from tasks.models.protocols import Vectors
 from tasks.parse.segment.headings import Heading, headings_between
 from tasks.refine.text.markdown import FENCE
-from tasks.refine.text.sentences import NODE_BREAK
+from tasks.refine.text.words import NODE_BREAK
 from tasks.retrieve.paging.context import Outline, Span, outline
 from tasks.retrieve.paging.terms import Floats, Integers, WordIndex, index_words
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tasks.refine.text.sentences import CLAUSE_BREAK
-from tasks.refine.text.words import stem_by_suffix
+from tasks.refine.text.words import CLAUSE_BREAK, stem_by_suffix
 from tasks.retrieve.paging.context import Span
 from tasks.retrieve.paging.terms import words_of
 

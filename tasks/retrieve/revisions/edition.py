@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import UnknownDocument, WrongInput
 from storage.root import Root
 from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
@@ -132,8 +132,7 @@ def past_edition(root: Root, revision: Revision) -> Edition:
         StorageError: A raw part, or the file of licences' classes, cannot be read.
     """
     # Refining takes a second to load, which what is there now does without.
-    from tasks.refine.bundles import refine_bundles  # noqa: PLC0415
-    from tasks.refine.document import refine_document  # noqa: PLC0415
+    from tasks.refine.document import refine_bundles, refine_document  # noqa: PLC0415
 
     raw = read_revision(root, revision)
     (bundle,) = refine_bundles([raw])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from tasks.refine.text.sentences import TASK_BREAK
-from tasks.refine.text.words import WORD
+from tasks.refine.text.words import TASK_BREAK, WORD
 
 _LEAST = 3  # words; a shorter piece says nothing by itself
 # What an encoder takes in of a longer piece is a blur: it is cut where its words allow.

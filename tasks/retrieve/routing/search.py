@@ -5,25 +5,22 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from storage.errors import WrongInput
-from storage.lance import quoted
+from storage.lance.tables import TableAt
 from storage.served import Licences
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.fit import DECIDING, FitModel
 from tasks.retrieve.routing.router import Ranked, Router, best_rows
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
-
-if TYPE_CHECKING:  # its import takes longer than a query
-    import lancedb
 
 _FETCH = 100  # candidates of each leg
 PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "risks", "stale")
@@ -36,15 +33,15 @@ _NO_RISK = "none"  # what stands for the code of a risk where none was found
 _NAMED = 1000  # rows that are asked for by their ids; of more, all are read, which takes less
 
 
-def rank_dense(skills: lancedb.table.Table, vector: Vectors, fetch_k: int = _FETCH) -> list[str]:
+def rank_dense(skills: TableAt, vector: Vectors, fetch_k: int = _FETCH) -> list[str]:
     """Return the ids of at most `fetch_k` skills whose name and description are nearest, best first.
 
     `vector` is the query's unit vector; nearness is the cosine.
     """
-    nearest: Any = skills.search(vector)  # its declared class has no distance_type
-    found = nearest.distance_type("dot").limit(fetch_k).select(["doc_id", "_distance"]).to_arrow()
     # Ties by id, because LanceDB orders them differently from build to build.
-    rows = found.sort_by([("_distance", "ascending"), ("doc_id", "ascending")])
+    rows = skills.nearest(vector, fetch_k, ["doc_id"]).sort_by(
+        [("_distance", "ascending"), ("doc_id", "ascending")]
+    )
     return [str(d) for d in rows.column("doc_id").to_pylist()]
 
 
@@ -98,7 +95,7 @@ class Searcher:
     """Ranks the skills of one published version, by its routing index and the encoder of its vectors.
 
     Args:
-        skills: Opens the version's table, of which bodies alone are read.
+        skills: The version's table, of which bodies alone are read.
         index: The routing index.
         encoder: What made its vectors.
         fit: Tells how likely a skill serves, if it was fitted on vectors of this encoder.
@@ -106,7 +103,7 @@ class Searcher:
 
     def __init__(
         self,
-        skills: Callable[[], lancedb.table.Table],
+        skills: TableAt,
         index: RoutingIndex,
         encoder: Encoder,
         fit: FitModel | None = None,
@@ -142,11 +139,9 @@ class Searcher:
     def skills(self, places: Sequence[int]) -> list[Skill]:
         """Return the skills at some places of the index, in that order, with their bodies."""
         wanted = self.ids(places)
-        read = self._skills().search()
-        if len(wanted) <= _NAMED:
-            read = read.where(f"doc_id IN ({quoted(wanted)})")
-        rows = read.select(["doc_id", "name", "description", "text", "body_start"]).to_arrow().to_pylist()
-        found = {row["doc_id"]: row for row in rows}
+        columns = ["doc_id", "name", "description", "text", "body_start"]
+        few = {"doc_id": wanted} if len(wanted) <= _NAMED else {}
+        found = {row["doc_id"]: row for row in self._skills.rows(columns, **few).to_pylist()}
         return [
             Skill(doc_id, row["name"], row["description"], row["text"][row["body_start"] :])
             for doc_id in wanted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import logging
 from collections.abc import Iterator, Sequence
@@ -15,16 +14,16 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.errors import StorageError
-from storage.lance import SKILLS, connect, open_at, quoted
+from storage.lance.tables import TableAt
 from storage.root import Root
+from storage.seal import Seal, first_broken, seals_of, sha256_of
 from storage.served import Served, is_anew, published_versions, read_served
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
 from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing.skill import Skill
 
-if TYPE_CHECKING:  # their imports take longer than a query
-    import lancedb
+if TYPE_CHECKING:  # its import takes longer than a query
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
@@ -200,7 +199,7 @@ def _rows(root: Root, served: Served, card: dict[str, Any]) -> pl.DataFrame:
 def _checked(path: Path, digest: str) -> pl.DataFrame:
     try:
         data = path.read_bytes()
-        if hashlib.sha256(data).hexdigest() == digest:  # else an offset may point anywhere in memory
+        if Seal(path.name, digest).fits(data):  # else an offset may point anywhere in memory
             return pl.read_ipc(data)
         why = "it is not as it was written"
     except OSError as error:
@@ -211,8 +210,7 @@ def _checked(path: Path, digest: str) -> pl.DataFrame:
 
 def _held(root: Root, served: Served) -> pl.DataFrame:
     """Return what answers say of the skills of a version, out of its table."""
-    table = open_at(connect(root), SKILLS, served.skills)
-    return pl.DataFrame(table.search().select(_ROW_COLUMNS).to_arrow())
+    return served.skills_table(root).frame(_ROW_COLUMNS)
 
 
 def _in_order(held: pl.DataFrame, doc_ids: Sequence[str]) -> pl.DataFrame:
@@ -233,7 +231,7 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl
 
     def write(name: str, data: io.BytesIO) -> None:
         root.write(f"{folder}/{name}", data.getvalue())
-        digests[name] = hashlib.sha256(data.getbuffer()).hexdigest()
+        digests[name] = sha256_of(data.getbuffer())
 
     for name, array in arrays.items():
         np.save(data := io.BytesIO(), array, allow_pickle=False)
@@ -245,11 +243,11 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl
 
 def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
     """Raise `StorageError` if a file of a folder is not as it was written; old ones have no digests."""
-    for name, digest in card.get(_DIGESTS, {}).items():
-        file = name if "." in name else f"{name}.npy"  # as they were named before there were other files
-        if hashlib.sha256(root.read(f"{folder}/{file}")).hexdigest() != digest:
-            msg = f"{root.at(folder)}/{file} is damaged: it is not as it was written"
-            raise StorageError(msg)
+    # Files were named without an ending before there were others than arrays.
+    named = {n if "." in n else f"{n}.npy": digest for n, digest in card.get(_DIGESTS, {}).items()}
+    if file := first_broken(root, seals_of(named, folder)):
+        msg = f"{root.at(file)} is damaged: it is not as it was written"
+        raise StorageError(msg)
 
 
 def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_Parts, pl.DataFrame]:
@@ -262,7 +260,7 @@ def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_P
     parts = [_still_wanted(_before(root, served), wanted) or _Parts([], [], postings_of([]), nothing)]
     known = set(parts[0].doc_ids)
     new = sorted(wanted.keys() - known)
-    table = open_at(connect(root), SKILLS, served.skills)
+    table = served.skills_table(root)
     with batch_processes(len(new) // _WORTH_A_PROCESS, workers) as executor:
         parts.extend(run_each(executor, _of_batch, _batches(table, new, whole=not known)))
     log.info("routing index: %d skills, %d of them read", len(wanted), len(new))
@@ -310,17 +308,16 @@ def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None
     )
 
 
-def _batches(table: lancedb.table.Table, doc_ids: Sequence[str], *, whole: bool) -> Iterator[pa.Table]:
+def _batches(table: TableAt, doc_ids: Sequence[str], *, whole: bool) -> Iterator[pa.Table]:
     """Yield the rows of these skills, which are all of the table if `whole`."""
     import pyarrow as pa  # noqa: PLC0415 (queries read no table)
 
     if whole:
-        for batch in table.search().select(_COLUMNS).to_batches():
+        for batch in table.batches(_COLUMNS):
             yield pa.Table.from_batches([batch])
         return
     for start in range(0, len(doc_ids), _ROWS_PER_READ):
-        some = quoted(doc_ids[start : start + _ROWS_PER_READ])
-        yield table.search().where(f"doc_id IN ({some})").select(_COLUMNS).to_arrow()
+        yield table.rows(_COLUMNS, doc_id=doc_ids[start : start + _ROWS_PER_READ])
 
 
 def _of_batch(batch: pa.Table) -> _Parts:

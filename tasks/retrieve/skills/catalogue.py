@@ -150,7 +150,7 @@ class SkillCatalogue:
         with self._lock:
             held = self._snapshot
             if held is None or held.version != now.served.version:
-                rows = now.skills.search().select(SERVED_COLUMNS).to_arrow().to_pylist()
+                rows = now.skills.rows(SERVED_COLUMNS).to_pylist()
                 held = self._snapshot = Snapshot.of(now.served.version, rows)
             return held
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 import functools
 import json
-from typing import TYPE_CHECKING
 
 from storage.errors import ModelMismatch, WrongInput
-from storage.lance import INDUCED, connect, model_of, open_at, quoted
+from storage.lance.tables import INDUCED, TableAt
 from storage.root import Root
 from storage.served import Served, read_served
 from tasks.induce.skills.actions import Body
@@ -16,9 +15,6 @@ from tasks.induce.skills.skill import InducedSkill
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.suggest.offered import Encode, Offered
 from tasks.retrieve.suggest.stored import RUN, SKILL, StoredDomain, domain_of
-
-if TYPE_CHECKING:  # its import takes longer than a query
-    import lancedb
 
 NONE_YET = "no learned skills are served here: `skillery induce TRAJECTORIES` learns and serves them"
 
@@ -39,18 +35,19 @@ class ServedSkills:
         served = served or read_served(root)
         if served is None or served.induced is None:
             raise WrongInput(NONE_YET)
-        self._table: lancedb.table.Table = open_at(connect(root), INDUCED, served.induced)
+        self._table = TableAt(root, INDUCED, served.induced)
+        self._table.opened()
         self._root, self._served, self._known = root, served, dict[str, StoredDomain]()
 
     def runs(self) -> set[str]:
         """Return the ids of the runs that the skills were learned from."""
-        rows = self._table.search().where(f"kind = '{RUN}'").select(["record"]).to_arrow()
+        rows = self._table.rows(["record"], kind=[RUN])
         return {json.loads(record)["trajectory_id"] for record in rows.column("record").to_pylist()}
 
     @functools.cached_property
     def domains(self) -> list[str]:
         """The domains that have skills."""
-        rows = self._table.search().where(f"kind = '{SKILL}'").select(["domain"]).to_arrow()
+        rows = self._table.rows(["domain"], kind=[SKILL])
         return sorted(set(rows.column("domain").to_pylist()))
 
     def named(self, given: str | None) -> str:
@@ -71,7 +68,7 @@ class ServedSkills:
     def domain(self, name: str) -> StoredDomain:
         """Return what the table holds of a domain."""
         if name not in self._known:
-            rows = self._table.search().where(f"domain IN ({quoted([name])})").to_arrow()
+            rows = self._table.rows(domain=[name])
             self._known[name] = domain_of(rows)
         return self._known[name]
 
@@ -102,7 +99,7 @@ class ServedSkills:
 
     def require_made_with(self, encoder: OnnxEncoder) -> None:
         """Raise `ModelMismatch` if another encoder made the table's vectors."""
-        made = model_of(self._table)
+        made = self._table.model
         if any(made.get(key) != encoder.card[key] for key in ("name", "revision", "dimension")):
             msg = (
                 f"the learned skills were encoded with {made.get('name')}, the index is now of "

@@ -7,38 +7,30 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
-from storage.blobs.named import blobs_named
-from storage.blobs.store import BlobStore, blob_file
+from storage.blobs import BlobStore, blob_file, blobs_named
 from storage.errors import NewerSchema, StorageError
-from storage.parquet import check_columns, read_columns
+from storage.parquet import read_columns
 from storage.partitions import Manifest, forget_entry, missing_files
 from storage.root import Root
-from storage.schemas import DOCUMENTS, DROPPED, EDGES, LISTINGS, NODES, RAW_DOCUMENTS
 from storage.served import LICENCES, PUBLISHED, SERVED, read_served, require_licences
 from storage.state import (
-    ALIASES,
-    COMPARED,
-    LISTED,
-    PARSED,
-    REFINED,
-    REPOSITORIES,
-    SEEN,
-    SIGNATURES,
+    SCHEMAS,
     documents_table,
     edges_table,
     is_run,
     nodes_table,
     read_sources,
     refined_table,
+    split_backfill,
+    table_of,
     write_source,
 )
 from storage.tombstones import FOLDER as FORGOTTEN_FOLDER
-from storage.tombstones import FORGOTTEN
 from tasks.crawl.backfill import rebuilt_days, recover_seen
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.versions.doctor_served import Defect, examine_served
-from tasks.retrieve.versions.file_digests import FILE, known_digests, note_digests
+from tasks.retrieve.versions.integrity import FILE, known_digests, seal_tables
 
 # A partition of these is rebuilt by the next run, once the record is removed that says it is done.
 _MADE_BY = {
@@ -55,13 +47,6 @@ _IN_THE_WAY = ("state/aliases/", "reports/", "trajectories/")
 _LEARNED = "induced/"  # libraries of skills, which are built of trajectories/
 # Beside those of _MADE_BY, the tables whose files a manifest lists.
 _LISTED = ("state/seen", "state/aliases", FORGOTTEN_FOLDER, "raw/documents", "raw/listings", "dropped")
-_SCHEMAS = {
-    "documents": DOCUMENTS, "state/folded": DOCUMENTS, "state/refined": REFINED, "state/seen": SEEN,
-    "nodes": NODES, "edges": EDGES, "state/parsed": PARSED, "state/aliases": ALIASES, "dropped": DROPPED,
-    "raw/documents": RAW_DOCUMENTS, "raw/listings": LISTINGS, FORGOTTEN_FOLDER: FORGOTTEN,
-    "state/listed": LISTED, "state/repositories": REPOSITORIES, "state/signatures": SIGNATURES,
-    "state/near": COMPARED,
-}  # fmt: skip
 _NOT_OURS = ("models/", "lance/", "prefect/")
 
 
@@ -81,7 +66,7 @@ def examine(root: Root, policy: LicencePolicy = SERVE_POLICY) -> list[Defect]:
     """
     found = [*_unfinished(root), *_records(root), *mend_missing(root), *_files(root), *_doubled(root)]
     found += [*_blobs(root), *examine_served(root), *_licences(root, policy)]
-    note_digests(root)  # of what an earlier version of this program published
+    seal_tables(root)  # of what an earlier version of this program published
     return found
 
 
@@ -141,9 +126,7 @@ def _files(root: Root) -> Iterator[Defect]:
         if file.startswith(_NOT_OURS) or not root.exists(file):
             continue
         try:
-            rows = read_columns(root, file, None).height
-            if (schema := _SCHEMAS.get(_table_of(file))) is not None:
-                check_columns(root, file, schema)
+            rows = read_columns(root, file, None, SCHEMAS.get(table_of(file))).height
         except NewerSchema:
             continue
         except StorageError as error:
@@ -155,24 +138,15 @@ def _files(root: Root) -> Iterator[Defect]:
 
 def _differs_from_entry(root: Root, file: str, rows: int) -> str | None:
     """Compare a table's file with the manifest; return what differs if the file can be made again."""
-    table = _table_of(file)
+    table = table_of(file)
     if table not in (*_MADE_BY, *_LISTED):
         return None
     differs = Manifest(root, table).adopt(file, rows)
     return differs if table in (*_MADE_BY, "state/seen") else None
 
 
-def _table_of(file: str) -> str:
-    """Return the folder of the table that a file belongs to, without a backfill's prefix."""
-    below = _split(file)[1]
-    for table in ("raw/documents", "raw/listings"):
-        if below.startswith(f"{table}/"):
-            return table
-    return str(PurePosixPath(below).parent)
-
-
 def _mend(root: Root, file: str, why: str) -> Defect:
-    base, below = _split(file)
+    base, below = split_backfill(file)
     folder = str(PurePosixPath(below).parent)
     if below.startswith(_SPARE):
         root.delete(file)
@@ -223,14 +197,6 @@ def _remove_made(root: Root, base: str, folder: str, name: str) -> None:
     for file in (f"{base}{_MADE_BY[folder]}/{name}", f"{base}{folder}/{name}"):
         forget_entry(root, file)
         root.delete(file)
-
-
-def _split(file: str) -> tuple[str, str]:
-    """Return the prefix of the backfill that a file belongs to (empty: none), and the rest of its path."""
-    if not file.startswith("backfill/"):
-        return "", file
-    base, day, below = file.split("/", 2)
-    return f"{base}/{day}/", below
 
 
 def _doubled(root: Root) -> Iterator[Defect]:

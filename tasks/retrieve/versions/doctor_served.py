@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from storage.errors import SchemaMismatch, StorageError
-from storage.lance import INDUCED, connect, manifest_reads, open_at, table_names
+from storage.lance.tables import INDUCED, TableAt
+from storage.lance.versions import manifest_reads, table_names
 from storage.root import Root
 from storage.served import (
     PUBLISHED,
@@ -22,8 +23,7 @@ from storage.served import (
     write_served,
 )
 from tasks.retrieve.routing.store import FOLDER, damaged_routing, drop_routing
-from tasks.retrieve.versions.file_digests import changed_file, number_of
-from tasks.retrieve.versions.integrity import require_intact
+from tasks.retrieve.versions.integrity import changed_file, number_of, require_intact
 
 _TRIES, _PAUSE = 4, 2.0  # a bucket may fail for a moment: reads of a version, and the seconds in between
 
@@ -71,12 +71,11 @@ def examine_served(root: Root) -> Iterator[Defect]:
 
 def _manifests(root: Root, versions: list[Served]) -> Iterator[Defect]:
     """Remove damaged manifests, newest first: one of them keeps every version of its table from opening."""
-    db = connect(root)
-    for name in table_names(db):
+    for name in table_names(root):
         for file in root.files(f"lance/{name}.lance/_versions", ".manifest"):
             number = number_of(file) or 0
             try:
-                open_at(db, name, number)
+                TableAt(root, name, number).opened()
             except SchemaMismatch:
                 raise
             except StorageError as error:

@@ -1,7 +1,8 @@
-"""Forgets a document or a repository: its text is removed everywhere, a tombstone stays."""
+"""Forgets a document, repository, trajectory or learned skill: all of it goes, a tombstone stays."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from datetime import datetime
 import polars as pl
 
 from storage.errors import StorageError, UnknownDocument
-from storage.lance import SKILLS, connect, open_at
 from storage.locks import writer_lock
 from storage.parquet import read_columns
 from storage.root import Root
@@ -19,6 +19,7 @@ from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten, Tombstone, add_tombstones, mark_purged
 from tasks.crawl.backfill import rebuilt_days
 from tasks.crawl.source.lookup import meant, suggestion
+from tasks.retrieve.versions.learned_sources import SCOPES, clean_learned, is_learned, learned_tombstone
 from tasks.retrieve.versions.purge import parquet_files, purge
 
 _COLUMNS = ("doc_id", "raw_hash", "body_hash", "repo")
@@ -30,9 +31,9 @@ _SAME_TEXT = ("retired", "renamed")  # kinds of aliases whose id had the text of
 class ForgetReport:
     """What was forgotten.
 
-    `scope` is `document` or `repository`. `doc_ids` are named by the target, `copies` held the same text.
-    `removed` counts rows by folder or table, and is empty if all were removed before. `served` is the version
-    that is served now, None if none is.
+    `scope` is `document`, `repository`, `trajectory` or `learned skill`. `doc_ids` are named by the target,
+    `copies` held the same text. `removed` counts rows by folder or table, and is empty if all were removed
+    before. `served` is the version that is served now, None if none is.
     """
 
     target: str
@@ -41,32 +42,6 @@ class ForgetReport:
     copies: tuple[str, ...]
     removed: dict[str, int]
     served: str | None
-
-
-def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetReport:
-    """Remove every text of `target` from all files and table versions; leave tombstones that hold no text.
-
-    A target is a doc_id or an alias of one, or a repository: `owner/repo`, `host/owner/repo`, `local/name`. A
-    call that was killed is finished by calling again. Older versions of the tables are removed, so there is
-    no rollback to them. Readers that use one fail, and find the new version `v-<run_id>` when they read
-    `state/served.json` again.
-
-    Raises:
-        UnknownDocument: Nothing has or had this id, or lies below it.
-        Locked: A backfill is being written; nothing has been removed yet.
-        StorageError: A file or table cannot be read; all others have been cleaned.
-    """
-    found = find_targets(root, target, Forgotten.load(root))
-    with ExitStack() as locks:
-        # Tombstones come first: from then on no crawl or backfill brings the text back.
-        forgotten = add_tombstones(root, found.tombstones, now)
-        for day in rebuilt_days(root):
-            locks.enter_context(writer_lock(day))
-        removed = purge(root, forgotten, run_id=run_id)
-        mark_purged(root, now)
-    served, counts = read_served(root), dict(sorted(removed.items()))
-    version = served.version if served else None
-    return ForgetReport(found.target, found.scope, found.doc_ids, found.copies, counts, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +53,48 @@ class Targets:
     doc_ids: tuple[str, ...]
     copies: tuple[str, ...]
     tombstones: tuple[Tombstone, ...]
+
+
+def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetReport:
+    """Remove every text of `target` from all files and table versions; leave tombstones that hold no text.
+
+    A target is a doc_id or an alias of one; a repository: `owner/repo`, `host/owner/repo`, `local/name`;
+    `trajectory:ID`, or `learned:SKILL_ID`. What was learned of a trajectory goes on without it where others
+    did the same; the libraries of its domain are built anew by the next `induce`.
+
+    A call that was killed is finished by calling again. Older versions of the tables are removed, so there is
+    no rollback to them. Readers that use one fail, and find the new version `v-<run_id>` when they read
+    `state/served.json` again.
+
+    Raises:
+        UnknownDocument: Nothing has or had this id, or lies below it.
+        Locked: A backfill is being written; nothing has been removed yet.
+        StorageError: A file or table cannot be read; all others have been cleaned.
+    """
+    found, learned = targets_of(root, target), is_learned(target)
+    with ExitStack() as locks:
+        # Tombstones come first: from then on no crawl or backfill brings the text back.
+        forgotten = add_tombstones(root, found.tombstones, now)
+        for day in () if learned else rebuilt_days(root):
+            locks.enter_context(writer_lock(day))
+        removed, unreadable = clean_learned(root, found.tombstones[0]) if learned else (Counter[str](), "")
+        removed += purge(root, forgotten, run_id=run_id)
+        if unreadable:
+            msg = f"nothing could be taken out of {unreadable}: delete that, then forget again"
+            raise StorageError(msg)
+        mark_purged(root, now)
+    served, counts = read_served(root), dict(sorted((+removed).items()))
+    scope = SCOPES.get(found.scope, found.scope)
+    version = served.version if served else None
+    return ForgetReport(found.target, scope, found.doc_ids, found.copies, counts, version)
+
+
+def targets_of(root: Root, target: str) -> Targets:
+    """Return what `forget` would remove of a target; raise `UnknownDocument` if nothing has or had its id."""
+    if is_learned(target):
+        stone = learned_tombstone(root, target)
+        return Targets(stone.doc_id, stone.scope, (stone.doc_id,), (), (stone,))
+    return find_targets(root, target, Forgotten.load(root))
 
 
 def find_targets(root: Root, target: str, forgotten: Forgotten) -> Targets:
@@ -150,8 +167,7 @@ def _in_served(root: Root) -> pl.DataFrame:
     served = read_served(root)
     if served is None:
         return pl.DataFrame(schema=_TEXTS)
-    table = open_at(connect(root), SKILLS, served.skills)
-    rows = table.search().select(["doc_id", "body_hash", "repo"]).to_arrow().to_pylist()
+    rows = served.skills_table(root).rows(["doc_id", "body_hash", "repo"]).to_pylist()
     return pl.DataFrame([{**row, "raw_hash": None, "current": True} for row in rows], schema=_TEXTS)
 
 

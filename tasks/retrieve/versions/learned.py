@@ -19,7 +19,7 @@ from tasks.retrieve.index.gate import Check, check_learned, require_passed
 from tasks.retrieve.index.learned import LearnedBuild, build_learned, note_learned
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.suggest.stored import BY_RULE, RUN, SKILL, StateWords
-from tasks.retrieve.versions.publish import publish_learned
+from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import retain_versions
 
 
@@ -78,7 +78,9 @@ def serve_learned(
         path = Path(encoder).relative_to(root.folder).as_posix()
         # The skills of marketplaces are no fresher than they were.
         at = last.published_at if last else now
-        last = publish_learned(root, found.built, card=card_of(encoder), path=path, run_id=run_id, now=at)
+        last = publish(
+            root, found.built, card=card_of(encoder), path=path, run_id=run_id, now=at, learned=True
+        )
         retain_versions(root, keep, now=now)
     if not words.unfinished():
         note_learned(root, found, how)

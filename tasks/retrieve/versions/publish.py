@@ -6,16 +6,17 @@ from datetime import datetime
 from typing import Any
 
 from storage.errors import WrongInput
-from storage.lance import TABLES, connect, tag
+from storage.lance.tables import TABLES
+from storage.lance.versions import tag
 from storage.root import Root
 from storage.served import Served, end_anew, published_versions, require_served, write_served
-from tasks.parse.corpus import VECTORS
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.rows import model_identity
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
-from tasks.retrieve.versions.file_digests import note_digests
-from tasks.retrieve.versions.integrity import open_tables
+from tasks.retrieve.versions.integrity import open_tables, seal_tables
 from tasks.retrieve.versions.retention import bound_looks, bound_vectors
+
+_SPOOL = "state/vectors"  # where an earlier version of this program kept vectors of nodes a second time
 
 
 def candidate(
@@ -30,43 +31,41 @@ def candidate(
 
 def publish(
     root: Root, built: Built, *, card: dict[str, Any], path: str, run_id: str, now: datetime,
-    workers: int | None = 1,
+    workers: int | None = 1, learned: bool = False,
 ) -> Served:  # fmt: skip
     """Tag the tables' versions, make the routing index, replace `state/served.json`; return what is served.
 
-    `built` has the versions that passed the gate. `card` and `path`, relative to the root, are those of the
-    encoder that they were made with. `workers` are as in `prepare_routing`.
+    Args:
+        root: The root; the caller holds its writer lock.
+        built: The versions, which passed the gate.
+        card: That of the encoder that they were made with.
+        path: Its export, relative to the root.
+        run_id: Names the version.
+        now: The time of publication.
+        workers: As in `prepare_routing`.
+        learned: Whether `induced` alone was built: what the corpus keeps for its tables stays as it is.
     """
     served = candidate(root, built, card=card, path=path, run_id=run_id, now=now)
-    _serve(root, served, workers)
-    if built.anew:
-        end_anew(root)
-    # The vectors that parse stored are in the tables now.
-    root.delete(VECTORS)
-    bound_vectors(root, card)
-    bound_looks(root)
-    return served
-
-
-def publish_learned(
-    root: Root, built: Built, *, card: dict[str, Any], path: str, run_id: str, now: datetime
-) -> Served:
-    """Serve a new version of `induced` beside the tables that are served; arguments as of `publish`."""
-    served = candidate(root, built, card=card, path=path, run_id=run_id, now=now)
-    _serve(root, served)
-    return served
-
-
-def _serve(root: Root, served: Served, workers: int | None = 1) -> None:
-    db = connect(root)
     for name in TABLES:
         # The next build continues from the nodes it needs, served or not: cleanup must leave them.
         if (version := served.needed(name)) is not None:
-            tag(db, name, served.version, version)
-    prepare_routing(root, served, workers)
-    note_digests(root, served)
-    write_served(root, served)
+            tag(root, name, served.version, version)
+    switch_to(root, served, workers)
     keep_routing(root)
+    if not learned:
+        if built.anew:
+            end_anew(root)
+        root.delete(_SPOOL)
+        bound_vectors(root, card)
+        bound_looks(root)
+    return served
+
+
+def switch_to(root: Root, served: Served, workers: int | None = 1) -> None:
+    """Make all that a version is read from, and replace the pointer; its tables are tagged already."""
+    prepare_routing(root, served, workers)
+    seal_tables(root, served)
+    write_served(root, served)
 
 
 def roll_back(root: Root, version: str | None = None) -> tuple[Served, Served]:

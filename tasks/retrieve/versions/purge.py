@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
@@ -14,22 +14,21 @@ import pyarrow.compute as pc
 
 from storage.answers import forget_answers
 from storage.errors import StorageError
-from storage.lance import INDUCED, NODES, SKILLS, connect, keep_only, open_at, rewrite, table_names, tag
+from storage.lance.tables import INDUCED, NODES, SKILLS, TableAt
+from storage.lance.versions import drop_table, keep_only, rewrite, table_names, tag
 from storage.parquet import read_columns, rewrite_rows
 from storage.partitions import renew_entry
 from storage.root import Root
-from storage.served import Served, keep_published, read_served, write_served
+from storage.served import Served, keep_published, read_served
+from storage.state import SCHEMAS, table_of
 from storage.tombstones import FOLDER, Forgotten
 from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.parse.classify.cascade import CACHED_PROBABILITIES
-from tasks.retrieve.index.build import INDEXED, nodes_base
-from tasks.retrieve.routing.store import keep_routing, prepare_routing
+from tasks.retrieve.index.build import nodes_base
+from tasks.retrieve.routing.store import keep_routing
 from tasks.retrieve.suggest.remainder import Remainder
-from tasks.retrieve.versions.file_digests import note_digests
+from tasks.retrieve.versions.publish import switch_to
 from tasks.retrieve.versions.retention import drop_blobs, drop_unused_vectors
-
-if TYPE_CHECKING:  # its import takes longer than a query
-    import lancedb
 
 _NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
 _ORDINAL = re.compile(r"#\d+$")
@@ -126,7 +125,8 @@ def _purge_files(root: Root, forgotten: Forgotten) -> tuple[Counter[str], list[s
 
 
 def _purge_file(root: Root, file: str, forgotten: Forgotten) -> int:
-    frame = read_columns(root, file, (*KEYS, "reason", "detail"))
+    # A flipped bit in the name of a column must not keep its rows.
+    frame = read_columns(root, file, (*KEYS, "reason", "detail"), SCHEMAS.get(table_of(file)))
     if {"reason", "detail", "doc_id"} <= set(frame.columns):
         # A dropped row stays, with its reason; its detail may quote the text.
         quotes = covered_rows(forgotten, frame.select("doc_id")) & frame["detail"].ne_missing(REASON)
@@ -147,33 +147,30 @@ def _without_detail(table: pa.Table, quotes: pl.Series) -> pa.Table:
     return table.set_column(place, field, details)
 
 
-def _bases(db: lancedb.DBConnection, served: Served | None) -> dict[str, int | None]:
+def _bases(root: Root, served: Served | None) -> dict[str, int | None]:
     """Return the tables that exist, each with the version that the next build continues from."""
     bases = {
         SKILLS: served.skills if served else None,
-        NODES: nodes_base(db, served),
+        NODES: nodes_base(root, served),
         INDUCED: served.induced if served else None,
     }
-    present = table_names(db)
+    present = table_names(root)
     return {name: base for name, base in bases.items() if name in present}
 
 
 def _tables_hold(root: Root, forgotten: Forgotten) -> bool:
     if not root.exists("lance"):
         return False
-    db = connect(root)
-    bases = _bases(db, read_served(root))
-    held = (_doc_ids(db, name, base) for name, base in bases.items() if base is not None)
+    bases = _bases(root, read_served(root))
+    held = (_doc_ids(TableAt(root, name, base)) for name, base in bases.items() if base is not None)
     return any(covered_rows(forgotten, frame).any() for frame in held)
 
 
-def _doc_ids(db: lancedb.DBConnection, name: str, version: int) -> pl.DataFrame:
+def _doc_ids(table: TableAt) -> pl.DataFrame:
     """Return what names the documents of a table's rows; of `induced`, which has none, no row."""
-    if name == INDUCED:
+    if table.name == INDUCED:
         return pl.DataFrame(schema={"doc_id": pl.String})
-    columns = ["doc_id", "body_hash", "repo"] if name == SKILLS else ["doc_id"]
-    rows: Any = open_at(db, name, version).search().select(columns).to_arrow()
-    return pl.DataFrame(rows)
+    return table.frame(["doc_id", "body_hash", "repo"] if table.name == SKILLS else ["doc_id"])
 
 
 def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> Counter[str]:
@@ -183,52 +180,40 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
     """
     if not root.exists("lance"):
         return Counter()
-    db, served = connect(root), read_served(root)
+    served = read_served(root)
     versions: dict[str, int] = {}
     removed: Counter[str] = Counter()
     gone: set[str] = set()
     # Skills come first: one may be covered by its text alone, and its nodes are found by its id.
-    for name, base in _bases(db, served).items():
+    for name, base in _bases(root, served).items():
         if base is None:
-            db.drop_table(name)
+            drop_table(root, name)
             continue
+        table = TableAt(root, name, base)
         if name == INDUCED:
-            versions[name], removed["lance/induced"] = _rewrite_learned(db, base, forgotten)
-            tag(db, name, label, versions[name])
-            continue
-        held = _doc_ids(db, name, base)
-        gone |= set(held.filter(covered_rows(forgotten, held))["doc_id"])
-        removed[f"lance/{name}"] = int(held["doc_id"].is_in(list(gone)).sum())
-        versions[name] = _rewrite(db, name, base, gone)
-        tag(db, name, label, versions[name])
+            rest = Remainder(table.rows(["kind", "record"]), forgotten)
+            versions[name] = rewrite(root, name, base, rest.of)
+            removed[f"lance/{name}"] = rest.gone
+        else:
+            held = _doc_ids(table)
+            gone |= set(held.filter(covered_rows(forgotten, held))["doc_id"])
+            removed[f"lance/{name}"] = int(held["doc_id"].is_in(list(gone)).sum())
+            versions[name] = rewrite(root, name, base, partial(_without, gone))
+        tag(root, name, label, versions[name])
     if served is not None:
         base = versions.get(NODES)
         nodes = None if served.nodes is None else base
-        now = replace(
+        switch_to(root, replace(
             served, version=label, run_id=run_id, skills=versions[SKILLS], nodes=nodes, nodes_base=base,
             induced=versions.get(INDUCED),
-        )  # fmt: skip
-        prepare_routing(root, now)
-        note_digests(root, now)
-        write_served(root, now)
+        ))  # fmt: skip
     keep_published(root, label)
     keep_routing(root)
     for name, version in versions.items():
-        keep_only(db, name, version)
+        keep_only(root, name, version)
     return +removed
 
 
-def _rewrite(db: lancedb.DBConnection, name: str, base: int, gone: set[str]) -> int:
-    def left(batch: pa.RecordBatch) -> pa.RecordBatch:
-        stays = [doc_id not in gone for doc_id in batch.column("doc_id").to_pylist()]
-        return batch.filter(pa.array(stays, pa.bool_()))
-
-    return rewrite(db, name, base, left=left, indexed=INDEXED[name])
-
-
-def _rewrite_learned(db: lancedb.DBConnection, base: int, forgotten: Forgotten) -> tuple[int, int]:
-    """Write learned skills without runs and skills that are forgotten; return the version, and rows gone."""
-    table = open_at(db, INDUCED, base)
-    rest = Remainder(table.search().select(["kind", "record"]).to_arrow(), forgotten)
-    version = rewrite(db, INDUCED, base, left=rest.of, indexed=INDEXED[INDUCED])
-    return version, rest.gone
+def _without(gone: set[str], batch: pa.RecordBatch) -> pa.RecordBatch:
+    stays = [doc_id not in gone for doc_id in batch.column("doc_id").to_pylist()]
+    return batch.filter(pa.array(stays, pa.bool_()))

@@ -1,15 +1,19 @@
-"""Retention: vectors, token embeddings and blobs live as long as a node, skill or document has them."""
+"""Retention: which versions, vectors and blobs stay; and the compaction of the served tables."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from storage.blobs.named import drop_unused_blobs
+from storage.blobs import drop_unused_blobs
 from storage.errors import StorageError
-from storage.lance import MARGIN, TABLES, connect, prune, table_names
+from storage.lance.tables import INDUCED, KEYS, NODES, SKILLS, TABLES, TableAt, TableWriter
+from storage.lance.versions import MARGIN, prune, table_names
 from storage.root import Root
 from storage.served import Served, drop_published, published_versions, require_served
 from storage.state import documents_table, nodes_table, parsed_table
@@ -17,6 +21,8 @@ from storage.vectors import FOLDER, STATES, state_stores, text_hash, vector_stor
 from tasks.crawl.backfill import rebuilt_days
 from tasks.models.cached_encoder import kept_states, vectors_of
 from tasks.parse.classify.cascade import CACHED_PROBABILITIES, cached_probabilities
+from tasks.retrieve.index.build import Built, nodes_base
+from tasks.retrieve.index.gate import Check
 from tasks.retrieve.index.rows import skill_texts
 
 log = logging.getLogger(__name__)
@@ -123,7 +129,96 @@ def prune_tables(
     root: Root, kept: Collection[Served], gone: Collection[str], margin: timedelta = MARGIN, least: int = 1
 ) -> None:
     """Remove the table versions that no kept version needs, if there are `least`, and tags of those gone."""
-    db = connect(root)
-    for name in sorted({*TABLES} & set(table_names(db))):
+    for name in sorted({*TABLES} & set(table_names(root))):
         at = (version.tables().get(name) for version in kept)
-        prune(db, name, {version for version in at if version is not None}, gone, margin, least)
+        prune(root, name, {version for version in at if version is not None}, gone, margin, least)
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The rows, data files and bytes of one table, as served and as compacted."""
+
+    table: str
+    rows: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
+    """Merge the small files of the served tables into new versions beside them; the served ones stay.
+
+    Return the compacted versions (the served ones, not `changed`, if there was nothing to merge), and the
+    sizes of each table.
+
+    Raises:
+        NotPublished: Nothing is served.
+        StorageError: The served version cannot be opened.
+    """
+    served, found, changed = require_served(root), [], False
+    versions = served.tables()
+    rows: Counter[str] = Counter()
+    for name, base in served.tables().items():
+        before = TableAt(root, name, base)
+        rows[name], (size, files) = before.count(), before.size()
+        writer = TableWriter(root, name, before.schema, base)
+        version = writer.finish(merge=True)
+        size_after, files_after = writer.size()
+        found.append(Compacted(name, rows[name], files, files_after, size, size_after))
+        if files_after < files:
+            versions[name], changed = version, True
+    nodes = versions.get(NODES)
+    built = Built(
+        versions[SKILLS], nodes, rows[SKILLS], rows[NODES], 0, changed=changed,
+        nodes_base=nodes or nodes_base(root, served), induced=versions.get(INDUCED),
+    )  # fmt: skip
+    return built, found
+
+
+def check_compacted(root: Root, built: Built) -> list[Check]:
+    """Check that compacted tables hold the same rows as the served ones, and index all of them."""
+    # Compaction has corrupted tables before (LanceDB's issue 3744), so every row is compared.
+    served, checks = require_served(root), []
+    for name, base in served.tables().items():
+        version = built.tables()[name]
+        if version is None or version == base:
+            continue
+        made = TableAt(root, name, version)
+        before, after = _row_digests(TableAt(root, name, base)), _row_digests(made)
+        other = len(before.keys() ^ after.keys()) + sum(before[k] != after[k] for k in before.keys() & after)
+        left = max(made.unindexed().values(), default=0)
+        checks += [
+            Check(f"{name}.rows_that_differ", passed=other == 0, value=other, limit=0),
+            Check(f"{name}.unindexed_rows", passed=left == 0, value=left, limit=0),
+        ]
+    return checks
+
+
+def _row_digests(table: TableAt) -> dict[str, bytes]:
+    """Return a digest of each row by its id."""
+    found: dict[str, bytes] = {}
+    for batch in table.batches():
+        column = batch.column("vector")
+        vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+        for row, vector in zip(batch.drop_columns(["vector"]).to_pylist(), vectors, strict=True):
+            said = repr(row).encode("utf-8", "surrogatepass") + vector.tobytes()
+            found[row[KEYS[table.name]]] = hashlib.blake2b(said, digest_size=16).digest()
+    return found
+
+
+def clean_tables(root: Root, margin: timedelta = MARGIN) -> None:
+    """Remove table versions that refused or killed runs left, if they are older than all published ones.
+
+    They must be older by `margin` at least.
+
+    Raises:
+        NotPublished: Nothing is served.
+        StorageError: A table cannot be read.
+    """
+    prune_tables(root, [*published_versions(root), require_served(root)], [], margin)
+
+
+def table_files(root: Root) -> int:
+    """Return the number of files of all tables, of every version."""
+    return len(root.files("lance"))

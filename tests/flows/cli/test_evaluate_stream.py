@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.support.command import Ask
@@ -80,6 +81,7 @@ def test_a_report_has_all_methods_and_the_paper_s_tables(
     }
     assert all(f"## Table {number}" in told for number in (2, 3, 4))
     assert json.loads((folder / "stream.json").read_text("utf-8"))["steps"] == 36
+    assert pl.read_parquet(folder / "stream.parquet").filter(method="sgdr", measure="usable@5").height == 36
 
 
 def test_verdicts_that_are_turned_teach_the_wrong_runs(root: str, runs: str, ask: Ask) -> None:

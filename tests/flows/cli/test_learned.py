@@ -99,15 +99,24 @@ def test_runs_are_verified_in_a_browser(root: str, tmp_path: Path, ask: Ask) -> 
     ]
     runs = written(tmp_path / "runs.jsonl", web_run("Start the Red Gazelle", done))
     with workshop() as shop:
-        asked = ("induce", runs, "--root", root, "--verify", f"browser:{shop.url}", "--json")
+        verify = f"command:{sys.executable} -m tasks.induce.replay.chromium {shop.url}"
+        asked = ("induce", runs, "--root", root, "--verify", verify, "--json")
         found = json.loads(ask(*asked).stdout)
         job = shop.records.facts()["jobs"][0]
 
-    assert (found["verified"], found["skills"]["new"], found["dropped"]) == ({"browser": 3}, 3, {})
+    assert (found["verified"], found["skills"]["new"], found["dropped"]) == ({"command": 3}, 3, {})
     assert (job["bicycle"], job["status"]) == ("Red Gazelle", "in work")
-    refused = ask("induce", runs, "--root", root, "--verify", f"browser:{shop.url}", "--support", "2")
+    refused = ask("induce", runs, "--root", root, "--verify", verify, "--support", "2")
     assert refused.code == 1
     assert "does not answer POST /.skillery/reset" in refused.stderr
+
+
+def test_the_form_that_browser_had_names_the_command(root: str, tmp_path: Path, ask: Ask) -> None:
+    runs = written(tmp_path / "runs.jsonl", *RUNS)
+    refused = ask("induce", runs, "--root", root, "--verify", "browser:http://127.0.0.1:8000/")
+
+    assert refused.code == 2
+    assert "'command:python -m tasks.induce.replay.chromium http://127.0.0.1:8000/'" in refused.stderr
 
 
 def test_parts_in_any_order_give_the_same_files(root: str, learned: str, tmp_path: Path, ask: Ask) -> None:

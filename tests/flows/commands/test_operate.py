@@ -17,7 +17,7 @@ import pytest
 from flows.commands.corpus import compare_corpora, served_look_alikes
 from flows.commands.operate import examine_root, export_root, forget_target, roll_back_root, root_status
 from flows.settings import load_settings
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import EvaluationFell, Locked, UnknownDocument, WrongInput
 from storage.root import Root
 from storage.served import read_served
@@ -117,7 +117,9 @@ def test_a_compacted_version_is_as_old_as_what_it_was_made_of(
     from flows.compact import compact
 
     with monkeypatch.context() as patched:
-        patched.setattr("storage.lance._index", lambda *_: None)  # which compacts what it is called for
+        patched.setattr(
+            "storage.lance.tables.make_indices", lambda *_: None
+        )  # which compacts what it is called for
         for name in ("tea", "bike"):
             shelf.write(name, SKILLS[name] + "\nWash your hands afterwards.\n")
             shelf.crawl()

@@ -19,7 +19,7 @@ from storage.errors import WrongInput
 from storage.root import Root
 from storage.served import LICENCES, require_licences
 from storage.state import read_runs
-from tasks.refine.filters import FilterLimits, limits_from
+from tasks.refine.filters import FilterLimits
 from tasks.refine.licences.policy import EXPORT_POLICY, SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
 from tests.support.command import Ask, lines_of
@@ -57,9 +57,9 @@ def test_policies_are_read_from_the_environment_and_are_plain(monkeypatch: pytes
 
 def test_a_policy_refines_anew_only_where_classes_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLERY_LICENCES_DENY", '["MIT"]')
-    assert limits_from(load_settings().limits()) == FilterLimits()
+    assert load_settings().limits() == FilterLimits()
     monkeypatch.setenv("SKILLERY_DROP_LICENCES", '["deny"]')
-    assert limits_from(load_settings().limits()).policy.deny == ("MIT",)
+    assert load_settings().limits().policy.deny == ("MIT",)
 
 
 @pytest.mark.parametrize("lines", [[], ["--json"], ["--markdown"]])

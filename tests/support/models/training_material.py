@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tasks.retrieve.routing.skill import Skill, digest_of
-from tasks.retrieve.train.paired import PAIRS
+from tasks.train.queries import PAIRS
 from tests.support.roots.hand_written import skill
 
 _TRADES = """

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS
 from storage.root import Root
 from storage.served import require_served
 from storage.state import edges_table
+from tests.support.roots.vendor import connect, open_at
 
 _SKILL = ["doc_id", "name", "description", "text", "content_hash", "licence", "risks"]
 _NODE = ["node_id", "node_type", "heading_path", "lead_in", "block", "start", "end", "text", "n_tokens"]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS
 from storage.root import Root
 from storage.served import require_served
 from storage.state import (
@@ -36,6 +36,7 @@ from tasks.retrieve.versions.doctor import examine
 from tests.support.roots.many_skills import many_skills
 from tests.support.roots.night_process import run_night
 from tests.support.roots.skill_root import MINILM
+from tests.support.roots.vendor import connect, open_at
 
 EDITIONS = ("first", "second")
 ASKED = "local/market/baker-mend"

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from storage.answers import Answers, KeptAnswer
-from storage.lance import connect, open_at, table_names
+from storage.lance.versions import table_names
 from storage.parquet import write_frame
 from storage.root import Root
 from storage.schemas import LISTINGS, Listing, to_frame
@@ -23,6 +23,7 @@ from tasks.refine.plan import plan_refine
 from tasks.refine.update import update_corpus
 from tests.support.roots.hand_written import BEES, BIKE, skill
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 # A word for each text that the skill has held: no stemmer or compression makes another of it.
 FIRST, SECOND, LAST, HEAD = "qzxvkrusten", "wqjxzlaibe", "zvqxjteige", "kxqzwbrote"
@@ -91,7 +92,6 @@ def _rebuild(root: SkillRoot) -> None:
             classifier=LocalClassifier(),
             tokenizer=root.encoder,
             encoder=None,
-            dimension=384,
         )
 
 

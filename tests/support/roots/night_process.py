@@ -66,9 +66,7 @@ def index_night(
     revision = encoder.card["revision"]
     rules = rules_digest(types.name, revision, revision)
     for partitions in plan_parse(root, rules).batches:
-        parse_partitions(
-            root, partitions, rules=rules, classifier=types, tokenizer=encoder, encoder=encoder, dimension=384
-        )
+        parse_partitions(root, partitions, rules=rules, classifier=types, tokenizer=encoder, encoder=encoder)
     built = build(root, encoder=encoder, with_nodes=True)
     classify_licences(root, built.skills, SERVE_POLICY)
     if not built.changed:

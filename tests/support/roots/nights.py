@@ -33,7 +33,9 @@ def skill(doc_id: str, text: str = "Let it rise.", **origin: Any) -> RawDocument
 
 def raw(doc_id: str, content: bytes, **origin: Any) -> RawDocument:  # noqa: ANN401
     digest = hashlib.sha256(content).hexdigest()
-    return RawDocument(doc_id, "", content, len(content), digest, **origin)
+    return RawDocument(
+        doc_id=doc_id, source="", content=content, size=len(content), raw_hash=digest, **origin
+    )
 
 
 def with_files(document: RawDocument, files: Mapping[str, bytes]) -> RawDocument:

@@ -23,6 +23,7 @@ from storage.schemas import Dropped, RawDocument
 from storage.served import Served, require_served
 from tasks.crawl.collect import collect
 from tasks.crawl.local.directory import DirectorySource
+from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.parse.classify.local import LocalClassifier
@@ -109,7 +110,7 @@ class SkillRoot:
         (models / export.name).symlink_to(export)
         self.model = f"models/{export.name}"
         self.root.send(self.model)
-        self.encoder = CountingEncoder(models / export.name)
+        self.use_encoder(CountingEncoder(models / export.name))
 
     @classmethod
     def below(cls, folder: Path, export: Export, skills: Mapping[str, str]) -> SkillRoot:
@@ -126,7 +127,7 @@ class SkillRoot:
         copy.market, copy.root = folder / "market", Root(folder / "root")
         shutil.copytree(self.market, copy.market)
         shutil.copytree(self.root.folder, copy.root.folder, symlinks=True)
-        copy.encoder = CountingEncoder(copy.root.folder / self.model)
+        copy.use_encoder(CountingEncoder(copy.root.folder / self.model))
         return copy
 
     def use_model(self, name: str, revision: str) -> None:
@@ -136,7 +137,12 @@ class SkillRoot:
         card = {**self.encoder.card, "name": name, "revision": revision}
         (new / "encoder.json").unlink()
         Root(new).write_json("encoder.json", card)
-        self.model, self.encoder = f"models/{revision}", CountingEncoder(new)
+        self.model = f"models/{revision}"
+        self.use_encoder(CountingEncoder(new))
+
+    def use_encoder(self, encoder: CountingEncoder) -> None:
+        """Encode with this one, and keep its vectors below the root as runs do."""
+        self.encoder, self.kept = encoder, KeptEncoder(encoder, self.root)
 
     def write(self, name: str, text: str) -> None:
         (self.market / name).mkdir(parents=True, exist_ok=True)
@@ -186,15 +192,14 @@ class SkillRoot:
                     rules=rules,
                     classifier=types,
                     tokenizer=self.encoder,
-                    encoder=self.encoder if vectors else None,
-                    dimension=384,
+                    encoder=self.kept if vectors else None,
                     linker=linker,
                 )
             )
         return dict(done)
 
     def build(self, *, nodes: bool = True, anew: bool = False) -> Built:
-        return build(self.root, encoder=self.encoder, with_nodes=nodes, anew=anew)
+        return build(self.root, encoder=self.kept, with_nodes=nodes, anew=anew)
 
     def check(self, built: Built) -> list[Check]:
         return check_index(self.root, built, encoder=self.encoder)

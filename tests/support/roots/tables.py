@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS
 from storage.state import nodes_table, parsed_table
 from tasks.retrieve.index.build import Built
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 
 def rows(root: SkillRoot, built: Built, table: str = SKILLS) -> dict[str, dict[str, Any]]:

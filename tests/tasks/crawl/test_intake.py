@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -9,7 +10,7 @@ import pytest
 
 from storage.errors import SourceUnavailable
 from storage.parquet import read_frame
-from storage.schemas import DROPPED, LISTINGS, Listing, RawDocument
+from storage.schemas import DROPPED, LISTINGS, Listing
 from storage.state import seen_table
 from storage.tombstones import Tombstone, add_tombstones
 from tasks.crawl import raw_parts
@@ -148,7 +149,7 @@ def test_a_part_holds_no_more_than_fits_into_memory(nights: Nights, monkeypatch:
 def test_what_was_forgotten_is_not_taken_again_by_id_or_by_text(nights: Nights) -> None:
     text = skill("a", "Keep this out.")
     add_tombstones(nights.root, [Tombstone("a", "document", "a", raw_hash=text.raw_hash)], nights.now)
-    same_text = RawDocument("b", SPEC, text.content, text.size, text.raw_hash)
+    same_text = replace(text, doc_id="b")
     report = nights.crawl(Marketplace(skill("a", "Other words."), same_text, skill("c"), Unchanged(("a",))))
     assert (report.new, report.failed) == (1, {"forgotten": 3})
     assert set(nights.seen()) == {("c", SPEC)}

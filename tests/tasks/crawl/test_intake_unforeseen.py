@@ -38,7 +38,9 @@ class Given(Source):
 
 
 def document(name: str, **fields: object) -> RawDocument:
-    return RawDocument(f"ada/{name}", "given", content=b"Pick it.", size=8, raw_hash=name, **fields)  # type: ignore[arg-type]
+    return RawDocument(
+        doc_id=f"ada/{name}", source="given", content=b"Pick it.", size=8, raw_hash=name, **fields
+    )  # type: ignore[arg-type]
 
 
 def crawled(root: Root, *items: Item | Exception, run: str = "one") -> SourceReport:

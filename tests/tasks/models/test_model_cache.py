@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.models.model_cache import engine_of_graph, is_whole, model_cache, put_in_place, seal
+from storage.seal import seal_folder
+from tasks.models.model_cache import engine_of_graph, is_whole, model_cache, put_in_place
 from tests.support.models.bare_graph import WEIGHT, bare_graph
 
 ROWS = np.array([[1, 2]], dtype=np.float32)
@@ -82,7 +83,7 @@ def test_what_another_process_made_meanwhile_stays(tmp_path: Path) -> None:
         (scratch / "made").mkdir()
         target.mkdir()  # the other is faster
         (target / "theirs").touch()
-        seal(target)
+        seal_folder(target)
 
     put_in_place(target, make)
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.blobs.named import blobs_named, drop_unused_blobs
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore, blobs_named, drop_unused_blobs
 from storage.root import Root
 from storage.state import documents_table
 from tasks.crawl.git.source import GitSource, make_repository
@@ -22,7 +21,7 @@ from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.local.parquet_file import ParquetSource
 from tasks.crawl.source.base import Source
 from tasks.crawl.source.bundle import DEFAULT_LIMITS, plan, read_skill
-from tasks.refine.bundles import RefinedBundle, refine_bundles
+from tasks.refine.document import RefinedBundle, refine_bundles
 from tasks.refine.filters import FilterLimits
 from tests.support.marketplace import malice
 from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files

@@ -25,7 +25,9 @@ KILN = "---\nname: kiln\ndescription: Fires clay.\n---\n\n# Kiln\n\nFire it.\n"
 def refine(content: bytes | str | None, **fields: object) -> Document | Dropped:
     content = content.encode() if isinstance(content, str) else content
     size = len(content) if content is not None else 20_971_520
-    raw = RawDocument("ann/pots/kiln", "git+pots", content, size, "raw", **fields)  # type: ignore[arg-type]
+    raw = RawDocument(
+        doc_id="ann/pots/kiln", source="git+pots", content=content, size=size, raw_hash="raw", **fields
+    )  # type: ignore[arg-type]
     return refine_document(raw, fetched_at=FETCHED, first_seen_at=FIRST_SEEN)
 
 
@@ -133,7 +135,7 @@ def test_what_cannot_be_used_is_dropped_with_its_reason(content: bytes | str | N
 
 
 def test_limits_are_parameters() -> None:
-    raw = RawDocument("a/b", "dir:b", b"a\x00 b c", 6, "raw")
+    raw = RawDocument(doc_id="a/b", source="dir:b", content=b"a\x00 b c", size=6, raw_hash="raw")
     strict = refine_document(
         raw, fetched_at=FETCHED, first_seen_at=FIRST_SEEN, limits=FilterLimits(max_control_share=0)
     )
@@ -222,7 +224,11 @@ def test_what_helps_nobody_is_dropped_with_the_hash_of_what_was_seen(content: st
 
 def test_policies_drop_by_licence_and_risk_when_asked_to() -> None:
     raw = RawDocument(
-        "a/b", "dir:b", KILN.replace("name:", "license: proprietary\nname:").encode(), 90, "raw"
+        doc_id="a/b",
+        source="dir:b",
+        size=90,
+        raw_hash="raw",
+        content=KILN.replace("name:", "license: proprietary\nname:").encode(),
     )
     limits = FilterLimits(drop_licences=("deny",))
     dropped = refine_document(raw, fetched_at=FETCHED, first_seen_at=FIRST_SEEN, limits=limits)
@@ -270,7 +276,10 @@ def outcomes() -> list[Document | Dropped]:
     refined = []
     started = time.process_time()
     for doc_id, content, path in rows.iter_rows():
-        raw = RawDocument(doc_id, "parquet:corpus", content.encode(), len(content), "raw", path=path)
+        raw = RawDocument(
+            doc_id=doc_id, source="parquet:corpus", content=content.encode(), size=len(content),
+            raw_hash="raw", path=path,
+        )  # fmt: skip
         refined.append(refine_document(raw, fetched_at=NOW, first_seen_at=NOW))
     # Ninety seconds for 20,000 is what refining may take in all.
     assert time.process_time() - started < 2e-3 * rows.height

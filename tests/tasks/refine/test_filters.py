@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import json
 import random
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from tasks.refine.filters import (
     empty,
     is_placeholder,
     licence_refused,
-    limits_from,
     no_body,
     no_instructions,
     no_language,
@@ -146,21 +143,13 @@ def test_policies_drop_what_they_name_and_nothing_by_default() -> None:
     assert reason(too_risky(risks, "info")) == "risk_policy"
 
 
-def test_limits_survive_json_and_keep_their_digest() -> None:
-    limits = FilterLimits(min_words=7, drop_licences=("deny",), drop_risks="error", policy=EXPORT_POLICY)
-    again = limits_from(json.loads(json.dumps(asdict(limits))))
-    assert again == limits
-    assert repr(again) == repr(limits)
-    assert limits_from({}) == FilterLimits()
-
-
 @pytest.mark.parametrize(
     "fields",
     [{"drop_licences": ["mit"]}, {"drop_risks": "grave"}, {"min_words": -1}, {"max_control_share": 2.0}],
 )
 def test_limits_out_of_range_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(WrongInput):
-        limits_from(fields)
+        FilterLimits(**fields)
 
 
 @pytest.mark.parametrize(

@@ -62,3 +62,14 @@ def test_the_limit_of_parts_refines_anew_only_if_it_is_set(tmp_path: Path) -> No
 
     assert plan_refine(nights.root, FilterLimits(max_parts=MAX_PARTS)).todo == 0
     assert plan_refine(nights.root, FilterLimits(max_parts=5)).todo == 1
+
+
+def test_the_rules_are_those_by_which_roots_were_refined() -> None:
+    # Who edits a rule changes its digest here, and knows that every document is refined again.
+    plan.rule_digests.cache_clear()
+    assert plan.rule_digests() == {
+        "risk rules": "3c7c1fd88365",
+        "licences": "2b7fa3811d87",
+        "placeholders": "aa6fa77fbf88",
+        "boilerplate": "afd7ef7b2372",
+    }

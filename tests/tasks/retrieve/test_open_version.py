@@ -14,7 +14,7 @@ from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.types import PagedDocument
 from tests.support.models.word_models import WordEncoder, WordTokenizer
-from tests.support.paging.paging_nodes import nodes_of
+from tests.support.paging.prepared_documents import nodes_of
 
 BODY = "# Hive\n\nLift the lid.\n\nCount the frames.\n"
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from storage.errors import ModelMismatch, NotPublished, StorageError, UnknownDocument, WrongInput
-from storage.lance import NODES, connect
+from storage.lance.tables import NODES
 from storage.root import Root
 from storage.served import write_served
 from storage.state import ALIASES, aliases_table, documents_table
@@ -20,6 +20,7 @@ from tasks.retrieve.served_index import ServedIndex
 from tests.support.command import MAIN
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.skill_root import MINILM, SPEC, SkillRoot
+from tests.support.roots.vendor import connect
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from flows.serve.catalogue.markdown import render
 from tasks.models.visible import visible
+from tests.support.texts.fragments import bodies
 from tests.support.texts.html import Read
-from tests.support.texts.markdown_bodies import bodies
 
 _TAGS = {
     "p", "ul", "ol", "li", "pre", "blockquote", "hr", "table", "thead", "tbody", "tr", "th", "td", "h3", "h4",

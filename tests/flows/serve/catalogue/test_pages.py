@@ -12,8 +12,8 @@ from storage.schemas import Node
 from tasks.parse.segment.segment import Fragment, segment
 from tests.flows.serve.catalogue.conftest import HOSTILE_ID, Catalogue
 from tests.support.serving import Answer, ask_http
+from tests.support.texts.fragments import bodies
 from tests.support.texts.html import Read
-from tests.support.texts.markdown_bodies import bodies
 
 
 def nodes_of(body: str) -> list[Node]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from functools import partial
 from typing import Any
 
 from playwright.sync_api import Browser, Error, Locator, Page
 
-from tasks.induce.replay.browser.chromium import Chromium
 from tasks.induce.replay.window import Call, SourceWindow
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.outline import Element
@@ -20,12 +18,8 @@ _MS, _CALM_MS = 600, 100  # that an element may take to come, and what it starts
 Left = dict[str, Any] | None
 
 
-def left(chromium: Chromium, shop: Workshop, body: Body, call: Call, window: SourceWindow) -> Left:
+def left(browser: Browser, shop: Workshop, body: Body, call: Call, window: SourceWindow) -> Left:
     """Return the facts of the workshop after a trajectory with a skill; None if it cannot go on."""
-    return chromium.do(partial(_left, shop, body, call, window))
-
-
-def _left(shop: Workshop, body: Body, call: Call, window: SourceWindow, browser: Browser) -> Left:
     shop.records.reset()
     own: list[Done] = []
     for step in window.steps:

@@ -8,8 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Browser
 
-from tasks.induce.replay.browser.chromium import Chromium
-from tasks.induce.replay.browser.page import Limits, opened_page
+from tasks.induce.replay.chromium import Limits, opened_page
 from tasks.induce.trajectories.outline import folded, outline_of
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 from tests.support.induce.workshop.application import Workshop
@@ -18,12 +17,8 @@ from tests.support.induce.workshop.tasks import Done, Task
 _GIVEN = {"fill": "text", "select_option": "option", "keyboard_press": "key"}
 
 
-def recorded(chromium: Chromium, shop: Workshop, task: Task) -> Trajectory:
+def recorded(browser: Browser, shop: Workshop, task: Task) -> Trajectory:
     """Do a task from a reset on, and return what was seen and done."""
-    return chromium.do(partial(_recorded, shop, task))
-
-
-def _recorded(shop: Workshop, task: Task, browser: Browser) -> Trajectory:
     shop.records.reset()
     steps = []
     with opened_page(browser, shop.url, Limits()) as page:

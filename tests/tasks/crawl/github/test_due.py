@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.root import Root
-from storage.state import LISTED, REPOSITORIES, listed_table, repositories_table, upsert
+from storage.state import LISTED, REPOSITORIES, listed_table, repositories_table
 from tasks.crawl.github.repositories import ListedRepository, due, listed_repositories
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -90,8 +90,8 @@ def test_rows_put_in_place_of_others_leave_the_rest_as_they_are(
     root = Root(tmp_path)
     root.delete("state/listed")
     table = listed_table(root)
-    upsert(table, listed(*first))
-    upsert(table, listed(*second, at=NOW + timedelta(1)))
+    table.upsert(listed(*first))
+    table.upsert(listed(*second, at=NOW + timedelta(1)))
     found = {(r["repository"], r["rest"]): r["updated_at"] for r in table.read().to_dicts()}
     wanted = {**dict.fromkeys(first, NOW), **dict.fromkeys(second, NOW + timedelta(1))}
     assert found == wanted
@@ -101,6 +101,6 @@ def test_rows_put_in_place_of_others_leave_the_rest_as_they_are(
 def test_one_repository_of_two_sources_is_remembered_twice(tmp_path: Path) -> None:
     table = repositories_table(Root(tmp_path))
     rows = looked_at(listed_repositories(listed(("ann/garden", "a")), nothing()))
-    upsert(table, rows)
-    upsert(table, rows.with_columns(source=pl.lit("github:ann/garden")))
+    table.upsert(rows)
+    table.upsert(rows.with_columns(source=pl.lit("github:ann/garden")))
     assert sorted(table.read()["source"]) == ["github:ann/garden", "skillsmp"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.root import Root
-from storage.state import LISTED, listed_table, upsert
+from storage.state import LISTED, listed_table
 from tasks.crawl.github.repositories import MISSED_FOR, MISSES, NO_MISSES, ReferenceCounts, fate_of
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -58,7 +58,7 @@ def test_a_document_is_unclaimed_once_all_its_rows_are_released(tmp_path: Path) 
     place = {"repository": "ann/garden", "rest": "dill", "source": "skillsmp", "outcome": "ok"}
     rows = [{**place, "ref": ref, "doc_id": "ann/garden/dill"} for ref in ("main", "dev")]
     frame = pl.DataFrame([{n: r.get(n) for n in LISTED} for r in rows], schema=LISTED)
-    upsert(listed_table(Root(tmp_path)), frame)
+    listed_table(Root(tmp_path)).upsert(frame)
     references = ReferenceCounts(Root(tmp_path), "skillsmp")
     references.release(rows[:1])
     assert references.unreferenced(rows) == references.unreferenced(rows) == []

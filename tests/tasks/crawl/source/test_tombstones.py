@@ -28,11 +28,14 @@ def forgotten(tmp_path: Path) -> Forgotten:
 
 
 def raw(doc_id: str, raw_hash: str = "other", repo: str | None = None) -> RawDocument:
-    return RawDocument(doc_id, "git+x", b"text", 4, raw_hash, repo=repo)
+    return RawDocument(doc_id=doc_id, source="git+x", content=b"text", size=4, raw_hash=raw_hash, repo=repo)
 
 
 def document(doc_id: str, body_hash: str) -> Document:
-    return Document(doc_id, "git+x", "n", "d", "body", body_hash, "c", "other", NOW, NOW)
+    return Document(
+        doc_id=doc_id, source="git+x", name="n", description="d", body="body", body_hash=body_hash,
+        content_hash="c", raw_hash="other", fetched_at=NOW, first_seen_at=NOW,
+    )  # fmt: skip
 
 
 def listing(url: str | None, source_id: str = "row-1") -> Listing:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lancedb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 
+from storage.lance.tables import TableAt
 from tasks.evaluate.health.probes import (
     Probe,
     draw_probes,
@@ -25,6 +25,7 @@ from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import made_table
 
 Make = Callable[[dict[str, str]], SkillRoot]
 
@@ -45,9 +46,9 @@ def unit(*angles: float) -> Vectors:
     return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
 
 
-def vector_table(folder: Path, columns: dict[str, list[str]], vectors: Vectors) -> lancedb.table.Table:
+def vector_table(folder: Path, columns: dict[str, list[str]], vectors: Vectors) -> TableAt:
     flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 2)
-    return lancedb.connect(folder).create_table("t", pa.table({**columns, "vector": flat}))
+    return made_table(folder, "t", pa.table({**columns, "vector": flat}))
 
 
 def probe(root: SkillRoot, count: int) -> list[dict[str, Any]]:
@@ -169,8 +170,8 @@ def test_a_tenth_other_node_counts_and_an_eleventh_does_not(tmp_path: Path) -> N
     probe = Probe("p", "own", "own#0", "x")
 
     assert probe_nodes(table, [probe], unit(0))["value"] == 1.0
-    vector = pa.array(unit(5.5).tolist(), table.schema.field("vector").type)
-    table.add(pa.table({"node_id": ["crowd#10"], "doc_id": ["crowd"], "vector": vector}))
+    more = {"node_id": [*ids, "crowd#10"], "doc_id": [*docs, "crowd"]}
+    table = vector_table(tmp_path / "more", more, np.concatenate([unit(*range(12)), unit(5.5)]))
     assert probe_nodes(table, [probe], unit(0))["value"] == 0.0
 
 

@@ -125,7 +125,9 @@ def test_parts_are_taken_as_they_are(lines: Lines, tmp_path: Path) -> None:
 
 def test_a_root_is_a_corpus(tmp_path: Path) -> None:
     root, night = Root(tmp_path), datetime(2026, 3, 1, tzinfo=UTC)
-    raw = RawDocument("market/bread", "by-hand", BREAD.encode(), len(BREAD), "")
+    raw = RawDocument(
+        doc_id="market/bread", source="by-hand", content=BREAD.encode(), size=len(BREAD), raw_hash=""
+    )
     made = refine_document(raw, fetched_at=night, first_seen_at=night)
     rows = to_frame([made], DOCUMENTS, run_id="night", schema_version=SCHEMA_VERSION)
     documents_table(root).replace(["market/bread"], rows)

@@ -1,17 +1,31 @@
-"""The report on a stream: its tables as Markdown, and its picture."""
+"""The report of a stream: summaries, its tables as Markdown, and its picture."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tasks.evaluate.stream.decisions import MEASURES, Decision, mean
-from tasks.evaluate.stream.report import NOTE, draw_stream, stream_markdown
-from tasks.evaluate.stream.summary import summarise
-from tasks.evaluate.stream.variants import variants
+from tasks.evaluate.stream.report import (
+    ALPHAS,
+    NOTE,
+    RELEVANCE_WEIGHTS,
+    along,
+    decision_means,
+    draw_stream,
+    run_table,
+    stream_markdown,
+    summarise_runs,
+    variants,
+)
+from tasks.evaluate.stream.walk import MEASURES, Decision, Stream
 from tasks.induce.skills.actions import GRANULARITIES
+from tasks.retrieve.suggest.methods import METHODS
+from tests.support.induce.runs import mooring
+from tests.support.models.word_models import WordEncoder
 
 
 def found(*names: str) -> dict[str, Any]:
@@ -24,12 +38,12 @@ def found(*names: str) -> dict[str, Any]:
         for n, name in enumerate(names)
     }  # fmt: skip
     granularity = [
-        {"granularity": each, "method": "default", **{m: mean(runs[names[1]], m) for m in MEASURES}}
+        {"granularity": each, "method": "default", **decision_means(runs[names[1]])}
         for each in reversed(GRANULARITIES)
     ]
     return {
         "trajectories": {"read": 7, "successful": 6, "repeated": 0, "unread": {}}, "warm": None, "steps": 20,
-        "methods": summarise(runs, names[0]), "granularity": granularity,
+        "methods": summarise_runs(runs, names[0]), "granularity": granularity,
     }  # fmt: skip
 
 
@@ -135,3 +149,91 @@ def test_each_method_is_named_in_the_legend(tmp_path: Path, monkeypatch: pytest.
     drawn = (tmp_path / "stream.svg").read_text("utf-8")
     assert [row["method"] for row in ROWS if str(row["method"]) not in drawn] == []
     assert "usable@5" in drawn
+
+
+def decisions(
+    usable: Sequence[int], tasks: Sequence[str] = "", domains: Sequence[str] = ""
+) -> list[Decision]:
+    return [
+        Decision(f"r{n}", tasks[n] if tasks else f"t{n}", domains[n] if domains else "d", n,
+                 2 * held, bool(held), True, not held)
+        for n, held in enumerate(usable)
+    ]  # fmt: skip
+
+
+def test_a_row_has_the_measures_of_all_steps_and_of_each_domain() -> None:
+    (row,) = summarise_runs({"it": decisions([1, 0, 1, 1], domains="xxyx")}, "it")
+
+    assert [row[measure] for measure in MEASURES] == [0.75, 0.75, 0.25, 1]
+    assert (row["method"], row["steps"], row["against"]) == ("it", 4, None)
+    assert list(row["by_domain"]) == ["x", "y"]
+    assert {d: (held["steps"], held["usable@5"]) for d, held in row["by_domain"].items()} == {
+        "x": (3, pytest.approx(2 / 3)),
+        "y": (1, 1),
+    }
+    assert json.loads(json.dumps(row))["method"] == "it"
+
+
+def test_intervals_are_over_tasks() -> None:
+    usable = [1, 1, 1, 1, 0, 0, 0, 0] * 4
+    (alone,) = summarise_runs({"it": decisions(usable)}, "it")
+    (together,) = summarise_runs({"it": decisions(usable, tasks="aaaabbbb" * 4)}, "it")
+
+    low, high = alone["ci95"]["usable@5"]
+    assert 0 < low < 0.5 < high < 1
+    assert together["ci95"]["usable@5"] == [0, 1]  # both tasks, or one of them twice
+    assert alone["ci95"]["reachable"] == [1, 1]
+
+
+def test_a_method_is_compared_over_tasks_with_the_baseline() -> None:
+    tasks = "aaabcdefgh"  # one long task counts once
+    better, worse = decisions([1] * 10, tasks), decisions([0, 0, 0, 1, 1, 1, 1, 0, 0, 0], tasks)
+
+    rows = {
+        row["method"]: row for row in summarise_runs({"base": better, "it": worse, "same": better}, "base")
+    }
+
+    assert rows["base"]["against"] is None
+    against = rows["it"]["against"]
+    assert against["difference"] == 0.5  # of eight tasks
+    low, high = against["ci95"]
+    assert 0 < low < 0.5 < high < 1
+    assert against["adjusted_p"] == pytest.approx(2 * against["p"])  # of two methods
+    assert rows["same"]["against"]["difference"] == 0
+    assert rows["same"]["against"]["adjusted_p"] == 1
+
+
+def test_without_a_baseline_nothing_is_compared() -> None:
+    assert [row["against"] for row in summarise_runs({"it": decisions([1, 0])}, "other")] == [None]
+    assert [row["against"] for row in summarise_runs({"base": [], "it": []}, "base")] == [None, None]
+
+
+def test_the_curve_along_the_stream_has_the_mean_of_all_steps_so_far() -> None:
+    assert along(decisions([1, 0, 0, 1])) == [(1, 1), (2, 0.5), (3, pytest.approx(1 / 3)), (4, 0.5)]
+    long = along(decisions([1, 0] * 500))
+    assert len(long) == 40
+    assert long[0][0] == 25
+    assert long[-1] == (1000, 0.5)
+    assert along([]) == []
+
+
+def test_each_row_of_the_tables_is_a_method_and_none_is_measured_under_two_names() -> None:
+    assert {*ALPHAS.values(), *RELEVANCE_WEIGHTS.values()} == set(variants())
+    assert {"sgdr", "task", "state"} == set(variants()) & set(METHODS)
+
+
+def test_each_variant_can_be_walked() -> None:
+    runs = [mooring("h1", "a"), mooring("h2", "b", "Auk", "C3", 55)]
+
+    found = list(Stream(WordEncoder().encode).walk(runs, variants()))
+
+    for name in variants():
+        assert [one.usable for named, one in found if named == name] == [0, 0, 0, 0, 3, 2, 0, 0]
+
+
+def test_a_run_holds_each_measure_of_each_step() -> None:
+    run = run_table({"it": decisions([1, 0, 1, 1])})
+
+    assert run.columns[-2:] == ["measure", "value"]
+    assert run.filter(measure="usable@5").sort("t")["value"].to_list() == [1, 0, 1, 1]
+    assert run["query"].n_unique() == 4

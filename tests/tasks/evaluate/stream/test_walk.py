@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.evaluate.stream.decisions import Decision, mean
-from tasks.evaluate.stream.walk import Stream, has_succeeded
+from tasks.evaluate.stream.report import decision_means
+from tasks.evaluate.stream.walk import MEASURES, Decision, Stream, has_succeeded, reachable
 from tasks.induce.bindings.fits import misfit
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.cleaning import cleaned
@@ -18,7 +18,7 @@ from tasks.induce.trajectories.record import Action, Step, Trajectory
 from tasks.induce.windows.recurrence import moments
 from tasks.retrieve.suggest.methods import METHODS, Offer, SkillQuestion
 from tasks.retrieve.suggest.offered import Offered
-from tests.support.induce.runs import TOOL_RUNS, add_bed, mooring, tool_run, web_runs
+from tests.support.induce.runs import TOOL_RUNS, add_bed, kept, mooring, tool_run, web_runs
 from tests.support.models.word_models import WordEncoder
 
 PETREL, AUK = mooring("h1", "a"), mooring("h2", "b", "Auk", "C3", 55)
@@ -61,8 +61,8 @@ def test_an_agent_goes_on_behind_the_longest_skill_that_is_usable(stream: Stream
     assert [one.usable for one in found] == [3, 2, 0, 0]
     assert [one.walked for one in found] == [True, False, False, True]
     assert [one.begun for one in found] == [True, True, False, False]
-    assert mean(found, "decisions") == 0.5
-    assert mean(found, "usable@5") == 0.5
+    assert decision_means(found)["decisions"] == 0.5
+    assert decision_means(found)["usable@5"] == 0.5
 
 
 def test_a_skill_that_fits_inside_one_that_was_used_saves_nothing_more(stream: Stream) -> None:
@@ -80,8 +80,8 @@ def test_a_skill_that_fits_inside_one_that_was_used_saves_nothing_more(stream: S
 def test_without_skills_an_agent_decides_at_each_step(stream: Stream) -> None:
     found = [decision for _, decision in stream.walk([PETREL, AUK], {"none": nothing})]
 
-    assert mean(found, "decisions") == 1
-    assert mean(found, "usable@5") == mean(found, "action@5") == 0
+    assert decision_means(found)["decisions"] == 1
+    assert decision_means(found)["usable@5"] == decision_means(found)["action@5"] == 0
     assert [one.reachable for one in found[4:]] == [True, True, False, False]
 
 
@@ -101,7 +101,7 @@ def test_single_actions_are_begun_but_never_usable(stream: Stream) -> None:
     assert [one.usable for one in found] == [0] * 4
     assert [one.begun for one in found] == [True] * 4
     assert not any(one.reachable for one in found)
-    assert mean(found, "decisions") == 1
+    assert decision_means(found)["decisions"] == 1
 
 
 def test_domains_share_no_skills(stream: Stream) -> None:
@@ -221,3 +221,34 @@ def test_what_is_usable_is_reachable_has_two_actions_and_is_what_was_done(
             assert one.reachable or not one.usable
             assert one.begun or not one.usable
     assert place == len(found)
+
+
+def decision(usable: int, *, begun: bool, reachable: bool, walked: bool) -> Decision:
+    return Decision("h1", "a", "harbour", 0, usable, begun, reachable, walked)
+
+
+def test_a_decision_adds_one_or_nothing_to_each_measure() -> None:
+    one = decision(3, begun=True, reachable=True, walked=False)
+    other = decision(0, begun=False, reachable=True, walked=True)
+
+    assert [one.value(measure) for measure in MEASURES] == [1, 1, 0, 1]
+    assert [other.value(measure) for measure in MEASURES] == [0, 0, 1, 1]
+    assert list(decision_means([one, other, other, other]).values()) == [0.25, 0.25, 0.75, 1]
+
+
+def test_the_mean_of_no_decisions_is_nothing() -> None:
+    assert list(decision_means([]).values()) == [0, 0, 0, 0]
+
+
+def test_reachable_is_what_any_skill_of_another_task_would_do() -> None:
+    offered, run = Offered(WordEncoder().encode), mooring("h1", "a")
+    own, other = mooring("h2", "a"), mooring("h3", "b", "Auk", "C3", 55)
+
+    def found() -> list[bool]:
+        return [reachable(offered, run, kept(run), place) for place in range(5)]
+
+    assert found() == [False] * 5
+    offered.learn(moments(own))
+    assert found() == [False] * 5
+    offered.learn(moments(other))
+    assert found() == [True, True, False, False, False]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser
 
-from tasks.induce.replay.browser.chromium import Chromium
+from tasks.induce.replay.chromium import launched
 from tests.support.chromium_there import require_chromium
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Chromium]:
-    """Start a Chromium once for all tests of a worker."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start a Chromium once for the tests of a module."""
     require_chromium()
-    with Chromium("127.0.0.1") as browser:
-        yield browser
+    with launched("127.0.0.1") as found:
+        yield found

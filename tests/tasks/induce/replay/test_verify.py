@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
-from storage.errors import EnvironmentUnusable, WrongInput
-from tasks.induce.replay.browser.chromium import Chromium
+from storage.errors import EnvironmentStopped, WrongInput
 from tasks.induce.replay.recorded import RecordedReplay
 from tasks.induce.replay.verify import ReplayVerdict, opened, verify
 from tasks.induce.replay.window import Broken
@@ -88,24 +89,35 @@ def test_a_spec_that_is_no_replay_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_browser_verifies_pages_and_leaves_tools_to_the_recording(
-    chromium: Chromium, tmp_path: Path
-) -> None:
+def program(url: str) -> str:
+    return f"command:{sys.executable} -m tasks.induce.replay.chromium {url}"
+
+
+def test_a_browser_verifies_pages_and_leaves_tools_to_the_recording(browser: Browser, tmp_path: Path) -> None:
     with workshop() as shop:
-        body, window = whole(recorded(chromium, shop, tasks()[3]), 2)
-        with opened(f"browser:{shop.url}", tmp_path) as replay:
+        body, window = whole(recorded(browser, shop, tasks()[3]), 2)
+        with opened(program(shop.url), tmp_path) as replay:
             pages = verify(body, [window], replay)
             tools = verify(RENEWALS[0][0], [RENEWALS[0][1]], replay)
             dropped = verify(body[:1], [window], replay)
 
-    assert (pages.how, tools.how) == (("browser",), ("recorded",))
+    assert (pages.how, tools.how) == (("command",), ("recorded",))
     assert (dropped.broken, dropped.where) == (Broken(1, "another page is seen after it"), window.source)
 
 
-def test_an_application_without_a_state_verifies_nothing(chromium: Chromium, tmp_path: Path) -> None:
+def test_an_application_without_a_state_verifies_nothing(browser: Browser, tmp_path: Path) -> None:
+    assert browser.is_connected()
+    body, window = whole(mails(), 2)
+    what = r"answers POST /.skillery/reset with 404"
     with (
         served(lambda _: Said("", 404)) as url,
-        pytest.raises(EnvironmentUnusable, match=r"answers POST /.skillery/reset with 404"),
-        opened(f"browser:{url}", tmp_path),
+        opened(program(url), tmp_path) as replay,
+        pytest.raises(EnvironmentStopped, match=what),
     ):
+        verify(body, [window], replay)
+
+
+def test_the_form_that_drove_a_browser_is_refused(tmp_path: Path) -> None:
+    instead = "'command:python -m tasks.induce.replay.chromium http://a/'"
+    with pytest.raises(WrongInput, match=instead), opened("browser:http://a/", tmp_path):
         pass

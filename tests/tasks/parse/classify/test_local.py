@@ -21,9 +21,9 @@ from tasks.parse.classify.local import (
     tree_scores,
 )
 from tasks.parse.classify.protocol import FragmentInContext
-from tasks.parse.train.labelled import agreement, read_labelled
+from tasks.train.fragments import agreement, read_labelled
 from tests.support.paths import PROJECT, SHARED
-from tests.support.texts.clear_fragments import CLEAR, fragment
+from tests.support.texts.fragments import CLEAR, fragment
 
 PACKAGE = PROJECT / "tasks" / "parse"
 NODES = SHARED / "bench" / "nodes"

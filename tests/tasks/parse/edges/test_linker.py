@@ -19,7 +19,7 @@ from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.roots.hand_written import SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
-from tests.support.texts.nodes import document
+from tests.support.texts.fragments import document
 
 MODEL = "edges-1@small-model"
 BREAD = document(

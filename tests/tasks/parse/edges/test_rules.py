@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage.schemas import BLOCKS, EDGE_TYPES, NODE_TYPES, Node
 from tasks.models.protocols import Vectors
 from tasks.parse.edges.rules import FARTHEST_STEP, MOST_COMPARED, MOST_REFERENCES, MOST_SIMILAR, infer_edges
-from tests.support.texts.nodes import document, node
+from tests.support.texts.fragments import document, node
 
 
 def pairs(nodes: list[Node], edge_type: str, vectors: Vectors | None = None) -> list[tuple[int, int]]:

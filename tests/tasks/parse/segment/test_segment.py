@@ -10,7 +10,7 @@ import pytest
 from tasks.parse.segment.headings import Heading, headings_between
 from tasks.parse.segment.segment import Fragment, segment
 from tests.support.paths import SHARED
-from tests.support.texts.segment_invariants import check_invariants
+from tests.support.texts.fragments import check_invariants
 
 
 def blocks(body: str) -> list[tuple[str, str]]:

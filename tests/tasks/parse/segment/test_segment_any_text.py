@@ -9,8 +9,7 @@ from markdown_it import MarkdownIt
 from tasks.parse.segment.blocks import block_tokens
 from tasks.parse.segment.headings import headings_between
 from tasks.parse.segment.segment import segment
-from tests.support.texts.markdown_bodies import bodies
-from tests.support.texts.segment_invariants import check_invariants
+from tests.support.texts.fragments import bodies, check_invariants
 
 Pieces = list[tuple[str, str]]
 

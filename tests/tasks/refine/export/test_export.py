@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import StorageError, WrongInput
 from storage.schemas import DOCUMENTS, LicenceFile, RawDocument
 from tasks.crawl.local.directory import DirectorySource

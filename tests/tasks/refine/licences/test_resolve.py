@@ -100,11 +100,11 @@ def resolved(declared: str | None = None, repo: str | None = None, **files: str)
         for folder, text in files.items()
     )
     raw = RawDocument(
-        "ann/pots/kiln",
-        "git+x",
-        b"x",
-        1,
-        "0",
+        doc_id="ann/pots/kiln",
+        source="git+x",
+        content=b"x",
+        size=1,
+        raw_hash="0",
         path="market/kiln/SKILL.md",
         licence_files=found,
         repo_licence=repo,
@@ -187,7 +187,16 @@ def test_a_file_pointed_to_that_is_not_at_hand_leaves_the_licence_unknown() -> N
 def of_files(*names: tuple[str, str]) -> Licence:
     files = tuple(LicenceFile(name, "0", text) for name, text in names)
     return resolve_licence(
-        RawDocument("a/b", "dir:b", b"x", 1, "0", path="SKILL.md", licence_files=files), None
+        RawDocument(
+            doc_id="a/b",
+            source="dir:b",
+            content=b"x",
+            size=1,
+            raw_hash="0",
+            path="SKILL.md",
+            licence_files=files,
+        ),
+        None,
     )
 
 

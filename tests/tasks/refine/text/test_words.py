@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tasks.refine.duplicates.shingles import SHINGLE_WORDS, shingle_sets
+from tasks.refine.text.language import language_of
 from tasks.refine.text.words import UNSPACED_CLASS, count_words
 from tasks.retrieve.paging.terms import words_of
 from tasks.retrieve.routing.postings import spelled_terms
@@ -36,3 +37,51 @@ def test_a_word_between_spaces_stays_whole_wherever_text_is_cut(word: str) -> No
 @pytest.mark.parametrize("character", "ขລကក្នあ漢ｱ")
 def test_thai_lao_myanmar_khmer_and_japanese_are_written_without_spaces(character: str) -> None:
     assert re.fullmatch(UNSPACED_CLASS, character)
+
+
+TEXTS = {
+    "en": "Let the pots dry for a week before you fire them, and keep the kiln closed until it is cold.",
+    "de": "Lass die Töpfe eine Woche trocknen, bevor du sie brennst, "
+    "und öffne den Ofen erst, wenn er kalt ist.",
+    "fr": "Laissez sécher les pots pendant une semaine avant la "
+    "cuisson, et n'ouvrez le four que lorsqu'il est froid.",
+    "es": "Deja secar las vasijas durante una semana antes de cocerlas "
+    "y no abras el horno hasta que esté frío.",
+    "zh": "烧制之前，先让陶器晾干一个星期；窑炉冷却之前不要打开。"
+    "每次烧制都要记录温度和时间，以便下次比较结果，改进釉料。",
+    "ja": "焼く前に器を一週間乾かしてください。窯が冷めるまでは"
+    "開けないでください。温度と時間を毎回記録しておくこと。",
+    "ko": "굽기 전에 그릇을 일주일 동안 말리세요. 가마가 식을 때까지 열지 마세요. 온도와 시간을 매번 기록해 "
+    "두세요. 그래야 다음에 비교할 수 있습니다.",
+    "ru": "Дайте горшкам высохнуть в течение недели перед обжигом и не открывайте печь, пока она не остынет.",
+}
+
+
+def code(body: str, description: str = "") -> str | None:
+    return language_of(body, description, min_confidence=0.2).code
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_a_language_is_told_by_its_prose(language: str) -> None:
+    assert code(TEXTS[language]) == language
+
+
+def test_code_has_no_say() -> None:
+    fence = "```\n" + TEXTS["en"] * 5 + "\n```\n"
+    assert code(f"{fence}{TEXTS['de']} `{TEXTS['en']}`") == "de"
+
+
+def test_a_description_helps_where_the_body_is_short() -> None:
+    assert code("Brennen.", TEXTS["de"]) == "de"
+    assert code("Brennen.") is None
+
+
+def test_the_least_confidence_is_a_parameter() -> None:
+    assert language_of(TEXTS["de"], "", min_confidence=1.1).code is None
+
+
+@pytest.mark.parametrize("body", ["", "1 2 3", "```\nx\n```", "\x00"])
+def test_what_has_no_words_has_no_language(body: str) -> None:
+    found = language_of(body, "", min_confidence=0.2)
+    assert found.code is None
+    assert found.letters < 40

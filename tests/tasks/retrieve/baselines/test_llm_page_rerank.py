@@ -15,7 +15,7 @@ from tasks.retrieve.paging.types import Page
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.models.word_models import WordEncoder, WordTokenizer
-from tests.support.paging.paging_facets_ready import READY
+from tests.support.paging.prepared_documents import FACETS_READY as READY
 
 QUERY = "scrub the copper pan with lemon"
 

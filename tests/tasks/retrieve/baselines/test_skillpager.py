@@ -15,7 +15,7 @@ from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, Floats, OpenSetti
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import Page, PagedDocument
 from tests.support.models.word_models import WordEncoder, WordTokenizer
-from tests.support.paging.paging_nodes import nodes_of
+from tests.support.paging.prepared_documents import nodes_of
 
 BODY = "# Boat\n\nrow the boat\n\nrow the small boat\n\npaint oars\n\nmoor at the pier\n"
 NODES = nodes_of(BODY)

@@ -19,7 +19,7 @@ from tasks.retrieve.graph.graph import SkillGraph, graph_of
 from tasks.retrieve.graph.layout import Layout, lay_out, node_lines, one_line
 from tasks.retrieve.graph.svg import EDGE_LOOKS, NODE_LOOKS, graph_file, graph_svg
 from tasks.retrieve.paging.types import PagedDocument
-from tests.support.texts.nodes import document
+from tests.support.texts.fragments import document
 
 
 def node(ordinal: int, text: str, kind: str = "concept", *path: str) -> Node:

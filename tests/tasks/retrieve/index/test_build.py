@@ -5,14 +5,15 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from storage.lance import NODES, TableWriter, connect, open_at
-from storage.lance import SKILLS as SKILLS_TABLE
+from storage.lance.tables import NODES, TableWriter
+from storage.lance.tables import SKILLS as SKILLS_TABLE
 from storage.state import nodes_table
 from tasks.crawl.local.directory import DirectorySource
 from tasks.retrieve.index import build as index
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.tables import in_step, rows
+from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
 
@@ -53,7 +54,8 @@ def test_states_packed_in_another_way_are_all_made_anew(
     before = root.publish()
     root.encoder.encoded.clear()
     monkeypatch.setattr("tasks.retrieve.index.rows.packing", lambda: "another")
-    monkeypatch.setattr("tasks.parse.corpus.packing", lambda: "another")
+    monkeypatch.setattr("tasks.models.cached_encoder.packing", lambda: "another")
+    root.use_encoder(root.encoder)
 
     root.crawl()
     root.parse()
@@ -220,7 +222,7 @@ def test_a_build_that_was_never_published_is_not_built_upon(skill_root: Make) ->
     assert built.skills_rows == 3
 
 
-@pytest.mark.parametrize("dies_at", ["_load_nodes", "_load_skills", "_finish"])
+@pytest.mark.parametrize("dies_at", ["_update_nodes", "_update_skills", "_changed"])
 def test_a_build_that_died_half_way_is_done_again(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, dies_at: str
 ) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from storage.errors import GateRefused
-from storage.lance import NODES, SKILLS, connect
+from storage.lance.tables import NODES, SKILLS
 from storage.served import Served
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.gate import Check, check_words, require_passed
@@ -20,6 +20,7 @@ from tasks.retrieve.versions.publish import candidate
 from tests.support.roots.hand_written import SKILLS as TEXTS
 from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.vendor import connect
 
 Make = Callable[[dict[str, str]], SkillRoot]
 Injury = Callable[[lancedb.table.Table], None]

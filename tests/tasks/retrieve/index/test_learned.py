@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import lancedb
 import pytest
 
-from storage.lance import INDUCED, connect, open_at
+from storage.lance.tables import INDUCED
 from tasks.induce.library.build import DomainLibrary
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.learn import Learning
@@ -24,6 +24,7 @@ from tasks.retrieve.versions.learned import serve_learned
 from tests.support.induce.learning import GATE, RUNS, learned, served
 from tests.support.induce.runs import mooring
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 if TYPE_CHECKING:
     from tasks.models.llm.answer_cache import AnswerCache

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS
 from storage.state import documents_table, refined_table
 from tasks.models.protocols import Vectors
 from tasks.refine.filters import FilterLimits
@@ -15,6 +15,7 @@ from tasks.retrieve.index.build import redo_all
 from tasks.retrieve.routing.store import open_routing
 from tests.support.roots import hand_written
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from storage.errors import StorageError
+from storage.lance.tables import TableAt
 from tasks.models.token_states import packing
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.document import parse_document
@@ -17,6 +17,7 @@ from tasks.retrieve.index.stored_nodes import indexed_nodes
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import PagedDocument
 from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.roots.vendor import made_table
 
 BODY = "# Hive\n\nLift the lid.\n\nCount the frames:\n\n- brood\n- honey\n"
 
@@ -33,7 +34,7 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
-def table_of(folder: Path, rows: list[dict[str, Any]]) -> lancedb.table.Table:
+def table_of(folder: Path, rows: list[dict[str, Any]]) -> TableAt:
     schema = pa.schema(
         [
             *((name, pa.string()) for name in ("node_id", "doc_id", "node_type", "lead_in", "block", "text")),
@@ -44,16 +45,14 @@ def table_of(folder: Path, rows: list[dict[str, Any]]) -> lancedb.table.Table:
             ("vector", pa.list_(pa.float32(), 512)),
         ]
     )
-    return lancedb.connect(folder).create_table(
-        "nodes", pa.Table.from_pylist(rows, schema=schema), on_bad_vectors="null"
-    )
+    return made_table(folder, "nodes", pa.Table.from_pylist(rows, schema=schema))
 
 
-def packed_as(packing: str, rows: list[dict[str, Any]], folder: Path) -> lancedb.table.Table:
+def packed_as(packing: str, rows: list[dict[str, Any]], folder: Path) -> TableAt:
     """Return a table whose metadata say how its states are packed."""
     model = {b"model": json.dumps({"states": packing}).encode()}
-    whole = table_of(folder, rows).search().to_arrow().append_column("states", pa.array([b"s"] * len(rows)))
-    return lancedb.connect(folder).create_table("packed", whole.replace_schema_metadata(model))
+    whole = table_of(folder, rows).rows().append_column("states", pa.array([b"s"] * len(rows)))
+    return made_table(folder, "packed", whole.replace_schema_metadata(model))
 
 
 def test_states_are_read_where_they_are_packed_as_now(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
@@ -68,7 +67,7 @@ def test_states_packed_in_another_way_and_tables_without_any_have_none(
         assert indexed_nodes(table, "bees")[2] is None
 
 
-def asked(table: lancedb.table.Table) -> str:
+def asked(table: TableAt) -> str:
     nodes, vectors, _ = indexed_nodes(table, "bees")
     document = PagedDocument("bees", BODY, nodes, vectors, n_tokens=20)
     return page(document, "what to count", encoder=WordEncoder(), tokenizer=WordTokenizer()).context

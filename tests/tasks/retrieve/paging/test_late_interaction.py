@@ -17,7 +17,7 @@ from tasks.retrieve.paging.prepared import Prepared, cut
 from tasks.retrieve.paging.scorer import NAMES
 from tasks.retrieve.paging.types import PagedDocument
 from tests.support.models.word_models import WordEncoder, WordTokenizer
-from tests.support.paging.paging_nodes import CODE, PROSE, TABLE, nodes_of
+from tests.support.paging.prepared_documents import CODE, PROSE, TABLE, nodes_of
 
 BODY = f"# Kitchen\n\n{PROSE}\n\n{CODE}\n\n## Soups\n\n{TABLE}\n\nScrub the copper pan.\n"
 NODES = nodes_of(BODY)

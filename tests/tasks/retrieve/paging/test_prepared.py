@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tasks.retrieve.paging.prepared import cut, frame_of
 from tasks.retrieve.paging.terms import bm25, index_words, rarity, term_counts, words_of
-from tests.support.paging.paging_nodes import CODE, PROSE, TABLE, nodes_of
+from tests.support.paging.prepared_documents import CODE, PROSE, TABLE, nodes_of
 
 
 def pieces(body: str) -> list[str]:

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from tasks.retrieve.paging.render import Printed, print_units
 from tasks.retrieve.paging.types import Ready
-from tests.support.paging.paging_nodes import CODE, nodes_of
-from tests.support.paging.paging_ready import READY, ready_of
+from tests.support.paging.prepared_documents import CODE, READY, nodes_of, ready_of
 
 
 def printed(ready: Ready, chosen: list[int]) -> Printed:

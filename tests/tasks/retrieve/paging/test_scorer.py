@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tasks.evaluate.measures.evidence import EvidenceQuery
-from tasks.evaluate.paging.fit import Example, fit, stored
 from tasks.retrieve.paging.scorer import FILE, GROUPS, NAMES, Scorer, chances, packaged_scorer, scorer_of
+from tasks.train.paging_scorer import Example, fit, stored
 
 FACETS, WORDS = NAMES.index("log_facets"), NAMES.index("words")
 UNITS = 40

@@ -13,7 +13,7 @@ from tasks.retrieve.paging.render import print_units
 from tasks.retrieve.paging.selection import choose
 from tasks.retrieve.paging.types import tokens_of
 from tests.support.models.word_models import WordTokenizer
-from tests.support.paging.paging_ready import READY, ready_of
+from tests.support.paging.prepared_documents import READY, ready_of
 
 UNITS = len(READY.costs.units)
 chances = st.lists(st.floats(0.001, 0.999), min_size=UNITS, max_size=UNITS).map(np.array)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
-from storage.lance import SKILLS, connect, open_at
+from storage.lance.tables import SKILLS
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FEATURES, FitModel
 from tasks.retrieve.routing.router import Ranked
@@ -21,6 +21,7 @@ from tasks.retrieve.routing.store import RoutingIndex, open_routing
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
 ODD = [

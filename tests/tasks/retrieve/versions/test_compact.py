@@ -6,13 +6,19 @@ from datetime import timedelta
 
 import pytest
 
-from storage.lance import NODES, connect, open_at
+from storage.lance.tables import NODES
 from tasks.retrieve.index.build import Built
-from tasks.retrieve.versions.compact import check_compacted, clean_tables, compact_tables, table_files
 from tasks.retrieve.versions.publish import publish
-from tasks.retrieve.versions.retention import retain_versions
+from tasks.retrieve.versions.retention import (
+    check_compacted,
+    clean_tables,
+    compact_tables,
+    retain_versions,
+    table_files,
+)
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
 
@@ -22,7 +28,7 @@ def scattered(skill_root: Make, monkeypatch: pytest.MonkeyPatch) -> SkillRoot:
     """Return a root whose tables lie in several files, as if nothing had been compacted when published."""
     root = skill_root(SKILLS)
     with monkeypatch.context() as patched:
-        patched.setattr("storage.lance._index", lambda *_: None)
+        patched.setattr("storage.lance.tables.make_indices", lambda *_: None)
         for name in ("tea", "bread", "bees"):
             root.write(name, SKILLS[name] + "\nWash your hands afterwards.\n")
             root.crawl()

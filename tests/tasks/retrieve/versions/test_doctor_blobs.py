@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.blobs.store import BlobStore, blob_file
+from storage.blobs import BlobStore, blob_file
 from tasks.retrieve.versions.doctor import examine
 from tests.support.roots.hand_written import BEES, BIKE
 from tests.support.roots.skill_root import SkillRoot

@@ -11,8 +11,9 @@ import pytest
 
 from storage import lance
 from storage.errors import SchemaMismatch, StorageError
-from storage.lance import NODES, TableWriter, connect, open_at, schema_of, tag
-from storage.lance import SKILLS as SKILLS_TABLE
+from storage.lance.tables import NODES, TableWriter, schema_of
+from storage.lance.tables import SKILLS as SKILLS_TABLE
+from storage.lance.versions import tag
 from storage.schemas import SCHEMA_VERSION
 from storage.served import SERVED, published_versions, write_served
 from tasks.retrieve.versions import doctor_served
@@ -20,6 +21,7 @@ from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.doctor_served import Defect
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
 BEES = "local/market/bees"
@@ -50,7 +52,7 @@ def only(findings: list[Defect]) -> Defect:
 
 
 def test_a_tag_of_a_publication_that_was_cut_short_is_taken_off(root: SkillRoot) -> None:
-    tag(connect(root.root), NODES, "v-killed", root.served().nodes or 0)
+    tag(root.root, NODES, "v-killed", root.served().nodes or 0)
 
     found = only(examine(root.root))
 

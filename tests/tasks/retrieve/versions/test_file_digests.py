@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS
 from storage.root import Root
 from storage.served import require_served
 from tasks.retrieve.versions.doctor import examine
-from tasks.retrieve.versions.file_digests import changed_file, note_digests
+from tasks.retrieve.versions.integrity import changed_file, seal_tables
 from tests.support.roots.hand_written import SKILLS as TEXTS
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
 
@@ -89,14 +90,14 @@ def test_only_files_of_the_version_asked_for_are_looked_at(root: SkillRoot) -> N
 
 def test_files_of_an_earlier_program_are_taken_as_they_are_and_gone_ones_forgotten(root: SkillRoot) -> None:
     root.root.delete("state/file-digests.json")
-    note_digests(root.root)
+    seal_tables(root.root)
     noted = root.root.read_json("state/file-digests.json") or {}
 
     assert {file.split("/")[2] for file in noted} >= {"data", "_versions", "_indices"}
     assert changed_file(root.root, require_served(root.root)) is None
     for file in noted:
         root.root.delete(file)
-    note_digests(root.root)
+    seal_tables(root.root)
     assert root.root.read_json("state/file-digests.json") == {}
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from storage.answers import FILE, Answers
 from storage.errors import Locked, NotPublished, StorageError, UnknownDocument
-from storage.lance import NODES, SKILLS, connect, open_at, table_names, tagged
+from storage.lance.tables import NODES, SKILLS
+from storage.lance.versions import table_names, tagged
 from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten
 from tasks.evaluate.health.report import REPORT, write_report
@@ -29,6 +30,7 @@ from tests.support.roots.forgetting import (
     rye,
 )
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
@@ -180,7 +182,7 @@ def test_the_next_night_goes_on_from_what_is_left(root: SkillRoot) -> None:
     assert (built.changed, built.skills_rows) == (True, 2)
     assert {r["name"] for r in root.ask().search("the hive")["results"]} == {"bees", "bike"}
     served = root.served()
-    assert tagged(connect(root.root), NODES)[served.version] == served.nodes
+    assert tagged(root.root, NODES)[served.version] == served.nodes
     assert holding(root.root, (FIRST, SECOND, LAST)) == set()
     assert HEAD in documents_table(root.root).read().to_init_repr(10)
 
@@ -216,7 +218,7 @@ def test_a_root_that_serves_nothing_loses_what_a_refused_build_left(
     root.parse()
     root.build()
     report = forgotten(root, TARGET)
-    assert (report.served, table_names(connect(root.root))) == (None, [])
+    assert (report.served, table_names(root.root)) == (None, [])
     assert not root.root.files("lance", ".lance")
     assert holding(root.root, (FIRST,)) == set()
     with pytest.raises(NotPublished):

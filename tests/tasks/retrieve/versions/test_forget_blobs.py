@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from storage.blobs.store import BlobStore
+from storage.blobs import BlobStore
 from storage.errors import UnknownDocument
 from storage.state import documents_table
 from tasks.crawl.backfill import rebuilt_days

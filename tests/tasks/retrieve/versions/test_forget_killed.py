@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS
 from storage.root import Root
 from storage.served import PUBLISHED, SERVED, published_versions, require_served
 from storage.state import seen_table
@@ -26,6 +26,7 @@ from tasks.refine.plan import plan_refine
 from tasks.retrieve.versions.forget import ForgetReport, forget
 from tests.support.roots.forgetting import COPY, TARGET, holding
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 # What changes something on disk: each is a moment to die at.

@@ -13,10 +13,9 @@ from storage.errors import UnknownDocument
 from storage.served import published_versions
 from tasks.induce.texts.summaries import STATES
 from tasks.retrieve.suggest.served import ServedSkills
-from tasks.retrieve.versions import forget_learned as forget_learned_module
+from tasks.retrieve.versions import forget as forget_module
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import forget
-from tasks.retrieve.versions.forget_learned import forget_learned
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.induce.learned_root import FLAG, HARBOUR, ids, induced
 from tests.support.induce.learning import RUNS, learned
@@ -43,7 +42,7 @@ def holding(root: SkillRoot, words: str) -> set[str]:
 
 def test_a_forgotten_run_is_nowhere_and_is_not_read_again(root: SkillRoot, tmp_path: Path) -> None:
     assert "lance" in holding(root, "Petrel")
-    found = forget_learned(root.root, "trajectory:h0", run_id="gone", now=NOW)
+    found = forget(root.root, "trajectory:h0", run_id="gone", now=NOW)
 
     assert (found.scope, found.doc_ids, found.served) == ("trajectory", ("h0",), "v-gone")
     assert holding(root, "Petrel") == holding(root, "boat-0") == set()
@@ -57,7 +56,7 @@ def test_a_forgotten_run_is_nowhere_and_is_not_read_again(root: SkillRoot, tmp_p
 
 def test_a_forgotten_skill_is_not_learned_again(root: SkillRoot, tmp_path: Path) -> None:
     first = ids(root)
-    forget_learned(root.root, f"learned:{first[0]}", run_id="gone", now=NOW)
+    forget(root.root, f"learned:{first[0]}", run_id="gone", now=NOW)
     assert ids(root) == first[1:]
     learned(root.root, tmp_path, [mooring("h9", "boat-9", "Gull", "B9")])
     induced(root, "two")
@@ -67,9 +66,9 @@ def test_a_forgotten_skill_is_not_learned_again(root: SkillRoot, tmp_path: Path)
 
 def test_what_has_no_such_id_is_not_forgotten(root: SkillRoot) -> None:
     with pytest.raises(UnknownDocument, match="no trajectory has the id 'h77'"):
-        forget_learned(root.root, "trajectory:h77", run_id="gone", now=NOW)
+        forget(root.root, "trajectory:h77", run_id="gone", now=NOW)
     with pytest.raises(UnknownDocument, match="no learned skill has the id"):
-        forget_learned(root.root, "learned:harbour/1", run_id="gone", now=NOW)
+        forget(root.root, "learned:harbour/1", run_id="gone", now=NOW)
 
 
 def test_forgetting_a_document_keeps_learned_skills(root: SkillRoot) -> None:
@@ -87,7 +86,7 @@ def test_with_a_run_go_what_a_model_said_of_it_and_of_any_state(root: SkillRoot)
             key = f"k{number}"
             kept = KeptAnswer(key, "m", "p", 0, "text", None, None, None, NOW.isoformat())
             answers.keep(kept, (about,))
-    found = forget_learned(root.root, "trajectory:h0", run_id="gone", now=NOW)
+    found = forget(root.root, "trajectory:h0", run_id="gone", now=NOW)
 
     assert found.removed["state/answers"] == 2
     with Answers(root.root) as answers:
@@ -101,13 +100,13 @@ def test_in_a_bucket_skills_are_learned_served_and_forgotten_as_on_a_disk(
     learned(made.root, tmp_path, RUNS)
     assert induced(made, "one")["published"]
     first = ids(made)
-    forget_learned(made.root, f"learned:{first[0]}", run_id="gone", now=NOW)
+    forget(made.root, f"learned:{first[0]}", run_id="gone", now=NOW)
 
     assert ids(made) == first[1:]
     assert examine(made.root) == []
 
 
-@pytest.mark.parametrize("step", ["purge", "_clean", "mark_purged"])
+@pytest.mark.parametrize("step", ["purge", "clean_learned", "mark_purged"])
 def test_a_forgetting_that_was_killed_is_finished_by_the_next(
     root: SkillRoot, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -115,10 +114,10 @@ def test_a_forgetting_that_was_killed_is_finished_by_the_next(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
-        killed.setattr(forget_learned_module, step, die)
+        killed.setattr(forget_module, step, die)
         with pytest.raises(KeyboardInterrupt):
-            forget_learned(root.root, "trajectory:h0", run_id="killed", now=NOW)
-    forget_learned(root.root, "trajectory:h0", run_id="gone", now=NOW)
+            forget(root.root, "trajectory:h0", run_id="killed", now=NOW)
+    forget(root.root, "trajectory:h0", run_id="gone", now=NOW)
 
     assert holding(root, "Petrel") == set()
     assert root.served().version == "v-gone"
@@ -129,8 +128,8 @@ def test_ids_that_differ_in_case_are_forgotten_apart(skill_root: Make, tmp_path:
     runs = [mooring("Run", "boat-0", "Petrel", "B1"), mooring("run", "boat-1", "Gull", "B2")]
     learned(made.root, tmp_path, runs)
     induced(made, "one")
-    forget_learned(made.root, "trajectory:Run", run_id="first", now=NOW)
-    forget_learned(made.root, "trajectory:run", run_id="second", now=NOW)
+    forget(made.root, "trajectory:Run", run_id="first", now=NOW)
+    forget(made.root, "trajectory:run", run_id="second", now=NOW)
 
     assert learned(made.root, tmp_path, runs)["trajectories"]["forgotten"] == 2
     assert holding(made, "Gull") == holding(made, "Petrel") == set()
@@ -141,13 +140,13 @@ def test_forgetting_serves_nothing_that_was_gone_back_from(root: SkillRoot, tmp_
     induced(root, "two")
     roll_back(root.root)
     before = ids(root)
-    forget_learned(root.root, "trajectory:g0", run_id="gone", now=NOW)
+    forget(root.root, "trajectory:g0", run_id="gone", now=NOW)
 
     assert ids(root) == before
 
 
 def test_an_id_without_its_kind_is_not_found(root: SkillRoot) -> None:
-    forget_learned(root.root, "trajectory:h1", run_id="gone", now=NOW)
+    forget(root.root, "trajectory:h1", run_id="gone", now=NOW)
     with pytest.raises(UnknownDocument, match="no document or repository has the id 'h1'"):
         forget(root.root, "h1", run_id="again", now=NOW)
 
@@ -157,6 +156,6 @@ def test_a_skill_that_the_forgotten_run_alone_did_goes_with_it(root: SkillRoot, 
     learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])
     induced(root, "two")
     assert len(ids(root)) > len(before)
-    forget_learned(root.root, "trajectory:h9", run_id="gone", now=NOW)
+    forget(root.root, "trajectory:h9", run_id="gone", now=NOW)
 
     assert ids(root) == before

@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 from storage.errors import ModelMismatch, WrongInput
-from storage.lance import INDUCED, connect, open_at, tagged
+from storage.lance.tables import INDUCED
+from storage.lance.versions import tagged
 from storage.served import published_versions
 from tasks.retrieve.suggest.served import ServedSkills
-from tasks.retrieve.versions.compact import check_compacted, compact_tables
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import publish, roll_back
+from tasks.retrieve.versions.retention import check_compacted, compact_tables
 from tests.support.induce.learned_root import FLAG, ids, induced
 from tests.support.induce.learning import RUNS, learned
 from tests.support.induce.runs import mooring, tool_run
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
@@ -40,7 +42,7 @@ def test_the_skills_of_marketplaces_are_served_as_before_beside_those_learned(ro
     assert (now.skills, now.nodes, now.model) == (before.skills, before.nodes, before.model)
     assert (before.induced, now.order) == (None, before.order + 1)
     assert root.ask().search("bees", 1)["results"][0]["index_version"] == now.version
-    assert tagged(connect(root.root), INDUCED) == {now.version: now.induced}
+    assert tagged(root.root, INDUCED) == {now.version: now.induced}
 
 
 def test_a_root_without_skills_serves_learned_ones_and_searches_find_nothing(

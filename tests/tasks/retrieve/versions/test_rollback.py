@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from storage.errors import NotPublished, StorageError, WrongInput
-from storage.lance import SKILLS as TABLE
-from storage.lance import connect
+from storage.lance.tables import SKILLS as TABLE
 from storage.served import published_versions, read_served
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.roots.hand_written import BEES, BIKE, BREAD, skill
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect
 
 Make = Callable[[dict[str, str]], SkillRoot]
 KILN = skill("kiln", "Fires clay pots in a kiln", "# Kiln\n\nLet the pots dry for a week before firing.\n")

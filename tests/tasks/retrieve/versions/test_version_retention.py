@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from storage.errors import NotPublished, StorageError
-from storage.lance import NODES, SKILLS, connect, open_at
+from storage.lance.tables import NODES, SKILLS
 from storage.served import Served, published_versions
-from tasks.retrieve.versions.compact import clean_tables
 from tasks.retrieve.versions.publish import roll_back
-from tasks.retrieve.versions.retention import retain_versions
+from tasks.retrieve.versions.retention import clean_tables, retain_versions
 from tests.support.roots.hand_written import BEES, BREAD
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -9,17 +9,18 @@ from unittest.mock import Mock
 
 import pytest
 
-from storage.lance import NODES, connect, tag, tagged
-from storage.lance import SKILLS as SKILLS_TABLE
+from storage.lance.tables import NODES
+from storage.lance.tables import SKILLS as SKILLS_TABLE
+from storage.lance.versions import tag, tagged
 from storage.served import write_served
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.versions import publish
-from tasks.retrieve.versions.compact import clean_tables
 from tasks.retrieve.versions.publish import roll_back
-from tasks.retrieve.versions.retention import retain_versions
+from tasks.retrieve.versions.retention import clean_tables, retain_versions
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.tables import in_step
+from tests.support.roots.vendor import connect
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

@@ -1,0 +1,79 @@
+"""Training: reads corpora and settings for the command `train routing`, and has the models trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from flows.commands.console import folder_at, progress
+from flows.commands.routing.settings import load_skillrouter
+from flows.settings import Settings, load
+from storage.root import Root
+from tasks.evaluate.corpus.read import read_categories
+from tasks.evaluate.paging.bench import Remembering
+from tasks.evaluate.routing.data import read_skills
+from tasks.evaluate.routing.measures import require_measures
+from tasks.models.cached_encoder import load_kept_encoder
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.onnx_export import exported_encoder
+from tasks.retrieve.routing.skill import Skill
+from tasks.train.material import Encoders
+from tasks.train.options import TrainingOptions
+from tasks.train.queries import PAIRS_FILE, asked_of, read_pairs
+from tasks.train.routing import RoutingTraining
+from tasks.train.trainers import require_training
+
+
+class TrainingEnvironment(BaseSettings, TrainingOptions):
+    """The options of training, as the environment sets them."""
+
+    model_config = SettingsConfigDict(env_prefix="SKILLERY_TRAINING_", extra="ignore", frozen=True)
+
+
+def load_training() -> TrainingEnvironment:
+    """Return the options of training; raises `WrongInput` naming the variable that is wrong."""
+    return load(TrainingEnvironment)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingWishes:
+    """The options of the command, as `RoutingTraining` has them."""
+
+    corpora: Sequence[Path]
+    out: Path
+    pairs: int = 2500
+    reranker: str | None = None
+    seed: int = 0
+    requests: Path | None = None
+
+
+def train_routing(root: Root, settings: Settings, wishes: TrainingWishes) -> dict[str, Any]:
+    """Train a bi-encoder on queries of corpora's skills, and return what `RoutingTraining.run` does.
+
+    Raises:
+        WrongInput: A package is missing, a corpus cannot be read or is too small, or the folder holds another
+            training.
+    """
+    options = load_training()
+    require_measures()
+    require_training()
+    with progress("skills read") as report:
+        frame = read_skills(wishes.corpora, report).sort("doc_id")
+
+    def encoders(name: str) -> Encoders:
+        folder = exported_encoder(root.folder / "models", name)
+        asking = Remembering(OnnxEncoder(folder, threads=settings.query_threads or 1))
+        return Encoders(load_kept_encoder(root.uri, str(folder)), asking)
+
+    training = RoutingTraining(
+        options, settings.encoder, encoders, wishes.out, progress, wishes.pairs, wishes.requests,
+        wishes.reranker, load_skillrouter().reranker_instruction, wishes.seed, settings.device,
+    )  # fmt: skip
+    skills = [Skill(*row) for row in frame.select(Skill._fields).iter_rows()]
+    asked = asked_of(read_pairs(wishes.requests / PAIRS_FILE), skills) if wishes.requests else None
+    folder_at(wishes.out)
+    return training.run(skills, read_categories(wishes.corpora), asked)

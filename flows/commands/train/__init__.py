@@ -1,1 +1,0 @@
-"""Training of models for routing; begin at `routing`."""

@@ -1,1 +1,0 @@
-"""Blobs: bytes of bundled files come in, and are read back under their digests; begin with `store`."""

@@ -1,0 +1,246 @@
+"""Queries of a training: sentences of bodies that descriptions lack, or the requests of a file of pairs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from storage.errors import WrongInput
+from tasks.parse.segment.segment import segment
+from tasks.refine.text.markdown import LINK
+from tasks.retrieve.routing.postings import term_sequence
+from tasks.retrieve.routing.router import plain_name
+from tasks.retrieve.routing.skill import Skill, digest_of
+from tasks.train.options import TrainingOptions
+from tasks.train.splits import Rows
+
+PAIRS_FILE = "pairs.parquet"
+PAIRS = pl.Schema({
+    "query": pl.String, "doc_id": pl.String, "skill": pl.String, "repo": pl.String, "cut_field": pl.String,
+    "cut_start": pl.Int64, "cut_end": pl.Int64, "split": pl.String,
+})  # fmt: skip
+
+"""A request and the skill that serves it.
+
+`skill` is the digest of the skill's texts (`digest_of`), `repo` its repository, the cut the half-open span of
+its `description` or `body` that says the request (empty if none does), and `split` `train` or `validation`.
+"""
+
+GRAM = 5
+
+"""A run of so many words of a query, or the whole of a shorter one, stands in no text of its skill."""
+
+_READ = 20_000  # characters of a body; later sentences seldom say what a skill is for
+_FEWEST, _MOST = 6, 60  # words of a sentence
+_MARK = re.compile(r"^(?:[\s>]*(?:[-*+•]|\d+[.)])\s+)+(?:\[[ xX]\]\s+)?")
+_SIGNS = re.compile(r"[*_`]+")
+_WORD = re.compile(r"[^\W\d_]+")
+_WORDS = re.compile(r"[^\W_]+")
+_CODE = re.compile(r"https?://|[{}<>|=\\$]|\w/\w|--\w|\w\.\w+\(|\(\)")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return [word.casefold() for word in _WORDS.findall(text)]
+
+
+def grams_of(text: str) -> frozenset[tuple[str, ...]]:
+    """Return the runs of `GRAM` words of a text in lower case, or the whole of a shorter one."""
+    words = words_of(text)
+    n = min(GRAM, len(words))
+    return frozenset(tuple(words[i : i + n]) for i in range(len(words) - n + 1)) if words else frozenset()
+
+
+def without_grams(text: str, grams: frozenset[tuple[str, ...]]) -> str:
+    """Return a text without the words of these runs, wherever they stand; words keep their surroundings."""
+    while covered := _covered(text, grams):
+        kept, at = [], 0
+        for start, end in covered:
+            kept.append(text[at:start])
+            at = end
+        text = "".join([*kept, text[at:]])
+    return text
+
+
+def _covered(text: str, grams: frozenset[tuple[str, ...]]) -> list[tuple[int, int]]:
+    words = list(_WORDS.finditer(text))
+    lowered = [word[0].casefold() for word in words]
+    sizes = {len(gram) for gram in grams}
+    found = sorted(
+        (i, i + n) for n in sizes for i in range(len(words) - n + 1) if tuple(lowered[i : i + n]) in grams
+    )
+    merged: list[tuple[int, int]] = []
+    for first, last in found:
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return [(words[first].start(), words[last - 1].end()) for first, last in merged]
+
+
+class Sentence(NamedTuple):
+    """A sentence without markup (`text`), and as it stands in the body (`raw`)."""
+
+    text: str
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingQuery:
+    """A query, the row of the skill that it was made from, and the passages of that skill's texts."""
+
+    query_id: str
+    text: str
+    row: int
+    passages: tuple[str, ...]
+
+    def without_passages(self, skill: Skill) -> Skill:
+        """Return the skill without these passages, and without runs of their words and of the query's."""
+        # With them in a text, an exact match of words would be enough to find the positive.
+        grams = grams_of(self.text).union(*map(grams_of, self.passages))
+
+        def left(text: str) -> str:
+            for passage in self.passages:
+                text = text.replace(passage, "")
+            return without_grams(text, grams)
+
+        return skill._replace(description=left(skill.description), body=left(skill.body))
+
+
+def telling_sentences(skill: Skill, copied: float) -> list[Sentence]:
+    """Return the sentences and list items of a skill's body that can make a query, each once, in order.
+
+    They are prose without markup of 6 to 60 words and name neither the skill nor code. `copied` is the
+    largest share of a sentence's word trigrams, 0 to 1, that name and description may hold.
+    """
+    head = term_sequence(f"{skill.name}\n{skill.description}")
+    known = set(zip(head, head[1:], head[2:], strict=False))
+    found: dict[str, Sentence] = {}
+    for piece, raw in _prose(skill.body):
+        terms = term_sequence(piece)
+        trigrams = set(zip(terms, terms[1:], terms[2:], strict=False))
+        fits = _FEWEST <= len(_WORD.findall(piece)) <= _MOST
+        absent = len(trigrams & known) <= copied * len(trigrams)
+        if fits and trigrams and absent and not _names(piece, skill):
+            found.setdefault(piece, Sentence(piece, raw))
+    return list(found.values())
+
+
+def without_queries(skills: Sequence[Skill], queries: Sequence[TrainingQuery]) -> list[Skill]:
+    """Return the skills in their order, each without the passages of all its queries."""
+    # One text a skill, as the positive of a query and beside others': else it would meet itself in a batch.
+    found = list(skills)
+    for query in queries:
+        found[query.row] = query.without_passages(found[query.row])
+    return found
+
+
+def make_queries(
+    skills: Sequence[Skill], rows: Rows, most: int, options: TrainingOptions, draw: np.random.Generator
+) -> list[TrainingQuery]:
+    """Return one query per skill, for the first `most` of `rows` with sentences that can make one.
+
+    `draw` chooses the sentences and their number.
+    """
+    found: list[TrainingQuery] = []
+    for row in rows.tolist():
+        if len(found) == most:
+            break
+        pieces = telling_sentences(skills[row], options.copied)
+        if pieces:
+            wanted = int(draw.integers(1, options.sentences + 1))
+            chosen = np.sort(draw.choice(len(pieces), min(wanted, len(pieces)), replace=False))
+            texts, passages = zip(*(pieces[i] for i in chosen.tolist()), strict=True)
+            found.append(TrainingQuery(skills[row].doc_id, " ".join(texts), row, passages))
+    return found
+
+
+def _prose(body: str) -> Iterator[Sentence]:
+    for fragment in segment(body[:_READ]).fragments:
+        if fragment.block in ("prose", "list_item"):
+            text = _SIGNS.sub("", LINK.sub(r"\1", _MARK.sub("", fragment.text)))
+            piece = " ".join(text.split())
+            if piece and not _CODE.search(piece) and not piece.endswith(":"):
+                yield Sentence(piece, fragment.text)
+
+
+def _names(piece: str, skill: Skill) -> bool:
+    """Tell whether a sentence holds the name of its skill, word for word."""
+    name = plain_name(skill.name)
+    return bool(name) and f"-{name}-" in f"-{'-'.join(_WORDS.findall(piece.casefold()))}-"
+
+
+class PairedQueries(NamedTuple):
+    """Authors' requests as queries: those to train with, and those to validate on.
+
+    `shared` counts requests of two skills, which have no one right answer and are neither.
+    """
+
+    train: list[TrainingQuery]
+    validation: list[TrainingQuery]
+    shared: int = 0
+
+
+def read_pairs(path: Path) -> pl.DataFrame:
+    """Return the pairs of a Parquet file, by `PAIRS`; further columns are left out.
+
+    Raises:
+        WrongInput: The file cannot be read, or holds something else.
+    """
+    try:
+        return pl.read_parquet(path).select(PAIRS.names()).cast(PAIRS)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        why = str(error).splitlines()[0]
+        msg = f"{path} cannot be read as pairs ({why}): it needs the columns {', '.join(PAIRS.names())}"
+        raise WrongInput(msg) from error
+
+
+def asked_of(pairs: pl.DataFrame, skills: Sequence[Skill]) -> PairedQueries:
+    """Return the requests of pairs, each once.
+
+    Raises:
+        WrongInput: A skill that the pairs name is not among these, or has another text, or a side has no
+            request.
+    """
+    rows = {skill.doc_id: row for row, skill in enumerate(skills)}
+    # A request has a pair for each text of its skill; it is one query.
+    requests = pairs.unique(["query", "doc_id"], keep="first", maintain_order=True)
+    _require_same_texts(requests, rows, skills)
+    keys = requests["query"].map_elements(lambda query: " ".join(words_of(query)), return_dtype=pl.String)
+    own = requests.filter(keys.is_unique())
+    sides = own.partition_by("split", as_dict=True)
+    train, validation = (
+        list(_queries(sides.get((side,), own[:0]).iter_rows(named=True), rows, skills))
+        for side in ("train", "validation")
+    )
+    if not train or not validation:
+        lacks = "validate on" if train else "train with"
+        msg = f"the pairs hold no request to {lacks}: make them of skills of more repositories"
+        raise WrongInput(msg)
+    return PairedQueries(train, validation, requests.height - own.height)
+
+
+def _require_same_texts(requests: pl.DataFrame, rows: dict[str, int], skills: Sequence[Skill]) -> None:
+    for doc_id, digest in requests.select("doc_id", "skill").unique(maintain_order=True).iter_rows():
+        row = rows.get(doc_id)
+        if row is None or digest_of(skills[row]) != digest:
+            lacks = "no --corpus holds" if row is None else "has another text now"
+            msg = f"the pairs name the skill {doc_id!r}, which {lacks}: make the pairs of these corpora"
+            raise WrongInput(msg)
+
+
+def _queries(
+    pairs: Iterable[dict[str, Any]], rows: dict[str, int], skills: Sequence[Skill]
+) -> Iterable[TrainingQuery]:
+    for pair in pairs:
+        row = rows[pair["doc_id"]]
+        skill = skills[row]
+        text = skill.body if pair["cut_field"] == "body" else skill.description
+        passage = text[pair["cut_start"] : pair["cut_end"]]
+        yield TrainingQuery(pair["doc_id"], pair["query"], row, (passage,) if passage else ())

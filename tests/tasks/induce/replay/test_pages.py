@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import random
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tasks.induce.replay.calls import call_at
+from tasks.induce.replay.verify import Replay, opened, verify
+from tasks.induce.replay.window import Broken, SourceWindow
+from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
+from tasks.induce.trajectories.outline import Element
+from tasks.induce.trajectories.record import Trajectory
+from tests.support.induce.faults import with_fault
+from tests.support.induce.recordings import renewal, whole, windows_of
+from tests.support.induce.workshop import pages
+from tests.support.induce.workshop.application import Workshop, workshop
+from tests.support.induce.workshop.outcome import left
+from tests.support.induce.workshop.recording import recorded
+from tests.support.induce.workshop.tasks import tasks
+from tests.support.slow import slow_but
+
+ALL = {f"{task.kind}-{task.number}": task for task in tasks()}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The workshop, a browser, and replay in both."""
+
+    browser: Browser
+    shop: Workshop
+    replay: Replay
+
+    def recording(self, name: str) -> Trajectory:
+        return recorded(self.browser, self.shop, ALL[name])
+
+    def replayed(self, body: Body, window: SourceWindow) -> Broken | None:
+        assert self.replay.takes(body, window)
+        call = call_at(body, window)
+        assert not isinstance(call, Broken)
+        return self.replay.replay(body, window, call)
+
+
+@pytest.fixture(scope="module")
+def bench(browser: Browser) -> Iterator[Bench]:
+    with workshop() as shop:
+        program = shlex.join([sys.executable, "-m", "tasks.induce.replay.chromium", shop.url])
+        with opened(f"command:{program}", Path()) as replay:
+            yield Bench(browser, shop, replay)
+
+
+@pytest.fixture(scope="module")
+def cancel(bench: Bench) -> Trajectory:
+    """A recording with a row that is clicked, a dialog, a choice and a tick, and two buttons alike."""
+    return bench.recording("cancel-0")
+
+
+def on(name: str, role: str, target: str, element: Arg | Find, **args: Arg) -> SkillAction:
+    given = sorted({"element": element, **args}.items())
+    return SkillAction(name, role, target, tuple(given))
+
+
+def test_a_skill_in_place_of_its_window_leaves_the_same_state(bench: Bench, cancel: Trajectory) -> None:
+    longest = [each for each in windows_of(cancel) if each[1].length == 5]
+
+    assert [bench.replayed(*each) for each in longest] == [None] * len(longest)
+    assert bench.shop.records.facts()["jobs"][0]["cancelled"] == {"reason": "No parts", "told": True}
+
+
+def test_what_is_recorded_under_way_is_typed_into_a_page_that_a_script_redraws(bench: Bench) -> None:
+    note = bench.recording("note-1")
+    body, window = whole(note, 4)
+
+    assert bench.replayed(body, window) is None
+    assert bench.replayed(body[:3], window) == Broken(3, "another page is seen after it")
+
+
+def test_a_change_of_another_record_shows_in_the_state(bench: Bench) -> None:
+    order = bench.recording("order-0")
+    body, window = next(each for each in windows_of(order) if each[1].start == 1)
+    call = call_at(body, window)
+    assert isinstance(call, dict)
+    others = {
+        name: replace(element, ordinal=3) if name.endswith("textbox") else element
+        for name, element in call.items()
+    }
+
+    assert bench.replay.replay(body, window, call) is None
+    assert bench.replay.replay(body, window, others) == Broken(2, "the application is left in another state")
+
+
+def test_an_element_that_is_not_there_breaks_the_action(bench: Bench, cancel: Trajectory) -> None:
+    body, window = whole(cancel, 3)
+    wrong = replace(body[2], target="sell the bicycle", args=(("element", Find(0)),))
+
+    assert bench.replayed((*body[:2], wrong), window) == Broken(
+        2, "the page has no button 'sell the bicycle' with the ordinal 0"
+    )
+
+
+def test_an_element_that_cannot_be_acted_on_breaks_the_action(bench: Bench, cancel: Trajectory) -> None:
+    body, window = whole(cancel, 3)
+    wrong = (*body[:2], on("fill", "button", "start work", Find(0), text=Arg("text")))
+    broken = bench.replay.replay(wrong, window, {**call_of(body, window), "text": "x"})
+
+    assert broken is not None
+    assert broken.place == 2
+    assert broken.reason.startswith("fill fails: ")
+
+
+def call_of(body: Body, window: SourceWindow) -> dict[str, object]:
+    call = call_at(body, window)
+    assert isinstance(call, dict)
+    return call
+
+
+def test_a_trajectory_that_does_not_go_on_breaks_the_skill(
+    bench: Bench, cancel: Trajectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, window = whole(cancel, 2)
+    titled, numbers = pages.page, count()  # no page is the same twice
+
+    assert bench.replayed(body[:1], window) == Broken(1, "another page is seen after it")
+    monkeypatch.setattr(pages, "page", lambda title, body: titled(f"{title} {next(numbers)}", body))
+    unseen = replace(window, trajectory_id="unseen")
+    assert bench.replayed(body[:1], unseen) == Broken(
+        1, "the trajectory does not go on: step 2: the page has no button 'cancel job' with the ordinal 0"
+    )
+
+
+def test_a_skill_that_speaks_to_a_person_breaks(bench: Bench, cancel: Trajectory) -> None:
+    body, window = whole(cancel, 2)
+    speaking = SkillAction("send_msg_to_user", None, None, (("text", Arg("text")),))
+
+    assert bench.replay.replay((speaking,), window, {"text": "x"}) == Broken(
+        0, "send_msg_to_user speaks to a person"
+    )
+    assert bench.replayed(body, window) is None
+
+
+def test_what_an_agent_says_is_left_out(bench: Bench, cancel: Trajectory) -> None:
+    said = replace(cancel.steps[2], t=9)
+    said = replace(said, action=type(said.action)("send_msg_to_user", {"text": "I cancel it."}))
+    spoken = replace(cancel, trajectory_id="spoken", steps=(*cancel.steps[:2], said, *cancel.steps[2:]))
+    body, window = whole(spoken, 2)
+
+    assert bench.replayed(body, window) is None
+
+
+def test_tools_and_what_cannot_be_done_here_are_not_taken(
+    bench: Bench, cancel: Trajectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    body, window = whole(cancel, 2)
+    steps = list(window.steps)
+    steps[4] = replace(steps[4], element=Element("e1", "checkbox", "tell the mayor", 0))
+    foreign = replace(window, trajectory_id="foreign", steps=steps)
+
+    assert not bench.replay.takes(*whole(renewal("ada"), 3))
+    assert not bench.replay.takes((), window)
+    assert not bench.replay.takes(body, foreign)
+    assert bench.replay.takes(body, window)
+    why = "step 4: the page has no checkbox 'tell the mayor' with the ordinal 0"
+    assert [each.message for each in caplog.records] == [f"foreign is not replayed in live pages: {why}"]
+    assert verify(body, [foreign, window], bench.replay).how == ("command", "recorded")
+
+
+def test_an_application_that_ends_otherwise_each_time_proves_nothing(
+    bench: Bench, cancel: Trajectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, window = whole(cancel, 2)
+    reset = bench.shop.records.reset
+
+    def reset_with_a_number() -> None:
+        reset()
+        bench.shop.records.state["ticket"] = {"number": random.random()}  # noqa: S311 (that is what is wrong)
+
+    monkeypatch.setattr(bench.shop.records, "reset", reset_with_a_number)
+    restless = replace(window, trajectory_id="restless")
+
+    assert not bench.replay.takes(body, restless)
+    assert bench.replay.replay(body, restless, {}) == Broken(0, "the same actions leave another state")
+
+
+def test_a_trajectory_that_can_no_longer_be_done_proves_nothing(
+    bench: Bench, cancel: Trajectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    body, own = next(each for each in windows_of(cancel) if each[1].start == 2)
+    window = replace(own, trajectory_id="once")
+    reset = bench.shop.records.reset
+
+    def reset_without_jobs() -> None:
+        reset()
+        bench.shop.records.state["jobs"] = []
+
+    assert bench.replay.takes(body, window)
+    monkeypatch.setattr(bench.shop.records, "reset", reset_without_jobs)
+    assert verify(body, [window], bench.replay).how == ("recorded",)
+    assert not bench.replay.takes(body, window)
+    (line,) = (each.message for each in caplog.records)
+    assert line.startswith("once is not replayed in live pages: what comes before a window can no longer be")
+    monkeypatch.undo()
+    assert verify(body, [window, own], bench.replay).how == ("command", "recorded")
+
+
+Judged = tuple[str, bool, bool]  # a fault's kind, whether the state changes, and whether it passes
+
+
+def judged(bench: Bench, recording: Trajectory, rng: random.Random, faults: int) -> list[Judged]:
+    """Put faults into skills of what was recorded last, and judge them."""
+    facts, found = bench.shop.records.facts(), windows_of(recording)
+    verdicts: list[Judged] = []
+    while len(verdicts) < faults:
+        kind, (body, window) = rng.choice(("left out", "swapped", "other element")), rng.choice(found)
+        wrong = with_fault(kind, body, window, rng)
+        if wrong is not None:
+            after = left(bench.browser, bench.shop, wrong, call_of(body, window), window)
+            verdicts.append((kind, after != facts, verify(wrong, [window], bench.replay).verified))
+    return verdicts
+
+
+@pytest.mark.parametrize("name", slow_but(["settings-0"], ["settings-0", "search-1", "cancel-2", "remove-1"]))
+def test_no_fault_that_changes_the_state_passes(bench: Bench, name: str) -> None:
+    found = judged(bench, bench.recording(name), random.Random(7), 3)  # noqa: S311 (seeded draws)
+
+    assert any(changes for _, changes, _ in found)
+    assert [each for each in found if each[1] and each[2]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_thirty_recordings_end_in_the_same_state_and_no_fault_passes(bench: Bench) -> None:
+    rng, same = random.Random(42), 0  # noqa: S311 (seeded draws)
+    found: list[Judged] = []
+    for name in ALL:
+        recording = bench.recording(name)
+        found += judged(bench, recording, rng, 1)
+        body, window = rng.choice(windows_of(recording))
+        same += verify(body, [window], bench.replay).how == ("command",)
+
+    assert len(ALL) == 30
+    assert same / len(ALL) >= 0.95
+    assert sum(changes for _, changes, _ in found) > 20
+    assert [each for each in found if each[1] and each[2]] == []

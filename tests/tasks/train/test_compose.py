@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from storage.errors import WrongInput
+from tasks.models.onnx_export import GRAPHS
+from tasks.retrieve.compose.chain import BEGIN, INSIDE, OUT, counted
+from tasks.retrieve.compose.ranking import CONFIDENCE_FEATURES as OF_CONFIDENCE
+from tasks.retrieve.compose.ranking import RANKING_FEATURES as OF_RANKING
+from tasks.retrieve.compose.ranking import fitted
+from tasks.retrieve.compose.rounds import FEEDBACK_FEATURES as OF_FEEDBACK
+from tasks.retrieve.compose.task_model import BACKWARD, NEITHER, ONWARD, TaskModel, packaged_model
+from tasks.train.compose.fits import labelled_pairs, train_pairs
+from tasks.train.compose.requests import WrittenRequest, batched, lessons, read_written
+from tasks.train.compose.task_model import Recipe, StepNetwork, train_average, train_network, write_graph
+from tasks.train.networks import encoder_graph
+from tests.support.paths import PROJECT
+
+
+@pytest.fixture(scope="module")
+def known() -> list[WrittenRequest]:
+    return [request for request in read_written() if request.servers is not None][:12]
+
+
+@pytest.fixture(scope="module")
+def network(known: list[WrittenRequest]) -> StepNetwork:
+    servers = sorted({d for request in known for own in request.servers or () for d in own})
+    rows = {server: place for place, server in enumerate(servers)}
+    vectors = np.eye(len(rows), 384, dtype=np.float32)
+    recipe = Recipe(rank=8, epochs=20, batch=8, rate=4e-3, hidden=0.0, dropout=0.0)
+    return train_network(lessons(known, rows), vectors, recipe)
+
+
+def test_what_was_trained_knows_its_requests_as_the_packaged_form_reads_them(
+    known: list[WrittenRequest], network: StepNetwork
+) -> None:
+    model = TaskModel(network.arrays())
+    right = []
+    for request in known:
+        found = counted(model.labels(model.read(request.text)), model.moves, 8)
+        right.append(found.likeliest() == len(request.steps))
+
+    assert np.mean(right) > 0.8
+
+
+def test_the_network_and_the_packaged_form_give_the_same_scores(
+    known: list[WrittenRequest], network: StepNetwork
+) -> None:
+    (lesson,) = lessons(known[:1], {})
+    with torch.no_grad():
+        words = network.words(batched([lesson], 0.0))[0]
+        scores = network.label(words).numpy()
+    model = TaskModel(network.arrays())
+
+    # The network reads in 16 bits here.
+    assert np.abs(model.labels(model.read(known[0].text)) - scores).max() < 0.2
+
+
+def test_the_mean_of_two_orders_is_between_what_each_gives(known: list[WrittenRequest]) -> None:
+    given, vectors = lessons(known[:8], {}), np.eye(1, 384, dtype=np.float32)
+    recipe = Recipe(rank=2, epochs=1, batch=4, rate=3e-3)
+
+    mean = train_average(given, vectors, recipe, 2)["label.w"].astype(np.float32)
+    each = [train_network(given, vectors, replace(recipe, order=n)).arrays()["label.w"] for n in (0, 1)]
+
+    assert not np.array_equal(*each)
+    assert np.allclose(mean, np.mean([one.astype(np.float32) for one in each], axis=0), atol=1e-3)
+
+
+def test_the_packaged_model_finds_the_steps_of_plain_requests() -> None:
+    model = packaged_model()
+    reading = model.read("Count the open orders in the shop, write them to a sheet and mail it to Ida.")
+    found = counted(model.labels(reading), model.moves, 8)
+
+    assert found.labels(found.likeliest()).count(BEGIN) == 3
+
+
+def test_the_packaged_graph_is_the_one_that_is_written(tmp_path: Path) -> None:
+    write_graph(tmp_path / "graph.onnx")
+
+    packaged = PROJECT / "tasks" / "models" / "data" / "adapted-1.onnx"
+    assert (tmp_path / "graph.onnx").read_bytes() == packaged.read_bytes()
+
+
+def test_the_packaged_graphs_of_encoders_are_those_that_are_written() -> None:
+    for name, file in GRAPHS.items():
+        assert encoder_graph(name) == (PROJECT / "tasks" / "models" / file).read_bytes()
+
+
+def test_the_packaged_weights_are_of_the_features_that_are_read() -> None:
+    held = {model: tuple(weights) for model, weights in fitted().items()}
+
+    assert held == {
+        "feedback": OF_FEEDBACK, "ranking": OF_RANKING, "confidence": OF_CONFIDENCE, "gap": ("least",),
+    }  # fmt: skip
+
+
+def test_pairs_of_steps_are_told_by_their_words() -> None:
+    names, labels = labelled_pairs(read_written()[:150])
+    model = train_pairs(names, labels)
+    guessed = [int(np.argmax(model.shares(own))) for own in names]
+
+    assert np.mean(np.array(guessed) == np.array(labels)) > np.mean(np.array(labels) == 1)
+
+
+def test_the_packaged_requests_mark_parts_of_their_texts() -> None:
+    for request in read_written():
+        marked = sorted(span for spans in request.steps for span in spans)
+        assert all(0 <= a < b <= len(request.text) for a, b in marked)
+        assert all(one[1] <= other[0] for one, other in pairwise(marked)), request.text
+        assert all(a != b and max(a, b) < len(request.steps) for a, b in request.edges)
+        assert request.servers is None or len(request.servers) == len(request.steps)
+
+
+def test_a_lesson_labels_words_and_pairs_in_the_order_in_which_they_are_told() -> None:
+    text = "My oven is new. Brew tea once you bake bread."
+    request = WrittenRequest(
+        text, (((30, 44),), ((16, 24),)), ((0, 1),), (frozenset({"b"}), frozenset({"t"}))
+    )
+
+    (lesson,) = lessons([request], {"t": 4, "b": 7})
+
+    assert lesson.labels == [OUT] * 5 + [BEGIN, INSIDE, OUT, BEGIN, INSIDE, INSIDE, OUT]
+    assert lesson.pairs == [BACKWARD]
+    assert lesson.served == [[4], [7]]
+
+
+def test_pairs_follow_from_others_and_independent_steps_need_nothing() -> None:
+    text = "one two three four"
+    steps = (((0, 3),), ((4, 7),), ((8, 13),), ((14, 18),))
+
+    (lesson,) = lessons([WrittenRequest(text, steps, ((0, 1), (1, 2)))], {})
+
+    assert lesson.pairs == [ONWARD, ONWARD, NEITHER, ONWARD, NEITHER, NEITHER]
+    assert lesson.served is None
+
+
+def test_requests_that_are_not_there_say_where_they_are(tmp_path: Path) -> None:
+    with pytest.raises(WrongInput, match=r"none\.jsonl is not there: it comes with Skillery's source tree"):
+        read_written(tmp_path / "none.jsonl")

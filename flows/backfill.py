@@ -14,9 +14,9 @@ from flows.run_page import named, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches
 from flows.settings import load_settings
+from storage.lance.served import read_served
 from storage.locks import writer_lock
 from storage.root import Root
-from storage.served import read_served
 from storage.state import corpus_counts
 from tasks.crawl.backfill import STAGES, backfill_of, require_whole
 from tasks.crawl.shells import plan_backfill, replay_raw

@@ -12,9 +12,9 @@ from flows.index import announce
 from flows.run_page import named, show_table, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
+from storage.lance.served import require_served
 from storage.locks import writer_lock
 from storage.root import Root
-from storage.served import require_served
 from tasks.retrieve.shells import (
     clean_files,
     compact_served,

@@ -10,9 +10,9 @@ from flows.run_page import counted, counts, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches
 from flows.settings import load_settings
+from storage.lance.served import LicenceClass
 from storage.locks import writer_lock
 from storage.root import Root
-from storage.served import LicenceClass
 from storage.state import documents_table
 from tasks.refine.licences.policy import LicencePolicy, count_classes
 from tasks.refine.shells import plan_refining, refine_raw_parts, update_refined

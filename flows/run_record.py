@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from storage.errors import GateRefused, NothingReadable, StorageError
+from storage.lance.served import read_served
 from storage.root import Root
-from storage.served import read_served
 from storage.state import corpus_counts, write_run
 from tasks.retrieve.versions.doctor import mend_missing
 

@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from storage.errors import WrongInput
-from storage.served import LicenceClass
+from storage.lance.served import LicenceClass
 from tasks.crawl.http.settings import CrawlSettings
 from tasks.models.llm.budget import Ceiling, Prices
 from tasks.models.llm.client import LLM_RETRY, Endpoint, require_openai

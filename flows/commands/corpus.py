@@ -13,8 +13,8 @@ from flows.commands.console import form_of, put_drawing
 from flows.commands.queries import open_index
 from flows.settings import Settings
 from storage.errors import WrongInput
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tasks.evaluate.corpus.compare import compare
 from tasks.evaluate.corpus.look_alikes import look_alikes
 from tasks.evaluate.corpus.read import load_corpus

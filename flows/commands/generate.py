@@ -11,8 +11,8 @@ from flows.commands.console import folder_at, progress
 from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tasks.evaluate.corpus.skill_sample import served_skill_ids, served_skills, stratified
 from tasks.evaluate.generate.distractors import PROMPT as DISTRACTORS
 from tasks.evaluate.generate.distractors import write_distractors

@@ -13,9 +13,9 @@ from typing import Any, cast
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.errors import StorageError, WrongInput
+from storage.lance.served import CLASSES, published_versions, read_licences, read_served
 from storage.locks import writer_lock
 from storage.root import Root
-from storage.served import CLASSES, published_versions, read_licences, read_served
 from storage.state import corpus_counts, documents_table, read_runs, seen_table
 from tasks.crawl.source_list import known_sources, list_sources, remove_source
 from tasks.refine.export.export import Format, export_corpus

@@ -14,8 +14,8 @@ from flows.run_record import new_run_id, run_as
 from flows.server.temporary import prepare_home
 from flows.settings import load_settings
 from storage.errors import EvaluationFell, WrongInput
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from storage.state import read_run
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
 from tasks.crawl.refresh import target_of

@@ -9,8 +9,8 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from storage.lance.served import Served, require_served
 from storage.root import Root
-from storage.served import Served, require_served
 from tasks.evaluate.health.as_served import ask_probes
 from tasks.evaluate.health.counts import count_rows, dropped_of
 from tasks.evaluate.health.drift import Thresholds, drift_of, drift_rows, shortcomings, unasked

@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 
 from storage.errors import StorageError
+from storage.lance.served import Served
 from storage.lance.tables import NODES, TableAt
 from storage.root import Root
-from storage.served import Served
 from storage.state import documents_table
 from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder

@@ -21,9 +21,9 @@ from storage.errors import (
     VersionGone,
     WrongInput,
 )
+from storage.lance.served import Licences, Served, require_licences, require_served, require_shown
 from storage.lance.tables import is_damage
 from storage.root import Root
-from storage.served import Licences, Served, require_licences, require_served, require_shown
 from storage.state import read_sources
 from tasks.crawl.source.lookup import followed, meant, suggestion
 from tasks.models.encoder import OnnxEncoder

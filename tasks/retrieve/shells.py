@@ -10,8 +10,8 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.retry import task_retries

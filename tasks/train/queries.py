@@ -14,6 +14,7 @@ import polars as pl
 from storage.errors import WrongInput
 from tasks.parse.segment.segment import segment
 from tasks.refine.text.markdown import LINK
+from tasks.refine.text.words import LETTERS, WORD
 from tasks.retrieve.routing.postings import term_sequence
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill, digest_of
@@ -40,14 +41,12 @@ _READ = 20_000  # characters of a body; later sentences seldom say what a skill 
 _FEWEST, _MOST = 6, 60  # words of a sentence
 _MARK = re.compile(r"^(?:[\s>]*(?:[-*+•]|\d+[.)])\s+)+(?:\[[ xX]\]\s+)?")
 _SIGNS = re.compile(r"[*_`]+")
-_WORD = re.compile(r"[^\W\d_]+")
-_WORDS = re.compile(r"[^\W_]+")
 _CODE = re.compile(r"https?://|[{}<>|=\\$]|\w/\w|--\w|\w\.\w+\(|\(\)")
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text in lower case."""
-    return [word.casefold() for word in _WORDS.findall(text)]
+    return [word.casefold() for word in WORD.findall(text)]
 
 
 def grams_of(text: str) -> frozenset[tuple[str, ...]]:
@@ -59,29 +58,20 @@ def grams_of(text: str) -> frozenset[tuple[str, ...]]:
 
 def without_grams(text: str, grams: frozenset[tuple[str, ...]]) -> str:
     """Return a text without the words of these runs, wherever they stand; words keep their surroundings."""
-    while covered := _covered(text, grams):
-        kept, at = [], 0
-        for start, end in covered:
-            kept.append(text[at:start])
-            at = end
-        text = "".join([*kept, text[at:]])
-    return text
-
-
-def _covered(text: str, grams: frozenset[tuple[str, ...]]) -> list[tuple[int, int]]:
-    words = list(_WORDS.finditer(text))
-    lowered = [word[0].casefold() for word in words]
     sizes = {len(gram) for gram in grams}
-    found = sorted(
-        (i, i + n) for n in sizes for i in range(len(words) - n + 1) if tuple(lowered[i : i + n]) in grams
-    )
-    merged: list[tuple[int, int]] = []
-    for first, last in found:
-        if merged and first <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return [(words[first].start(), words[last - 1].end()) for first, last in merged]
+    while True:
+        words = list(WORD.finditer(text))
+        lowered = [word[0].casefold() for word in words]
+        starts = ((i, n) for n in sizes for i in range(len(words) - n + 1))
+        covered = {k for i, n in starts if tuple(lowered[i : i + n]) in grams for k in range(i, i + n)}
+        if not covered:
+            return text
+        kept, at = [], 0
+        for place in sorted(covered):
+            if place - 1 not in covered:
+                kept.append(text[at : words[place].start()])
+            at = words[place].end()
+        text = "".join([*kept, text[at:]])
 
 
 class Sentence(NamedTuple):
@@ -125,7 +115,7 @@ def telling_sentences(skill: Skill, copied: float) -> list[Sentence]:
     for piece, raw in _prose(skill.body):
         terms = term_sequence(piece)
         trigrams = set(zip(terms, terms[1:], terms[2:], strict=False))
-        fits = _FEWEST <= len(_WORD.findall(piece)) <= _MOST
+        fits = _FEWEST <= len(LETTERS.findall(piece)) <= _MOST
         absent = len(trigrams & known) <= copied * len(trigrams)
         if fits and trigrams and absent and not _names(piece, skill):
             found.setdefault(piece, Sentence(piece, raw))
@@ -173,7 +163,7 @@ def _prose(body: str) -> Iterator[Sentence]:
 def _names(piece: str, skill: Skill) -> bool:
     """Tell whether a sentence holds the name of its skill, word for word."""
     name = plain_name(skill.name)
-    return bool(name) and f"-{name}-" in f"-{'-'.join(_WORDS.findall(piece.casefold()))}-"
+    return bool(name) and f"-{name}-" in f"-{'-'.join(WORD.findall(piece.casefold()))}-"
 
 
 class PairedQueries(NamedTuple):

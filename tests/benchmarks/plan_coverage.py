@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tasks.evaluate.measures.statistics import paired_bootstrap
 from tasks.evaluate.routing.data import read_qrels, read_tasks
 from tasks.parse.classify.local import LocalClassifier

@@ -25,8 +25,8 @@ from mcp.client.client import Client
 from flows.commands.operate import roll_back_root
 from flows.commands.queries import open_index
 from flows.settings import load_settings
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tests.support.serving import Serving, modern_call, serving
 
 _ALTERNATED = 150

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from storage.errors import GateRefused
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM

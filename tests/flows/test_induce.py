@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from tasks.retrieve.suggest.served import ServedSkills
 from tests.support.induce.learning import RUNS, written
 from tests.support.induce.runs import mooring

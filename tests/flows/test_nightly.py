@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from storage.errors import GateRefused, Locked, NothingReadable
+from storage.lance.served import read_served
 from storage.root import Root
-from storage.served import read_served
 from storage.state import parsed_table, read_runs
 from tasks.crawl.source_list import specs_to_read
 from tasks.parse.classify.local import LocalClassifier

@@ -20,7 +20,7 @@ REPRODUCTIONS = {
     ],
     "3 state files": ["tests/tasks/retrieve/versions/test_doctor.py", "tests/storage/test_state.py"],
     "4 a server left behind": ["tests/flows/server/test_server.py"],
-    "5 values that no file holds": ["tests/tasks/crawl/test_intake_unforeseen.py"],
+    "5 values that no file holds": ["tests/tasks/crawl/test_ingestion.py"],
     "6 unbounded work": [
         "tests/tasks/parse/edges/test_rules.py",
         "tests/tasks/refine/test_document.py",

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from storage.errors import SkilleryError
+from storage.lance.served import published_versions, require_served
 from storage.root import Root
-from storage.served import published_versions, require_served
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.roots.faults import EDITIONS, Place, answers, contents, require_mended

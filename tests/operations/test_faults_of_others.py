@@ -9,8 +9,8 @@ import pytest
 
 from storage.answers import Answers
 from storage.errors import NothingReadable
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from storage.state import nodes_table
 from tasks.crawl.source.base import CrawlContext, Source
 from tasks.crawl.sources import open_source

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import NotPublished, StorageError
-from storage.root import Root
-from storage.served import (
+from storage.lance.served import (
     SERVED,
     Served,
     drop_published,
@@ -20,6 +19,7 @@ from storage.served import (
     require_served,
     write_served,
 )
+from storage.root import Root
 
 MODEL = {"name": "m", "dimension": 4}
 POINTER = Served("v-1", "1", 7, 9, MODEL, datetime(2026, 1, 1, 2, 3, 4, 5, tzinfo=UTC))

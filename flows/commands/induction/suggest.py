@@ -12,8 +12,8 @@ from typing import Any
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.jsonl import json_value, read_lines, write_lines
+from storage.lance.served import Served
 from storage.root import Root
-from storage.served import Served
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.outline import outline_of, page_seen

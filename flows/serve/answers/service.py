@@ -18,8 +18,8 @@ from flows.commands.induction.suggest import ServedSuggester
 from flows.commands.queries import open_index
 from flows.settings import Settings, load
 from storage.errors import SkilleryError
+from storage.lance.served import read_served, require_licences, require_served
 from storage.root import Root
-from storage.served import read_served, require_licences, require_served
 from tasks.retrieve.skills.catalogue import SkillCatalogue
 from tasks.retrieve.skills.listing import SkillList
 

@@ -14,13 +14,14 @@ from flows.serve.answers.service import Service
 from flows.serve.catalogue.rendering import link_to, of_one_version, render
 from storage.errors import WrongInput
 from tasks.models.visible import visible
+from tasks.refine.text.words import WORD
 from tasks.retrieve.routing.postings import function_terms, term_sequence
 from tasks.retrieve.routing.search import Filters
 from tasks.retrieve.skills.listing import FACETS, Counts, ListedPage
 
 _SIZE, _MOST = 20, 100  # results of a page, and those of a search that are ever ranked
 _VALUES = 12  # of a facet that are shown, the most frequent first
-_WORD = re.compile(r"([^\W_]+)")
+_WORD = re.compile(f"({WORD.pattern})")
 _LEAST = 0.005  # of a score's part that is told
 # The parts of a score by `RouterSettings`, in the words of a reader.
 _PARTS = {

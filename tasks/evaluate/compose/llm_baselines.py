@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.served import require_licences
+from storage.lance.served import require_licences
 from tasks.evaluate.compose.measures import Planned, PlannedStep
 from tasks.evaluate.compose.methods import Asking, MadePlan, PlanMethod
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest

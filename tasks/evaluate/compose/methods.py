@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from storage.errors import WrongInput
-from storage.served import require_licences
+from storage.lance.served import require_licences
 from tasks.evaluate.compose.decomposers import Ablated, ToldSteps, with_own_work, without_references
 from tasks.evaluate.compose.measures import Edges, Planned, PlannedStep
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from storage.errors import WrongInput
-from storage.served import Licences, require_licences
+from storage.lance.served import Licences, require_licences
 from tasks.models.protocols import Vectors
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.search import Filters

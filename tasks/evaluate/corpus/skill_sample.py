@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
+from storage.lance.served import require_licences, require_served
 from storage.root import Root
-from storage.served import require_licences, require_served
 from tasks.retrieve.routing.skill import Skill
 
 SEED = 42

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, ValidationInfo
 
+from storage.lance.served import Served, require_licences
 from storage.root import Root
-from storage.served import Served, require_licences
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Text, Values, known_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
+from storage.lance.served import Served
 from storage.lance.tables import INDUCED, NODES, TableAt
 from storage.root import Root
-from storage.served import Served
 from storage.state import corpus_counts, nodes_table
 from tasks.evaluate.health.probes import history_row
 from tasks.retrieve.suggest.stored import SKILL

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from storage.lance.served import Served
 from storage.lance.tables import NODES, TableAt
 from storage.root import Root
-from storage.served import Served
 from storage.state import nodes_table
 from tasks.evaluate.measures.statistics import bootstrap_interval
 from tasks.models.protocols import Encoder, Vectors

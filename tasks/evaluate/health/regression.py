@@ -13,10 +13,10 @@ import polars as pl
 from threadpoolctl import threadpool_limits
 
 from storage.folder import threads_of_process
+from storage.lance.served import Served, read_served
 from storage.lance.tables import NODES, TableAt
 from storage.partitions import PARTITIONS
 from storage.root import Root
-from storage.served import Served, read_served
 from storage.state import nodes_table
 from tasks.evaluate.health.probes import Probe, draw_probes
 from tasks.evaluate.measures.statistics import paired_bootstrap

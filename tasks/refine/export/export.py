@@ -18,10 +18,10 @@ import polars as pl
 
 from storage.blobs import BlobStore
 from storage.errors import WrongInput
+from storage.lance.served import LicenceClass
 from storage.partitions import PARTITIONS
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
-from storage.served import LicenceClass
 from storage.state import aliases_table, corpus_counts, documents_table, read_runs
 from tasks.refine import STAGE_VERSION
 from tasks.refine.export.writers import FolderWriter, JsonLinesWriter, ParquetWriter

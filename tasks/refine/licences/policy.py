@@ -13,7 +13,7 @@ from boolean import Expression
 from license_expression import AND, OR, ExpressionError, LicenseWithExceptionSymbol
 
 from storage.errors import WrongInput
-from storage.served import CLASSES, LicenceClass
+from storage.lance.served import CLASSES, LicenceClass
 from tasks.refine.licences.names import PROPRIETARY, spdx_licensing
 
 # Licences that ask for a notice at most. Copyleft, non-commercial and no-derivatives terms ask for more than

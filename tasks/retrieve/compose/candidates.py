@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.served import Licences
+from storage.lance.served import Licences
 from tasks.retrieve.compose.dependencies import PlannedTask
 from tasks.retrieve.compose.drafts import DraftStep, told_order
 from tasks.retrieve.compose.matches import NEAR, Matcher

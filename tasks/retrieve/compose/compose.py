@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage.errors import UnknownDocument, Withheld, WrongInput
-from storage.served import require_licences
+from storage.lance.served import require_licences
 from tasks.models.adapted_encoder import is_base
 from tasks.retrieve.compose.candidates import FOLDED, CandidateFinder, Found, ServedStep, StepReranker
 from tasks.retrieve.compose.dependencies import PlannedTask, condition_of, ordered

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from storage.lance.served import Served, begin_anew, drop_stray_tags, is_anew, mend_tags, read_served
 from storage.lance.tables import INDUCED, NODES, SKILLS, TableWriter, schema_of
 from storage.lance.versions import versions_of
 from storage.partitions import partition_of
 from storage.root import Root
-from storage.served import Served, begin_anew, drop_stray_tags, is_anew, mend_tags, read_served
 from storage.state import documents_table, parsed_table, refined_table
 from storage.vectors import FOLDER as VECTORS
 from storage.vectors import STATES

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from storage.errors import GateRefused
+from storage.lance.served import Served, read_served
 from storage.lance.tables import INDEXED, INDUCED, KEYS, NODES, SKILLS, TableAt
 from storage.root import Root
-from storage.served import Served, read_served
 from storage.state import documents_table, parsed_table
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.models.token_states import encoded, unpack

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from storage.errors import ModelMismatch
+from storage.lance.served import Served, drop_stray_tags, mend_tags, read_served
 from storage.lance.tables import INDUCED, NODES, SKILLS, TableWriter, schema_of
 from storage.root import Root
-from storage.served import Served, drop_stray_tags, mend_tags, read_served
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.kept import KeptTrajectories
 from tasks.induce.library.verdicts import HeldVerdicts

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Any
 
 from storage.errors import StorageError
+from storage.lance.served import CLASSES, Licences, read_licences, read_served, write_licences
 from storage.lance.tables import SKILLS, TableAt
 from storage.root import Root
-from storage.served import CLASSES, Licences, read_licences, read_served, write_licences
 from tasks.refine.licences.policy import LicencePolicy, licence_class
 
 _LISTED = 20  # licences that the printed table names

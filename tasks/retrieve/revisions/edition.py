@@ -8,9 +8,9 @@ from typing import Any
 
 from storage.blobs import BlobStore
 from storage.errors import UnknownDocument, WrongInput
+from storage.lance.served import require_licences, require_shown
 from storage.root import Root
 from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
-from storage.served import require_licences, require_shown
 from storage.state import documents_table, seen_table
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import followed, meant, suggestion

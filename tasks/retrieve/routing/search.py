@@ -14,8 +14,8 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.errors import WrongInput
+from storage.lance.served import Licences
 from storage.lance.tables import TableAt
-from storage.served import Licences
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.fit import DECIDING, FitModel
 from tasks.retrieve.routing.router import Ranked, Router, best_rows

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.errors import StorageError
+from storage.lance.served import Served, is_anew, published_versions, read_served
 from storage.lance.tables import TableAt
 from storage.root import Root
 from storage.seal import Seal, first_broken, seals_of, sha256_of
-from storage.served import Served, is_anew, published_versions, read_served
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
 from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of

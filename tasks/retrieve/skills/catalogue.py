@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from storage.errors import UnknownDocument
+from storage.lance.served import Licences, require_licences
 from storage.partitions import partition_of
 from storage.root import Root
-from storage.served import Licences, require_licences
 from tasks.crawl.source.identity import doc_key
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.paging.types import PagedDocument

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from storage.lance.served import Licences, require_licences
 from storage.root import Root
-from storage.served import Licences, require_licences
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.search import Filters, provenance
 from tasks.retrieve.served_index import ServedIndex, asked_again, classed

@@ -7,9 +7,9 @@ import functools
 import json
 
 from storage.errors import ModelMismatch, WrongInput
+from storage.lance.served import Served, read_served
 from storage.lance.tables import INDUCED, TableAt
 from storage.root import Root
-from storage.served import Served, read_served
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
 from tasks.models.encoder import OnnxEncoder

@@ -9,10 +9,10 @@ import polars as pl
 
 from storage.blobs import BlobStore, blob_file, blobs_named
 from storage.errors import NewerSchema, StorageError
+from storage.lance.served import LICENCES, PUBLISHED, SERVED, read_served, require_licences
 from storage.parquet import read_columns
 from storage.partitions import Manifest, forget_entry, missing_files
 from storage.root import Root
-from storage.served import LICENCES, PUBLISHED, SERVED, read_served, require_licences
 from storage.state import (
     SCHEMAS,
     documents_table,

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from storage.errors import SchemaMismatch, StorageError
-from storage.lance.tables import INDUCED, TableAt
-from storage.lance.versions import manifest_reads, table_names
-from storage.root import Root
-from storage.served import (
+from storage.lance.served import (
     PUBLISHED,
     SERVED,
     Served,
@@ -22,6 +19,9 @@ from storage.served import (
     read_served,
     write_served,
 )
+from storage.lance.tables import INDUCED, TableAt
+from storage.lance.versions import manifest_reads, table_names
+from storage.root import Root
 from tasks.retrieve.routing.store import FOLDER, damaged_routing, drop_routing
 from tasks.retrieve.versions.integrity import changed_file, number_of, require_intact
 

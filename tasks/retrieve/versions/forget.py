@@ -11,10 +11,10 @@ from datetime import datetime
 import polars as pl
 
 from storage.errors import StorageError, UnknownDocument
+from storage.lance.served import read_served
 from storage.locks import writer_lock
 from storage.parquet import read_columns
 from storage.root import Root
-from storage.served import read_served
 from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten, Tombstone, add_tombstones, mark_purged
 from tasks.crawl.backfill import rebuilt_days

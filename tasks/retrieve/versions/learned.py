@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import GateRefused
+from storage.lance.served import Served, read_served
 from storage.root import Root
-from storage.served import Served, read_served
 from tasks.induce.library.held import HeldLibraries
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder

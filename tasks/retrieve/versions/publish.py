@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from storage.errors import WrongInput
+from storage.lance.served import Served, end_anew, published_versions, require_served, write_served
 from storage.lance.tables import TABLES
 from storage.lance.versions import tag
 from storage.root import Root
-from storage.served import Served, end_anew, published_versions, require_served, write_served
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.rows import model_identity
 from tasks.retrieve.routing.store import keep_routing, prepare_routing

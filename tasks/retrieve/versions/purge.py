@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from storage.answers import forget_answers
 from storage.errors import StorageError
+from storage.lance.served import Served, keep_published, read_served
 from storage.lance.tables import INDUCED, NODES, SKILLS, TableAt
 from storage.lance.versions import drop_table, keep_only, rewrite, table_names, tag
 from storage.parquet import read_columns, rewrite_rows
 from storage.partitions import renew_entry
 from storage.root import Root
-from storage.served import Served, keep_published, read_served
 from storage.state import SCHEMAS, table_of
 from storage.tombstones import FOLDER, Forgotten
 from tasks.crawl.source.tombstones import REASON, listed_ids

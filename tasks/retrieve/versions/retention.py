@@ -12,10 +12,10 @@ from typing import Any
 
 from storage.blobs import drop_unused_blobs
 from storage.errors import StorageError
+from storage.lance.served import Served, drop_published, published_versions, require_served
 from storage.lance.tables import INDUCED, KEYS, NODES, SKILLS, TABLES, TableAt, TableWriter
 from storage.lance.versions import MARGIN, prune, table_names
 from storage.root import Root
-from storage.served import Served, drop_published, published_versions, require_served
 from storage.state import documents_table, nodes_table, parsed_table
 from storage.vectors import FOLDER, STATES, state_stores, text_hash, vector_stores
 from tasks.crawl.backfill import rebuilt_days

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.cli.install import FOLDERS, Agent
-from storage.served import Licences, read_licences, write_licences
+from storage.lance.served import Licences, read_licences, write_licences
 from storage.state import documents_table
 from tests.support.command import Ask
 from tests.support.roots.skill_root import SkillRoot

@@ -16,8 +16,8 @@ from flows.commands.monitoring import RootCollector, serve_metrics
 from flows.commands.operate import root_status
 from flows.run_record import recorded, run_as, this_run
 from storage.errors import WrongInput
+from storage.lance.served import require_served
 from storage.root import Root
-from storage.served import require_served
 from storage.state import write_run, write_source
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot

@@ -19,8 +19,8 @@ from flows.commands.operate import examine_root, export_root, forget_target, rol
 from flows.settings import load_settings
 from storage.blobs import BlobStore
 from storage.errors import EvaluationFell, Locked, UnknownDocument, WrongInput
+from storage.lance.served import read_served
 from storage.root import Root
-from storage.served import read_served
 from storage.state import documents_table, read_runs
 from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.source_list import specs_to_read

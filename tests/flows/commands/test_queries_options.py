@@ -16,8 +16,8 @@ from flows.commands.operate import root_status
 from flows.commands.queries import page_batch
 from flows.settings import Settings, load_settings
 from storage.errors import WrongInput
+from storage.lance.served import LICENCES, require_licences
 from storage.root import Root
-from storage.served import LICENCES, require_licences
 from storage.state import read_runs
 from tasks.refine.filters import FilterLimits
 from tasks.refine.licences.policy import EXPORT_POLICY, SERVE_POLICY, LicencePolicy

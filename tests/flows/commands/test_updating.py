@@ -9,7 +9,7 @@ import pytest
 
 from flows.commands.installing import InstallSettings, install_skills
 from flows.commands.updating import outdated_skills, update_skills
-from storage.served import Licences, write_licences
+from storage.lance.served import Licences, write_licences
 from tasks.retrieve.install.lock import LOCK_FILE, InstallLock, Pending, read_lock, write_lock
 from tasks.retrieve.install.skills_folder import open_skills_folder
 from tests.support.installs import OLD, installed, put

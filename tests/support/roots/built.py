@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from storage.lance.served import require_served
 from storage.lance.tables import NODES, SKILLS
 from storage.root import Root
-from storage.served import require_served
 from storage.state import edges_table
 from tests.support.roots.vendor import connect, open_at
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from storage.lance.served import require_served
 from storage.lance.tables import NODES, SKILLS
 from storage.root import Root
-from storage.served import require_served
 from storage.state import (
     aliases_table,
     documents_table,

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from storage.lance.served import Served, require_served
 from storage.root import Root
 from storage.schemas import Dropped, RawDocument
-from storage.served import Served, require_served
 from tasks.crawl.collect import collect
 from tasks.crawl.local.directory import DirectorySource
 from tasks.models.cached_encoder import KeptEncoder

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from storage.errors import ModelMismatch, NotPublished, StorageError, UnknownDocument, WrongInput
+from storage.lance.served import write_served
 from storage.lance.tables import NODES
 from storage.root import Root
-from storage.served import write_served
 from storage.state import ALIASES, aliases_table, documents_table
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from storage.served import Served
+from storage.lance.served import Served
 from tasks.evaluate.health.regression import check_regression
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.retrieve.index.build import build

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from storage.errors import GateRefused
+from storage.lance.served import Served
 from storage.lance.tables import NODES, SKILLS
-from storage.served import Served
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.gate import Check, check_words, require_passed
 from tasks.retrieve.routing import store

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storage.errors import StorageError, UnknownDocument, Withheld
-from storage.served import CLASSES, LICENCES, Licences, require_licences, write_licences
+from storage.lance.served import CLASSES, LICENCES, Licences, require_licences, write_licences
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy, licence_class
 from tasks.retrieve.index.licence_classes import by_class, classify_licences, licence_table
 from tasks.retrieve.served_index import ServedIndex

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import Withheld, WrongInput
+from storage.lance.served import Licences, write_licences
 from storage.schemas import RawDocument
-from storage.served import Licences, write_licences
 from tasks.crawl.source.bundle import DocumentLimits, take_bundle
 from tasks.refine.export.paths import file_path
 from tasks.retrieve.install.contents import is_current, planned, prepare, require_rules

@@ -15,7 +15,8 @@ from tasks.retrieve.page import page
 from tasks.retrieve.paging.request import Request, read_request
 from tasks.retrieve.paging.types import Page, PagedDocument
 from tests.support.models.word_models import WordEncoder, WordTokenizer
-from tests.support.paging.prepared_documents import DOCUMENT, KITCHEN, READY, nodes_of
+from tests.support.paging.prepared_documents import DOCUMENT, KITCHEN, nodes_of
+from tests.support.paging.prepared_documents import FACETS_READY as READY
 
 
 def ask(query: str, budget: float | None = None, document: PagedDocument = READY) -> Page:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storage.errors import UnknownDocument, Withheld, WrongInput
-from storage.served import Licences, read_licences, write_licences
+from storage.lance.served import Licences, read_licences, write_licences
 from storage.state import documents_table
 from tasks.crawl.collect import collect
 from tasks.retrieve.revisions.show import differences, open_edition, shown

@@ -11,11 +11,11 @@ import pytest
 
 from storage import lance
 from storage.errors import SchemaMismatch, StorageError
+from storage.lance.served import SERVED, published_versions, write_served
 from storage.lance.tables import NODES, TableWriter, schema_of
 from storage.lance.tables import SKILLS as SKILLS_TABLE
 from storage.lance.versions import tag
 from storage.schemas import SCHEMA_VERSION
-from storage.served import SERVED, published_versions, write_served
 from tasks.retrieve.versions import doctor_served
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.doctor_served import Defect

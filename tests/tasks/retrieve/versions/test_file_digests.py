@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from storage.lance.served import require_served
 from storage.lance.tables import NODES, SKILLS
 from storage.root import Root
-from storage.served import require_served
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.integrity import changed_file, seal_tables
 from tests.support.roots.hand_written import SKILLS as TEXTS

@@ -17,9 +17,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from storage.lance.served import PUBLISHED, SERVED, published_versions, require_served
 from storage.lance.tables import NODES, SKILLS
 from storage.root import Root
-from storage.served import PUBLISHED, SERVED, published_versions, require_served
 from storage.state import seen_table
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine

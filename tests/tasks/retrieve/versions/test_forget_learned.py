@@ -10,7 +10,7 @@ import pytest
 
 from storage.answers import Answers, KeptAnswer
 from storage.errors import UnknownDocument
-from storage.served import published_versions
+from storage.lance.served import published_versions
 from tasks.induce.texts.summaries import STATES
 from tasks.retrieve.suggest.served import ServedSkills
 from tasks.retrieve.versions import forget as forget_module

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from storage.errors import ModelMismatch, WrongInput
+from storage.lance.served import published_versions
 from storage.lance.tables import INDUCED
 from storage.lance.versions import tagged
-from storage.served import published_versions
 from tasks.retrieve.suggest.served import ServedSkills
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import publish, roll_back

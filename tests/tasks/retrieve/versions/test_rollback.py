@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from storage.errors import NotPublished, StorageError, WrongInput
+from storage.lance.served import published_versions, read_served
 from storage.lance.tables import SKILLS as TABLE
-from storage.served import published_versions, read_served
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.roots.hand_written import BEES, BIKE, BREAD, skill

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from storage.errors import NotPublished, StorageError
+from storage.lance.served import Served, published_versions
 from storage.lance.tables import NODES, SKILLS
-from storage.served import Served, published_versions
 from tasks.retrieve.versions.publish import roll_back
 from tasks.retrieve.versions.retention import clean_tables, retain_versions
 from tests.support.roots.hand_written import BEES, BREAD

@@ -9,10 +9,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from storage.lance.served import write_served
 from storage.lance.tables import NODES
 from storage.lance.tables import SKILLS as SKILLS_TABLE
 from storage.lance.versions import tag, tagged
-from storage.served import write_served
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.versions import publish
 from tasks.retrieve.versions.publish import roll_back

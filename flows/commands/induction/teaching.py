@@ -10,7 +10,7 @@ from flows.commands.llm.opened import is_set_up, opened_llm
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.induce.judge import DeclaredJudge, LlmTrajectoryJudge
+from tasks.induce.library.judge import DeclaredJudge, LlmTrajectoryJudge
 from tasks.induce.library.teaching import BY_FILES, DECLARED, RECURRENCE, Teaching
 from tasks.induce.llm_inducer.inducer import LlmInducer
 from tasks.induce.texts.summaries import LlmSummaries

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.induce.judge import DeclaredJudge, Judge
 from tasks.induce.library.drafts import Inducer
+from tasks.induce.library.judge import DeclaredJudge, Judge
 from tasks.induce.trajectories.record import Trajectory
 from tasks.models.llm.ask import Llm
 

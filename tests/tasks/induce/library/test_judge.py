@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage.answers import Answers
 from storage.root import Root
-from tasks.induce.judge import MOST_STATE, PROMPT, DeclaredJudge, LlmTrajectoryJudge, record_of
+from tasks.induce.library.judge import MOST_STATE, PROMPT, DeclaredJudge, LlmTrajectoryJudge, record_of
 from tasks.models.llm.ask import Llm
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied, Rejected

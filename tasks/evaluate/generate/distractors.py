@@ -50,7 +50,7 @@ class _Entry(Answer):
     body: str
 
 
-class _Form(Answer):
+class _DistractorsForm(Answer):
     distractors: list[_Entry]
 
 
@@ -80,7 +80,7 @@ def _checked(value: object, info: ValidationInfo) -> list[Distractor]:
 
 PROMPT: Prompt[list[Distractor]] = Prompt(
     "distractors-1", "tasks.evaluate/distractors_prompt.txt",
-    Annotated[list[Any], BeforeValidator(_checked)], form=_Form,
+    Annotated[list[Any], BeforeValidator(_checked)], form=_DistractorsForm,
 )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ class _Request(Answer):
     evidence: list[_Evidence]
 
 
-class _Form(Answer):
+class _RequestsForm(Answer):
     queries: list[_Request]
 
 
@@ -91,7 +91,10 @@ def _checked(value: object, info: ValidationInfo) -> CheckedRequests:
 
 
 PROMPT: Prompt[CheckedRequests] = Prompt(
-    "queries-1", "tasks.evaluate/queries_prompt.txt", Annotated[Any, BeforeValidator(_checked)], form=_Form
+    "queries-1",
+    "tasks.evaluate/queries_prompt.txt",
+    Annotated[Any, BeforeValidator(_checked)],
+    form=_RequestsForm,
 )
 
 

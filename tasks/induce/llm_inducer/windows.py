@@ -11,8 +11,7 @@ from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema, model_vali
 
 from tasks.induce.library.drafts import SkillDraft
 from tasks.induce.skills.actions import Arg, const
-from tasks.induce.skills.code import code_of
-from tasks.induce.skills.naming import function_name
+from tasks.induce.skills.code import code_of, function_name
 from tasks.induce.skills.wording import COMMON
 from tasks.induce.texts.safeguards import redacted
 from tasks.induce.trajectories.cleaning import ELEMENT

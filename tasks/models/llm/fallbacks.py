@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tasks.models.llm.answer_cache import AnswerCache
-from tasks.models.llm.ask import TRIES, Llm, failureof
+from tasks.models.llm.ask import TRIES, Llm, failure_of
 from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
 from tasks.models.llm.prompt import messages_of
 from tasks.models.llm.question import Question, Sampling
@@ -80,4 +80,4 @@ class FallbackLlm(Llm):
 
     def fell_back_by(self, prompt: WrittenPrompt, why: str | Exception, count: int = 1) -> None:
         """Count that answers to a prompt were not used, and why: in words, or what was raised."""
-        self.fell_back(prompt, why if isinstance(why, str) else failureof(why), count)
+        self.fell_back(prompt, why if isinstance(why, str) else failure_of(why), count)

@@ -14,8 +14,7 @@ from flows.run_record import new_run_id
 from flows.settings import Settings
 from storage.locks import writer_lock
 from storage.root import Root
-from tasks.induce.library.learn import Learning, keep_new, learn, summed, to_learn
-from tasks.induce.library.teaching import BY_FILES, Teaching
+from tasks.induce.library.learn import BY_FILES, Learning, Teaching, keep_new, learn, summed, to_learn
 from tasks.induce.trajectories.read import DOMAIN, Format
 from tasks.models.encoder import card_of
 from tasks.models.onnx_export import export_below

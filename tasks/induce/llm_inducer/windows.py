@@ -9,8 +9,7 @@ from typing import Any
 
 from tasks.induce.library.drafts import SkillDraft
 from tasks.induce.skills.actions import Arg, const
-from tasks.induce.skills.code import code_of
-from tasks.induce.skills.naming import function_name
+from tasks.induce.skills.code import code_of, function_name
 from tasks.induce.skills.wording import COMMON
 from tasks.induce.texts.safeguards import redacted
 from tasks.induce.trajectories.cleaning import ELEMENT

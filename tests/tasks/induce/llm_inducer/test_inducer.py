@@ -15,7 +15,7 @@ from storage.answers import Answers
 from storage.root import Root
 from tasks.induce.library.build import DomainLibrary, build
 from tasks.induce.llm_inducer.inducer import LlmInducer
-from tasks.induce.replay.recorded import RecordedReplay
+from tasks.induce.replay.verify import RecordedReplay
 from tasks.induce.replay.window import Broken, Call, SourceWindow
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.record import Trajectory

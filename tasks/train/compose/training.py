@@ -1,4 +1,4 @@
-"""Fits all that composing needs: `python -m tasks.train.compose.fits ROOT`, about an hour.
+"""Training of all that composing needs: `python -m tasks.train.compose.training ROOT`, about an hour.
 
 ROOT serves the index whose rows are named by the requests in `REQUESTS`. What is fitted on the task model's
 answers is fitted on those of models that have not seen the request; standard output tells how well they do.
@@ -18,6 +18,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
+from storage.errors import WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
 from tasks import models
@@ -180,7 +181,7 @@ def train_pairs(names: Sequence[Sequence[str]], labels: Sequence[int]) -> PairMo
         (row, column[name]) for row, own in enumerate(names) for name in dict.fromkeys(own) if name in column
     ]
     given = csr_matrix((np.ones(len(rows)), tuple(zip(*rows, strict=True))), (len(names), len(column)))
-    model = LogisticRegression(C=1 / _PAIR_PENALTY, fit_intercept=False, max_iter=10_000)
+    model = LogisticRegression(C=1 / _PAIR_PENALTY, fit_intercept=False, max_iter=10_000, tol=1e-6)
     weights = model.fit(given, labels).coef_.T
     assert weights.shape[1] == CLASSES  # noqa: S101 (a model of two classes has one row)
     return PairModel({name: (*weights[k].tolist(),) for name, k in column.items()})
@@ -188,12 +189,14 @@ def train_pairs(names: Sequence[Sequence[str]], labels: Sequence[int]) -> PairMo
 
 def main() -> None:
     """Train and fit on all requests, write the packaged files, tell how well."""
-    root, recipe, requests = Root(sys.argv[1]), Recipe(), read_written()
+    try:
+        root, recipe, requests = Root(sys.argv[1]), Recipe(), read_written()
+    except WrongInput as error:
+        sys.exit(str(error))
     name = require_served(root).model["name"]
     index = ServedIndex(root, encoder=name, classifier=LocalClassifier)
     with index.version() as now:
-        searcher = now.searcher()
-    found = held_out(requests, now, recipe, FOLDS)
+        searcher, found = now.searcher(), held_out(requests, now, recipe, FOLDS)
     given, vectors = lessons(requests, searcher.places()), searcher.router.vectors
     np.savez_compressed(FILE, allow_pickle=False, **train_average(given, vectors, recipe, _ORDERS))
     FITTED.write_text(json.dumps(fit(found.answers).told(), indent=1) + "\n", "utf-8")

@@ -66,7 +66,7 @@ def induce(
         teaching(Root(root), settings, judge, inducer) as by,
         state_summaries(Root(root), settings) as words,
     ):
-        encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
+        encoder = prepare_encoder(root, settings.encoder)
         require_model(Root(root), card_of(encoder))
         read = keep_trajectories(root, trajectories, form, domain)
         tell(f"runs: {counts({k: v for k, v in read.items() if k != 'failed'})}")

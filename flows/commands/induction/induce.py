@@ -56,7 +56,7 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = 
             cannot be used.
     """
     began, run_id = time.monotonic(), new_run_id()
-    encoder = export_below(root, settings.encoder, settings.encoder_precision)
+    encoder = export_below(root, settings.encoder)
     require_model(root, card_of(encoder))
     with writer_lock(root), wishes.how.opened() as replay:
         read = keep_new(root, wishes.paths, wishes.form, wishes.domain)

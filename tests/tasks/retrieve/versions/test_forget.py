@@ -11,7 +11,7 @@ import pytest
 
 from storage.answers import FILE, Answers
 from storage.errors import Locked, NotPublished, StorageError, UnknownDocument
-from storage.lance.tables import NODES, SKILLS
+from storage.lance.tables import NODES, SKILLS, TableAt
 from storage.lance.versions import table_names, tagged
 from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten
@@ -200,11 +200,10 @@ def test_nodes_that_are_left_for_later_are_cleaned_too(root: SkillRoot) -> None:
     assert root.served().nodes is None
     forgotten(root, TARGET)
     assert holding(root.root) == set()
-    db = connect(root.root)
     served = root.served()
     assert served.nodes is None
-    assert served.nodes_base == tagged(db, NODES)[served.version]
-    assert open_at(db, NODES, served.nodes_base).count_rows() > 0
+    assert served.nodes_base == tagged(root.root, NODES)[served.version]
+    assert TableAt(root.root, NODES, served.nodes_base).count() > 0
     built = root.index()
     assert built.nodes is not None
     assert built.vectors_new == 0

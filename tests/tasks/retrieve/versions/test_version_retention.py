@@ -228,10 +228,10 @@ def test_retention_keeps_the_nodes_that_were_left_for_later(left_for_later: Skil
 def test_the_next_build_takes_off_the_tag_of_a_publication_that_was_killed(skill_root: Make) -> None:
     root = skill_root(TEXTS)
     root.publish()
-    db, served = connect(root.root), root.served()
+    served = root.served()
     for name, version in ((SKILLS, served.skills), (NODES, served.nodes or 0)):
-        tag(db, name, "v-killed", version)
+        tag(root.root, name, "v-killed", version)
 
     root.publish()
 
-    assert [set(tagged(db, name)) for name in (SKILLS, NODES)] == [{served.version}] * 2
+    assert [set(tagged(root.root, name)) for name in (SKILLS, NODES)] == [{served.version}] * 2

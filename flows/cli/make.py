@@ -125,9 +125,11 @@ def train_routing(
 ) -> None:
     """Train the encoder on sentences of bodies, or on authors' requests, against hard negatives."""
     from flows.cli.printing.measures import print_training  # noqa: PLC0415
-    from flows.commands.routing.training import TrainingWishes, train_routing  # noqa: PLC0415
+    from flows.commands.routing.training import train_routing  # noqa: PLC0415
 
     settings = load_settings()
-    wishes = TrainingWishes(corpus, out, pairs, reranker, seed, requests)
-    found = train_routing(root_of(settings, root), settings, wishes)
+    found = train_routing(
+        root_of(settings, root), settings, corpus, out,
+        pairs=pairs, requests=requests, reranker=reranker, seed=seed,
+    )  # fmt: skip
     print_json(found) if as_json else print_training(found)

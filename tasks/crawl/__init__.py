@@ -1,1 +1,1 @@
-"""From marketplaces to raw parts: `sources` opens a source, `collect` reads it, `intake` writes its parts."""
+"""From marketplaces to raw parts: `sources` opens a source, `collect` reads it, `raw_parts` are its files."""

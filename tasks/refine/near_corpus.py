@@ -27,6 +27,9 @@ from tasks.refine.duplicates.near import (
 from tasks.refine.duplicates.shingles import SHINGLE_RULE, Hashes, shingle_sets
 from tasks.refine.plan import STAGED_SIGNATURES
 
+log = logging.getLogger(__name__)
+NEAR = pl.Schema({"body_hash": pl.String, "onto": pl.String, "similarity": pl.Float64})
+
 
 def read_staged(root: Root, folder: str, schema: pl.Schema) -> pl.DataFrame:
     """Return the rows of all Parquet files below a folder of this run."""
@@ -54,10 +57,6 @@ def read_bodies(root: Root, where: pl.DataFrame) -> Iterator[pl.DataFrame]:
     for (file,), wanted in where.group_by("file", maintain_order=True):
         held = read_frame(root, str(file), DOCUMENTS, ("body", "body_hash")).unique("body_hash")
         yield held.join(wanted.drop("file"), on="body_hash")
-
-
-log = logging.getLogger(__name__)
-NEAR = pl.Schema({"body_hash": pl.String, "onto": pl.String, "similarity": pl.Float64})
 
 
 def near_texts(root: Root, texts: pl.DataFrame, limits: NearLimits) -> pl.DataFrame:

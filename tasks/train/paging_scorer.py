@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
 
-from tasks.evaluate.measures.evidence import EvidenceQuery, coverage, read_documents, read_queries, spans_in
+from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries, spans_in
 from tasks.evaluate.paging.bench import prepare
 from tasks.evaluate.paging.held_out import FITTED, SEED, digest
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Tokenizer
 from tasks.parse.classify.cascade import embedded_classifier
-from tasks.retrieve.paging.facets import ask, page_by_facets, ready_for, unit_features
+from tasks.retrieve.paging.facets import ask, ready_for, unit_features
 from tasks.retrieve.paging.scorer import FILE, NAMES, SCORER_VERSION, Scorer, leaning, scorer_of
 from tasks.retrieve.paging.terms import Floats
 from tasks.retrieve.paging.types import PagedDocument
@@ -128,46 +126,6 @@ def stored(scorer: Scorer) -> dict[str, object]:
     return {"version": SCORER_VERSION, "bias": round(scorer.bias, 6), "features": named}
 
 
-def cross_validated(
-    examples: Sequence[Example],
-    documents: Mapping[str, PagedDocument],
-    *,
-    budgets: Sequence[float | None],
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    seeds: Sequence[int],
-    progress: Callable[[str], object],
-) -> None:
-    """Report what pages hold, each request paged by a scorer that never saw its document."""
-    breadths = [e.query.breadth or "" for e in examples]
-    scorers = {seed: held_out(examples, seed) for seed in seeds}
-    for budget in budgets:
-        found = []
-        for seed in seeds:
-            for e, fold in zip(examples, _folds(examples, seed), strict=True):
-                page = page_by_facets(
-                    documents[e.query.doc_id],
-                    e.query.query,
-                    encoder=encoder,
-                    tokenizer=tokenizer,
-                    budget=budget,
-                    scorer=scorers[seed][fold],
-                )
-                found.append((coverage(page.context, e.query.evidence), page.tokens, page.document_tokens))
-        progress(_line(budget, np.array(found), breadths * len(seeds)))
-
-
-def _line(budget: float | None, found: npt.NDArray[np.float64], breadths: Sequence[str]) -> str:
-    parts = []
-    for breadth in ("", *sorted(set(breadths) - {""})):
-        rows = found[[breadth in ("", b) for b in breadths]]
-        reduction = 1 - rows[:, 1].sum() / rows[:, 2].sum()
-        parts.append(
-            f"{breadth or 'all'} {(rows[:, 0] == 1).mean():.3f} {rows[:, 0].mean():.3f} {reduction:.3f}"
-        )
-    return f"budget {budget}: sufficient, coverage, reduction of {'; '.join(parts)}\n"
-
-
 def write_fitted(
     path: Path, folds: Mapping[str, int], scorers: Iterable[Mapping[str, Any]], packaged: str
 ) -> None:
@@ -186,7 +144,7 @@ def write_fitted(
 
 
 def main() -> None:
-    """Fit, report by cross-validation, and write the weights and those of held-out scorers."""
+    """Fit, and write the weights and those of held-out scorers, by which `evaluate paging` measures."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--documents", type=Path, required=True)
     parser.add_argument("--queries", type=Path, required=True)
@@ -203,15 +161,6 @@ def main() -> None:
         for d in dict.fromkeys(q.doc_id for q in queries)
     }
     examples = [example(q, documents[q.doc_id], encoder, encoder) for q in queries]
-    cross_validated(
-        examples,
-        documents,
-        budgets=(None, 0.35, 0.4, 0.5),
-        encoder=encoder,
-        tokenizer=encoder,
-        seeds=range(6),
-        progress=sys.stdout.write,
-    )
     found = stored(fit(examples))
     scorer_of(found)
     given.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")

@@ -58,29 +58,20 @@ def grams_of(text: str) -> frozenset[tuple[str, ...]]:
 
 def without_grams(text: str, grams: frozenset[tuple[str, ...]]) -> str:
     """Return a text without the words of these runs, wherever they stand; words keep their surroundings."""
-    while covered := _covered(text, grams):
-        kept, at = [], 0
-        for start, end in covered:
-            kept.append(text[at:start])
-            at = end
-        text = "".join([*kept, text[at:]])
-    return text
-
-
-def _covered(text: str, grams: frozenset[tuple[str, ...]]) -> list[tuple[int, int]]:
-    words = list(WORD.finditer(text))
-    lowered = [word[0].casefold() for word in words]
     sizes = {len(gram) for gram in grams}
-    found = sorted(
-        (i, i + n) for n in sizes for i in range(len(words) - n + 1) if tuple(lowered[i : i + n]) in grams
-    )
-    merged: list[tuple[int, int]] = []
-    for first, last in found:
-        if merged and first <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return [(words[first].start(), words[last - 1].end()) for first, last in merged]
+    while True:
+        words = list(WORD.finditer(text))
+        lowered = [word[0].casefold() for word in words]
+        starts = ((i, n) for n in sizes for i in range(len(words) - n + 1))
+        covered = {k for i, n in starts if tuple(lowered[i : i + n]) in grams for k in range(i, i + n)}
+        if not covered:
+            return text
+        kept, at = [], 0
+        for place in sorted(covered):
+            if place - 1 not in covered:
+                kept.append(text[at : words[place].start()])
+            at = words[place].end()
+        text = "".join([*kept, text[at:]])
 
 
 class Sentence(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +38,17 @@ def load_training() -> TrainingEnvironment:
     return load(TrainingEnvironment)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingWishes:
-    """The options of the command, as `RoutingTraining` has them."""
-
-    corpora: Sequence[Path]
-    out: Path
-    pairs: int = 2500
-    reranker: str | None = None
-    seed: int = 0
-    requests: Path | None = None
-
-
-def train_routing(root: Root, settings: Settings, wishes: TrainingWishes) -> dict[str, Any]:
+def train_routing(
+    root: Root,
+    settings: Settings,
+    corpora: Sequence[Path],
+    out: Path,
+    *,
+    pairs: int = 2500,
+    requests: Path | None = None,
+    reranker: str | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
     """Train a bi-encoder on queries of corpora's skills, and return what `RoutingTraining.run` does.
 
     Raises:
@@ -62,7 +59,7 @@ def train_routing(root: Root, settings: Settings, wishes: TrainingWishes) -> dic
     require_measures()
     require_training()
     with progress("skills read") as report:
-        frame = read_skills(wishes.corpora, report).sort("doc_id")
+        frame = read_skills(corpora, report).sort("doc_id")
 
     def encoders(name: str) -> Encoders:
         folder = exported_encoder(root.folder / "models", name)
@@ -70,10 +67,10 @@ def train_routing(root: Root, settings: Settings, wishes: TrainingWishes) -> dic
         return Encoders(load_kept_encoder(root.uri, str(folder)), asking)
 
     training = RoutingTraining(
-        options, settings.encoder, encoders, wishes.out, progress, wishes.pairs, wishes.requests,
-        wishes.reranker, load_skillrouter().reranker_instruction, wishes.seed, settings.device,
+        options, settings.encoder, encoders, out, progress, pairs, requests, reranker,
+        load_skillrouter().reranker_instruction, seed, settings.device,
     )  # fmt: skip
     skills = [Skill(*row) for row in frame.select(Skill._fields).iter_rows()]
-    asked = asked_of(read_pairs(wishes.requests / PAIRS_FILE), skills) if wishes.requests else None
-    folder_at(wishes.out)
-    return training.run(skills, read_categories(wishes.corpora), asked)
+    asked = asked_of(read_pairs(requests / PAIRS_FILE), skills) if requests else None
+    folder_at(out)
+    return training.run(skills, read_categories(corpora), asked)

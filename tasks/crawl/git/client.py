@@ -115,8 +115,8 @@ def _error(source: str, command: str, words: str, timeout: float | None) -> Sour
     for pattern, reason, advice in _TERMINAL:
         if re.search(pattern, words):
             return SourceError(source, reason, advice)
-    said = " ".join(words.split()).removeprefix("stderr: ").strip("'")
-    return SourceUnavailable(source, "git", f"git {command} failed: {said[:300]}")
+    line = " ".join(words.split()).removeprefix("stderr: ").strip("'")
+    return SourceUnavailable(source, "git", f"git {command} failed: {line[:300]}")
 
 
 class GitClient:

@@ -32,7 +32,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """The answer that nothing has changed since the same question was asked."""
+    """The answer that nothing has changed since the same request."""
 
 
 @dataclass(frozen=True, slots=True)

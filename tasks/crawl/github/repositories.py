@@ -32,15 +32,15 @@ class ListedRepository:
     name: str  # `owner/repo`, as the list writes it
     ref: str  # the first part of the ref that the list names; empty: the default branch
     listed: tuple[dict[str, Any], ...]  # rows of LISTED
-    row: dict[str, Any] | None  # the row of REPOSITORIES; None before the first look
+    row: dict[str, Any] | None  # the row of REPOSITORIES; None before it was fetched
     digest: str  # the `list_digest` of the listed rows
-    # Every skill of the repository is meant; `listed` are those of the last look.
+    # Every skill of the repository is meant; `listed` are those found last.
     whole: bool = False
     earlier: frozenset[str] = frozenset()  # doc_ids that an earlier ref of the list has too
 
     @property
     def known(self) -> dict[str, Any]:
-        """The row of REPOSITORIES; empty before the first look."""
+        """The row of REPOSITORIES; empty before it was fetched."""
         return self.row or {}
 
 
@@ -78,7 +78,7 @@ def _rank(found: ListedRepository, now: datetime, recheck_days: float) -> tuple[
     if row["state"] in UNREACHED:
         return (1, 0.0, *name)
     oldest, checked = now - timedelta(days=recheck_days), row["checked_at"]
-    # A look in the future was timed by a clock that has been set back since.
+    # A check in the future was timed by a clock that has been set back since.
     if checked is not None and oldest <= checked <= now:
         return None
     return (2, checked.timestamp() if checked else 0.0, *name)

@@ -119,7 +119,7 @@ class RepositorySource(RemoteSource):
 
     @cached_property
     def _places(self) -> pl.DataFrame:
-        """The places of documents when this was first asked: within a reading each is met once."""
+        """The places of documents at the first call: within a reading each is met once."""
         rows = listed_table(self._root).read(columns=["source", *_PLACE, "doc_id", "digest"])
         return rows.filter(pl.col("digest").is_not_null(), source=self.spec)
 

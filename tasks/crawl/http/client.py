@@ -215,12 +215,12 @@ class Http:
             HttpTerminal, HttpTransient: As for `get`.
             StorageError: The file cannot be written.
         """
-        where, asked = web_url(url), {"Accept-Encoding": "identity", **(headers or {})}
+        where, sent = web_url(url), {"Accept-Encoding": "identity", **(headers or {})}
         beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with beside.open("wb") as sink:
-                call = _Call(where, asked, token or Secret(), None, max_bytes, sink)
+                call = _Call(where, sent, token or Secret(), None, max_bytes, sink)
                 answer: Answer = await self._retrying(self._follow, call)
             beside.replace(path)
         except OSError as error:
@@ -279,9 +279,9 @@ class Http:
     ) -> Answer:
         limiter = self._limiter
         context = client.host if limiter.delay > 0 else None
-        asked = call.headers_for(home=home)
-        sent = session.get(url, headers=asked, allow_redirects=False, trace_request_ctx=context)
-        async with sent as response:
+        own = call.headers_for(home=home)
+        request = session.get(url, headers=own, allow_redirects=False, trace_request_ctx=context)
+        async with request as response:
             headers = {name.lower(): value for name, value in response.headers.items()}
             limits = read_limits(headers, limiter.clock())
             limiter.heed(client, limits, limiter.clock())
@@ -309,8 +309,8 @@ async def _once(request: ClientRequest, send: ClientHandlerType) -> ClientRespon
     try:
         return await send(request)
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        said = getattr(error, "strerror", None) or type(error).__name__
-        raise HttpTransient("connection", request.url, f"the connection failed ({said})") from None
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise HttpTransient("connection", request.url, f"the connection failed ({why})") from None
 
 
 def _wait(failure: BaseException | None, own: float) -> float:

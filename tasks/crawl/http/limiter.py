@@ -97,13 +97,13 @@ class Limiter:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _slots: dict[str, asyncio.Semaphore] = field(default_factory=dict, init=False)
     _sent: dict[str, datetime] = field(default_factory=dict, init=False)  # when the last left, by host
-    _left: dict[str, int] = field(default_factory=dict, init=False)  # as servers said last, by client
-    _last: dict[str, Client] = field(default_factory=dict, init=False)  # the last to ask each service
+    _left: dict[str, int] = field(default_factory=dict, init=False)  # as servers stated it last, by client
+    _last: dict[str, Client] = field(default_factory=dict, init=False)  # the last client of each service
 
     def client(self, url: URL, fingerprint: str | None) -> Client:
         """Return the client of a URL's service that uses the token with that fingerprint, or no token."""
-        host, asked = host_of(url), f"{service_of(url)}/"
-        within = (name for name in self.services if asked.startswith(f"{name}/"))
+        host, path = host_of(url), f"{service_of(url)}/"
+        within = (name for name in self.services if path.startswith(f"{name}/"))
         service = max(within, key=len, default=host)
         quotas = self.token_quotas if fingerprint else self.quotas
         return Client(host, fingerprint or "anonymous", quotas.get(service, _NO_QUOTA), service)
@@ -194,7 +194,7 @@ class Limiter:
         return failure
 
     def left(self, url: URL) -> int | None:
-        """Return how many requests a URL's service allows the client that asked it last; None: any number.
+        """Return how many requests a URL's service allows its last client; None: any number.
 
         It is the least of the server's number and our count.
         """

@@ -221,9 +221,9 @@ def _words(headers: Mapping[str, str], body: bytes) -> str:
         return " (a page for people)"
     record = _object(body)
     error = record.get("error")
-    said = error.get("message") or error.get("code") if isinstance(error, dict) else None
-    said = said or record.get("message")
-    words = "".join(c for c in " ".join(str(said or "").split()) if c.isprintable())
+    message = error.get("message") or error.get("code") if isinstance(error, dict) else None
+    message = message or record.get("message")
+    words = "".join(c for c in " ".join(str(message or "").split()) if c.isprintable())
     return f": {words[:200]}" if words else ""
 
 

@@ -1,1 +1,1 @@
-"""MCP servers from the registry and from awesome lists, as rows of a list; begin with `registry`."""
+"""MCP servers from the registry and from awesome lists, as listings and documents; begin with `registry`."""

@@ -116,14 +116,14 @@ def unwrap(answer: Answer) -> tuple[list[Any], Mapping[str, Any]]:
     records = held.get("skills") if isinstance(held, Mapping) else held
     if not isinstance(body, Mapping) or not isinstance(records, list):
         raise answer.error("shape", "the answer holds no list of skills")
-    said = [m.get("pagination") for m in (held, body) if isinstance(m, Mapping)]
-    return records, next((p for p in said if isinstance(p, Mapping)), {})
+    given = [m.get("pagination") for m in (held, body) if isinstance(m, Mapping)]
+    return records, next((p for p in given if isinstance(p, Mapping)), {})
 
 
 def _reported(answer: Answer, error: object) -> HttpTerminal | HttpTransient:
     """Return the error of an answer with status 200 that says `success: false`."""
-    said = error if isinstance(error, Mapping) else {}
-    code, detail = str(said.get("code")), f"the answer reports {said.get('code')}: {said.get('message')}"
+    given = error if isinstance(error, Mapping) else {}
+    code, detail = str(given.get("code")), f"the answer reports {given.get('code')}: {given.get('message')}"
     if code == "DAILY_QUOTA_EXCEEDED":
         return QuotaExhausted(answer.url, None)
     if code == "INTERNAL_ERROR":

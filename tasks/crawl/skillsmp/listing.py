@@ -206,7 +206,7 @@ class ListingState:
         files, table = self._files(), listed_table(self._root)
         frames = [read_frame(self._root, f, LISTINGS) for f in files]
         rows = _listed_rows(pl.concat([pl.DataFrame(schema=LISTINGS), *frames]), self._spec)
-        # The findings of the last look at a place stay in its row.
+        # What was found at a place last stays in its row.
         known = table.read(columns=["source", *_PLACE, "doc_id", "outcome", "digest"])
         known = known.filter(source=self._spec).drop("source")
         rows = rows.join(known, on=_PLACE, how="left", maintain_order="left").select(LISTED.names())
@@ -220,7 +220,7 @@ class ListingState:
 
 
 def _listed_rows(listings: pl.DataFrame, spec: str) -> pl.DataFrame:
-    """Return the listings on GitHub as rows of LISTED, without the columns that a look fills."""
+    """Return the listings on GitHub as rows of LISTED, without the columns that fetching fills."""
     rows = [
         {**row, "source": spec, "written": place[0], "ref": place[1], "rest": place[2]}
         for row in listings.to_dicts()

@@ -1,1 +1,1 @@
-"""What all sources share: the protocol, ids, bundles, limits, tombstones; begin with `protocol`."""
+"""What all sources share: their base, ids, bundles, tombstones, what is unchanged; begin with `base`."""

@@ -1,14 +1,18 @@
-"""Faults on demand: a share of requests by a seed, or a script for one URL."""
+"""Faults on demand, and what they make of an answer; cuts and delays are left to the server."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from email.utils import formatdate
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from tests.support.marketplace.messages import Reply, html_page, json_reply, text_reply
 
 FaultKind: TypeAlias = Literal[
     "429-seconds",
@@ -17,15 +21,12 @@ FaultKind: TypeAlias = Literal[
     "500",
     "502",
     "cut",
-    "slow",
     "hang",
     "html",
     "wrong-json",
     "missing-fields",
     "secondary",
     "redirect",
-    "gzip-bomb",
-    "endless",
     "none",
 ]
 # Those that a client gets over by trying again.
@@ -38,11 +39,10 @@ class Fault:
 
     Args:
         kind: `none` answers as if there were no fault: a gap in a script.
-        seconds: What Retry-After says, or how long a slow body or a hang takes.
+        seconds: What Retry-After says, or how long a hang takes.
         status: Of the HTML page, or of the redirect (then 302 stands for 200).
         fields: What an answer with missing fields lacks, at whatever depth.
         location: Where a redirect leads.
-        size: How many bytes an endless body has in the end, or a bomb unpacks to.
     """
 
     kind: FaultKind
@@ -50,7 +50,6 @@ class Fault:
     status: int = 200
     fields: tuple[str, ...] = ()
     location: str = ""
-    size: int = 10_000_000_000
 
 
 class Faults:
@@ -108,3 +107,59 @@ class Faults:
             return None
         self._in_a_row[url] += 1
         return Fault(self.kinds[digest[8] % len(self.kinds)], seconds=self.seconds)
+
+
+def misbehave(reply: Reply, fault: Fault, now: float) -> Reply:
+    """Return what is answered instead; kind and repository stay, for the log.
+
+    Args:
+        reply: The right answer.
+        fault: What goes wrong.
+        now: Seconds since 1970, from which a date in Retry-After counts.
+    """
+    wrong = _wrong(reply, fault, now)
+    wrong.kind, wrong.repository = reply.kind, reply.repository
+    return wrong
+
+
+def _wrong(reply: Reply, fault: Fault, now: float) -> Reply:
+    if fault.kind in {"cut", "hang"}:
+        return reply
+    if fault.kind.startswith("429"):
+        return _too_many(fault, now)
+    if fault.kind == "secondary":
+        said = json_reply({"message": "You have exceeded a secondary rate limit."}, 403)
+        said.headers.update({"retry-after": str(int(fault.seconds))} if fault.seconds else {})
+        return said
+    if fault.kind in {"500", "502"}:
+        return text_reply("The server stumbled", int(fault.kind))
+    return _content(reply, fault)
+
+
+def _too_many(fault: Fault, now: float) -> Reply:
+    reply = json_reply({"success": False, "error": {"message": "Too many requests"}}, 429)
+    if fault.kind == "429-seconds":
+        reply.headers["retry-after"] = str(int(fault.seconds))
+    elif fault.kind == "429-date":
+        reply.headers["retry-after"] = formatdate(now + fault.seconds, usegmt=True)
+    return reply
+
+
+def _content(reply: Reply, fault: Fault) -> Reply:
+    if fault.kind == "html":
+        return html_page(fault.status)
+    if fault.kind == "redirect":
+        status = fault.status if 300 <= fault.status < 400 else 302
+        return Reply(status, headers={"location": fault.location})
+    if fault.kind == "wrong-json":
+        return Reply(200, b'{"skills": [', {"content-type": "application/json"})
+    if fault.kind == "missing-fields":
+        content = reply.body if isinstance(reply.body, bytes) else b"{}"
+        return json_reply(_without(json.loads(content), fault.fields), reply.status)
+    raise ValueError(fault.kind)
+
+
+def _without(value: Any, fields: tuple[str, ...]) -> Any:  # noqa: ANN401 (any JSON)
+    if isinstance(value, dict):
+        return {key: _without(inner, fields) for key, inner in value.items() if key not in fields}
+    return [_without(inner, fields) for inner in value] if isinstance(value, list) else value

@@ -1,29 +1,128 @@
-"""The forge's API: repositories, commits, trees, refs, contents, and the way to an archive."""
+"""The forge: its API, the host of archives and the host of raw files."""
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote
 
-from tests.support.marketplace.forge import blocked_json, locate, not_found
-from tests.support.marketplace.github_json import (
-    commit_json,
-    entry_json,
-    refs_json,
-    repository_json,
-    tree_json,
-)
-from tests.support.marketplace.messages import Asked, Reply, json_reply, text_reply, with_etag
-from tests.support.marketplace.objects import Blob, Tree
-from tests.support.marketplace.quotas import Window
-from tests.support.marketplace.repository import Repository
+from tests.support.marketplace.messages import Asked, Body, Reply, Window, json_reply, text_reply, with_etag
+from tests.support.marketplace.repository import Blob, Commit, Node, Repository, Shelf, Tree, root_name
 from tests.support.marketplace.world import World
 
 _NAMED = re.compile(r"/repos/([^/]+)/([^/]+)(?:/(.*))?")
 _NUMBERED = re.compile(r"/repositories/(\d+)(?:/(.*))?")
-_NAMES_SHA = "application/vnd.github.sha", "application/vnd.github.v3.sha"
+_ARCHIVE = re.compile(r"/([^/]+)/([^/]+)/(legacy\.)?zip/(.+)")
+_RAW = re.compile(r"/([^/]+)/([^/]+)/(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository found by its name, and whether the name is an old one."""
+
+    repository: Repository
+    moved: bool
+
+
+def locate(world: World, owner: str, repo: str) -> Place | None:
+    """Return the repository of this name unless it is hidden; blocked ones are found."""
+    found, moved = world.find(f"{owner}/{repo}")
+    return Place(found, moved) if found and found.fate not in {"private", "deleted"} else None
+
+
+def blocked_text(repository: Repository) -> Reply | None:
+    """Return how a host of files refuses a repository, None where it does not."""
+    if repository.fate == "dmca":
+        return text_reply("Repository unavailable due to a DMCA takedown notice.", 403)
+    if repository.fate == "denied":
+        return text_reply("Forbidden", 403)
+    return text_reply("Unavailable For Legal Reasons", 451) if repository.fate == "blocked" else None
+
+
+def blocked_json(repository: Repository) -> Reply | None:
+    """Return how the API refuses a repository, None where it does not."""
+    if repository.fate == "dmca":
+        block = {"reason": "dmca", "created_at": "2026-01-05T10:00:00Z", "html_url": None}
+        return json_reply({"message": "Repository access blocked", "block": block}, 403)
+    if repository.fate == "denied":
+        return json_reply({"message": "Forbidden", "status": "403"}, 403)
+    if repository.fate == "blocked":
+        block = {"reason": "legal", "created_at": "2026-01-05T10:00:00Z", "html_url": None}
+        return json_reply({"message": "Repository access blocked", "block": block}, 451)
+    return None
+
+
+def not_found() -> Reply:
+    return json_reply({"message": "Not Found", "documentation_url": "", "status": "404"}, 404)
+
+
+def _time(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def repository_json(repository: Repository, base: str) -> dict[str, Any]:
+    licence = repository.licence
+    pushed = _time(repository.head.at) if repository.branches else None
+    named = {"key": licence.lower(), "name": licence, "spdx_id": licence} if licence else None
+    return {
+        "id": repository.repo_id,
+        "name": repository.repo,
+        "full_name": repository.name,
+        "private": False,
+        "owner": {"login": repository.owner, "type": "User"},
+        "html_url": f"https://github.com/{repository.name}",
+        "url": f"{base}/repos/{repository.name}",
+        "fork": False,
+        "size": repository.size_kb,
+        "stargazers_count": repository.stars,
+        "default_branch": repository.default_branch,
+        "license": named,
+        "archived": False,
+        "disabled": False,
+        "visibility": "public",
+        "pushed_at": pushed,
+    }
+
+
+def commit_json(repository: Repository, commit: Commit, base: str) -> dict[str, Any]:
+    url = f"{base}/repos/{repository.name}"
+    who = {"name": "Market Gardener", "email": "gardener@example.org", "date": _time(commit.at)}
+    return {
+        "sha": commit.sha,
+        "url": f"{url}/commits/{commit.sha}",
+        "commit": {
+            "author": who,
+            "committer": who,
+            "message": commit.message,
+            "tree": {"sha": commit.tree.sha, "url": f"{url}/git/trees/{commit.tree.sha}"},
+        },
+        "parents": [{"sha": commit.parent}] if commit.parent else [],
+    }
+
+
+def entry_json(path: str, node: Node) -> dict[str, Any]:
+    entry: dict[str, Any] = {"path": path, "mode": node.mode, "type": node.kind, "sha": node.sha}
+    if not isinstance(node, Tree) and node.kind == "blob":
+        entry["size"] = node.size
+    return entry
+
+
+def tree_json(tree: Tree, sha: str, *, recursive: bool, most: int) -> dict[str, Any]:
+    """List a tree; of more than `most` entries only the first, with `truncated` set."""
+    nodes = list(tree.walk()) if recursive else list(tree.entries.items())
+    entries = [entry_json(path, node) for path, node in nodes[:most]]
+    return {"sha": sha, "tree": entries, "truncated": len(nodes) > most}
+
+
+def refs_json(kind: str, refs: dict[str, str], prefix: str) -> list[dict[str, Any]]:
+    return [
+        {"ref": f"refs/{kind}/{name}", "object": {"sha": sha, "type": "commit"}}
+        for name, sha in sorted(refs.items())
+        if name.startswith(prefix)
+    ]
 
 
 class GitHubApi:
@@ -38,7 +137,6 @@ class GitHubApi:
             (r"git/trees/(.+)", "tree", self._tree),
             (r"git/matching-refs/(.*)", "refs", self._refs),
             (r"zipball(?:/(.+))?", "zipball", self._zipball),
-            (r"contents(?:/(.*))?", "contents", self._contents),
         ]
 
     def answer(self, asked: Asked) -> Reply:
@@ -101,7 +199,7 @@ class GitHubApi:
     def _repository(self, repository: Repository, _asked: Asked, _rest: str) -> Reply:
         return json_reply(repository_json(repository, self._hosts("api")))
 
-    def _commit(self, repository: Repository, asked: Asked, ref: str) -> Reply:
+    def _commit(self, repository: Repository, _asked: Asked, ref: str) -> Reply:
         if not self._world.github.commits_route:
             return not_found()
         if not repository.branches:
@@ -109,8 +207,6 @@ class GitHubApi:
         commit = repository.find(ref)
         if commit is None:
             return json_reply({"message": f"No commit found for SHA: {ref}", "status": "422"}, 422)
-        if asked.headers.get("accept") in _NAMES_SHA:
-            return text_reply(commit.sha, 200, "application/vnd.github.sha")
         return json_reply(commit_json(repository, commit, self._hosts("api")))
 
     def _tree(self, repository: Repository, asked: Asked, ref: str) -> Reply:
@@ -132,17 +228,83 @@ class GitHubApi:
         path = quote(f"{repository.name}/legacy.zip/{ref or repository.default_branch}")
         return Reply(302, headers={"location": f"{self._hosts('archive')}/{path}"})
 
-    def _contents(self, repository: Repository, asked: Asked, path: str) -> Reply:
-        commit = repository.find(asked.query.get("ref", "HEAD"))
-        node = commit.tree.at(path) if commit else None
-        if isinstance(node, Tree):
-            names = node.entries.items()
-            return json_reply([entry_json(f"{path}/{name}".lstrip("/"), entry) for name, entry in names])
-        if not isinstance(node, Blob) or node.kind != "blob":
-            return not_found()
-        content = b"".join(node.pieces())
-        if "raw" in asked.headers.get("accept", ""):
-            return Reply(200, content, {"content-type": "application/vnd.github.raw+json; charset=utf-8"})
-        encoded = base64.encodebytes(content).decode()
-        entry = {**entry_json(path, node), "type": "file", "encoding": "base64", "content": encoded}
-        return json_reply(entry)
+
+def _missing() -> Reply:
+    return text_reply("404: Not Found", 404)
+
+
+def _moved(world: World, place: Place, rest: str) -> Reply:
+    if not world.github.files_follow_renames:
+        return _missing()
+    return Reply(301, headers={"location": quote(f"/{place.repository.name}/{rest}")})
+
+
+class ArchiveHost:
+    """Serves `/{owner}/{repo}/zip/{ref}`, and `legacy.zip`, to which the API's zipball leads."""
+
+    def __init__(self, world: World, shelf: Shelf) -> None:
+        self._world, self._shelf = world, shelf
+
+    def answer(self, asked: Asked) -> Reply:
+        match = _ARCHIVE.fullmatch(asked.path)
+        place = locate(self._world, match[1], match[2]) if match else None
+        reply = self._archive(place, match[3] or "", match[4]) if match and place else _missing()
+        reply.kind = "archive"
+        reply.repository = place.repository.name if place else match and f"{match[1]}/{match[2]}"
+        return reply
+
+    def _archive(self, place: Place, legacy: str, ref: str) -> Reply:
+        repository = place.repository
+        if refused := blocked_text(repository):
+            return refused
+        if place.moved:
+            return _moved(self._world, place, f"{legacy}zip/{ref}")
+        commit = repository.find(ref)
+        if commit is None:
+            return _missing()
+        root = root_name(repository.repo, ref)
+        if legacy:
+            root = f"{repository.owner}-{repository.repo}-{commit.sha[:7]}"
+        headers = {
+            "content-type": "application/zip",
+            "content-disposition": f"attachment; filename={root}.zip",
+        }
+        body: Body | None = repository.archive_override
+        if body is None:
+            body = self._shelf.archive(commit, root)
+        return Reply(200, body, headers)
+
+
+class RawHost:
+    """Serves `/{owner}/{repo}/{ref}/{path}`; a ref with slashes is told from the path by trying."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def answer(self, asked: Asked) -> Reply:
+        match = _RAW.fullmatch(asked.path)
+        place = locate(self._world, match[1], match[2]) if match else None
+        reply = self._file(place, match[3]) if match and place else _missing()
+        reply.kind = "raw"
+        reply.repository = place.repository.name if place else match and f"{match[1]}/{match[2]}"
+        return with_etag(reply, asked)
+
+    def _file(self, place: Place, rest: str) -> Reply:
+        if refused := blocked_text(place.repository):
+            return refused
+        if place.moved:
+            return _moved(self._world, place, rest)
+        blob = _split(place.repository, rest)
+        if blob is None:
+            return _missing()
+        return Reply(200, b"".join(blob.pieces()), {"content-type": "text/plain; charset=utf-8"})
+
+
+def _split(repository: Repository, rest: str) -> Blob | None:
+    parts = rest.split("/")
+    for taken in range(1, len(parts)):
+        commit = repository.find("/".join(parts[:taken]))
+        node = commit.tree.at("/".join(parts[taken:])) if commit else None
+        if isinstance(node, Blob) and node.kind == "blob":
+            return node
+    return None

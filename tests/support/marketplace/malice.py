@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -31,18 +30,6 @@ def absolute() -> bytes:
     return _archive([("/absolute.txt", b"out")])
 
 
-def drive() -> bytes:
-    """An entry with a drive letter."""
-    return _archive([("C:/windows.txt", b"out")])
-
-
-def backslashes() -> bytes:
-    """An entry that climbs out where a backslash parts folders."""
-    info = ZipInfo("x")
-    info.filename = f"{_ROOT}\\..\\..\\climbed.txt"
-    return _archive([(info, b"out")])
-
-
 def links_out() -> bytes:
     """A skill whose SKILL.md is a symbolic link to a file outside."""
     info = ZipInfo(f"{_ROOT}/skills/leak/SKILL.md")
@@ -53,18 +40,6 @@ def links_out() -> bytes:
 def two_roots() -> bytes:
     """Two folders at the root, so that neither is the repository's."""
     return _archive([("other-main/skills/bait/SKILL.md", _SKILL.encode())])
-
-
-def twice() -> bytes:
-    """The same entry twice, with other bytes the second time."""
-    names = [f"{_ROOT}/notes.md", f"{_ROOT}/notex.md"]
-    packed = _archive([(name, name.encode()) for name in names])
-    return packed.replace(b"/notex.md", b"/notes.md")
-
-
-def many_files(count: int) -> bytes:
-    """So many files, each of a byte."""
-    return _archive((f"{_ROOT}/crumbs/{number:07}", b"x") for number in range(count))
 
 
 def bomb(size: int) -> bytes:
@@ -116,14 +91,6 @@ def damaged() -> bytes:
 def no_archive() -> bytes:
     """Bytes that are no archive at all."""
     return b"this was never a zip file\n" * 100
-
-
-def wrong_checksum() -> bytes:
-    """A SKILL.md that does not unpack to what its checksum says."""
-    packed = io.BytesIO()
-    with ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(f"{_ROOT}/skills/bait/SKILL.md", _SKILL)
-    return packed.getvalue().replace(b"fishing", b"phishin", 1)
 
 
 def endless(size: int = 10_000_000_000) -> Callable[[], Iterator[bytes]]:

@@ -6,10 +6,8 @@ import functools
 import random
 import re
 
-from tests.support.marketplace.objects import Blob, executable
-from tests.support.marketplace.repository import Repository
-from tests.support.marketplace.rows import skill_folders
-from tests.support.marketplace.world import World
+from tests.support.marketplace.repository import Blob, Repository, executable
+from tests.support.marketplace.world import World, skill_folders
 from tests.support.paths import PROJECT
 
 SAMPLES = PROJECT / "tasks" / "crawl" / "marketplace"

@@ -1,15 +1,154 @@
-"""One repository of the forge: branches, tags, and what may befall it."""
+"""Repositories with the ids that git itself would give them, and archives of their commits."""
 
 from __future__ import annotations
 
+import hashlib
+import random
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Literal, TypeAlias
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-from tests.support.marketplace.objects import Blob, Commit, Node, RandomBlob, grow
-
+_PIECE = 1_000_000
 Fate: TypeAlias = Literal["open", "private", "denied", "deleted", "dmca", "blocked"]
 ArchiveOverride: TypeAlias = bytes | Callable[[], Iterable[bytes]]
+_UNIX = 3
+
+
+def _digest(kind: str, size: int, pieces: Iterator[bytes]) -> str:
+    digest = hashlib.sha1(f"{kind} {size}\0".encode(), usedforsecurity=False)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+class Blob:
+    """A file's bytes and its git mode: 100644, 100755 executable, 120000 symbolic link."""
+
+    kind = "blob"
+
+    def __init__(self, content: bytes, mode: str = "100644") -> None:
+        self.content, self.mode, self.size = content, mode, len(content)
+
+    def pieces(self) -> Iterator[bytes]:
+        yield self.content
+
+    @cached_property
+    def sha(self) -> str:
+        return _digest("blob", self.size, self.pieces())
+
+
+class RandomBlob(Blob):
+    """Bytes that no compressor makes smaller, drawn when they are asked for and never kept."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        super().__init__(b"")
+        self.size, self._seed = size, seed
+
+    def pieces(self) -> Iterator[bytes]:
+        drawn = random.Random(self._seed)  # noqa: S311 (no secret)
+        for start in range(0, self.size, _PIECE):
+            yield drawn.randbytes(min(_PIECE, self.size - start))
+
+
+class Submodule(Blob):
+    """A commit of another repository, standing where a folder would."""
+
+    kind = "commit"
+
+    def __init__(self, sha: str) -> None:
+        super().__init__(b"", "160000")
+        self.sha = sha
+
+
+def link(target: str) -> Blob:
+    return Blob(target.encode(), "120000")
+
+
+def executable(content: bytes) -> Blob:
+    return Blob(content, "100755")
+
+
+class Tree:
+    """A folder; its id changes exactly when something below it does."""
+
+    kind = "tree"
+    mode = "040000"
+
+    def __init__(self, entries: Mapping[str, Node]) -> None:
+        # Git sorts a folder as if its name ended in a slash.
+        self.entries = dict(
+            sorted(entries.items(), key=lambda e: f"{e[0]}/" if isinstance(e[1], Tree) else e[0])
+        )
+
+    @cached_property
+    def sha(self) -> str:
+        lines = [
+            f"{node.mode.lstrip('0')} {name}\0".encode() + bytes.fromhex(node.sha)
+            for name, node in self.entries.items()
+        ]
+        content = b"".join(lines)
+        return _digest("tree", len(content), iter([content]))
+
+    def walk(self, prefix: str = "") -> Iterator[tuple[str, Node]]:
+        """Yield path and node of everything below, a folder before what is in it."""
+        for name, node in self.entries.items():
+            yield prefix + name, node
+            if isinstance(node, Tree):
+                yield from node.walk(f"{prefix}{name}/")
+
+    def at(self, path: str) -> Node | None:
+        """Return what lies at a path, this tree itself at the empty one."""
+        node: Node | None = self
+        for name in path.split("/") if path else []:
+            node = node.entries.get(name) if isinstance(node, Tree) else None
+        return node
+
+
+Node: TypeAlias = Blob | Tree
+
+
+def grow(files: Mapping[str, Blob]) -> Tree:
+    """Make the tree that holds these files.
+
+    Raises:
+        ValueError: One path is a file and a folder of another.
+    """
+    here: dict[str, Node] = {}
+    below: dict[str, dict[str, Blob]] = {}
+    for path, blob in files.items():
+        name, slash, rest = path.partition("/")
+        if slash:
+            below.setdefault(name, {})[rest] = blob
+        else:
+            here[name] = blob
+    if both := here.keys() & below.keys():
+        msg = f"both a file and a folder: {sorted(both)}"
+        raise ValueError(msg)
+    return Tree({**here, **{name: grow(inner) for name, inner in below.items()}})
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One state of a repository; `at` in seconds since 1970."""
+
+    files: Mapping[str, Blob]
+    tree: Tree
+    parent: str | None
+    at: int
+    message: str
+
+    @cached_property
+    def sha(self) -> str:
+        parent = f"parent {self.parent}\n" if self.parent else ""
+        who = f"Market Gardener <gardener@example.org> {self.at} +0000"
+        text = f"tree {self.tree.sha}\n{parent}author {who}\ncommitter {who}\n\n{self.message}\n".encode()
+        return _digest("commit", len(text), iter([text]))
 
 
 class Repository:
@@ -166,3 +305,64 @@ class Repository:
     def restore(self) -> None:
         """Answer as ever again."""
         self.fate = "open"
+
+
+class Shelf:
+    """Makes each archive once and keeps it in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def archive(self, commit: Commit, root: str) -> Path:
+        """Return the zip file of a commit, with one folder of this name at its root."""
+        path = self._folder / f"{commit.sha}-{root}.zip"
+        if not path.exists():
+            _write(path, commit, root)
+        return path
+
+
+def _write(path: Path, commit: Commit, root: str) -> None:
+    when = time.gmtime(commit.at)[:6]
+    with ZipFile(path, "w") as archive:
+        archive.comment = commit.sha.encode()
+        archive.writestr(_folder(f"{root}/", when), b"")
+        for name, node in commit.tree.walk(f"{root}/"):
+            if isinstance(node, Tree) or node.kind == "commit":
+                archive.writestr(_folder(f"{name}/", when), b"")
+            else:
+                _add(archive, name, node, when)
+
+
+def _folder(name: str, when: tuple[int, ...]) -> ZipInfo:
+    info = ZipInfo(name, _date(when))
+    info.external_attr, info.create_system = 0x10, 0
+    return info
+
+
+def _date(when: tuple[int, ...]) -> tuple[int, int, int, int, int, int]:
+    year, month, day, hour, minute, second = when
+    return year, month, day, hour, minute, second
+
+
+def _add(archive: ZipFile, name: str, blob: Blob, when: tuple[int, ...]) -> None:
+    info = ZipInfo(name, _date(when))
+    info.compress_type = ZIP_STORED if isinstance(blob, RandomBlob) else ZIP_DEFLATED
+    info.file_size = blob.size
+    with archive.open(info, "w", force_zip64=blob.size > zipfile.ZIP64_LIMIT) as member:
+        for piece in blob.pieces():
+            member.write(piece)
+    # As git archive has it: links and executables carry their mode, plain files none at all. Set afterwards,
+    # because opening a member puts a mode of its own in the place of none.
+    info.create_system, info.external_attr = 0, 0
+    if blob.mode != "100644":
+        mode = int(blob.mode, 8) | (0o777 if blob.mode == "120000" else 0)
+        info.create_system, info.external_attr = _UNIX, mode << 16
+
+
+def root_name(repo: str, ref: str) -> str:
+    """Return the root folder of an archive of this ref: tag `v1.2` gives `repo-1.2`, `a/b` `repo-a-b`."""
+    short = ref.removeprefix("refs/heads/")
+    if ref.startswith("refs/tags/"):
+        tag = ref.removeprefix("refs/tags/")
+        short = tag[1:] if tag[:1] == "v" and tag[1:2].isdigit() else tag
+    return f"{repo}-{short.replace('/', '-')}"

@@ -8,21 +8,18 @@ import gzip
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from aiohttp import web
 
-from tests.support.marketplace.archives import Shelf
-from tests.support.marketplace.faults import Fault, Faults
-from tests.support.marketplace.files import ArchiveHost, RawHost
-from tests.support.marketplace.github import GitHubApi
-from tests.support.marketplace.log import Request, RequestLog
-from tests.support.marketplace.messages import Asked, Reply, Service, json_reply
-from tests.support.marketplace.misbehave import misbehave
+from tests.support.marketplace.faults import Fault, Faults, misbehave
+from tests.support.marketplace.github import ArchiveHost, GitHubApi, RawHost
+from tests.support.marketplace.messages import Asked, Reply, Request, RequestLog, Service, json_reply
 from tests.support.marketplace.registry import Registry
+from tests.support.marketplace.repository import Shelf
 from tests.support.marketplace.skillsmp import SkillsMP
 from tests.support.marketplace.world import World
 
@@ -166,14 +163,13 @@ async def _send(
     _pack(request, reply)
     size = _size(reply)
     response = web.StreamResponse(status=reply.status, headers=reply.headers)
-    if size is not None and not reply.chunked:
+    if size is not None:
         response.content_length = size
     entry.ended = time.monotonic()
     await response.prepare(request)
-    slow = fault.seconds if fault and fault.kind == "slow" else 0
     cut = (size or _PIECE) // 2 if fault and fault.kind == "cut" else None
     with contextlib.suppress(ConnectionError):
-        async for piece in _paced(_pieces(reply, cut), slow):
+        for piece in _pieces(reply, cut):
             # Before the piece goes out, since with the last one the asker may already read this log.
             entry.ended = time.monotonic()
             await response.write(piece)
@@ -221,11 +217,3 @@ def _whole(reply: Reply) -> Iterable[bytes]:
             yield reply.body[start : start + _PIECE]
     else:
         yield from reply.body()
-
-
-async def _paced(pieces: Iterable[bytes], slow_seconds: float) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        step = max(len(piece) // 10, 1) if slow_seconds else len(piece)
-        for start in range(0, len(piece), step):
-            await asyncio.sleep(slow_seconds / 10)
-            yield piece[start : start + step]

@@ -6,11 +6,8 @@ import hashlib
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
-from tests.support.marketplace.messages import Asked, Reply, html_page, json_reply
-from tests.support.marketplace.quotas import Window
-from tests.support.marketplace.rows import Row
-from tests.support.marketplace.settings import TimeForm
-from tests.support.marketplace.world import World
+from tests.support.marketplace.messages import Asked, Reply, Window, html_page, json_reply
+from tests.support.marketplace.world import Row, TimeForm, World
 
 Endpoint: TypeAlias = Literal["listing", "search"]
 _PATHS: dict[str, Endpoint] = {"/api/skills": "listing", "/api/v1/skills/search": "search"}

@@ -1,19 +1,162 @@
-"""What there is to crawl: repositories, the rows that list their skills, and registered MCP servers."""
+"""What there is to crawl: repositories, the rows that list their skills, servers, and how services behave."""
 
 from __future__ import annotations
 
+import itertools
+import posixpath
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+from urllib.parse import quote
 
-from tests.support.marketplace.objects import Commit
-from tests.support.marketplace.repository import Repository
-from tests.support.marketplace.rows import Row, make_row, skill_folders, touched
-from tests.support.marketplace.settings import GitHubSettings, RegistrySettings, SkillsMPSettings
+from tests.support.marketplace.repository import Blob, Commit, Repository, Tree
 
+TimeForm: TypeAlias = Literal["text", "int", "float", "ms", "iso", "rotating"]
+HasNext: TypeAlias = Literal["honest", "always", "never"]
+Envelope: TypeAlias = Literal["nested", "flat", "bare"]
+_FRONT = re.compile(rb"\A---\r?\n(.*?)^---", re.DOTALL | re.MULTILINE)
+_SERIAL = itertools.count(1)
 _FIRST_DAY = int(datetime(2026, 2, 1, tzinfo=UTC).timestamp())
+
+
+@dataclass(slots=True)
+class SkillsMPSettings:
+    """The marketplace's quirks; where None or 0 stands, there is none."""
+
+    listing_times: TimeForm = "text"
+    search_times: TimeForm = "int"
+    # Every n-th row has null for description, author and stars; every n-th has its stars as `1.2k`; no URL.
+    nulls_every: int = 0
+    written_stars_every: int = 0
+    no_url_every: int = 0
+    routes: bool = False
+    most_rows: int = 100
+    listing_depth: int | None = None
+    search_depth: int | None = 5_000
+    has_next: HasNext = "honest"
+    unstable_ties: bool = False
+    search_envelope: Envelope = "nested"
+    # The page of a challenge instead of JSON, on the endpoints named here, with this status.
+    html_wall: frozenset[Literal["listing", "search"]] = frozenset()
+    html_status: int = 403
+    missing: frozenset[Literal["listing", "search"]] = frozenset()
+    key_required: bool = False
+    # None: every key is as good as another.
+    keys: frozenset[str] | None = None
+    # A day and a minute, of the search endpoint; the recorded figures are 50 and 10, with a key 500 and 30.
+    anonymous_quota: tuple[int, int] | None = None
+    key_quota: tuple[int, int] | None = None
+    minute_code: str | None = "RATE_LIMIT_EXCEEDED"
+    retry_after: int | None = None
+    # Called with the number of a page before it is made up: what it changes, the page already shows.
+    before_page: Callable[[int], None] | None = None
+
+
+@dataclass(slots=True)
+class GitHubSettings:
+    """Limits of the API an hour, and where it stops telling everything."""
+
+    anonymous_limit: int = 60
+    token_limit: int = 5_000
+    window_seconds: int = 3_600
+    limit_status: int = 403
+    # None: every token is as good as another.
+    tokens: frozenset[str] | None = None
+    tree_entries: int = 100_000
+    commits_route: bool = True
+    # Whether archives and raw files under an old name lead to the new one, or are missing.
+    files_follow_renames: bool = True
+
+
+@dataclass(slots=True)
+class RegistrySettings:
+    """How the registry writes its cursor, and its page sizes."""
+
+    cursor_key: Literal["nextCursor", "next_cursor"] = "nextCursor"
+    last_cursor: Literal["null", "empty", "absent"] = "null"
+    default_limit: int = 30
+    most_rows: int = 100
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One listed skill, as the marketplace knows it: names and places may have moved on since.
+
+    Args:
+        repository: Where its stars come from; None for a row about nothing.
+        full_name: `owner/repo` when it was listed.
+        ref: Branch or tag in its URL.
+        folder: Below the repository's root; empty for the root.
+        updated_at: Seconds since 1970.
+        url: Stands instead of the URL that the other fields make; may be empty.
+        hidden: It takes its place on a page but is not shown there.
+    """
+
+    repository: Repository | None
+    full_name: str
+    ref: str
+    folder: str
+    name: str
+    description: str
+    updated_at: int
+    url: str | None = None
+    hidden: bool = False
+    serial: int = field(default_factory=lambda: next(_SERIAL))
+
+    @property
+    def author(self) -> str:
+        return self.full_name.partition("/")[0]
+
+    @property
+    def slug(self) -> str:
+        """The marketplace's id: lossy, so that two rows may share one."""
+        parts = [self.full_name, self.folder, "skill-md"]
+        return re.sub(r"[^a-z0-9]+", "-", "-".join(p for p in parts if p).lower())
+
+    @property
+    def github_url(self) -> str:
+        if self.url is not None:
+            return self.url
+        if not self.folder:
+            return f"https://github.com/{self.full_name}"
+        return f"https://github.com/{self.full_name}/tree/{self.ref}/{quote(self.folder)}"
+
+    @property
+    def stars(self) -> int:
+        return self.repository.stars if self.repository else 0
+
+
+def skill_folders(commit: Commit) -> dict[str, Blob]:
+    """Return the SKILL.md of each folder that has one."""
+    return {
+        posixpath.dirname(path): blob
+        for path, blob in commit.files.items()
+        if posixpath.basename(path).lower() == "skill.md"
+    }
+
+
+def touched(before: Commit | None, after: Commit) -> Iterator[str]:
+    """Yield the skill folders below which something is new."""
+    for folder in skill_folders(after):
+        old = before.tree.at(folder) if before else None
+        new = after.tree.at(folder)
+        if isinstance(new, Tree) and (not isinstance(old, Tree) or old.sha != new.sha):
+            yield folder
+
+
+def make_row(repository: Repository, ref: str, folder: str, commit: Commit) -> Row:
+    """Read a row off the skill's front matter, as loosely as a marketplace does."""
+    blob = skill_folders(commit).get(folder)
+    front = _FRONT.match(blob.content) if blob else None
+    lines = front[1].decode("utf-8", "replace").splitlines() if front else []
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    name = fields.get("name") or posixpath.basename(folder) or repository.repo
+    description = fields.get("description", "").strip("\"'")
+    return Row(repository, repository.name, ref, folder, name, description, commit.at)
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import pytest
 
+from storage.root import Root
 from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.marketplace.faults import Faults
 from tests.support.marketplace.repository import Repository
@@ -156,6 +157,11 @@ def git_http(tmp_path: Path) -> Iterator[str]:
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path / "root")
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from tasks.crawl.http.secrets import Secret
 from tasks.crawl.source.bundle import SourceEntry
 from tests.support.crawl.loopback_host import http_of, impatient
 from tests.support.marketplace.faults import Fault
-from tests.support.marketplace.objects import Submodule, link
-from tests.support.marketplace.repository import Repository
+from tests.support.marketplace.repository import Repository, Submodule, link
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -184,24 +183,6 @@ def test_entries_that_share_their_bytes_unpack_to_no_more_than_allowed(tmp_path:
                 setattr(archive.filelist[-1], field, getattr(shared, field))
     assert path.stat().st_size < 200_000
     assert refusal(path).reason == "archive-size"
-
-
-@pytest.mark.parametrize(
-    ("trap", "reason"),
-    [
-        (malice.climbing, "archive-path"),
-        (malice.absolute, "archive-path"),
-        (malice.drive, "archive-path"),
-        (malice.backslashes, "archive-path"),
-        (malice.two_roots, "archive-roots"),
-        (malice.twice, "archive-duplicate"),
-        (malice.encrypted, "archive-encrypted"),
-        (malice.damaged, "archive-damaged"),
-        (malice.no_archive, "archive-damaged"),
-    ],
-)
-def test_the_marketplaces_traps_are_refused(tmp_path: Path, trap: Callable[[], bytes], reason: str) -> None:
-    assert refusal(saved(tmp_path, trap())).reason == reason
 
 
 def test_a_bomb_is_refused_by_what_it_says_and_left_off_where_it_says_less(tmp_path: Path) -> None:

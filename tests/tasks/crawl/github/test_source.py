@@ -1,8 +1,11 @@
+"""A repository as a source, and documents to which several rows lead."""
+
 from __future__ import annotations
 
 import pytest
 
 from storage.errors import WrongInput
+from tasks.crawl import raw_parts
 from tasks.crawl.github.source import split_name
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace import malice
@@ -11,14 +14,8 @@ from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
 SPEC = "github:ann/garden"
-HERBS = ("basil", "chard", "dill", "endive")
-
-
-@pytest.fixture
-def garden(world: World) -> Repository:
-    repository = world.repository("ann/garden")
-    repository.commit({f"beds/{n}/SKILL.md": grows(n) for n in HERBS})
-    return repository
+DILL = "ann/garden/beds/dill"
+HERBS = ("basil", "chard", "dill", "endive", "fennel")
 
 
 @pytest.mark.parametrize(
@@ -42,20 +39,20 @@ def test_another_form_is_wrong_input(name: str) -> None:
 
 def test_every_skill_of_a_repository_is_read(garden: Repository, crawler: Crawler) -> None:
     report = crawler.crawl(SPEC)
-    assert (report.state, report.new) == ("complete", 4)
+    assert (report.state, report.new) == ("complete", 5)
     assert sorted(crawler.held()) == [f"ann/garden/beds/{n}" for n in HERBS]
 
 
 def test_at_a_ref_what_that_ref_holds(garden: Repository, crawler: Crawler) -> None:
     garden.commit({"beds/leek/SKILL.md": grows("leek")}, branch="feature/late")
-    assert crawler.crawl(f"{SPEC}@feature/late").new == 5
+    assert crawler.crawl(f"{SPEC}@feature/late").new == 6
     assert crawler.crawl(f"{SPEC}@nowhere").failed == {"missing-ref": 1}
 
 
 def test_the_second_night_asks_once(garden: Repository, crawler: Crawler, market: Marketplace) -> None:
     crawler.crawl(SPEC)
     market.clear_requests()
-    assert crawler.crawl(SPEC).unchanged == 4
+    assert crawler.crawl(SPEC).unchanged == 5
     assert [(r.kind, r.status) for r in market.requests] == [("commit", 304)]
 
 
@@ -65,10 +62,10 @@ def test_what_left_the_repository_is_retired_and_what_changed_is_read(
     crawler.crawl(SPEC)
     garden.commit({"beds/dill/SKILL.md": None, "beds/basil/SKILL.md": grows("basil", "Pinch it.")})
     report = crawler.crawl(SPEC)
-    assert (report.changed, report.unchanged, report.retired) == (1, 2, 1)
+    assert (report.changed, report.unchanged, report.retired) == (1, 3, 1)
     report = crawler.crawl(SPEC)
-    assert (report.new, report.unchanged, report.retired) == (0, 3, 0)
-    assert sorted(crawler.held()) == [f"ann/garden/beds/{n}" for n in ("basil", "chard", "endive")]
+    assert (report.new, report.unchanged, report.retired) == (0, 4, 0)
+    assert sorted(crawler.held()) == [f"ann/garden/beds/{n}" for n in ("basil", "chard", "endive", "fennel")]
 
 
 def test_a_missing_repository_fails_the_source_and_goes_after_three_misses_over_a_week(
@@ -78,14 +75,14 @@ def test_a_missing_repository_fails_the_source_and_goes_after_three_misses_over_
     garden.delete()
     reports = [crawler.crawl(SPEC, days=4) for _ in range(2)]
     assert [(r.state, r.failed, r.retired) for r in reports] == [("failed", {"missing": 1}, 0)] * 2
-    assert len(crawler.stale()) == 4
-    assert crawler.crawl(SPEC).retired == 4
+    assert len(crawler.stale()) == 5
+    assert crawler.crawl(SPEC).retired == 5
 
 
 def test_a_withdrawn_repository_goes_at_once(garden: Repository, crawler: Crawler) -> None:
     crawler.crawl(SPEC)
     garden.dmca()
-    assert crawler.crawl(SPEC).withdrawn == 4
+    assert crawler.crawl(SPEC).withdrawn == 5
     assert crawler.held() == {}
 
 
@@ -101,9 +98,9 @@ def test_a_refused_archive_leaves_what_was_known(garden: Repository, crawler: Cr
     garden.commit({f"beds/{n}/SKILL.md": grows(n, "Trapped.") for n in HERBS})
     garden.archive_override = malice.climbing()
     report = crawler.crawl(SPEC)
-    assert (report.failed, report.retired) == ({"archive-path": 4}, 0)
+    assert (report.failed, report.retired) == ({"archive-path": 5}, 0)
     assert crawler.held()["ann/garden/beds/dill"] == grows("dill")
-    assert len(crawler.stale()) == 4
+    assert len(crawler.stale()) == 5
 
 
 def test_links_are_named_and_not_followed(garden: Repository, crawler: Crawler) -> None:
@@ -112,3 +109,85 @@ def test_links_are_named_and_not_followed(garden: Repository, crawler: Crawler) 
     report = crawler.crawl(SPEC)
     assert report.failed["symlink"] == 1
     assert not any(b"root" in (text or b"") for text in crawler.held().values())
+
+
+@pytest.fixture
+def branched(world: World, garden: Repository) -> Repository:
+    """The garden, with a branch `dev` that is listed too, and whose dill is another."""
+    garden.commit({"beds/dill/SKILL.md": grows("dill", "Of dev.")}, branch="dev")
+    for herb in HERBS:
+        world.list_skill(garden, f"beds/{herb}", ref="dev")
+    return garden
+
+
+def test_of_two_refs_the_first_counts_whichever_changes(
+    world: World, branched: Repository, crawler: Crawler
+) -> None:
+    assert crawler.crawl().failed == {"duplicate_id": 5}
+    branched.commit({"beds/dill/SKILL.md": grows("dill", "Of main.")})
+    assert crawler.crawl().failed == {"duplicate_id": 5}
+    assert crawler.held()[DILL] == grows("dill", "Of dev.")
+    branched.commit({"beds/dill/SKILL.md": grows("dill", "Late.")}, branch="dev")
+    crawler.crawl(days=8)
+    crawler.crawl()
+    assert crawler.held()[DILL] == grows("dill", "Late.")
+
+
+def test_what_one_ref_has_lost_is_retired_when_the_last_has(branched: Repository, crawler: Crawler) -> None:
+    crawler.crawl(days=8)
+    branched.commit({"beds/dill/SKILL.md": None}, branch="dev")
+    assert crawler.crawl(days=8).retired == 0
+    crawler.crawl(days=8)
+    assert crawler.held()[DILL] == grows("dill")
+    branched.commit({"beds/dill/SKILL.md": None})
+    assert crawler.crawl().retired == 1
+    assert DILL not in crawler.held()
+
+
+def test_refs_of_one_commit_share_its_archive(
+    world: World,
+    garden: Repository,
+    crawler: Crawler,
+    market: Marketplace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)
+    refs = ("dev", "next", "old")
+    garden.commit({f"{ref}/{herb}/SKILL.md": grows(f"{herb}-{ref}") for herb in HERBS for ref in refs})
+    world.rows = [row for row in world.rows if row.folder.startswith("beds/")]
+    for ref in refs:
+        garden.branch(ref)
+        for herb in HERBS:
+            world.list_skill(garden, f"{ref}/{herb}", ref=ref)
+    report = crawler.crawl()
+    assert (report.state, report.new, report.failed) == ("complete", 20, {})
+    assert market.count(kind="archive") == 1
+
+
+def test_letter_case_and_accents_make_no_other_document(world: World, crawler: Crawler) -> None:
+    world.lists_new_skills = False
+    cafe = world.repository("bo/Cafe")
+    cafe.commit({"cafe\u0301/SKILL.md": grows("cafe")})
+    for url in ("bo/Cafe/tree/main/caf%C3%A9", "Bo/cafe/tree/main/Cafe%CC%81"):
+        world.list_skill(cafe, "x", url=f"https://github.com/{url}")
+    report = crawler.crawl()
+    assert (report.new, report.failed) == (1, {"duplicate_id": 1})
+
+
+def test_an_old_name_that_another_repository_took_leads_nowhere_and_retires_nothing(
+    world: World, garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl(days=8)
+    garden.rename("ann/allotment")
+    garden.commit({"beds/dill/SKILL.md": grows("dill", "Sow it in May.")})
+    crawler.crawl(days=8)
+    world.list_skill(garden, "beds/dill", url="https://github.com/ann/garden/tree/main/beds/dill")
+    world.relist(garden)
+    crawler.crawl(days=8)
+    world.repository("ann/garden").commit({"beds/dill/SKILL.md": grows("dill", "Sold out.")})
+    crawler.crawl()
+    held = crawler.held()
+    assert held["ann/allotment/beds/dill"] == grows("dill", "Sow it in May.")
+    assert held[DILL] == grows("dill", "Sold out.")
+    assert "ann/allotment/beds/dill" not in crawler.aliases()

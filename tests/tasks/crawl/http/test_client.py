@@ -1,19 +1,27 @@
+"""The client: what it sends and reads, credentials, and addresses that cannot be asked."""
+
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from storage.errors import StorageError, TerminalError, TransientError
+from storage.errors import SourceError, StorageError, TerminalError, TransientError, WrongInput
 from storage.root import Root
+from tasks.crawl.collect import collect
+from tasks.crawl.http.client import open_http
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.secrets import Secret
+from tasks.crawl.http.settings import CrawlSettings
+from tasks.crawl.source.base import CrawlContext
+from tasks.crawl.sources import open_source
 from tests.support.crawl.loopback_host import Host, Reply, cuts, hangs_up, http_of, in_loop, says
+from tests.support.roots.hand_written import SKILLS
 
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path / "root")
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+WRONG = ["https://somebody:secret@127.0.0.1:9/", "https://127.0.0.1:99999999", "https://[", "ftp://127.0.0.1"]
 
 
 @in_loop
@@ -61,20 +69,17 @@ async def test_a_known_etag_is_answered_with_304(root: Root) -> None:
         (300, "", {}, "refused"),
     ],
 )
-def test_refusals_that_stay_are_terminal_and_asked_once(
+@in_loop
+async def test_refusals_that_stay_are_terminal_and_asked_once(
     root: Root, status: int, body: str, headers: dict[str, str], reason: str
 ) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with Host({"/a": says(body, status, **headers)}) as host, host.http(root) as http:
-            with pytest.raises(HttpTerminal) as caught:
-                await http.get(f"{host.url}/a")
-            assert (caught.value.reason, caught.value.status) == (reason, status)
-            assert isinstance(caught.value, TerminalError)
-            assert caught.value.body == body.encode()
-            assert http.requests == len(host.requests) == 1
-
-    asked()
+    async with Host({"/a": says(body, status, **headers)}) as host, host.http(root) as http:
+        with pytest.raises(HttpTerminal) as caught:
+            await http.get(f"{host.url}/a")
+        assert (caught.value.reason, caught.value.status) == (reason, status)
+        assert isinstance(caught.value, TerminalError)
+        assert caught.value.body == body.encode()
+        assert http.requests == len(host.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -87,20 +92,17 @@ def test_refusals_that_stay_are_terminal_and_asked_once(
         (b"\xff\xfe\x00", "application/json", "not-json"),
     ],
 )
-def test_what_is_no_json_is_told_apart_from_pages_for_people(
+@in_loop
+async def test_what_is_no_json_is_told_apart_from_pages_for_people(
     root: Root, body: str | bytes, content_type: str, reason: str
 ) -> None:
-    @in_loop
-    async def asked() -> None:
-        reply = says(body, Content_Type=content_type)
-        async with Host({"/a": reply}) as host, host.http(root) as http:
-            answer = await http.get(f"{host.url}/a")
-            with pytest.raises(HttpTerminal) as caught:
-                answer.json()
-            assert (caught.value.reason, caught.value.status) == (reason, 200)
-            assert 0 < len(caught.value.body) <= 4096
-
-    asked()
+    reply = says(body, Content_Type=content_type)
+    async with Host({"/a": reply}) as host, host.http(root) as http:
+        answer = await http.get(f"{host.url}/a")
+        with pytest.raises(HttpTerminal) as caught:
+            answer.json()
+        assert (caught.value.reason, caught.value.status) == (reason, 200)
+        assert 0 < len(caught.value.body) <= 4096
 
 
 @in_loop
@@ -136,17 +138,14 @@ async def test_a_token_is_sent_and_shown_nowhere_else(root: Root, caplog: pytest
 @pytest.mark.parametrize(
     "url", ["ftp://h.example/a", "/a", "http://", "http://h:port/a", "http://me:pw@127.0.0.1:1/a", ""]
 )
-def test_urls_that_cannot_be_asked_are_refused_without_a_request(root: Root, url: str) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with http_of(root) as http:
-            with pytest.raises(HttpTerminal) as caught:
-                await http.get(url)
-            assert caught.value.reason == "refused"
-            assert "pw" not in f"{caught.value!r}"
-            assert http.requests == 0
-
-    asked()
+@in_loop
+async def test_urls_that_cannot_be_asked_are_refused_without_a_request(root: Root, url: str) -> None:
+    async with http_of(root) as http:
+        with pytest.raises(HttpTerminal) as caught:
+            await http.get(url)
+        assert caught.value.reason == "refused"
+        assert "pw" not in f"{caught.value!r}"
+        assert http.requests == 0
 
 
 @in_loop
@@ -183,3 +182,73 @@ async def test_a_download_to_where_nothing_can_be_written_is_no_fault_of_the_hos
     async with Host({"/a": says()}) as host, host.http(root) as http:
         with pytest.raises(StorageError, match="cannot be written"):
             await http.download(f"{host.url}/a", tmp_path / "file" / "a.zip")
+
+
+def test_a_secret_shows_itself_when_asked_by_name_alone() -> None:
+    secret = Secret(" t0ken-x\n")
+    assert secret.reveal() == "t0ken-x"
+    assert f"{secret} {secret!r} {[secret]}".count("***") == 3
+    assert not hasattr(secret, "__dict__")
+    with pytest.raises(TypeError):
+        json.dumps(secret)
+
+
+def test_fingerprints_tell_secrets_apart_and_hold_nothing_of_them() -> None:
+    one, two = Secret("sk_live_one"), Secret("sk_live_two")
+    assert one.fingerprint() == Secret("sk_live_one").fingerprint() != two.fingerprint()
+    assert len(one.fingerprint()) == 12
+    assert (one == Secret("sk_live_one"), one == two, one == "sk_live_one") == (True, False, False)
+    assert len({one, two, Secret("sk_live_one")}) == 2
+
+
+@pytest.mark.parametrize("nothing", [None, "", "  \n"])
+def test_nothing_is_no_secret(nothing: str | None) -> None:
+    assert not Secret(nothing)
+    assert Secret("x")
+    assert Secret(nothing).hide(b"a body") == b"a body"
+
+
+@pytest.mark.parametrize("value", ["two\r\nlines", "caf\u00e9", "a\x00b"])
+def test_what_no_header_can_carry_is_refused_unseen(value: str) -> None:
+    with pytest.raises(WrongInput) as caught:
+        Secret(value)
+    assert value not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", WRONG)
+@pytest.mark.parametrize(
+    ("spec", "service"),
+    [
+        ("skillsmp", "skillsmp_url"),
+        ("github:owner/repo", "github_api_url"),
+        ("mcp-registry", "mcp_registry_url"),
+    ],
+)
+def test_an_address_that_cannot_be_asked_fails_its_source_and_keeps_its_password(
+    tmp_path: Path, url: str, spec: str, service: str
+) -> None:
+    source = open_source(spec, CrawlContext(Root(tmp_path), NOW, settings=CrawlSettings(**{service: url})))
+
+    with pytest.raises(SourceError) as caught:
+        list(source.read())
+
+    assert "127.0.0.1" in str(caught.value) or "[" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", WRONG)
+def test_an_address_that_cannot_be_asked_leaves_the_other_sources_alone(tmp_path: Path, url: str) -> None:
+    (tmp_path / "market/bees").mkdir(parents=True)
+    (tmp_path / "market/bees/SKILL.md").write_text(SKILLS["bees"])
+    root, network = Root(tmp_path / "root"), CrawlSettings(skillsmp_url=url, request_delay=0)
+    specs = ("skillsmp", f"dir:{tmp_path}/market")
+
+    reports = [
+        collect(open_source(spec, CrawlContext(root, NOW, settings=network)), root, run_id="1", now=NOW)
+        for spec in specs
+    ]
+
+    assert [report.state for report in reports] == ["failed", "complete"]
+    open_http(
+        network, root
+    )  # that another service's address is wrong does not matter to those that are right

@@ -1,3 +1,5 @@
+"""Requests that are sent again, and redirects that are followed or not."""
+
 from __future__ import annotations
 
 import asyncio
@@ -8,10 +10,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted
+from tasks.crawl.http.client import next_hop
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted, host_of
+from tasks.crawl.http.secrets import Secret
 from tasks.models.retry import RetryPolicy
 from tests.support.crawl.loopback_host import (
     NOON,
@@ -27,11 +32,7 @@ from tests.support.crawl.loopback_host import (
 
 FINE = says('"fine"')
 SECONDARY = '{"message": "You have exceeded a secondary rate limit"}'
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
+TOKEN = Secret("t0ken-x")
 
 
 def patient(**policy: float) -> dict[str, Any]:
@@ -50,15 +51,12 @@ def patient(**policy: float) -> dict[str, Any]:
         pytest.param(says(b"\x1f\x8b no gzip", Content_Encoding="gzip"), id="damaged"),
     ],
 )
-def test_passing_faults_are_tried_again(root: Root, fault: Reply) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with Host({"/a": [fault, fault, FINE]}) as host, host.http(root) as http:
-            assert (await http.get(f"{host.url}/a")).json() == "fine"
-            assert http.requests == len(host.requests) == 3
-            assert host.time.slept == 0
-
-    asked()
+@in_loop
+async def test_passing_faults_are_tried_again(root: Root, fault: Reply) -> None:
+    async with Host({"/a": [fault, fault, FINE]}) as host, host.http(root) as http:
+        assert (await http.get(f"{host.url}/a")).json() == "fine"
+        assert http.requests == len(host.requests) == 3
+        assert host.time.slept == 0
 
 
 @pytest.mark.parametrize(
@@ -72,18 +70,15 @@ def test_passing_faults_are_tried_again(root: Root, fault: Reply) -> None:
         (hangs_up, "connection", None),
     ],
 )
-def test_when_the_tries_are_used_up_the_last_fault_is_raised(
+@in_loop
+async def test_when_the_tries_are_used_up_the_last_fault_is_raised(
     root: Root, fault: Reply, reason: str, status: int | None
 ) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with Host({"/a": [says("", 502), fault]}) as host, host.http(root) as http:
-            with pytest.raises(HttpTransient) as caught:
-                await http.get(f"{host.url}/a")
-            assert (caught.value.reason, caught.value.status) == (reason, status)
-            assert len(host.requests) == 3
-
-    asked()
+    async with Host({"/a": [says("", 502), fault]}) as host, host.http(root) as http:
+        with pytest.raises(HttpTransient) as caught:
+            await http.get(f"{host.url}/a")
+        assert (caught.value.reason, caught.value.status) == (reason, status)
+        assert len(host.requests) == 3
 
 
 @in_loop
@@ -117,27 +112,21 @@ def test_a_policy_out_of_range_is_wrong_input(wrong: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     "told", ["7", format_datetime(NOON + timedelta(seconds=7), usegmt=True)], ids=["seconds", "date"]
 )
-def test_the_wait_that_a_server_asks_for_is_waited(root: Root, status: int, told: str) -> None:
-    @in_loop
-    async def asked() -> None:
-        replies = {"/a": [says("", status, Retry_After=told), FINE]}
-        async with Host(replies) as host, host.http(root, patient()) as http:
-            await http.get(f"{host.url}/a")
-            assert host.time.slept == 7.0
-
-    asked()
+@in_loop
+async def test_the_wait_that_a_server_asks_for_is_waited(root: Root, status: int, told: str) -> None:
+    replies = {"/a": [says("", status, Retry_After=told), FINE]}
+    async with Host(replies) as host, host.http(root, patient()) as http:
+        await http.get(f"{host.url}/a")
+        assert host.time.slept == 7.0
 
 
 @pytest.mark.parametrize("told", ["-5", "soon", "", "Sun, 99 Foo 2026"])
-def test_nonsense_for_a_wait_counts_as_silence(root: Root, told: str) -> None:
-    @in_loop
-    async def asked() -> None:
-        replies = {"/a": [says("", 429, Retry_After=told), FINE]}
-        async with Host(replies) as host, host.http(root, patient()) as http:
-            await http.get(f"{host.url}/a")
-            assert host.time.sleeps == [1.5]
-
-    asked()
+@in_loop
+async def test_nonsense_for_a_wait_counts_as_silence(root: Root, told: str) -> None:
+    replies = {"/a": [says("", 429, Retry_After=told), FINE]}
+    async with Host(replies) as host, host.http(root, patient()) as http:
+        await http.get(f"{host.url}/a")
+        assert host.time.sleeps == [1.5]
 
 
 @in_loop
@@ -209,11 +198,109 @@ async def test_a_refusal_with_a_dripping_body_keeps_its_meaning(root: Root) -> N
         assert caught.value.reason == "missing"
 
 
-def test_used_outside_of_its_block_it_says_so(root: Root) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with Host({"/a": FINE}) as host:
-            with pytest.raises(RuntimeError, match="async with"):
-                await host.http(root).get(f"{host.url}/a")
+@in_loop
+async def test_used_outside_of_its_block_it_says_so(root: Root) -> None:
+    async with Host({"/a": FINE}) as host:
+        with pytest.raises(RuntimeError, match="async with"):
+            await host.http(root).get(f"{host.url}/a")
 
-    asked()
+
+def to(location: str, status: int = 302) -> Reply:
+    async def reply(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, headers={"Location": location}, body=b"moved")
+
+    return reply
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@in_loop
+async def test_a_redirect_on_the_same_host_is_followed_with_all_headers(root: Root, status: int) -> None:
+    replies = {"/a": to("b/c?d=1", status), "/b/c": says('"moved"', ETag="e")}
+    async with Host(replies) as host, host.http(root) as http:
+        answer = await http.get(f"{host.url}/a", token=TOKEN, headers={"Accept": "x/y"}, etag='"0"')
+        assert (answer.json(), answer.url) == ("moved", f"{host.url}/b/c")
+        assert host.requests[1].query_string == "d=1"
+        for request in host.requests:
+            asked = [request.headers[n] for n in ("Authorization", "Accept", "If-None-Match")]
+            assert asked == ["Bearer t0ken-x", "x/y", '"0"']
+        assert http.requests == 2
+
+
+@in_loop
+async def test_an_allowed_host_is_told_no_secret(root: Root, tmp_path: Path) -> None:
+    async with Host({"/archive": says(b"zip")}) as other:
+        there = f"{other.url}/archive?signature=1"
+        async with Host({"/a": to(there)}) as host:
+            async with host.http(root, impatient(redirect_hosts=frozenset({other.name}))) as http:
+                headers = {"Accept": "x/y", "X-Api-Key": "k"}
+                await http.get(f"{host.url}/a", token=TOKEN, headers=headers, etag='"0"')
+                await http.download(f"{host.url}/a", tmp_path / "a", token=TOKEN)
+            assert (tmp_path / "a").read_bytes() == b"zip"
+            assert {r.headers.get("Authorization") for r in host.requests} == {"Bearer t0ken-x"}
+        for request in other.requests:
+            assert not {"Authorization", "X-Api-Key", "If-None-Match", "Cookie"} & set(request.headers)
+            assert request.query_string == "signature=1"
+        assert other.requests[0].headers["Accept"] == "x/y"
+
+
+@in_loop
+async def test_a_way_back_from_another_host_brings_no_credentials_back(root: Root) -> None:
+    async with Host({}) as other, Host({"/a": to(f"{other.url}/b"), "/c": says('"here"')}) as host:
+        other.say("/b", to("/further"))
+        other.say("/further", to(f"{host.url}/c"))
+        async with host.http(root, impatient(redirect_hosts=frozenset({other.name, host.name}))) as http:
+            assert (await http.get(f"{host.url}/a", token=TOKEN)).json() == "here"
+        assert [r.headers.get("Authorization") for r in host.requests] == ["Bearer t0ken-x", None]
+        assert [r.headers.get("Authorization") for r in other.requests] == [None, None]
+
+
+@in_loop
+async def test_any_other_host_is_refused_by_name_and_not_asked(root: Root) -> None:
+    async with Host({"/b": says()}) as other, Host({"/a": to(f"{other.url}/b?key=s3cret")}) as host:
+        http = host.http(root)
+        with pytest.raises(HttpTerminal) as caught:
+            async with http:
+                await http.get(f"{host.url}/a", token=TOKEN)
+    assert caught.value.reason == "redirect"
+    assert host.name in str(caught.value)
+    assert other.name in str(caught.value)
+    assert "s3cret" not in f"{caught.value!r} {dict(caught.value.headers)}"
+    assert (len(host.requests), other.requests) == (1, [])
+
+
+@in_loop
+async def test_a_circle_is_left_after_five_redirects(root: Root) -> None:
+    async with Host({"/a": to("/a")}) as host, host.http(root) as http:
+        with pytest.raises(HttpTerminal, match="more than 5 redirects"):
+            await http.get(f"{host.url}/a")
+        assert len(host.requests) == 6
+
+
+@pytest.mark.parametrize(
+    "location", ["", "file:///etc/passwd", "ftp://h.example/a", "http://[", "http://u:pw@h.example/"]
+)
+def test_a_redirect_to_no_place_is_refused(location: str) -> None:
+    with pytest.raises(HttpTerminal) as caught:
+        next_hop(URL("http://h.example/a"), location, {"h.example"})
+    assert caught.value.reason == "redirect"
+    assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize("location", ["http://h.example/a", "http://other.example/a"])
+def test_https_is_never_left(location: str) -> None:
+    with pytest.raises(HttpTerminal, match="https to http"):
+        next_hop(URL("https://h.example/a"), location, {"h.example", "other.example"})
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://API.Example.org/a", "api.example.org"),
+        ("https://api.example.org:443/a", "api.example.org"),
+        ("http://api.example.org:443/a", "api.example.org:443"),
+        ("http://127.0.0.1:8000", "127.0.0.1:8000"),
+        ("http://[::1]:8000/a", "[::1]:8000"),
+    ],
+)
+def test_a_host_has_one_name(url: str, host: str) -> None:
+    assert host_of(URL(url)) == host

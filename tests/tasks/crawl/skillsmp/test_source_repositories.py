@@ -11,7 +11,7 @@ import pytest
 from storage.parquet import read_frame
 from storage.schemas import RAW_DOCUMENTS
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.marketplace import github, github_json, malice
+from tests.support.marketplace import github, malice
 from tests.support.marketplace.faults import Fault, Faults
 from tests.support.marketplace.populate import populate
 from tests.support.marketplace.repository import Repository
@@ -82,7 +82,7 @@ def test_a_tree_that_is_not_the_one_asked_for_retires_nothing(
 ) -> None:
     crawler.crawl(days=8)
     garden.commit({"README.md": b"A garden.\n"})
-    honest = github_json.tree_json
+    honest = github.tree_json
     monkeypatch.setattr(github, "tree_json", lambda *a, **k: {**honest(*a, **k), **answer})
     report = crawler.crawl()
     assert (report.retired, report.failed, len(crawler.stale())) == (0, {"shape": 5}, 5)

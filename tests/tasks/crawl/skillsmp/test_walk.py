@@ -18,9 +18,8 @@ from tasks.crawl.http.secrets import Secret
 from tasks.crawl.skillsmp.api import ListingPage, SkillsMP
 from tasks.crawl.skillsmp.listing import walk
 from tests.support.crawl.crawling import settings_of
-from tests.support.marketplace.rows import Row
 from tests.support.marketplace.server import Marketplace
-from tests.support.marketplace.world import World
+from tests.support.marketplace.world import Row, World
 
 SIZE = 5
 START = datetime(2026, 3, 1, tzinfo=UTC)

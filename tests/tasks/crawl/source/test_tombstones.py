@@ -1,19 +1,33 @@
+"""What a tombstone covers, and which document a person means."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage.root import Root
 from storage.schemas import Document, Listing, RawDocument
 from storage.state import seen_table
 from storage.tombstones import Forgotten, Tombstone, add_tombstones
 from tasks.crawl.backfill import replay_seen
+from tasks.crawl.source.lookup import meant, suggestion
 from tasks.crawl.source.tombstones import drop_forgotten, listed_ids
 from tests.support.roots.nights import HandSource, Nights, skill
 
 NOW = datetime(2026, 5, 6, tzinfo=UTC)
+NAMES = {
+    "ann/garden/beds/dill": "dill",
+    "ann/garden/beds/basil": "sweet basil",
+    "bob/herbs/dill": "Dill of Bob",
+    "bob/dill": None,
+    "Cy/Mint": "mint",
+}
+WORDS = st.sampled_from(["a", "A", "b", "ab", "c"])
+IDS = st.lists(WORDS, min_size=1, max_size=3).map("/".join)
 
 
 @pytest.fixture
@@ -116,3 +130,40 @@ def test_refine_takes_a_forgotten_document_for_one_that_no_source_has(tmp_path: 
     assert nights.refine() == {"documents": 1}
     assert nights.documents() == ["b"]
     assert nights.plan().gone == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("ANN/garden/beds/DILL", ["ann/garden/beds/dill"]),
+        ("beds/dill", ["ann/garden/beds/dill"]),
+        ("sweet BASIL", ["ann/garden/beds/basil"]),
+        ("mint", ["Cy/Mint"]),
+        ("dill", ["ann/garden/beds/dill", "bob/dill", "bob/herbs/dill"]),
+        ("bob/dill", ["bob/dill"]),
+        ("ill", []),
+        ("", []),
+        ("/", []),
+    ],
+)
+def test_an_id_its_end_or_a_name_is_meant(wanted: str, found: list[str]) -> None:
+    assert meant(wanted, NAMES) == found
+
+
+@given(IDS, st.dictionaries(IDS, st.none() | WORDS, max_size=8))
+def test_a_whole_id_is_never_taken_for_another(wanted: str, names: dict[str, str | None]) -> None:
+    found = meant(wanted, names)
+    if wanted.casefold() in {doc_id.casefold() for doc_id in names}:
+        assert [doc_id.casefold() for doc_id in found] == [wanted.casefold()]
+    for doc_id in found:
+        of_name = (names[doc_id] or "").casefold()
+        assert doc_id.casefold().endswith(wanted.casefold()) or of_name == wanted.casefold()
+
+
+def test_several_are_named_or_the_nearest() -> None:
+    several = meant("dill", NAMES)
+    assert suggestion("dill", several, NAMES) == (
+        "; it may mean ann/garden/beds/dill, bob/dill, bob/herbs/dill: give the whole id"
+    )
+    assert "ann/garden/beds/basil" in suggestion("beds/bazil", [], NAMES)
+    assert suggestion("xyzzy 42", [], NAMES) == ""

@@ -56,8 +56,6 @@ def test_it_is_everywhere_before_and_nowhere_after(root: SkillRoot) -> None:
         "lance",
     }
     assert len({f for f in before if f.startswith("skills@")}) >= 3
-    ids_before = holding(root.root, (TARGET, COPY))
-    assert any(f.startswith("state/vectors/") for f in ids_before)
 
     report = forgotten(root, TARGET)
 
@@ -67,7 +65,7 @@ def test_it_is_everywhere_before_and_nowhere_after(root: SkillRoot) -> None:
     assert {f.rpartition("/")[0] for f in ids} <= {"state/forgotten", "dropped"}
     assert (report.scope, report.doc_ids, report.copies) == ("document", (TARGET,), (COPY,))
     places = {"raw/documents", "raw/listings", "state/seen", "state/refined", "documents", "state/folded"}
-    places |= {"nodes", "edges", "state/parsed", "state/vectors", "state/aliases", "backfill"}
+    places |= {"nodes", "edges", "state/parsed", "state/aliases", "backfill"}
     assert report.removed.keys() >= places | {"state/novelty", "lance/skills", "lance/nodes"}
     assert report.removed["state/answers"] == 2
     with Answers(root.root) as kept:

@@ -47,7 +47,7 @@ from tests.support.roots.vendor import connect, open_at
 
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 # What changes something on disk: each is a moment to die at.
-_STEPS = {"write", "delete", "rewrite", "tag", "keep_only", "delete_unfinished", "_index"}
+_STEPS = {"write", "delete", "rewrite", "tag", "keep_only", "delete_unfinished", "make_indices"}
 
 
 class Killed(BaseException):
@@ -179,7 +179,7 @@ forget(Root(sys.argv[1]), "local/market/rye", run_id="gone", now=datetime(2026, 
 """
 
 
-@pytest.mark.parametrize(("step", "number"), [("replace", 9), ("keep_only", 0), ("_index", 1)])
+@pytest.mark.parametrize(("step", "number"), [("replace", 9), ("keep_only", 0), ("make_indices", 1)])
 def test_a_killed_process_leaves_a_root_that_can_be_asked_again(
     copy: Callable[[str], Root], step: str, number: int
 ) -> None:

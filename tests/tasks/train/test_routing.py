@@ -7,7 +7,7 @@ import pytest
 
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.router import Router
-from tasks.train.routing_measures import DECISIVE, by_score, helps, reranked
+from tasks.train.routing import DECISIVE, by_score, helps, reranked
 from tests.support.models.training_material import trades
 
 SKILLS = trades()[:8]

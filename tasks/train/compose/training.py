@@ -1,4 +1,4 @@
-"""Fits all that composing needs: `python -m tasks.train.compose.fits ROOT`, about an hour.
+"""Training of all that composing needs: `python -m tasks.train.compose.training ROOT`, about an hour.
 
 ROOT serves the index whose rows are named by the requests in `REQUESTS`. What is fitted on the task model's
 answers is fitted on those of models that have not seen the request; standard output tells how well they do.
@@ -180,7 +180,7 @@ def train_pairs(names: Sequence[Sequence[str]], labels: Sequence[int]) -> PairMo
         (row, column[name]) for row, own in enumerate(names) for name in dict.fromkeys(own) if name in column
     ]
     given = csr_matrix((np.ones(len(rows)), tuple(zip(*rows, strict=True))), (len(names), len(column)))
-    model = LogisticRegression(C=1 / _PAIR_PENALTY, fit_intercept=False, max_iter=10_000)
+    model = LogisticRegression(C=1 / _PAIR_PENALTY, fit_intercept=False, max_iter=10_000, tol=1e-6)
     weights = model.fit(given, labels).coef_.T
     assert weights.shape[1] == CLASSES  # noqa: S101 (a model of two classes has one row)
     return PairModel({name: (*weights[k].tolist(),) for name, k in column.items()})

@@ -4,7 +4,6 @@ import asyncio
 import time
 from datetime import datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -19,11 +18,6 @@ from tests.support.crawl.loopback_host import NOON, Host, Reply, http_of, impati
 
 FINE = says("{}")
 MIDNIGHT = datetime.combine(NOON.date() + timedelta(days=1), datetime.min.time(), NOON.tzinfo)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
 
 
 def gaps(arrivals: list[datetime]) -> list[float]:
@@ -63,18 +57,15 @@ async def test_hosts_do_not_wait_for_each_other(root: Root) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3])
-def test_a_host_sees_no_more_at_once_than_allowed(root: Root, most: int) -> None:
-    @in_loop
-    async def asked() -> None:
-        async def slow(_: web.Request) -> web.StreamResponse:
-            await asyncio.sleep(0.01)
-            return web.Response()
+@in_loop
+async def test_a_host_sees_no_more_at_once_than_allowed(root: Root, most: int) -> None:
+    async def slow(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.01)
+        return web.Response()
 
-        async with Host({"/a": slow}) as host, host.http(root, impatient(concurrency=most)) as http:
-            await asyncio.gather(*(http.get(f"{host.url}/a") for _ in range(12)))
-            assert host.most_at_once == most
-
-    asked()
+    async with Host({"/a": slow}) as host, host.http(root, impatient(concurrency=most)) as http:
+        await asyncio.gather(*(http.get(f"{host.url}/a") for _ in range(12)))
+        assert host.most_at_once == most
 
 
 @in_loop
@@ -228,55 +219,46 @@ async def test_less_left_than_counted_is_believed_and_more_is_not(root: Root) ->
 
 
 @pytest.mark.parametrize("configured", [None, 10])
-def test_a_used_up_minute_is_waited_for(root: Root, configured: int | None) -> None:
-    @in_loop
-    async def asked() -> None:
-        async with Host({"/a": [says("{}", X_RateLimit_Minute_Remaining="0"), FINE]}) as host:
-            limits = impatient(quotas={host.name: Quota(per_minute=configured)})
-            async with host.http(root, limits) as http:
-                await http.get(f"{host.url}/a")
-                await http.get(f"{host.url}/a")
-            assert gaps(host.arrivals) == [60.0]
-
-    asked()
+@in_loop
+async def test_a_used_up_minute_is_waited_for(root: Root, configured: int | None) -> None:
+    async with Host({"/a": [says("{}", X_RateLimit_Minute_Remaining="0"), FINE]}) as host:
+        limits = impatient(quotas={host.name: Quota(per_minute=configured)})
+        async with host.http(root, limits) as http:
+            await http.get(f"{host.url}/a")
+            await http.get(f"{host.url}/a")
+        assert gaps(host.arrivals) == [60.0]
 
 
 @pytest.mark.parametrize("status", [200, 404, 403, 429])
-def test_no_request_goes_out_before_a_far_reset(root: Root, status: int) -> None:
-    @in_loop
-    async def asked() -> None:
-        reset = NOON + timedelta(minutes=40)
-        last = says("{}", status, X_RateLimit_Remaining="0", X_RateLimit_Reset=seconds(reset))
-        async with Host({"/a": last, "/b": FINE}) as host, host.http(root) as http:
-            if status == 200:
+@in_loop
+async def test_no_request_goes_out_before_a_far_reset(root: Root, status: int) -> None:
+    reset = NOON + timedelta(minutes=40)
+    last = says("{}", status, X_RateLimit_Remaining="0", X_RateLimit_Reset=seconds(reset))
+    async with Host({"/a": last, "/b": FINE}) as host, host.http(root) as http:
+        if status == 200:
+            await http.get(f"{host.url}/a")
+        else:
+            with pytest.raises(HttpTerminal if status == 404 else QuotaExhausted):
                 await http.get(f"{host.url}/a")
-            else:
-                with pytest.raises(HttpTerminal if status == 404 else QuotaExhausted):
-                    await http.get(f"{host.url}/a")
-            with pytest.raises(QuotaExhausted) as caught:
-                await http.get(f"{host.url}/b")
-            assert caught.value.until == reset
-            assert (len(host.requests), http.quota_left(host.url)) == (1, 0)
-            host.time.now = reset
+        with pytest.raises(QuotaExhausted) as caught:
             await http.get(f"{host.url}/b")
-            assert http.quota_left(host.url) is None
-
-    asked()
+        assert caught.value.until == reset
+        assert (len(host.requests), http.quota_left(host.url)) == (1, 0)
+        host.time.now = reset
+        await http.get(f"{host.url}/b")
+        assert http.quota_left(host.url) is None
 
 
 @pytest.mark.parametrize("status", [200, 403])
-def test_a_near_reset_is_waited_for(root: Root, status: int) -> None:
-    @in_loop
-    async def asked() -> None:
-        reset = NOON + timedelta(seconds=30)
-        last = says("{}", status, X_RateLimit_Remaining="0", X_RateLimit_Reset=seconds(reset))
-        async with Host({"/a": [last, FINE]}) as host, host.http(root) as http:
+@in_loop
+async def test_a_near_reset_is_waited_for(root: Root, status: int) -> None:
+    reset = NOON + timedelta(seconds=30)
+    last = says("{}", status, X_RateLimit_Remaining="0", X_RateLimit_Reset=seconds(reset))
+    async with Host({"/a": [last, FINE]}) as host, host.http(root) as http:
+        await http.get(f"{host.url}/a")
+        if status == 200:
             await http.get(f"{host.url}/a")
-            if status == 200:
-                await http.get(f"{host.url}/a")
-            assert gaps(host.arrivals) == [30.0]
-
-    asked()
+        assert gaps(host.arrivals) == [30.0]
 
 
 @in_loop

@@ -41,7 +41,7 @@ from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.parse.classify.cascade import embedded_classifier
-from tasks.retrieve.baselines.skillpager_settings import Entry, OpenSettings
+from tasks.retrieve.baselines.skillpager import Entry, OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
 # The row of the default method with an LLM as its reranker.

@@ -14,8 +14,7 @@ from flows.run_record import new_run_id
 from flows.settings import Settings
 from storage.locks import writer_lock
 from storage.root import Root
-from tasks.induce.library.learn import Learning, keep_new, learn, summed, to_learn
-from tasks.induce.library.teaching import BY_FILES, Teaching
+from tasks.induce.library.learn import BY_FILES, Learning, Teaching, keep_new, learn, summed, to_learn
 from tasks.induce.trajectories.read import DOMAIN, Format
 from tasks.models.encoder import card_of
 from tasks.models.onnx_export import export_below
@@ -47,7 +46,7 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = 
     Returns:
         `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
         redacted, failed by reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by
-        reason, `verified` by how, `inducers` (skills by who found them), `llm` (`FallbackLlm.report`, or
+        reason, `verified` by how, `inducers` (skills by who found them), `llm` (`Llm.report`, or
         null), `domains`, `vectors_new`, `checks`, `seconds`.
 
     Raises:

@@ -26,9 +26,9 @@ from tasks.evaluate.stream.report import (
     variants,
 )
 from tasks.evaluate.stream.walk import Decision, Stream, has_succeeded
-from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.held import KeptTrajectories
 from tasks.induce.skills.actions import GRANULARITIES, Body, told
-from tasks.induce.skills.naming import skill_id_of
+from tasks.induce.skills.code import skill_id_of
 from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory
 from tasks.induce.windows.recurrence import moments

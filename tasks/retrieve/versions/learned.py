@@ -18,9 +18,7 @@ from storage.errors import GateRefused, ModelMismatch
 from storage.lance.served import Served, drop_stray_tags, mend_tags, read_served
 from storage.lance.tables import INDUCED, NODES, SKILLS, TableWriter, schema_of
 from storage.root import Root
-from tasks.induce.library.held import HeldLibraries
-from tasks.induce.library.kept import KeptTrajectories
-from tasks.induce.library.verdicts import HeldVerdicts
+from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.windows.recurrence import moments
 from tasks.models.cached_encoder import load_kept_encoder

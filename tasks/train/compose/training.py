@@ -18,6 +18,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
+from storage.errors import WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
 from tasks import models
@@ -188,12 +189,14 @@ def train_pairs(names: Sequence[Sequence[str]], labels: Sequence[int]) -> PairMo
 
 def main() -> None:
     """Train and fit on all requests, write the packaged files, tell how well."""
-    root, recipe, requests = Root(sys.argv[1]), Recipe(), read_written()
+    try:
+        root, recipe, requests = Root(sys.argv[1]), Recipe(), read_written()
+    except WrongInput as error:
+        sys.exit(str(error))
     name = require_served(root).model["name"]
     index = ServedIndex(root, encoder=name, classifier=LocalClassifier)
     with index.version() as now:
-        searcher = now.searcher()
-    found = held_out(requests, now, recipe, FOLDS)
+        searcher, found = now.searcher(), held_out(requests, now, recipe, FOLDS)
     given, vectors = lessons(requests, searcher.places()), searcher.router.vectors
     np.savez_compressed(FILE, allow_pickle=False, **train_average(given, vectors, recipe, _ORDERS))
     FITTED.write_text(json.dumps(fit(found.answers).told(), indent=1) + "\n", "utf-8")

@@ -19,7 +19,7 @@ from tasks.induce.library.build import DomainLibrary
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.learn import Learning
 from tasks.induce.skills.wording import SUMMED_BY, summed_up
-from tasks.models.llm.fallbacks import FallbackLlm
+from tasks.models.llm.ask import Llm
 from tasks.refine.licences.policy import SERVE_POLICY
 from tasks.retrieve.index.gate import check_learned
 from tasks.retrieve.suggest.served import ServedSkills
@@ -370,7 +370,7 @@ def test_a_library_that_a_model_left_unfinished_is_compared_again(
 
 
 def test_states_for_which_the_rule_stands_in_are_summed_up_again(root_learned: SkillRoot) -> None:
-    llm = FallbackLlm(cast("AnswerCache", None))
+    llm = Llm(cast("AnswerCache", None))
     llm.fallbacks["summary: unavailable"] += 1
     encoder = root_learned.root.folder / root_learned.model
     down = StateWords("a model", summed_up, llm)

@@ -22,8 +22,8 @@ from tasks.induce.trajectories.read import DOMAIN
 from tasks.models.encoder import card_of
 from tasks.parse.shells import prepare_encoder
 from tasks.retrieve.index.gate import require_passed
-from tasks.retrieve.index.learned import require_model
 from tasks.retrieve.shells import serve_learned_skills
+from tasks.retrieve.versions.learned import require_model
 
 
 @flow(name="induce", flow_run_name=named("induce {root}"))

@@ -18,9 +18,8 @@ from tasks.induce.library.learn import BY_FILES, Learning, Teaching, keep_new, l
 from tasks.induce.trajectories.read import DOMAIN, Format
 from tasks.models.encoder import card_of
 from tasks.models.onnx_export import export_below
-from tasks.retrieve.index.learned import require_model
 from tasks.retrieve.suggest.stored import StateWords
-from tasks.retrieve.versions.learned import serve_learned
+from tasks.retrieve.versions.learned import require_model, serve_learned
 
 Counted = Mapping[str, Any]  # counts by what they are of, as JSON holds them
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.commands.llm.opened import is_set_up
+from flows.commands.llm import is_set_up
 from flows.commands.routing.pipelines import JUDGE, Means, loaded, reranking, skillflow, skillrouter
 from flows.commands.routing.settings import (
     SkillFlowSettings,

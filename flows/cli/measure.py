@@ -215,18 +215,19 @@ def evaluate_compose(
     as_json: JsonOption = False,
 ) -> None:
     """Measure plans on requests whose steps are known: the steps, what serves them, their order."""
-    from flows.cli.printing.plans import print_plans  # noqa: PLC0415
-    from flows.commands.plans.bench import PlanWishes, plans_bench  # noqa: PLC0415
+    from flows.commands.plans.bench import plans_bench  # noqa: PLC0415
+    from tasks.evaluate.compose.report import terminal_blocks  # noqa: PLC0415
 
     settings = load_settings()
-    wishes = PlanWishes(
-        queries, method, baseline, categories, report, without_category or (), leave_out, seed, without_gold
-    )
     # Answers of a language model outlive the root in which a file is served.
     answers = root_of(settings, root) if corpus and Path(corpus).is_file() else None
     with _served(corpus, root, settings) as served:
-        found = plans_bench(served, settings, wishes, answers=answers)
-    print_json(found) if as_json else print_plans(found)
+        found = plans_bench(
+            served, settings, queries, methods=method, baseline=baseline, categories=categories,
+            report=report, without_category=without_category or (), leave_out=leave_out, seed=seed,
+            hide_gold=without_gold, answers=answers,
+        )  # fmt: skip
+    print_json(found) if as_json else printing_bench.show(terminal_blocks(found))
 
 
 def _served(corpus: str | None, root: str | None, settings: Settings) -> AbstractContextManager[Root]:

@@ -9,8 +9,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
-from tasks.induce.library.learn import Learning, keep_new, learn, to_learn
-from tasks.induce.library.teaching import Teaching
+from tasks.induce.library.learn import Learning, Teaching, keep_new, learn, to_learn
 from tasks.induce.trajectories.read import Format
 
 

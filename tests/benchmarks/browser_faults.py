@@ -19,10 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tasks.induce.replay.calls import call_at
 from tasks.induce.replay.chromium import launched
 from tasks.induce.replay.verify import Replay, opened, verify
-from tasks.induce.replay.window import Call, SourceWindow
+from tasks.induce.replay.window import Call, SourceWindow, call_at
 from tasks.induce.skills.actions import Body
 from tests.benchmarks.skill_faults import SEED, measure
 from tests.support.induce.recordings import windows_of

@@ -22,13 +22,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tasks.induce.replay.calls import call_at
 from tasks.induce.replay.command import CommandReplay
-from tasks.induce.replay.environment import CommandEnvironment
-from tasks.induce.replay.line_process import LineProcess
-from tasks.induce.replay.recorded import RecordedReplay
-from tasks.induce.replay.verify import Replay, ReplayVerdict, verify
-from tasks.induce.replay.window import Call, SourceWindow, source_windows
+from tasks.induce.replay.environment import CommandEnvironment, LineProcess
+from tasks.induce.replay.verify import RecordedReplay, Replay, ReplayVerdict, verify
+from tasks.induce.replay.window import Call, SourceWindow, call_at, source_windows
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.record import Trajectory, trajectory_of
 from tests.support.induce.effects import done, outcome

@@ -26,9 +26,9 @@ from tasks.evaluate.stream.report import (
     variants,
 )
 from tasks.evaluate.stream.walk import Decision, Stream, has_succeeded
-from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.held import KeptTrajectories
 from tasks.induce.skills.actions import GRANULARITIES, Body, told
-from tasks.induce.skills.naming import skill_id_of
+from tasks.induce.skills.code import skill_id_of
 from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory
 from tasks.induce.windows.recurrence import moments
@@ -83,9 +83,7 @@ def stream_bench(
     reading = Reading()
     given = [one for _, one in latest(read_trajectories(paths, form, reading))]
     taught, said = _taught(warm, given)
-    encoder = OnnxEncoder(
-        exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
-    )
+    encoder = OnnxEncoder(exported_encoder(root.folder / "models", settings.encoder))
     stream = Stream(KeptEncoder(encoder, root).encode, learned=_turned(turned, seed, given))
     rows: list[dict[str, Any]] = []
     if out is not None:

@@ -4,18 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
-from flows.commands.induction.settings import load_induction
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
 from flows.commands.llm.opened import is_set_up, opened_llm
-from flows.settings import Settings
+from flows.settings import Settings, load
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.induce.judge.llm import LlmTrajectoryJudge
-from tasks.induce.judge.protocol import DeclaredJudge
-from tasks.induce.library.teaching import BY_FILES, DECLARED, RECURRENCE, Teaching
+from tasks.induce.library.judge import DeclaredJudge, LlmTrajectoryJudge
+from tasks.induce.library.learn import BY_FILES, DECLARED, RECURRENCE, Teaching
 from tasks.induce.llm_inducer.inducer import LlmInducer
 from tasks.induce.texts.summaries import LlmSummaries
 from tasks.retrieve.suggest.stored import BY_RULE, StateWords
+
+
+class InductionSettings(BaseSettings):
+    """What SGDR leaves open; the variable of `windows` is SKILLERY_INDUCE_WINDOWS."""
+
+    model_config = SettingsConfigDict(env_prefix="SKILLERY_INDUCE_", extra="ignore", frozen=True)
+
+    windows: int = Field(16, ge=1, description="Windows that one question to the LLM asks about at most.")
+    summaries: Literal["rule", "llm"] = Field("rule", description="What sums up states.")
+    summary_tokens: int = Field(160, ge=1, description="Tokens of a summary by the LLM at most.")
+    summary_characters: int = Field(
+        12_000, ge=1, description="Characters of a state that the LLM reads to sum it up."
+    )
+
+
+def load_induction() -> InductionSettings:
+    """Return the settings of inducing; raises `WrongInput` naming the variable that cannot be used."""
+    return load(InductionSettings)
+
 
 LLM = "llm"
 JUDGES, INDUCERS = (DECLARED, LLM), (RECURRENCE, LLM)

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flows.settings import Settings, llm_options
-from storage.answers import Answers
 from storage.root import Root
-from tasks.models.llm.answer_cache import open_cache
-from tasks.models.llm.budget import Ledger
+from tasks.models.llm.ask import open_llm
 from tasks.models.llm.fallbacks import FallbackLlm
 
 
@@ -30,9 +28,8 @@ def opened_llm(root: Root, settings: Settings, instead: str) -> Iterator[Fallbac
     """
     options = llm_options(settings, "llm")
     assert options is not None  # noqa: S101 - None is for `local`
-    with Answers(root) as answers:
-        book = open_cache(options.endpoint, answers, Ledger(options.prices, options.ceiling))
-        llm = FallbackLlm(book, options.sampling)
+    with open_llm(root, options) as opened:
+        llm = FallbackLlm(opened.cache, opened.sampling)
         yield llm
     if llm.fallbacks:
         sys.stderr.write(f"the language model gave no answer that can be used ({llm.told()}): {instead}\n")

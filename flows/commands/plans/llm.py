@@ -17,7 +17,7 @@ from tasks.retrieve.compose.rounds import Decomposer
 from tasks.retrieve.served_index import ServedIndex
 
 if TYPE_CHECKING:
-    from tasks.models.llm.fallbacks import FallbackLlm
+    from tasks.models.llm.ask import Llm
 
 LOCAL, LLM, HYBRID = "local", "llm", "hybrid"
 DECOMPOSERS = (LOCAL, LLM, HYBRID)
@@ -75,9 +75,7 @@ def plan_makers(
         yield PlanMakers(decomposer_of, llm_reranker(llm) if rerank else None)
 
 
-def measured_llm(
-    root: Root, settings: Settings, *, wanted: bool
-) -> AbstractContextManager[FallbackLlm | None]:
+def measured_llm(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Llm | None]:
     """Return the context of the LLM that is measured if one is wanted and set up, else of None."""
     from flows.commands.llm.opened import is_set_up, opened_llm  # noqa: PLC0415
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from tasks.evaluate.compose.measures import measured
 from tasks.evaluate.compose.methods import Asking, MadePlan, PlanMethod
 from tasks.evaluate.compose.requests import KnownRequest
+from tasks.evaluate.measures.runs import latency, long_table
 from tasks.evaluate.measures.statistics import (
     bootstrap_interval,
     holm_bonferroni,
@@ -72,6 +73,17 @@ def run_method(
     return MethodRun(requests, made, values, times)
 
 
+def run_table(runs: Mapping[str, MethodRun]) -> pl.DataFrame:
+    """Return the long table of runs by method."""
+    rows = [
+        {"method": name, "query_id": request.query_id, **values}
+        for name, run in runs.items()
+        for request, values in zip(run.requests, run.values, strict=True)
+    ]
+    measures = list(dict.fromkeys(measure for run in runs.values() for measure in run.measures()))
+    return long_table("compose", pl.DataFrame(rows, infer_schema_length=None), measures)
+
+
 def paraphrased(requests: Sequence[KnownRequest]) -> list[KnownRequest]:
     """Return the requests that have a paraphrase, in its words."""
     return [request.reworded() for request in requests if request.paraphrase]
@@ -97,8 +109,7 @@ def summarise_methods(
         {
             "method": name,
             **summary(run),
-            "median_ms": median(run.times),
-            "p95_ms": float(np.percentile(run.times, 95)),
+            **latency(run.times),
             **{f"by_{group}": groups(run, of) for group, of in _GROUPS.items()},
             "tokens": _tokens(run),
             "paraphrase": paraphrase_row(run, reworded[name]) if name in reworded else None,

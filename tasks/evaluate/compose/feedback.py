@@ -1,6 +1,7 @@
 """Feedback: what rounds with hints change of the plans, and whether the right number of steps is what counts.
 
-After SkillWeaver's sections 7.6 and 7.8, its figure 2 and appendix G.
+After SkillWeaver's sections 7.6 and 7.8, its figure 2 and appendix G; and, after its appendix I, a simulation
+of carrying plans out: each step succeeds by chance, with a rate for each category. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tasks.evaluate.compose.appendices import papers
 from tasks.evaluate.compose.bench import MethodRun, compared, summary
-from tasks.evaluate.compose.paper import ROUNDS
+from tasks.evaluate.compose.measures import PlannedStep, served_pairs
 
 _CONDITIONED = ("catr@1", "catr@10", "srvr@1", "srvr@10")
 
@@ -97,10 +99,8 @@ def _counts(after: MethodRun, before: MethodRun) -> list[dict[str, Any]]:
 
 # Colours that stay apart for the colour-blind (Okabe and Ito), and marks for who sees none.
 _LINES = {"da": ("DA", "#0072B2", "o"), "catr@10": ("CatR@10", "#009E73", "s")}
-_PAPER = tuple(
-    (tuple((n, found[key]) for n, found in ROUNDS.items() if key in found), label, colour, mark)
-    for key, label, colour, mark in (("da", "DA", "#0072B2", "o"), ("jaccard", "Jaccard", "#D55E00", "^"))
-)
+# Of the paper: its measures of rounds, their colours and marks.
+_PAPER = (("da", "DA", "#0072B2", "o"), ("jaccard", "Jaccard", "#D55E00", "^"))
 
 
 def draw_rounds(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -121,7 +121,8 @@ def draw_rounds(rows: Sequence[dict[str, Any]], path: Path) -> None:
     style: dict[str, Any] = {"color": "#D55E00", "marker": "^", "linestyle": "--"}
     axes.plot([r["round"] for r in later], [r["jaccard"] for r in later], label="Jaccard of hints", **style)
     faint: dict[str, Any] = {"linestyle": ":", "markerfacecolor": "none", "alpha": 0.7}
-    for points, label, colour, mark in _PAPER:
+    for key, label, colour, mark in _PAPER:
+        points = [(int(n), held[key]) for n, held in papers()["rounds"].items() if key in held]
         axes.plot(*zip(*points, strict=True), color=colour, marker=mark, label=f"paper: {label}", **faint)
     axes.set_xticks(places, [f"{n}" for n in places])
     axes.set_xlabel("rounds with hints")
@@ -130,3 +131,66 @@ def draw_rounds(rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure.legend(loc="outside lower center", fontsize=8, ncols=5)
     axes.set_title("Rounds of skill-aware decomposition; the paper's are of its own requests", fontsize=10)
     figure.savefig(path, dpi=150)
+
+
+RATES = (0.80, 0.95)  # of success, a category's rate is drawn between them
+QUERIES = 30
+REPEATS = 1_000
+
+
+def simulated(run: MethodRun, seed: int, *, queries: int = QUERIES) -> dict[str, Any]:
+    """Return how often steps and whole plans succeed in a simulation.
+
+    Args:
+        run: Plans of requests; `queries` of them are drawn.
+        seed: Draws the requests, the categories' rates, and what succeeds, `REPEATS` times.
+        queries: How many requests at most.
+
+    Returns:
+        `queries`, `repeats`, `steps` (mean of a plan), `da`; `ses`, the share of steps that succeed, and
+        `ccr`, that of requests of which all do, each `[mean, low, high]` over the repeats (95 % of them);
+        `ses_right` and `ccr_right` the same where a step succeeds only if its first candidate serves a
+        needed step, null where it is not known what serves. A gap never succeeds, and a plan without steps
+        does not either.
+    """
+    random = np.random.default_rng(seed)
+    order = sorted(range(len(run.requests)), key=lambda i: run.requests[i].query_id)
+    drawn = sorted(random.permutation(order)[:queries].tolist())
+    plans = [run.made[i].plan for i in drawn]
+    names = sorted({_category(step) for plan in plans for step in plan.steps})
+    rate = dict(zip(names, random.uniform(*RATES, size=len(names)), strict=True))
+    rates = [0.0 if step.gap else rate[_category(step)] for plan in plans for step in plan.steps]
+    owners = np.array([i for i, plan in enumerate(plans) for _ in plan.steps], dtype=np.int64)
+    done = random.random((REPEATS, len(rates))) < np.array(rates)
+    known = all(run.requests[i].needed.known_servers for i in drawn)
+    right = np.concatenate([_right(run, i) for i in drawn]) if known else None
+    return {
+        "queries": len(drawn), "repeats": REPEATS, "steps": len(rates) / len(drawn),
+        "da": float(np.mean([run.values[i]["da"] for i in drawn])),
+        **_shares(done, owners, len(drawn), ""),
+        **(_shares(done & right, owners, len(drawn), "_right") if right is not None
+           else {"ses_right": None, "ccr_right": None}),
+    }  # fmt: skip
+
+
+def _category(step: PlannedStep) -> str:
+    return min(step.categories[0], default="") if step.categories else ""
+
+
+def _right(run: MethodRun, i: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    plan, good = run.made[i].plan, np.zeros(len(run.made[i].plan.steps), dtype=bool)
+    good[[a for a, _, ok in served_pairs(plan, run.requests[i].needed, 1) if ok]] = True
+    return good
+
+
+def _shares(done: Any, owners: Any, plans: int, suffix: str) -> dict[str, list[float]]:  # noqa: ANN401
+    failed = np.zeros((len(done), plans))
+    for plan in range(plans):
+        own = owners == plan
+        failed[:, plan] = (~done[:, own]).any(axis=1) if own.any() else True
+    steps = done.mean(axis=1) if done.shape[1] else np.zeros(len(done))
+    return {f"ses{suffix}": _spread(steps), f"ccr{suffix}": _spread(1 - failed.mean(axis=1))}
+
+
+def _spread(values: Any) -> list[float]:  # noqa: ANN401
+    return [float(np.mean(values)), *(float(q) for q in np.quantile(values, (0.025, 0.975)))]

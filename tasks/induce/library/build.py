@@ -6,20 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tasks.induce.bindings.values import leaves, word_run
-from tasks.induce.library.drafts import DroppedSkill, Inducer, SkillDraft, unnamed_digest
-from tasks.induce.library.near import linked
+from tasks.induce.library.drafts import DroppedSkill, Inducer, SkillDraft, linked, unnamed_digest
 from tasks.induce.replay.verify import Replay, verify
 from tasks.induce.replay.window import SourceWindow, source_windows
 from tasks.induce.skills.actions import Body, Granularity
-from tasks.induce.skills.code import actions_of
-from tasks.induce.skills.naming import function_name, skill_id_of, with_id
+from tasks.induce.skills.code import actions_of, function_name, skill_id_of, with_id
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.skills.wording import COMMON, described, page_named
 from tasks.induce.texts.safeguards import gives_orders
 from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
 from tasks.induce.trajectories.outline import folded
 from tasks.induce.trajectories.record import Trajectory
+from tasks.induce.windows.bind import leaves, word_run
 
 STAGE_VERSION = 3  # raised when the same trajectories give another library
 _LEAST_LENGTH = 6  # characters of a value that may be rare

@@ -6,21 +6,61 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from storage.root import Root
 from storage.tombstones import Forgotten
 from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
-from tasks.induce.library.held import HeldLibraries
-from tasks.induce.library.kept import KeptTrajectories
-from tasks.induce.library.teaching import BY_FILES, Teaching
-from tasks.induce.library.verdicts import HeldVerdicts
+from tasks.induce.library.drafts import Inducer
+from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
+from tasks.induce.library.judge import DeclaredJudge, Judge
 from tasks.induce.replay.verify import Replay, opened
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read_trajectories
+from tasks.induce.trajectories.record import Trajectory
+from tasks.models.llm.ask import Llm
+
+DECLARED, RECURRENCE = "declared", "recurrence"
+
+
+@dataclass(frozen=True, slots=True)
+class Teaching:
+    """A judge and an inducer (None: recurrence alone), and the LLM that they ask, if they do."""
+
+    judge: Judge = DeclaredJudge()  # noqa: RUF009 (it has no state)
+    inducer: Inducer | None = None
+    llm: Llm | None = None
+
+    @property
+    def name(self) -> str:
+        """All that decides what is learned of the same trajectories."""
+        return f"{self.judge.name} {self.inducer.name if self.inducer else RECURRENCE}"
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the files' verdicts are taken."""
+        return self.judge.name == DECLARED
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the next run may learn more of the same, because the LLM gave no answer this time."""
+        return self.llm is not None and self.llm.unfinished
+
+    def judged(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+        """Return trajectories with the judge's verdicts in place of theirs."""
+        verdicts = self.judge.verdicts(trajectories)
+        return [replace(one, success=said) for one, said in zip(trajectories, verdicts, strict=True)]
+
+    def report(self) -> dict[str, Any] | None:
+        """Return what the LLM was asked, as `Llm.report` has it; None without one."""
+        return self.llm.report() if self.llm else None
+
+
+BY_FILES = Teaching()
+
 
 _NAMED = 20  # of the rows that were not read
 

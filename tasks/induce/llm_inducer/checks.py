@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from storage.errors import WrongInput
-from tasks.induce.bindings.bind import NARROW, is_general
 from tasks.induce.library.drafts import Rare, SkillDraft
 from tasks.induce.llm_inducer.windows import always
 from tasks.induce.replay.verify import Replay, verify
 from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction, Source, const
-from tasks.induce.skills.code import actions_of
-from tasks.induce.skills.naming import identifier, parameters, skill_id_of
+from tasks.induce.skills.code import actions_of, identifier, parameters, skill_id_of
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.texts.safeguards import unfit
+from tasks.induce.windows.bind import NARROW, is_general
 from tasks.models.llm.errors import Rejected
 
 INDUCER = "llm"

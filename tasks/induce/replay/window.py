@@ -1,13 +1,19 @@
-"""Windows in which skills are replayed, and what is broken where a skill does not do a window again."""
+"""Windows in which skills are replayed: what a caller gives there, and the arguments of their actions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from tasks.induce.skills.actions import Body, Granularity
-from tasks.induce.trajectories.cleaning import CleanStep, cleaned
+from tasks.induce.skills.actions import Arg, Body, Const, Find, Granularity, Result, SkillAction, Source
+from tasks.induce.skills.code import parameter_name
+from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep, cleaned
+from tasks.induce.trajectories.outline import Element
 from tasks.induce.trajectories.record import Trajectory
+from tasks.induce.windows.bind import at_path, is_known
 from tasks.induce.windows.recurrence import Moment, moments
 
 # What a caller gives by the names of a skill's parameters: values, and elements (`outline.Element`).
@@ -61,3 +67,151 @@ class Broken:
 
     place: int
     reason: str
+
+
+def call_at(body: Body, window: SourceWindow) -> Call | Broken:
+    """Return what a caller gives at a window, or which value no caller could know there.
+
+    A parameter has the value that the recorded action has where the skill uses it first: an element as it
+    stands on the page of the call, any other value as recorded. What the recording has no argument for is
+    left out.
+    """
+    call: dict[str, object] = {}
+    for number, action, place in _partners(body, window):
+        for name, source in action.args:
+            step = window.steps[place]
+            if not isinstance(source, Arg) or source.name in call or name not in step.action.args:
+                continue
+            if name == ELEMENT and step.outline is not None:
+                element = _pointed(step, window)
+                if element is None:
+                    return Broken(number, f"{name} of {action.name} is not on the page of the call")
+                call[source.name] = element
+                continue
+            value = step.action.args[name]
+            if not is_known(value, window.task, window.steps, window.start, place):
+                return Broken(number, f"{name} of {action.name} is not known when the skill is called")
+            call[source.name] = value
+    return call
+
+
+def _partners(body: Body, window: SourceWindow) -> Iterator[tuple[int, SkillAction, int]]:
+    """Yield a skill's actions with their numbers and the places at which they were recorded.
+
+    A skill of another length has other actions; each is the next step of its name, if there is one.
+    """
+    if len(body) == window.length:
+        for number, action in enumerate(body):
+            yield number, action, window.start + number
+        return
+    first, end = window.start, window.start + window.length
+    for number, action in enumerate(body):
+        named = (place for place in range(first, end) if window.steps[place].action.name == action.name)
+        place = next(named, None)
+        if place is not None:
+            first = place + 1
+            yield number, action, place
+
+
+def _pointed(step: CleanStep, window: SourceWindow) -> Element | None:
+    """Return the element of the page of the call that a step acts on."""
+    page, element = window.steps[window.start].outline, step.element
+    if page is None or element is None:
+        return None
+    return page.find(element.role, element.label, element.ordinal)
+
+
+def crossed(body: Body) -> Broken | None:
+    """Return the action two of whose arguments are given the parameters named for each other.
+
+    The recording cannot tell: the values that are read off it are crossed as well. A caller goes by names.
+    """
+    for place, action in enumerate(body):
+        given = [(name, source.name) for name, source in action.args if isinstance(source, Arg)]
+        for (one, its), (other, others) in itertools.combinations(given, 2):
+            if _named_for(action, other, its) and _named_for(action, one, others):
+                return Broken(place, f"{one} and {other} of {action.name} are given each other's parameters")
+    return None
+
+
+def _named_for(action: SkillAction, name: str, parameter: str) -> bool:
+    named = re.escape(parameter_name(action, name))
+    return parameter != "" and re.fullmatch(rf"{named}(_\d+)?", parameter) is not None
+
+
+Finder = Callable[[str, str, int], Element | None]  # by role, label and ordinal, on a page
+
+
+class _Unresolved(Exception):
+    """A source gives nothing; its text is the reason."""
+
+
+def arguments_at(
+    body: Body, place: int, call: Call, results: Sequence[Any], find: Finder
+) -> dict[str, Any] | Broken:
+    """Return the arguments of the action at a place.
+
+    Args:
+        body: The skill's actions.
+        place: The number of the action, from 0.
+        call: What the caller gives.
+        results: What the actions before gave, in order.
+        find: Returns an element of the page as it is at this time.
+    """
+    action = body[place]
+    try:
+        return {name: _given(action, name, source, call, results, find) for name, source in action.args}
+    except _Unresolved as reason:
+        return Broken(place, str(reason))
+
+
+def _given(
+    action: SkillAction,
+    name: str,
+    source: Source,
+    call: Call,
+    results: Sequence[Any],
+    find: Finder,
+) -> Any:  # noqa: ANN401
+    match source:
+        case Const():
+            return source.value
+        case Arg(parameter):
+            if parameter not in call:
+                msg = f"{name} of {action.name} is in no call: nothing was recorded for {parameter}"
+                raise _Unresolved(msg)
+            value = call[parameter]
+            return _again(action, value, find) if isinstance(value, Element) else value
+        case Result(number, path):
+            return _read(action, name, number, path, results)
+        case Find(ordinal):
+            return _found(action.role, action.target, ordinal, find)
+
+
+def _read(
+    action: SkillAction, name: str, number: int, path: tuple[str | int, ...], results: Sequence[Any]
+) -> Any:  # noqa: ANN401
+    if not 0 <= number < len(results):
+        msg = f"{name} of {action.name} is read off action {number}, which does not come before it"
+        raise _Unresolved(msg)
+    found = at_path(results[number], path)
+    if found is None:
+        msg = f"{name} of {action.name}: what action {number} gave has nothing at {list(path)}"
+        raise _Unresolved(msg)
+    return found
+
+
+def _again(action: SkillAction, element: Element, find: Finder) -> Element:
+    """Return an element that the caller gave, on the page as it is now."""
+    if action.role is not None and (action.role, action.target) != (element.role, element.label):
+        msg = f"{action.name} is on {action.role} {action.target!r}, not on {element.role} {element.label!r}"
+        raise _Unresolved(msg)
+    return _found(element.role, element.label, element.ordinal, find)
+
+
+def _found(role: str | None, label: str | None, ordinal: int, find: Finder) -> Element:
+    element = find(role, label, ordinal) if role and label is not None else None
+    if element is None:
+        msg = f"the page has no {role} {label!r} with the ordinal {ordinal}"
+        raise _Unresolved(msg)
+    return element

@@ -11,7 +11,7 @@ from typing import Any
 from storage.errors import WrongInput
 from storage.jsonl import json_value
 from tasks.induce.trajectories.record import without_nulls
-from tasks.induce.trajectories.unread import NotRead
+from tasks.induce.trajectories.rows import NotRead
 
 _SAY = "send_msg_to_user"
 _DIGITS = 16  # of a digest in an id that is made

@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from storage.errors import WrongInput
-from tasks.induce.trajectories.lines import read_values
 from tasks.induce.trajectories.messages import row_of
-from tasks.induce.trajectories.parquet import MAGIC, read_rows
 from tasks.induce.trajectories.record import Trajectory, digest_of, trajectory_of
 from tasks.induce.trajectories.redaction import redacted
-from tasks.induce.trajectories.unread import NotRead, Unread, checked, object_of, unread
+from tasks.induce.trajectories.rows import (
+    MAGIC,
+    NotRead,
+    Unread,
+    checked,
+    object_of,
+    read_rows,
+    read_values,
+    unread,
+)
 
 Format = Literal["trajectories", "messages"]
 DOMAIN = "chat"  # of chats that name none

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from tasks.models.llm.answer_cache import AnswerCache
 from tasks.models.llm.ask import TRIES, Llm, failure_of
-from tasks.models.llm.asking import ask_until_right
 from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
 from tasks.models.llm.prompt import messages_of
 from tasks.models.llm.question import Question, Sampling
@@ -65,11 +64,19 @@ class FallbackLlm(Llm):
             drawn = sampling or self.sampling
             return Question(prompt.name, messages, drawn, prompt.schema, attempt, tuple(doc_ids))
 
-        try:
-            return await ask_until_right(self.book, question, lambda _: check, tries=tries)
-        except (Rejected, BudgetSpent, LlmRefused, LlmUnavailable) as failure:
-            self.fell_back_by(prompt, failure)
-            return None
+        complaint: str | None = None
+        for attempt in range(tries):
+            try:
+                return await self.book.ask(question(attempt, complaint), check)
+            except Rejected as rejection:
+                complaint = rejection.reason
+                if rejection.final or attempt == tries - 1:
+                    self.fell_back_by(prompt, rejection)
+                    return None
+            except (BudgetSpent, LlmRefused, LlmUnavailable) as failure:
+                self.fell_back_by(prompt, failure)
+                return None
+        return None
 
     def fell_back_by(self, prompt: WrittenPrompt, why: str | Exception, count: int = 1) -> None:
         """Count that answers to a prompt were not used, and why: in words, or what was raised."""

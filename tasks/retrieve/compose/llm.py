@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BeforeValidator, ValidationInfo
+
+from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt
-from tasks.models.llm.parse_json import find_json, without_thoughts
-from tasks.models.llm.prompt import object_schema
+from tasks.models.llm.parse_json import find_json
+from tasks.models.llm.prompt import Answer, Prompt, Values, known_of, schema_of
 from tasks.models.llm.question import Sampling
 from tasks.models.protocols import Encoder
 from tasks.retrieve.compose.alignment import MOST_CLAUSES, aligned
@@ -38,7 +40,7 @@ class Wording:
     largest number of steps, and their number if it is told.
     """
 
-    prompt: WrittenPrompt
+    prompt: Prompt[list[str]]
     record: Callable[[str, Sequence[Row]], Mapping[str, Any]]
     ask: Callable[[bool, int, int | None], str]
     drawn: Mapping[str, Any]
@@ -65,11 +67,42 @@ def _paper_ask(hinted: bool, _most: int, exactly: int | None) -> str:
     return f"Decompose the `query` of the data into {number}.{by}"
 
 
-_PACKAGE = "tasks.retrieve.compose"
-OWN = Wording(WrittenPrompt("compose-steps-1", _PACKAGE, "steps_rules.txt"), _own_record, _own_ask, {})
+def _read_steps(text: str, info: ValidationInfo) -> list[str]:
+    """Return the steps that an answer lists, each with single blanks; none, if it is an empty list.
+
+    Raises:
+        Rejected: It is no JSON list of at most as many texts as are known of, of 1 to 300 characters.
+    """
+    if _NO_STEPS.fullmatch(text):
+        return []
+    value, most = find_json(text), known_of(info)
+    listed = value.get("steps") if isinstance(value, dict) else value
+    if not isinstance(listed, list) or not all(isinstance(step, str) for step in listed):
+        reason = "the answer is no JSON list of strings"
+        raise Rejected(reason)
+    if len(listed) > most:
+        reason = f"the list has {len(listed)} steps, and at most {most} are allowed"
+        raise Rejected(reason)
+    # Halves of surrogate pairs can be written in JSON, and neither encoded nor printed.
+    steps = [" ".join(step.encode(errors="replace").decode().split()) for step in listed]
+    if wrong := [n for n, step in enumerate(steps, start=1) if not 0 < len(step) <= LONGEST_STEP]:
+        size = len(steps[wrong[0] - 1])
+        reason = f"step {wrong[0]} has {size} characters, and 1 to {LONGEST_STEP} are allowed"
+        raise Rejected(reason)
+    return steps
+
+
+_Steps = Annotated[list[str], BeforeValidator(_read_steps)]
+
+
+def _steps_prompt(name: str, rules: str) -> Prompt[list[str]]:
+    return Prompt(name, f"tasks.retrieve.compose/{rules}", _Steps, text=True)
+
+
+OWN = Wording(_steps_prompt("compose-steps-1", "steps_rules.txt"), _own_record, _own_ask, {})
 # Appendix F; sampled as in section 6, but with the length that the settings allow.
 PAPER = Wording(
-    WrittenPrompt("compose-paper-1", _PACKAGE, "steps_paper_rules.txt"), _paper_record, _paper_ask,
+    _steps_prompt("compose-paper-1", "steps_paper_rules.txt"), _paper_record, _paper_ask,
     {"temperature": 0.1, "top_p": 0.9},
 )  # fmt: skip
 
@@ -90,7 +123,7 @@ class LlmDecomposer:
 
     def __init__(
         self,
-        llm: FallbackLlm,
+        llm: Llm,
         local: Decomposer,
         encoder: Encoder,
         *,
@@ -120,20 +153,24 @@ class LlmDecomposer:
         draft = self._local.decompose(task, hints, matcher)
         # That nothing is asked for is believed only if both say so.
         if steps is not None and draft.steps:
-            self._llm.fell_back_by(self._wording.prompt, "no steps")
+            self._llm.fell_back(self._wording.prompt, "no steps")
         self._fell_back = self._fell_back or steps is None or bool(draft.steps)
         return draft
 
     def _asked(self, task: str, hints: Sequence[Row]) -> list[str] | None:
         """Return what the model lists, which may be nothing; None without a usable answer."""
         wording = self._wording
-        return self._llm.ask_checked(
-            wording.prompt, wording.record(task, hints), wording.ask(bool(hints), self._most, self._exactly),
-            self._check, doc_ids=[row["doc_id"] for row in hints], sampling=self._sampling,
-        )  # fmt: skip
-
-    def _check(self, text: str) -> list[str]:
-        return read_steps(text, self._most)
+        said = self._llm.ask(
+            wording.prompt,
+            Values(
+                wording.ask(bool(hints), self._most, self._exactly),
+                [wording.record(task, hints)],
+                [row["doc_id"] for row in hints],
+                known=self._most,
+                sampling=self._sampling,
+            ),
+        )
+        return None if isinstance(said, Fallback) else said
 
 
 class HybridDecomposer:
@@ -163,31 +200,6 @@ class HybridDecomposer:
         return self._llm.decompose(task, hints, matcher)
 
 
-def read_steps(text: str, most: int) -> list[str]:
-    """Return the steps that an answer lists, each with single blanks; none, if it is an empty list.
-
-    Raises:
-        Rejected: It is no JSON list of at most `most` texts of 1 to 300 characters.
-    """
-    if _NO_STEPS.fullmatch(without_thoughts(text)):
-        return []
-    value = find_json(text)
-    listed = value.get("steps") if isinstance(value, dict) else value
-    if not isinstance(listed, list) or not all(isinstance(step, str) for step in listed):
-        reason = "the answer is no JSON list of strings"
-        raise Rejected(reason)
-    if len(listed) > most:
-        reason = f"the list has {len(listed)} steps, and at most {most} are allowed"
-        raise Rejected(reason)
-    # Halves of surrogate pairs can be written in JSON, and neither encoded nor printed.
-    steps = [" ".join(step.encode(errors="replace").decode().split()) for step in listed]
-    if wrong := [n for n, step in enumerate(steps, start=1) if not 0 < len(step) <= LONGEST_STEP]:
-        size = len(steps[wrong[0] - 1])
-        reason = f"step {wrong[0]} has {size} characters, and 1 to {LONGEST_STEP} are allowed"
-        raise Rejected(reason)
-    return steps
-
-
 def _with_spans(task: str, steps: Sequence[str], encoder: Encoder) -> Draft:
     found = clauses(task)
     vectors = encoder.encode([*steps, *(clause.text for clause in found[:MOST_CLAUSES])])
@@ -198,14 +210,41 @@ def _short(description: str | None, most: int = _HINTED) -> str:
     return " ".join((description or "").split())[:most]
 
 
-RERANK = WrittenPrompt(
-    "compose-rerank-1", _PACKAGE, "step_rerank_rules.txt", object_schema(best={"type": "integer"})
+class BestCandidate(Answer):
+    """The number of the best candidate."""
+
+    best: int
+
+
+def _read_best(text: str, info: ValidationInfo) -> int:
+    """Return the place from 0 that an answer names by one number, from 1 to as many as are known of.
+
+    Raises:
+        Rejected: It names none.
+    """
+    most = known_of(info)
+    if found := _NUMBER.fullmatch(text):
+        number: Any = int(found[1])
+    else:
+        value = find_json(text)
+        number = value.get("best") if isinstance(value, dict) else None
+    if type(number) is not int or not 1 <= number <= most:
+        reason = f'the answer is no object {{"best": number}} with a number from 1 to {most}'
+        raise Rejected(reason)
+    return number - 1
+
+
+RERANK: Prompt[int] = Prompt(
+    "compose-rerank-1",
+    "tasks.retrieve.compose/step_rerank_rules.txt",
+    Annotated[int, BeforeValidator(_read_best)],
+    text=True,
 )
 _DESCRIBED = 140  # characters of a candidate's description
 _NUMBER = re.compile(r"\s*\[?\s*(\d{1,6})\s*\]?\s*\.?\s*")
 
 
-def llm_reranker(llm: FallbackLlm) -> StepReranker:
+def llm_reranker(llm: Llm) -> StepReranker:
     """Return what puts the candidate that a model names first (SkillWeaver, appendix K).
 
     The model sees the step alone, not the task, as in the paper. Numbers stand for rows, so that no answer
@@ -220,14 +259,17 @@ def llm_reranker(llm: FallbackLlm) -> StepReranker:
             {"number": n, "category": row["category"] or "", "description": described(row["description"])}
             for n, row in enumerate(rows, start=1)
         ]
-        best = llm.ask_checked(
+        best = llm.ask(
             RERANK,
-            {"step": step, "candidates": shown},
-            f"Which of the {len(rows)} candidates does the step best?",
-            best_of(len(rows)),
-            doc_ids=[row["doc_id"] for row in rows],
+            Values(
+                f"Which of the {len(rows)} candidates does the step best?",
+                [{"step": step, "candidates": shown}],
+                [row["doc_id"] for row in rows],
+                known=len(rows),
+                schema=schema_of(BestCandidate),
+            ),
         )
-        return places if best is None else [best, *(place for place in places if place != best)]
+        return places if isinstance(best, Fallback) else [best, *(place for place in places if place != best)]
 
     return order
 
@@ -235,20 +277,3 @@ def llm_reranker(llm: FallbackLlm) -> StepReranker:
 def described(text: str | None) -> str:
     """Return the beginning of a description in one line."""
     return _short(text, _DESCRIBED)
-
-
-def best_of(most: int) -> Callable[[str], int]:
-    """Return the check of an answer that is one number from 1 to `most`; it gives the place from 0."""
-
-    def check(text: str) -> int:
-        if found := _NUMBER.fullmatch(text):
-            number: Any = int(found[1])
-        else:
-            value = find_json(text)
-            number = value.get("best") if isinstance(value, dict) else None
-        if type(number) is not int or not 1 <= number <= most:
-            reason = f'the answer is no object {{"best": number}} with a number from 1 to {most}'
-            raise Rejected(reason)
-        return number - 1
-
-    return check

@@ -11,9 +11,7 @@ from storage.errors import StorageError, UnknownDocument, WrongInput
 from storage.root import Root
 from storage.tombstones import Forgotten, Tombstone
 from tasks.induce.library.drafts import unnamed_digest
-from tasks.induce.library.held import HeldLibraries
-from tasks.induce.library.kept import KeptTrajectories
-from tasks.induce.library.verdicts import HeldVerdicts
+from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
 from tasks.induce.llm_inducer.windows import WINDOWS_ASKED
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.texts.summaries import STATES

@@ -26,7 +26,7 @@ from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.parse.classify.cascade import CACHED_PROBABILITIES
 from tasks.retrieve.index.build import nodes_base
 from tasks.retrieve.routing.store import keep_routing
-from tasks.retrieve.suggest.remainder import Remainder
+from tasks.retrieve.suggest.stored import Remainder
 from tasks.retrieve.versions.publish import switch_to
 from tasks.retrieve.versions.retention import drop_blobs, drop_unused_vectors
 

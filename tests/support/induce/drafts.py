@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from tasks.induce.library.build import build
 from tasks.induce.library.drafts import DroppedSkill, Rare, SkillDraft
-from tasks.induce.replay.recorded import RecordedReplay
-from tasks.induce.replay.verify import Replay
+from tasks.induce.replay.verify import RecordedReplay, Replay
 from tasks.induce.trajectories.record import Trajectory
 
 

@@ -16,9 +16,9 @@ from tasks.retrieve.compose.ranking import RANKING_FEATURES as OF_RANKING
 from tasks.retrieve.compose.ranking import fitted
 from tasks.retrieve.compose.rounds import FEEDBACK_FEATURES as OF_FEEDBACK
 from tasks.retrieve.compose.task_model import BACKWARD, NEITHER, ONWARD, TaskModel, packaged_model
-from tasks.train.compose.fits import labelled_pairs, train_pairs
 from tasks.train.compose.requests import WrittenRequest, batched, lessons, read_written
 from tasks.train.compose.task_model import Recipe, StepNetwork, train_average, train_network, write_graph
+from tasks.train.compose.training import labelled_pairs, train_pairs
 from tasks.train.networks import encoder_graph
 from tests.support.paths import PROJECT
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tasks.evaluate.compose.bench import MethodRun
-from tasks.evaluate.compose.feedback import feedback, rounds_of, when_right
+from tasks.evaluate.compose.feedback import feedback, rounds_of, simulated, when_right
 from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, PlannedStep, measured
 from tasks.evaluate.compose.methods import MadePlan
 from tasks.evaluate.compose.requests import KnownRequest
-from tasks.evaluate.compose.simulation import simulated
 
 NEEDED = Needed(tuple(NeededStep(frozenset({s}), frozenset({s[0]})) for s in ("a1", "b1")))
 

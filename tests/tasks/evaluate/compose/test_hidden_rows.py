@@ -9,17 +9,20 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.evaluate.compose.bench import run_method
-from tasks.evaluate.compose.methods import METHODS, Asking
-from tasks.evaluate.compose.requests import CategorySet, KnownRequest
-from tasks.evaluate.compose.transfer import (
+from tasks.evaluate.compose.hidden_rows import (
+    drawn_step,
+    hidden_servers,
     left_out_share,
     most_needed,
     needing,
+    require_servers,
     rows_by_id,
     transfer,
     without_categories,
+    without_gold,
 )
-from tasks.evaluate.compose.without_gold import drawn_step, hidden_servers, require_servers, without_gold
+from tasks.evaluate.compose.methods import METHODS, Asking
+from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,12 @@ import pytest
 
 from storage.answers import Answers
 from storage.root import Root
-from tasks.evaluate.compose.llm_baselines import SHOWN, TURNS, shown_rows
-from tasks.evaluate.compose.llm_methods import llm_methods
+from tasks.evaluate.compose.llm_methods import SHOWN, TURNS, llm_methods, shown_rows
 from tasks.evaluate.compose.measures import Needed, NeededStep, measured
 from tasks.evaluate.compose.methods import METHODS, NEED_ENDPOINT, Asking, PlanMethod
 from tasks.evaluate.compose.requests import KnownRequest
-from tasks.models.llm.fallbacks import FallbackLlm
-from tests.support.llm.llm_asking import book_of
+from tasks.models.llm.ask import Llm
+from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer, Say
 from tests.support.llm.plan_llm import hints_of, plans, record_of
 
@@ -29,13 +28,13 @@ def server() -> Iterator[LlmServer]:
 
 
 @pytest.fixture
-def llm(server: LlmServer, tmp_path: Path) -> Iterator[FallbackLlm]:
+def llm(server: LlmServer, tmp_path: Path) -> Iterator[Llm]:
     with Answers(Root(tmp_path / "root")) as answers:
-        yield FallbackLlm(book_of(server.url, answers))
+        yield llm_of(server.url, answers)
 
 
 @pytest.fixture
-def methods(llm: FallbackLlm) -> dict[str, PlanMethod]:
+def methods(llm: Llm) -> dict[str, PlanMethod]:
     return llm_methods(llm, 0.6)
 
 
@@ -46,7 +45,7 @@ def test_there_are_exactly_the_methods_that_need_an_endpoint(methods: dict[str, 
 
 @pytest.mark.parametrize("name", NEED_ENDPOINT)
 def test_each_method_plans_and_finds_at_most_ten(
-    methods: dict[str, PlanMethod], llm: FallbackLlm, asking: Asking, requests: list[KnownRequest], name: str
+    methods: dict[str, PlanMethod], llm: Llm, asking: Asking, requests: list[KnownRequest], name: str
 ) -> None:
     made = methods[name](asking, requests[1])
 
@@ -123,7 +122,7 @@ def test_direct_chooses_among_names_that_hold_the_right_ones(
 def test_direct_shows_a_row_of_each_category_where_servers_are_not_known(
     asking: Asking, requests: list[KnownRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.evaluate.compose.llm_baselines.SHOWN", 2)
+    monkeypatch.setattr("tasks.evaluate.compose.llm_methods.SHOWN", 2)
     steps = tuple(NeededStep(None, frozenset({name})) for name in ("Baking", "Messages"))
     request = replace(requests[0], main=(), needed=Needed(steps, None))
 
@@ -171,7 +170,7 @@ def unseen(_: Asked) -> str:
 def test_a_baseline_without_a_usable_answer_has_no_plan_and_is_counted(
     methods: dict[str, PlanMethod],
     server: LlmServer,
-    llm: FallbackLlm,
+    llm: Llm,
     asking: Asking,
     requests: list[KnownRequest],
     name: str,

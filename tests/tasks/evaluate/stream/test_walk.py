@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from tasks.evaluate.stream.report import decision_means
 from tasks.evaluate.stream.walk import MEASURES, Decision, Stream, has_succeeded, reachable
-from tasks.induce.bindings.fits import misfit
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Action, Step, Trajectory
-from tasks.induce.windows.recurrence import moments
+from tasks.induce.windows.recurrence import misfit, moments
 from tasks.retrieve.suggest.methods import METHODS, Offer, SkillQuestion
 from tasks.retrieve.suggest.offered import Offered
 from tests.support.induce.runs import TOOL_RUNS, add_bed, kept, mooring, tool_run, web_runs

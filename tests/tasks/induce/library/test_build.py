@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.induce.library.build import RareValues, build
 from tasks.induce.library.drafts import unnamed_digest
-from tasks.induce.replay.recorded import RecordedReplay
+from tasks.induce.replay.verify import RecordedReplay
 from tasks.induce.replay.window import Broken, Call, SourceWindow
 from tasks.induce.skills.actions import Arg, Body, Granularity
 from tests.support.induce.runs import Done, add_bed, mooring, page, tool_run, web_run

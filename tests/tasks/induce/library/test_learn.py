@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.root import Root
-from tasks.induce.library.kept import KeptTrajectories
+from tasks.induce.library.held import KeptTrajectories
 from tasks.induce.trajectories.record import Trajectory
 from tests.support.induce.learning import learned
 from tests.support.induce.runs import add_bed, mooring, tool_run

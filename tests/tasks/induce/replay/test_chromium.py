@@ -13,8 +13,7 @@ from playwright.sync_api import Browser
 from storage.errors import EnvironmentStopped
 from tasks.induce.replay.application import ApplicationUnusable
 from tasks.induce.replay.chromium import launched
-from tasks.induce.replay.environment import CommandEnvironment, LiveAnswer
-from tasks.induce.replay.line_process import LineProcess
+from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer
 from tests.support.chromium_there import require_chromium
 from tests.support.induce.workshop.application import workshop
 from tests.support.induce.workshop.server import Asked, Said, goes_to, served

@@ -9,11 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.errors import EnvironmentUnusable
-from tasks.induce.replay.calls import call_at
 from tasks.induce.replay.command import CommandReplay
-from tasks.induce.replay.environment import CommandEnvironment
-from tasks.induce.replay.line_process import LineProcess
-from tasks.induce.replay.window import Broken, SourceWindow
+from tasks.induce.replay.environment import CommandEnvironment, LineProcess
+from tasks.induce.replay.window import Broken, SourceWindow, call_at
 from tasks.induce.skills.actions import Body, Const, Result, SkillAction
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, recorded, renewal, whole, windows_of

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tasks.induce.replay.calls import call_at
 from tasks.induce.replay.verify import Replay, opened, verify
-from tasks.induce.replay.window import Broken, SourceWindow
+from tasks.induce.replay.window import Broken, SourceWindow, call_at
 from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
 from tasks.induce.trajectories.outline import Element
 from tasks.induce.trajectories.record import Trajectory

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.messages import row_of
-from tasks.induce.trajectories.unread import NotRead, checked
+from tasks.induce.trajectories.rows import NotRead, checked
 
 USER = {"role": "user", "content": "Order beans."}
 

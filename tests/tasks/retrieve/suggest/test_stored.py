@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tasks.induce.library.build import build
-from tasks.induce.replay.recorded import RecordedReplay
+from tasks.induce.replay.verify import RecordedReplay
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.record import Trajectory
 from tasks.induce.windows.recurrence import moments

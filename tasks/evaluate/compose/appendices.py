@@ -1,0 +1,217 @@
+"""The appendices of the report on plans: paraphrases, conditions, significance, simulation, reranking.
+
+What is not in a cell is said there: no endpoint, not measured, or that the paper does not state it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from tasks.evaluate.compose.methods import DEFAULT, METHODS, NEED_ENDPOINT, VANILLA
+from tasks.evaluate.measures.tables import Block, Table, columns
+
+Found = Mapping[str, Any]
+Rows = Mapping[str, Found]  # of `methods`, by name
+NOT_STATED, NO_ENDPOINT = "not stated", "no endpoint"
+MAIN_MEASURES = {
+    "da": "DA",
+    "da±1": "DA±1",
+    "catr@1": "CatR@1",
+    "catr@10": "CatR@10",
+    "chain_cat": "Chain_cat",
+}
+INTERVAL = "[{low:.3f}, {high:.3f}]"
+_SHOWN_COUNTS = 40  # requests on which feedback changed the number of steps; all stand in compose.json
+_METHOD = {"Method": "`{method}`"}
+
+
+@functools.cache
+def papers() -> Mapping[str, Any]:
+    """Return the figures of the SkillWeaver paper, as shares, and our method for each row of table 2."""
+    file = resources.files("tasks.evaluate").joinpath("data/papers_compose.json")
+    held: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
+    return held
+
+
+def own(rows: Rows, method: str, measures: Iterable[str]) -> dict[str, str]:
+    """Return our figures as texts; of a method that was not measured, why."""
+    why = "not measured" if method in METHODS else NO_ENDPOINT
+    return {m: share(rows[method].get(m)) if method in rows else why for m in measures}
+
+
+def stated(figures: Mapping[str, float], measures: Iterable[str]) -> dict[str, str]:
+    """Return figures of the paper as texts, or that it states none."""
+    return {m: share(figures[m]) if m in figures else NOT_STATED for m in measures}
+
+
+def share(value: float | None) -> str:
+    """Return a share with three digits; nothing of None."""
+    return "" if value is None else f"{value:.3f}"
+
+
+def p_value(value: float) -> str:
+    """Return a p-value with four digits, or a smaller one with its power of ten."""
+    return f"{value:.4f}" if value >= 0.0001 else f"{value:.1e}"
+
+
+def _plain(headings: Sequence[str], lines: Iterable[Sequence[object]]) -> Table:
+    """Return a table of cells as they are."""
+    form = {heading: f"{{c{place}}}" for place, heading in enumerate(headings)}
+    return Table("", form, [{f"c{place}": text for place, text in enumerate(line)} for line in lines])
+
+
+def paraphrases_section(_found: Found, rows: Rows) -> list[Block]:
+    """Return how stable plans are under other words (section 7.4)."""
+    form = {
+        "": "{name}", "requests": "{queries}", "DA": "{original[da]:.3f}", "DA paraphrased": "{da:.3f}",
+        "agreement": "{agreement:.3f}", "CatR@1": "{original[catr@1]:.3f}",
+        "CatR@1 paraphrased": "{catr@1:.3f}",
+    }  # fmt: skip
+    lines = [{**said, "name": f"`{name}`"} for name, row in rows.items() if (said := row["paraphrase"])]
+    note = "" if lines else "None of these requests has a paraphrase."
+    lines += [
+        {
+            "name": f"paper: {label}", "original": {"da": da, "catr@1": cat}, "da": reworded,
+            "agreement": agreement, "catr@1": reworded_cat,
+        }
+        for label, da, reworded, agreement, cat, reworded_cat in papers()["paraphrases"]
+    ]  # fmt: skip
+    return [note, Table("", form, lines)]
+
+
+def conditioned_section(found: Found, rows: Rows) -> list[Block]:
+    """Return what is found where the number of steps is right, or told (section 7.6)."""
+    form = {
+        "Method": "{name}", "requests with the right number": "{queries}", "CatR@1": "{catr@1:.3f}",
+        "CatR@1, all": "{all[catr@1]:.3f}", "CatR@10": "{catr@10:.3f}", "SrvR@1": "{srvr@1:.3f}",
+        "SrvR@1, all": "{all[srvr@1]:.3f}",
+    }  # fmt: skip
+    lines = [{**part, "name": f"`{name}`", "all": rows[name]} for name, part in found["when_right"].items()]
+    lines.append({"name": "paper: vanilla", "queries": NOT_STATED, **papers()["when_right"]})
+    shown = ("da", "catr@1", "catr@10", "srvr@1")
+    oracle = [
+        (f"`{name}`", *own(rows, name, shown).values())
+        for name in ("gold-count", "gold-count-r0", "llm-gold-count")
+        if name in rows or name in NEED_ENDPOINT
+    ]
+    told = stated(papers()["oracle"], shown[:3]).values()
+    oracle.append(("paper: vanilla, told the number", *told, ""))
+    return [
+        Table("", form, lines),
+        "Told the right number of steps, which its words may not allow:",
+        _plain(("Method", "DA", "CatR@1", "CatR@10", "SrvR@1"), oracle),
+    ]
+
+
+def significance_section(found: Found, _rows: Rows) -> list[Block]:
+    """Return whether what feedback changes is significant (appendix G)."""
+    lines = []
+    for measure, one in found["feedback"]["tests"].items():
+        held = papers()["significance"].get(measure)
+        told: dict[str, object] = dict.fromkeys("wnpc", NOT_STATED if measure in MAIN_MEASURES else "")
+        if held:
+            bounds = f"[{held[3][0]:.3f}, {held[3][1]:.3f}]" if held[3] else NOT_STATED
+            told = dict(zip("wnpc", (held[0], held[1], f"{held[2]:.2g}", bounds), strict=True))
+        said = {"p": p_value(one["p"]), "ranks": p_value(one["wilcoxon"]["p"])}
+        lines.append({**one, "measure": measure, "paper": told, "said": said})
+    form = {
+        "Measure": "{measure}", "difference": "{difference:+.3f}", "95% CI": INTERVAL,
+        "p (bootstrap)": "{said[p]}", "W": "{wilcoxon[w]:g}", "pairs that differ": "{wilcoxon[differing]}",
+        "p (Wilcoxon)": "{said[ranks]}", "paper: W": "{paper[w]}", "paper: pairs": "{paper[n]}",
+        "paper: p": "{paper[p]}", "paper: 95% CI": "{paper[c]}",
+    }  # fmt: skip
+    over = f"`{DEFAULT}` against `{VANILLA}`, over {found['queries']} requests."
+    return [over, Table("", form, lines), *_subsets(found["feedback"])]
+
+
+def _subsets(feedback: Found) -> list[Block]:
+    names = {
+        "corrected": "feedback made it right",
+        "spoilt": "feedback made it wrong",
+        "right": "right in both",
+    }
+    lines: list[Sequence[object]] = []
+    for key, name in names.items():
+        part, held = feedback[key], papers()["subsets"].get(key)
+        for measure in ("catr@1", "srvr@1"):
+            one, told = part.get(measure), ""
+            if held and measure == "catr@1":
+                told = f"{held[1]:.3f}, {held[2]:.3f}, {held[3]:g} ({held[0]})"
+            shares = [share(one["before"]), share(one["after"]), p_value(one["p"])] if one else ["", "", ""]
+            lines.append((name, part["queries"], measure, *shares, told))
+    heads = (
+        "Number of steps", "requests", "Measure", "before", "after", "p (Wilcoxon)",
+        "paper: before, after, p",
+    )  # fmt: skip
+    counts = feedback["counts"]
+    changed = {
+        "Request": "{query_id}", "needed": "{needed}", "before": "{before}", "after": "{after}",
+        "": "{nearer:?nearer}{farther:?not nearer}",
+    }  # fmt: skip
+    told_counts = [{**one, "farther": not one["nearer"]} for one in counts[:_SHOWN_COUNTS]]
+    said = f"Feedback changed the number of steps of {len(counts)} requests; `compose.json` has their texts."
+    return [_plain(heads, lines), said, Table("", changed, told_counts) if counts else ""]
+
+
+def pilot_section(found: Found, _rows: Rows) -> list[Block]:
+    """Return the simulation of carrying plans out (appendix I)."""
+    one, held = found["simulation"], papers()["pilot"]
+    note = (
+        "**A simulation: nothing was executed.** Each step succeeds by chance, with a rate of 80 to 95 %"
+        f" drawn for each category by seed {found['seed']}; {one['repeats']:,} repeats, 95 % of which lie"
+        " in the intervals. The paper's executors were mocks as well. In the last column a step succeeds"
+        " only if what was chosen serves a needed step."
+    )
+    shares = {"ses": "steps that succeed (SES)", "ccr": "requests of which all do (CCR)"}
+    lines = [
+        ("requests", one["queries"], held["queries"], ""),
+        ("steps of a plan", f"{one['steps']:.2f}", f"{held['steps']:.2f}", ""),
+        ("DA", share(one["da"]), share(held["da"]), ""),
+        *(
+            (name, _spread(one[key]), share(held[key]), _spread(one[f"{key}_right"]))
+            for key, name in shares.items()
+        ),
+    ]
+    return [note, _plain(("", f"`{DEFAULT}`", "paper", "and rightly chosen"), lines)]
+
+
+def _spread(values: Sequence[float] | None) -> str:
+    return "" if values is None else f"{values[0]:.3f} [{values[1]:.3f}, {values[2]:.3f}]"
+
+
+def reranked_section(_found: Found, rows: Rows) -> list[Block]:
+    """Return what reranking gains (appendix K)."""
+    held = papers()["reranked"]
+    heads = ("Reranker", "CatR@1 before", "CatR@1 after", "SrvR@1 before", "SrvR@1 after", "p (bootstrap)")
+    listwise = own(rows, "llm-rerank", ("catr@1", "srvr@1"))
+    lines = [
+        ("paper: listwise, 7B", share(held["before"]), share(held["after"]), "", "", f"{held['p']:g}"),
+        ("listwise by a language model", "", listwise["catr@1"], "", listwise["srvr@1"], ""),
+    ]
+    note = (
+        f"The paper's: {held['wins']} requests better, {held['losses']} worse, 222 the same; 95 % CI of the"
+        f" gain {INTERVAL.format(**held)}; CatR@10, which bounds it, .716."
+    )
+    return [_plain(heads, lines), note]
+
+
+def confidence_section(found: Found, _rows: Rows) -> list[Block]:
+    """Return whether confidence tells what is served, and what is chosen rightly."""
+    form = columns(_METHOD, {
+        "steps": "{steps}", "AUROC, served against not": "{auroc_served:.3f}",
+        "gaps, served": "{gaps[with]:.3f}", "gaps, not served": "{gaps[without]:.3f}",
+        "right choices": "{right}", "wrong choices": "{wrong}",
+        "AUROC, right against wrong": "{auroc_right:.3f}",
+    })  # fmt: skip
+    lines = [{"method": name, **one} for name, one in found["without_gold"].items()]
+    note = (
+        f"Of each request one step, drawn by seed {found['seed']}, loses all that serves it. The paper has no"
+        " such measure."
+    )
+    return [note, Table("", form, lines)] if lines else [
+        "It is not known what serves the steps of these requests."
+    ]  # fmt: skip

@@ -1,1 +1,0 @@
-"""The report on plans: measured methods come in, SkillWeaver's tables go out; begin with `report`."""

@@ -131,7 +131,7 @@ def paging_bench(
         folder_at(report, "--report")
         if budget or method not in (None, ["all"]):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
-    models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
+    models = exported_encoder(root.folder / "models", settings.encoder)
     single = OnnxEncoder(models, threads=settings.query_threads or 1)
     prepared = partial(
         _prepared, KeptEncoder(OnnxEncoder(models), root), Remembering(single), single, skillpager

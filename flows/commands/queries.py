@@ -228,7 +228,7 @@ def paging_reranker(root: Root, settings: Settings) -> Iterator[LlmReranker]:
 
     If the LLM gave no answer for some pages, stderr says so at the end; those pages are not reranked.
     """
-    from flows.commands.llm.opened import opened_llm  # noqa: PLC0415 (most queries ask no language model)
+    from flows.commands.llm import opened_llm  # noqa: PLC0415 (most queries ask no language model)
     from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes  # noqa: PLC0415
 
     with opened_llm(root, settings, "such pages are not reranked") as llm:

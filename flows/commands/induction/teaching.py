@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from flows.commands.llm.opened import is_set_up, opened_llm
+from flows.commands.llm import is_set_up, opened_llm
 from flows.settings import Settings, load
 from storage.errors import WrongInput
 from storage.root import Root

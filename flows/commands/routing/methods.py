@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.commands.llm.opened import is_set_up
+from flows.commands.llm import is_set_up
 from flows.commands.routing.pipelines import JUDGE, Means, loaded, reranking, skillflow, skillrouter
 from flows.commands.routing.settings import (
     SkillFlowSettings,
@@ -127,7 +127,7 @@ class RoutingModels:
     @functools.cached_property
     def folder(self) -> str:
         """The folder of the encoder's export."""
-        return self.export(self._settings.encoder, self._settings.encoder_precision)
+        return self.export(self._settings.encoder)
 
     @functools.cached_property
     def kept(self) -> KeptEncoder:
@@ -168,9 +168,9 @@ class RoutingModels:
         """What published pipelines run with."""
         return Means(lambda: self.llm, self._settings.device)
 
-    def export(self, model: str, precision: str = "float32") -> str:
+    def export(self, model: str) -> str:
         """Return the folder of a model's export, made if it is not there."""
-        return str(exported_encoder(self.root.folder / "models", model, precision))
+        return str(exported_encoder(self.root.folder / "models", model))
 
     def query_encoder(self, folder: str) -> OnnxEncoder:
         """Return the encoder of an export with as many threads as a task may use."""

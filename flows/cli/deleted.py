@@ -16,6 +16,8 @@ OPTIONS: dict[tuple[str, str], str] = {
     ("bench compose", "--llm"): "leave it out: the LLM that is set up writes each request",
 }
 SETTINGS: dict[str, str] = {
+    "SKILLERY_ENCODER_PRECISION": "leave it out: the encoder computes in bf16 where the processor does, else "
+    "in float32",
     "SKILLERY_INDUCE_CHROMIUM": "name the browser with `--verify 'command:python -m "
     "tasks.induce.replay.chromium URL --chromium PROGRAM'`",
     "SKILLERY_TRAINING_DISTILLED": "leave it out: `skillery train routing` trains on queries with hard "

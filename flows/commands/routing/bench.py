@@ -142,7 +142,7 @@ def routing_bench(
             cases = expected_of(given.tasks, given.qrels, skills, expectations)
             with steps("tasks answered", len(cases)) as step:
                 assert models.llm is not None  # noqa: S101 (for the types: it was asked for before)
-                rates = [measured_agent(models.llm, cases, step)]
+                rates = [measured_agent(models.llm, cases, lambda _done, _total: step())]
         llm = models.llm_report()
     summaries = [_summary(name, parts[name], measured[name], wanted, base, recall, rates) for name in pools]
     found: dict[str, Any] = {**summaries[0], "pools": summaries, "llm": llm, "attention": looks}

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.commands.llm.opened import is_set_up
+from flows.commands.llm import is_set_up
 from flows.commands.routing.pipelines import JUDGE, Means, loaded, reranking, skillflow, skillrouter
 from flows.commands.routing.settings import (
     SkillFlowSettings,
@@ -20,7 +20,6 @@ from flows.commands.routing.settings import (
 )
 from flows.commands.routing.variants import VARIED, base_of, llm_setting, settings_of
 from flows.settings import Settings, llm_options
-from storage.answers import Answers
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.paging.bench import Remembering
@@ -31,12 +30,10 @@ from tasks.models.adapted_encoder import is_base
 from tasks.models.cached_encoder import KeptEncoder, load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.hub import require_on_hub
-from tasks.models.llm.answer_cache import open_cache
-from tasks.models.llm.budget import Ledger
+from tasks.models.llm.ask import Llm, open_llm
 from tasks.models.onnx_export import exported_encoder, require_model
 from tasks.models.with_torch.causal_reranker import CausalReranker
 from tasks.models.with_torch.device import device_of
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm
 from tasks.retrieve.baselines.skillrouter import RouteStage
 from tasks.retrieve.baselines.stages import Staged
 from tasks.retrieve.routing.fit import packaged_fit
@@ -121,20 +118,16 @@ class RoutingModels:
 
     def __init__(self, root: Root, settings: Settings, held: ExitStack) -> None:
         self.root, self._settings, self._held = root, settings, held
-        self._flow: FlowLlm | None = None
 
     def llm_report(self) -> dict[str, Any] | None:
         """Return what an LLM was asked, its cost, and its failures by reason; None if it was not asked."""
-        flow = self._flow
-        if flow is None:
-            return None
-        fallbacks = dict(sorted(flow.fallbacks.items()))
-        return {"model": flow.book.model, **flow.book.ledger.report(), "fallbacks": fallbacks}
+        llm = vars(self).get("llm")
+        return llm.report() if llm else None
 
     @functools.cached_property
     def folder(self) -> str:
         """The folder of the encoder's export."""
-        return self.export(self._settings.encoder, self._settings.encoder_precision)
+        return self.export(self._settings.encoder)
 
     @functools.cached_property
     def kept(self) -> KeptEncoder:
@@ -147,17 +140,12 @@ class RoutingModels:
         return Remembering(self.query_encoder(self.folder))
 
     @functools.cached_property
-    def llm(self) -> FlowLlm | None:
+    def llm(self) -> Llm | None:
         """Writes queries and selects skills; None if no LLM is set up."""
         if not is_set_up(self._settings):
             return None
         options = llm_options(self._settings, "llm")
-        if options is None:
-            return None
-        answers = self._held.enter_context(Answers(self.root))
-        ledger = Ledger(options.prices, options.ceiling)
-        self._flow = FlowLlm(open_cache(options.endpoint, answers, ledger), options.sampling)
-        return self._flow
+        return self._held.enter_context(open_llm(self.root, options)) if options else None
 
     @property
     def attending(self) -> tuple[CausalReranker, tuple[int, int]]:
@@ -180,9 +168,9 @@ class RoutingModels:
         """What published pipelines run with."""
         return Means(lambda: self.llm, self._settings.device)
 
-    def export(self, model: str, precision: str = "float32") -> str:
+    def export(self, model: str) -> str:
         """Return the folder of a model's export, made if it is not there."""
-        return str(exported_encoder(self.root.folder / "models", model, precision))
+        return str(exported_encoder(self.root.folder / "models", model))
 
     def query_encoder(self, folder: str) -> OnnxEncoder:
         """Return the encoder of an export with as many threads as a task may use."""

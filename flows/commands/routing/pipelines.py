@@ -9,15 +9,22 @@ from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettin
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.models.cached_encoder import KeptEncoder
+from tasks.models.llm.ask import Llm
 from tasks.models.protocols import Encoder
 from tasks.models.with_torch.bi_encoder import Instructed, LastTokenEncoder
 from tasks.models.with_torch.cross_encoder import CrossEncoder
 from tasks.models.with_torch.reranker import LoadedReranker, load_reranker
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm
-from tasks.retrieve.baselines.skillflow_dense import DenseSettings, DenseStage
-from tasks.retrieve.baselines.skillflow_queries import LlmQueries, QueryWriter, TaskItself
-from tasks.retrieve.baselines.skillflow_rerank import RerankSettings, RerankStage
-from tasks.retrieve.baselines.skillflow_select import SelectSettings, SelectStage
+from tasks.retrieve.baselines.skillflow import (
+    DenseSettings,
+    DenseStage,
+    LlmQueries,
+    QueryWriter,
+    RerankSettings,
+    RerankStage,
+    SelectSettings,
+    SelectStage,
+    TaskItself,
+)
 from tasks.retrieve.baselines.skillrouter import FlatRerankStage, JudgeStage, RetrieveStage, flat_text
 from tasks.retrieve.baselines.stages import Stage, Staged
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
@@ -28,7 +35,7 @@ JUDGE = "judge"
 class Means(NamedTuple):
     """What stages run with: `llm` opens the LLM, if one is set up; the device of models."""
 
-    llm: Callable[[], FlowLlm | None]
+    llm: Callable[[], Llm | None]
     device: str
 
 

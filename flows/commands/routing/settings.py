@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from flows.settings import load
 from storage.errors import WrongInput
-from tasks.retrieve.baselines.skillflow_dense import Aggregation, Gathering
+from tasks.retrieve.baselines.skillflow import Aggregation, Gathering
 
 StageName = Literal["dense", "shallow", "deep", "select"]
 

@@ -22,8 +22,7 @@ from storage.folder import threads_of_process
 from tasks.models.engine import SMALL, Engine, OnnxRuntime, batches_of, engine_of
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import STATE_MODEL, pack, unit
-from tasks.models.tokens import whole_tokenizer
-from tasks.models.word_counts import word_counts
+from tasks.models.tokens import whole_tokenizer, word_counts
 
 log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 5.0

@@ -56,7 +56,7 @@ def backfill(
     settings, run, chosen = load_settings(), new_run_id(), stages or STAGES
     if publish:
         require_whole(chosen)
-    encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
+    encoder = prepare_encoder(root, settings.encoder)
     days = plan_backfill(root, start.isoformat(), end.isoformat())
     with writer_lock(Root(root)):
         rows = [_rebuild(root, day, run, settings.limits(), encoder, chosen) for day in days]

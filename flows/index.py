@@ -55,7 +55,7 @@ def index(
     run, settings = run_id or new_run_id(), load_settings()
     policy = settings.licence_policies()["serve"]
     with writer_lock(Root(root)):
-        encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
+        encoder = prepare_encoder(root, settings.encoder)
         if corpus is None and runs_elsewhere():
             _embed(root, encoder)
         built = build_tables(root, encoder, with_nodes=index == "all", anew=anew, corpus=corpus)

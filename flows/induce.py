@@ -22,8 +22,8 @@ from tasks.induce.trajectories.read import DOMAIN
 from tasks.models.encoder import card_of
 from tasks.parse.shells import prepare_encoder
 from tasks.retrieve.index.gate import require_passed
-from tasks.retrieve.index.learned import require_model
 from tasks.retrieve.shells import serve_learned_skills
+from tasks.retrieve.versions.learned import require_model
 
 
 @flow(name="induce", flow_run_name=named("induce {root}"))
@@ -66,7 +66,7 @@ def induce(
         teaching(Root(root), settings, judge, inducer) as by,
         state_summaries(Root(root), settings) as words,
     ):
-        encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
+        encoder = prepare_encoder(root, settings.encoder)
         require_model(Root(root), card_of(encoder))
         read = keep_trajectories(root, trajectories, form, domain)
         tell(f"runs: {counts({k: v for k, v in read.items() if k != 'failed'})}")

@@ -36,7 +36,7 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
     asked = llm if edges is None else edges.llm
     ledger = _ledger(asked, None)
     with writer_lock(Root(root)):
-        encoder = prepare_encoder(root, settings.encoder, settings.encoder_precision)
+        encoder = prepare_encoder(root, settings.encoder)
         plan = plan_parsing(root, encoder, with_vectors=with_vectors, llm=llm, edges=edges)
         tell(f"documents to parse: {plan['todo']}, gone {plan['gone']}, unchanged {plan['unchanged']}")
         done: Counter[str] = Counter()

@@ -35,10 +35,6 @@ class Settings(BaseSettings, CrawlSettings):
     encoder: str = Field(
         "sentence-transformers/all-MiniLM-L6-v2", description="Hugging Face id, or a model's folder."
     )
-    encoder_precision: Literal["float32", "int8"] = Field(
-        "float32",
-        description="Numbers the encoder computes with: int8 is faster and its vectors are coarser.",
-    )
     query_threads: int | None = Field(
         None, ge=1, description="Threads that encode a query or page; by default all cores, in a service 1."
     )

@@ -8,6 +8,8 @@ from storage.errors import WrongInput
 
 # By the words of a command, such as "train pairs".
 COMMANDS: dict[str, str] = {
+    "evaluate look-alikes": "near copies are folded by `skillery run`; `skillery search` shows them under "
+    "`folded`, and nothing acted on skills that only mean nearly the same",
     "train pairs": "`skillery train routing` makes its queries from the bodies of skills, or reads "
     "requests that you have with --requests FOLDER (its `pairs.parquet`)",
 }
@@ -16,6 +18,8 @@ OPTIONS: dict[tuple[str, str], str] = {
     ("bench compose", "--llm"): "leave it out: the LLM that is set up writes each request",
 }
 SETTINGS: dict[str, str] = {
+    "SKILLERY_ENCODER_PRECISION": "leave it out: the encoder computes in bf16 where the processor does, else "
+    "in float32",
     "SKILLERY_INDUCE_CHROMIUM": "name the browser with `--verify 'command:python -m "
     "tasks.induce.replay.chromium URL --chromium PROGRAM'`",
     "SKILLERY_TRAINING_DISTILLED": "leave it out: `skillery train routing` trains on queries with hard "

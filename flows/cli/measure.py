@@ -272,20 +272,6 @@ def evaluate_edges(
     print_json(found) if as_json else printing_bench.print_edges(found)
 
 
-@evaluate_app.command("look-alikes")
-def evaluate_look_alikes(
-    threshold: Annotated[float, typer.Option("--threshold", help="Cosine, above 0, at most 1.")] = 0.95,
-    out: Annotated[Path | None, typer.Option("--out", help="Parquet file for all pairs.")] = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Report served skills that mean nearly the same in other words; nothing is folded for it."""
-    from flows.commands.corpus import served_look_alikes  # noqa: PLC0415
-
-    found = served_look_alikes(root_of(load_settings(), root), threshold, out)
-    print_json(found) if as_json else printing.print_look_alikes(found)
-
-
 @evaluate_app.command("stream")
 def evaluate_stream(
     trajectories: TrajectoriesArgument,

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from flows.commands.console import Report, folder_at, progress
+from flows.commands.console import folder_at, progress
 from flows.settings import Settings, llm_options
-from storage.answers import Answers
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.lance.served import require_served
 from storage.root import Root
-from tasks.evaluate.corpus.skill_sample import namespace_of, served_skill_ids, served_skills, stratified
-from tasks.evaluate.generate.distractors import read_distractors, write_distractors
-from tasks.evaluate.generate.distractors_prompt import PROMPT as DISTRACTORS_PROMPT
+from tasks.evaluate.corpus.skill_sample import served_skill_ids, served_skills, stratified
+from tasks.evaluate.generate.distractors import PROMPT as DISTRACTORS
+from tasks.evaluate.generate.distractors import write_distractors
 from tasks.evaluate.generate.plans import WRITE as PLANS_PROMPT
 from tasks.evaluate.generate.plans import PlanDraws, served_rows, write_plans
-from tasks.evaluate.generate.requests import document_line, query_line, read_requests, write_requests
-from tasks.evaluate.generate.requests_prompt import PROMPT as REQUESTS_PROMPT
-from tasks.evaluate.generate.skill_files import Growth
+from tasks.evaluate.generate.requests import PROMPT as REQUESTS
+from tasks.evaluate.generate.requests import write_requests
 from tasks.evaluate.routing.data import read_qrels, read_skills, read_tasks
-from tasks.models.llm.answer_cache import AnswerCache, open_cache
-from tasks.models.llm.ask import open_llm
-from tasks.models.llm.budget import Ledger
-from tasks.models.llm.question import Sampling
-from tasks.parse.classify.options import TypingOptions
+from tasks.models.llm.ask import Llm, LlmOptions, open_llm
 from tasks.retrieve.routing.skill import Skill
 
-_T = TypeVar("_T")
 _AT_ONCE = 8  # SkillPager, section 4.1
 _LONGEST_REQUESTS = 4096  # tokens of five requests with their evidence
 _LONGEST_PLAN = 1024  # tokens of one request, or of its steps
@@ -60,27 +52,14 @@ def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) ->
         NotPublished: Nothing is served.
         LlmDenied: The server denies access, or has no such model.
     """
-    llm = _llm(settings, _LONGEST_REQUESTS)
+    options = _options(settings, _LONGEST_REQUESTS)
     if "llm_concurrency" not in settings.model_fields_set:
-        llm = replace(llm, endpoint=replace(llm.endpoint, concurrency=_AT_ONCE))
+        options = replace(options, endpoint=replace(options.endpoint, concurrency=_AT_ONCE))
     chosen = served_skills(root, stratified(served_skill_ids(root), skills))
     folder = folder_at(out)
-    call, spent = _grow(
-        root, llm, lambda book, how, tell: write_requests(chosen, folder, book, sampling=how, report=tell)
-    )
-    written = read_requests(folder)
-    good = [kept for kept in written if kept.queries]
-    queries = [query for kept in good for query in kept.queries]
-    write_lines(out / "documents.jsonl", (document_line(kept.skill) for kept in good))
-    write_lines(out / "queries.jsonl", map(query_line, queries))
-    return {
-        "out": str(out), "wanted": skills, "skills": len(written), **call, "documents": len(good),
-        "queries": len(queries), "by_breadth": dict(Counter(query.breadth for query in queries)),
-        "namespaces": len({namespace_of(kept.skill.doc_id) for kept in good}),
-        "rejected": dict(sum((Counter(kept.rejected) for kept in written), Counter[str]())),
-        "failed": _counts(kept.failed for kept in written),
-        "model": llm.endpoint.model, "prompt": REQUESTS_PROMPT, "llm": spent,
-    }  # fmt: skip
+    with open_llm(root, options) as llm, progress("asked about") as report:
+        done = write_requests(chosen, folder, llm, report)
+    return {"out": str(out), "wanted": skills, **done, **_spent(llm, REQUESTS.name)}
 
 
 def grow_distractors(
@@ -104,7 +83,7 @@ def grow_distractors(
         `out`, `skills` (files in the folder), `distractors`, `by_kind` and `failed` (skills by reason) of the
         whole folder; the rest, and errors, as `grow_paging_bench`.
     """
-    llm = _llm(settings, _LONGEST_DISTRACTORS)
+    options = _options(settings, _LONGEST_DISTRACTORS)
     tasks = _tasks_of(queries, qrels)
     skills = (Skill(*row) for row in read_skills([documents]).select(Skill._fields).iter_rows())
     relevant = [skill for skill in skills if skill.doc_id in tasks]
@@ -112,19 +91,9 @@ def grow_distractors(
         msg = f"{documents}: holds no skill that {qrels} calls relevant; give the corpus that does"
         raise WrongInput(msg)
     folder = folder_at(out)
-    call, spent = _grow(
-        root,
-        llm,
-        lambda book, how, tell: write_distractors(relevant, tasks, folder, book, sampling=how, report=tell),
-    )
-    written = read_distractors(folder)
-    write_lines(out / "distractors.jsonl", (line for kept in written for line in kept.lines()))
-    kinds = [made.kind for kept in written for made in kept.distractors]
-    return {
-        "out": str(out), "wanted": len(relevant), **call, "skills": len(written), "distractors": len(kinds),
-        "by_kind": dict(Counter(kinds)), "failed": _counts(kept.failed for kept in written),
-        "model": llm.endpoint.model, "prompt": DISTRACTORS_PROMPT, "llm": spent,
-    }  # fmt: skip
+    with open_llm(root, options) as llm, progress("asked about") as report:
+        done = write_distractors(relevant, tasks, folder, llm, report)
+    return {"out": str(out), "wanted": len(relevant), **done, **_spent(llm, DISTRACTORS.name)}
 
 
 def grow_compose_bench(root: Root, settings: Settings, queries: int, seed: int, out: Path) -> dict[str, Any]:
@@ -150,7 +119,7 @@ def grow_compose_bench(root: Root, settings: Settings, queries: int, seed: int, 
         NotPublished: Nothing is served.
         LlmDenied: The server denies access, or has no such model.
     """
-    options = _llm(settings, _LONGEST_PLAN)
+    options = _options(settings, _LONGEST_PLAN)
     served = require_served(root)
     rows, withheld = served_rows(root, served)
     draws = PlanDraws(rows)
@@ -176,7 +145,7 @@ def grow_compose_bench(root: Root, settings: Settings, queries: int, seed: int, 
     return {"out": str(out), **card, "llm": spent}
 
 
-def _llm(settings: Settings, longest: int) -> TypingOptions:
+def _options(settings: Settings, longest: int) -> LlmOptions:
     """Return how the model is asked for answers of up to `longest` tokens, or more if the settings say so."""
     llm = llm_options(settings, "llm")
     assert llm is not None  # noqa: S101 - None is for `local`
@@ -184,26 +153,8 @@ def _llm(settings: Settings, longest: int) -> TypingOptions:
     return replace(llm, sampling=sampling)
 
 
-def _grow(
-    root: Root, llm: TypingOptions, write: Callable[[AnswerCache, Sampling, Report], Growth]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what one call of `write` did, by `asked`, `kept` and `unfinished`, and what it cost."""
-    done, spent = _asked(root, llm, write)
-    return {"asked": done.asked, "kept": done.kept, "unfinished": dict(done.unfinished)}, spent
-
-
-def _asked(
-    root: Root, llm: TypingOptions, work: Callable[[AnswerCache, Sampling, Report], _T]
-) -> tuple[_T, dict[str, Any]]:
-    """Return what `work` returns, given a model to ask, and what that cost."""
-    ledger = Ledger(llm.prices, llm.ceiling)
-    with Answers(root) as answers, progress("asked about") as report:
-        done = work(open_cache(llm.endpoint, answers, ledger), llm.sampling, report)
-    return done, ledger.report()
-
-
-def _counts(reasons: Iterable[str | None]) -> dict[str, int]:
-    return dict(Counter(reason for reason in reasons if reason))
+def _spent(llm: Llm, prompt: str) -> dict[str, Any]:
+    return {"model": llm.model, "prompt": prompt, "llm": llm.ledger.report()}
 
 
 def _tasks_of(queries: Path, qrels: Path) -> dict[str, list[str]]:

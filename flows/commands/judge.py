@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flows.commands.console import folder_at, progress
 from flows.settings import Settings, llm_options
-from storage.answers import Answers
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.judge.agreement import Label, read_labels, require_labelled
-from tasks.evaluate.judge.judge import VOTES, LlmJudge
+from tasks.evaluate.judge.judge import PROMPT, VOTES, LlmJudge
 from tasks.evaluate.judge.label_form import SUFFIX, form_of, read_form, require_same_contexts
-from tasks.evaluate.judge.prompt import PROMPT
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.paging.judged import (
     Measured,
@@ -27,12 +24,10 @@ from tasks.evaluate.paging.judged import (
     judged_rows,
 )
 from tasks.evaluate.paging.outcomes import Setting
-from tasks.models.llm.answer_cache import open_cache
-from tasks.models.llm.budget import Ledger
-from tasks.parse.classify.options import TypingOptions
+from tasks.models.llm.ask import LlmOptions, open_llm
 
 
-def require_speaker(name: str, settings: Settings) -> tuple[Speaker, TypingOptions | None]:
+def require_speaker(name: str, settings: Settings) -> tuple[Speaker, LlmOptions | None]:
     """Return who judges, and how the LLM is asked if it judges; raise `WrongInput` if that cannot be."""
     speakers: dict[str, Speaker] = {"evidence": "evidence", "llm": "llm", "both": "both"}
     if name not in speakers:
@@ -73,13 +68,13 @@ class Judging:
     """
 
     speaker: Speaker
-    llm: TypingOptions | None
+    llm: LlmOptions | None
     labels: Sequence[Label]
     form: Path | None = None
     sampled: Sequence[Setting] = ()
 
 
-def require_form(form: Path | None, llm: TypingOptions | None) -> None:
+def require_form(form: Path | None, llm: LlmOptions | None) -> None:
     """Raise `WrongInput` if a form for people's labels cannot be drawn or written."""
     if form is None:
         return
@@ -120,15 +115,15 @@ def judge_paging(
     require_same_contexts(labels, contexts)
     if llm is None:
         return None, {"spoke": speaker, **_agreement(compare_judges(measured, None, labels))}
-    with _judge(root, llm) as (judge, ledger), progress("judged") as report:
-        verdicts = judge_measured(measured, queries, judge, report)
+    with open_llm(root, llm) as asked, progress("judged") as report:
+        verdicts = judge_measured(measured, queries, LlmJudge(asked), report)
     found = compare_judges(measured, verdicts, labels)
     if speaker == "llm":
         found.pop("evidence_llm", None)
     said = {
-        "spoke": speaker, "model": llm.endpoint.model, "prompt": PROMPT, "votes": VOTES,
+        "spoke": speaker, "model": llm.endpoint.model, "prompt": PROMPT.name, "votes": VOTES,
         "patterns": verdicts.patterns(), "failed": dict(verdicts.failed), **_agreement(found),
-        "llm": ledger.report(),
+        "llm": asked.ledger.report(),
     }  # fmt: skip
     if judging.form is not None:
         sample = draw_label_sample(measured, verdicts, queries, judging.sampled)
@@ -143,13 +138,6 @@ def _options(sampled: Sequence[Setting]) -> str:
         f"--budget {budget:g}" for budget in dict.fromkeys(b for _, b in sampled) if budget is not None
     ]
     return " ".join(["--documents ... --queries ...", *methods, *budgets])
-
-
-@contextmanager
-def _judge(root: Root, llm: TypingOptions) -> Iterator[tuple[LlmJudge, Ledger]]:
-    ledger = Ledger(llm.prices, llm.ceiling)
-    with Answers(root) as answers:
-        yield LlmJudge(open_cache(llm.endpoint, answers, ledger), llm.sampling), ledger
 
 
 def _agreement(found: Mapping[str, Any]) -> dict[str, Any]:

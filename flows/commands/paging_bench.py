@@ -41,7 +41,7 @@ from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.parse.classify.cascade import embedded_classifier
-from tasks.retrieve.baselines.skillpager_settings import Entry, OpenSettings
+from tasks.retrieve.baselines.skillpager import Entry, OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
 # The row of the default method with an LLM as its reranker.
@@ -131,7 +131,7 @@ def paging_bench(
         folder_at(report, "--report")
         if budget or method not in (None, ["all"]):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
-    models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
+    models = exported_encoder(root.folder / "models", settings.encoder)
     single = OnnxEncoder(models, threads=settings.query_threads or 1)
     prepared = partial(
         _prepared, KeptEncoder(OnnxEncoder(models), root), Remembering(single), single, skillpager

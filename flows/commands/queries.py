@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.console import Report, form_of, progress, put_drawing
-from flows.settings import Settings, llm_options
+from flows.settings import Settings
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
@@ -228,19 +228,8 @@ def paging_reranker(root: Root, settings: Settings) -> Iterator[LlmReranker]:
 
     If the LLM gave no answer for some pages, stderr says so at the end; those pages are not reranked.
     """
-    from storage.answers import Answers  # noqa: PLC0415 (most queries ask no language model)
-    from tasks.models.llm.answer_cache import open_cache  # noqa: PLC0415
-    from tasks.models.llm.budget import Ledger  # noqa: PLC0415
+    from flows.commands.llm import opened_llm  # noqa: PLC0415 (most queries ask no language model)
     from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes  # noqa: PLC0415
-    from tasks.retrieve.baselines.skillflow_asking import FlowLlm  # noqa: PLC0415
 
-    options = llm_options(settings, "llm")
-    assert options is not None  # noqa: S101 - None is for `local`
-    made = RerankNodes(accuracy=settings.rerank_accuracy)
-    with Answers(root) as answers:
-        book = open_cache(options.endpoint, answers, Ledger(options.prices, options.ceiling))
-        llm = FlowLlm(book, options.sampling)
-        yield LlmReranker(llm, made)
-    if llm.fallbacks:
-        reasons = ", ".join(f"{count} x {reason}" for reason, count in sorted(llm.fallbacks.items()))
-        sys.stderr.write(f"the language model gave no answer ({reasons}): such pages are not reranked\n")
+    with opened_llm(root, settings, "such pages are not reranked") as llm:
+        yield LlmReranker(llm, RerankNodes(accuracy=settings.rerank_accuracy))

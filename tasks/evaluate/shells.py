@@ -11,14 +11,18 @@ from prefect.cache_policies import NO_CACHE
 
 from storage.lance.served import Served, require_served
 from storage.root import Root
-from tasks.evaluate.health.as_served import ask_probes
-from tasks.evaluate.health.counts import count_rows, dropped_of
+from tasks.evaluate.health.as_served import (
+    ask_probes,
+    page_sample,
+    paging_rows,
+    route_sample,
+    sample_requests,
+)
 from tasks.evaluate.health.drift import Thresholds, drift_of, drift_rows, shortcomings, unasked
-from tasks.evaluate.health.history import append_history, read_history
+from tasks.evaluate.health.history import append_history, count_rows, dropped_of, read_history
 from tasks.evaluate.health.probes import probe_index, served_probes
 from tasks.evaluate.health.regression import check_regression
 from tasks.evaluate.health.report import pictures_of, render_report, write_report
-from tasks.evaluate.health.sample import page_sample, paging_rows, route_sample, sample_requests
 from tasks.models.encoder import load_encoder
 from tasks.models.retry import task_retries
 from tasks.parse.classify.local import LocalClassifier

@@ -43,7 +43,7 @@ class ReadTokens(NamedTuple):
 
 def is_base(card: Mapping[str, Any]) -> bool:
     """Return whether the encoder of a card is the default one, whose vectors adapted states are near to."""
-    return str(card["revision"]).removesuffix("-int8") == PACKAGED[BASE][2]
+    return str(card["revision"]) == PACKAGED[BASE][2]
 
 
 class AdaptedEncoder:

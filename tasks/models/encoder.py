@@ -22,13 +22,11 @@ from storage.folder import threads_of_process
 from tasks.models.engine import SMALL, Engine, OnnxRuntime, batches_of, engine_of
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import STATE_MODEL, pack, unit
-from tasks.models.tokens import whole_tokenizer
-from tasks.models.word_counts import word_counts
+from tasks.models.tokens import whole_tokenizer, word_counts
 
 log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 5.0
 POOLINGS = ("mean", "cls")
-INT8 = "-int8"  # ends the revision of weights of eight bits
 _T = TypeVar("_T")
 _Window = tuple[int, list[int]]
 # A batch's vectors and packed states, and what makes them of the tokens' states.
@@ -89,8 +87,7 @@ class OnnxEncoder:
     def _open_engine(self) -> Engine:
         small = self._folder / SMALL  # exports from before OpenVINO ran them lack it
         model = (small if small.is_file() else self._folder / "model.onnx").resolve()
-        quantised = str(self.card["revision"]).endswith(INT8)
-        return engine_of(model, model.stat().st_mtime_ns, quantised=quantised)
+        return engine_of(model, model.stat().st_mtime_ns)
 
     def load_ahead(self) -> None:
         """Begin to load tokenizer and engine, each on a thread of its own, while the caller does other work.

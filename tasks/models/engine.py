@@ -1,4 +1,4 @@
-"""The engine that runs an exported encoder: OpenVINO, or ONNX Runtime for weights of eight bits.
+"""The engine that runs an exported encoder: OpenVINO, or ONNX Runtime to check vectors of before.
 
 OpenVINO computes in bf16 where the processor does, else in float32; vectors in bf16 have a cosine of .9999 to
 those in float32.
@@ -156,7 +156,7 @@ def save_small(model: Path, target: Path) -> None:
 
 
 def save_folded(model: bytes, target: Path) -> None:
-    """Write a model of ONNX whose constants are worked out: only such weights can be made eight bits."""
+    """Write a model of ONNX whose constants are worked out."""
     onnxruntime = _onnxruntime()
     basic = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     _session(model, graph_optimization_level=basic, optimized_model_filepath=str(target))
@@ -194,6 +194,6 @@ def _openvino() -> Any:  # noqa: ANN401 (it has no types)
 
 
 @functools.lru_cache(maxsize=2)
-def engine_of(model: Path, _changed: int, *, quantised: bool) -> Engine:
+def engine_of(model: Path, _changed: int) -> Engine:
     """Return the engine of a model's file, loaded once a process for all its encoders."""
-    return OnnxRuntime(model) if quantised else OpenVino(model, threads_of_process())
+    return OpenVino(model, threads_of_process())

@@ -27,7 +27,7 @@ from storage.errors import ModelMismatch, SkilleryError, TerminalError, WrongInp
 from storage.folder import file_digest
 from storage.root import Root
 from storage.seal import seal_folder
-from tasks.models.encoder import INT8, OnnxEncoder, card_of
+from tasks.models.encoder import OnnxEncoder
 from tasks.models.engine import SMALL, save_folded, save_small, whole_model
 from tasks.models.hub import require_on_hub
 from tasks.models.model_cache import is_whole, link_folder, model_cache, put_in_place
@@ -51,11 +51,10 @@ _SETTINGS = (".json", ".txt", ".model")  # endings of a model's files beside its
 _CARD = "encoder.json"
 _FORM = 1  # of an export's folder in the model cache: raised when its files change
 _PROBE = "Knead the dough for ten minutes, then let it rise in a warm place."
-# The least cosine of an export's vector of the probe to its model's, and of eight bits to the float one.
-_SAME, _NEAR = 0.999, 0.9
+_SAME = 0.999  # the least cosine of an export's vector of the probe to its model's
 
 
-def exported_encoder(models: Path, name: str, precision: str = "float32") -> Path:
+def exported_encoder(models: Path, name: str) -> Path:
     """Return the folder of an encoder's ONNX export below `models`; if it is missing, export it.
 
     The export runs in its own process, so that torch's memory is given back.
@@ -63,7 +62,6 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
     Args:
         models: Folder of exports.
         name: A folder with a sentence-transformers model, a packaged model's name, or a hub id.
-        precision: `float32`, or `int8` for weights quantised out of that export.
 
     Raises:
         ModelMismatch: Packaged weights are not those that this program expects.
@@ -73,17 +71,13 @@ def exported_encoder(models: Path, name: str, precision: str = "float32") -> Pat
     target = _target(models, name, weights)
     _require_weights(target, source, weights)
     shared = source if weights else None
-    _ensure(target, ["float32", name, source, weights], f"exporting encoder {name} to ONNX", shared=shared)
-    if precision == "float32":
-        return target
-    small = target.with_name(f"{target.name}-{precision}")
-    _ensure(small, [precision, str(target)], f"quantising encoder {name} to {precision}", shared=shared)
-    return small
+    _ensure(target, [name, source, weights], f"exporting encoder {name} to ONNX", shared=shared)
+    return target
 
 
-def export_below(root: Root, name: str, precision: str = "float32") -> str:
+def export_below(root: Root, name: str) -> str:
     """Return the folder of an encoder's export below a root; arguments, errors as of `exported_encoder`."""
-    exported = exported_encoder(root.fetch("models"), name, precision)
+    exported = exported_encoder(root.fetch("models"), name)
     root.send(exported.relative_to(root.folder).as_posix())
     return str(exported)
 
@@ -99,7 +93,7 @@ def export_ahead(models: Path, name: str) -> None:
         source, weights = resolve(name)
         target = _target(models, name, weights)
         if not _is_exported(target):
-            arguments = ["float32", name, source, weights]
+            arguments = [name, source, weights]
             _kept(target.name, source, arguments, f"exporting encoder {name} to ONNX")
     except SkilleryError as error:
         log.debug("encoder %s was not exported ahead: %s", name, error)
@@ -223,7 +217,7 @@ def export(name: str, source: str, weights: str, target: Path) -> None:
     card, expected = (_by_graph if name in GRAPHS else _by_torch)(name, source, target)
     card = {"name": name, "revision": weights or file_digest(target / "model.onnx"), **card}
     save_small(target / "model.onnx", target / SMALL)
-    _finish(target, card, expected, _SAME)
+    _finish(target, card, expected)
 
 
 def _by_graph(name: str, source: str, target: Path) -> tuple[dict[str, Any], Vectors | None]:
@@ -266,11 +260,10 @@ def _by_torch(name: str, source: str, target: Path) -> tuple[dict[str, Any], Vec
     return card, model.encode([_PROBE])
 
 
-def _finish(target: Path, card: dict[str, Any], expected: Vectors | None, least: float) -> None:
+def _finish(target: Path, card: dict[str, Any], expected: Vectors | None) -> None:
     """Write the card and the digests of an export that answers; raise `ModelMismatch` if it does not.
 
-    `expected` has shape `(1, dimension)`, None: what model.onnx gives; `least` is the least cosine to it of
-    the export's vector.
+    `expected` has shape `(1, dimension)`, None: what model.onnx gives.
     """
     (target / _CARD).write_text(json.dumps(card, indent=1), "utf-8")
     encoder = OnnxEncoder(target, threads=1)
@@ -278,7 +271,7 @@ def _finish(target: Path, card: dict[str, Any], expected: Vectors | None, least:
     if expected is None:
         expected = encoder.by_onnx_runtime().encode([_PROBE])
     cosine = float(found @ unit(np.asarray(expected, dtype=np.float32))[0])
-    if not cosine >= least:
+    if not cosine >= _SAME:
         msg = f"what was exported of {card['name']} does not answer as the model does (cosine {cosine:.3f})"
         raise ModelMismatch(msg)
     seal_folder(target)
@@ -291,36 +284,11 @@ def _old_pooling(config: dict[str, object]) -> str:
     return "mean" if config.get("pooling_mode_mean_tokens") else "unknown"
 
 
-def quantise(export: Path, target: Path) -> None:
-    """Write an export with int8 weights (dynamic: activations are scaled as they come) to a new folder.
-
-    Weights are scaled by channel and kept within seven bits: without VNNI instructions, sums of eight
-    overflow. The card's revision says that the vectors are others.
-
-    Raises:
-        ModelMismatch: `export` holds no exported encoder.
-    """
-    from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415 (onnx: for this alone)
-
-    card = card_of(export)
-    target.mkdir()
-    quantize_dynamic(
-        export / "model.onnx", target / "model.onnx", per_channel=True, reduce_range=True,
-        weight_type=QuantType.QInt8, use_external_data_format=(export / "model.onnx_data").exists(),
-    )  # fmt: skip
-    shutil.copy(export / "tokenizer.json", target)
-    expected = OnnxEncoder(export, threads=1).encode([_PROBE])
-    _finish(target, {**card, "revision": f"{card['revision']}{INT8}"}, expected, _NEAR)
-
-
 if __name__ == "__main__":
-    # A process of its own: `float32 NAME SOURCE WEIGHTS SCRATCH`, or a precision with `EXPORT SCRATCH`.
+    # A process of its own: `NAME SOURCE WEIGHTS SCRATCH`.
     made = Path(sys.argv[-1]) / "made"
     try:
-        if sys.argv[1] == "float32":
-            export(sys.argv[2], sys.argv[3], sys.argv[4], made)
-        else:
-            quantise(Path(sys.argv[2]), made)
+        export(sys.argv[1], sys.argv[2], sys.argv[3], made)
     except Exception as error:  # what libraries raise here is a matter of the model's files
         traceback.print_exc()
         # The last line is what the run says.

@@ -28,9 +28,9 @@ LIMIT = "skillery-llm"
 
 
 @task(name="prepare-encoder", cache_policy=NO_CACHE, **task_retries())
-def prepare_encoder(root: str, encoder: str, precision: str = "float32") -> str:
+def prepare_encoder(root: str, encoder: str) -> str:
     """Export the encoder to ONNX below the root unless that has been done; return its local folder."""
-    return export_below(Root(root), encoder, precision)
+    return export_below(Root(root), encoder)
 
 
 @task(name="plan-parse", cache_policy=NO_CACHE)

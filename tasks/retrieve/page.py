@@ -10,8 +10,15 @@ from dataclasses import replace
 from storage.errors import WrongInput
 from tasks.models.protocols import Encoder, Tokenizer
 from tasks.retrieve.baselines.fill import page_of
-from tasks.retrieve.baselines.skillpager import ChunkRanking, NodeRanking, rank_every_node, rank_whole
-from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings, settings_of
+from tasks.retrieve.baselines.skillpager import (
+    OPEN_SETTINGS,
+    ChunkRanking,
+    NodeRanking,
+    OpenSettings,
+    rank_every_node,
+    rank_whole,
+    settings_of,
+)
 from tasks.retrieve.paging.facets import page_by_facets
 from tasks.retrieve.paging.scorer import Scorer
 from tasks.retrieve.paging.types import Page, PagedDocument, Ranking, Reranker

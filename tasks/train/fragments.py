@@ -19,7 +19,7 @@ import polars as pl
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, text_field
 from storage.schemas import NODE_TYPES
-from tasks.evaluate.measures.calibration import calibration, calibration_error
+from tasks.evaluate.measures.statistics import calibration, calibration_error
 from tasks.parse.classify.protocol import FragmentInContext, read_fragments
 from tasks.parse.document import in_context
 from tasks.parse.segment.segment import segment

@@ -16,8 +16,8 @@ from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
 from storage.schemas import Qrel
-from tasks.evaluate.routing.bench import RoutingBench, RoutingMethod, measure_method, whole
-from tasks.evaluate.routing.data import RoutingQuery
+from tasks.evaluate.routing.bench import RoutingMethod, measure_method, whole
+from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
 from tasks.evaluate.routing.summary import contest, summarise_method
 from tasks.models.onnx_export import resolve
 from tasks.models.with_torch.cross_encoder import PairScorer

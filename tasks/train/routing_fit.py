@@ -23,10 +23,8 @@ import numpy.typing as npt
 import polars as pl
 
 from storage.root import Root
-from tasks.evaluate.measures.calibration import calibration_by_count, calibration_error
-from tasks.evaluate.measures.statistics import auroc
-from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, read_tasks
-from tasks.evaluate.routing.pools import id_starts
+from tasks.evaluate.measures.statistics import auroc, calibration_by_count, calibration_error
+from tasks.evaluate.routing.data import id_starts, read_copies, read_qrels, read_skills, read_tasks
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Vectors

@@ -1,6 +1,6 @@
 """Skills built from segmentation to the index, by the flows' own tasks, beside encoding the same texts alone.
 
-Run by hand: `python tests/benchmarks/build_nodes.py PARQUET [--skills 395] [--seed 0] [--precision int8]`;
+Run by hand: `python tests/benchmarks/build_nodes.py PARQUET [--skills 395] [--seed 0]`;
 PARQUET has columns `id` and `content`. SkillPager, section 5.1: 395 skills took 9.83 hours with four workers.
 A second corpus, below a root of its own, holds half of the first one's skills and has its vectors and second
 looks.
@@ -114,7 +114,6 @@ def main() -> None:
     parser.add_argument("parquet", type=Path)
     parser.add_argument("--skills", type=int, default=395)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--precision", default="float32")
     options = parser.parse_args()
     rows = pl.read_parquet(options.parquet).unique("content", maintain_order=True)
     rows = rows.sample(3 * _READ_PER_SKILL * options.skills, seed=options.seed, shuffle=True)
@@ -126,7 +125,7 @@ def measure(scratch: Path, rows: pl.DataFrame, options: argparse.Namespace) -> N
     """Build both corpora below `scratch` and print."""
     n = options.skills
     first = corpus(scratch / "first", rows[: _READ_PER_SKILL * n], n)
-    folder = prepare_encoder.fn(first.uri, MINILM, options.precision)
+    folder = prepare_encoder.fn(first.uri, MINILM)
     encoder = OnnxEncoder(Path(folder))
     encoder.encode(["warm"])
     whole = timed(lambda: build(first, folder))
@@ -134,7 +133,7 @@ def measure(scratch: Path, rows: pl.DataFrame, options: argparse.Namespace) -> N
     distinct = sorted(set(texts))
     pure = timed(lambda: encoder.encode(distinct))
     tokens = sum(encoder.count(distinct))
-    print(f"{n} skills, {len(texts)} texts, {len(distinct)} distinct, {tokens} tokens, {options.precision}")
+    print(f"{n} skills, {len(texts)} texts, {len(distinct)} distinct, {tokens} tokens")
     print(f"segmentation to index: {whole}")
     print(f"encoding alone:        {pure}, {tokens / pure.wall:.0f} tokens/s")
     ratios = whole.wall / pure.wall, whole.processor / pure.processor
@@ -148,7 +147,7 @@ def measure(scratch: Path, rows: pl.DataFrame, options: argparse.Namespace) -> N
     for kept in (VECTORS, STATES):
         shutil.copytree(first.folder / kept, second.folder / kept)
     shutil.copytree(first.folder / CACHED_PROBABILITIES, second.folder / CACHED_PROBABILITIES)
-    second_folder = prepare_encoder.fn(second.uri, MINILM, options.precision)
+    second_folder = prepare_encoder.fn(second.uri, MINILM)
     again = timed(lambda: build(second, second_folder))
     share = known_tokens(second, vector_stores(first)[0], encoder)
     print(

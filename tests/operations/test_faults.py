@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from storage.errors import SkilleryError
+from storage.answers import Answers
+from storage.errors import NothingReadable, SkilleryError
 from storage.lance.served import published_versions, require_served
+from storage.locks import writer_lock
 from storage.root import Root
+from storage.state import nodes_table
+from tasks.crawl.source.base import CrawlContext, Source
+from tasks.crawl.sources import open_source
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import roll_back
-from tests.support.roots.faults import EDITIONS, Place, answers, contents, require_mended
-from tests.support.roots.night_process import LOCKED
+from tests.support.command import skillery
+from tests.support.crawl.crawling import settings_of
+from tests.support.llm.llm_asking import classifier_of
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.marketplace.populate import change, populate
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
+from tests.support.roots.faults import EDITIONS, Place, answers, contents, index_of, require_mended
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.night_process import LOCKED, run_night
+from tests.support.roots.skill_root import Export, SkillRoot
 
 
 def test_a_night_that_loses_its_disk_space_leaves_what_is_served_and_the_next_one_completes(
@@ -146,3 +161,130 @@ def test_an_index_file_that_goes_bad_is_found_and_made_anew(
         assert answers(place.root) == before
     require_mended(place, expected)
     assert answers(place.root)[0] != before[0]
+
+
+NIGHT = datetime(2026, 6, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.github.anonymous_limit = 1_000_000
+    populate(made, repositories=4, skills=16)
+    return made
+
+
+def skillsmp(root: Root, market: Marketplace, now: datetime) -> Source:
+    return open_source("skillsmp", CrawlContext(root, now, None, settings=settings_of(market.environment())))
+
+
+def test_without_a_network_what_is_served_answers_marked_stale_and_the_next_night_catches_up(
+    place: Place, world: World, tmp_path: Path
+) -> None:
+    root = Root(tmp_path / "network")
+    (root.folder / "models").mkdir(parents=True)
+    (root.folder / "models" / place.export.name).symlink_to(place.export)
+    with Marketplace(world) as market:
+        run_night(root, skillsmp(root, market, NIGHT), place.export, "first", NIGHT)
+        gone = skillsmp(root, market, NIGHT + timedelta(days=1))
+    before = contents(root)
+    change(world, 0.07)
+
+    with pytest.raises(NothingReadable):
+        run_night(root, gone, place.export, "cut-off", NIGHT + timedelta(days=1))
+
+    assert contents(root) == before
+    found = index_of(root).search("a skill")["results"]
+    assert found
+    assert all(result["stale"] for result in found)
+    assert examine(root) == []
+    again = NIGHT + timedelta(days=10)
+    with Marketplace(world) as market:
+        assert run_night(root, skillsmp(root, market, again), place.export, "again", again)
+    assert contents(root)["documents"] != before["documents"]
+    assert not any(result["stale"] for result in index_of(root).search("a skill")["results"])
+
+
+def test_a_model_that_breaks_half_way_leaves_types_to_the_next_night_and_nothing_unserved(
+    place: Place,
+) -> None:
+    before = answers(place.root)
+
+    def breaks(asked: Asked) -> str | None:
+        return "500" if len(server.asked) > 3 else None
+
+    with LlmServer(breaks) as server, Answers(place.root) as kept:
+        place.night("broken", classifier=classifier_of(server.url, kept, concurrency=1))
+        typed = nodes_table(place.root).read()["classifier"].value_counts()
+        server.fault = lambda _: None
+        assert typed.height > 1
+        assert require_served(place.root).version == "v-broken"
+        assert answers(place.root)[0] != before[0]
+        contents(place.root)
+        assert examine(place.root) == []
+        sent = server.requests
+        place.night("whole", classifier=classifier_of(server.url, kept, concurrency=1))
+        assert server.requests > sent
+    assert nodes_table(place.root).read()["classifier"].n_unique() == 1
+    contents(place.root)
+
+
+_MEGABYTES = 400
+
+
+@pytest.fixture
+def small_disk_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a small file system in memory, for which a test needs the right to."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_MEGABYTES}m", "tmpfs", str(place)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(disk: Path) -> None:
+    """Write until nothing fits any more."""
+    with (disk / "fill").open("wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            try:
+                while file.write(bytes(size)):
+                    pass
+            except OSError:
+                continue
+
+
+@pytest.mark.slow
+def test_on_a_full_disk_one_goes_back_forgets_and_looks_for_damage(
+    small_disk_disk: Path, minilm_export: Export, tmp_path: Path
+) -> None:
+    root = SkillRoot(tmp_path / "market", small_disk_disk / "root", minilm_export.folder)
+    for name, text in SKILLS.items():
+        root.write(name, text)
+    with writer_lock(root.root):  # as every night does
+        root.publish()
+    first = root.root.read_json("state/served.json")["version"]
+    root.write("bees", SKILLS["bees"] + "\n- Wear a veil.\n")
+    root.publish()
+    place = ["--root", str(root.root.folder)]
+    fill(small_disk_disk)
+
+    run: Callable[..., subprocess.CompletedProcess[str]] = skillery
+    night = run("run", *place)
+    back = run("rollback", *place, "--json")
+    found = run("doctor", *place)
+    gone = run("forget", "local/market/bees", "--yes", *place)
+
+    said = [line for line in night.stderr.splitlines() if "| INFO" not in line]
+    assert (night.returncode, len(said)) == (1, 1), night.stderr
+    assert "No space left on device" in said[0]
+    assert back.returncode == 0, back.stderr
+    assert json.loads(back.stdout)["served"] == first
+    assert found.returncode == 0, found.stderr
+    assert gone.returncode == 0, gone.stderr
+    assert "local/market/bees" not in run("search", "bees", *place).stdout

@@ -283,24 +283,6 @@ def print_comparison(found: dict[str, Any]) -> None:
         )
 
 
-def print_look_alikes(found: dict[str, Any]) -> None:
-    """Print which served skills mean nearly the same."""
-    if found["pairs"]:
-        _say("the largest groups", style="bold")
-        for group in found["largest"]:
-            _say(f"{group['size']} skills such as {group['name']}; the first of them:")
-            for doc_id in group["doc_ids"][:3]:
-                _say(doc_id, indent=2)
-        _say("the closest pairs, by cosine", style="bold")
-        for pair in found["closest"]:
-            _say(f"{pair['similarity']:.3f}  {pair['doc_id']}")
-            _say(pair["other"], indent=7)
-    pairs = f"pairs of cosine {found['threshold']} or more, by name and description: {found['pairs']:,}"
-    grouped = f"groups: {found['groups']:,}, of {found['documents_in_groups']:,} skills"
-    cut = ", cut off there" if found["truncated"] else ""
-    _say(f"{pairs}{cut}; {grouped} among {found['documents']:,}")
-
-
 def print_evaluation(found: dict[str, Any]) -> None:
     """Print the figures of an evaluation of what is served."""
     rows = [[p["probe"], p["leg"], p["queries"], p["measure"], f"{p['value']:.3f}"] for p in found["probes"]]

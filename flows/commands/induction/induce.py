@@ -18,9 +18,8 @@ from tasks.induce.library.learn import BY_FILES, Learning, Teaching, keep_new, l
 from tasks.induce.trajectories.read import DOMAIN, Format
 from tasks.models.encoder import card_of
 from tasks.models.onnx_export import export_below
-from tasks.retrieve.index.learned import require_model
 from tasks.retrieve.suggest.stored import StateWords
-from tasks.retrieve.versions.learned import serve_learned
+from tasks.retrieve.versions.learned import require_model, serve_learned
 
 Counted = Mapping[str, Any]  # counts by what they are of, as JSON holds them
 
@@ -47,7 +46,7 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = 
     Returns:
         `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
         redacted, failed by reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by
-        reason, `verified` by how, `inducers` (skills by who found them), `llm` (`FallbackLlm.report`, or
+        reason, `verified` by how, `inducers` (skills by who found them), `llm` (`Llm.report`, or
         null), `domains`, `vectors_new`, `checks`, `seconds`.
 
     Raises:
@@ -56,7 +55,7 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = 
             cannot be used.
     """
     began, run_id = time.monotonic(), new_run_id()
-    encoder = export_below(root, settings.encoder, settings.encoder_precision)
+    encoder = export_below(root, settings.encoder)
     require_model(root, card_of(encoder))
     with writer_lock(root), wishes.how.opened() as replay:
         read = keep_new(root, wishes.paths, wishes.form, wishes.domain)

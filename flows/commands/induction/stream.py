@@ -83,9 +83,7 @@ def stream_bench(
     reading = Reading()
     given = [one for _, one in latest(read_trajectories(paths, form, reading))]
     taught, said = _taught(warm, given)
-    encoder = OnnxEncoder(
-        exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
-    )
+    encoder = OnnxEncoder(exported_encoder(root.folder / "models", settings.encoder))
     stream = Stream(KeptEncoder(encoder, root).encode, learned=_turned(turned, seed, given))
     rows: list[dict[str, Any]] = []
     if out is not None:

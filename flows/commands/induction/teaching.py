@@ -9,12 +9,11 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from flows.commands.llm.opened import is_set_up, opened_llm
+from flows.commands.llm import is_set_up, opened_llm
 from flows.settings import Settings, load
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.induce.judge.llm import LlmTrajectoryJudge
-from tasks.induce.judge.protocol import DeclaredJudge
+from tasks.induce.library.judge import DeclaredJudge, LlmTrajectoryJudge
 from tasks.induce.library.learn import BY_FILES, DECLARED, RECURRENCE, Teaching
 from tasks.induce.llm_inducer.inducer import LlmInducer
 from tasks.induce.texts.summaries import LlmSummaries

@@ -57,7 +57,7 @@ def plan_makers(
     if decomposer == LOCAL and not rerank:
         yield PlanMakers()
         return
-    from flows.commands.llm.opened import opened_llm  # noqa: PLC0415
+    from flows.commands.llm import opened_llm  # noqa: PLC0415
     from tasks.retrieve.compose.llm import HybridDecomposer, LlmDecomposer, llm_reranker  # noqa: PLC0415
 
     with opened_llm(root, settings, _INSTEAD) as llm:
@@ -77,6 +77,6 @@ def plan_makers(
 
 def measured_llm(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Llm | None]:
     """Return the context of the LLM that is measured if one is wanted and set up, else of None."""
-    from flows.commands.llm.opened import is_set_up, opened_llm  # noqa: PLC0415
+    from flows.commands.llm import is_set_up, opened_llm  # noqa: PLC0415
 
     return opened_llm(root, settings, _MEASURED) if wanted and is_set_up(settings) else nullcontext()

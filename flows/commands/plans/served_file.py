@@ -44,7 +44,7 @@ def served_file(file: Path, root: Root, settings: Settings) -> Iterator[Root]:
     if file.suffix not in _SPECS:
         msg = f"--corpus {file}: give a root, a list of servers (.md) or a corpus of skills (.parquet)"
         raise WrongInput(msg)
-    models = exported_encoder(root.folder / "models", settings.encoder, settings.encoder_precision)
+    models = exported_encoder(root.folder / "models", settings.encoder)
     with tempfile.TemporaryDirectory(prefix="skillery-measured-") as folder:
         own = Root(folder)
         (own.folder / "models").mkdir()

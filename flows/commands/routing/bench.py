@@ -13,7 +13,7 @@ import polars as pl
 
 from flows.commands.console import folder_at, progress, steps, write_report
 from flows.commands.routing.methods import Methods, RoutingModels, require_methods, require_names
-from flows.commands.routing.variants import expanded
+from flows.commands.routing.settings import expanded
 from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
 from storage.root import Root
@@ -23,10 +23,19 @@ from tasks.evaluate.measures.separation import RECALL
 from tasks.evaluate.routing.agents import PassRates, expected_of, measured_agent, read_agents, scenario
 from tasks.evaluate.routing.agents import read_expectations as read_answers
 from tasks.evaluate.routing.attention import attention_by_field, pairs_of
-from tasks.evaluate.routing.bench import RoutingBench, answer_negatives, measure_method, run_table
-from tasks.evaluate.routing.data import read_copies, read_qrels, read_skills, read_tasks, require_judged
+from tasks.evaluate.routing.bench import answer_negatives, measure_method, run_table
+from tasks.evaluate.routing.data import (
+    POOLS,
+    PoolPart,
+    RoutingBench,
+    parts_of,
+    read_copies,
+    read_qrels,
+    read_skills,
+    read_tasks,
+    require_judged,
+)
 from tasks.evaluate.routing.measures import require_measures
-from tasks.evaluate.routing.pools import POOLS, PoolPart, parts_of
 from tasks.evaluate.routing.report import attention_markdown, draw_routing, routing_markdown
 from tasks.evaluate.routing.summary import contest, summarise_method, summarise_rejection
 
@@ -96,7 +105,7 @@ def routing_bench(
         recall: The share of tasks, above 0 and at most 1, at which false routes are counted.
         method: Some of `flows.commands.routing.methods.METHODS`, or variants of them; None for `USUAL`, or
             for what the sweeps name.
-        sweep: Names of `flows.commands.routing.variants.SWEEPS`, whose variants are measured too.
+        sweep: Names of `flows.commands.routing.settings.SWEEPS`, whose variants are measured too.
         baseline: The method that the others are compared with, one of those measured; None for `BASELINE`,
             if it is measured, or the first of the sweeps.
         agents: A file of agents, or `skillsbench`: their pass rates (`tasks.evaluate.routing.agents`); or
@@ -142,7 +151,7 @@ def routing_bench(
             cases = expected_of(given.tasks, given.qrels, skills, expectations)
             with steps("tasks answered", len(cases)) as step:
                 assert models.llm is not None  # noqa: S101 (for the types: it was asked for before)
-                rates = [measured_agent(models.llm, cases, step)]
+                rates = [measured_agent(models.llm, cases, lambda _done, _total: step())]
         llm = models.llm_report()
     summaries = [_summary(name, parts[name], measured[name], wanted, base, recall, rates) for name in pools]
     found: dict[str, Any] = {**summaries[0], "pools": summaries, "llm": llm, "attention": looks}

@@ -1,46 +1,191 @@
-"""Routing methods by name, over one corpus; each loads what it needs at its first use."""
+"""Routing methods by name, over one corpus, the published pipelines among them.
+
+Each loads what it needs at its first use.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.commands.llm.opened import is_set_up
-from flows.commands.routing.pipelines import JUDGE, Means, loaded, reranking, skillflow, skillrouter
+from flows.commands.llm import is_set_up
 from flows.commands.routing.settings import (
+    VARIED,
     SkillFlowSettings,
     SkillRouterSettings,
+    base_of,
+    llm_setting,
     load_skillrouter,
+    prompts_of,
     require_skillflow,
+    settings_of,
 )
-from flows.commands.routing.variants import VARIED, base_of, llm_setting, settings_of
 from flows.settings import Settings, llm_options
-from storage.answers import Answers
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.paging.bench import Remembering
-from tasks.evaluate.routing.ablation import ABLATIONS, Ablations, as_served
-from tasks.evaluate.routing.baselines import BASELINES, LEXICAL, Baselines, require_bm25
+from tasks.evaluate.routing.baselines import (
+    ABLATIONS,
+    BASELINES,
+    LEXICAL,
+    Ablations,
+    Baselines,
+    as_served,
+    require_bm25,
+)
 from tasks.evaluate.routing.bench import RoutingMethod, whole
 from tasks.models.adapted_encoder import is_base
 from tasks.models.cached_encoder import KeptEncoder, load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.hub import require_on_hub
-from tasks.models.llm.answer_cache import open_cache
-from tasks.models.llm.budget import Ledger
+from tasks.models.llm.ask import Llm, open_llm
 from tasks.models.onnx_export import exported_encoder, require_model
+from tasks.models.protocols import Encoder
+from tasks.models.with_torch.bi_encoder import Instructed, LastTokenEncoder
 from tasks.models.with_torch.causal_reranker import CausalReranker
+from tasks.models.with_torch.cross_encoder import CrossEncoder
 from tasks.models.with_torch.device import device_of
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm
-from tasks.retrieve.baselines.skillrouter import RouteStage
-from tasks.retrieve.baselines.stages import Staged
+from tasks.models.with_torch.reranker import LoadedReranker, load_reranker
+from tasks.retrieve.baselines.skillflow import (
+    DenseSettings,
+    DenseStage,
+    LlmQueries,
+    QueryWriter,
+    RerankSettings,
+    RerankStage,
+    SelectSettings,
+    SelectStage,
+    TaskItself,
+)
+from tasks.retrieve.baselines.skillrouter import (
+    FlatRerankStage,
+    JudgeStage,
+    RetrieveStage,
+    RouteStage,
+    flat_text,
+)
+from tasks.retrieve.baselines.stages import Stage, Staged
 from tasks.retrieve.routing.fit import packaged_fit
-from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.skill import TEMPLATE, Skill
+
+JUDGE = "judge"
+
+
+class Means(NamedTuple):
+    """What stages run with: `llm` opens the LLM, if one is set up; the device of models."""
+
+    llm: Callable[[], Llm | None]
+    device: str
+
+
+def skillflow(
+    skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: Encoder, means: Means
+) -> Staged:
+    """Return SkillFlow's stages; without an LLM a task is its own query, and nothing is selected.
+
+    `kept` encodes the skills and keeps their vectors; `encoder` encodes the queries. Settings that leave no
+    stage raise `WrongInput`, and so do stages that keep more than the one before, and prompts that cannot be
+    read.
+    """
+    rules, llm = prompts_of(flow), means.llm()
+    writer: QueryWriter = TaskItself() if llm is None else LlmQueries(llm)
+    stages: list[Stage] = []
+    for name in flow.stages:
+        if name == "dense":
+            stages.append(_dense(skills, flow, kept, encoder, writer, rules[name]))
+        elif name == "select":
+            if llm is not None:
+                stages.append(SelectStage(skills, llm, _selecting(flow, rules)))
+        else:
+            stages.append(_reranking(name, skills, flow, writer, rules[name], means.device))
+    return Staged(skills, stages)
+
+
+def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root, means: Means) -> Staged:
+    """Return SkillRouter's stages; vectors of skills are kept below the root. Raises as `reranking`."""
+    model = LastTokenEncoder(router.encoder, device=means.device)
+    kept = KeptEncoder(model, root)
+    encoded = router.encoder_description_tokens, router.encoder_body_tokens
+    vectors = kept.encode([flat_text(skill, encoded, model) for skill in skills])
+    asking = Instructed(model, router.encoder_instruction)
+    stages: list[Stage] = [RetrieveStage(vectors, asking, router.candidates)]
+    if router.reranker:
+        stages.append(reranking(router, means)(skills))
+    return Staged(skills, stages)
+
+
+def reranking(router: SkillRouterSettings, means: Means) -> Callable[[Sequence[Skill]], Stage]:
+    """Return what makes the stage that puts skills in order, by a model, loaded once, or the LLM as judge.
+
+    Raises:
+        WrongInput: The LLM is to judge, and none is set up.
+        ModelMismatch: There is no such model.
+    """
+    if router.reranker == JUDGE:
+        if (llm := means.llm()) is None:
+            msg = "the judge is a language model: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
+            raise WrongInput(msg)
+        return lambda skills: JudgeStage(skills, llm, k=router.candidates)
+    limits = router.reranker_description_tokens, router.reranker_body_tokens
+    scorer = loaded(router, means.device)
+    return lambda skills: FlatRerankStage(skills, scorer, scorer, k=router.candidates, limits=limits)
+
+
+def loaded(router: SkillRouterSettings, device: str) -> LoadedReranker:
+    """Return the model that the settings name as reranker; raises as `load_reranker`."""
+    most = router.reranker_description_tokens + router.reranker_body_tokens
+    return load_reranker(
+        router.reranker, instruction=router.reranker_instruction, max_tokens=most, device=device
+    )
+
+
+def _dense(
+    skills: Sequence[Skill],
+    flow: SkillFlowSettings,
+    kept: Encoder,
+    encoder: Encoder,
+    writer: QueryWriter,
+    rules: str | None,
+) -> DenseStage:
+    texts = [_encoded_text(skill, flow.dense_text) for skill in skills]
+    made = DenseSettings(flow.dense_k, flow.dense_queries, flow.dense_gathering, flow.dense_depth, rules)
+    return DenseStage(kept.encode(texts), encoder, writer, made)
+
+
+def _encoded_text(skill: Skill, form: str) -> str:
+    """Return what the encoder gets of a skill, and cuts to what it reads."""
+    if form == "content":
+        return f"{skill.description}\n{skill.body}"
+    return TEMPLATE.format(**skill._asdict()) if form == "name-description" else skill.description
+
+
+def _reranking(
+    name: str,
+    skills: Sequence[Skill],
+    flow: SkillFlowSettings,
+    writer: QueryWriter,
+    rules: str | None,
+    device: str,
+) -> RerankStage:
+    if name == "shallow":
+        scorer = CrossEncoder(flow.shallow_model, max_tokens=flow.shallow_tokens, device=device)
+        made = RerankSettings(flow.shallow_k, flow.shallow_queries, flow.shallow_aggregation, rules)
+    else:
+        scorer = CrossEncoder(flow.deep_model, max_tokens=flow.deep_tokens, batch=4, device=device)
+        made = RerankSettings(flow.deep_k, flow.deep_queries, flow.deep_aggregation, rules)
+    return RerankStage(name, skills, scorer, writer, made)
+
+
+def _selecting(flow: SkillFlowSettings, rules: dict[str, str | None]) -> SelectSettings:
+    return SelectSettings(
+        flow.select_k, flow.select_specific, flow.select_characters, rules["relevant"], rules["specific"]
+    )
+
 
 METHODS = (*BASELINES, *ABLATIONS, *VARIED)
 
@@ -121,20 +266,16 @@ class RoutingModels:
 
     def __init__(self, root: Root, settings: Settings, held: ExitStack) -> None:
         self.root, self._settings, self._held = root, settings, held
-        self._flow: FlowLlm | None = None
 
     def llm_report(self) -> dict[str, Any] | None:
         """Return what an LLM was asked, its cost, and its failures by reason; None if it was not asked."""
-        flow = self._flow
-        if flow is None:
-            return None
-        fallbacks = dict(sorted(flow.fallbacks.items()))
-        return {"model": flow.book.model, **flow.book.ledger.report(), "fallbacks": fallbacks}
+        llm = vars(self).get("llm")
+        return llm.report() if llm else None
 
     @functools.cached_property
     def folder(self) -> str:
         """The folder of the encoder's export."""
-        return self.export(self._settings.encoder, self._settings.encoder_precision)
+        return self.export(self._settings.encoder)
 
     @functools.cached_property
     def kept(self) -> KeptEncoder:
@@ -147,17 +288,12 @@ class RoutingModels:
         return Remembering(self.query_encoder(self.folder))
 
     @functools.cached_property
-    def llm(self) -> FlowLlm | None:
+    def llm(self) -> Llm | None:
         """Writes queries and selects skills; None if no LLM is set up."""
         if not is_set_up(self._settings):
             return None
         options = llm_options(self._settings, "llm")
-        if options is None:
-            return None
-        answers = self._held.enter_context(Answers(self.root))
-        ledger = Ledger(options.prices, options.ceiling)
-        self._flow = FlowLlm(open_cache(options.endpoint, answers, ledger), options.sampling)
-        return self._flow
+        return self._held.enter_context(open_llm(self.root, options)) if options else None
 
     @property
     def attending(self) -> tuple[CausalReranker, tuple[int, int]]:
@@ -180,9 +316,9 @@ class RoutingModels:
         """What published pipelines run with."""
         return Means(lambda: self.llm, self._settings.device)
 
-    def export(self, model: str, precision: str = "float32") -> str:
+    def export(self, model: str) -> str:
         """Return the folder of a model's export, made if it is not there."""
-        return str(exported_encoder(self.root.folder / "models", model, precision))
+        return str(exported_encoder(self.root.folder / "models", model))
 
     def query_encoder(self, folder: str) -> OnnxEncoder:
         """Return the encoder of an export with as many threads as a task may use."""

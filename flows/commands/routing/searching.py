@@ -12,10 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from flows.commands.routing.methods import Methods, RoutingModels, require_methods, require_names
-from flows.commands.routing.pipelines import JUDGE, reranking
-from flows.commands.routing.settings import SkillRouterSettings, load_skillrouter
-from flows.commands.routing.variants import base_of
+from flows.commands.routing.methods import (
+    JUDGE,
+    Methods,
+    RoutingModels,
+    require_methods,
+    require_names,
+    reranking,
+)
+from flows.commands.routing.settings import SkillRouterSettings, base_of, load_skillrouter
 from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
 from storage.root import Root

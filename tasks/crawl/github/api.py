@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import Answer, HttpTerminal
-from tasks.crawl.http.secrets import Secret
+from tasks.crawl.http.settings import Secret
 from tasks.crawl.source.bundle import SourceEntry
 
 _T = TypeVar("_T", str, int, bool, list[Any], dict[str, Any])

@@ -27,9 +27,8 @@ from tasks.crawl.github.fetch import Fetcher, FetchResult
 from tasks.crawl.github.repositories import ListedRepository, ReferenceCounts
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
-from tasks.crawl.http.secrets import GITHUB_TOKEN, credential
-from tasks.crawl.http.stream import drain, in_order
-from tasks.crawl.source.base import CrawlContext, Gone, Item, RemoteSource
+from tasks.crawl.http.settings import GITHUB_TOKEN, credential
+from tasks.crawl.source.base import CrawlContext, Gone, Item, RemoteSource, drain, in_order
 from tasks.crawl.source.identity import GIT_REF
 from tasks.crawl.source.unchanged import list_digest
 

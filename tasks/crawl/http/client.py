@@ -35,8 +35,7 @@ from tasks.crawl.http.responses import (
     read_start,
     shown,
 )
-from tasks.crawl.http.secrets import Secret
-from tasks.crawl.http.settings import CrawlSettings
+from tasks.crawl.http.settings import CrawlSettings, Secret
 from tasks.models.retry import RetryPolicy, retrying
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,8 @@ from urllib.parse import unquote, urlsplit
 from storage.errors import SourceError, WrongInput
 from storage.schemas import Dropped, Listing, RawDocument
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
-from tasks.crawl.http.stream import drain
 from tasks.crawl.mcp.registry import server_document
-from tasks.crawl.source.base import CrawlContext, Item, RemoteSource, Unchanged
+from tasks.crawl.source.base import CrawlContext, Item, RemoteSource, Unchanged, drain
 from tasks.crawl.source.identity import (
     doc_key,
     hide_credentials,

@@ -15,8 +15,7 @@ from storage.errors import WrongInput
 from storage.schemas import Dropped, Listing, RawDocument
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
-from tasks.crawl.http.stream import drain
-from tasks.crawl.source.base import CrawlContext, Gone, Item, RemoteSource, Unchanged
+from tasks.crawl.source.base import CrawlContext, Gone, Item, RemoteSource, Unchanged, drain
 from tasks.crawl.source.fields import text_of, time_of
 from tasks.crawl.source.identity import hide_credentials, repository_name
 

@@ -17,7 +17,7 @@ from tasks.crawl.http.responses import (
     QuotaExhausted,
     error_code,
 )
-from tasks.crawl.http.secrets import Secret
+from tasks.crawl.http.settings import Secret
 from tasks.crawl.source.fields import count_of, text_of, time_of
 from tasks.crawl.source.identity import hide_credentials
 

@@ -22,11 +22,10 @@ from tasks.crawl.github.fetch import FetchResult
 from tasks.crawl.github.repositories import ListedRepository, due, listed_repositories
 from tasks.crawl.github.source import RepositorySource
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
-from tasks.crawl.http.secrets import SKILLSMP_KEY, credential
-from tasks.crawl.http.stream import drain
+from tasks.crawl.http.settings import SKILLSMP_KEY, credential
 from tasks.crawl.skillsmp.api import PAGE_ROWS, ListingPage, SkillsMP
 from tasks.crawl.skillsmp.listing import ListingState, as_time, not_taken, walk
-from tasks.crawl.source.base import CrawlContext, Item
+from tasks.crawl.source.base import CrawlContext, Item, drain
 
 _PAGE_TRIES = 2  # each with the client's own retries
 # From names and descriptions of skills, the most common words first.

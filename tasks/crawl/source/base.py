@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Iterator
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import polars as pl
+from anyio.from_thread import start_blocking_portal
 
 from storage.errors import SourceError, SourceUnavailable
 from storage.root import Root
@@ -18,6 +21,9 @@ from tasks.crawl.http.client import Http, open_http, web_url
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.source.bundle import DocumentLimits
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +160,40 @@ class RemoteSource(Source):
         """Return the ids of the source's documents that are not retired."""
         seen = seen_table(self._root).read(columns=["doc_id", "source", "retired_at"])
         return set(seen.filter(pl.col("retired_at").is_null(), source=self.spec)["doc_id"])
+
+
+def drain(make: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
+    """Yield what `make()` yields; its event loop runs on between two items, and ends with the iterator.
+
+    Every item is asked for in a task of its own, so the generator must not hold a task group or a time-out
+    open across a `yield`. What it raises is raised here.
+    """
+    with start_blocking_portal() as portal:
+        items = make()
+        try:
+            while True:
+                try:
+                    item = portal.call(anext, items)
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            portal.call(items.aclose)
+
+
+async def in_order(
+    work: Callable[[A], Awaitable[T]], items: Iterable[A], ahead: int
+) -> AsyncGenerator[T, None]:
+    """Yield `work` of each item in their order, up to `ahead` of them under way at once."""
+    under_way: deque[asyncio.Future[T]] = deque()
+    try:
+        for item in items:
+            under_way.append(asyncio.ensure_future(work(item)))
+            if len(under_way) >= ahead:
+                yield await under_way.popleft()
+        while under_way:
+            yield await under_way.popleft()
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)

@@ -50,7 +50,7 @@ _AGAINST = columns(_METHOD, {
     "Measure": "{measure}", "difference": "{difference:+.3f}", "95% CI": INTERVAL, "p": "{p_said}",
     "Wilcoxon p": "{wilcoxon_said}", "wins": "{wins}", "losses": "{losses}",
 })  # fmt: skip
-_COMPARED = ("da", "catr@1", "srvr@1", "stepf1", "chain", "edgef1", "graph", "plan")
+_COMPARED = ("da", "da±1", "catr@1", "srvr@1", "stepf1", "chain", "edgef1", "graph", "plan")
 
 
 def compose_markdown(found: Found) -> str:

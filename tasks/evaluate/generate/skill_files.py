@@ -5,30 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from storage.errors import StorageError
 from storage.root import Root
-from tasks.models.llm.answer_cache import AnswerCache
-from tasks.models.llm.ask import run_blocking
-from tasks.models.llm.asking import TRIES, ask_until_right, together
-from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable, Rejected
-from tasks.models.llm.question import Question
+from tasks.models.llm.ask import Fallback, Llm, Report
+from tasks.models.llm.prompt import Prompt, Values
 from tasks.retrieve.routing.skill import Skill
 
 T = TypeVar("T")
 SCHEMA_VERSION = 1
-_LEFT = {BudgetSpent: "budget", LlmUnavailable: "unavailable"}
-
-
-class Failure(NamedTuple):
-    """Why a model gave nothing on a skill: `rejected`, `refused` or `too-long`, and that in words."""
-
-    failed: str
-    detail: str
 
 
 @dataclass(slots=True)
@@ -39,69 +27,66 @@ class Growth:
     kept: int = 0
     unfinished: Counter[str] = field(default_factory=Counter)
 
+    def told(self) -> dict[str, Any]:
+        """Return the counts by their names."""
+        return {"asked": self.asked, "kept": self.kept, "unfinished": dict(self.unfinished)}
+
 
 @dataclass(frozen=True, slots=True)
 class SkillFiles:
-    """Files below `name` of a folder, one a skill, or one for what `identity` makes of it."""
+    """Files below `name` of a folder, one a skill."""
 
     folder: Root
     name: str
-    identity: Callable[[Skill], str] = attrgetter("doc_id")
 
     def grow(
         self,
         skills: Sequence[Skill],
-        book: AnswerCache,
-        *,
-        question: Callable[[Skill, int, str | None], Question],
-        check: Callable[[Skill, bool], Callable[[str], T]],
-        record: Callable[[Skill, T | Failure], dict[str, Any]],
-        report: Callable[[int, int], None],
+        llm: Llm,
+        prompt: Prompt[T],
+        values: Callable[[Skill], Values],
+        record: Callable[[Skill, T | None], dict[str, Any]],
+        report: Report | None = None,
     ) -> Growth:
         """Ask about each skill that has no file yet, and write its file as soon as it is answered.
 
-        An answer that fails its check is asked for twice more, and the model is told what was wrong.
+        An answer that fails its check is asked for twice more, and the model is told what was wrong; of the
+        last one what is good is kept. A file says in `failed` why a model gave nothing, `rejected`, `refused`
+        or `too-long`, and in `detail` that in words.
 
         Args:
-            skills: What to ask about; as many at once as the book's endpoint allows.
-            book: Asks, and keeps the answers.
-            question: Makes the question about a skill, given the try, from 0, and what was wrong before.
-            check: Makes the check of an answer, given the skill and whether one fault rejects the answer;
-                the last try is checked leniently, so that what is good of it is kept.
-            record: Makes what the file holds of an answer that passed, or of a failure.
-            report: Called with the skills done and their total.
+            skills: What to ask about; as many at once as the endpoint allows.
+            llm: Is asked.
+            prompt: What is asked.
+            values: Makes the question about a skill.
+            record: Makes what the file holds of an answer; None: there is none.
+            report: Is told of the skills done, those kept from before among them.
 
         Raises:
             LlmDenied: The server lets nobody in, or has no such model.
-            StorageError: A file cannot be written.
         """
-        growth = Growth()
         new = [skill for skill in skills if not self.folder.exists(self._file(skill))]
-        done = growth.kept = len(skills) - len(new)
+        growth = Growth(kept=len(skills) - len(new))
 
         async def work(skill: Skill) -> None:
-            nonlocal done
-            answer = ask_until_right(
-                book,
-                lambda attempt, complaint: question(skill, attempt, complaint),
-                lambda attempt: check(skill, attempt < TRIES - 1),
-            )
-            try:
-                made = record(skill, await _answer_or_failure(answer))
-                made = {"schema_version": SCHEMA_VERSION, "model": book.model, **made}
-                self.folder.write_json(self._file(skill), made)
-                growth.asked += 1
-            except (BudgetSpent, LlmUnavailable) as error:
-                growth.unfinished[_LEFT[type(error)]] += 1
-            done += 1
-            report(done, len(skills))
+            said = await llm.answer(prompt, values(skill))
+            if isinstance(said, Fallback) and said.early:  # a later call may mend it: nothing is written
+                growth.unfinished[said.reason] += 1
+                return
+            made = {"schema_version": SCHEMA_VERSION, "model": llm.model, "prompt": prompt.name}
+            if isinstance(said, Fallback):
+                made |= record(skill, None)
+                made |= {"failed": "too-long" if said.too_long else said.reason, "detail": said.detail}
+            else:
+                made |= {**record(skill, said), "failed": None, "detail": ""}
+            self.folder.write_json(self._file(skill), made)
+            growth.asked += 1
 
-        async def all_of_them() -> None:
-            async with book.opened():
-                await together(work(skill) for skill in new)
+        def told(done: int, _total: int) -> None:
+            if report is not None:
+                report(growth.kept + done, len(skills))
 
-        if new:
-            run_blocking(all_of_them())
+        llm.gather(map(work, new), told)
         return growth
 
     def read(self, made: Callable[[dict[str, Any]], T]) -> list[T]:
@@ -121,17 +106,5 @@ class SkillFiles:
 
     def _file(self, skill: Skill) -> str:
         # The digest tells ids apart that the characters any file system takes would make equal.
-        digest = hashlib.sha256(self.identity(skill).encode()).hexdigest()[:12]
+        digest = hashlib.sha256(skill.doc_id.encode()).hexdigest()[:12]
         return f"{self.name}/{re.sub(r'[^A-Za-z0-9]+', '-', skill.doc_id)[:80].strip('-')}-{digest}.json"
-
-
-async def _answer_or_failure(answer: Awaitable[T]) -> T | Failure:
-    # A spent budget or a server that is down passes through: a later run may mend it, so nothing is written.
-    try:
-        return await answer
-    except Rejected as rejection:
-        return Failure("rejected", rejection.reason)
-    except ContextOverflow as error:
-        return Failure("too-long", str(error))
-    except LlmRefused as error:
-        return Failure("refused", str(error))

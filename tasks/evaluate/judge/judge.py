@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from tasks.evaluate.judge.prompt import checked_vote, judge_question
-from tasks.models.llm.answer_cache import AnswerCache
-from tasks.models.llm.ask import run_blocking
-from tasks.models.llm.asking import ask_until_right, together
-from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
-from tasks.models.llm.question import Sampling
+from pydantic import BeforeValidator, WithJsonSchema
+
+from tasks.models.llm.ask import Fallback, Llm, Report
+from tasks.models.llm.prompt import Answer, Prompt, Values
 
 VOTES = 3
-_WHY = {
-    Rejected: "rejected", LlmRefused: "refused", BudgetSpent: "budget", LlmUnavailable: "unavailable",
-}  # fmt: skip
+_WORDS = {"true": True, "yes": True, "sufficient": True, "false": False, "no": False, "insufficient": False}
+
+
+def _verdict(said: object) -> object:
+    return _WORDS.get(said.strip().casefold()) if isinstance(said, str) else said
+
+
+class Vote(Answer):
+    """What is said of a context; `missing` makes the model think, and is not read."""
+
+    missing: Annotated[Any, WithJsonSchema({"type": "string"})] = None
+    sufficient: Annotated[bool, BeforeValidator(_verdict)]
+
+
+PROMPT: Prompt[Vote] = Prompt("judge-1", "tasks.evaluate/judge_prompt.txt", Vote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,49 +74,32 @@ class LlmJudge:
     temperature 0.
     """
 
-    def __init__(self, book: AnswerCache, sampling: Sampling) -> None:
-        self.book, self._sampling = book, sampling
+    def __init__(self, llm: Llm) -> None:
+        self._llm = llm
 
-    def judge(
-        self, cases: Sequence[Case], report: Callable[[int, int], None] = lambda _done, _total: None
-    ) -> Judged:
-        """Return the verdict on each case; `report` is called with the different cases done and their total.
+    def judge(self, cases: Sequence[Case], report: Report | None = None) -> Judged:
+        """Return the verdict on each case; `report` is told of the different cases.
 
         Raises:
             LlmDenied: The server lets nobody in, or has no such model.
         """
-        votes: dict[Case, list[bool]] = {case: [] for case in cases}
-        failed: Counter[str] = Counter()
-        done = 0
 
-        async def work(case: Case) -> None:
-            nonlocal done
-            for vote in range(VOTES):
-                try:
-                    votes[case].append(await self._vote(case, vote))
-                except (Rejected, LlmRefused, BudgetSpent, LlmUnavailable) as error:
-                    failed[next(why for kind, why in _WHY.items() if isinstance(error, kind))] += 1
-            done += 1
-            report(done, len(votes))
+        async def votes(case: Case) -> list[Vote | Fallback]:
+            return [await self._llm.answer(PROMPT, values_of(case, vote)) for vote in range(VOTES)]
 
-        async def all_of_them() -> None:
-            async with self.book.opened():
-                await together(work(case) for case in votes)
-
-        if votes:
-            run_blocking(all_of_them())
-        return Judged([Verdict(tuple(votes[case])) for case in cases], failed)
-
-    async def _vote(self, case: Case, vote: int) -> bool:
-        return await ask_until_right(
-            self.book,
-            lambda _, said: judge_question(
-                case.query,
-                case.context,
-                sampling=self._sampling,
-                vote=vote,
-                complaint=said,
-                doc_id=case.doc_id,
-            ),
-            lambda _: checked_vote,
+        different = list(dict.fromkeys(cases))
+        said = dict(zip(different, self._llm.gather(map(votes, different), report), strict=True))
+        failed = Counter(
+            v.reason for all_of_it in said.values() for v in all_of_it if isinstance(v, Fallback)
         )
+        found = {case: tuple(v.sufficient for v in said[case] if isinstance(v, Vote)) for case in different}
+        return Judged([Verdict(found[case]) for case in cases], failed)
+
+
+def values_of(case: Case, vote: int) -> Values:
+    """Return what is asked for one vote, from 0, on a case.
+
+    Neither ids nor the method are sent, so that equal contexts share their votes.
+    """
+    record = {"request": case.query, "excerpt": case.context}
+    return Values("Does the excerpt suffice for the request?", [record], (case.doc_id,), attempt=vote)

@@ -11,11 +11,11 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from storage.errors import WrongInput
 from tasks.evaluate.judge.agreement import Label
+from tasks.evaluate.judge.judge import PROMPT
 
 SUFFIX = ".md"
 Setting = tuple[str, float | None]  # a method and its budget
@@ -38,13 +38,12 @@ class Pair:
 def form_of(pairs: Sequence[Pair], options: str) -> str:
     """Return the form for pairs in this order; `options` of the command measure the same contexts again."""
     # People answer the question that the model is asked.
-    asked = resources.files("tasks.evaluate").joinpath("data/judge_prompt.txt").read_text("utf-8")
     how = (
         f"{len(pairs)} pairs of a request and an excerpt of a guide. After each `Sufficient:` write yes or"
         " no, and change nothing else. A pair that is left blank is not counted."
     )
     back = f"Read it back by `skillery evaluate paging {options} --labels` and the name of this file."
-    head = ["# Does the excerpt suffice for the request?", how, asked.split("\n\n")[1], back]
+    head = ["# Does the excerpt suffice for the request?", how, PROMPT.rules.split("\n\n")[1], back]
     parts = [_part(pair, f"Pair {n} of {len(pairs)}") for n, pair in enumerate(pairs, start=1)]
     return "\n\n".join([*head, *parts]) + "\n"
 

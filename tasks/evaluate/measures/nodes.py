@@ -12,7 +12,7 @@ from typing import Any
 from storage.errors import WrongInput
 from storage.jsonl import read_lines
 from storage.schemas import NODE_TYPES
-from tasks.evaluate.measures.calibration import calibration, calibration_error
+from tasks.evaluate.measures.statistics import calibration, calibration_error
 from tasks.parse.classify.attribution import document_in
 from tasks.parse.classify.llm import hybrid_curve
 from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments

@@ -1,12 +1,14 @@
-"""Statistics over queries: percentile bootstrap intervals, paired tests, p-values of several tests, AUROC.
+"""Statistics over queries: bootstrap intervals, paired tests, p of several tests, AUROC, calibration.
 
 The bootstrap is Efron's ("Bootstrap methods", Annals of Statistics 1979): queries are drawn with replacement,
-10,000 times by seed 42, so that the same values always have the same interval.
+10,000 times by seed 42, so that the same values always have the same interval. Calibration says in ten bins
+whether answers are as often right as their confidence says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -194,3 +196,43 @@ def cohen_h(a: Sequence[float], b: Sequence[float]) -> float:
     """
     first, second = (2 * np.arcsin(np.sqrt(_column(values).mean())) for values in (a, b))
     return float(first - second)
+
+
+BINS = 10
+
+
+def calibration(confidences: Sequence[float], right: Sequence[bool]) -> list[dict[str, float]]:
+    """Return the bins of a reliability diagram, 10 of equal width, without those that have no answer.
+
+    Args:
+        confidences: In [0, 1]; one on an edge belongs to the bin above it, 1 to the last.
+        right: Whether each answer is right.
+
+    Returns:
+        A row for each bin: `from` (its lower edge), `n`, mean `confidence`, and `accuracy`.
+    """
+    members: dict[int, list[tuple[float, bool]]] = {}
+    for pair in zip(confidences, right, strict=True):
+        members.setdefault(min(int(pair[0] * BINS), BINS - 1), []).append(pair)
+    return [_bin(place / BINS, rows) for place, rows in sorted(members.items())]
+
+
+def calibration_by_count(confidences: Sequence[float], right: Sequence[bool]) -> list[dict[str, float]]:
+    """Return as `calibration` does 10 bins of equal count, or one less or more; `from` is a bin's least one.
+
+    Equal confidences may lie in two bins, in their order; of fewer than 10 answers each has a bin.
+    """
+    pairs = sorted(zip(confidences, right, strict=True), key=lambda pair: pair[0])
+    parts = np.array_split(np.arange(len(pairs)), BINS)
+    return [_bin(pairs[part[0]][0], [pairs[i] for i in part]) for part in parts if len(part)]
+
+
+def calibration_error(bins: Sequence[Mapping[str, float]]) -> float:
+    """Return the expected calibration error (Guo et al. 2017, equation 3): mean gap, weighed by answers."""
+    total = sum(row["n"] for row in bins)
+    return sum(row["n"] * abs(row["accuracy"] - row["confidence"]) for row in bins) / max(total, 1)
+
+
+def _bin(least: float, rows: Sequence[tuple[float, bool]]) -> dict[str, float]:
+    confidence, accuracy = fmean(c for c, _ in rows), fmean(r for _, r in rows)
+    return {"from": least, "n": len(rows), "confidence": confidence, "accuracy": accuracy}

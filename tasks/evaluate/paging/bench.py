@@ -17,7 +17,7 @@ from tasks.parse.document import parse_document
 from tasks.parse.edges.rules import infer_edges
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical, strip_boilerplate
-from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings
+from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS, page
 from tasks.retrieve.paging.scorer import Scorer
 from tasks.retrieve.paging.types import PagedDocument, Reranker, encode_chunks, make_ready

@@ -17,8 +17,8 @@ from tasks.evaluate.measures.statistics import clustered_interval
 from tasks.evaluate.measures.tables import Block, Table, columns, interval, markdown, with_intervals
 from tasks.evaluate.paging.bench import PagingBench, measure
 from tasks.evaluate.paging.outcomes import Outcome, Setting, rows_of, run_table
-from tasks.retrieve.baselines.skillpager_settings import OPEN_SETTINGS, OpenSettings, settings_of
-from tasks.retrieve.baselines.skillpager_settings import Setting as MethodSetting
+from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, OpenSettings, settings_of
+from tasks.retrieve.baselines.skillpager import Setting as MethodSetting
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
 BUDGETS = (0.2, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)

@@ -9,25 +9,25 @@ up are measured: how much of what authors expect it does without skills, and wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from pydantic import AfterValidator
 
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, text_field
 from storage.schemas import Qrel
 from tasks.evaluate.routing.data import RoutingQuery, best_skills
-from tasks.models.llm.ask import run_blocking
-from tasks.models.llm.asking import together
+from tasks.models.llm.ask import Fallback, Llm, Report
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.parse_json import without_thoughts
+from tasks.models.llm.prompt import Answer, Numbers, Prompt, Values
 from tasks.models.llm.quoting import shortened
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of
+from tasks.retrieve.baselines.skillflow import HOTTER
 from tasks.retrieve.routing.skill import Skill
 
 SKILLSBENCH = "skillsbench"
@@ -99,10 +99,26 @@ def _passed(agent: PassRates, coverage: float) -> float:
     return agent.without + coverage * (agent.with_skills - agent.without)
 
 
-# The names of the prompts, with versions that are raised whenever a word of them changes.
-ANSWER, JUDGE = "agent-answer-1", "agent-judge-1"
 _CHARACTERS = 24_000  # of a skill's body, from its two ends
 _MOST_SENT = 20_000  # characters of a task, and of an answer
+
+
+def _said(text: str) -> str:
+    if said := text.strip():
+        return said
+    reason = "the answer is empty"
+    raise Rejected(reason)
+
+
+class _Met(Answer):
+    met: Numbers
+
+
+_WORK: Prompt[str] = Prompt(
+    "agent-answer-1", "tasks.evaluate/agent_rules.txt", Annotated[str, AfterValidator(_said)],
+    text=True, hotter=HOTTER,
+)  # fmt: skip
+_JUDGE: Prompt[_Met] = Prompt("agent-judge-1", "tasks.evaluate/agent_judge_rules.txt", _Met, hotter=HOTTER)
 
 
 class Expected(NamedTuple):
@@ -145,64 +161,41 @@ def expected_of(
     return [Expected(task.text, skill, expectations[task.query_id]) for task, skill in found]
 
 
-def measured_agent(
-    llm: FlowLlm, cases: Sequence[Expected], step: Callable[[], None] = lambda: None
-) -> PassRates:
+def measured_agent(llm: Llm, cases: Sequence[Expected], report: Report | None = None) -> PassRates:
     """Return the mean share of what is expected that an LLM's answers meet, without skill and with it.
 
     Each answer is judged by the same LLM. A task whose answer or judgement failed counts in neither share;
-    `llm.fallbacks` says why. `step` is called after each task.
+    `llm.fallbacks` says why. `report` is told of each task.
 
     Raises:
         LlmDenied: The server denies access, or has no such model.
         WrongInput: No task could be judged both ways.
     """
-    pairs: list[tuple[float, float]] = []
 
-    async def work(case: Expected) -> None:
-        without = await _met(llm, case, None)
-        with_skill = await _met(llm, case, case.skill)
-        if without is not None and with_skill is not None:
-            pairs.append((without, with_skill))
-        step()
+    async def both(case: Expected) -> tuple[float | None, float | None]:
+        return await _met(llm, case, None), await _met(llm, case, case.skill)
 
-    async def all_of_them() -> None:
-        async with llm.book.opened():
-            await together(work(case) for case in cases)
-
-    run_blocking(all_of_them())
+    found = llm.gather((both(case) for case in cases), report)
+    pairs = [(before, after) for before, after in found if before is not None and after is not None]
     if not pairs:
         msg = "no answer of the agent could be judged: see the counts of failures, or give --agents a file"
         raise WrongInput(msg)
     without, with_skills = np.mean(sorted(pairs), axis=0).tolist()
-    return PassRates(f"{llm.book.model}, {len(pairs)} tasks", without, with_skills)
+    return PassRates(f"{llm.model}, {len(pairs)} tasks", without, with_skills)
 
 
-async def _met(llm: FlowLlm, case: Expected, skill: Skill | None) -> float | None:
+async def _met(llm: Llm, case: Expected, skill: Skill | None) -> float | None:
     """Return the share of expectations that an answer meets; None without answer or judgement."""
     records: list[dict[str, object]] = [{"request": case.task[:_MOST_SENT]}]
     if skill is not None:
         text = shortened(skill.body, _CHARACTERS)
         records.append({"skill": skill.name, "description": skill.description, "text": text})
     ids = [case.skill.doc_id]
-    answer = await llm.ask(
-        ANSWER, asked_of(_rules("agent_rules"), records, "Do the request."), _said, doc_ids=ids
-    )
-    if answer is None:
+    answer = await llm.answer(_WORK, Values("Do the request.", records, ids))
+    if isinstance(answer, Fallback):
         return None
     listed: list[dict[str, object]] = [{"request": case.task[:_MOST_SENT], "answer": answer[:_MOST_SENT]}]
     listed += [{"number": n, "expectation": text} for n, text in enumerate(case.expectations, start=1)]
-    messages = asked_of(_rules("agent_judge_rules"), listed, "Which expectations are met?")
-    met = await llm.ask_numbers(JUDGE, "met", len(case.expectations), messages, ids)
-    return None if met is None else len(met) / len(case.expectations)
-
-
-def _said(text: str) -> str:
-    if said := without_thoughts(text).strip():
-        return said
-    reason = "the answer is empty"
-    raise Rejected(reason)
-
-
-def _rules(name: str) -> str:
-    return resources.files("tasks.evaluate").joinpath(f"data/{name}.txt").read_text(encoding="utf-8").strip()
+    count = len(case.expectations)
+    said = await llm.answer(_JUDGE, Values("Which expectations are met?", listed, ids, known=count))
+    return None if isinstance(said, Fallback) else len(set(said.met)) / count

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
-from storage.schemas import Qrel
 from tasks.evaluate.measures.runs import long_table
-from tasks.evaluate.routing.data import RoutingQuery
-from tasks.evaluate.routing.measures import DEPTH, MEASURES, fold, folded_qrels, measure_rankings
+from tasks.evaluate.routing.data import RoutingBench
+from tasks.evaluate.routing.measures import MEASURES, fold, folded_qrels, measure_rankings
 from tasks.retrieve.baselines.stages import StageRanking
 
 
@@ -27,21 +25,6 @@ class Spared(Protocol):
     """An encoder that remembers: `spared` adds up the seconds that its memory saved."""
 
     spared: float
-
-
-@dataclass(frozen=True, slots=True)
-class RoutingBench:
-    """Tasks, their relevant skills, the original of each copy, and tasks that no skill serves."""
-
-    tasks: Sequence[RoutingQuery]
-    qrels: Sequence[Qrel]
-    copies: Mapping[str, str] = field(default_factory=dict)
-    negatives: Sequence[RoutingQuery] = ()
-
-    @property
-    def depth(self) -> int:
-        """How many skills a method is asked for, so that `DEPTH` are left when copies are folded."""
-        return DEPTH + len(self.copies)
 
 
 class RoutingAnswer(NamedTuple):

@@ -1,10 +1,12 @@
-"""The data of routing benches: skills, tasks, the skills that each task needs, and copies."""
+"""The data of routing benches: skills, tasks, the skills each task needs, copies, and pools of skills."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import polars as pl
 
@@ -12,6 +14,7 @@ from storage.errors import WrongInput
 from storage.jsonl import read_lines, text_field
 from storage.schemas import Qrel
 from tasks.evaluate.corpus.read import scan_corpus
+from tasks.evaluate.routing.measures import DEPTH
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.frontmatter.skill_text import folder_of, name_of
@@ -37,6 +40,21 @@ class RoutingQuery:
     distinctive: str | None = None
     repo: str | None = None
     not_doc_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingBench:
+    """Tasks, their relevant skills, the original of each copy, and tasks that no skill serves."""
+
+    tasks: Sequence[RoutingQuery]
+    qrels: Sequence[Qrel]
+    copies: Mapping[str, str] = field(default_factory=dict)
+    negatives: Sequence[RoutingQuery] = ()
+
+    @property
+    def depth(self) -> int:
+        """How many skills a method is asked for, so that `DEPTH` are left when copies are folded."""
+        return DEPTH + len(self.copies)
 
 
 def read_tasks(path: Path) -> list[RoutingQuery]:
@@ -172,3 +190,69 @@ def require_judged(
     if twice := sorted(set(copies) & set(copies.values())):
         msg = f"{twice[0]!r} is both a copy and an original: name the first original of each copy"
         raise WrongInput(msg)
+
+
+POOL_NAMES = MappingProxyType({
+    "all": "all that are given",
+    "bench": "the bench's own alone",
+    "repository": "those of a task's repository alone",
+})  # fmt: skip
+POOLS = tuple(POOL_NAMES)
+
+
+class PoolPart(NamedTuple):
+    """A bench, and the skills among which its tasks are routed."""
+
+    bench: RoutingBench
+    skills: pl.DataFrame
+
+
+def parts_of(pool: str, bench: RoutingBench, skills: pl.DataFrame, own: Collection[str]) -> list[PoolPart]:
+    """Return the parts of one of `POOLS`: one, or for `repository` one for each repository.
+
+    Args:
+        pool: One of `POOLS`.
+        bench: Its tasks and negatives name their `repo` if they are routed within it.
+        skills: All skills by the columns of `data.SKILLS`; the ids of a repository's begin with its name.
+        own: The ids of the skills that the bench comes with.
+
+    Raises:
+        WrongInput: A task's repository is not known, or one has no skills or lacks a skill that a task needs.
+    """
+    if pool == "all":
+        return [PoolPart(bench, skills)]
+    if pool == "bench":
+        return [PoolPart(bench, skills.filter(pl.col("doc_id").is_in(list(own))))]
+    return [_of_repository(repo, bench, skills) for repo in _repositories(bench)]
+
+
+def _repositories(bench: RoutingBench) -> Sequence[str]:
+    """Return the repositories of a bench's tasks and negatives, in order."""
+    asked = (*bench.tasks, *bench.negatives)
+    for task in asked:
+        if task.repo is None:
+            msg = f"query {task.query_id!r} names no `repo`: add it, or leave --pool repository out"
+            raise WrongInput(msg)
+    return list(dict.fromkeys(str(task.repo) for task in asked))
+
+
+def id_starts(repo: str) -> tuple[str, str]:
+    """Return what the ids of a repository's skills begin with, in lower case: they have one of two forms."""
+    return f"{repo.lower()}/", "--".join(repo.lower().split("/")) + "--"
+
+
+def _of_repository(repo: str, bench: RoutingBench, skills: pl.DataFrame) -> PoolPart:
+    ids = pl.col("doc_id").str.to_lowercase()
+    inside = skills.filter(pl.any_horizontal(ids.str.starts_with(start) for start in id_starts(repo)))
+    tasks = [task for task in bench.tasks if task.repo == repo]
+    asked, known = {task.query_id for task in tasks}, set(inside["doc_id"])
+    qrels = [qrel for qrel in bench.qrels if qrel.query_id in asked]
+    for query_id, doc_id, relevance in qrels:
+        if relevance > 0 and doc_id not in known:
+            msg = f"query {query_id!r} needs {doc_id!r}, which is not in its `repo` {repo!r}: mend either"
+            raise WrongInput(msg)
+    if inside.is_empty():
+        msg = f"no id of a skill begins with the `repo` {repo!r}: mend it, or leave --pool repository out"
+        raise WrongInput(msg)
+    negatives = [task for task in bench.negatives if task.repo == repo]
+    return PoolPart(replace(bench, tasks=tasks, qrels=qrels, negatives=negatives), inside)

@@ -27,8 +27,8 @@ from tasks.evaluate.measures.tables import (
 from tasks.evaluate.paging.picture import COLOURS
 from tasks.evaluate.routing.agents import COVERAGES
 from tasks.evaluate.routing.attention import FIELDS
+from tasks.evaluate.routing.data import POOL_NAMES
 from tasks.evaluate.routing.measures import PRECISIONS, RECALLS
-from tasks.evaluate.routing.pools import POOL_NAMES
 from tasks.evaluate.routing.summary import GROUP_MEASURES, SIGNALS
 
 if TYPE_CHECKING:

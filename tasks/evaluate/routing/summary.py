@@ -12,10 +12,9 @@ from typing import Any
 import polars as pl
 
 from storage.errors import WrongInput
-from tasks.evaluate.measures.calibration import calibration_by_count, calibration_error
 from tasks.evaluate.measures.runs import latency, paired_tests, summarise
 from tasks.evaluate.measures.separation import RECALL, ClusteredScores, separation
-from tasks.evaluate.measures.statistics import cohen_h
+from tasks.evaluate.measures.statistics import calibration_by_count, calibration_error, cohen_h
 from tasks.evaluate.routing.measures import MEASURES
 
 GROUP_MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@50", "fc@10")

@@ -12,16 +12,16 @@ from typing import Any
 
 from storage.root import Root
 from storage.tombstones import Forgotten
-from tasks.induce.judge.protocol import DeclaredJudge, Judge
 from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
 from tasks.induce.library.drafts import Inducer
 from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
+from tasks.induce.library.judge import DeclaredJudge, Judge
 from tasks.induce.replay.verify import Replay, opened
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read_trajectories
 from tasks.induce.trajectories.record import Trajectory
-from tasks.models.llm.fallbacks import FallbackLlm
+from tasks.models.llm.ask import Llm
 
 DECLARED, RECURRENCE = "declared", "recurrence"
 
@@ -32,7 +32,7 @@ class Teaching:
 
     judge: Judge = DeclaredJudge()  # noqa: RUF009 (it has no state)
     inducer: Inducer | None = None
-    llm: FallbackLlm | None = None
+    llm: Llm | None = None
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ class Teaching:
         return [replace(one, success=said) for one, said in zip(trajectories, verdicts, strict=True)]
 
     def report(self) -> dict[str, Any] | None:
-        """Return what the LLM was asked, as `FallbackLlm.report` has it; None without one."""
+        """Return what the LLM was asked, as `Llm.report` has it; None without one."""
         return self.llm.report() if self.llm else None
 
 

@@ -5,20 +5,61 @@ After SGDR, section 4.1 and appendix A.3.2 (https://arxiv.org/abs/2606.04391). W
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
+from storage.answers import KeptAnswer
 from tasks.induce.library.drafts import DroppedSkill, Rare, SkillDraft, merged
-from tasks.induce.llm_inducer.answers import Answer, WindowAnswers, aligned
 from tasks.induce.llm_inducer.checks import INDUCER, checked_skill
-from tasks.induce.llm_inducer.windows import PROMPT, WINDOWS, ShownWindow, batches, question_of, shown
+from tasks.induce.llm_inducer.windows import (
+    PROMPT,
+    WINDOWS,
+    WINDOWS_ASKED,
+    ShownWindow,
+    batches,
+    shown,
+    values_of,
+)
 from tasks.induce.replay.verify import Replay
-from tasks.models.llm.ask import run_blocking
-from tasks.models.llm.asking import together
-from tasks.models.llm.errors import BudgetSpent, LlmRefused, LlmUnavailable, Rejected
-from tasks.models.llm.fallbacks import FallbackLlm
+from tasks.models.llm.ask import Fallback, Llm
+from tasks.models.llm.errors import Rejected
 
+Said = Mapping[str, Any]  # what is said of one window, or `{"error": reason}`
 ROUNDS = 2  # each window is asked about, and once more with its error named
+
+
+class WindowAnswers:
+    """What a model said of each window, kept beside the answers as they came.
+
+    Kept is what was said, right or wrong: whether it may be used depends on the runs that are known, and is
+    decided anew each time.
+    """
+
+    def __init__(self, llm: Llm) -> None:
+        self._llm = llm
+
+    def find(self, window: ShownWindow) -> Said | None:
+        """Return what was said of a window; None: it was not asked about yet."""
+        kept = self._llm.cache.answers.find(window.key(self._llm.model, self._llm.sampling))
+        if kept is None:
+            return None
+        self._llm.ledger.counts["cached"] += 1
+        found: Said = json.loads(kept.text)
+        return found
+
+    def keep(self, window: ShownWindow, answer: Said) -> None:
+        """Keep what was said of a window."""
+        self._llm.cache.answers.keep(
+            KeptAnswer(
+                key=window.key(self._llm.model, self._llm.sampling), model=self._llm.model,
+                prompt=PROMPT.name, attempt=window.attempt, text=json.dumps(answer),
+                rejected=None, prompt_tokens=None, completion_tokens=None,
+                made_at=datetime.now(UTC).isoformat(),
+            ),
+            (WINDOWS_ASKED,),
+        )  # fmt: skip
 
 
 class LlmInducer:
@@ -32,9 +73,9 @@ class LlmInducer:
         windows: Windows of one question at most.
     """
 
-    def __init__(self, llm: FallbackLlm, windows: int = WINDOWS) -> None:
+    def __init__(self, llm: Llm, windows: int = WINDOWS) -> None:
         self._llm, self._windows = llm, windows
-        self._kept = WindowAnswers(llm.book, llm.sampling)
+        self._kept = WindowAnswers(llm)
 
     @property
     def name(self) -> str:
@@ -68,51 +109,43 @@ class LlmInducer:
                 else:
                     dropped.append(_unused(found.pop(place)))
         if wrong:
-            self._llm.fell_back_by(PROMPT, "malformed", len(wrong))
+            self._llm.fell_back(PROMPT, "malformed", len(wrong))
         return merged(list(found.values()), INDUCER), dropped
 
-    def _answers(self, windows: Sequence[ShownWindow]) -> dict[int, Answer]:
+    def _answers(self, windows: Sequence[ShownWindow]) -> dict[int, Said]:
         """Return by place what is said of windows, asking about those that were not asked about yet."""
-        known = {one.place: answer for one in windows if (answer := self._kept.find(one)) is not None}
+        known = {one.place: said for one in windows if (said := self._kept.find(one)) is not None}
         new = [one for one in windows if one.place not in known]
 
-        async def work(batch: list[ShownWindow]) -> None:
-            known.update(await self._asked(batch))
+        async def work(batch: Sequence[ShownWindow]) -> None:
+            parts = await self._llm.answer_parts(
+                PROMPT, batch, lambda part: values_of(part, self._llm.sampling), _halves, tries=1
+            )
+            for part, said in parts:
+                rows: Sequence[Said]
+                if not isinstance(said, Fallback):
+                    rows = said.skills
+                elif _is_of_all(said):
+                    rows = [{"error": said.detail}] * len(part)
+                else:
+                    self._llm.fell_back(PROMPT, said, len(part))
+                    continue
+                for one, answer in zip(part, rows, strict=True):
+                    self._kept.keep(one, answer)
+                    known[one.place] = answer
 
-        async def all_of_them() -> None:
-            async with self._llm.book.opened():
-                await together(work(batch) for batch in batches(new, self._windows))
-
-        if new:
-            run_blocking(all_of_them())
+        self._llm.gather(work(batch) for batch in batches(new, self._windows))
         return known
 
-    async def _asked(self, batch: Sequence[ShownWindow]) -> dict[int, Answer]:
-        """Return what is said of the windows of one question; none where there is no answer.
 
-        What is too long for the model, or refused, is asked by halves.
-        """
-        question = question_of(batch, self._llm.sampling)
-        said: Sequence[Answer]
-        try:
-            said = await self._llm.book.ask(question, aligned(len(batch)))
-        except (Rejected, LlmRefused) as failure:
-            if isinstance(failure, Rejected) and not failure.final:
-                said = [{"error": failure.reason}] * len(batch)
-            elif len(batch) > 1:
-                middle = (len(batch) + 1) // 2
-                halves = (self._asked(half) for half in (batch[:middle], batch[middle:]))
-                first, second = await asyncio.gather(*halves)
-                return {**first, **second}
-            else:
-                self._llm.fell_back_by(PROMPT, failure)
-                return {}
-        except (BudgetSpent, LlmUnavailable) as failure:
-            self._llm.fell_back_by(PROMPT, failure, len(batch))
-            return {}
-        for one, answer in zip(batch, said, strict=True):
-            self._kept.keep(one, answer)
-        return {one.place: answer for one, answer in zip(batch, said, strict=True)}
+def _is_of_all(fallback: Fallback) -> bool:
+    """Tell whether an answer was wrong as a whole: each of its windows is asked about once more."""
+    return fallback.reason == "rejected" and not fallback.final
+
+
+def _halves(batch: Sequence[ShownWindow], fallback: Fallback) -> list[Sequence[ShownWindow]]:
+    middle = (len(batch) + 1) // 2
+    return [batch[:middle], batch[middle:]] if len(batch) > 1 and not _is_of_all(fallback) else []
 
 
 def _text(draft: SkillDraft) -> str:

@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.texts.safeguards import redacted, unfit
 from tasks.induce.trajectories.outline import without_ids
+from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt
-from tasks.models.llm.parse_json import without_thoughts
+from tasks.models.llm.prompt import Prompt, Values
 from tasks.models.llm.quoting import shortened
 
-PROMPT = WrittenPrompt("induce-summary-1", "tasks.induce", "summary_rules.txt")
 # The paper leaves both open; these are those of its release.
 TOKENS = 160  # of a summary
 CHARACTERS = 12_000  # of a state that are read
 STATES = "states"  # stands for the document that an answer is about: `forget` of any run drops them all
 _MOST_SAID = 2_000  # characters of a summary, whatever its tokens are
+
+
+def _summary_of(text: str) -> str:
+    """Return the summary that an answer is, in one line.
+
+    Raises:
+        Rejected: It is empty or very long, or may not be kept (`unfit`).
+    """
+    said = " ".join(text.split())
+    if not 0 < len(said) <= _MOST_SAID:
+        reason = f"the summary has {len(said)} characters, and 1 to {_MOST_SAID} are allowed"
+        raise Rejected(reason)
+    if wrong := unfit(said):
+        reason = f"the summary {wrong}"
+        raise Rejected(reason)
+    return said
+
+
+PROMPT: Prompt[str] = Prompt(
+    "induce-summary-1",
+    "tasks.induce/summary_rules.txt",
+    Annotated[str, AfterValidator(_summary_of)],
+    text=True,
+)  # fmt: skip
 
 
 class LlmSummaries:
@@ -32,7 +58,7 @@ class LlmSummaries:
         characters: So much of a state is read.
     """
 
-    def __init__(self, llm: FallbackLlm, tokens: int = TOKENS, characters: int = CHARACTERS) -> None:
+    def __init__(self, llm: Llm, tokens: int = TOKENS, characters: int = CHARACTERS) -> None:
         self._llm, self._characters = llm, characters
         self._sampling = replace(llm.sampling, max_tokens=tokens)
 
@@ -54,23 +80,6 @@ class LlmSummaries:
         """
         seen = redacted({"url": url, "title": title, "outline": without_ids(observation)})
         seen["outline"] = shortened(seen["outline"], self._characters, "start")
-        said = self._llm.ask_checked(
-            PROMPT, seen, "Sum up the state.", summary_of, doc_ids=(STATES,), sampling=self._sampling
-        )
-        return summed_up(observation, url, title) if said is None else said
-
-
-def summary_of(text: str) -> str:
-    """Return the summary that an answer is, in one line.
-
-    Raises:
-        Rejected: It is empty or very long, or may not be kept (`unfit`).
-    """
-    said = " ".join(without_thoughts(text).split())
-    if not 0 < len(said) <= _MOST_SAID:
-        reason = f"the summary has {len(said)} characters, and 1 to {_MOST_SAID} are allowed"
-        raise Rejected(reason)
-    if wrong := unfit(said):
-        reason = f"the summary {wrong}"
-        raise Rejected(reason)
-    return said
+        values = Values("Sum up the state.", [seen], (STATES,), sampling=self._sampling)
+        said = self._llm.ask(PROMPT, values)
+        return summed_up(observation, url, title) if isinstance(said, Fallback) else said

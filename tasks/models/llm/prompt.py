@@ -24,7 +24,7 @@ from tasks.models.llm.parse_json import find_json, without_thoughts
 from tasks.models.llm.question import Question, Sampling
 from tasks.models.llm.quoting import data_block, quoted
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 _MOST_NAMED = 4  # problems of an answer that the model is told
 
 
@@ -89,14 +89,15 @@ class Values:
     rules: str | None = None  # instead of the prompt's own
 
 
-class Prompt(Generic[T]):
-    """The unchanging part of questions whose answers are read as `T`.
+class Prompt(Generic[T_co]):
+    """The unchanging part of questions whose answers are read as `T_co`.
 
     Args:
         name: Has a version that is raised whenever a word of what is sent changes, in the rules or a task.
         rules: `PACKAGE/FILE` of the system message, in the package's folder `data/`.
-        answer: `T` for pydantic: a model, whose schema is sent, or a type with validators. These may raise
-            `Rejected`, and get what is known of the question by `known_of`.
+        answer: `T_co` for pydantic: a model, or a type with validators. These may raise `Rejected`, and get
+            what is known of the question by `known_of`.
+        form: The model whose schema is sent; None: `answer`, if it is one, else none.
         text: Whether an answer is a text without its thoughts, and not the JSON in it.
         hotter: Added to the temperature at each new try, in place of naming what was wrong.
     """
@@ -105,12 +106,13 @@ class Prompt(Generic[T]):
         self,
         name: str,
         rules: str,
-        answer: type[T] | Any,  # noqa: ANN401 (pydantic takes more than classes)
+        answer: type[T_co] | Any,  # noqa: ANN401 (pydantic takes more than classes)
         *,
+        form: type[Answer] | None = None,
         text: bool = False,
         hotter: float = 0.0,
     ) -> None:
-        self.name, self._rules_at, self._answer = name, rules, answer
+        self.name, self._rules_at, self._answer, self._form = name, rules, answer, form
         self._is_text, self._hotter = text, hotter
 
     @functools.cached_property
@@ -122,11 +124,11 @@ class Prompt(Generic[T]):
     @functools.cached_property
     def schema(self) -> Mapping[str, Any] | None:
         """The JSON schema of the answer; None: of its form nothing is said but in words."""
-        answer: object = self._answer
-        return schema_of(answer) if isinstance(answer, type) and issubclass(answer, Answer) else None
+        form: object = self._form or self._answer
+        return schema_of(form) if isinstance(form, type) and issubclass(form, Answer) else None
 
     @functools.cached_property
-    def _adapter(self) -> TypeAdapter[T]:
+    def _adapter(self) -> TypeAdapter[T_co]:
         return TypeAdapter(self._answer)
 
     def question(
@@ -151,7 +153,7 @@ class Prompt(Generic[T]):
             tuple(values.doc_ids),
         )
 
-    def read(self, text: str, known: Any = None, *, last: bool = True) -> T:  # noqa: ANN401
+    def read(self, text: str, known: Any = None, *, last: bool = True) -> T_co:  # noqa: ANN401
         """Return what an answer says.
 
         Args:
@@ -193,42 +195,3 @@ def _complaint(error: ValidationError) -> str:
         where = ".".join(str(part) for part in problem["loc"]) or "the answer"
         said.append(f"{where}: {problem['msg']}")
     return "; ".join(said)
-
-
-Messages = tuple[tuple[str, str], ...]
-
-
-def messages_of(
-    package: str, rules: str, record: Mapping[str, object], task: str, complaint: str | None
-) -> Messages:
-    """Return the messages of a question about one record, which is quoted as data.
-
-    Args:
-        package: Has the folder `data/` with the rules, such as `tasks.evaluate`.
-        rules: The file of the rules.
-        record: What the question is about.
-        task: What is asked of it.
-        complaint: What was wrong with the answer before; None: there was none.
-    """
-    parts = [data_block([quoted(record)]), task]
-    if complaint is not None:
-        parts.append(f"An earlier answer could not be used. What was wrong: {quoted({'error': complaint})}")
-    return ("system", _rules(package, rules)), ("user", "\n\n".join(parts))
-
-
-@functools.cache
-def _rules(package: str, name: str) -> str:
-    return resources.files(package).joinpath("data", name).read_text(encoding="utf-8").strip()
-
-
-def object_schema(**properties: object) -> dict[str, Any]:
-    """Return the JSON schema of an object with these properties, all required, and no others."""
-    return {
-        "type": "object", "properties": properties, "required": list(properties),
-        "additionalProperties": False,
-    }  # fmt: skip
-
-
-def list_schema(items: object) -> dict[str, Any]:
-    """Return the JSON schema of a list of such items."""
-    return {"type": "array", "items": items}

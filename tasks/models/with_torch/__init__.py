@@ -1,1 +1,1 @@
-"""What loads torch: encoders and rerankers of published pipelines, and their training."""
+"""What loads torch: encoders and rerankers of published pipelines; `tasks.train` trains them."""

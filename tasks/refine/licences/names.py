@@ -106,7 +106,8 @@ def spdx_expression(text: str) -> str | None:
         return ours
     try:
         parsed = spdx_licensing().parse(text, validate=True, strict=True)
-    except (ExpressionError, ValueError, AttributeError):  # the last for a WITH without a licence
+    # The last two for a WITH without a licence and for empty brackets.
+    except (ExpressionError, ValueError, AttributeError, IndexError):
         return None
     return str(parsed) if parsed is not None and all(map(_is_identifier, text.split())) else None
 

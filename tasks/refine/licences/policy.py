@@ -92,7 +92,7 @@ def _spdx(setting: str, name: str) -> str:
     try:
         tree = licensing.parse(name)
         unknown = [key for key in licensing.unknown_license_keys(tree) if not key.startswith("LicenseRef-")]
-    except ExpressionError:
+    except (ExpressionError, IndexError):  # the latter for empty brackets
         tree, unknown = None, []
     if tree is None or unknown or isinstance(tree, AND | OR):
         msg = f"{setting}: {name!r} is no SPDX identifier; those are listed at https://spdx.org/licenses"

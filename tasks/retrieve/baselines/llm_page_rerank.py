@@ -10,14 +10,21 @@ import numpy as np
 
 from storage.errors import WrongInput
 from storage.schemas import Node
-from tasks.models.llm.ask import run_blocking
+from tasks.models.llm.ask import Fallback, Llm
+from tasks.models.llm.prompt import Answer, Numbers, Prompt, Values
 from tasks.models.llm.quoting import shortened
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, written_rules
+from tasks.retrieve.baselines.skillflow import HOTTER
 from tasks.retrieve.paging.terms import Floats
 
-NEEDED = "page-needed-1"  # name of the prompt, with a version that is raised whenever a word of it changes
 _MOST_SENT = 4_000  # characters of a request
 _HEADINGS = 120  # characters of the titles above a node, the last ones
+
+
+class _Needed(Answer):
+    needed: Numbers
+
+
+_PROMPT: Prompt[_Needed] = Prompt("page-needed-1", "tasks.retrieve/page_needed.txt", _Needed, hotter=HOTTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ class LlmReranker:
     answer the scores stay, and `llm.fallbacks` counts it.
     """
 
-    def __init__(self, llm: FlowLlm, settings: RerankNodes | None = None) -> None:
+    def __init__(self, llm: Llm, settings: RerankNodes | None = None) -> None:
         self.llm, self._settings = llm, settings or RerankNodes()
 
     def shifts(self, doc_id: str, nodes: Sequence[Node], query: str, scores: Floats) -> Floats | None:
@@ -60,22 +67,20 @@ class LlmReranker:
             LlmDenied: The server denies access, or has no such model.
         """
         shown = np.sort(np.argsort(-scores, kind="stable")[: self._settings.nodes])
-        taken = run_blocking(self._taken(doc_id, [nodes[n] for n in shown.tolist()], query))
-        if taken is None:
+        said = self.llm.ask(_PROMPT, self._values(doc_id, [nodes[n] for n in shown.tolist()], query))
+        if isinstance(said, Fallback):
             return None
         gain = math.log(self._settings.accuracy / (1 - self._settings.accuracy))
         # Nodes that were not shown lose too: they scored lower than all that were.
         found = np.full(len(nodes), -gain)
-        found[shown[[number - 1 for number in taken]]] = gain
+        found[shown[[number - 1 for number in said.needed]]] = gain
         return found
 
-    async def _taken(self, doc_id: str, nodes: Sequence[Node], query: str) -> list[int] | None:
+    def _values(self, doc_id: str, nodes: Sequence[Node], query: str) -> Values:
         records: list[dict[str, object]] = [{"request": query[:_MOST_SENT]}]
         for number, node in enumerate(nodes, start=1):
             text = shortened(node.text, self._settings.characters)
             headings = shortened(" > ".join(node.heading_path), _HEADINGS, "end")
             records.append({"node": number, "headings": headings, "text": text})
         request = f"Which of the {len(nodes)} nodes does the request need?"
-        messages = asked_of(written_rules("page_needed"), records, request)
-        async with self.llm.book.opened():
-            return await self.llm.ask_numbers(NEEDED, "needed", len(nodes), messages, [doc_id])
+        return Values(request, records, [doc_id], known=len(nodes))

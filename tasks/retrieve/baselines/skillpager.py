@@ -8,20 +8,103 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
+from typing import Literal
 
 import numpy as np
 
-from storage.schemas import Edge
+from storage.errors import WrongInput
+from storage.schemas import EDGE_TYPES, Edge
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.parse.edges.rules import infer_edges
 from tasks.parse.segment.headings import headings_between
-from tasks.retrieve.baselines.mmr import mmr_order, node_budget
-from tasks.retrieve.baselines.skillpager_settings import SKILLPAGER, OpenSettings, Setting
 from tasks.retrieve.paging.context import Pick
 from tasks.retrieve.paging.terms import Floats
 from tasks.retrieve.paging.types import PagedDocument, Selection, encode_chunks, node_vectors
+
+Entry = Literal["nearest", "first"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The setting of a published method that picks nodes, without a budget of tokens.
+
+    Args:
+        weight: MMR's relevance weight.
+        k: The most nodes picked; None for the paper's 20 up to 100 nodes, else 60 (equation 4).
+        concepts: `keep`, `only`, or `none` of the nodes typed as concepts.
+        density: Concepts are left out if they are more than this share of the nodes.
+        predecessors: Add to each node picked the nodes that edges come from.
+        walk: Follow edges from an entry node instead of picking from all.
+    """
+
+    weight: float = 0.7
+    k: int | None = None
+    concepts: str = "keep"
+    density: float = 1.0
+    predecessors: bool = False
+    walk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSettings:
+    """What SkillPager's paper leaves open, or says without a number; the same for all of its methods.
+
+    Args:
+        stop_below: Picking by MMR ends early when the best value left is below this; the paper's is 0
+            (equation 3), -1 never ends early.
+        entry: Where a walk begins: at the node `nearest` to the query, or at the `first` one.
+        least_gain: A walk ends when no neighbour's MMR value, the paper's gain, reaches this.
+        top_k: Nodes of `top-k-dependency` before their predecessors are added.
+        edge_types: The edges that walks and predecessors follow.
+        chunk_tokens: Tokens of a chunk.
+        chunk_overlap: Tokens that a chunk shares with the next one, fewer than half of its own.
+
+    Raises:
+        WrongInput: A number or name is out of its range.
+    """
+
+    stop_below: float = 0.0
+    entry: Entry = "nearest"
+    least_gain: float = 0.0
+    top_k: int = 10
+    edge_types: tuple[str, ...] = EDGE_TYPES
+    chunk_tokens: int = 256
+    chunk_overlap: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.top_k, self.chunk_tokens) < 1 or not 0 <= 2 * self.chunk_overlap < self.chunk_tokens:
+            msg = (
+                f"SkillPager: top_k {self.top_k} and chunk_tokens {self.chunk_tokens}: at least 1; "
+                f"chunk_overlap {self.chunk_overlap}: at least 0 and less than half of chunk_tokens"
+            )
+            raise WrongInput(msg)
+        if unknown := set(self.edge_types) - set(EDGE_TYPES):
+            msg = (
+                f"SkillPager: edge_types {', '.join(sorted(unknown))}: choose some of {', '.join(EDGE_TYPES)}"
+            )
+            raise WrongInput(msg)
+
+
+OPEN_SETTINGS = OpenSettings()
+SKILLPAGER = Setting()
+
+
+def settings_of(given: OpenSettings) -> dict[str, Setting]:
+    """Return the setting of each of SkillPager's methods that pick nodes, by name."""
+    return {
+        "skillpager": SKILLPAGER,
+        "mmr": SKILLPAGER,
+        "greedy-graph": Setting(weight=1.0, walk=True),
+        "top-k-dependency": Setting(weight=1.0, k=given.top_k, predecessors=True),
+        "mmr-one-hop": replace(SKILLPAGER, predecessors=True),
+        "concept-only": replace(SKILLPAGER, concepts="only"),
+        "executable-only": replace(SKILLPAGER, concepts="none"),
+        **{f"density-{share}": replace(SKILLPAGER, density=share) for share in (0.3, 0.4, 0.5)},
+        **{f"weight-{weight}": replace(SKILLPAGER, weight=weight) for weight in (0.3, 0.5, 0.7, 0.9)},
+        **{f"k-{k}": replace(SKILLPAGER, k=k) for k in (5, 10, 20, 30, 40, 60)},
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,3 +275,54 @@ def _entry(left: Iterable[int], relevance: Floats, given: OpenSettings) -> int:
 def _gain(node: int, relevance: Floats, nearest: Floats, weight: float) -> float:
     redundancy = 0.0 if weight == 1 or not np.isfinite(nearest[node]) else float(nearest[node])
     return weight * float(relevance[node]) - (1 - weight) * redundancy
+
+
+def mmr_order(
+    relevance: Floats, vectors: Floats, *, relevance_weight: float = 0.7, stop_below: float | None = 0.0
+) -> Iterator[tuple[int, float]]:
+    """Pick items, each time the one with the highest marginal value given those picked before.
+
+    The marginal value of item `n` is `w * relevance[n] - (1 - w) * max(vectors[s] @ vectors[n])` over the
+    items `s` picked so far, and `w * relevance[n]` while there are none (SkillPager, equation 2). A step
+    costs O(n * d). Ties go to the lower index. Yielded are `(index, marginal value)` of the items in turn.
+
+    Args:
+        relevance: Similarity of each item to the query, shape `(n,)`.
+        vectors: One unit vector for each item, shape `(n, d)`.
+        relevance_weight: `w` in [0, 1]: 1 ranks by relevance alone; 0 only avoids what is picked already.
+        stop_below: End when the best marginal value left is below this (equation 3); None never ends early.
+
+    Raises:
+        ValueError: The shapes disagree, a number is not finite, or `relevance_weight` is out of range.
+    """
+    if relevance.ndim != 1 or vectors.ndim != 2 or len(relevance) != len(vectors):
+        msg = f"relevance must be (n,) and vectors (n, d), got {relevance.shape} and {vectors.shape}"
+        raise ValueError(msg)
+    if not 0 <= relevance_weight <= 1:
+        msg = f"relevance_weight must be in [0, 1], got {relevance_weight}"
+        raise ValueError(msg)
+    if not (np.isfinite(relevance).all() and np.isfinite(vectors).all()):
+        msg = f"relevance {relevance.shape} and vectors {vectors.shape} must be finite"
+        raise ValueError(msg)
+    return _mmr_steps(relevance, vectors, relevance_weight, stop_below)
+
+
+def node_budget(n_nodes: int) -> int:
+    """Return how many nodes to pick of a document with `n_nodes`: 20 up to 100, else 60 (equation 4)."""
+    return 20 if n_nodes <= 100 else 60
+
+
+def _mmr_steps(
+    relevance: Floats, vectors: Floats, relevance_weight: float, stop_below: float | None
+) -> Iterator[tuple[int, float]]:
+    gain = relevance_weight * relevance
+    value = gain
+    redundancy = np.full_like(gain, -np.inf)
+    for _ in range(len(gain)):
+        best = int(np.argmax(value))
+        if stop_below is not None and value[best] < stop_below:
+            return
+        yield best, float(value[best])
+        gain[best] = -np.inf
+        np.maximum(redundancy, vectors @ vectors[best], out=redundancy)
+        value = gain - (1 - relevance_weight) * redundancy

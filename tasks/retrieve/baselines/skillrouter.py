@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.models.llm.ask import run_blocking
+from tasks.models.llm.ask import Fallback, Llm
+from tasks.models.llm.prompt import Prompt
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.tokens import first_tokens
 from tasks.models.with_torch.cross_encoder import PairScorer
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm, asked_of, numbered_skills, written_rules
+from tasks.retrieve.baselines.skillflow import HOTTER, Selected, selection
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
 
-# The name of the judge's prompt, with a version that is raised whenever a word of it changes.
-JUDGE = "judge-skill-1"
+_JUDGE: Prompt[Selected] = Prompt("judge-skill-1", "tasks.retrieve/judge_skill.txt", Selected, hotter=HOTTER)
 RETRIEVED = 20  # candidates for the reranker: more than that do harm (SkillRouter, table 12 of the appendix)
 # Tokens of the description and of the body that each stage reads (SkillRouter, appendix C).
 BETWEEN = " | "  # the parts of a flat text
@@ -104,7 +104,7 @@ class JudgeStage:
 
     name = "judge"
 
-    def __init__(self, skills: Sequence[Skill], llm: FlowLlm, *, k: int, characters: int = 4000) -> None:
+    def __init__(self, skills: Sequence[Skill], llm: Llm, *, k: int, characters: int = 4000) -> None:
         self._skills, self._llm, self.k, self._characters = skills, llm, k, characters
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
@@ -115,15 +115,10 @@ class JudgeStage:
         """
         if len(among) < 2:
             return list(among)
-        first = run_blocking(self._first(task, among))
-        rest = [i for i in among if i != first]
-        return (rest if first is None else [first, *rest])[: self.k]
-
-    async def _first(self, task: str, among: Sequence[int]) -> int | None:
         skills = [self._skills[i] for i in among]
-        records = numbered_skills(task, skills, self._characters)
-        messages = asked_of(written_rules("judge_skill"), records, "Which skill serves the task best?")
-        doc_ids = [skill.doc_id for skill in skills]
-        async with self._llm.book.opened():
-            numbers = await self._llm.ask_numbers(JUDGE, "selected", len(among), messages, doc_ids)
-        return among[numbers[0] - 1] if numbers else None
+        values = selection("Which skill serves the task best?", task, skills, self._characters)
+        said = self._llm.ask(_JUDGE, values)
+        if isinstance(said, Fallback) or not said.selected:
+            return list(among)[: self.k]
+        first = among[min(said.selected) - 1]
+        return [first, *(i for i in among if i != first)][: self.k]

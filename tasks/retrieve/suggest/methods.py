@@ -13,7 +13,7 @@ from tasks.induce.trajectories.cleaning import ELEMENT
 from tasks.induce.trajectories.outline import PageOutline
 from tasks.induce.windows.recurrence import Target
 from tasks.models.protocols import Vectors
-from tasks.retrieve.baselines.mmr import mmr_order
+from tasks.retrieve.baselines.skillpager import mmr_order
 from tasks.retrieve.suggest.offered import Offered
 
 # What counts in the default's score; README.md in this folder says how it was chosen.

@@ -25,7 +25,7 @@ from tasks.induce.skills.wording import SUMMED_BY, summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Trajectory
 from tasks.induce.windows.recurrence import Moment, Target
-from tasks.models.llm.fallbacks import FallbackLlm
+from tasks.models.llm.ask import Llm
 from tasks.models.protocols import Vectors
 
 SKILL, RUN, STATE = "skill", "run", "state"
@@ -38,10 +38,10 @@ class StateWords:
 
     name: str = SUMMED_BY
     summarise: Summarise = summed_up
-    llm: FallbackLlm | None = None
+    llm: Llm | None = None
 
     def report(self) -> dict[str, Any] | None:
-        """Return what the LLM was asked, as `FallbackLlm.report` has it; None without one."""
+        """Return what the LLM was asked, as `Llm.report` has it; None without one."""
         return self.llm.report() if self.llm else None
 
     def unfinished(self) -> bool:

@@ -19,7 +19,6 @@ from tasks.retrieve.compose.rounds import HINTS, draft_features
 from tasks.retrieve.compose.task_model import TaskModel
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import RowFacts, Searcher
-from tasks.retrieve.routing.skill import Skill
 from tasks.train.compose.requests import WrittenRequest
 from tasks.train.logistic import Choice, Numbers
 
@@ -121,14 +120,13 @@ class Answerer:
 
     Args:
         searcher: The index.
-        skills: What its rows say, in their order.
         encoder: The index's.
     """
 
-    def __init__(self, searcher: Searcher, skills: Sequence[Skill], encoder: Encoder) -> None:
-        facts = searcher.facts(range(len(skills)))
-        self._whole = RowPool(searcher.router, facts, searcher.places())
-        self._skills, self._encoder = skills, encoder
+    def __init__(self, searcher: Searcher, encoder: Encoder) -> None:
+        rows = range(searcher.router.rows)
+        self._whole = RowPool(searcher.router, searcher.facts(rows), searcher.places())
+        self._skills, self._encoder = searcher.skills(rows), encoder
 
     def ask(self, request: WrittenRequest, model: TaskModel) -> HeldAnswers:
         """Return what a model answers about a request."""

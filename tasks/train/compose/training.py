@@ -18,6 +18,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
+from storage.errors import WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
 from tasks import models
@@ -33,7 +34,6 @@ from tasks.retrieve.compose.ranking import RANKING_FEATURES as OF_RANKING
 from tasks.retrieve.compose.rounds import FEEDBACK_FEATURES as OF_FEEDBACK
 from tasks.retrieve.compose.task_model import FILE, TaskModel
 from tasks.retrieve.open_version import OpenVersion
-from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.served_index import ServedIndex
 from tasks.train.compose.answers import Answerer, ChancePart, HeldAnswers, chances
 from tasks.train.compose.requests import WrittenRequest, lessons, pairs_of, read_written
@@ -89,7 +89,7 @@ def held_out(requests: Sequence[WrittenRequest], now: OpenVersion, recipe: Recip
     searcher, found = now.searcher(), HeldOut()
     of_request = folds_of([request.group for request in requests], folds, seed=1)
     given, vectors = lessons(requests, searcher.places()), searcher.router.vectors
-    answerer = Answerer(searcher, _skills(now), now.encoder)
+    answerer = Answerer(searcher, now.encoder)
     for fold in range(folds):
         known = [lesson for lesson, own in zip(given, of_request, strict=True) if own != fold]
         model = TaskModel(train_network(known, vectors, recipe).arrays())
@@ -99,17 +99,6 @@ def held_out(requests: Sequence[WrittenRequest], now: OpenVersion, recipe: Recip
         found.answers += [answerer.ask(request, model) for request in asked]
         found.folds += [fold] * len(asked)
     return found
-
-
-def _skills(now: OpenVersion) -> list[Skill]:
-    """Return what the rows of a version say, in the order of its routing index."""
-    columns = ["doc_id", "name", "description", "text", "body_start"]
-    held = {row["doc_id"]: row for row in now.skills.rows(columns).to_pylist()}
-    ids = now.searcher().ids(range(now.searcher().router.rows))
-    return [
-        Skill(d, held[d]["name"], held[d]["description"], held[d]["text"][held[d]["body_start"] :])
-        for d in ids
-    ]
 
 
 def fit(answers: Sequence[HeldAnswers]) -> Weights:
@@ -188,12 +177,14 @@ def train_pairs(names: Sequence[Sequence[str]], labels: Sequence[int]) -> PairMo
 
 def main() -> None:
     """Train and fit on all requests, write the packaged files, tell how well."""
-    root, recipe, requests = Root(sys.argv[1]), Recipe(), read_written()
+    try:
+        root, recipe, requests = Root(sys.argv[1]), Recipe(), read_written()
+    except WrongInput as error:
+        sys.exit(str(error))
     name = require_served(root).model["name"]
     index = ServedIndex(root, encoder=name, classifier=LocalClassifier)
     with index.version() as now:
-        searcher = now.searcher()
-    found = held_out(requests, now, recipe, FOLDS)
+        searcher, found = now.searcher(), held_out(requests, now, recipe, FOLDS)
     given, vectors = lessons(requests, searcher.places()), searcher.router.vectors
     np.savez_compressed(FILE, allow_pickle=False, **train_average(given, vectors, recipe, _ORDERS))
     FITTED.write_text(json.dumps(fit(found.answers).told(), indent=1) + "\n", "utf-8")

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.commands.corpus import compare_corpora, served_look_alikes
+from flows.commands.corpus import compare_corpora
 from flows.commands.operate import examine_root, export_root, forget_target, roll_back_root, root_status
 from flows.settings import load_settings
 from storage.blobs import BlobStore
@@ -295,25 +295,6 @@ def test_two_corpora_are_compared_measure_by_measure(tmp_path: Path) -> None:
     assert (found["documents_a"], found["documents_b"]) == (8, 8)
     effects = {c["measure"]: c["effect"] for c in found["contrasts"]}
     assert effects["fenced_share"] == -1
-
-
-def test_skills_that_say_the_same_of_themselves_are_reported_and_both_stay(
-    skill_root: Make, tmp_path: Path
-) -> None:
-    other = BREAD_ID.replace("knead", "work").replace("Knead", "Work").split("---", 2)
-    twin = f"---{other[1]}---\n# Another way\n\n1. Buy a loaf.\n2. Slice it thinly.\n"
-    root = skill_root({"bread": BREAD_ID, "twin": twin, "bees": SKILLS["bees"]})
-    root.publish()
-    found = served_look_alikes(root.root, 0.95, tmp_path / "pairs.parquet")
-    assert (found["documents"], found["pairs"], found["groups"]) == (3, 1, 1)
-    assert found["largest"][0]["doc_ids"] == ["local/market/bread", "local/market/twin"]
-    assert pl.read_parquet(tmp_path / "pairs.parquet").height == 1
-    assert root_status(root.root)["dropped"] == {}
-
-
-def test_a_threshold_no_two_skills_can_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongInput, match=r"--threshold is 1\.5"):
-        served_look_alikes(Root(tmp_path), 1.5, None)
 
 
 def test_going_back_tells_what_is_served_what_was_and_what_there_is(skill_root: Make) -> None:

@@ -186,7 +186,10 @@ def test_a_model_that_gives_no_answer_leaves_the_page_and_is_told_of(
     asked = ask("page", DOC_ID, "what is last?", "--rerank", "--json", "--root", served_bakery.root.uri)
     assert asked.code == 0
     assert json.loads(asked.stdout)["reranked"] is False
-    assert "no answer (1 x page-needed-1: malformed): such pages are not reranked" in asked.stderr
+    assert (
+        "no answer that can be used (1 x page-needed-1: malformed): such pages are not reranked"
+        in asked.stderr
+    )
 
 
 def test_without_a_model_set_up_nothing_is_answered(served_bakery: SkillRoot, ask: Ask) -> None:

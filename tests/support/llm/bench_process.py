@@ -7,16 +7,15 @@ import sys
 from storage.answers import Answers
 from storage.root import Root
 from tasks.evaluate.generate.requests import write_requests
-from tasks.models.llm.question import Sampling
 from tests.support.llm.bench_llm import skill_about
-from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_asking import llm_of
 
 
 def grow_all(root: str, out: str, url: str, count: int) -> None:
     """Write requests about so many skills."""
     skills = [skill_about(f"mill{n}") for n in range(count)]
     with Answers(Root(root)) as answers:
-        write_requests(skills, Root(out), book_of(url, answers, concurrency=3), sampling=Sampling())
+        write_requests(skills, Root(out), llm_of(url, answers, concurrency=3))
 
 
 def main() -> None:

@@ -118,7 +118,7 @@ def holding(root: Root, words: tuple[str, ...] = WORDS, skipped: str = "") -> se
     names = {p.relative_to(root.folder).as_posix(): p for p in files}
     found = {name for name, path in names.items() if name != skipped and _says(path, words)}
     db = connect(root)
-    for name in table_names(db):
+    for name in table_names(root):
         for version in [int(v["version"]) for v in db.open_table(name).list_versions()]:
             rows = open_at(db, name, version).search().to_arrow().drop_columns(["vector"]).to_pylist()
             if any(word in str(rows) for word in words):

@@ -20,6 +20,7 @@ from tests.support.marketplace.faults import Faults
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
+from tests.support.roots.nights import Nights
 
 _ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -162,6 +163,11 @@ def git_http(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def root(tmp_path: Path) -> Root:
     return Root(tmp_path / "root")
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "root")
 
 
 @pytest.fixture

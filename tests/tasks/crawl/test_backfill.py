@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -15,11 +14,6 @@ from tasks.crawl.backfill import day_of, days_crawled, replay_plan, replay_seen
 from tasks.crawl.collect import collect
 from tasks.crawl.source.base import Gone, Unchanged
 from tests.support.roots.nights import FIRST_NIGHT, HandSource, Nights, skill
-
-
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(tmp_path / "root")
 
 
 def test_a_range_of_days_holds_both_ends_and_no_day_without_a_crawl(nights: Nights) -> None:

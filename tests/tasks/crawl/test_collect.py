@@ -25,11 +25,6 @@ BROKEN = SourceUnavailable(SPEC, "timeout", "no answer in 5 s")
 MISSING = SourceError(SPEC, "missing", "there is no such folder")
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(tmp_path / "root")
-
-
 def source(*items: object, version: str | Exception | None = None) -> HandSource:
     return HandSource(SPEC, *items, version=version)
 

@@ -73,7 +73,7 @@ class Crawl:
 
 
 @pytest.fixture
-def market(request: pytest.FixtureRequest) -> Iterator[Marketplace]:
+def filled_market(request: pytest.FixtureRequest) -> Iterator[Marketplace]:
     repositories, skills, _ = request.param
     world = World()
     world.github.anonymous_limit = 1_000_000
@@ -84,16 +84,17 @@ def market(request: pytest.FixtureRequest) -> Iterator[Marketplace]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("market", "kills"),
+    ("filled_market", "kills"),
     [
         ((60, 300, 4), 4),
         pytest.param((600, 2_000, 20), 20, marks=[pytest.mark.slow, pytest.mark.timeout(1_200)]),
     ],
-    indirect=["market"],
+    indirect=["filled_market"],
 )
 def test_a_crawl_killed_at_random_ends_as_an_undisturbed_one(
-    market: Marketplace, kills: int, tmp_path: Path
+    filled_market: Marketplace, kills: int, tmp_path: Path
 ) -> None:
+    market = filled_market
     urls = tmp_path / "urls.json"
     urls.write_text(json.dumps(market.environment()))
     whole = Crawl(market, tmp_path / "whole", urls)

@@ -33,19 +33,14 @@ class Marketplace(HandSource):
 
     def __init__(self, *items: object, root: Nights | None = None) -> None:
         super().__init__(SPEC, *items)
-        self.nights, self.settled_with = root, list[set[str]]()
+        self.nights, self.at_checkpoints = root, list[set[str]]()
 
     def checkpoint(self) -> None:
         if self.nights is not None:
-            self.settled_with.append(set(seen_table(self.nights.root).read()["doc_id"]))
+            self.at_checkpoints.append(set(seen_table(self.nights.root).read()["doc_id"]))
 
     def usage(self) -> RequestUsage:
         return RequestUsage(requests=7, quota_left=43)
-
-
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(tmp_path / "root")
 
 
 def reasons(nights: Nights) -> list[tuple[str, str]]:
@@ -117,7 +112,7 @@ def test_a_source_is_told_when_what_it_yielded_is_on_disk_and_never_before(
     monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", seconds)
     source = Marketplace(*(skill(f"s{n}") for n in range(230)), root=nights)
     nights.crawl(source)
-    assert [len(ids) for ids in source.settled_with] == settled
+    assert [len(ids) for ids in source.at_checkpoints] == settled
 
 
 def test_a_source_that_breaks_off_is_told_what_was_kept(nights: Nights) -> None:
@@ -125,7 +120,7 @@ def test_a_source_that_breaks_off_is_told_what_was_kept(nights: Nights) -> None:
     source = Marketplace(skill("a"), broken, root=nights)
     report = nights.crawl(source)
     assert (report.state, report.new, report.failed) == ("partial", 1, {"quota": 1})
-    assert source.settled_with[-1] == {"a"}
+    assert source.at_checkpoints[-1] == {"a"}
 
 
 def test_a_day_without_quota_is_partial_and_makes_nothing_stale(nights: Nights) -> None:

@@ -31,11 +31,6 @@ HERBS, TREES, TYPO = "dir:/herbs", "dir:/trees", "dir:/hrebs"
 ABSENT = SourceError(TYPO, "missing", "there is no such folder")
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(tmp_path / "root")
-
-
 def held(root: Root) -> set[tuple[str, str]]:
     rows = seen_table(root).read().filter(pl.col("retired_at").is_null())
     return set(rows.select("doc_id", "source").iter_rows())

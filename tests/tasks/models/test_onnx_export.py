@@ -182,9 +182,9 @@ def test_an_export_that_answers_otherwise_than_its_model_is_refused(
     right, card = minilm.encode([export._PROBE]), card_of(folder)
 
     with pytest.raises(ModelMismatch, match=r"does not answer as the model does \(cosine -1\.000\)"):
-        export._finish(folder, card, -right, 0.999)
+        export._finish(folder, card, -right)
     assert not (folder / "digests.json").exists()
-    export._finish(folder, card, right, 0.999)
+    export._finish(folder, card, right)
     assert (folder / "digests.json").read_bytes() == (minilm_export.folder / "digests.json").read_bytes()
 
 

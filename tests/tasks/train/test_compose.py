@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +18,10 @@ from tasks.retrieve.compose.rounds import FEEDBACK_FEATURES as OF_FEEDBACK
 from tasks.retrieve.compose.task_model import BACKWARD, NEITHER, ONWARD, TaskModel, packaged_model
 from tasks.train.compose.requests import WrittenRequest, batched, lessons, read_written
 from tasks.train.compose.task_model import Recipe, StepNetwork, train_average, train_network, write_graph
-from tasks.train.compose.training import labelled_pairs, train_pairs
+from tasks.train.compose.training import fit, held_out, labelled_pairs, report, train_pairs
 from tasks.train.networks import encoder_graph
 from tests.support.paths import PROJECT
+from tests.support.roots.skill_root import SkillRoot
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +145,40 @@ def test_pairs_follow_from_others_and_independent_steps_need_nothing() -> None:
 def test_requests_that_are_not_there_say_where_they_are(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match=r"none\.jsonl is not there: it comes with Skillery's source tree"):
         read_written(tmp_path / "none.jsonl")
+
+
+WORK = {
+    "bread": "bake rye bread",
+    "bees": "treat the hive for mites",
+    "bike": "patch a tyre",
+    "tea": "brew tea",
+}
+
+
+def asked(first: str, second: str, group: int) -> WrittenRequest:
+    """Return a request of two steps, the first of which is needed by the second."""
+    text = f"Please {WORK[first]}, and after that {WORK[second]}."
+    spans = [((text.index(step), text.index(step) + len(step)),) for step in (WORK[first], WORK[second])]
+    servers = tuple(frozenset({f"local/market/{name}"}) for name in (first, second))
+    return WrittenRequest(text, tuple(spans), ((0, 1),), servers, group)
+
+
+def test_what_is_fitted_on_answers_is_told_with_how_well_it_does(served_bakery: SkillRoot) -> None:
+    requests = [asked(a, b, k) for k, (a, b) in enumerate(permutations(WORK, 2))]
+    with served_bakery.ask().version() as now:
+        found = held_out(requests, now, Recipe(rank=2, epochs=2, batch=4), folds=2)
+
+    assert len(found.answers) == len(requests)
+    assert set(found.folds) == {0, 1}
+    assert all(len(answer.rows) == 2 and answer.rows[0].right.any() for answer in found.answers)
+    # A step whose server was taken out is gone, and nothing is right for it.
+    gone = [step for answer in found.answers for step in answer.found if step.gone]
+    assert gone
+    assert not any(step.right.any() or step.served for step in gone)
+    weights = fit(found.answers).told()
+    assert {model: tuple(held) for model, held in weights.items()} == {
+        "feedback": OF_FEEDBACK, "ranking": OF_RANKING, "confidence": OF_CONFIDENCE, "gap": ("least",),
+    }  # fmt: skip
+    told = report(found)
+    assert 0.25 < float(told["hit@1"] or 0) <= told["hit@10"] == 1
+    assert all(value is None or 0 <= value <= 1 for value in told.values())

@@ -31,7 +31,8 @@ def test_training_lowers_the_loss_and_what_is_written_answers_like_the_network(
     assert losses[-1] < losses[0] - 0.3
     (tmp_path / "data").mkdir()
     tune.export(network, tmp_path)
-    model = ContextModel((tmp_path / GRAPH).read_bytes(), unpacked((tmp_path / WEIGHTS).read_bytes()))
+    tuned = unpacked((tmp_path / WEIGHTS).read_bytes())
+    model = ContextModel((tmp_path / GRAPH).read_bytes(), lambda: tuned, "trained here")
     asked = list(range(len(CLEAR)))
     trained = tune.predict(network, given, asked)
     found = model.probabilities([given for _, given in CLEAR])

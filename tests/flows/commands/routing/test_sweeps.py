@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands.routing.variants import SWEEPS
+from flows.commands.routing.settings import SWEEPS
 from tests.support.command import skillery
 from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import LlmServer

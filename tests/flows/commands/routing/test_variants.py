@@ -3,8 +3,17 @@ from __future__ import annotations
 import pytest
 
 from flows.commands.routing.methods import require_names
-from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, require_skillflow
-from flows.commands.routing.variants import SWEEPS, VARIED, base_of, expanded, llm_setting, settings_of
+from flows.commands.routing.settings import (
+    SWEEPS,
+    VARIED,
+    SkillFlowSettings,
+    SkillRouterSettings,
+    base_of,
+    expanded,
+    llm_setting,
+    require_skillflow,
+    settings_of,
+)
 from storage.errors import WrongInput
 
 

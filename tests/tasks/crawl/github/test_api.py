@@ -12,7 +12,7 @@ from storage.root import Root
 from tasks.crawl.github.api import Commit, GitHub, Metadata, NotModified
 from tasks.crawl.github.archive import Archive
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
-from tasks.crawl.http.secrets import Secret
+from tasks.crawl.http.settings import Secret
 from tasks.crawl.source.bundle import SourceEntry
 from tests.support.crawl.loopback_host import http_of, impatient
 from tests.support.marketplace.faults import Fault

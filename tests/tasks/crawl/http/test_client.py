@@ -13,8 +13,7 @@ from storage.root import Root
 from tasks.crawl.collect import collect
 from tasks.crawl.http.client import open_http
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
-from tasks.crawl.http.secrets import Secret
-from tasks.crawl.http.settings import CrawlSettings
+from tasks.crawl.http.settings import CrawlSettings, Secret
 from tasks.crawl.source.base import CrawlContext
 from tasks.crawl.sources import open_source
 from tests.support.crawl.loopback_host import Host, Reply, cuts, hangs_up, http_of, in_loop, says

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from storage.root import Root
 from tasks.crawl.http.limiter import Quota
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted
-from tasks.crawl.http.secrets import Secret
+from tasks.crawl.http.settings import Secret
 from tests.support.crawl.loopback_host import NOON, Host, Reply, http_of, impatient, in_loop, says
 
 FINE = says("{}")

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from storage.root import Root
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
-from tasks.crawl.http.stream import drain, in_order
+from tasks.crawl.source.base import drain, in_order
 from tasks.models.retry import RetryPolicy
 from tests.support.crawl.loopback_host import Host, Reply, impatient, in_loop, says
 

@@ -16,7 +16,7 @@ from storage.errors import WrongInput
 from storage.root import Root
 from tasks.crawl.http.client import next_hop
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted, host_of
-from tasks.crawl.http.secrets import Secret
+from tasks.crawl.http.settings import Secret
 from tasks.models.retry import RetryPolicy
 from tests.support.crawl.loopback_host import (
     NOON,

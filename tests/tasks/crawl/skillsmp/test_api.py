@@ -12,7 +12,7 @@ from storage.root import Root
 from storage.schemas import Dropped, Listing
 from tasks.crawl.http.client import open_http
 from tasks.crawl.http.responses import Answer, HttpFailed, HttpTerminal, HttpTransient, QuotaExhausted
-from tasks.crawl.http.secrets import Secret
+from tasks.crawl.http.settings import Secret
 from tasks.crawl.skillsmp.api import ListingPage, SkillsMP, unwrap
 from tasks.crawl.skillsmp.source import SWEEP_KEYWORDS
 from tests.support.crawl.crawling import settings_of

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storage.root import Root
 from storage.schemas import Dropped, Listing
 from tasks.crawl.http.client import open_http
-from tasks.crawl.http.secrets import Secret
+from tasks.crawl.http.settings import Secret
 from tasks.crawl.skillsmp.api import ListingPage, SkillsMP
 from tasks.crawl.skillsmp.listing import walk
 from tests.support.crawl.crawling import settings_of

@@ -9,14 +9,11 @@ import pytest
 from storage.answers import Answers
 from storage.errors import StorageError
 from storage.root import Root
-from tasks.evaluate.generate.distractors import FOLDER, read_distractors, write_distractors
-from tasks.evaluate.generate.distractors_prompt import KINDS, checked_distractors
-from tasks.evaluate.generate.skill_files import Growth
+from tasks.evaluate.generate.distractors import FOLDER, KINDS, PROMPT, read_distractors, write_distractors
 from tasks.evaluate.routing.data import read_skills
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.question import Sampling
-from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.llm.routing_llm import distractors_of, writes_distractors
 from tests.support.models.routing_material import SKILLS
@@ -26,7 +23,7 @@ GOOD = distractors_of(SKILL.name)
 
 
 def check(entries: object, *, strict: bool = True) -> list[str]:
-    found = checked_distractors(SKILL, strict=strict)(json.dumps({"distractors": entries}))
+    found = PROMPT.read(json.dumps({"distractors": entries}), SKILL, last=not strict)
     return [distractor.kind for distractor in found]
 
 
@@ -66,7 +63,7 @@ def test_a_body_that_repeats_the_right_skill_is_a_copy() -> None:
     whole = SKILL._replace(body=str(GOOD[1]["body"]))
 
     with pytest.raises(Rejected, match="skill 2: the body repeats"):
-        checked_distractors(whole, strict=True)(json.dumps(GOOD))
+        PROMPT.read(json.dumps(GOOD), whole, last=False)
 
 
 def test_in_the_end_what_is_good_stays() -> None:
@@ -75,10 +72,11 @@ def test_in_the_end_what_is_good_stays() -> None:
         check([{}], strict=False)
 
 
-def make(server: LlmServer, answers: Answers, folder: Path, ledger: Ledger | None = None) -> Growth:
-    book = book_of(server.url, answers, ledger)
+def make(server: LlmServer, answers: Answers, folder: Path, ledger: Ledger | None = None) -> dict[str, Any]:
+    llm = llm_of(server.url, answers, ledger)
     tasks = {"home/tyre": ["My tyre is flat."]}
-    return write_distractors(SKILLS[:3], tasks, Root(folder), book, sampling=Sampling())
+    folder.mkdir(exist_ok=True)
+    return write_distractors(SKILLS[:3], tasks, Root(folder), llm)
 
 
 def test_each_skill_gets_a_file_and_a_second_call_asks_nothing(answers: Answers, tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_each_skill_gets_a_file_and_a_second_call_asks_nothing(answers: Answers,
         first = make(server, answers, tmp_path / "out")
         again = make(server, answers, tmp_path / "out")
 
-        assert (first.asked, first.kept, again.asked, again.kept) == (3, 0, 0, 3)
+        assert tuple(one[key] for one in (first, again) for key in ("asked", "kept")) == (3, 0, 0, 3)
         assert server.requests == 3
         shown = {asked.fragments[0]["name"]: asked.fragments[0]["tasks"] for asked in server.asked}
         assert shown == {"sourdough": [], "bees": [], "tyre": ["My tyre is flat."]}
@@ -116,8 +114,8 @@ def test_a_spent_budget_leaves_skills_for_the_next_call(answers: Answers, tmp_pa
     with LlmServer(say=writes_distractors) as server:
         making = make(server, answers, tmp_path / "out", Ledger(ceiling=Ceiling(tokens=1)))
 
-        assert (making.asked, dict(making.unfinished)) == (0, {"budget": 3})
-        assert make(server, answers, tmp_path / "out").asked == 3
+        assert (making["asked"], making["unfinished"]) == (0, {"budget": 3})
+        assert make(server, answers, tmp_path / "out")["asked"] == 3
 
 
 def test_distractors_are_skills_of_a_corpus(answers: Answers, tmp_path: Path) -> None:

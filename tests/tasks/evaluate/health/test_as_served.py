@@ -8,7 +8,7 @@ import pytest
 
 from storage.root import Root
 from tasks.evaluate.health.as_served import ask_probes, latency_rows
-from tasks.evaluate.health.counts import count_rows, dropped_of
+from tasks.evaluate.health.history import count_rows, dropped_of
 from tasks.evaluate.health.probes import Probe, served_probes
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex

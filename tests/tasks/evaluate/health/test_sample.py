@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.crawl.git.source import FOLDER
-from tasks.evaluate.health.sample import METHODS, REQUESTS, page_sample, route_sample, sample_requests
+from tasks.evaluate.health.as_served import METHODS, REQUESTS, page_sample, route_sample, sample_requests
 from tasks.evaluate.measures.evidence import EvidenceQuery, fold_text, read_queries
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
@@ -46,7 +46,7 @@ def test_requests_are_those_whose_skill_is_served(
         '{"query_id": "b", "doc_id": "local/market/wasps", "query": "x", "evidence": [{"any_of": ["y"]}]}',
     ]
     (tmp_path / "q.jsonl").write_text("\n".join(lines), "utf-8")
-    monkeypatch.setattr("tasks.evaluate.health.sample.REQUESTS", tmp_path / "q.jsonl")
+    monkeypatch.setattr("tasks.evaluate.health.as_served.REQUESTS", tmp_path / "q.jsonl")
 
     assert [q.query_id for q in sample_requests(served_bakery.ask())] == ["a"]
 

@@ -22,9 +22,8 @@ from tasks.evaluate.paging.judged import (
     judged_rows,
 )
 from tasks.evaluate.paging.outcomes import Outcome
-from tasks.models.llm.question import Sampling
 from tests.support.llm.bench_llm import judges_by_length
-from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import LlmServer
 
 LONG, SHORT = "Turn the crank ten times, then oil the axle and lock the gate.", "Turn the crank."
@@ -51,7 +50,7 @@ VERDICTS = Verdicts({FULL: [YES, YES, YES, TORN], CUT: [NO, NO, SPLIT, YES]}, {"
 
 def test_a_model_reads_the_contexts_that_were_measured(tmp_path: Path) -> None:
     with LlmServer(say=judges_by_length) as server, Answers(Root(tmp_path)) as answers:
-        judge = LlmJudge(book_of(server.url, answers), Sampling())
+        judge = LlmJudge(llm_of(server.url, answers))
         found = judge_measured(MEASURED, QUERIES, judge)
 
         # Of eight contexts two are the same for the same request.
@@ -63,7 +62,7 @@ def test_a_model_reads_the_contexts_that_were_measured(tmp_path: Path) -> None:
 
 def test_a_model_that_says_nothing_is_an_error(tmp_path: Path) -> None:
     with LlmServer(lambda _: "no-json", say=judges_by_length) as server, Answers(Root(tmp_path)) as answers:
-        judge = LlmJudge(book_of(server.url, answers), Sampling())
+        judge = LlmJudge(llm_of(server.url, answers))
         with pytest.raises(NothingJudged, match=r"none of 8 contexts .*rejected 18"):
             judge_measured(MEASURED, QUERIES, judge)
 

@@ -18,7 +18,7 @@ from tasks.evaluate.paging.report import (
     report_paging,
     report_settings,
 )
-from tasks.retrieve.baselines.skillpager_settings import OpenSettings
+from tasks.retrieve.baselines.skillpager import OpenSettings
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.paging_bench import DOCUMENTS, QUERIES, AllConcepts
 

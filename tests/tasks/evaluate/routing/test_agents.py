@@ -19,10 +19,8 @@ from tasks.evaluate.routing.agents import (
     read_expectations,
     scenario,
 )
-from tasks.models.llm.question import Sampling
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm
 from tasks.retrieve.routing.skill import Skill
-from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.llm.working_llm import works
 
@@ -35,10 +33,10 @@ CASES = [
 
 
 def test_an_agent_meets_the_mean_share_of_what_is_expected_of_it(answers: Answers) -> None:
-    steps: list[int] = []
+    steps: list[tuple[int, int]] = []
     with LlmServer(say=works) as server:
-        llm = FlowLlm(book_of(server.url, answers), Sampling())
-        found = measured_agent(llm, CASES, lambda: steps.append(1))
+        llm = llm_of(server.url, answers)
+        found = measured_agent(llm, CASES, lambda *done: steps.append(done))
 
     assert (found.without, found.with_skills) == (0.0, 0.75)
     assert (found.name, len(steps)) == ("small-model, 2 tasks", 2)
@@ -49,8 +47,8 @@ def test_an_agent_meets_the_mean_share_of_what_is_expected_of_it(answers: Answer
 
 def test_the_same_is_never_asked_twice(answers: Answers) -> None:
     with LlmServer(say=works) as server:
-        first = measured_agent(FlowLlm(book_of(server.url, answers), Sampling()), CASES)
-        again = measured_agent(FlowLlm(book_of(server.url, answers), Sampling()), CASES)
+        first = measured_agent(llm_of(server.url, answers), CASES)
+        again = measured_agent(llm_of(server.url, answers), CASES)
 
     assert (first, len(server.asked)) == (again, 8)
 
@@ -61,7 +59,7 @@ def test_a_task_whose_judgement_failed_counts_in_neither_share(answers: Answers)
         return "well" if first["request"] == "Bake bread" and "answer" in first else works(asked)
 
     with LlmServer(say=fails) as server:
-        llm = FlowLlm(book_of(server.url, answers), Sampling())
+        llm = llm_of(server.url, answers)
         found = measured_agent(llm, CASES)
         assert (found.without, found.with_skills, found.name) == (0.0, 1.0, "small-model, 1 tasks")
         assert llm.fallbacks == {"agent-judge-1: malformed": 2}  # without a skill, and with it

@@ -8,14 +8,8 @@ import pytest
 from storage.errors import WrongInput
 from storage.schemas import Qrel
 from tasks.evaluate.paging.bench import Remembering
-from tasks.evaluate.routing.bench import (
-    RoutingAnswer,
-    RoutingBench,
-    answer_negatives,
-    measure_method,
-    whole,
-)
-from tasks.evaluate.routing.data import RoutingQuery
+from tasks.evaluate.routing.bench import RoutingAnswer, answer_negatives, measure_method, whole
+from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
 from tasks.evaluate.routing.summary import clusters_of, contest, summarise_method
 from tasks.retrieve.baselines.stages import StageRanking
 

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from flows.cli.printing.measures import show
-from flows.commands.routing.variants import SWEEPS
+from flows.commands.routing.settings import SWEEPS
 from storage.schemas import Qrel
-from tasks.evaluate.routing.bench import RoutingAnswer, RoutingBench, answer_negatives, measure_method, whole
-from tasks.evaluate.routing.data import RoutingQuery
+from tasks.evaluate.routing.bench import RoutingAnswer, answer_negatives, measure_method, whole
+from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
 from tasks.evaluate.routing.report import beside_papers, papers, routing_markdown, terminal_blocks
 from tasks.evaluate.routing.summary import contest, summarise_method, summarise_rejection
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from storage.schemas import Qrel
-from tasks.evaluate.routing.bench import RoutingAnswer, RoutingBench, answer_negatives, measure_method, whole
-from tasks.evaluate.routing.data import RoutingQuery
+from tasks.evaluate.routing.bench import RoutingAnswer, answer_negatives, measure_method, whole
+from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
 from tasks.evaluate.routing.summary import summarise_rejection
 
 BENCH = RoutingBench(

@@ -19,11 +19,11 @@ from tasks.induce.replay.verify import RecordedReplay
 from tasks.induce.replay.window import Broken, Call, SourceWindow
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.record import Trajectory
+from tasks.models.llm.ask import Llm
 from tasks.models.llm.budget import Ceiling, Ledger
-from tasks.models.llm.fallbacks import FallbackLlm
 from tests.support.induce.runs import add_bed, mooring, tool_run
 from tests.support.llm.induce_llm import skill_of, skills, teaches, windows_of
-from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
 
 REPLAY = RecordedReplay()
@@ -39,11 +39,11 @@ def server() -> Iterator[LlmServer]:
 
 
 @pytest.fixture
-def llm(server: LlmServer, answers: Answers) -> FallbackLlm:
-    return FallbackLlm(book_of(server.url, answers, concurrency=2))
+def llm(server: LlmServer, answers: Answers) -> Llm:
+    return llm_of(server.url, answers, concurrency=2)
 
 
-def learned(llm: FallbackLlm, runs: list[Trajectory], windows: int = 16) -> DomainLibrary:
+def learned(llm: Llm, runs: list[Trajectory], windows: int = 16) -> DomainLibrary:
     return build("d", runs, REPLAY, inducer=LlmInducer(llm, windows))
 
 
@@ -51,7 +51,7 @@ def by(library: DomainLibrary) -> list[str]:
     return [skill.inducer for skill in library.skills]
 
 
-def test_windows_are_asked_about_in_sixteens(llm: FallbackLlm, server: LlmServer) -> None:
+def test_windows_are_asked_about_in_sixteens(llm: Llm, server: LlmServer) -> None:
     library = learned(llm, CHAIN)
 
     assert sorted(len(windows_of(asked)) for asked in server.asked) == [14, 16]
@@ -60,9 +60,7 @@ def test_windows_are_asked_about_in_sixteens(llm: FallbackLlm, server: LlmServer
     assert all(skill.verified == ("recorded",) for skill in library.skills)
 
 
-def test_a_window_that_fails_is_asked_about_again_alone_with_its_error(
-    llm: FallbackLlm, server: LlmServer
-) -> None:
+def test_a_window_that_fails_is_asked_about_again_alone_with_its_error(llm: Llm, server: LlmServer) -> None:
     def say(asked: Asked) -> str:
         rows = [skill_of(window) for window in windows_of(asked)]
         for row, window in zip(rows, windows_of(asked), strict=True):
@@ -80,9 +78,7 @@ def test_a_window_that_fails_is_asked_about_again_alone_with_its_error(
     assert not llm.fallbacks
 
 
-def test_what_fails_twice_is_left_to_recurrence_and_asked_about_no_more(
-    llm: FallbackLlm, server: LlmServer
-) -> None:
+def test_what_fails_twice_is_left_to_recurrence_and_asked_about_no_more(llm: Llm, server: LlmServer) -> None:
     server.say = lambda asked: skills(
         *(
             skill_of(window, **({"code": "import os"} if "tend_3" in window["code"] else {}))
@@ -101,7 +97,7 @@ def test_what_fails_twice_is_left_to_recurrence_and_asked_about_no_more(
 
 @pytest.mark.parametrize("fault", ["no-json", "empty", "refused"])
 def test_without_a_usable_answer_the_library_is_that_of_recurrence(
-    llm: FallbackLlm, server: LlmServer, fault: str
+    llm: Llm, server: LlmServer, fault: str
 ) -> None:
     server.fault = lambda _: fault
 
@@ -110,7 +106,7 @@ def test_without_a_usable_answer_the_library_is_that_of_recurrence(
     assert llm.unfinished is (fault == "refused")  # after eight in a row nothing more is asked
 
 
-def test_what_the_model_finds_no_use_for_is_left_out_and_said(llm: FallbackLlm, server: LlmServer) -> None:
+def test_what_the_model_finds_no_use_for_is_left_out_and_said(llm: Llm, server: LlmServer) -> None:
     server.say = lambda asked: skills(
         *(skill_of(window, reusable="save" in window["code"]) for window in windows_of(asked))
     )
@@ -121,7 +117,7 @@ def test_what_the_model_finds_no_use_for_is_left_out_and_said(llm: FallbackLlm, 
     assert len(library.dropped) + len(library.skills) == 10
 
 
-def test_skills_of_one_name_are_all_kept(llm: FallbackLlm, server: LlmServer) -> None:
+def test_skills_of_one_name_are_all_kept(llm: Llm, server: LlmServer) -> None:
     def say(asked: Asked) -> str:
         rows = [skill_of(window) for window in windows_of(asked)]
         return skills(
@@ -139,7 +135,7 @@ def test_skills_of_one_name_are_all_kept(llm: FallbackLlm, server: LlmServer) ->
 
 
 def test_windows_that_become_the_same_skill_are_one_with_the_tasks_of_both(
-    llm: FallbackLlm, server: LlmServer
+    llm: Llm, server: LlmServer
 ) -> None:
     code = "def hold(berth, sum):\n    hold_berth(code=berth)\n    take_fee(amount=sum)\n"
     again = code.replace("berth)", "code)").replace("(berth, sum", "(code, fee").replace("=sum", "=fee")
@@ -173,7 +169,7 @@ class Counting(RecordedReplay):
         return super().replay(body, window, call)
 
 
-def test_what_was_replayed_to_check_an_answer_is_not_replayed_again(llm: FallbackLlm) -> None:
+def test_what_was_replayed_to_check_an_answer_is_not_replayed_again(llm: Llm) -> None:
     counting = Counting()
     library = build("d", BEDS, counting, inducer=LlmInducer(llm))
 
@@ -185,16 +181,16 @@ def test_what_was_replayed_to_check_an_answer_is_not_replayed_again(llm: Fallbac
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(order=st.permutations([*BEDS, *BOATS]), cut=st.integers(0, 6))
 def test_any_order_and_any_split_of_the_runs_give_the_same_library(
-    llm: FallbackLlm, server: LlmServer, tmp_path: Path, order: list[Trajectory], cut: int
+    llm: Llm, server: LlmServer, tmp_path: Path, order: list[Trajectory], cut: int
 ) -> None:
     whole = learned(llm, [*BEDS, *BOATS])
     with Answers(Root(tmp_path / f"{cut}-{'-'.join(one.trajectory_id for one in order)}")) as fresh:
-        other = FallbackLlm(book_of(server.url, fresh))
+        other = llm_of(server.url, fresh)
         learned(other, order[:cut])
         assert learned(other, order) == whole
 
 
-def test_a_new_run_asks_about_new_windows_alone(llm: FallbackLlm, server: LlmServer) -> None:
+def test_a_new_run_asks_about_new_windows_alone(llm: Llm, server: LlmServer) -> None:
     learned(llm, BEDS)
     before = server.requests
     learned(llm, [*BEDS, *CHAIN])
@@ -206,7 +202,7 @@ def test_a_new_run_asks_about_new_windows_alone(llm: FallbackLlm, server: LlmSer
 
 
 def test_where_the_server_is_silent_recurrence_stands_in_until_it_answers(
-    llm: FallbackLlm, server: LlmServer
+    llm: Llm, server: LlmServer
 ) -> None:
     server.fault = lambda _: "500"
     assert by(learned(llm, CHAIN)) == ["recurrence"] * 30
@@ -217,24 +213,20 @@ def test_where_the_server_is_silent_recurrence_stands_in_until_it_answers(
 
 
 def test_above_the_ceiling_nothing_is_asked(server: LlmServer, answers: Answers) -> None:
-    llm = FallbackLlm(book_of(server.url, answers, Ledger(ceiling=Ceiling(tokens=10))))
+    llm = llm_of(server.url, answers, Ledger(ceiling=Ceiling(tokens=10)))
 
     assert by(learned(llm, CHAIN)) == ["recurrence"] * 30
     assert (server.requests, llm.unfinished) == (0, True)
 
 
 @pytest.mark.parametrize("fault", ["overflow", "length"])
-def test_a_question_that_is_too_long_is_asked_by_halves(
-    llm: FallbackLlm, server: LlmServer, fault: str
-) -> None:
+def test_a_question_that_is_too_long_is_asked_by_halves(llm: Llm, server: LlmServer, fault: str) -> None:
     server.fault = lambda asked: fault if len(windows_of(asked)) > 4 else None
 
     assert by(learned(llm, CHAIN)) == ["llm"] * 30
 
 
-def test_a_window_that_no_half_makes_short_enough_is_left_to_recurrence(
-    llm: FallbackLlm, server: LlmServer
-) -> None:
+def test_a_window_that_no_half_makes_short_enough_is_left_to_recurrence(llm: Llm, server: LlmServer) -> None:
     server.fault = lambda asked: "overflow" if any("tend_3" in w["code"] for w in windows_of(asked)) else None
     library = learned(llm, CHAIN)
 
@@ -242,9 +234,7 @@ def test_a_window_that_no_half_makes_short_enough_is_left_to_recurrence(
     assert {skill.inducer for skill in library.skills if "tend_3" not in skill.code} == {"llm"}
 
 
-def test_a_page_that_gives_orders_stands_in_no_question_about_others(
-    llm: FallbackLlm, server: LlmServer
-) -> None:
+def test_a_page_that_gives_orders_stands_in_no_question_about_others(llm: Llm, server: LlmServer) -> None:
     learned(llm, [*CHAIN, *(replaced(bed) for bed in BEDS)])
 
     hostile = [asked for asked in server.asked if "instructions" in json.dumps(windows_of(asked))]
@@ -262,7 +252,7 @@ def replaced(run: Trajectory) -> Trajectory:
     )  # fmt: skip
 
 
-def test_a_window_with_a_value_of_one_task_is_not_shown(llm: FallbackLlm, server: LlmServer) -> None:
+def test_a_window_with_a_value_of_one_task_is_not_shown(llm: Llm, server: LlmServer) -> None:
     run = tool_run(
         "Do it.", [("find", {"q": "storm-berth"}, {"storm-berth": {"id": "b"}}), ("open", {"id": "b"}, "ok")]
     )

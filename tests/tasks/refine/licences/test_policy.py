@@ -81,7 +81,7 @@ def test_a_licence_that_one_list_names_leaves_the_default_of_the_other() -> None
     assert (mild.allow, mild.deny) == (("LicenseRef-Proprietary",), ("LicenseRef-Source-Available",))
 
 
-@pytest.mark.parametrize("name", ["Apache 2", "FOO-1.0", "MIT OR ISC", "MIT AND", "", " "])
+@pytest.mark.parametrize("name", ["Apache 2", "FOO-1.0", "MIT OR ISC", "MIT AND", "()", "", " "])
 def test_what_spdx_does_not_know_is_refused_by_name(name: str) -> None:
     with pytest.raises(WrongInput, match=r"licences_deny: .* is no SPDX identifier"):
         licence_policy(None, ["ISC", name], unknown="allow", other="allow")

@@ -60,7 +60,7 @@ def test_a_stated_licence_becomes_spdx(value: Value, licence: str) -> None:
         None, "", "Unknown", "BSD", "GPL", "Creative Commons", "SD-3-Clause license", "MIT-ish",
         "MIT/Apache-2.0",
         "https://example.org/pots/LICENSE", "free to use", ["MIT", "ISC"], {"kind": "MIT"}, "MIT OR", "LGPL",
-        "MIT AND Pottery-1.0", "LicenseRef-Anns", "x" * 301, "MIT " * 50,
+        "MIT AND Pottery-1.0", "LicenseRef-Anns", "x" * 301, "MIT " * 50, "()",
     ],
 )  # fmt: skip
 def test_nothing_is_guessed(value: Value | None) -> None:

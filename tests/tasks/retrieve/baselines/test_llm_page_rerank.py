@@ -10,10 +10,9 @@ import pytest
 from storage.answers import Answers
 from storage.errors import WrongInput
 from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import Page
-from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.prepared_documents import FACETS_READY as READY
@@ -22,7 +21,7 @@ QUERY = "scrub the copper pan with lemon"
 
 
 def reranker(server: LlmServer, answers: Answers, **settings: float) -> LlmReranker:
-    return LlmReranker(FlowLlm(book_of(server.url, answers)), replace(RerankNodes(), **settings))  # type: ignore[arg-type]
+    return LlmReranker(llm_of(server.url, answers), replace(RerankNodes(), **settings))  # type: ignore[arg-type]
 
 
 def wants(word: str, asked: Asked) -> str:

@@ -1,22 +1,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from storage.errors import StorageError
 from storage.lance.tables import TableAt
+from storage.schemas import EDGES, Edge, to_frame
+from storage.state import edges_table, parsed_table
 from tasks.models.token_states import packing
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.document import parse_document
+from tasks.parse.edges.rules import infer_edges
+from tasks.retrieve.graph.graph import graph_of
 from tasks.retrieve.index.stored_nodes import indexed_nodes
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import PagedDocument
+from tasks.retrieve.versions.publish import roll_back
 from tests.support.models.word_models import WordEncoder, WordTokenizer
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.vendor import made_table
 
 BODY = "# Hive\n\nLift the lid.\n\nCount the frames:\n\n- brood\n- honey\n"
@@ -104,3 +113,74 @@ def test_a_text_or_vector_that_was_tampered_with_is_a_damaged_index(
     rows[0]["vector"] = [float("inf")] * 512
     with pytest.raises(StorageError, match="no vector of numbers"):
         asked(table_of(tmp_path / "vector", rows))
+
+
+BEES = "local/market/bees"
+
+
+@pytest.fixture
+def root(skill_root: Callable[[dict[str, str]], SkillRoot]) -> SkillRoot:
+    made = skill_root(SKILLS)
+    made.publish()
+    return made
+
+
+def leave_one(root: SkillRoot) -> Edge:
+    """Store a single edge in place of those of the bees, with the count that says so."""
+    document = root.ask().document(BEES)
+    edge = Edge(document.nodes[-1].node_id, document.nodes[1].node_id, "condition", 0.5)
+    edges_table(root.root).replace([BEES], to_frame([edge], EDGES))
+    parsed = parsed_table(root.root).of_document(BEES)
+    parsed_table(root.root).replace([BEES], parsed.with_columns(n_edges=pl.lit(1, pl.Int32)))
+    return edge
+
+
+def inferred(document: PagedDocument) -> list[Edge]:
+    return infer_edges(document.nodes, document.vectors)
+
+
+def test_the_graph_of_a_served_skill_is_the_stored_one(root: SkillRoot) -> None:
+    document = root.ask().document(BEES)
+    assert document.edges == inferred(document)
+
+    edge = leave_one(root)
+
+    assert graph_of(root.ask().document(BEES)).edges == [edge]
+
+
+def test_a_page_by_edges_follows_the_stored_ones(root: SkillRoot) -> None:
+    ask = BEES, "when to feed sugar syrup"
+    before = root.ask().page(*ask, budget=None, method="top-k-dependency")
+
+    leave_one(root)
+
+    after = root.ask().page(*ask, budget=None, method="top-k-dependency")
+    assert [n["node_id"] for n in after["nodes"]] != [n["node_id"] for n in before["nodes"]]
+    facets = root.ask().page(*ask, budget=0.5, method="facets")
+    assert facets["context"]
+
+
+def test_a_version_that_is_gone_back_to_has_its_own_edges(root: SkillRoot) -> None:
+    first = root.ask().document(BEES)
+    root.write("bees", SKILLS["bees"] + "\nAs in the first section, look after the queen.\n")
+    root.publish()
+    assert len(root.ask().document(BEES).edges or ()) > len(first.edges or ())
+
+    roll_back(root.root)
+
+    again = root.ask().document(BEES)
+    assert again.edges is None
+    assert graph_of(again).edges == inferred(first)
+
+
+@pytest.mark.parametrize("injury", [b"", b"no Parquet", None])
+def test_edges_that_are_missing_or_damaged_are_inferred(root: SkillRoot, injury: bytes | None) -> None:
+    document = root.ask().document(BEES)
+    for name in root.root.files("edges", ".parquet"):
+        file = Path(root.root.at(name))
+        file.unlink() if injury is None else file.write_bytes(injury)
+
+    found = root.ask().document(BEES)
+
+    assert found.edges is None
+    assert graph_of(found).edges == inferred(document)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from storage.blobs import BlobStore, blob_file
 from storage.errors import StorageError
 from storage.parquet import read_columns, write_frame
 from storage.partitions import PartitionedTable, missing_files, partition_of
@@ -16,7 +18,7 @@ from storage.state import documents_table, edges_table, nodes_table, seen_table
 from storage.tombstones import Forgotten, Tombstone, add_tombstones
 from tasks.retrieve.versions.doctor import examine, mend_missing
 from tasks.retrieve.versions.purge import purge
-from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.hand_written import BIKE, SKILLS
 from tests.support.roots.skill_root import SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
@@ -185,3 +187,48 @@ def test_a_file_of_other_columns_is_a_damaged_one(root: SkillRoot, folder: str) 
     assert [found.where for found in examine(root.root)] == [file]
     root.publish()
     assert corpus(root.root) == before
+
+
+RUN = b"echo run\n"
+BLOB = blob_file(hashlib.sha256(RUN).hexdigest())
+
+
+@pytest.fixture
+def root_blobs(skill_root: Make) -> SkillRoot:
+    made = skill_root({"bees": SKILLS["bees"], "bike": BIKE})
+    made.write_file("bees", "run.sh", RUN)
+    made.publish()
+    return made
+
+
+def tear(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("harm", [tear, Path.unlink])
+def test_a_lost_or_damaged_blob_is_made_again_by_the_next_run(
+    root_blobs: SkillRoot, harm: Callable[[Path], None]
+) -> None:
+    harm(Path(root_blobs.root.at(BLOB)))
+    (found,) = examine(root_blobs.root)
+    assert (found.where, found.mended) == (BLOB, True)
+    assert BlobStore(root_blobs.root).digests() == []
+    root_blobs.crawl()
+    assert root_blobs.root.read(BLOB) == RUN
+    assert examine(root_blobs.root) == []
+    assert root_blobs.parse()["documents"] == 0
+
+
+def test_a_damaged_blob_that_nothing_names_goes(root_blobs: SkillRoot) -> None:
+    (stray,) = BlobStore(root_blobs.root).put([b"left by a killed run"])
+    tear(Path(root_blobs.root.at(blob_file(stray))))
+    (found,) = examine(root_blobs.root)
+    assert (found.where, found.mended) == (blob_file(stray), True)
+    assert BlobStore(root_blobs.root).digests() == [hashlib.sha256(RUN).hexdigest()]
+
+
+def test_whole_blobs_are_no_defect(root_blobs: SkillRoot) -> None:
+    assert examine(root_blobs.root) == []
+    root_blobs.write_file("bees", "run.sh", b"echo walk\n")
+    root_blobs.publish()
+    assert examine(root_blobs.root) == []

@@ -9,19 +9,19 @@ from pathlib import Path
 import lancedb
 import pytest
 
-from storage import lance
 from storage.errors import SchemaMismatch, StorageError
+from storage.lance import tables
 from storage.lance.served import SERVED, published_versions, write_served
 from storage.lance.tables import NODES, TableWriter, schema_of
 from storage.lance.tables import SKILLS as SKILLS_TABLE
 from storage.lance.versions import tag
+from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
-from tasks.retrieve.versions import doctor_served
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.doctor_served import Defect
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
-from tests.support.roots.vendor import connect, open_at
+from tests.support.roots.vendor import connect
 
 Make = Callable[[dict[str, str]], SkillRoot]
 BEES = "local/market/bees"
@@ -196,7 +196,7 @@ def test_what_a_newer_program_wrote_is_refused_and_left_as_it_is(
     root: SkillRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served, files = root.served(), root.root.files("lance")
-    monkeypatch.setattr(lance, "SCHEMA_VERSION", SCHEMA_VERSION - 1)
+    monkeypatch.setattr(tables, "SCHEMA_VERSION", SCHEMA_VERSION - 1)
 
     with pytest.raises(SchemaMismatch, match="upgrade"):
         examine(root.root)
@@ -209,14 +209,16 @@ def test_a_version_that_does_not_open_for_a_moment_is_left_as_it_is(
 ) -> None:
     served, failed = root.served(), list[int]()
 
-    def failing_once(db: lancedb.DBConnection, name: str, version: int) -> lancedb.table.Table:
+    opening = tables.open_vendor_table
+
+    def failing_once(place: Root, name: str, version: int) -> lancedb.table.Table:
         if name == SKILLS_TABLE and version == served.skills and not failed:
             failed.append(version)
             msg = "table skills cannot be opened (the bucket timed out)"
             raise StorageError(msg)
-        return open_at(db, name, version)
+        return opening(place, name, version)
 
-    monkeypatch.setattr(doctor_served, "open_at", failing_once)
+    monkeypatch.setattr(tables, "open_vendor_table", failing_once)
 
     assert examine(root.root) == []
     assert failed
@@ -260,7 +262,7 @@ def test_nodes_left_for_later_whose_manifest_is_damaged_are_made_anew(root: Skil
 
 def test_what_a_run_that_died_wrote_to_a_table_does_no_harm(root: SkillRoot) -> None:
     model = {k: v for k, v in root.served().model.items() if k != "path"}
-    writer = TableWriter(connect(root.root), NODES, schema_of(NODES, model), root.served().nodes)
+    writer = TableWriter(root.root, NODES, schema_of(NODES, model), root.served().nodes)
     writer.delete([BEES])
 
     assert examine(root.root) == []

@@ -11,7 +11,7 @@ import pytest
 
 from storage.answers import FILE, Answers
 from storage.errors import Locked, NotPublished, StorageError, UnknownDocument
-from storage.lance.tables import NODES, SKILLS
+from storage.lance.tables import NODES, SKILLS, TableAt
 from storage.lance.versions import table_names, tagged
 from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten
@@ -56,8 +56,6 @@ def test_it_is_everywhere_before_and_nowhere_after(root: SkillRoot) -> None:
         "lance",
     }
     assert len({f for f in before if f.startswith("skills@")}) >= 3
-    ids_before = holding(root.root, (TARGET, COPY))
-    assert any(f.startswith("state/vectors/") for f in ids_before)
 
     report = forgotten(root, TARGET)
 
@@ -67,7 +65,7 @@ def test_it_is_everywhere_before_and_nowhere_after(root: SkillRoot) -> None:
     assert {f.rpartition("/")[0] for f in ids} <= {"state/forgotten", "dropped"}
     assert (report.scope, report.doc_ids, report.copies) == ("document", (TARGET,), (COPY,))
     places = {"raw/documents", "raw/listings", "state/seen", "state/refined", "documents", "state/folded"}
-    places |= {"nodes", "edges", "state/parsed", "state/vectors", "state/aliases", "backfill"}
+    places |= {"nodes", "edges", "state/parsed", "state/aliases", "backfill"}
     assert report.removed.keys() >= places | {"state/novelty", "lance/skills", "lance/nodes"}
     assert report.removed["state/answers"] == 2
     with Answers(root.root) as kept:
@@ -200,11 +198,10 @@ def test_nodes_that_are_left_for_later_are_cleaned_too(root: SkillRoot) -> None:
     assert root.served().nodes is None
     forgotten(root, TARGET)
     assert holding(root.root) == set()
-    db = connect(root.root)
     served = root.served()
     assert served.nodes is None
-    assert served.nodes_base == tagged(db, NODES)[served.version]
-    assert open_at(db, NODES, served.nodes_base).count_rows() > 0
+    assert served.nodes_base == tagged(root.root, NODES)[served.version]
+    assert TableAt(root.root, NODES, served.nodes_base).count() > 0
     built = root.index()
     assert built.nodes is not None
     assert built.vectors_new == 0

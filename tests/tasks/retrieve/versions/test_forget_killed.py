@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -17,20 +18,36 @@ from typing import Any
 import polars as pl
 import pytest
 
+from storage.blobs import BlobStore
+from storage.errors import UnknownDocument
 from storage.lance.served import PUBLISHED, SERVED, published_versions, require_served
 from storage.lance.tables import NODES, SKILLS
 from storage.root import Root
-from storage.state import seen_table
+from storage.state import documents_table, read_sources, seen_table
+from storage.tombstones import Forgotten
+from tasks.crawl.backfill import rebuilt_days
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
 from tasks.retrieve.versions.forget import ForgetReport, forget
-from tests.support.roots.forgetting import COPY, TARGET, holding
+from tasks.retrieve.versions.retention import drop_blobs
+from tests.support.roots.forgetting import (
+    COPY,
+    FIRST,
+    HEAD,
+    SECOND,
+    TARGET,
+    copy_of,
+    holding,
+    refined_past,
+    rye,
+)
+from tests.support.roots.hand_written import BEES, BIKE, BREAD
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.vendor import connect, open_at
 
 NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 # What changes something on disk: each is a moment to die at.
-_STEPS = {"write", "delete", "rewrite", "tag", "keep_only", "delete_unfinished", "_index"}
+_STEPS = {"write", "delete", "rewrite", "tag", "keep_only", "delete_unfinished", "make_indices"}
 
 
 class Killed(BaseException):
@@ -162,7 +179,7 @@ forget(Root(sys.argv[1]), "local/market/rye", run_id="gone", now=datetime(2026, 
 """
 
 
-@pytest.mark.parametrize(("step", "number"), [("replace", 9), ("keep_only", 0), ("_index", 1)])
+@pytest.mark.parametrize(("step", "number"), [("replace", 9), ("keep_only", 0), ("make_indices", 1)])
 def test_a_killed_process_leaves_a_root_that_can_be_asked_again(
     copy: Callable[[str], Root], step: str, number: int
 ) -> None:
@@ -176,3 +193,143 @@ def test_a_killed_process_leaves_a_root_that_can_be_asked_again(
     asked(root)
     assert end(root) == end(whole)
     assert holding(root) == set()
+
+
+@pytest.fixture
+def root(skill_root: Callable[[dict[str, str]], SkillRoot]) -> SkillRoot:
+    """A root that has forgotten a skill which its source still holds."""
+    made = skill_root({"rye": rye(FIRST), "bees": BEES})
+    made.publish()
+    forget(made.root, TARGET, run_id="gone", now=NOW)
+    return made
+
+
+def test_a_source_that_still_holds_it_is_read_without_it(root: SkillRoot) -> None:
+    root.write("bees", BEES.replace("varroa", "moths"))
+    root.publish()
+    assert holding(root.root, (FIRST, HEAD)) == set()
+    assert documents_table(root.root).read()["doc_id"].to_list() == ["local/market/bees"]
+    (record,) = read_sources(root.root).values()
+    assert record["failed"] == {"forgotten": 1}
+
+
+def test_it_is_left_out_whatever_it_says_now(root: SkillRoot) -> None:
+    root.write("rye", rye(SECOND))
+    root.publish()
+    assert holding(root.root, (SECOND, HEAD)) == set()
+
+
+def test_the_same_bytes_under_another_id_are_left_out(root: SkillRoot) -> None:
+    root.write("another", rye(FIRST))
+    root.publish()
+    assert holding(root.root, (FIRST, HEAD)) == set()
+
+
+def test_the_same_body_under_another_head_is_dropped_when_it_is_refined(root: SkillRoot) -> None:
+    root.write("another", copy_of(FIRST))
+    root.publish()
+    assert documents_table(root.root).read()["doc_id"].to_list() == ["local/market/bees"]
+    left = holding(root.root, (FIRST,))
+    assert {f.partition("/")[0] for f in left} == {"raw"}
+    assert forget(root.root, "local/market/another", run_id="more", now=NOW).removed
+    assert holding(root.root, (FIRST, HEAD)) == set()
+
+
+def test_a_new_skill_of_its_own_is_taken(root: SkillRoot) -> None:
+    root.write("spelt", rye(SECOND))
+    root.publish()
+    assert "local/market/spelt" in documents_table(root.root).read()["doc_id"]
+    assert Forgotten.load(root.root).covers(TARGET)
+
+
+SHARED, ALONE, OLD = b"echo shared qzxvkrusten\n", b"echo alone wqjxzlaibe\n", b"echo old zvqxjteige\n"
+KEY = b"ghp_" + b"a8Kd02LmQz7Xw4Bn6Vt9Yc1Ue3Ri5Os8PjHf"
+Make = Callable[[dict[str, str]], SkillRoot]
+
+
+@pytest.fixture
+def root_blobs(skill_root: Make) -> SkillRoot:
+    """Bread and bees share a file; bread has one alone, one with a key, and had another one before."""
+    made = skill_root({"bread": BREAD, "bees": BEES, "bike": BIKE})
+    for name in ("bread", "bees"):
+        made.write_file(name, "scripts/shared.sh", SHARED)
+    made.write_file("bread", "scripts/alone.sh", OLD)
+    made.publish()
+    made.write_file("bread", "scripts/alone.sh", ALONE)
+    made.write_file("bread", "keys.env", b"TOKEN=" + KEY + b"\n")
+    made.publish()
+    return made
+
+
+def sha(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def forgotten(root_blobs: SkillRoot, target: str) -> ForgetReport:
+    return forget(root_blobs.root, target, run_id="gone", now=NOW)
+
+
+def test_no_blob_of_the_forgotten_skill_alone_is_left_and_none_of_another_is_lost(
+    root_blobs: SkillRoot,
+) -> None:
+    assert forgotten(root_blobs, "local/market/bread").removed["blobs"] == 3
+    assert BlobStore(root_blobs.root).digests() == [sha(SHARED)]
+    words = tuple(content.split()[2].decode() for content in (ALONE, OLD))
+    assert holding(root_blobs.root, (*words, KEY.decode(), "redacted:github-token")) == set()
+    assert BlobStore(root_blobs.root).read(sha(SHARED)) == SHARED
+    forgotten(root_blobs, "local/market/bees")
+    assert BlobStore(root_blobs.root).digests() == []
+    assert holding(root_blobs.root, ("qzxvkrusten",)) == set()
+
+
+def test_blobs_of_past_days_go_too(root_blobs: SkillRoot) -> None:
+    past = refined_past(root_blobs)
+    assert [day.uri for day in rebuilt_days(root_blobs.root)] == [past.uri]
+    assert sha(ALONE) in BlobStore(past).digests()
+    forgotten(root_blobs, "local/market/bread")
+    assert BlobStore(past).digests() == [sha(SHARED)]
+
+
+def test_a_key_is_in_raw_alone(root_blobs: SkillRoot) -> None:
+    places = {file.partition("/")[0] for file in holding(root_blobs.root, (KEY.decode(),))}
+    assert places == {"raw"}
+
+
+def test_a_file_that_changed_goes_with_retention_and_stays_in_raw(root_blobs: SkillRoot) -> None:
+    assert sha(OLD) in BlobStore(root_blobs.root).digests()
+    assert drop_blobs(root_blobs.root) == 1
+    assert sha(OLD) not in BlobStore(root_blobs.root).digests()
+    assert sha(ALONE) in BlobStore(root_blobs.root).digests()
+    assert drop_blobs(root_blobs.root) == 0
+    assert {f.partition("/")[0] for f in holding(root_blobs.root, ("zvqxjteige",))} == {"raw"}
+
+
+def test_a_file_that_changes_alone_has_nothing_parsed_or_encoded_again(root_blobs: SkillRoot) -> None:
+    encoded = len(root_blobs.encoder.encoded)
+    root_blobs.write_file("bees", "scripts/shared.sh", b"echo another\n")
+    root_blobs.crawl()
+    assert root_blobs.parse() == {"documents": 0, "nodes": 0, "edges": 0, "vectors": 0}
+    built = root_blobs.index()
+    assert (built.vectors_new, len(root_blobs.encoder.encoded)) == (0, encoded)
+    assert sha(b"echo another\n") in BlobStore(root_blobs.root).digests()
+
+
+@pytest.mark.parametrize("asked", ["bread", "market/Bread"])
+def test_the_end_of_an_id_forgets_that_document_alone_and_says_which(
+    root_blobs: SkillRoot, asked: str
+) -> None:
+    bread, others = "local/market/bread", ["local/market/bees", "local/market/bike"]
+    report = forgotten(root_blobs, asked)
+    assert (report.target, report.scope, report.doc_ids) == (bread, "document", (bread,))
+    assert documents_table(root_blobs.root).read()["doc_id"].sort().to_list() == others
+    assert forgotten(root_blobs, asked).removed == {}
+
+
+def test_nothing_is_forgotten_for_what_may_mean_several(root_blobs: SkillRoot) -> None:
+    root_blobs.write("old/bread", BREAD.replace("name: bread", "name: old bread"))
+    root_blobs.crawl()
+    with pytest.raises(
+        UnknownDocument, match=r"it may mean local/market/bread, local/market/old/bread: give"
+    ):
+        forgotten(root_blobs, "bread")
+    assert len(BlobStore(root_blobs.root).digests()) == 4

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from storage.answers import Answers
 from storage.root import Root
-from tasks.induce.judge.llm import MOST_STATE, LlmTrajectoryJudge, record_of, status_of
-from tasks.induce.judge.protocol import DeclaredJudge
+from tasks.induce.library.judge import MOST_STATE, PROMPT, DeclaredJudge, LlmTrajectoryJudge, record_of
+from tasks.models.llm.ask import Llm
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied, Rejected
-from tasks.models.llm.fallbacks import FallbackLlm
 from tests.support.induce.runs import FORM, HOME, add_bed, mooring, tool_run, web_run
 from tests.support.llm.induce_llm import SUCCESS
-from tests.support.llm.llm_asking import book_of
+from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.plan_llm import record_of as asked_about
 
@@ -36,9 +35,9 @@ def server() -> Iterator[LlmServer]:
 
 
 @pytest.fixture
-def llm(server: LlmServer, tmp_path: Path) -> Iterator[FallbackLlm]:
+def llm(server: LlmServer, tmp_path: Path) -> Iterator[Llm]:
     with Answers(Root(tmp_path)) as answers:
-        yield FallbackLlm(book_of(server.url, answers))
+        yield llm_of(server.url, answers)
 
 
 def test_the_files_word_is_taken_by_the_declared_judge() -> None:
@@ -47,7 +46,7 @@ def test_the_files_word_is_taken_by_the_declared_judge() -> None:
     assert DeclaredJudge().verdicts(runs) == [True, False, None]
 
 
-def test_the_model_judges_each_run_whatever_was_declared(llm: FallbackLlm, server: LlmServer) -> None:
+def test_the_model_judges_each_run_whatever_was_declared(llm: Llm, server: LlmServer) -> None:
     runs = [
         replace(add_bed("g", "b"), success=False),
         mooring("h", "m"),
@@ -59,7 +58,7 @@ def test_the_model_judges_each_run_whatever_was_declared(llm: FallbackLlm, serve
     assert not any("success" in asked_about(asked) for asked in server.asked)
 
 
-def test_a_run_is_judged_once(llm: FallbackLlm, server: LlmServer) -> None:
+def test_a_run_is_judged_once(llm: Llm, server: LlmServer) -> None:
     judge, runs = LlmTrajectoryJudge(llm), [add_bed("g", "b"), mooring("h", "m")]
 
     assert judge.verdicts(runs) == judge.verdicts(runs[::-1])[::-1] == [True, False]
@@ -67,7 +66,7 @@ def test_a_run_is_judged_once(llm: FallbackLlm, server: LlmServer) -> None:
 
 
 def test_an_answer_that_is_none_is_asked_for_once_more_and_then_the_run_waits(
-    llm: FallbackLlm, server: LlmServer
+    llm: Llm, server: LlmServer
 ) -> None:
     judge, run = LlmTrajectoryJudge(llm), add_bed("g", "b")
     server.say = lambda _: "It went well, I think."
@@ -80,14 +79,14 @@ def test_an_answer_that_is_none_is_asked_for_once_more_and_then_the_run_waits(
     assert server.requests == 2  # what was said is known
 
 
-def test_an_error_that_is_named_may_be_put_right(llm: FallbackLlm, server: LlmServer) -> None:
+def test_an_error_that_is_named_may_be_put_right(llm: Llm, server: LlmServer) -> None:
     server.say = lambda asked: FAILURE if asked.corrected else "success"
 
     assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [False]
 
 
 def test_a_run_waits_where_the_server_is_silent_and_is_judged_the_next_time(
-    llm: FallbackLlm, server: LlmServer
+    llm: Llm, server: LlmServer
 ) -> None:
     server.fault = lambda _: "500"
     assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [None]
@@ -99,13 +98,13 @@ def test_a_run_waits_where_the_server_is_silent_and_is_judged_the_next_time(
 
 def test_no_run_is_judged_above_the_ceiling(server: LlmServer, tmp_path: Path) -> None:
     with Answers(Root(tmp_path)) as answers:
-        llm = FallbackLlm(book_of(server.url, answers, Ledger(ceiling=Ceiling(tokens=10))))
+        llm = llm_of(server.url, answers, Ledger(ceiling=Ceiling(tokens=10)))
 
         assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [None]
         assert (server.requests, llm.unfinished) == (0, True)
 
 
-def test_a_server_that_lets_nobody_in_ends_it(llm: FallbackLlm, server: LlmServer) -> None:
+def test_a_server_that_lets_nobody_in_ends_it(llm: Llm, server: LlmServer) -> None:
     server.fault = lambda _: "401"
     with pytest.raises(LlmDenied):
         LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")])
@@ -123,7 +122,7 @@ def test_a_server_that_lets_nobody_in_ends_it(llm: FallbackLlm, server: LlmServe
     ],
 )
 def test_the_last_line_is_the_verdict(text: str, verdict: bool) -> None:
-    assert status_of(text) is verdict
+    assert PROMPT.read(text) is verdict
 
 
 @pytest.mark.parametrize(
@@ -136,14 +135,14 @@ def test_the_last_line_is_the_verdict(text: str, verdict: bool) -> None:
 )  # fmt: skip
 def test_what_gives_no_single_verdict_is_rejected(text: str) -> None:
     with pytest.raises(Rejected):
-        status_of(text)
+        PROMPT.read(text)
 
 
 @given(st.text(), st.booleans())
 def test_thoughts_decide_nothing(thoughts: str, verdict: bool) -> None:
     line = f'Status: "{"success" if verdict else "failure"}"'
 
-    assert status_of(f"Thoughts: {thoughts.replace(':', '')}\n{line}") is verdict
+    assert PROMPT.read(f"Thoughts: {thoughts.replace(':', '')}\n{line}") is verdict
 
 
 def test_steps_of_tools_are_shown_with_what_was_answered() -> None:

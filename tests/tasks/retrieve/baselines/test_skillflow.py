@@ -6,13 +6,12 @@ import pytest
 
 from storage.answers import Answers
 from storage.errors import WrongInput
+from tasks.models.llm.ask import Llm
 from tasks.models.llm.budget import Ceiling, Ledger, Prices
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.llm.question import Sampling
-from tasks.retrieve.baselines.skillflow_asking import FlowLlm
-from tasks.retrieve.baselines.skillflow_queries import LlmQueries
-from tasks.retrieve.baselines.skillflow_select import SelectSettings, SelectStage
-from tests.support.llm.llm_asking import book_of
+from tasks.retrieve.baselines.skillflow import LlmQueries, SelectSettings, SelectStage
+from tests.support.llm import llm_asking
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.llm.routing_llm import say, temperatures
 from tests.support.models.routing_material import SKILLS
@@ -21,8 +20,8 @@ TASK = "Treat the colony against mites"
 EVERY = range(len(SKILLS))
 
 
-def llm_of(server: LlmServer, answers: Answers, ledger: Ledger | None = None) -> FlowLlm:
-    return FlowLlm(book_of(server.url, answers, ledger), Sampling(temperature=0.1))
+def llm_of(server: LlmServer, answers: Answers, ledger: Ledger | None = None) -> Llm:
+    return llm_asking.llm_of(server.url, answers, ledger, sampling=Sampling(temperature=0.1))
 
 
 def several(asked: Asked) -> bool:

@@ -10,9 +10,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage.errors import SchemaMismatch, StorageError
-from storage.parquet import read_frame, write_frame
+from storage.parquet import read_columns, read_frame, rewrite_rows, write_frame
 from storage.root import Root
-from storage.schemas import DOCUMENTS, DROPPED, EDGES, LISTINGS, NODES, RAW_DOCUMENTS, SCHEMA_VERSION
+from storage.schemas import (
+    DOCUMENTS,
+    DROPPED,
+    EDGES,
+    LISTINGS,
+    NODES,
+    RAW_DOCUMENTS,
+    SCHEMA_VERSION,
+    RawDocument,
+    to_frame,
+)
 from storage.state import ALIASES, PARSED, REFINED, SEEN
 
 _COLUMNS: dict[str, Any] = {"doc_id": pl.String, "size": pl.Int64, "at": pl.Datetime("us", "UTC")}
@@ -134,3 +144,63 @@ def test_damage_anywhere_is_an_error_that_names_the_file_and_never_other_rows(
 def test_a_missing_file_is_named(root: Root) -> None:
     with pytest.raises(StorageError, match=r"t/a\.parquet is missing"):
         read_frame(root, "t/a.parquet", SCHEMA)
+
+
+@pytest.fixture
+def root_files(tmp_path: Path) -> Root:
+    rows = [
+        RawDocument(
+            doc_id=d, source="dir:d", content=b"\xff\x00 bread", size=7, raw_hash="hash", tags=("a", "b")
+        )
+        for d in ("x", "y")
+    ]
+    frame = to_frame(rows, RAW_DOCUMENTS, schema_version=SCHEMA_VERSION)
+    write_frame(Root(tmp_path), "raw/p.parquet", frame, RAW_DOCUMENTS)
+    return Root(tmp_path)
+
+
+def test_those_columns_are_read_that_a_file_has(root_files: Root) -> None:
+    found = read_columns(root_files, "raw/p.parquet", ("doc_id", "node_id", "raw_hash"))
+    assert found.to_dicts() == [{"doc_id": d, "raw_hash": "hash"} for d in ("x", "y")]
+    assert read_columns(root_files, "raw/p.parquet", ("node_id",)).is_empty()
+
+
+def test_rows_go_and_the_file_is_one_of_its_kind_still(root_files: Root) -> None:
+    before = read_frame(root_files, "raw/p.parquet", RAW_DOCUMENTS)
+    schema = pq.read_schema(root_files.at("raw/p.parquet"))
+    rewrite_rows(root_files, "raw/p.parquet", lambda table: table.slice(1))
+    assert read_frame(root_files, "raw/p.parquet", RAW_DOCUMENTS).equals(before[1:])
+    assert pq.read_schema(root_files.at("raw/p.parquet")).equals(schema, check_metadata=True)
+    rewrite_rows(root_files, "raw/p.parquet", lambda table: table.slice(0, 0))
+    assert read_frame(root_files, "raw/p.parquet", RAW_DOCUMENTS).is_empty()
+
+
+def test_a_file_of_an_older_version_stays_one(root_files: Root) -> None:
+    older = pl.DataFrame({"doc_id": ["x", "y"]})
+    write_frame(root_files, "old.parquet", older, older.schema)
+    table = pq.read_table(root_files.at("old.parquet"))
+    pq.write_table(table.replace_schema_metadata({"schema_version": "1"}), root_files.at("old.parquet"))
+    rewrite_rows(root_files, "old.parquet", lambda t: t.slice(1))
+    assert pq.read_schema(root_files.at("old.parquet")).metadata[b"schema_version"] == b"1"
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1 no Parquet PAR1"])
+def test_a_damaged_file_is_named_and_stays(root_files: Root, data: bytes) -> None:
+    root_files.write("bad.parquet", data)
+    for act in (
+        lambda: read_columns(root_files, "bad.parquet", ("doc_id",)),
+        lambda: rewrite_rows(root_files, "bad.parquet", lambda table: table),
+    ):
+        with pytest.raises(StorageError, match=r"bad\.parquet cannot be read as Parquet"):
+            act()
+    assert root_files.read("bad.parquet") == data
+
+
+def test_a_page_with_flipped_bits_is_damage(root_files: Root) -> None:
+    frame = pl.DataFrame({"doc_id": [f"skill-{n}" for n in range(5_000)]})
+    write_frame(root_files, "long.parquet", frame, frame.schema)
+    data = bytearray(root_files.read("long.parquet"))
+    data[2_000] ^= 0xFF
+    root_files.write("long.parquet", bytes(data))
+    with pytest.raises(StorageError, match=r"long\.parquet"):
+        read_columns(root_files, "long.parquet", ("doc_id",))

@@ -1,4 +1,4 @@
-"""The opened LLM that is set up, for commands that can do without its answers."""
+"""The LLM that is set up, opened for commands that can do without its answers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flows.settings import Settings, llm_options
-from storage.answers import Answers
 from storage.root import Root
-from tasks.models.llm.answer_cache import open_cache
-from tasks.models.llm.budget import Ledger
-from tasks.models.llm.fallbacks import FallbackLlm
+from tasks.models.llm.ask import Llm, open_llm
 
 
 def is_set_up(settings: Settings) -> bool:
@@ -20,7 +17,7 @@ def is_set_up(settings: Settings) -> bool:
 
 
 @contextmanager
-def opened_llm(root: Root, settings: Settings, instead: str) -> Iterator[FallbackLlm]:
+def opened_llm(root: Root, settings: Settings, instead: str) -> Iterator[Llm]:
     """Yield the LLM that is set up, whose answers are kept below a root.
 
     If it gave no answer, stderr says so at the end, and what is there `instead`.
@@ -30,9 +27,7 @@ def opened_llm(root: Root, settings: Settings, instead: str) -> Iterator[Fallbac
     """
     options = llm_options(settings, "llm")
     assert options is not None  # noqa: S101 - None is for `local`
-    with Answers(root) as answers:
-        book = open_cache(options.endpoint, answers, Ledger(options.prices, options.ceiling))
-        llm = FallbackLlm(book, options.sampling)
+    with open_llm(root, options) as llm:
         yield llm
     if llm.fallbacks:
         sys.stderr.write(f"the language model gave no answer that can be used ({llm.told()}): {instead}\n")

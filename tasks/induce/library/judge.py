@@ -1,25 +1,24 @@
-"""The LLM judge of trajectories: SGDR's evaluator, for three kinds of task (section 3.2, appendix A.3.1)."""
+"""The judges of trajectories: the files' own verdicts, or an LLM (SGDR, section 3.2, appendix A.3.1)."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Protocol
+
+from pydantic import BeforeValidator
 
 from tasks.induce.texts.safeguards import redacted
 from tasks.induce.trajectories.cleaning import ELEMENT, is_web
 from tasks.induce.trajectories.outline import folded, outline_of
 from tasks.induce.trajectories.record import Step, Trajectory
-from tasks.models.llm.ask import run_blocking
-from tasks.models.llm.asking import together
+from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.fallbacks import FallbackLlm, WrittenPrompt
-from tasks.models.llm.parse_json import without_thoughts
+from tasks.models.llm.prompt import Prompt, Values
 from tasks.models.llm.quoting import shortened
 from tasks.models.visible import visible
 
-PROMPT = WrittenPrompt("induce-judge-1", "tasks.induce", "judge_rules.txt")
 TRIES = 2  # requests for one verdict: once more, with the error named
 MOST_STATE, MOST_ACTIONS = 12_000, 24_000  # characters that are sent
 _MOST_TEXT = 300  # characters of one argument, and of what a tool answered
@@ -30,13 +29,58 @@ _STATUS = re.compile(rf"{_NAMES_STATUS.pattern}{_SIGNS}(success|failure){_SIGNS}
 _SECRET = re.compile(r"pass ?(?:word|code|phrase)|secret|token|\bpin\b|\bcv[cv]\b|api ?key")
 
 
+class Judge(Protocol):
+    """Tells which trajectories did their tasks (SGDR, section 3.2)."""
+
+    @property
+    def name(self) -> str:
+        """Who judges, with all that decides a verdict."""
+        ...
+
+    def verdicts(self, trajectories: Sequence[Trajectory]) -> list[bool | None]:
+        """Return of each whether it did its task; None: nobody can tell yet, and it waits."""
+        ...
+
+
+class DeclaredJudge:
+    """Takes the verdict with which a trajectory was recorded."""
+
+    name = "declared"
+
+    def verdicts(self, trajectories: Sequence[Trajectory]) -> list[bool | None]:
+        """Return the verdicts of the files."""
+        return [one.success for one in trajectories]
+
+
+def _status_of(text: str) -> bool:
+    """Return the verdict that the last line of an answer gives.
+
+    Raises:
+        Rejected: The last line is no `Status: "success"` or `Status: "failure"`, or not the only one.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    found = _STATUS.fullmatch(lines[-1]) if lines else None
+    if found is None:
+        reason = 'the last line must be: Status: "success" or Status: "failure"'
+        raise Rejected(reason)
+    if sum(_NAMES_STATUS.match(line) is not None for line in lines) > 1:
+        reason = "there is more than one line with a status"
+        raise Rejected(reason)
+    return found[1].lower() == "success"
+
+
+PROMPT: Prompt[bool] = Prompt(
+    "induce-judge-1", "tasks.induce/judge_rules.txt", Annotated[bool, BeforeValidator(_status_of)], text=True
+)
+
+
 class LlmTrajectoryJudge:
     """Asks a language model about each trajectory, whatever verdict it was recorded with.
 
     A verdict is kept with the question, which is made of all that is judged: the same run is judged once.
     """
 
-    def __init__(self, llm: FallbackLlm) -> None:
+    def __init__(self, llm: Llm) -> None:
         self._llm = llm
 
     @property
@@ -50,38 +94,14 @@ class LlmTrajectoryJudge:
         Raises:
             LlmDenied: The server denies access, or has no such model.
         """
-        found: list[bool | None] = [None] * len(trajectories)
 
-        async def work(place: int) -> None:
-            record = record_of(trajectories[place])
-            task = "Did the agent do what was asked?"
-            of = (f"trajectory:{trajectories[place].trajectory_id}",)  # by which `forget` finds the answer
-            found[place] = await self._llm.asked(PROMPT, record, task, status_of, doc_ids=of, tries=TRIES)
+        async def verdict(one: Trajectory) -> bool | None:
+            of = f"trajectory:{one.trajectory_id}"  # by which `forget` finds the answer
+            values = Values("Did the agent do what was asked?", [record_of(one)], (of,))
+            said = await self._llm.answer(PROMPT, values, tries=TRIES)
+            return None if isinstance(said, Fallback) else said
 
-        async def all_of_them() -> None:
-            async with self._llm.book.opened():
-                await together(work(place) for place in range(len(trajectories)))
-
-        if trajectories:
-            run_blocking(all_of_them())
-        return found
-
-
-def status_of(text: str) -> bool:
-    """Return the verdict that the last line of an answer gives.
-
-    Raises:
-        Rejected: The last line is no `Status: "success"` or `Status: "failure"`, or not the only one.
-    """
-    lines = [line for line in without_thoughts(text).splitlines() if line.strip()]
-    found = _STATUS.fullmatch(lines[-1]) if lines else None
-    if found is None:
-        reason = 'the last line must be: Status: "success" or Status: "failure"'
-        raise Rejected(reason)
-    if sum(_NAMES_STATUS.match(line) is not None for line in lines) > 1:
-        reason = "there is more than one line with a status"
-        raise Rejected(reason)
-    return found[1].lower() == "success"
+        return self._llm.gather(verdict(one) for one in trajectories)
 
 
 def record_of(trajectory: Trajectory) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""The LLM that is set up, for commands: settings in, what asks it out; begin with `opened`."""

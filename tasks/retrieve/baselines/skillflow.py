@@ -1,0 +1,333 @@
+"""SkillFlow's stages over skills: dense, rerank and select; an LLM writes queries and selects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+
+from storage.errors import WrongInput
+from tasks.models.llm.ask import Fallback, Llm
+from tasks.models.llm.errors import Rejected
+from tasks.models.llm.parse_json import without_thoughts
+from tasks.models.llm.prompt import Answer, Numbers, Prompt, Values, known_of
+from tasks.models.llm.quoting import shortened
+from tasks.models.protocols import Encoder, Vectors
+from tasks.models.with_torch.cross_encoder import PairScorer
+from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
+from tasks.retrieve.routing.skill import Skill
+
+Gathering = Literal["union", "rrf", "mean", "max"]
+Aggregation = Literal["mean", "max", "rrf"]
+Matrix = npt.NDArray[np.float64]
+HOTTER = 0.3  # added to the temperature at each try: SkillFlow, appendix A.2
+_LONGEST = 400  # characters of a query: twice what the prompt asks for
+_MOST_SENT = 20_000  # characters of a task
+
+
+def _query(text: str) -> str:
+    query = " ".join(without_thoughts(text).split()).strip("\"'`“” ")
+    if not query or len(query) > _LONGEST:
+        reason = f"a query of 1 to {_LONGEST} characters is wanted, there are {len(query)}"
+        raise Rejected(reason)
+    return query
+
+
+def _queries(found: object, info: ValidationInfo) -> list[str]:
+    count: int = known_of(info)
+    if isinstance(found, dict) and len(found) == 1:
+        found = next(iter(found.values()))
+    if not isinstance(found, list) or not all(isinstance(query, str) for query in found):
+        reason = "a JSON list of texts is wanted"
+        raise Rejected(reason)
+    queries = list(dict.fromkeys(_query(query) for query in found))
+    if len(queries) < count:
+        reason = f"{len(queries)} different queries instead of {count}"
+        raise Rejected(reason)
+    return queries[:count]
+
+
+class Selected(Answer):
+    """The numbers of the skills that an LLM selects."""
+
+    selected: Numbers
+
+
+_ONE: Prompt[str] = Prompt(
+    "flow-query-1", "tasks.retrieve/flow_one_query.txt", Annotated[str, AfterValidator(_query)],
+    text=True, hotter=HOTTER,
+)  # fmt: skip
+_MANY: Prompt[list[str]] = Prompt(
+    "flow-queries-1", "tasks.retrieve/flow_many_queries.txt", Annotated[list[str], BeforeValidator(_queries)],
+    hotter=HOTTER,
+)  # fmt: skip
+_RELEVANT: Prompt[Selected] = Prompt(
+    "flow-relevant-1", "tasks.retrieve/flow_relevant.txt", Selected, hotter=HOTTER
+)
+_SPECIFIC: Prompt[Selected] = Prompt(
+    "flow-specific-1", "tasks.retrieve/flow_specific.txt", Selected, hotter=HOTTER
+)
+
+
+class QueryWriter(Protocol):
+    """Makes queries for a stage."""
+
+    def write(self, task: str, count: int, rules: str | None) -> list[str]:
+        """Return about `count` queries for a task, at least one; `rules` replace the packaged prompt."""
+
+
+class TaskItself:
+    """Takes the task as the one query of every stage, without an LLM."""
+
+    def write(self, task: str, count: int, rules: str | None) -> list[str]:  # noqa: ARG002
+        """Return the task."""
+        return [task]
+
+
+class LlmQueries:
+    """Asks an LLM for queries (SkillFlow, appendix A.2).
+
+    One query is asked for in free text, several as a JSON list. If no try gives a list, the queries are asked
+    for one by one, each at a higher temperature than the last; if none of these is usable either, the task
+    itself is the query.
+    """
+
+    def __init__(self, llm: Llm) -> None:
+        self._llm = llm
+
+    def write(self, task: str, count: int, rules: str | None) -> list[str]:
+        """Return about `count` queries for a task, at least one; `rules` replace the packaged prompt.
+
+        Raises:
+            LlmDenied: The server denies access, or has no such model.
+        """
+        (found,) = self._llm.gather([self._write(task, count, rules)])
+        return found
+
+    async def _write(self, task: str, count: int, rules: str | None) -> list[str]:
+        records = [{"task": task[:_MOST_SENT]}]
+        if count > 1:
+            values = Values(f"Write {count} queries.", records, known=count, rules=rules)
+            several = await self._llm.answer(_MANY, values)
+            if not isinstance(several, Fallback):
+                return several
+        found = []
+        for number in range(count):
+            own = self._llm.sampling
+            warmer = replace(own, temperature=own.temperature + HOTTER * number)
+            # Rules for several queries do not fit the prompt for one.
+            single = None if count > 1 else rules
+            values = Values("Write the query.", records, sampling=warmer, rules=single)
+            query = await self._llm.answer(_ONE, values)
+            found += [] if isinstance(query, Fallback) else [query]
+        return list(dict.fromkeys(found)) or [task]
+
+
+@dataclass(frozen=True, slots=True)
+class DenseSettings:
+    """The settings of the dense stage; the defaults are SkillFlow's (section 4.2, appendix A.4).
+
+    Args:
+        k: Number of skills kept.
+        gathering: How the rankings of several queries are fused: `union` of the best `depth` skills of each
+            query, by their largest cosine; `rrf`, `mean` or `max` over all skills.
+        depth: Number of skills per query in a union.
+        rules: The prompt for `queries` queries; None for the packaged one.
+
+    Raises:
+        WrongInput: A number is below 1.
+    """
+
+    k: int = 1000
+    queries: int = 5
+    gathering: Gathering = "union"
+    depth: int = 200
+    rules: str | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.k, self.queries, self.depth) < 1:
+            msg = f"dense stage: k {self.k}, queries {self.queries}, depth {self.depth}: at least 1 each"
+            raise WrongInput(msg)
+
+
+class DenseStage:
+    """Keeps the skills that are nearest by cosine (SkillFlow, equation 1); `vectors` has shape `(n, d)`."""
+
+    name = "dense"
+
+    def __init__(
+        self, vectors: Vectors, encoder: Encoder, writer: QueryWriter, settings: DenseSettings | None = None
+    ) -> None:
+        self._vectors, self._encoder, self._writer = vectors, encoder, writer
+        self._settings = settings or DenseSettings()
+        self.k = self._settings.k
+
+    def narrow(self, task: str, among: Sequence[int]) -> list[int]:
+        """Return the positions of the nearest skills, nearest first; equal cosines by position."""
+        settings = self._settings
+        queries = self._writer.write(task, settings.queries, settings.rules)
+        rows = np.asarray(among)
+        # All skills are compared without a copy of their vectors, which may take gigabytes.
+        held = self._vectors if len(rows) == len(self._vectors) else self._vectors[rows]
+        cosines = (held @ self._encoder.encode(queries).T).astype(np.float64)
+        if len(queries) == 1 or settings.gathering != "union":
+            order = best_first(cosines, "max" if settings.gathering == "union" else settings.gathering)
+        else:
+            order = _union(cosines, settings.depth)
+        return [int(rows[i]) for i in order[: self.k]]
+
+
+def best_first(scores: Matrix, aggregation: Aggregation) -> list[int]:
+    """Return the rows of scores, shape `(n, queries)`, best first; equal ones in their order."""
+    if aggregation == "rrf":
+        # Ids of equal width, so that equal sums are ordered by row.
+        width = len(str(len(scores)))
+        ranked = ([f"{i:0{width}}" for i in _descending(column)] for column in scores.T)
+        return [int(i) for i, _ in reciprocal_rank_fusion(list(ranked))]
+    return _descending(scores.mean(axis=1) if aggregation == "mean" else scores.max(axis=1))
+
+
+def _union(cosines: Matrix, depth: int) -> list[int]:
+    taken = np.unique([_descending(column)[:depth] for column in cosines.T])
+    return [int(i) for i in taken[_descending(cosines[taken].max(axis=1))]]
+
+
+def _descending(scores: Matrix) -> list[int]:
+    return [int(i) for i in np.argsort(-scores, kind="stable")]
+
+
+@dataclass(frozen=True, slots=True)
+class RerankSettings:
+    """The settings of a rerank stage; one query is what SkillFlow found best (appendix A.5).
+
+    `k` skills are kept. `queries` are generated for a task by the prompt `rules`, None for the packaged one,
+    and their scores are aggregated.
+
+    Raises:
+        WrongInput: A number is below 1.
+    """
+
+    k: int
+    queries: int = 1
+    aggregation: Aggregation = "mean"
+    rules: str | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.k, self.queries) < 1:
+            msg = f"rerank stage: k {self.k}, queries {self.queries}: at least 1 each"
+            raise WrongInput(msg)
+
+
+class RerankStage:
+    """Keeps the skills that a scorer of pairs puts first (SkillFlow, equations 2 to 5).
+
+    `name` is `shallow` or `deep`. How much of a skill the scorer reads is its own setting.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        skills: Sequence[Skill],
+        scorer: PairScorer,
+        writer: QueryWriter,
+        settings: RerankSettings,
+    ) -> None:
+        self.name, self._skills, self._scorer = name, skills, scorer
+        self._writer, self._settings, self.k = writer, settings, settings.k
+
+    def narrow(self, task: str, among: Sequence[int]) -> list[int]:
+        """Return positions of the skills that score best, best first; equal ones in their order."""
+        if not among:
+            return []
+        queries = self._writer.write(task, self._settings.queries, self._settings.rules)
+        texts = [self._skills[i].text for i in among]
+        scores = np.stack([self._scorer.score(query, texts) for query in queries], axis=1)
+        order = best_first(scores, self._settings.aggregation)
+        return [among[i] for i in order[: self.k]]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectSettings:
+    """The settings of the select stage.
+
+    Args:
+        k: The most skills kept.
+        specific: Whether relevant skills must also be specific, which is asked for one skill at a time.
+        characters: Characters of each skill's text that are sent, from its two ends.
+        relevant_rules: The prompt of the first filter; None for the packaged one.
+        specific_rules: The prompt of the second filter; None for the packaged one.
+
+    Raises:
+        WrongInput: A number is below 1.
+    """
+
+    k: int = 5
+    specific: bool = False
+    characters: int = 12_000
+    relevant_rules: str | None = None
+    specific_rules: str | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.k, self.characters) < 1:
+            msg = f"select stage: k {self.k}, characters {self.characters}: at least 1 each"
+            raise WrongInput(msg)
+
+
+class SelectStage:
+    """Keeps the skills that an LLM selects, in their order (SkillFlow, equation 6 and appendix A.6).
+
+    It may select none. Without a usable answer the first `k` skills stay, and so does a skill of which the
+    LLM does not say whether it is specific; `llm.fallbacks` counts both.
+    """
+
+    name = "select"
+
+    def __init__(self, skills: Sequence[Skill], llm: Llm, settings: SelectSettings | None = None) -> None:
+        self._skills, self._llm, self._settings = skills, llm, settings or SelectSettings()
+        self.k = self._settings.k
+
+    def narrow(self, task: str, among: Sequence[int]) -> list[int]:
+        """Return positions of the skills selected.
+
+        Raises:
+            LlmDenied: The server denies access, or has no such model.
+        """
+        if not among:
+            return []
+        settings = self._settings
+        taken = self._taken(_RELEVANT, settings.relevant_rules, task, [among])[0]
+        kept = list(among if taken is None else taken)[: self.k]
+        if not settings.specific:
+            return kept
+        answers = self._taken(_SPECIFIC, settings.specific_rules, task, [[i] for i in kept])
+        return [i for i, answer in zip(kept, answers, strict=True) if answer is None or answer]
+
+    def _taken(
+        self, prompt: Prompt[Selected], rules: str | None, task: str, groups: Sequence[Sequence[int]]
+    ) -> list[list[int] | None]:
+        """Return those of each group that the LLM selects, in order; None without a usable answer."""
+
+        async def ask(among: Sequence[int]) -> list[int] | None:
+            skills = [self._skills[i] for i in among]
+            many = len(among) > 1
+            request = f"Which of the {len(among)} skills are taken?" if many else "Is the skill taken?"
+            values = selection(request, task, skills, self._settings.characters)
+            said = await self._llm.answer(prompt, replace(values, rules=rules))
+            return None if isinstance(said, Fallback) else [among[n - 1] for n in sorted(set(said.selected))]
+
+        return self._llm.gather(ask(among) for among in groups)
+
+
+def selection(request: str, task: str, skills: Sequence[Skill], characters: int) -> Values:
+    """Return a question about a task and skills, numbered from 1; so many characters of bodies are sent."""
+    records: list[dict[str, object]] = [{"task": task[:_MOST_SENT]}]
+    for number, skill in enumerate(skills, start=1):
+        records.append({
+            "skill": number, "name": skill.name, "description": skill.description,
+            "text": shortened(skill.body, characters),
+        })  # fmt: skip
+    return Values(request, records, [skill.doc_id for skill in skills], known=len(skills))

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import lancedb
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
-from storage.lance.tables import SKILLS
+from storage.lance.tables import SKILLS, TableAt
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FEATURES, FitModel
 from tasks.retrieve.routing.router import Ranked
@@ -21,7 +20,6 @@ from tasks.retrieve.routing.store import RoutingIndex, open_routing
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import SkillRoot
-from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
 ODD = [
@@ -44,8 +42,8 @@ ODD = [
 
 
 @pytest.fixture(scope="module")
-def skills(served_bakery: SkillRoot) -> lancedb.table.Table:
-    return open_at(connect(served_bakery.root), SKILLS, served_bakery.served().skills)
+def skills(served_bakery: SkillRoot) -> TableAt:
+    return TableAt(served_bakery.root, SKILLS, served_bakery.served().skills)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +81,7 @@ def test_words_of_the_body_find_their_skill(routing: RoutingIndex, text: str, na
     [("sourdough and other loaves", "bread"), ("a flat tyre on my cycle", "bike"), ("apiculture", "bees")],
 )
 def test_other_words_for_the_description_find_it_too(
-    skills: lancedb.table.Table, minilm: OnnxEncoder, query: str, name: str
+    skills: TableAt, minilm: OnnxEncoder, query: str, name: str
 ) -> None:
     assert rank_dense(skills, minilm.encode([query])[0])[0] == f"local/market/{name}"
 
@@ -242,7 +240,7 @@ def test_the_same_question_has_the_same_answer_in_another_process(served_bakery:
 def test_ties_come_in_the_order_of_ids(skill_root: Make, minilm: OnnxEncoder) -> None:
     names = [f"s{i}" for i in range(40)]
     root = skill_root({n: skill("counting", "Counts", f"Count aloud. {n}x{n}y") for n in names})
-    table = open_at(connect(root.root), SKILLS, root.publish(nodes=False).skills)
+    table = TableAt(root.root, SKILLS, root.publish(nodes=False).skills)
 
     ids = sorted(f"local/market/{n}" for n in names)
     routing = open_routing(root.root, root.served())

@@ -1,1 +1,1 @@
-"""The work, stage by stage: crawl, refine, models, parse, retrieve, evaluate; pure cores, thin shells."""
+"""The work, stage by stage: models, crawl, refine, parse, induce, retrieve, evaluate, train; pure cores."""

@@ -111,7 +111,6 @@ def bucket(s3: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def skill_root(tmp_path: Path, minilm_export: Export) -> Callable[[dict[str, str]], SkillRoot]:
     """Make a root, with nothing in it yet, beside a folder of skills."""
-
     return lambda skills: SkillRoot.below(tmp_path, minilm_export, skills)
 
 

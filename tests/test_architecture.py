@@ -129,7 +129,6 @@ def test_imports_run_from_flows_to_tasks_to_storage() -> None:
         for own in [PACKAGES.index(source.partition("/")[0])]
         if (names := roots(imported(tree(source))) & set(PACKAGES[own + 1 :]))
     }
-
     assert above == {}
 
 
@@ -144,7 +143,6 @@ def test_a_stage_imports_itself_and_the_stages_below_it() -> None:
         for other in imports(source)
         if other.startswith("tasks/") and stage(other) > stage(source)
     ]
-
     assert later == []
 
 
@@ -154,14 +152,12 @@ def test_neither_files_nor_folders_import_each_other_in_a_circle() -> None:
     for source, others in files.items():
         # `flows` holds the flows and, above them, the command's folders, which share its settings.
         folders[folder(source)] |= {folder(other) for other in others} - {folder(source), "flows"}
-
     assert circle(files) == []
     assert circle(folders) == []
 
 
 def test_a_folder_holds_at_most_sixteen_modules() -> None:
     full = {name: n for name, n in Counter(map(folder, MODULES)).items() if n > 16}
-
     assert full == {}
 
 
@@ -169,7 +165,6 @@ def test_a_folder_says_in_one_docstring_what_it_is_for() -> None:
     silent = [
         name for name in set(map(folder, MODULES)) if not ast.get_docstring(tree(f"{name}/__init__.py"))
     ]
-
     assert silent == []
 
 
@@ -188,7 +183,6 @@ def test_a_module_says_its_name_in_its_first_sentence() -> None:
         for said in [words(first_sentence(source))]
         if (missing := [w for w in Path(source).stem.split("_") if not words(w) & said])
     }
-
     assert silent == {}
 
 
@@ -199,14 +193,12 @@ def test_a_class_name_stands_for_one_thing_in_its_stage() -> None:
         for node in ast.walk(tree(source)):
             if isinstance(node, ast.ClassDef):
                 classes[stage, node.name].append(source)
-
     assert {name: places for name, places in classes.items() if len(places) > 1} == {}
 
 
 def test_a_short_module_has_more_than_one_importer() -> None:
     importers = Counter(other for source in MODULES for other in imports(source))
     short = [s for s in MODULES if text(s).count("\n") < 60 and not THIN.fullmatch(s)]
-
     assert [s for s in short if importers[s] == 1] == []
 
 
@@ -216,7 +208,6 @@ def test_prefect_is_known_to_flows_and_shells_alone() -> None:
         return imported_on_loading(tree(source)) if inside else imported(tree(source))
 
     knowing = [s for s in SOURCES if not PREFECT.fullmatch(s) and "prefect" in roots(known(s))]
-
     assert knowing == []
 
 
@@ -226,13 +217,11 @@ def test_settings_load_no_prefect_by_themselves() -> None:
 
 def test_storage_knows_no_models() -> None:
     models = {*HEAVY, "onnxruntime", "tokenizers", "openai"}
-
     assert [s for s in SOURCES if s.startswith("storage/") and roots(imported(tree(s))) & models] == []
 
 
 def test_only_training_and_the_folder_with_torch_import_torch() -> None:
     others = [source for source in SOURCES if not TORCH_FOLDERS.match(source)]
-
     assert [s for s in others if roots(imported(tree(s))) & TORCH] == []
     # On loading, only what is run by hand may: the rest is imported by commands that ask and answer.
     by_hand = [s for s in SOURCES if "/train/" in s]
@@ -241,21 +230,18 @@ def test_only_training_and_the_folder_with_torch_import_torch() -> None:
 
 def test_what_loads_torch_at_once_is_imported_by_training_alone() -> None:
     loading = {s for s in MODULES if roots(imported_on_loading(tree(s))) & TORCH}
-
     assert [(s, o) for s in MODULES if "/train/" not in s for o in imports(s) & loading] == []
 
 
 def test_a_shell_has_at_most_twelve_lines() -> None:
     shells = [source for source in SOURCES if source.endswith("/shells.py")]
     long = [(s, f.name) for s in shells for f in functions(s) if body_lines(f) > 12]
-
     assert shells
     assert long == []
 
 
 def test_files_and_functions_keep_their_size() -> None:
     ours = [*SOURCES, *TESTS]
-
     assert [source for source in ours if text(source).count("\n") > 400] == []
     assert [(s, f.name) for s in ours for f in functions(s) if body_lines(f) > 60] == []
 

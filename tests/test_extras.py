@@ -32,7 +32,5 @@ def test_a_night_and_the_command_need_no_extra() -> None:
     modules = [".".join(file.with_suffix("").parts) for file in files if file.stem != "__init__"]
     modules += ["flows.commands.runs", "flows.commands.operate", "flows.commands.queries"]
     script = _WITHOUT.format(extras=EXTRAS, modules=modules)
-
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-
     assert done.returncode == 0, done.stderr

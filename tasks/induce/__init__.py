@@ -1,1 +1,1 @@
-"""What agents did becomes skills: trajectories in, verified skills out; begin with `recurrence`."""
+"""What agents did becomes skills: trajectories in, verified skills out; begin with `windows.recurrence`."""

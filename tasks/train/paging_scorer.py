@@ -1,4 +1,4 @@
-"""Fits the paging scorer: `python -m tasks.train.paging_scorer --documents D --queries Q [--out FILE]`.
+"""Fits the paging scorer: `python -m tasks.train.paging_scorer --documents D --queries Q --encoder E`.
 
 A logistic regression with an L2 penalty (scikit-learn's). An item of evidence may have several
 alternatives, of which one suffices: in each round the one that the fit so far scores best is the positive,

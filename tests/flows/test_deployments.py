@@ -44,7 +44,6 @@ def test_the_seven_deployments_are_there() -> None:
 
 def test_no_form_asks_for_what_the_run_makes_itself(deployment: dict[str, Any]) -> None:
     flow = _flow(deployment)
-
     assert "run_id" not in flow.parameters.properties
     # A template would overwrite the name that the form was given.
     assert callable(flow.flow_run_name)
@@ -61,7 +60,6 @@ def test_each_entrypoint_is_a_flow_that_takes_the_parameters(deployment: dict[st
 
 def test_the_form_explains_each_of_its_fields(deployment: dict[str, Any]) -> None:
     fields = _flow(deployment).parameters.properties
-
     assert all(len(field.get("description", "")) > 10 for field in fields.values()), fields
     assert all({"type", "anyOf", "enum"} & field.keys() for field in fields.values()), fields
 
@@ -131,7 +129,6 @@ def test_the_server_schedules_runs_of_a_cron(prefect_server: str) -> None:
     # The client would try again for minutes what the server cannot do.
     body, kind = json.dumps({"min_runs": 1}).encode(), {"Content-Type": "application/json"}
     wanted = Request(f"{prefect_server}/deployments/{made}/schedule", body, kind)  # noqa: S310
-
     assert _answered(wanted) == 200
 
 
@@ -217,7 +214,5 @@ def test_the_alert_tells_of_failed_runs_of_these_deployments_alone(
         "occurred": "2025-03-01T02:00:00Z", "id": "01890f4e-0000-7000-8000-000000000000", "related": related,
         "event": f"prefect.flow-run.{event}", "resource": {"prefect.resource.id": "prefect.flow-run.1"},
     })  # fmt: skip
-
     trigger = EventTrigger.model_validate(alerted.trigger.model_dump(mode="json"))
-
     assert trigger.covers(happened) is told

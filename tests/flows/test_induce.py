@@ -43,7 +43,6 @@ def test_a_folder_is_learned_once_and_only_what_is_new_after_that(
     again = induce(root=root, trajectories=str(folder))
     written(folder / "tuesday.jsonl", [mooring("h9", "boat-9", "Gull", "B9")])
     more = induce(root=root, trajectories=str(folder))
-
     assert (first["published"], again["published"], more["published"]) == (True, False, True)
     assert more["trajectories"] | {"failed": {}, "unread": []} == {
         "read": 7, "new": 1, "judged": 0, "unchanged": 6, "waiting": 0, "redacted": 0,
@@ -79,7 +78,6 @@ def test_a_model_may_judge_and_induce_and_what_it_cost_is_shown(
     folder = written(tmp_path / "runs.jsonl", unjudged)
     with llm_set_up(monkeypatch, say=teaches):
         found = induce(root=root, trajectories=str(folder), inducer="llm")
-
     assert set(found["inducers"]) == {"llm"}
     assert (found["trajectories"]["waiting"], found["llm"]["requests"] > len(RUNS)) == (0, True)
     assert {"what": "requests", "count": found["llm"]["requests"]} in tables()["skillery-induction-llm"]

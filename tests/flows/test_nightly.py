@@ -159,7 +159,6 @@ def test_a_night_waits_for_another_writer_to_end(
     ending.start()
     record = nightly(root, [f"dir:{skills}"], wait_minutes=5)
     ending.join()
-
     assert record["state"] == "complete"
 
 

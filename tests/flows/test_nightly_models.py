@@ -166,7 +166,6 @@ def test_conditions_carry_the_models_name_and_the_next_night_asks_nothing(
 ) -> None:
     first = night(root, skills)
     second = night(root)
-
     edges = edges_table(Root(root)).read()
     assert set(edges.filter(edge_type="condition")["inferred_by"]) == {MODEL}
     assert set(edges.filter(edge_type="sequence")["inferred_by"]) == {"rules"}
@@ -180,7 +179,6 @@ def test_rules_again_after_a_model_infer_all_anew(
     night(root, skills)
     monkeypatch.setenv("SKILLERY_EDGES", "rules")
     night(root)
-
     assert set(edges_table(Root(root)).read()["inferred_by"]) == {"rules"}
 
 
@@ -191,9 +189,7 @@ def test_a_ceiling_holds_over_types_and_edges_together(
     monkeypatch.setenv("SKILLERY_LLM_CONCURRENCY", "1")
     monkeypatch.setenv("SKILLERY_LLM_MAX_TOTAL_TOKENS", "4000")
     edges_server.usage = {"prompt_tokens": 900, "completion_tokens": 50}
-
     first = night(root, skills)
-
     assert first["state"] == "partial"
     assert (first["llm"]["tokens"], first["llm"]["spent"]) == (edges_server.requests * 950, True)
     assert first["llm"]["tokens"] <= 4000
@@ -213,9 +209,7 @@ def test_batches_ask_at_once_and_keep_the_limit_together(
         text = f"{head}You must wear gloves {k}.\n\n1. Turn {k}.\n"
         (tmp_path / f"shelf/knob-{k}/SKILL.md").write_text(text, "utf-8")
     edges_server.delay = 0.03
-
     record = night(root, tmp_path / "shelf")
-
     assert record["state"] == "complete"
     assert record["llm"]["requests"] == edges_server.requests == 220
     assert 2 < edges_server.most_at_once <= 4

@@ -47,7 +47,6 @@ def test_the_example_answers_as_readme_shows_it(sample: str, ask: Ask) -> None:
     arguments = shlex.split(COMMAND)
     printed = ask(*arguments, "--root", sample)
     plan = json.loads(ask(*arguments, "--root", sample, "--json").stdout)
-
     assert printed.code == 0, printed.stderr
     lines = [[part for line in text.splitlines() for part in told(line)] for text in (SHOWN, printed.stdout)]
     assert lines[0] == lines[1]
@@ -59,7 +58,6 @@ def test_the_example_can_be_drawn_and_has_pages(sample: str, ask: Ask, tmp_path:
     out = tmp_path / "plan.mmd"
     arguments = [*shlex.split(COMMAND), "--out", str(out), "--pages", "0.3"]
     plan = json.loads(ask(*arguments, "--root", sample, "--json").stdout)
-
     for step in plan["steps"]:
         assert 0 < step["page"]["tokens"] <= 0.3 * step["page"]["document_tokens"]
         assert step["doc_id"] in out.read_text("utf-8")

@@ -67,7 +67,6 @@ def test_a_night_tells_on_its_page_what_it_read_dropped_made_and_published(
     (skills / "hollow").mkdir()
     (skills / "hollow" / "SKILL.md").write_text("---\nname: hollow\ndescription: Nothing.\n---\n", "utf-8")
     record = logged(nightly, root, [f"dir:{skills}"])
-
     told = lines(prefect_server, last_run(prefect_server, "nightly"))
     read = "complete; listed 3, new 3, changed 0, unchanged 0, retired 0"
     assert f"source dir:{skills}: {read}" in told
@@ -83,7 +82,6 @@ def test_a_night_that_failed_tells_why(prefect_server: str, root: str, tmp_path:
 
     with pytest.raises(NothingReadable):
         logged(nightly, root, [f"dir:{tmp_path / EVIL}"])
-
     told = lines(prefect_server, last_run(prefect_server, "nightly"))
     assert any("is failed: " in line for line in told)
     assert [line for line in told if r"te\x1b[2Ja\u202e: failed; listed 0" in line]
@@ -108,7 +106,6 @@ def test_a_name_given_in_the_form_stays_and_a_generated_one_becomes_the_flows(
         for run in (given, generated):
             _execute(compact, run)
         names = [client.read_flow_run(run.id).name for run in (given, generated)]
-
     assert names == ["before the move", f"compact {root}"]
 
 
@@ -136,7 +133,6 @@ def test_the_evaluations_artifact_holds_a_table_with_figures(
 
     nightly(root, [f"dir:{skills}"])
     found = logged(evaluate, root)
-
     text = artifact(prefect_server, "skillery-evaluation")
     assert "| probe | leg | measure | value | before | verdict |\n| --- |" in text
     assert r"| sentence to skill | lexical | hit@10 | 1 |  | new |" in text
@@ -184,12 +180,10 @@ def test_a_line_is_told_every_ten_seconds_and_none_at_the_end(monkeypatch: pytes
     monkeypatch.setattr(run_page, "create_progress_artifact", lambda **_: None)
     monkeypatch.setattr(run_page, "update_progress_artifact", lambda **_: None)
     monkeypatch.setattr(run_page, "tell", told.append)
-
     with batch_progress("parse", 8) as step:
         for _ in range(8):
             clock[0] += 4
             step()
-
     assert [line.split(",")[0] for line in told] == ["parse: 3 of 8 batches", "parse: 6 of 8 batches"]
 
 

@@ -129,9 +129,7 @@ def test_one_process_dask_and_a_bucket_build_the_same(
     dask()
     nightly(str(tmp_path / "dask"), [market])
     evaluate(str(tmp_path / "dask"))
-
     one = built_at(Root(root))
-
     assert len(one.skills) == 30
     assert lowest_cosine(one, built_at(Root(tmp_path / "dask"))) >= 0.9999
     assert lowest_cosine(one, built_at(bucket)) >= 0.9999
@@ -176,7 +174,6 @@ def test_what_is_transient_is_tried_again(prefect_server: str, errors: list[Exce
 
 def test_the_waits_are_those_of_the_policy() -> None:
     given = task_retries(RetryPolicy(tries=4, wait_min=1, wait_max=5))
-
     assert (given["retries"], given["retry_delay_seconds"]) == (3, [1.5, 3.0, 5])
 
 
@@ -186,5 +183,4 @@ def test_the_waits_are_those_of_the_policy() -> None:
 )
 def test_tasks_that_ask_the_network_or_a_model_are_among_them(name: str) -> None:
     shells = "".join(file.read_text() for file in PROJECT.glob("tasks/*/shells.py"))
-
     assert re.search(rf'@task\(\s*name="{name}"[^@]*?task_retries\(\)', shells)

@@ -179,7 +179,6 @@ def test_a_corpus_parsed_in_processes_is_byte_for_byte_that_of_this_process(
     batches = len(lent)
     lent.clear()
     apart = parsed(refined_root.copied(tmp_path / "apart").root, 2, monkeypatch)
-
     assert len(lent) == batches > 2
     assert None not in lent
     assert alone[0].height > SKILLS
@@ -194,7 +193,6 @@ def test_few_batches_are_parsed_here_and_fewer_are_worth_processes_where_vectors
     monkeypatch.setattr("tasks.parse.corpus.DOCUMENTS_PER_BATCH", 14)
     root = refined_root.copied(tmp_path / "skills").root
     parsed(root, 2, monkeypatch, "skills")
-
     assert lent == [None, None]
     assert not root.exists("vectors")
     parsed(refined_root.copied(tmp_path / "all").root, 2, monkeypatch)

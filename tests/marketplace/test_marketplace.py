@@ -61,7 +61,6 @@ def test_trees_and_commits_have_the_ids_that_git_gives_them(tmp_path: Path) -> N
         git(tmp_path, "add", "-A")
         git(tmp_path, "commit", "-qm", "Tend the garden")
         ids.append((git(tmp_path, "rev-parse", "HEAD"), git(tmp_path, "rev-parse", "HEAD^{tree}")))
-
     assert ids == [(commit.sha, commit.tree.sha) for commit in (first, second)]
 
 
@@ -69,7 +68,6 @@ def test_a_seed_makes_the_same_world_every_time_and_another_another() -> None:
     worlds = [World(), World(), World()]
     for world, seed in zip(worlds, (7, 7, 8), strict=True):
         populate(world, 30, 90, seed)
-
     same, again, other = [[repository.head.sha for repository in world.repositories] for world in worlds]
     assert same == again
     assert not set(same) & set(other)
@@ -79,9 +77,7 @@ def test_a_change_touches_the_skills_it_names_and_no_others() -> None:
     world = World()
     populate(world, 30, 100)
     before = {(row.full_name, row.folder): row.updated_at for row in world.rows}
-
     changed = change(world, 0.05)
-
     newer = [
         f"{row.full_name}/{row.folder}"
         for row in world.rows
@@ -103,7 +99,6 @@ def drawn(faults: Faults, urls: int, times: int) -> list[list[FaultKind | None]]
 def test_a_rate_is_kept_and_a_seed_repeats_itself(rate: float) -> None:
     rows = drawn(Faults(rate, seed=5), 4_000, 1)
     kinds = Counter(kind for (kind,) in rows if kind)
-
     assert kinds.total() / 4_000 == pytest.approx(rate, abs=0.02)
     assert set(kinds) == set(TRANSIENT)
     assert rows == drawn(Faults(rate, seed=5), 4_000, 1)
@@ -113,7 +108,6 @@ def test_a_rate_is_kept_and_a_seed_repeats_itself(rate: float) -> None:
 @pytest.mark.parametrize("most", [1, 2])
 def test_three_tries_always_suffice(most: int) -> None:
     rows = drawn(Faults(0.9, kinds=["500"], most_in_a_row=most), 50, 30)
-
     runs = ["".join("x" if kind else " " for kind in row).split() for row in rows]
     assert max(len(run) for row in runs for run in row) == most
 
@@ -156,7 +150,6 @@ def tell(market: Marketplace, rest: str = "", **headers: str) -> Got:
 def test_an_etag_belongs_to_a_url_and_a_credential(market: Marketplace, bakery: Repository) -> None:
     mine = {"Authorization": "Bearer t-1"}
     tag = tell(market, **mine).headers["etag"]
-
     assert tell(market, **mine, If_None_Match=tag).status == 304
     assert tell(market, If_None_Match=tag).status == 200
     assert tell(market, Authorization="Bearer t-2", If_None_Match=tag).status == 200
@@ -167,11 +160,9 @@ def test_an_etag_belongs_to_a_url_and_a_credential(market: Marketplace, bakery: 
 
 def test_limits_count_down_and_refuse_until_the_hour_is_over(market: Marketplace, clock: Clock) -> None:
     market.world.github.anonymous_limit = 2
-
     left = [tell(market).headers["x-ratelimit-remaining"] for _ in range(2)]
     refused = tell(market)
     with_token = tell(market, Authorization="Bearer t-1")
-
     assert left == ["1", "0"]
     assert (refused.status, refused.headers["x-ratelimit-remaining"]) == (403, "0")
     assert "rate limit" in refused.json()["message"]
@@ -191,7 +182,6 @@ def test_gaps_and_crowds_are_measured(market: Marketplace) -> None:
     ask(market, "api", REPO)
     waiting.join()
     ask(market, "api", REPO)
-
     starts = [request.at for request in market.requests]
     assert market.shortest_gap("api") == min(starts[1] - starts[0], starts[2] - starts[1])
     assert market.log.most_at_once("api") == 2
@@ -223,6 +213,5 @@ def test_the_command_prints_settings_and_serves_them() -> None:
         finally:
             served.send_signal(2)
         assert served.stderr.read() == ""
-
     assert listing.count(b'"githubUrl"') == 3
     assert served.returncode == 0

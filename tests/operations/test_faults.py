@@ -130,9 +130,7 @@ def test_a_record_of_what_was_dropped_that_goes_bad_is_told_and_left_and_nights_
     file = place.root.files("dropped", ".parquet")[0]
     spoiled(place.root, file)
     damaged = place.root.read(file)
-
     place.night()
-
     (found,) = examine(place.root)
     assert (found.where, found.mended) == (file, False)
     assert place.root.read(file) == damaged
@@ -189,10 +187,8 @@ def test_without_a_network_what_is_served_answers_marked_stale_and_the_next_nigh
         gone = skillsmp(root, market, NIGHT + timedelta(days=1))
     before = contents(root)
     change(world, 0.07)
-
     with pytest.raises(NothingReadable):
         run_night(root, gone, place.export, "cut-off", NIGHT + timedelta(days=1))
-
     assert contents(root) == before
     found = index_of(root).search("a skill")["results"]
     assert found
@@ -273,13 +269,11 @@ def test_on_a_full_disk_one_goes_back_forgets_and_looks_for_damage(
     root.publish()
     place = ["--root", str(root.root.folder)]
     fill(small_disk_disk)
-
     run: Callable[..., subprocess.CompletedProcess[str]] = skillery
     night = run("run", *place)
     back = run("rollback", *place, "--json")
     found = run("doctor", *place)
     gone = run("forget", "local/market/bees", "--yes", *place)
-
     said = [line for line in night.stderr.splitlines() if "| INFO" not in line]
     assert (night.returncode, len(said)) == (1, 1), night.stderr
     assert "No space left on device" in said[0]

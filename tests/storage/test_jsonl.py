@@ -114,7 +114,6 @@ def test_a_place_that_cannot_be_written_is_refused_before_a_record_is_asked_for(
     (tmp_path / "file").write_text("text")
     os.mkfifo(tmp_path / "pipe")
     before = sorted(tmp_path.iterdir())
-
     asked: list[int] = []
 
     def record(number: int) -> dict[str, Any]:

@@ -99,13 +99,11 @@ def test_copies_follow_the_bucket_and_go_when_their_object_does(
     assert copy.read_bytes() == b"weights"
     copy.write_bytes(b"what this machine has is taken as it is")
     assert (there.fetch("models/one") / "model.onnx").read_bytes().startswith(b"what")
-
     root.write("models/one/model.onnx", b"other weights")
     root.write("models/two/model.onnx", b"2")
     held = (there.fetch("models/one") / "model.onnx").read_bytes()
     root.delete("models/one")
     there.fetch("models/two")
-
     assert held == b"other weights"
     assert [p.name for p in (there.folder / "models").rglob("*.onnx")] == ["model.onnx"]
     assert not copy.exists()

@@ -57,7 +57,6 @@ def test_a_run_that_was_given_a_name_stands_where_it_began(tmp_path: Path) -> No
     for day in range(1, 5):
         name = f"2026010{day}T021500-a0b1c{day}"
         write_run(root, {**RUN, "run_id": name, "started_at": f"2026-01-0{day}T02:15:00+00:00"})
-
     assert [r["run_id"] for r in read_runs(root, last=3)] == [
         "20260104T021500-a0b1c4", "20260103T021500-a0b1c3", "manual",
     ]  # fmt: skip

@@ -16,7 +16,7 @@ from tasks.retrieve.paging.context import ceiling_of
 from tasks.retrieve.paging.render import Printed, print_units
 from tasks.retrieve.paging.request import Request, read_request
 from tasks.retrieve.paging.scorer import GROUPS, Scorer, chances, features, packaged_scorer
-from tasks.retrieve.paging.selection import choose
+from tasks.retrieve.paging.selection import ENOUGH, choose
 from tasks.retrieve.paging.terms import Floats, Integers
 from tasks.retrieve.paging.types import (
     Page,
@@ -27,9 +27,6 @@ from tasks.retrieve.paging.types import (
     node_vectors,
     tokens_of,
 )
-
-# Without a budget: stop when what is taken holds this share of what is likely to be needed (see the card).
-ENOUGH = 0.88
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Selection of the units to print: the most that is likely needed within the budget of tokens."""
+"""Selection of the units to print, and what ends a page: a budget of tokens, or enough of what is needed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from tasks.retrieve.paging.prepared import Prepared
 from tasks.retrieve.paging.terms import Floats, Integers
 
+# Without a budget: stop when what is taken holds this share of what is likely to be needed (see the card).
+ENOUGH = 0.88
 # A unit's value is divided by its tokens to this power: 1 would fill pages with the shortest (see the card).
 _POWER = 0.5
 # Share of what a unit drags along (headings, fences, its lead-in) that counts against it; the rest is taken

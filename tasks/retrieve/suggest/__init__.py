@@ -1,1 +1,1 @@
-"""Which induced skills to offer at a step, by task and state; begin with `choose`."""
+"""Which induced skills to offer at a step, by task and state; begin with `methods`."""

@@ -26,7 +26,6 @@ def root(served_bakery: SkillRoot) -> str:
 
 def test_a_person_reads_a_numbered_list(root: str, ask: Ask) -> None:
     done = ask("compose", TASK, "--root", root)
-
     assert done.code == 0, done.stderr
     assert done.stdout.startswith(" 1. ")
     assert "local/market/bread" in done.stdout
@@ -35,7 +34,6 @@ def test_a_person_reads_a_numbered_list(root: str, ask: Ask) -> None:
 
 def test_json_has_the_keys_of_the_contract(root: str, ask: Ask) -> None:
     plan = json.loads(ask("compose", TASK, "--root", root, "--json").stdout)
-
     assert set(plan) == KEYS
     assert set(plan["steps"][0]) == {
         "step", "text", "spans", "doc_id", "name", "category", "gap", "confidence", "group", "after",
@@ -46,11 +44,9 @@ def test_json_has_the_keys_of_the_contract(root: str, ask: Ask) -> None:
 def test_a_file_of_tasks_is_answered_in_order(root: str, ask: Ask, tmp_path: Path) -> None:
     tasks = [{"query_id": "a", "query": TASK}, {"query_id": "b", "query": "keep bees"}, {"query": " "}]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(t) + "\n" for t in tasks), "utf-8")
-
     done = ask(
         "compose", "--batch", str(tmp_path / "q.jsonl"), "--out", str(tmp_path / "r.jsonl"), "--root", root
     )
-
     rows = lines_of(tmp_path / "r.jsonl")
     assert done.code == 1
     assert [row["query_id"] for row in rows] == ["a", "b", 3]
@@ -67,7 +63,6 @@ def test_a_file_of_tasks_is_answered_in_order(root: str, ask: Ask, tmp_path: Pat
 )
 def test_wrong_use_is_one_line(root: str, ask: Ask, arguments: list[str], said: str) -> None:
     done = ask("compose", *arguments, "--root", root)
-
     assert done.code == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -81,7 +76,6 @@ def test_a_plan_is_drawn_to_a_file_and_printed(
     said = ask("compose", TASK, "--out", str(out), "--root", root)
     first = out.read_bytes()
     plan = json.loads(ask("compose", TASK, "--out", str(out), "--root", root, "--json").stdout)
-
     assert said.code == 0, said.stderr
     assert f"drawn to {out}" in said.stdout
     assert first.startswith(start.encode())
@@ -93,7 +87,6 @@ def test_a_plan_is_drawn_to_a_file_and_printed(
 @pytest.mark.parametrize("out", ["plan.gif", "plan.png", "plan.pdf", "plan", "missing/plan.mmd"])
 def test_a_drawing_that_cannot_be_written_is_one_line(root: str, ask: Ask, tmp_path: Path, out: str) -> None:
     done = ask("compose", TASK, "--out", str(tmp_path / out), "--root", root)
-
     assert (done.code, done.stdout) == (2, "")
     assert "cannot be written" in done.stderr or ".svg, .mmd" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -103,7 +96,6 @@ def test_a_drawing_that_cannot_be_written_is_one_line(root: str, ask: Ask, tmp_p
 def test_pages_are_printed_under_their_steps_as_text_of_others(root: str, ask: Ask) -> None:
     plan = json.loads(ask("compose", TASK, "--pages", "0.5", "--root", root, "--json").stdout)
     said = ask("compose", TASK, "--pages", "0.5", "--root", root).stdout
-
     page = plan["steps"][0]["page"]
     assert set(page) == {"context", "tokens", "document_tokens", "nodes"}
     assert "    third-party text of local/market/bread from file:///market/bread" in said
@@ -113,7 +105,6 @@ def test_pages_are_printed_under_their_steps_as_text_of_others(root: str, ask: A
 def test_a_batch_has_pages_too(root: str, ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text(json.dumps({"query": TASK}) + "\n", "utf-8")
     files = ["--batch", str(tmp_path / "q.jsonl"), "--out", str(tmp_path / "r.jsonl")]
-
     assert ask("compose", *files, "--pages", "0.5", "--root", root).code == 0
     (row,) = lines_of(tmp_path / "r.jsonl")
     assert row["tokens"]["pages"] > 0
@@ -137,7 +128,6 @@ def test_what_cannot_be_asked_is_one_line_and_no_plan(
     root: str, ask: Ask, arguments: list[str], said: str
 ) -> None:
     done = ask("compose", *arguments, "--root", root, "--json")
-
     assert (done.code, done.stdout) == (2, "")
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -162,7 +152,6 @@ def test_any_task_is_answered_by_valid_json_and_printed_without_control_characte
 ) -> None:
     asked = ask("compose", task, "--max-steps", most, "--root", root, "--json")
     said = ask("compose", task, "--max-steps", most, "--root", root)
-
     plan = json.loads(asked.stdout)
     assert (asked.code, said.code) == (0, 0), asked.stderr + said.stderr
     assert plan["query"] == task
@@ -179,7 +168,6 @@ def test_an_index_of_one_document_is_asked_like_any_other(
     alone.publish()
     root = ["--root", str(alone.root.folder), "--json"]
     plan = json.loads(ask("compose", TASK, *root).stdout)
-
     assert {c["doc_id"] for step in plan["steps"] for c in step["candidates"]} == {"local/market/bread"}
     assert {step["doc_id"] for step in plan["steps"]} <= {"local/market/bread", None}
     assert json.loads(ask("compose", "thanks!", *root).stdout)["steps"] == []

@@ -35,12 +35,10 @@ def llm(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iter
 
 def test_a_plan_names_the_model_that_took_the_task_apart(llm: LlmServer, root: str, ask: Ask) -> None:
     asked = ["compose", TASK, "--root", root, "--json"]
-
     plan = json.loads(ask(*asked, "--decomposer", "llm").stdout)
     sent = llm.requests
     llm.say = lambda _: '{"best": 2}'
     again = json.loads(ask(*asked, "--decomposer", "llm", "--rerank").stdout)
-
     assert plan["decomposer"].startswith("llm:test_a_plan_names")
     assert [step["text"] for step in plan["steps"]] == [
         "Bake a loaf of wheat bread with yeast", "brew a pot of green tea",
@@ -57,9 +55,7 @@ def test_a_model_that_gives_no_answer_leaves_the_local_plan_and_is_told_of(
     llm: LlmServer, root: str, ask: Ask
 ) -> None:
     llm.fault = lambda _: "refused"
-
     done = ask("compose", TASK, "--root", root, "--decomposer", "llm", "--rerank", "--json")
-
     plan, local = json.loads(done.stdout), json.loads(ask("compose", TASK, "--root", root, "--json").stdout)
     assert (done.code, plan["decomposer"], local["decomposer"]) == (0, "local:fallback", "local")
     assert plan["steps"] == local["steps"]
@@ -74,7 +70,6 @@ def test_a_server_that_denies_ends_with_1(
     llm.fault = lambda _: "401"
     (tmp_path / "q.jsonl").write_text(json.dumps({"query": TASK}) + "\n", "utf-8")
     batch = ["--batch", str(tmp_path / "q.jsonl"), "--out", str(tmp_path / "r.jsonl")]
-
     for what in ([TASK], batch):
         done = ask("compose", *what, "--root", root, "--decomposer", "llm")
         assert (done.code, done.stdout) == (1, "")
@@ -87,7 +82,6 @@ def test_a_server_that_denies_ends_with_1(
 )
 def test_without_a_model_set_up_one_line_says_what_to_set(root: str, ask: Ask, arguments: list[str]) -> None:
     done = ask("compose", TASK, "--root", root, *arguments)
-
     assert (done.code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert "SKILLERY_LLM_BASE_URL" in done.stderr
     assert "SKILLERY_LLM_MODEL" in done.stderr
@@ -95,7 +89,6 @@ def test_without_a_model_set_up_one_line_says_what_to_set(root: str, ask: Ask, a
 
 def test_a_decomposer_that_is_not_known_is_named(root: str, ask: Ask) -> None:
     done = ask("compose", TASK, "--root", root, "--decomposer", "best")
-
     assert (done.code, done.stderr.count("\n")) == (2, 1)
     assert "--decomposer 'best' is not known: choose one of local, llm, hybrid" in done.stderr
 
@@ -104,7 +97,6 @@ def test_hybrid_asks_as_its_setting_says(
     llm: LlmServer, root: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ["compose", TASK, "--root", root, "--decomposer", "hybrid", "--json"]
-
     monkeypatch.setenv("SKILLERY_COMPOSE_CERTAINTY", "0")
     assert json.loads(ask(*asked).stdout)["decomposer"] == "local"
     assert llm.requests == 0
@@ -117,9 +109,7 @@ def test_a_ceiling_holds_for_a_whole_batch(
 ) -> None:
     monkeypatch.setenv("SKILLERY_LLM_MAX_TOTAL_TOKENS", "1900")
     batch = batch_of(tmp_path, 4)
-
     done = ask("compose", *batch, "--root", root, "--decomposer", "llm")
-
     by = Counter(row["decomposer"].partition(":")[0] for row in lines_of(tmp_path / "r.jsonl"))
     assert done.code == 0
     assert by["local"]
@@ -137,7 +127,6 @@ def batch_of(folder: Path, tasks: int) -> list[str]:
 def test_a_killed_batch_asks_nothing_twice(llm: LlmServer, root: str, tmp_path: Path) -> None:
     command = [*MAIN, "compose", *batch_of(tmp_path, 6), "--root", root, "--decomposer", "llm", "--rerank"]
     llm.delay = 0.05
-
     killed = subprocess.Popen(command, env={**os.environ}, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while llm.requests < 8 and killed.poll() is None and time.monotonic() < deadline:
@@ -147,7 +136,6 @@ def test_a_killed_batch_asks_nothing_twice(llm: LlmServer, root: str, tmp_path: 
     struck = llm.requests
     assert not (tmp_path / "r.jsonl").exists()
     done = subprocess.run(command, env={**os.environ}, capture_output=True, text=True, check=False)
-
     assert done.returncode == 0, done.stderr
     rows = lines_of(tmp_path / "r.jsonl")
     assert [row["query_id"] for row in rows] == list(range(6))

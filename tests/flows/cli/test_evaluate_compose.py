@@ -41,9 +41,7 @@ def test_each_method_has_means_intervals_and_differences(
 ) -> None:
     where = ["--corpus", str(served_bakery.root.folder), "--queries", bench]
     methods = [word for name in ("local-r1", "gold-steps", "commas") for word in ("--method", name)]
-
     found = json.loads(ask("evaluate", "compose", *where, *methods, "--json").stdout)
-
     local, gold, commas = found["methods"]
     assert [row["method"] for row in found["methods"]] == ["local-r1", "gold-steps", "commas"]
     assert (gold["da"], gold["srvr@10"], gold["queries"]) == (1, 1, 2)
@@ -55,7 +53,6 @@ def test_each_method_has_means_intervals_and_differences(
 
 def test_a_person_reads_a_line_a_measure(served_bakery: SkillRoot, bench: str, ask: Ask) -> None:
     done = ask("evaluate", "compose", "--root", str(served_bakery.root.folder), "--queries", bench)
-
     assert done.code == 0, done.stderr
     assert "│ local-r1 " in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
@@ -73,7 +70,6 @@ def test_a_file_of_another_form_is_one_line(
     served_bakery: SkillRoot, tmp_path: Path, ask: Ask, line: str, said: str
 ) -> None:
     (tmp_path / "q.jsonl").write_text(line + "\n" if line else "", "utf-8")
-
     done = ask(
         "evaluate",
         "compose",
@@ -82,14 +78,12 @@ def test_a_file_of_another_form_is_one_line(
         "--queries",
         str(tmp_path / "q.jsonl"),
     )
-
     assert (done.code, len(done.stderr.splitlines())) == (2, 1)
     assert said in done.stderr
 
 
 def test_a_method_that_is_not_known_is_named(served_bakery: SkillRoot, bench: str, ask: Ask) -> None:
     where = ["--root", str(served_bakery.root.folder), "--queries", bench]
-
     assert "'best'" in ask("evaluate", "compose", *where, "--method", "best").stderr
 
 
@@ -107,10 +101,8 @@ def test_what_is_hidden_is_measured_beside(kitchen: tuple[str, str], ask: Ask) -
     root, queries = kitchen
     asked = ["evaluate", "compose", "--corpus", root, "--queries", queries, "--method", "gold-steps"]
     hidden = ["--without-gold", "--leave-out", "0.5", "--without-category", "drinks"]
-
     printed = ask(*asked, *hidden)
     found = json.loads(ask(*asked, *hidden, "--json").stdout)
-
     assert printed.code == 0, printed.stderr
     assert all(len(line) <= 80 for line in printed.stdout.splitlines())
     assert "without Drinks: 2 rows" in printed.stdout
@@ -127,9 +119,7 @@ def test_a_report_has_the_paper_s_tables_and_says_what_needs_an_endpoint(
 ) -> None:
     root, queries = kitchen
     folder = tmp_path / "report"
-
     done = ask("evaluate", "compose", "--corpus", root, "--queries", queries, "--report", str(folder))
-
     assert done.code == 0, done.stderr
     assert all(len(line) <= 80 for line in done.stdout.splitlines() if str(folder) not in line)
     found, text = (
@@ -193,10 +183,8 @@ def test_a_file_is_served_as_long_as_it_is_measured(
     root, queries = kitchen
     (tmp_path / "servers.md").write_text(LIST, "utf-8")
     asked = ["evaluate", "compose", "--queries", queries, "--method", "gold-steps", "--json", "--corpus"]
-
     of_root, of_file = ask(*asked, root), ask(*asked, str(tmp_path / "servers.md"), "--root", root)
     wrong = ask(*asked, queries, "--root", root)
-
     assert of_file.code == 0, of_file.stderr
     assert "is indexed for these measures" in of_file.stderr
     one, other = (json.loads(done.stdout)["methods"][0] for done in (of_root, of_file))
@@ -210,9 +198,7 @@ def test_a_file_is_served_as_long_as_it_is_measured(
 def test_bodies_are_read_where_there_are_skills(served_bakery: SkillRoot, bench: str, ask: Ask) -> None:
     where = ["--corpus", str(served_bakery.root.folder), "--queries", bench, "--json"]
     methods = [word for name in ("gold-body", "commas-body", "local-body") for word in ("--method", name)]
-
     rows = json.loads(ask("evaluate", "compose", *where, *methods).stdout)["methods"]
-
     assert [row["method"] for row in rows] == ["gold-body", "commas-body", "local-body", "commas"]
     assert rows[0]["srvr@10"] == 1
     assert all("catr@1" not in row for row in rows)  # skills of a folder have no category

@@ -38,7 +38,6 @@ def test_a_run_that_was_seen_before_in_other_tasks_is_offered_as_a_skill(
     )
     found = json.loads(done.stdout)
     default, random = found["methods"]
-
     assert found["trajectories"] == {
         "read": 8, "successful": 8, "judged": 0, "repeated": 0, "unread": {},
     }  # fmt: skip
@@ -57,7 +56,6 @@ def test_what_the_first_method_offers_is_written_for_each_step(
     out = tmp_path / "steps.jsonl"
     done = ask("evaluate", "stream", runs, "--root", root, "--out", str(out))
     rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
-
     assert done.code == 0, done.stderr
     assert [(row["trajectory_id"], row["t"]) for row in rows] == [
         (run.trajectory_id, step.t) for run in RUNS for step in run.steps
@@ -74,7 +72,6 @@ def test_a_report_has_all_methods_and_the_paper_s_tables(
     folder = tmp_path / "report"
     done = ask("evaluate", "stream", runs, "--root", root, "--report", str(folder), "--json")
     told = (folder / "stream.md").read_text("utf-8")
-
     assert done.code == 0, done.stderr
     assert {"default", "sgdr", "sgdr alpha 0.3", "sgdr without MMR"} <= {
         row["method"] for row in json.loads(done.stdout)["methods"]
@@ -88,7 +85,6 @@ def test_verdicts_that_are_turned_teach_the_wrong_runs(root: str, runs: str, ask
     arguments = ["evaluate", "stream", runs, "--root", root, "--json"]
     whole = json.loads(ask(*arguments).stdout)["methods"][0]
     turned = json.loads(ask(*arguments, "--turned", "0.6").stdout)["methods"][0]
-
     assert turned["usable@5"] < whole["usable@5"]
 
 
@@ -110,7 +106,6 @@ def test_what_a_root_has_learned_serves_from_the_first_question_on(
     arguments = ["evaluate", "stream", str(path), "--root", warm, "--json"]
     cold = json.loads(ask(*arguments).stdout)
     found = json.loads(ask(*arguments, "--warm", warm, "--report", str(tmp_path / "report")).stdout)
-
     assert cold["warm"] is None
     assert found["warm"] == {"root": warm, "taught": 4, "left_out": 0}
     assert cold["methods"][0]["usable@5"] == pytest.approx((4 + 2) / 18)
@@ -126,7 +121,6 @@ def test_runs_of_the_stream_do_not_answer_their_own_questions(warm: str, runs: s
     arguments = ["evaluate", "stream", runs, "--root", warm]
     cold = json.loads(ask(*arguments, "--json").stdout)
     found = json.loads(ask(*arguments, "--warm", warm, "--json").stdout)
-
     assert found["warm"] == {"root": warm, "taught": 0, "left_out": 4}
     assert found["methods"] == cold["methods"]
     assert f"learned before: 0 of {warm}; 4 in it left out" in ask(*arguments, "--warm", warm).stdout
@@ -143,7 +137,6 @@ def test_runs_of_the_stream_do_not_answer_their_own_questions(warm: str, runs: s
 )
 def test_wrong_use_is_told_in_a_line(root: str, runs: str, ask: Ask, arguments: list[str], said: str) -> None:
     done = ask("evaluate", "stream", runs, "--root", root, *arguments)
-
     assert done.code == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -152,7 +145,5 @@ def test_wrong_use_is_told_in_a_line(root: str, runs: str, ask: Ask, arguments: 
 def test_a_file_without_a_run_to_measure_is_told(root: str, ask: Ask, tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text('{"trajectory_id": "x"}\n', "utf-8")
-
     done = ask("evaluate", "stream", str(path), "--root", root)
-
     assert (done.code, "nothing to measure" in done.stderr) == (2, True)

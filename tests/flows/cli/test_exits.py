@@ -31,7 +31,6 @@ def words(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 def test_a_wrong_address_of_prefect_is_one_line(tmp_path: Path) -> None:
     done = skillery("run", "--root", str(tmp_path / "root"), PREFECT_API_URL="http://127.0.0.1:9/api")
-
     [said] = words(done)
     assert done.returncode == 1
     assert "PREFECT_API_URL is http://127.0.0.1:9/api, and no server answers there" in said
@@ -42,7 +41,6 @@ def test_a_wrong_encoder_is_one_line_before_anything_starts(tmp_path: Path) -> N
         done = skillery(
             "run", "--root", str(tmp_path / "root"), SKILLERY_ENCODER="no/such-model", HF_ENDPOINT=hub
         )
-
     assert (done.returncode, done.stdout) == (2, "")
     [said] = done.stderr.splitlines()
     assert said.startswith("skillery: SKILLERY_ENCODER=no/such-model: model 'no/such-model' is no folder")
@@ -52,7 +50,6 @@ def test_a_wrong_encoder_is_one_line_before_anything_starts(tmp_path: Path) -> N
 def test_a_missing_folder_is_named_without_a_stack(tmp_path: Path, prefect_server: str) -> None:
     root = str(tmp_path / "root")
     done = skillery("run", "--source", "dir:/no/such/folder", "--root", root, PREFECT_API_URL=prefect_server)
-
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert len(words(done)) <= 1  # the warning of the source
@@ -67,7 +64,6 @@ def test_a_quiet_run_prints_its_record_and_the_warnings_alone(tmp_path: Path, pr
     done = skillery(
         "run", *sources, "--quiet", "--root", str(tmp_path / "root"), PREFECT_API_URL=prefect_server
     )
-
     assert done.returncode == 0
     assert done.stdout.startswith("run ")
     assert done.stderr.splitlines() == words(done)  # no line of progress
@@ -77,9 +73,7 @@ def test_a_quiet_run_prints_its_record_and_the_warnings_alone(tmp_path: Path, pr
 def test_a_root_in_which_no_run_can_write_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"")
-
     done = skillery("run", "--root", str(file / "below"), PREFECT_API_URL="")
-
     assert done.returncode in (1, 2)
     [said] = words(done)
     assert str(file) in said
@@ -89,9 +83,7 @@ def test_a_root_in_which_no_run_can_write_is_one_line(tmp_path: Path) -> None:
 def test_a_root_that_cannot_be_written_is_one_line(tmp_path: Path, command: list[str], ask: Ask) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"")
-
     done = ask(*command, "--root", str(file / "below"))
-
     assert done.code in (1, 2)
     [said] = done.stderr.splitlines()
     assert str(file) in said
@@ -104,10 +96,8 @@ def test_a_damaged_table_is_one_line_with_the_remedy(
     root.publish()
     for file in Path(root.root.at("lance")).glob("*.lance/data/*"):
         file.write_bytes(b"")
-
     found = ask("search", "keep bees", "--root", root.root.uri)
     done = ask("page", "bees", "keep bees", "--root", root.root.uri)
-
     assert found.code == 0  # it reads no table
     assert done.code == 1
     [said] = done.stderr.splitlines()
@@ -141,7 +131,6 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_stack_is_shown_on_requ
         assert ended.value.code == 1
         [line] = capsys.readouterr().err.splitlines()
         assert line.startswith(f"skillery: {said}")
-
         monkeypatch.setenv("SKILLERY_DEBUG", "1")
         with pytest.raises(type(error)):
             run_to_exit(app)
@@ -193,11 +182,9 @@ def test_ctrl_c_ends_a_command_and_its_processes_whatever_a_library_makes_of_it(
     script = tmp_path / "script.py"
     script.write_text(_INTERRUPTED, "utf-8")
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-
     done = subprocess.run(
         [sys.executable, script, command], capture_output=True, text=True, env=environment, check=False
     )
-
     assert done.returncode == 130
     assert done.stderr == "skillery: interrupted; a later run picks up where this one was\n"
     assert not [pid for pid in done.stdout.split() if Path(f"/proc/{pid}/status").exists()]
@@ -210,9 +197,7 @@ def test_the_version_and_the_short_help_are_told(ask: Ask) -> None:
 
 def test_what_a_person_must_know_of_a_page_is_said_on_stderr(ask: Ask, served_bakery: SkillRoot) -> None:
     at = ["--root", served_bakery.root.uri]
-
     done = ask("page", "local/market/bees", "zzzz qqqq", "--budget", "2", "--markdown", *at)
-
     assert "no part fits 2 tokens: this is the best one, of" in done.stderr
     assert "no word of the request stands in this skill" in done.stderr
     assert "no part" not in done.stdout
@@ -220,14 +205,12 @@ def test_what_a_person_must_know_of_a_page_is_said_on_stderr(ask: Ask, served_ba
 
 def test_a_mistyped_id_is_answered_by_the_nearest(ask: Ask, served_bakery: SkillRoot) -> None:
     done = ask("page", "beez", "mites", "--root", served_bakery.root.uri)
-
     assert done.code == 2
     assert "no served document has the id 'beez'; near it are local/market/bees" in done.stderr
 
 
 def test_two_forms_of_one_answer_are_refused(ask: Ask, served_bakery: SkillRoot) -> None:
     done = ask("page", "bees", "mites", "--json", "--markdown", "--root", served_bakery.root.uri)
-
     assert (done.code, "give one of them" in done.stderr) == (2, True)
 
 
@@ -245,7 +228,6 @@ def test_a_batch_with_a_line_that_failed_ends_with_1_unless_errors_are_allowed(
         "--root",
         served_bakery.root.uri,
     ]
-
     assert ask(*asked).code == 1
     assert ask(*asked, "--allow-errors").code == 0
 
@@ -255,9 +237,7 @@ def test_a_misspelt_setting_is_named_with_the_one_meant(
 ) -> None:
     monkeypatch.setenv("SKILLERY_QUERY_THREAD", "2")
     monkeypatch.setenv("SKILLERY_TRAINING_EPOCHS", "1")  # of another class of settings
-
     done = ask("search", "bees", "--root", served_bakery.root.uri)
-
     assert done.code == 0
     [said] = done.stderr.splitlines()
     assert said.startswith("SKILLERY_QUERY_THREAD is no setting: SKILLERY_QUERY_THREADS is")
@@ -308,9 +288,7 @@ def test_what_was_deleted_ends_with_2_and_says_what_to_use(
 ) -> None:
     if setting is not None:
         monkeypatch.setenv(setting, "1")
-
     code, printed, told = ask(*command.split())
-
     assert (code, printed) == (2, "")
     assert said in told
     assert told.count("\n") == 1

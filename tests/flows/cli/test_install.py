@@ -102,7 +102,6 @@ def test_an_older_revision_is_outdated_and_updated_with_the_differences(
     bread = project / "skills" / "bread"
     assert (bread / "logo.png").read_bytes() == LOGO
     assert answer(ask, "outdated", *where)["skills"][0]["state"] == "outdated"
-
     before = files_in(project)
     (left,) = answer(ask, "update", *where, code=1)["skills"]
     assert (left["state"], RULE in left["reason"]) == ("refused", True)

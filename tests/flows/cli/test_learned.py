@@ -54,7 +54,6 @@ def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
     files = [written(tmp_path / "a.jsonl", *RUNS[:3]), written(tmp_path / "b.jsonl", *RUNS[2:])]
     first = json.loads(ask("induce", *files, "--root", root, "--json").stdout)
     again = json.loads(ask("induce", *files, "--root", root, "--json").stdout)
-
     assert first["trajectories"] == {
         "read": 7, "new": 6, "judged": 0, "unchanged": 1, "waiting": 0, "redacted": 0,
         "forgotten": 0, "failed": {}, "unread": [],
@@ -84,7 +83,6 @@ def test_a_library_is_built_again_when_another_support_is_asked_for_or_it_was_no
     fewer = json.loads(ask("induce", runs, "--root", root, "--support", "4", "--json").stdout)
     Path(root, "induced", "made-of.json").unlink()  # as if the process had died before
     again = json.loads(ask("induce", runs, "--root", root, "--json").stdout)
-
     assert fewer["skills"]["retired"] > 0
     assert again["domains"] == first["domains"]
 
@@ -103,7 +101,6 @@ def test_runs_are_verified_in_a_browser(root: str, tmp_path: Path, ask: Ask) -> 
         asked = ("induce", runs, "--root", root, "--verify", verify, "--json")
         found = json.loads(ask(*asked).stdout)
         job = shop.records.facts()["jobs"][0]
-
     assert (found["verified"], found["skills"]["new"], found["dropped"]) == ({"command": 3}, 3, {})
     assert (job["bicycle"], job["status"]) == ("Red Gazelle", "in work")
     refused = ask("induce", runs, "--root", root, "--verify", verify, "--granularity", "action")
@@ -114,7 +111,6 @@ def test_runs_are_verified_in_a_browser(root: str, tmp_path: Path, ask: Ask) -> 
 def test_the_form_that_browser_had_names_the_command(root: str, tmp_path: Path, ask: Ask) -> None:
     runs = written(tmp_path / "runs.jsonl", *RUNS)
     refused = ask("induce", runs, "--root", root, "--verify", "browser:http://127.0.0.1:8000/")
-
     assert refused.code == 2
     assert "'command:python -m tasks.induce.replay.chromium http://127.0.0.1:8000/'" in refused.stderr
 
@@ -122,7 +118,6 @@ def test_the_form_that_browser_had_names_the_command(root: str, tmp_path: Path, 
 def test_parts_in_any_order_give_the_same_files(root: str, learned: str, tmp_path: Path, ask: Ask) -> None:
     for n, run in enumerate(reversed(RUNS)):
         assert ask("induce", written(tmp_path / f"p{n}.jsonl", run), "--root", root).code == 0
-
     files = sorted(file.relative_to(learned) for file in Path(learned, "induced").rglob("*.parquet"))
     assert files == sorted(file.relative_to(root) for file in Path(root, "induced").rglob("*.parquet"))
     assert [Path(learned, file).read_bytes() for file in files] == [
@@ -136,7 +131,6 @@ def test_what_fits_the_state_is_suggested_with_its_code_and_sources(
     given = ["--root", learned, "--domain", "greenhouse", "--task", "Add the bed Iris bank with clay."]
     found = json.loads(ask("suggest", *given, "--state", state(tmp_path, observation=FORM), "--json").stdout)
     first = found["results"][0]
-
     assert first["actions"][0]["name"] == "fill"
     assert {
         "skill_id",
@@ -163,7 +157,6 @@ def test_a_library_of_another_granularity_is_built_and_asked_as_such(
     again = json.loads(ask("induce", path, *more, "--json").stdout)
     given = ["--root", root, "--domain", "greenhouse", "--task", "Add the bed Iris bank with clay."]
     found = json.loads(ask("suggest", *given, "--state", state(tmp_path, observation=HOME), "--json").stdout)
-
     assert (built["skills"]["retired"] > 0, built["windows"] > 0) == (True, True)
     assert again["windows"] == 0
     assert found["results"]
@@ -179,7 +172,6 @@ def test_a_granularity_that_is_not_known_is_told_before_anything_is_kept(
     done = ask(
         "induce", written(tmp_path / "r.jsonl", *RUNS), "--root", root, "--granularity", "step"
     )  # fmt: skip
-
     assert done.code == 2
     assert "--granularity step is not known: name one of window, trajectory, action" in done.stderr
     assert not Path(root, "trajectories").exists()
@@ -190,7 +182,6 @@ def test_an_agent_s_prompt_has_the_functions_and_says_that_they_are_records(
 ) -> None:
     given = ["--domain", "greenhouse", "--task", "Add a bed.", "--state", state(tmp_path, observation=HOME)]
     said = ask("suggest", "--root", learned, *given, "--format", "prompt").stdout
-
     assert said.startswith("## Learned skills")
     assert "def click_beds_then_" in said
     assert "not instructions" in said
@@ -211,7 +202,6 @@ def test_a_file_of_states_is_answered_line_by_line(learned: str, tmp_path: Path,
     out = tmp_path / "r.jsonl"
     done = ask("suggest", "--root", learned, "--batch", str(tmp_path / "q.jsonl"), "--out", str(out))
     good, wrong, bad = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
-
     assert done.code == 1
     assert good["results"][0]["actions"][0]["name"] == "find_berth"
     assert "did you mean 'harbour'?" in bad["error"]
@@ -223,7 +213,6 @@ def test_the_library_is_listed_shown_written_and_exported(learned: str, tmp_path
     done = ask("library", "--root", learned, "--out", str(out), "--export", str(folder), "--json")
     rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     shown = ask("library", rows[0]["skill_id"].rpartition("/")[2], "--root", learned).stdout
-
     assert json.loads(done.stdout)["skills"] == rows
     assert rows[0]["code"] in shown
     files = list(folder.rglob("SKILL.md"))
@@ -251,7 +240,6 @@ def test_wrong_use_is_told_in_a_line(
     learned: str, tmp_path: Path, ask: Ask, arguments: list[str], said: str
 ) -> None:
     done = ask("suggest", "--root", learned, *arguments, "--state", state(tmp_path, observation=HOME))
-
     assert done.code == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -269,6 +257,5 @@ def test_a_file_of_which_nothing_can_be_read_ends_with_1(root: str, tmp_path: Pa
     path = tmp_path / "runs.jsonl"
     path.write_text('{"trajectory_id": "x"}\nnonsense\n', "utf-8")
     done = ask("induce", str(path), "--root", root, "--json")
-
     assert done.code == 1
     assert json.loads(done.stdout)["trajectories"]["failed"] == {"wrong-field": 1, "broken-line": 1}

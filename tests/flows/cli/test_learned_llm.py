@@ -57,7 +57,6 @@ def test_runs_that_nobody_judged_teach_what_the_model_makes_of_them(
     llm: LlmServer, root: str, runs: str, ask: Ask
 ) -> None:
     found = induced(ask, runs, root, "--judge", "llm", "--inducer", "llm")
-
     assert found["trajectories"]["waiting"] == 0
     assert found["state"] == "complete"
     assert found["inducers"] == {"llm": found["skills"]["new"]}
@@ -74,7 +73,6 @@ def test_with_a_model_set_up_it_judges_and_recurrence_induces(
         SUCCESS if "bed" in record_of(asked)["intent"] else SUCCESS.replace("success", "failure")
     )
     found = induced(ask, runs, root)
-
     assert [row["domain"] for row in found["domains"] if row["skills"]] == ["greenhouse"]
     assert list(found["inducers"]) == ["recurrence"]
     assert found["trajectories"]["waiting"] == 0
@@ -84,7 +82,6 @@ def test_the_files_word_is_taken_where_that_is_asked_for(
     llm: LlmServer, root: str, runs: str, ask: Ask
 ) -> None:
     found = induced(ask, runs, root, "--judge", "declared")
-
     assert (found["trajectories"]["waiting"], found["skills"]["new"], found["llm"]) == (6, 0, None)
     assert llm.requests == 0
 
@@ -101,7 +98,6 @@ def test_another_judge_or_inducer_builds_the_library_again_and_asks_nothing_twic
     asked = llm.requests
     again, plain = induced(ask, runs, root, *both), induced(ask, runs, root, "--judge", "llm")
     back = induced(ask, runs, root, *both)
-
     assert (again["windows"], plain["windows"], back["windows"]) == (0, first["windows"], first["windows"])
     assert list(plain["inducers"]) == ["recurrence"]
     assert back["inducers"] == first["inducers"]
@@ -118,7 +114,6 @@ def test_a_run_that_is_not_judged_waits_and_is_judged_when_the_server_answers(
     assert (found["state"], found["trajectories"]["waiting"], found["skills"]["new"]) == ("partial", 6, 0)
     assert "induce-judge-1: unavailable" in done.stderr
     assert "such runs wait" in done.stderr
-
     llm.fault = lambda _: None
     found = induced(ask, runs, root, "--judge", "llm")
     assert (found["state"], found["trajectories"]["waiting"]) == ("complete", 0)
@@ -190,7 +185,6 @@ def test_any_split_of_the_runs_gives_the_same_files(
 )
 def test_wrong_use_is_told_in_a_line(root: str, runs: str, ask: Ask, arguments: list[str], said: str) -> None:
     done = ask("induce", runs, "--root", root, *arguments)
-
     assert done.code == 2
     assert said in done.stderr
     assert not Path(root, "trajectories").exists()
@@ -203,7 +197,6 @@ def test_settings_of_inducing_are_listed_and_checked(
     induced(ask, runs, root, "--judge", "llm", "--inducer", "llm")
     assert max(len(windows_of(asked)) for asked in llm.asked) == 5
     assert "SKILLERY_INDUCE_SUMMARY_TOKENS" in ask("settings", "--all").stdout
-
     monkeypatch.setenv("SKILLERY_INDUCE_WINDOWS", "none")
     done = ask("induce", runs, "--root", root, "--judge", "llm")
     assert (done.code, "SKILLERY_INDUCE_WINDOWS" in done.stderr) == (2, True)
@@ -213,7 +206,6 @@ def test_a_killed_run_asks_nothing_twice(llm: LlmServer, root: str, runs: str) -
     given = ["induce", runs, "--root", root, "--judge", "llm", "--inducer", "llm", "--json"]
     environment = {**os.environ, "SKILLERY_LLM_CONCURRENCY": "2", "SKILLERY_INDUCE_WINDOWS": "2"}
     llm.delay = 0.1
-
     killed = subprocess.Popen(
         [*MAIN, *given], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -225,7 +217,6 @@ def test_a_killed_run_asks_nothing_twice(llm: LlmServer, root: str, runs: str) -
     killed.wait()
     struck = llm.requests
     done = subprocess.run([*MAIN, *given], env=environment, capture_output=True, text=True, check=False)
-
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["trajectories"]["unchanged"], found["trajectories"]["waiting"]) == (6, 0)

@@ -263,9 +263,7 @@ def test_settings_are_printed_with_value_origin_and_meaning(
 ) -> None:
     monkeypatch.setenv("SKILLERY_KEEP_VERSIONS", "3")
     monkeypatch.setenv("SKILLERY_LLM_API_KEY", "hush-hush")
-
     code, printed, _ = ask("settings", "--json")
-
     rows = {row["name"]: row for row in json.loads(printed)["settings"]}
     assert code == 0
     assert (rows["SKILLERY_KEEP_VERSIONS"]["value"], rows["SKILLERY_KEEP_VERSIONS"]["origin"]) == (

@@ -122,7 +122,6 @@ def test_a_root_of_an_older_skillery_reads_again_what_it_had_stopped_reading(
         "message": f"{typo}: there is no such folder",
     }
     (Path(root) / "state/sources.json").write_text(json.dumps({"sources": records}), "utf-8")
-
     assert _stale(root) == {one: 0.0, other: 0.0}
     shown = _rows(ask, root)[typo]
     assert (shown["state"], shown["stale_since"]) == ("unlisted", None)

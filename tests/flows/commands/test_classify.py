@@ -81,7 +81,6 @@ def test_a_thousand_fragments_are_all_typed_and_a_second_run_is_free(
     assert (report["asked"], report["requests"], report["partial"]) == (1_000, server.requests, False)
     assert report["fallbacks"] == {"rejected": found["classifiers"][FALLBACK]}
     assert set(server.answered().values()) == {1}
-
     sent = server.requests
     again = command.typed(path)
     assert (server.requests, again["llm"]["requests"], again["llm"]["tokens"]) == (sent, 0, 0)
@@ -145,7 +144,6 @@ def test_the_ceiling_ends_the_asking_and_the_next_run_asks_for_the_rest_alone(
     late = 10 - server.requests
     assert f"partial: the budget is spent; the rest of {late} documents is typed locally" in done.stdout
     assert server.requests > sent
-
     command.set(MAX_COST=1)
     assert not command.typed(path)["llm"]["partial"]
     assert server.requests == 10

@@ -91,7 +91,6 @@ SHOWN = r"be\x1b[31mes\x07\r\u202egnp.exe"
 def test_control_characters_of_a_name_are_printed_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
     say(f"a skill: {HOSTILE}")
     table(HOSTILE, ["id"], [[HOSTILE]])
-
     out = capsys.readouterr().out
     assert out.count(SHOWN) == 3
     assert not set(HOSTILE) & {*out} & {"\x1b", "\x07", "\r", "\u202e"}
@@ -127,7 +126,6 @@ def test_a_skill_with_a_hostile_folder_name_is_found_and_read_without_harm(
     root.publish()
     at = ["--root", root.root.uri]
     [found] = json.loads(ask("search", "keep bees", "-k", "1", "--json", *at).stdout)["results"]
-
     for done in (ask("search", "keep bees", *at), ask("page", found["doc_id"], "sugar syrup", *at)):
         assert done.code in (0, None)
         assert not {"\x1b", "\x07", "\u202e"} & {*done.stdout}

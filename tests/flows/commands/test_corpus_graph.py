@@ -18,9 +18,7 @@ def given(served_bakery: SkillRoot) -> list[str]:
 
 def test_the_picture_is_written_and_described(ask: Ask, given: list[str], tmp_path: Path) -> None:
     out = tmp_path / "bees.svg"
-
     answer = ask("graph", BEES, "--out", str(out), "--json", *given)
-
     found = json.loads(answer.stdout)
     assert answer.code == 0
     assert out.read_text("utf-8").startswith("<?xml")
@@ -32,7 +30,6 @@ def test_the_picture_is_written_and_described(ask: Ask, given: list[str], tmp_pa
 
 def test_a_person_reads_the_counts(ask: Ask, given: list[str], tmp_path: Path) -> None:
     answer = ask("graph", BEES, "--out", str(tmp_path / "bees.SVG"), *given)
-
     assert f"{BEES}: drawn to " in answer.stdout
     assert "sequence" in answer.stdout
     assert (tmp_path / "bees.SVG").read_bytes().startswith(b"<?xml")
@@ -60,7 +57,6 @@ def test_what_cannot_be_drawn_is_said_and_nothing_written(
     said: str,
 ) -> None:
     answer = ask("graph", doc_id, "--out", str(tmp_path / out), *given)
-
     assert answer.code == 2
     assert said in answer.stderr
     assert not [*tmp_path.iterdir()]
@@ -68,6 +64,5 @@ def test_what_cannot_be_drawn_is_said_and_nothing_written(
 
 def test_before_anything_is_served_there_is_no_graph(ask: Ask, tmp_path: Path) -> None:
     answer = ask("graph", BEES, "--out", str(tmp_path / "x.svg"), "--root", str(tmp_path / "root"))
-
     assert answer.code == 1
     assert "skillery run" in answer.stderr

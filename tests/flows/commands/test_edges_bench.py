@@ -42,7 +42,6 @@ def test_rules_are_measured_against_a_model_whose_answers_are_kept(
         sent = server.requests
         again = json.loads(ask("evaluate", "edges", "--root", root, "--json").stdout)
         printed = ask("evaluate", "edges", "--root", root).stdout
-
         assert 0 < sent == server.requests
     assert found["asked_of"] == found["documents"] == len(SKILLS) + 1
     assert found["model"] == "edges-1@small-model"
@@ -58,7 +57,6 @@ def test_rules_are_measured_against_a_model_whose_answers_are_kept(
 
 def test_without_a_model_one_line_says_what_is_missing(root: str, ask: Ask) -> None:
     done = ask("evaluate", "edges", "--root", root)
-
     assert done.code == 2
     assert "SKILLERY_LLM_BASE_URL" in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -63,9 +63,7 @@ def test_a_bench_grows_from_what_is_served_and_can_be_measured(
 ) -> None:
     out, root = tmp_path / "bench", served_bakery.root.uri
     arguments = ["bench", "paging", "--skills", "3", "--out", str(out), "--root", root, "--json"]
-
     found = json.loads(ask(*arguments).stdout)
-
     assert (found["wanted"], found["skills"], found["asked"], found["kept"]) == (3, 3, 3, 0)
     assert found["queries"] == len(lines_of(out / "queries.jsonl")) == sum(found["by_breadth"].values())
     assert found["documents"] == len(lines_of(out / "documents.jsonl")) == 3
@@ -73,7 +71,6 @@ def test_a_bench_grows_from_what_is_served_and_can_be_measured(
     assert found["llm"]["cost"] > 0
     assert found["rejected"] == {"missing": 15 - found["queries"]}
     assert {asked.body["max_tokens"] for asked in llm.asked} == {4096}
-
     sent = llm.requests
     more = ask(*arguments[:2], "--skills", "100", *arguments[4:-1])
     assert more.code == 0, more.stderr
@@ -119,9 +116,7 @@ def test_both_judges_speak_side_by_side_and_none_is_asked_twice(
     label = {"query_id": "q0", "method": "full", "sufficient": True}
     labels.write_text(json.dumps(label) + "\n", "utf-8")
     arguments = [*mill, "--method", "full", "--method", "mmr", "--judge", "both"]
-
     found = json.loads(ask(*arguments, "--labels", str(labels), "--json").stdout)
-
     full, _ = found["methods"]
     assert (full["sufficient"], full["llm"]["sufficient"], full["llm"]["patterns"]) == (1.0, 1.0, {"3-0": 2})
     judge = found["judge"]
@@ -129,7 +124,6 @@ def test_both_judges_speak_side_by_side_and_none_is_asked_twice(
     assert set(judge["agreement"]) == {"evidence_llm", "people_evidence", "people_llm"}
     assert judge["agreement"]["people_llm"]["by_pattern"]["3-0"]["raw"] == 1.0
     assert set(Counter(asked.key for asked in llm.asked).values()) == {3}
-
     sent = llm.requests
     printed = ask(*arguments).stdout
     assert llm.requests == sent
@@ -165,9 +159,7 @@ def test_a_report_has_its_files_and_says_who_judged_what(
     long = "\n".join(f"## Part {p}\n\n" + "\n".join(_lines(p)) for p in range(20))
     pl.DataFrame({"id": ["a/b/long"], "content": [long]}).write_parquet(corpus)
     out = tmp_path / "report"
-
     done = ask(*mill, "--all", "--report", str(out), "--judge", "llm", "--probes", str(corpus), "--json")
-
     assert done.code == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     assert [Path(f).name for f in found["report"]] == ["paging.md", "paging.parquet", "paging.png"]

@@ -34,7 +34,6 @@ def test_a_bench_that_a_model_writes_is_counted_and_can_be_measured(
     with llm_set_up(monkeypatch, say=say):
         found = json.loads(ask(*given, "--json").stdout)
         printed = ask(*given)
-
     rows = lines_of(out / "requests.jsonl")
     held = json.loads((out / "bench.json").read_text("utf-8"))
     assert held == {key: found[key] for key in found if key not in ("out", "llm")}
@@ -52,7 +51,6 @@ def test_too_little_is_said_in_a_line(
     given = ["--queries", "300", "--out", str(tmp_path / "b"), "--root", root]
     with llm_set_up(monkeypatch, say=lambda _: '{"query": "Use it.", "needs": ["a", "b"]}'):
         done = ask("bench", "compose", *given, "--seed", "3")
-
     assert done.code == 0, done.stderr
     assert "rows used: " in done.stdout
 
@@ -64,6 +62,5 @@ def test_without_an_endpoint_nothing_is_written(
     root: str, tmp_path: Path, ask: Ask, option: list[str], said: str
 ) -> None:
     done = ask("bench", "compose", *option, "--out", str(tmp_path / "b"), "--root", root)
-
     assert (done.code, said in done.stderr, len(done.stderr.splitlines())) == (2, True, 1)
     assert not (tmp_path / "b").exists()

@@ -56,9 +56,7 @@ def test_refreshing_one_skill_serves_its_change_and_leaves_the_others(shelf: Ski
     specs = specs_to_read(shelf.root)
     for name in ("tea", "bike"):
         shelf.write(name, SKILLS[name] + "\nPut everything back afterwards.\n")
-
     record = refresh_one("local/market/tea", shelf.root.uri)
-
     assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
     assert [(s["listed"], s["changed"], s["retired"]) for s in record["sources"]] == [(1, 1, 0)]
     assert record["checks"]
@@ -78,9 +76,7 @@ def test_a_full_rebuild_makes_a_new_version_of_all_that_is_there(filled: str) ->
     from flows.full_rebuild import full_rebuild
 
     before = _served(filled)
-
     record = full_rebuild(filled)
-
     assert (record["published"], record["documents"], record["sources"]) == (True, 2, [])
     assert record["vectors_new"] == record["nodes"] + 2
     assert _served(filled) == record["served"] != before
@@ -103,9 +99,7 @@ def test_compacting_what_is_compact_publishes_nothing(filled: str) -> None:
     from flows.compact import compact
 
     before = _served(filled)
-
     found = compact(filled)
-
     assert found["published"] is None
     assert _served(filled) == before
     assert [(t["table"], t["files_before"]) for t in found["tables"]] == [("skills", 1), ("nodes", 1)]
@@ -127,9 +121,7 @@ def test_a_compacted_version_is_as_old_as_what_it_was_made_of(
             built, card = shelf.build(), shelf.encoder.card
             publish(shelf.root, built, card=card, path=shelf.model, run_id=shelf.run_id, now=shelf.now)
     before = shelf.served()
-
     assert compact(shelf.root.uri)["published"] not in (None, before.version)
-
     assert shelf.served().published_at == before.published_at
 
 
@@ -137,7 +129,6 @@ def test_an_evaluation_is_kept_drawn_and_compared_with_the_one_before(filled: st
     from flows.evaluate import evaluate
 
     first, second = evaluate(filled), evaluate(filled)
-
     history = pl.read_parquet(Path(filled) / "reports" / "evaluations")
     assert history["evaluated_at"].n_unique() == 2
     assert {row["verdict"] for row in first["drift"]} == {"new"}
@@ -155,12 +146,10 @@ def test_an_evaluation_below_its_thresholds_fails_and_leaves_its_figures(
 
     monkeypatch.setenv("SKILLERY_EVALUATION_MAX_MS", "0.000001")
     before = _served(filled)
-
     with pytest.raises(
         EvaluationFell, match=r"worse than its thresholds allow: latency, search: p95_ms is"
     ) as error:
         evaluate(filled)
-
     assert error.value.found["fallen"]
     assert "may be at most 1e-06" in (Path(filled) / "reports" / "evaluation.html").read_text("utf-8")
     assert _served(filled) == before
@@ -207,10 +196,8 @@ def held(root: SkillRoot) -> set[str]:
 
 def test_a_dry_run_lists_what_would_go_with_its_copies_and_removes_nothing(ask: Ask, root: SkillRoot) -> None:
     before = held(root)
-
     shown = ask("forget", BREAD, "--dry-run", "--root", root.root.uri)
     found = json.loads(ask("forget", BREAD, "--dry-run", "--json", "--root", root.root.uri).stdout)
-
     assert (found["doc_ids"], found["copies"]) in (([BREAD], [LOAF]), ([BREAD, LOAF], []))
     assert f"  {BREAD}\n" in shown.stdout
     assert LOAF in shown.stdout
@@ -219,9 +206,7 @@ def test_a_dry_run_lists_what_would_go_with_its_copies_and_removes_nothing(ask: 
 
 def test_without_a_terminal_it_needs_yes(ask: Ask, root: SkillRoot) -> None:
     before = held(root)
-
     refused = ask("forget", BREAD, "--root", root.root.uri)
-
     assert refused.code == 2
     assert "2 documents would be gone for good: give --yes, or --dry-run" in refused.stderr
     assert held(root) == before
@@ -238,7 +223,6 @@ def test_on_a_terminal_it_lists_and_asks(root: SkillRoot, answer: str, code: int
     ) as run:
         os.write(ours, f"{answer}\n".encode())
         out, asked = run.communicate(timeout=60)
-
     assert run.returncode == code
     assert f"  {BREAD}" in asked
     assert "Remove them everywhere?" in asked
@@ -304,7 +288,6 @@ def test_going_back_tells_what_is_served_what_was_and_what_there_is(skill_root: 
     root.write("bees", SKILLS["bees"])
     root.publish()
     second = root.served()
-
     assert roll_back_root(root.root, None) == {
         "served": first.version,
         "was": second.version,
@@ -325,9 +308,7 @@ def test_what_cannot_be_mended_is_told_with_the_file_and_what_to_do(skill_root: 
     root.publish()
     raw = root.root.files("raw/documents", ".parquet")[0]
     Path(root.root.at(raw)).write_bytes(b"")
-
     found = examine_root(root.root)
-
     assert not found["mended"]
     assert [f["where"] for f in found["findings"]] == [raw]
     assert "put a copy of it back" in found["findings"][0]["done"]

@@ -58,9 +58,7 @@ def test_a_sample_is_drawn_filled_in_and_read_back(
     bench: list[str], llm: LlmServer, tmp_path: Path, ask: Ask
 ) -> None:
     form = tmp_path / "forms" / "labels.md"
-
     done = ask(*bench, *METHODS, "--judge", "both", "--sample-labels", str(form), "--json")
-
     assert done.code == 0, done.stderr
     sample = json.loads(done.stdout)["judge"]["sample"]
     assert len(sample["cells"]) == 2 * 2 * 2
@@ -69,11 +67,9 @@ def test_a_sample_is_drawn_filled_in_and_read_back(
     text = form.read_text("utf-8")
     assert len(re.findall("^## Pair", text, re.MULTILINE)) == sample["pairs"]
     assert "--documents ... --queries ... --method skillpager --method chunks" in text
-
     form.write_text(re.sub("^Sufficient: $", "Sufficient: yes", text, flags=re.MULTILINE), "utf-8")
     asked = llm.requests
     again = ask(*bench, *METHODS, "--judge", "both", "--labels", str(form), "--json")
-
     assert again.code == 0, again.stderr
     people = json.loads(again.stdout)["judge"]["agreement"]["people_llm"]
     said_yes = sum(cell["drawn"] for cell in sample["cells"] if cell["sufficient"])
@@ -89,7 +85,6 @@ def test_a_form_is_read_only_with_the_contexts_that_it_shows(
     assert ask(*bench, *options, "--sample-labels", str(form)).code == 0
     form.write_text(form.read_text("utf-8").replace("Sufficient: \n", "Sufficient: no\n"), "utf-8")
     asked = llm.requests
-
     monkeypatch.setenv("SKILLERY_SKILLPAGER_CHUNK_TOKENS", "64")
     done = ask(*bench, *options, "--labels", str(form))
     assert (done.code, done.stderr.count("\n")) == (2, 1)
@@ -125,7 +120,6 @@ def test_settings_of_skillpager_are_named_and_reported(
     assert row["units"] > 20
     assert found["fitted"] == 0
     assert found["notes"] == ["Units are nodes; of the method that picks chunks, chunks."]
-
     monkeypatch.setenv("SKILLERY_SKILLPAGER_CHUNK_OVERLAP", "32")
     done = ask(*bench, "--method", "chunks")
     assert (done.code, done.stderr.count("\n")) == (2, 1)

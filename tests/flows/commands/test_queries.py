@@ -165,7 +165,6 @@ def searched(ask: Ask, served_bakery: SkillRoot) -> Ask:
 @pytest.mark.parametrize("query", ["", "   ", "\n\t"])
 def test_a_blank_query_is_wrong_use(query: str, searched: Ask) -> None:
     code, printed, told = searched(query)
-
     assert (code, printed) == (2, "")
     assert "query" in told
     assert told.count("\n") == 1
@@ -173,9 +172,7 @@ def test_a_blank_query_is_wrong_use(query: str, searched: Ask) -> None:
 
 def test_a_megabyte_of_text_is_answered_by_what_it_is_about(searched: Ask) -> None:
     task = "The bees in my hive have mites. " * 32_000
-
     code, printed, _ = searched(task)
-
     assert code == 0
     assert len(task) > 1_000_000
     assert json.loads(printed)["results"][0]["name"] == "bees"
@@ -185,7 +182,6 @@ def test_a_megabyte_of_text_is_answered_by_what_it_is_about(searched: Ask) -> No
 def test_words_that_say_nothing_get_an_answer_and_the_same_one_each_time(query: str, searched: Ask) -> None:
     code, first, told = searched(query)
     _, second, _ = searched(query)
-
     assert code == 0, told
     one, other = ([(r["doc_id"], r["score"]) for r in json.loads(p)["results"]] for p in (first, second))
     assert one == other
@@ -195,7 +191,6 @@ def test_words_that_say_nothing_get_an_answer_and_the_same_one_each_time(query: 
 @pytest.mark.parametrize("query", ["Milben in der Bienenbeute bekämpfen: bees", "traiter les abeilles, bees"])
 def test_another_language_is_answered(query: str, searched: Ask) -> None:
     code, printed, _ = searched(query)
-
     assert code == 0
     assert json.loads(printed)["results"][0]["name"] == "bees"
 
@@ -204,9 +199,7 @@ def test_an_index_of_another_model_is_refused_and_both_are_named(
     searched: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKILLERY_ENCODER", "someone/else")
-
     code, printed, told = searched("look after bees")
-
     assert (code, printed) == (1, "")
     assert MINILM in told
     assert "someone/else" in told

@@ -116,10 +116,8 @@ def test_a_night_in_which_only_the_policy_changed_changes_what_is_shown_and_make
     assert require_licences(Root(root)).unknown == "allow"
     total = {"class": "allow", "licence": "all", "documents": 2}
     assert _licences(prefect_server)[0] == total
-
     monkeypatch.setenv("SKILLERY_LICENCES_UNKNOWN_SERVE", "deny")
     second = nightly(root)
-
     assert (second["published"], second["vectors_new"], second["served"]) == (False, 0, first["served"])
     assert require_licences(Root(root)).unknown == "deny"
     table = _licences(prefect_server)
@@ -222,14 +220,11 @@ def test_the_default_is_measured_with_and_without_it(
     queries.write_text(json.dumps(request) + "\n", "utf-8")
     bench = ["evaluate", "paging", "--documents", str(documents), "--queries", str(queries), "--root", root]
     limits = ["--method", "facets", "--method", "mmr", "--budget", "0.3", "--budget", "0.5"]
-
     rows = json.loads(ask(*bench, *limits, "--rerank", "--json").stdout)["methods"]
-
     named = [(row["method"], row["budget"]) for row in rows]
     assert named[-2:] == [("facets, reranked", 0.3), ("facets, reranked", 0.5)]
     assert len(named) == 6
     assert llm.requests == 1  # the budgets share an answer
-
     for options, complaint in (
         (["--report", str(tmp_path / "report")], "--rerank goes without --report"),
         (["--method", "mmr"], "add --method facets"),

@@ -63,7 +63,6 @@ def test_it_takes_this_commands_requests_alone_and_dies_when_the_command_is_kill
             urlopen(f"{url}/admin/version")  # noqa: S310 (an address of this machine)
         assert os.getsid(server) != os.getsid(command.pid)
         command.kill()
-
     assert within(10, lambda: not runs(server))
 
 
@@ -75,10 +74,8 @@ def test_one_that_was_left_behind_is_ended_by_the_next_command(tmp_path: Path) -
         record = tmp_path / "prefect/server.json"
         record.parent.mkdir()
         record.write_text(json.dumps({"pid": left.pid, "command": gone.pid}))
-
         with holding(tmp_path, 0) as command:
             assert command.wait(120) == 0
-
         assert left.wait(10) == -signal.SIGTERM
     assert not record.exists()
 
@@ -166,11 +163,9 @@ def test_a_night_is_started_stopped_half_way_and_run_again_by_the_next_up(
     started = children(first.process)
     assert len(started) == 2
     began = time.monotonic()
-
     assert first.stop(signal.SIGINT) == 0
     assert time.monotonic() - began < 10
     assert gone(started)
-
     second = up()
     assert second.ask(f"flow_runs/{run}")["state_type"] == "CRASHED"
     again = second.ask(f"deployments/{night['id']}/create_flow_run", state={"type": "SCHEDULED"})["id"]
@@ -188,9 +183,7 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-
         done = ask("up", "--root", str(tmp_path / "root"), "--port", str(port))
-
     assert done.code == 2
     assert f"port {port} of this machine cannot be used" in done.stderr
     assert "--port" in done.stderr
@@ -201,8 +194,6 @@ def test_another_server_in_the_environment_is_not_passed_over(
     ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://prefect.example/api")
-
     done = ask("up", "--root", str(tmp_path / "root"))
-
     assert done.code == 2
     assert "PREFECT_API_URL names the server http://prefect.example/api" in done.stderr

@@ -292,9 +292,7 @@ def test_pruning_removes_versions_older_than_those_kept_with_the_files_theirs_al
     time.sleep(margin.total_seconds() + 1)
     second = write(root, first, add=["c"], delete=["a", "b"])
     tag(root, NODES, "v-2", second)
-
     prune(root, NODES, {second}, ["v-1", "v-of-nothing"], margin)
-
     with pytest.raises(StorageError, match=f"version {first}"):
         TableAt(root, NODES, first).opened()
     assert held(root, second) == ["c"]
@@ -307,9 +305,7 @@ def test_pruning_leaves_what_is_tagged_by_another_name(root: Root, caplog: pytes
     tag(root, NODES, "a-persons-own", first)
     time.sleep(margin.total_seconds() + 1)
     second = write(root, first, add=["b"])
-
     prune(root, NODES, {second}, ["v-1"], margin)
-
     assert held(root, first) == ["a"]
     assert "stay until" not in caplog.text
 
@@ -320,12 +316,9 @@ def test_pruning_that_would_take_a_tagged_version_removes_nothing(
     write(root, None, add=["a"])
     second = write(root, connect(root).open_table(NODES).version, add=["b"])
     tag(root, NODES, "v-2", second)
-
     margin = timedelta(seconds=0.05)
     time.sleep(2 * margin.total_seconds())
-
     prune(root, NODES, {second}, [], -margin)
-
     assert held(root, second) == ["a", "b"]
     assert "files of old versions of nodes stay" in caplog.text
 
@@ -362,9 +355,7 @@ def test_an_index_of_words_that_an_earlier_version_made_goes_with_the_next_load(
     table.create_index("text", config=FTS())
     asked = table.search("rye", query_type="fts", fts_columns="text")
     assert asked.to_arrow().num_rows == 1
-
     version = load(root, int(table.version), "oat")
-
     assert [i.columns for i in open_at(connect(root), INDUCED, version).list_indices()] == [["row_id"]]
     assert learned(root, base) == {"rye"}
     assert learned(root, version) == {"oat", "rye"}
@@ -377,8 +368,6 @@ def test_files_are_merged_where_there_are_many_or_it_is_asked_for(root: Root) ->
         files.append(TableAt(root, INDUCED, base).size()[1])
     assert files == [*range(2, 21), *range(2, 12)]  # what is not indexed yet is not merged
     assert learned(root, base) == {*(f"night-{n}" for n in range(30)), "once-29"}
-
     merged = load(root, base, merge=True)
-
     assert TableAt(root, INDUCED, merged).size()[1] == 1
     assert learned(root, merged) == learned(root, base)

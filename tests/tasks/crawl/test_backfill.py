@@ -28,9 +28,7 @@ def test_a_plan_tells_how_much_each_day_reads_and_that_nothing_is_rebuilt_yet(ni
     for text in ("one", "two"):
         nights.crawl(HandSource("dir:d", skill("a", text)))
     before = sorted(nights.folder.rglob("*"))
-
     plan = replay_plan(nights.root, ["2026-03-02", "2026-03-03"])
-
     assert [row["raw parts"] for row in plan] == [1, 2]
     assert {row["documents rebuilt before"] for row in plan} == {0}
     assert sorted(nights.folder.rglob("*")) == before

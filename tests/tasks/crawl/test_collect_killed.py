@@ -174,7 +174,6 @@ def test_a_change_that_was_taken_back_does_not_stay(
         garden.commit({"beds/dill/SKILL.md": grows("dill")})
     else:
         garden.branch("main", before)
-
     assert a_week(crawler, spec)[DILL] == grows("dill")
 
 
@@ -189,7 +188,6 @@ def test_nor_does_what_was_kept_before_its_repository_was_read_to_its_end(
     dies("skillsmp")
     assert sum(b"Drown it." in (text or b"") for text in crawler.held().values()) == 1
     garden.branch("main", before)
-
     held = a_week(crawler, "skillsmp")
     assert held == {f"ann/garden/beds/{herb}": grows(herb) for herb in HERBS}
 
@@ -204,7 +202,6 @@ def test_nor_does_what_another_ref_had_for_a_while(
     dies("skillsmp")
     assert crawler.held()[DILL] == grows("dill", "Of dev.")
     garden.branch("dev", before)
-
     assert a_week(crawler, "skillsmp")[DILL] == grows("dill")
 
 
@@ -221,7 +218,6 @@ def test_nor_does_what_a_curated_list_said_for_a_while(
     dies(LIST)
     assert crawler.held() != as_it_was
     kettles.branch("main", before)
-
     assert a_week(crawler, LIST) == as_it_was
 
 
@@ -236,7 +232,6 @@ def test_nor_what_a_refresh_saw_of_a_curated_list(kettles: Repository, crawler: 
     collect_some(source, crawler.root, covers, run_id="one", now=crawler.now)
     assert crawler.held() != as_it_was
     kettles.branch("main", before)
-
     assert a_week(crawler, LIST) == as_it_was
 
 
@@ -278,7 +273,6 @@ def test_what_a_refresh_that_died_saw_of_a_source_does_not_stay(
         patched.setattr(HandSource, "usage", died)
         with pytest.raises(Died):
             collect_some(shelf(*met), nights.root, "a".__eq__, run_id=nights.run_id, now=nights.now)
-
     assert nights.crawl(shelf(skill("a"), skill("b"))).listed == 2
     assert nights.seen("digest") == before
     assert set(nights.seen("retired_at").values()) == {None}

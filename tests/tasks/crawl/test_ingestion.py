@@ -213,9 +213,7 @@ def test_a_document_that_no_file_can_hold_is_dropped_and_the_others_are_kept(
     bad = document("bad")
     for name, value in fields.items():
         object.__setattr__(bad, name, value)
-
     report = crawled(root, document("mint"), bad, document("sage"))
-
     assert (report.state, report.new, report.listed) == ("complete", 2, 3)
     assert held(root) == {"ada/mint", "ada/sage"}
     assert dropped(root) == {"ada/bad": "unreadable"}
@@ -226,9 +224,7 @@ def test_a_document_that_was_there_before_stays_and_is_stale(tmp_path: Path) -> 
     crawled(root, document("mint"), document("sage"))
     changed = document("mint", stars=10**30)
     object.__setattr__(changed, "raw_hash", "other")
-
     crawled(root, changed, document("sage"), run="two")
-
     rows = {row["doc_id"]: row for row in seen_table(root).read().to_dicts()}
     assert rows["ada/mint"]["stale_since"] == NOW
     assert rows["ada/mint"]["retired_at"] is None
@@ -237,20 +233,16 @@ def test_a_document_that_was_there_before_stays_and_is_stale(tmp_path: Path) -> 
 
 def test_a_listing_and_a_dropped_row_with_half_a_character_are_told_in_characters(tmp_path: Path) -> None:
     root = Root(tmp_path)
-
     report = crawled(
         root, document("mint"), Listing("given", f"b{HALF}"), Dropped(f"c{HALF}", "given", "malformed", HALF)
     )
-
     assert report.state == "complete"
     assert dropped(root) == {"b\ufffd": "unreadable", "c\ufffd": "malformed"}
 
 
 def test_an_error_that_nobody_foresaw_ends_its_source_alone_and_names_itself(tmp_path: Path) -> None:
     root = Root(tmp_path)
-
     report = crawled(root, document("mint"), RecursionError("too deep"))
-
     assert (report.state, report.failed) == ("partial", {"unforeseen": 1})
     assert "RecursionError: too deep" in str(report.message)
     assert held(root) == {"ada/mint"}

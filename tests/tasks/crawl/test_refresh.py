@@ -64,7 +64,6 @@ def test_a_target_is_a_document_or_all_below_a_repository(target: str, doc_id: s
 
 def test_the_sources_of_a_target_are_those_that_brought_it(crawler: Crawler, shelf: Path) -> None:
     crawler.crawl(f"dir:{shelf}")
-
     assert sources_of(crawler.root, Target("LOCAL/shelf/dill")) == [f"dir:{shelf}"]
     with pytest.raises(WrongInput, match=r"no source has brought 'ann/garden': `skillery search`"):
         sources_of(crawler.root, Target("ann/garden"))
@@ -76,9 +75,7 @@ def test_of_a_folder_one_skill_is_brought_and_the_others_are_as_they_were(
     crawler.crawl(f"dir:{shelf}")
     for name in ("basil", "dill"):
         (shelf / name / "SKILL.md").write_bytes(grows(name, "Water it at noon."))
-
     report = refresh(crawler, f"dir:{shelf}", "local/shelf/dill")
-
     assert (report.state, report.listed, report.changed) == ("complete", 1, 1)
     held = crawler.held()
     assert held["local/shelf/dill"] == grows("dill", "Water it at noon.")
@@ -90,7 +87,6 @@ def test_a_skill_that_is_gone_is_retired_and_no_other_is(crawler: Crawler, shelf
     crawler.crawl(f"dir:{shelf}")
     shutil.rmtree(shelf / "dill")
     shutil.rmtree(shelf / "chard")
-
     assert refresh(crawler, f"dir:{shelf}", "local/shelf/dill").retired == 1
     assert retired(crawler) == {"local/shelf/dill"}
     assert crawler.stale() == set()
@@ -101,7 +97,6 @@ def test_a_skill_that_is_put_back_after_a_refresh_comes_back_at_night(crawler: C
     (shelf / "dill").rename(shelf.with_name("away"))
     refresh(crawler, f"dir:{shelf}", "local/shelf/dill")
     shelf.with_name("away").rename(shelf / "dill")
-
     assert crawler.crawl(f"dir:{shelf}").new == 1
     assert retired(crawler) == set()
 
@@ -111,9 +106,7 @@ def test_a_source_that_cannot_be_read_makes_what_was_asked_for_stale_and_nothing
 ) -> None:
     crawler.crawl(f"dir:{shelf}")
     shelf.rename(shelf.with_name("away"))
-
     report = refresh(crawler, f"dir:{shelf}", "local/shelf/dill")
-
     assert (report.state, report.failed) == ("failed", {"missing": 1})
     assert crawler.stale() == {"local/shelf/dill"}
     assert retired(crawler) == set()
@@ -125,9 +118,7 @@ def test_what_is_remembered_of_a_source_is_not_what_a_refresh_saw_of_it(
     spec = f"dir:{shelf}"
     crawler.crawl(spec)
     before = read_sources(crawler.root)[spec]
-
     refresh(crawler, spec, "local/shelf/dill")
-
     assert read_sources(crawler.root)[spec] == {**before, "version": None}
 
 
@@ -140,9 +131,7 @@ def test_of_a_marketplace_one_repository_is_asked_for_and_nothing_is_listed(
     for repository, path in ((garden, "beds/dill"), (other, "mint")):
         repository.commit({f"{path}/SKILL.md": grows("dill", "Sow it late.")})
     market.clear_requests()
-
     report = refresh(crawler, "skillsmp", "ann/garden/beds/dill")
-
     assert (report.state, report.changed, report.unchanged, report.retired) == ("complete", 1, 4, 0)
     assert all("bo/herbs" not in request.path for request in market.requests)
     assert market.count(kind="search") == 0
@@ -156,9 +145,7 @@ def test_a_repository_that_fails_makes_its_own_skills_stale_alone(
     world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint")})
     crawler.crawl()
     garden.delete()
-
     refresh(crawler, "skillsmp", "ann/garden")
-
     assert crawler.stale() == {f"ann/garden/beds/{n}" for n in ("basil", "chard", "dill", "endive", "fennel")}
     assert retired(crawler) == set()
 
@@ -168,7 +155,6 @@ def test_of_a_github_repository_all_is_looked_at_even_for_one_skill(
 ) -> None:
     crawler.crawl("github:ann/garden")
     garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sow it late.") for n in ("dill", "basil")})
-
     assert refresh(crawler, "github:ann/garden", "ann/garden/beds/dill").changed == 2
     assert crawler.crawl("github:ann/garden").unchanged == 5
 

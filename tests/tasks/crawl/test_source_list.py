@@ -89,14 +89,12 @@ def test_a_source_that_could_not_be_read_is_as_if_it_had_not_been_given(nights: 
 def test_a_removed_source_keeps_its_documents_until_they_are_retired(nights: Nights) -> None:
     list_sources(nights.root, [HERBS, TREES])
     nights.run(grown(HERBS, "sage", "mint"), grown(TREES, "mint", "oak"))
-
     assert remove_source(nights.root, HERBS, nights.now, retire=False) == 0
     nights.run(grown(TREES, "mint", "oak"))
     assert nights.documents() == ["mint", "oak", "sage"]
     assert remove_source(nights.root, HERBS, nights.now, retire=True) == 2
     assert remove_source(nights.root, HERBS, nights.now + timedelta(days=1), retire=True) == 0
     nights.run(grown(TREES, "mint", "oak"))
-
     assert nights.documents() == ["mint", "oak"], "another source has mint too"
     assert set(nights.dropped().filter(pl.col("reason") == "retired")["doc_id"]) == {"sage"}
     assert specs_to_read(nights.root) == [TREES]
@@ -111,7 +109,6 @@ def test_an_interrupted_retirement_is_completed_by_the_same_call(nights: Nights)
         table.read().filter(doc_id="mint").with_columns(retired_at=pl.lit(None, pl.Datetime("us", "UTC")))
     )
     table.replace(["mint"], undone)
-
     assert remove_source(nights.root, HERBS, nights.now + timedelta(hours=1), retire=True) == 1
     assert held(nights.root) == set()
     list_sources(nights.root, [HERBS])
@@ -128,11 +125,9 @@ def test_a_source_that_is_added_again_has_its_documents_again_but_for_those_it_h
     remove_source(nights.root, HERBS, nights.now, retire=True)
     nights.refine()
     assert nights.documents() == []
-
     assert list_sources(nights.root, [HERBS])[HERBS] is not None
     unread = grown(HERBS, "sage", version="as it is")
     nights.run(unread)
-
     assert (nights.documents(), unread.reads) == (["sage"], 0)
 
 
@@ -143,7 +138,6 @@ def test_a_removed_source_that_cannot_be_read_when_it_is_given_again_stays_remov
     before, removed = list_sources(nights.root, [HERBS]), read_sources(nights.root)
     nights.crawl(HandSource(HERBS, SourceError(HERBS, "missing", "there is no such folder")))
     restore_sources(nights.root, before)
-
     assert not known_sources(nights.root)[HERBS]["in_list"]
     assert removed[HERBS]["in_list"]
     assert held(nights.root) == set()
@@ -158,7 +152,6 @@ def test_of_an_older_root_every_source_that_was_read_is_listed_and_a_mistyped_on
     older(nights.root)
     write_run(nights.root, night("20260301T020000-aaaaaa", [TREES], [{"source": TREES, "state": "complete"}]))
     was = json.dumps(read_sources(nights.root))
-
     assert specs_to_read(nights.root) == [HERBS, TREES]
     assert known_sources(nights.root)[TYPO]["in_list"] is None
     assert json.dumps(read_sources(nights.root)) == was, "reading the list writes nothing"
@@ -175,7 +168,6 @@ def test_what_an_older_run_was_interrupted_before_is_read_by_the_next(nights: Ni
     write_run(nights.root, night("20260301T020000-aaaaaa", [HERBS, TREES], []))
     rebuilt = {**night("20260302T020000-aaaaaa", [HERBS], []), "flow": "full-rebuild"}
     write_run(nights.root, rebuilt)
-
     assert specs_to_read(nights.root) == [HERBS, TREES]
     list_sources(nights.root)
     assert specs_to_read(nights.root) == [HERBS, TREES]
@@ -237,11 +229,9 @@ def test_a_marketplace_that_was_retired_and_is_added_again_is_read_as_it_went_on
     assert had
     assert held(crawler.root) == set()
     garden.commit({"beds/basil/SKILL.md": grows("basil", "Pinch out the flowers.")})
-
     list_sources(crawler.root, [spec])
     report = crawler.crawl(spec, days=8)
     crawler.crawl(spec)
-
     assert (report.state, report.new) == ("complete", 0)
     assert held(crawler.root) == had
     if spec != "mcp-registry":

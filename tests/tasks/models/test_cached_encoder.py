@@ -38,11 +38,9 @@ def kept(root: Root, counting: CountingEncoder) -> KeptEncoder:
 
 def test_equal_texts_are_encoded_once_and_never_again(tmp_path: Path, counting: CountingEncoder) -> None:
     root = Root(tmp_path)
-
     first = kept(root, counting).encode(TEXTS)
     assert counting.encoded == ["Knead the dough.", "Open the hive.", ""]
     again = kept(root, counting).encode([*TEXTS, "Light the smoker."])
-
     assert counting.encoded[3:] == ["Light the smoker."]
     assert np.array_equal(again[:4], first)
     assert np.array_equal(first, CountingEncoder(counting._folder).encode(TEXTS))
@@ -52,11 +50,9 @@ def test_states_are_made_with_the_vectors_and_neither_again(
     tmp_path: Path, counting: CountingEncoder
 ) -> None:
     root = Root(tmp_path)
-
     vectors, states = kept(root, counting).encode_states(TEXTS)
     assert counting.encoded == ["Knead the dough.", "Open the hive.", ""]
     again = kept(root, counting).encode_states([*TEXTS, "Light the smoker."])
-
     assert counting.encoded[3:] == ["Light the smoker."]
     assert np.array_equal(again[0][:4], vectors)
     assert again[1][:4] == states == CountingEncoder(counting._folder).encode_states(TEXTS)[1]
@@ -72,9 +68,7 @@ def test_a_vector_that_was_kept_without_states_stays_when_these_are_made(
     root = Root(tmp_path)
     older = -counting.encode(["Open the hive."])
     vectors_of(root, counting.card).add([text_hash("Open the hive.")], older)
-
     vectors, states = kept(root, counting).encode_states(["Open the hive.", "Knead the dough."])
-
     assert np.array_equal(vectors[:1], older)
     assert all(states)
     assert len(vectors_of(root, counting.card)) == len(kept_states(root, counting.card)) == 2
@@ -86,18 +80,14 @@ def test_vectors_that_were_deleted_are_made_again_beside_states_that_were_not(
     root = Root(tmp_path)
     vectors, states = kept(root, counting).encode_states(TEXTS)
     root.delete("vectors")
-
     again = kept(root, counting).encode_states(TEXTS)
-
     assert np.array_equal(again[0], vectors)
     assert again[1] == states
 
 
 def test_an_encoder_without_states_has_empty_ones_kept(tmp_path: Path) -> None:
     encoder = Shallow()
-
     made = [KeptEncoder(encoder, Root(tmp_path)).encode_states(["Open the hive."])[1] for _ in range(2)]
-
     assert (made, encoder.encoded) == ([[b""], [b""]], ["Open the hive."])
 
 
@@ -111,7 +101,6 @@ def test_states_packed_in_another_way_are_others(
     turned = -packaged_projection()
     monkeypatch.setattr("tasks.models.token_states.packaged_projection", lambda: turned)
     axes = kept_states(Root(tmp_path), counting.card).folder
-
     assert len({before, version, axes}) == 3
 
 
@@ -127,16 +116,13 @@ def test_whatever_changes_a_vector_has_vectors_of_its_own(
     root = Root(tmp_path)
     kept(root, counting).encode(TEXTS)
     counting.card = {**counting.card, **changed}
-
     kept(root, counting).encode(["Knead the dough."])
-
     assert counting.encoded.count("Knead the dough.") == 2
     assert len(vector_stores(root)) == 2
 
 
 def test_it_counts_tokens_as_the_encoder_inside_does(tmp_path: Path, counting: CountingEncoder) -> None:
     encoder = kept(Root(tmp_path), counting)
-
     assert encoder.count(TEXTS) == counting.count(TEXTS)
     assert encoder.offsets(TEXTS[0]) == counting.offsets(TEXTS[0])
     assert encoder.card == counting.card
@@ -144,5 +130,4 @@ def test_it_counts_tokens_as_the_encoder_inside_does(tmp_path: Path, counting: C
 
 def test_it_is_loaded_once_a_process(tmp_path: Path, minilm_export: Export) -> None:
     arguments = str(tmp_path), str(minilm_export.folder)
-
     assert load_kept_encoder(*arguments) is load_kept_encoder(*arguments)

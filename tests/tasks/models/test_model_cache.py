@@ -42,7 +42,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_model_is_put_together_once_for_what_identifies_it() -> None:
     weights = Weights()
-
     assert found(weights) == found(weights) == (ROWS @ WEIGHT).tolist()
     assert weights.asked == 1
     found(weights, b"other")
@@ -57,7 +56,6 @@ def test_a_damaged_model_is_put_together_anew(cache: Path, file: str, data: byte
     weights = Weights()
     found(weights)
     next(cache.rglob(file)).write_bytes(data)
-
     assert found(weights) == (ROWS @ WEIGHT).tolist()
     assert weights.asked == 2
     assert [child.name[:6] for child in cache.iterdir()] == ["whole-"]
@@ -69,7 +67,6 @@ def test_where_the_cache_cannot_be_written_the_model_is_put_together_each_time(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     weights = Weights()
-
     with caplog.at_level(logging.INFO):
         assert found(weights) == found(weights) == (ROWS @ WEIGHT).tolist()
     assert weights.asked == 2
@@ -86,7 +83,6 @@ def test_what_another_process_made_meanwhile_stays(tmp_path: Path) -> None:
         seal_folder(target)
 
     put_in_place(target, make)
-
     assert (target / "theirs").exists()
     assert is_whole(target)
     assert [child.name for child in tmp_path.iterdir()] == ["target"]
@@ -97,9 +93,7 @@ def test_what_a_killed_process_left_goes_after_a_day(tmp_path: Path) -> None:
     for folder in (left, busy):
         (folder / "made").mkdir(parents=True)
     os.utime(left, (time.time() - 90_000,) * 2)
-
     put_in_place(tmp_path / "target", lambda scratch: (scratch / "made").mkdir())
-
     assert sorted(child.name for child in tmp_path.iterdir()) == ["making-busy", "target"]
 
 

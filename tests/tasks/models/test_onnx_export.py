@@ -52,7 +52,6 @@ def model(folder: Path, weights: bytes) -> str:
 
 def test_the_packaged_model_is_exported_without_torch_in_this_process(minilm_export: Export) -> None:
     card = card_of(minilm_export.folder)
-
     assert minilm_export.loaded == []
     assert card == {
         "name": MINILM, "revision": PACKAGED[MINILM][2], "dimension": 384, "max_tokens": 256,
@@ -70,10 +69,8 @@ def test_the_packaged_model_is_exported_without_torch_in_this_process(minilm_exp
 
 def test_an_export_leaves_nothing_beside_it_and_is_made_once(tmp_path: Path, exporter: Path) -> None:
     name = model(tmp_path / "mine", b"one")
-
     first = exported_encoder(tmp_path / "models", name)
     second = exported_encoder(tmp_path / "models", name)
-
     assert first == second
     assert os.listdir(tmp_path / "models") == [first.name]
     assert exporter.read_text() == f"{name}\n"
@@ -84,7 +81,6 @@ def test_roots_of_a_machine_share_the_files_of_an_export(
 ) -> None:
     name = model(tmp_path / "mine", b"one")
     one, other = (exported_encoder(tmp_path / root / "models", name) for root in ("one", "other"))
-
     assert exporter.read_text() == f"{name}\n"
     assert os.path.samefile(one / "encoder.json", other / "encoder.json")
 
@@ -101,7 +97,6 @@ def test_an_export_that_is_made_ahead_waits_in_the_cache_for_the_root(tmp_path: 
     models = tmp_path / "models"
     export_ahead(models, MINILM)
     assert not models.exists()
-
     exported_encoder(models, MINILM)
     export_ahead(models, MINILM)
     assert exporter.read_text() == f"{MINILM}\n"
@@ -113,7 +108,6 @@ def test_nothing_but_a_packaged_encoder_is_exported_ahead_and_a_failure_waits_fo
     export_ahead(tmp_path / "models", model(tmp_path / "mine", b"one"))
     monkeypatch.setitem(PACKAGED, MINILM, (*PACKAGED[MINILM][:2], "0" * 64))
     export_ahead(tmp_path / "models", MINILM)
-
     assert exporter.read_text() == ""
     with pytest.raises(ModelMismatch, match="SHA-256"):
         exported_encoder(tmp_path / "models", MINILM)
@@ -124,7 +118,6 @@ def test_a_machine_whose_cache_cannot_be_written_exports_for_the_root(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-
     assert card_of(exported_encoder(tmp_path / "models", model(tmp_path / "mine", b"one")))["dimension"] == 3
 
 
@@ -134,9 +127,7 @@ def test_what_a_crashed_export_left_is_exported_anew(tmp_path: Path, exporter: P
     for place in (folder, *(tmp_path / "cache" / "skillery" / "models").iterdir()):
         (place / "encoder.json").unlink()
         (place / "model.onnx").write_bytes(b"half")
-
     assert exported_encoder(tmp_path / "models", name) == folder
-
     assert os.listdir(folder) == ["encoder.json"]
     assert exporter.read_text() == f"{name}\n" * 2
 
@@ -145,7 +136,6 @@ def test_a_root_whose_export_is_damaged_has_the_one_of_the_machine(tmp_path: Pat
     name = model(tmp_path / "mine", b"one")
     folder = exported_encoder(tmp_path / "models", name)
     (folder / "encoder.json").unlink()
-
     assert card_of(exported_encoder(tmp_path / "models", name))["name"] == name
     assert exporter.read_text() == f"{name}\n"
 
@@ -157,7 +147,6 @@ def test_a_model_of_the_same_weights_and_other_settings_has_an_export_of_its_own
     for n, settings in enumerate(("{}", '{"max_seq_length": 64}', '{"max_seq_length": 64}')):
         (tmp_path / "mine" / "sentence_bert_config.json").write_text(settings)
         exported_encoder(tmp_path / f"models-{n}", name)
-
     assert exporter.read_text() == f"{name}\n" * 2
 
 
@@ -170,7 +159,6 @@ def test_a_user_without_a_home_has_an_export_in_the_root(
 
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", no_home)
-
     assert card_of(exported_encoder(tmp_path / "models", model(tmp_path / "mine", b"one")))["dimension"] == 3
 
 
@@ -180,7 +168,6 @@ def test_an_export_that_answers_otherwise_than_its_model_is_refused(
     folder = Path(shutil.copytree(minilm_export.folder, tmp_path / "copy"))
     (folder / "digests.json").unlink()
     right, card = minilm.encode([export._PROBE]), card_of(folder)
-
     with pytest.raises(ModelMismatch, match=r"does not answer as the model does \(cosine -1\.000\)"):
         export._finish(folder, card, -right)
     assert not (folder / "digests.json").exists()
@@ -191,9 +178,7 @@ def test_an_export_that_answers_otherwise_than_its_model_is_refused(
 @pytest.mark.slow  # minutes, and some 10 GB of memory
 def test_an_encoder_of_more_than_2_gb_is_exported_with_its_weights_and_answers(tmp_path: Path) -> None:
     name = str(save_bi_encoder(tmp_path / "large", width=1024, vocabulary=570_000))
-
     folder = exported_encoder(tmp_path / "models", name)
-
     assert (folder / "model.onnx_data").stat().st_size > 2_300_000_000
     assert set(json.loads((folder / "digests.json").read_text())) >= {"model.onnx", "model.onnx_data"}
     baking, bees = OnnxEncoder(folder).encode(["bake bread in the oven", "wax of the hive"])
@@ -208,13 +193,11 @@ def test_folders_are_named_for_the_model_and_differ_with_name_and_weights(
 ) -> None:
     names = [model(tmp_path / "a" / "mine", b"one"), model(tmp_path / "b" / "mine", b"one")]
     hub = ["someone/mine", "another/mine"]
-
     with loopback_hub(hub) as address:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
         folders = {n: exported_encoder(tmp_path / "models", n) for n in [*names, *hub]}
     (tmp_path / "a" / "mine" / "model.safetensors").write_bytes(b"two")
     changed = exported_encoder(tmp_path / "models", names[0])
-
     assert len({*folders.values(), changed}) == 5
     assert all(re.fullmatch(r"mine-[0-9a-f]{12}", f.name) for f in [*folders.values(), changed])
     assert [card_of(folders[n])["name"] for n in folders] == [*names, *hub]
@@ -224,7 +207,6 @@ def test_a_folder_named_by_a_dot_has_the_name_of_the_folder(
     tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(model(tmp_path / "mine", b"one"))
-
     assert exported_encoder(tmp_path / "models", ".").name.startswith("mine-")
 
 
@@ -239,20 +221,16 @@ def test_the_export_does_not_import_what_lies_in_the_working_folder(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hashlib.py").write_text("raise SystemExit('picked up the wrong hashlib')", "utf-8")
     name = model(tmp_path / "mine", b"no weights at all")
-
     with pytest.raises(TerminalError, match=r"exporting encoder .*mine to ONNX failed: these weights are"):
         exported_encoder(tmp_path / "models", name)
-
     assert not (tmp_path / "models").exists()
     assert os.listdir(tmp_path / "cache" / "skillery" / "models") == []
 
 
 def test_a_model_that_cannot_be_exported_is_told_in_a_line(tmp_path: Path) -> None:
     name = model(tmp_path / "mine", b"no weights at all")
-
     with pytest.raises(TerminalError) as caught:
         exported_encoder(tmp_path / "models", name)
-
     said = str(caught.value)
     assert said.startswith(f"exporting encoder {name} to ONNX failed: ")
     assert "\n" not in said
@@ -262,7 +240,6 @@ def test_a_model_that_cannot_be_exported_is_told_in_a_line(tmp_path: Path) -> No
 
 def test_packaged_weights_of_another_sha_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PACKAGED, MINILM, (*PACKAGED[MINILM][:2], "0" * 64))
-
     with pytest.raises(ModelMismatch, match="expected 0000"):
         resolve(MINILM)
 
@@ -274,7 +251,6 @@ def test_a_name_leads_to_a_folder_then_to_packaged_weights_then_to_the_hub(
     source, weights = resolve(MINILM)
     assert (Path(source) / "model.safetensors").is_file()
     assert weights == PACKAGED[MINILM][2]
-
     monkeypatch.chdir(tmp_path)
     model(tmp_path / MINILM, b"mine")
     assert resolve(MINILM)[0] == MINILM

@@ -47,14 +47,12 @@ def test_a_text_of_many_lines_keeps_line_feeds_and_tabs() -> None:
 def test_every_control_and_format_character_is_escaped_but_for_what_writing_needs() -> None:
     everything = map(chr, range(sys.maxunicode + 1))
     kept = {ord(c) for c in everything if visible(c) == c and unicodedata.category(c) in CLASSES}
-
     assert kept - set(HIEROGLYPHS) == WRITING
 
 
 @given(TEXTS, st.booleans())
 def test_any_text_becomes_one_that_a_terminal_and_xml_take(text: str, lines: bool) -> None:
     shown = visible(text, lines=lines)
-
     assert not {c for c in shown if unicodedata.category(c) in CLASSES - {"Cf"}} - set("\n\t" * lines)
     assert not any(unicodedata.bidirectional(c) in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI"} for c in shown)
     assert Xml.fromstring(f"<a>{escape(shown)}</a>").text == (shown or None)  # noqa: S314

@@ -57,9 +57,7 @@ def of(frame: pl.DataFrame, name: str) -> pl.DataFrame:
 def test_every_document_has_its_nodes_edges_and_vectors(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.crawl()
-
     done = root.parse()
-
     nodes, edges, parsed = contents(root)
     assert done == {
         "documents": 4, "nodes": nodes.height, "edges": edges.height, "vectors": nodes.height
@@ -82,9 +80,7 @@ def test_many_small_writes_leave_the_files_of_a_single_one(
     parsed.replace(parsed.read()["doc_id"].to_list(), parsed.read().with_columns(digest=pl.lit("")))
     monkeypatch.setattr(corpus, "_DOCUMENTS_AT_ONCE", 1)
     monkeypatch.setattr(corpus, "_DOCUMENTS_PER_WRITE", 2)
-
     assert root.parse()["documents"] == len(SKILLS)
-
     for table, rows in zip(tables(root), once, strict=True):
         assert_frame_equal(table.read(), rows)
 
@@ -97,9 +93,7 @@ def test_only_changed_documents_are_parsed(skill_root: Make) -> None:
     root.encoder.encoded.clear()
     root.write("bread", MORE_BREAD)
     root.crawl()
-
     done = root.parse()
-
     assert done["documents"] == 1
     assert "Freeze the second loaf in slices." in root.encoder.encoded
     assert not any("veil" in text for text in root.encoder.encoded)
@@ -114,7 +108,6 @@ def test_an_unchanged_corpus_leaves_nothing_to_do(skill_root: Make) -> None:
     root.parse()
     root.encoder.encoded.clear()
     root.crawl()
-
     assert root.parse() == {"documents": 0, "nodes": 0, "edges": 0, "vectors": 0}
     assert root.encoder.encoded == []
 
@@ -125,9 +118,7 @@ def test_a_document_that_is_gone_takes_all_it_had_with_it(skill_root: Make) -> N
     root.parse()
     root.remove("bees")
     root.crawl()
-
     root.parse()
-
     for frame in contents(root):
         assert of(frame, "bees").is_empty()
         assert not of(frame, "bread").is_empty()
@@ -139,9 +130,7 @@ def test_a_changed_document_keeps_none_of_its_old_nodes(skill_root: Make) -> Non
     root.parse()
     root.write("bread", skill("bread", "Bakes", "Buy a loaf."))
     root.crawl()
-
     root.parse()
-
     nodes, edges, parsed = contents(root)
     assert nodes["text"].to_list() == ["Buy a loaf."]
     assert (edges.height, parsed["n_nodes"].to_list()) == (0, [1])
@@ -150,12 +139,10 @@ def test_a_changed_document_keeps_none_of_its_old_nodes(skill_root: Make) -> Non
 def test_without_vectors_nothing_is_encoded_and_later_all_is(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.crawl()
-
     without = root.parse(vectors=False)
     assert without["vectors"] == 0
     assert root.encoder.encoded == []
     assert kept_vectors(root) == 0
-
     later = root.parse()
     assert later["documents"] == without["documents"] == 4
     assert later["nodes"] == later["vectors"] == len(root.encoder.encoded)
@@ -168,9 +155,7 @@ def test_what_was_parsed_with_vectors_is_not_parsed_again_without(skill_root: Ma
     before = contents(root)
     root.write("bread", MORE_BREAD)
     root.crawl()
-
     assert root.parse(vectors=False)["documents"] == 1
-
     for old, new in zip(before, contents(root), strict=True):
         assert_frame_equal(of(old, "bees"), of(new, "bees"))
     assert root.parse()["documents"] == 1
@@ -183,9 +168,7 @@ def test_a_change_of_rules_parses_everything_again(skill_root: Make, change: str
     root.parse()
     if change == "encoder":
         root.use_model("someone/else", "r2")
-
     done = root.parse(classifier=OtherRules() if change == "classifier" else None)
-
     assert done["documents"] == 4
     if change == "classifier":
         assert set(contents(root)[0]["classifier"]) == {"rules-of-tomorrow"}
@@ -218,9 +201,7 @@ def test_a_parse_that_was_killed_between_two_writes_ends_as_if_it_had_not(
     root.remove("bees")
     root.crawl()
     killed_after(writes, root, monkeypatch)
-
     root.parse()
-
     nodes, edges, parsed = contents(root)
     assert parsed["doc_id"].to_list() == ["local/market/bread"]
     assert parsed["n_nodes"].sum() == nodes.height
@@ -242,9 +223,7 @@ def test_what_comes_for_the_killed_parse_alone_leaves_nothing(
     killed_after(writes, root, monkeypatch)
     root.remove("bees")
     root.crawl()
-
     root.parse()
-
     for table, was in zip(contents(root), before, strict=True):
         assert_frame_equal(table, was, check_row_order=False)
 
@@ -264,9 +243,7 @@ def test_documents_that_return_to_what_they_were_before_the_kill_are_parsed_agai
     root.write("bread", BREAD)
     root.write("bees", BEES)
     root.crawl()
-
     root.parse()
-
     for table, was in zip(contents(root), before, strict=True):
         assert_frame_equal(table, was, check_row_order=False)
 
@@ -274,9 +251,7 @@ def test_documents_that_return_to_what_they_were_before_the_kill_are_parsed_agai
 def test_batches_hold_about_a_hundred_documents_each_once(skill_root: Make) -> None:
     root = skill_root({f"s{i}": skill(f"s{i}", "Counts", f"Count to {i}.") for i in range(250)})
     root.crawl()
-
     plan = plan_parse(root.root, rules_digest("rules", "tokens", None))
-
     assert (plan.todo, plan.gone, plan.unchanged) == (250, 0, 0)
     partitions = [p for batch in plan.batches for p in batch]
     assert len(partitions) == len(set(partitions))
@@ -288,9 +263,7 @@ def test_the_mix_of_node_types_stands_beside_skillpagers(skill_root: Make) -> No
     assert [row["percent"] for row in node_type_mix(root.root)] == [0] * 6
     root.crawl()
     root.parse(vectors=False)
-
     rows = node_type_mix(root.root)
-
     nodes = nodes_table(root.root).read()
     assert {r["node_type"]: r["nodes"] for r in rows if r["nodes"]} == dict(
         nodes.group_by("node_type").len().iter_rows()

@@ -70,9 +70,7 @@ def test_only_what_was_left_unfinished_is_parsed_and_asked_about_again(
     digests = dict(parsed_table(root.root).read().select("doc_id", "digest").iter_rows())
     assert {doc_id for doc_id, digest in digests.items() if "?" in digest} == late
     sent = server.requests
-
     assert parse(root, server)["documents"] == len(late)
-
     assert set(nodes(root)["classifier"]) == {LLM}
     assert set(server.answered().values()) == {1}
     assert {f["headings"][0] for a in server.asked[sent:] for f in a.fragments if "headings" in f}

@@ -35,7 +35,6 @@ class LongIsStep:
 
 def test_nodes_carry_span_path_lead_in_type_and_tokens() -> None:
     nodes = parse_document("own/bread", BODY, classifier=LongIsStep(), tokenizer=WordTokenizer())
-
     assert [n.node_id for n in nodes] == [f"own/bread#{i}" for i in range(4)]
     assert all(n.doc_id == "own/bread" and n.text == BODY[n.start : n.end] for n in nodes)
     assert [n.heading_path for n in nodes] == [("Bread",), *3 * [("Bread", "Dough")]]
@@ -48,9 +47,7 @@ def test_nodes_carry_span_path_lead_in_type_and_tokens() -> None:
 
 def test_the_classifier_sees_each_fragment_between_its_neighbours() -> None:
     classifier = LongIsStep()
-
     nodes = parse_document("bread", BODY, classifier=classifier, tokenizer=WordTokenizer())
-
     texts = [n.text for n in nodes]
     assert [f.previous for f in classifier.asked] == [None, *texts[:-1]]
     assert [f.text for f in classifier.asked] == texts

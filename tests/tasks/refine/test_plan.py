@@ -59,7 +59,6 @@ def test_the_digest_of_a_root_made_before_is_still_that_of_the_default_limits(
 def test_the_limit_of_parts_refines_anew_only_if_it_is_set(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "root")
     nights.run(HandSource("dir:d", raw("o/r/bread", TEXT)))
-
     assert plan_refine(nights.root, FilterLimits(max_parts=MAX_PARTS)).todo == 0
     assert plan_refine(nights.root, FilterLimits(max_parts=5)).todo == 1
 

@@ -48,7 +48,6 @@ BUNDLE = (
 
 def test_each_measure_counts_its_own() -> None:
     quality = measure(BODY, BUNDLE)
-
     assert quality.characters == len(BODY)
     assert quality.lines == 19
     assert quality.words == len(BODY.split())
@@ -68,7 +67,6 @@ def test_fenced_share_is_that_of_characters_between_the_fences() -> None:
 
 def test_an_unknown_bundle_is_not_an_empty_one() -> None:
     unknown, empty = measure("text", None), measure("text", ())
-
     assert (unknown.bundled_files, unknown.scripts, unknown.reference_documents) == (None, None, None)
     assert (empty.bundled_files, empty.scripts, empty.reference_documents) == (0, 0, 0)
 
@@ -89,7 +87,6 @@ def test_paths_below_scripts_are_counted_once_each(text: str, scripts: int) -> N
 @given(st.text(alphabet="#`~*-|1.) \nab[](<>:/", max_size=200))
 def test_measures_of_any_text_are_within_their_ranges(text: str) -> None:
     quality = measure(text, None)
-
     assert 0 <= quality.fenced_share <= 1
     assert quality.runnable_blocks <= quality.code_blocks
     assert (quality.headings == 0) == (quality.heading_depth == 0)
@@ -102,9 +99,7 @@ def test_a_frame_has_a_row_a_document_with_the_same_measures(lazy: bool) -> None
     files = [{"path": f.path, "size": f.size, "sha256": f.sha256} for f in BUNDLE]
     columns = {"doc_id": ["a/b", "c/d"], "body": [BODY, "text"], "files": [files, None]}
     documents = pl.DataFrame(columns, schema={name: DOCUMENTS[name] for name in columns})
-
     frame = quality_frame(documents.lazy() if lazy else documents).sort("doc_id")
-
     assert frame.schema == QUALITY
     assert frame["doc_id"].to_list() == ["a/b", "c/d"]
     expected = [measure(BODY, BUNDLE), measure("text", None)]
@@ -113,5 +108,4 @@ def test_a_frame_has_a_row_a_document_with_the_same_measures(lazy: bool) -> None
 
 def test_a_frame_without_documents_is_empty() -> None:
     documents = pl.DataFrame(schema={name: DOCUMENTS[name] for name in ("doc_id", "body", "files")})
-
     assert quality_frame(documents).schema == QUALITY

@@ -260,10 +260,8 @@ def test_an_id_that_returned_for_a_killed_run_alone_leads_where_it_led(
     world.crawl(Night(SOURCES[2], {"b": "one", "a": text}))
     world.refine(dies_at)
     returned = "a" in documents_table(world.nights.root).read()["doc_id"]
-
     world.crawl(Night(SOURCES[2], {"b": "one"}))
     world.refine()
-
     # Where a document of another text was put in its place, and is gone, nothing need stand for it.
     leads = {"a": ("b", "retired")}
     assert world.nights.aliases() in ([leads, {}] if returned and text == "two" else [leads])

@@ -41,10 +41,8 @@ def test_the_document_not_asked_for_the_longest_gives_way(
     monkeypatch.setattr(open_version, "_RECENT", 2)
     for doc_id in ("bees", "bread"):
         version.keep(ready(doc_id))
-
     assert version.kept("bees") is not None
     version.keep(ready("soap"))
-
     assert kept(version) == ["bees", "soap"]
 
 
@@ -58,8 +56,6 @@ def test_documents_give_way_to_states_of_many_bytes_but_the_last_one_stays(
     for doc_id in ("bees", "bread", "soap"):
         version.keep(ready(doc_id))
     assert kept(version) == ["bread", "soap"]
-
     monkeypatch.setattr(open_version, "_RECENT_BYTES", size - 1)
     version.keep(ready("wax"))
-
     assert kept(version) == ["wax"]

@@ -46,7 +46,6 @@ def ask(document: PagedDocument, query: str, method: str = "mmr", budget: float 
 
 def test_the_best_node_leads_and_stands_under_its_headings(by_line: Cut) -> None:
     answer = ask(by_line(BODY), MITES)
-
     best, _ = max(answer.nodes, key=lambda scored: scored[1])
     assert best.text == "Treat mites with oxalic acid in December."
     assert answer.context.startswith("# Beehive\n\n")
@@ -56,7 +55,6 @@ def test_the_best_node_leads_and_stands_under_its_headings(by_line: Cut) -> None
 
 def test_nodes_come_in_document_order_and_stand_in_the_context(by_line: Cut) -> None:
     answer = ask(by_line(BODY), "feed the hive syrup")
-
     ordinals = [node.ordinal for node, _ in answer.nodes]
     assert ordinals == sorted(ordinals)
     assert all(node.text in answer.context for node, _ in answer.nodes)
@@ -64,7 +62,6 @@ def test_nodes_come_in_document_order_and_stand_in_the_context(by_line: Cut) -> 
 
 def test_tokens_are_those_of_the_context_as_printed(by_line: Cut) -> None:
     answer = ask(by_line(BODY), MITES)
-
     assert answer.tokens == WordTokenizer().count([answer.context])[0]
     assert answer.document_tokens == WordTokenizer().count([BODY])[0]
     assert answer.tokens < answer.document_tokens
@@ -73,7 +70,6 @@ def test_tokens_are_those_of_the_context_as_printed(by_line: Cut) -> None:
 def test_up_to_100_nodes_at_most_20_are_picked_and_beyond_60(by_line: Cut) -> None:
     lines = [f"turn screw number{n} left{n} until{n} it{n} is{n} tight{n}" for n in range(101)]
     small, large = by_line("\n".join(lines[:100])), by_line("\n".join(lines))
-
     assert len(ask(small, "turn screw").nodes) == 20
     assert len(ask(large, "turn screw").nodes) == 60
     assert len(ask(small, "turn screw", budget=1.0).nodes) == 100
@@ -88,14 +84,12 @@ def test_a_query_that_everything_opposes_gets_the_least_opposed_node(by_line: Cu
     document = by_line("first line\nsecond line")
     query = WordEncoder().encode(["anything"])
     opposed = replace(document, vectors=np.vstack([-query, -query / 2]))
-
     assert [node.text for node, _ in ask(opposed, "anything").nodes] == ["second line"]
 
 
 @pytest.mark.parametrize("method", ["full", "nodes"])
 def test_the_whole_document_is_the_body_as_it_stands_with_all_its_nodes(by_line: Cut, method: str) -> None:
     answer = ask(by_line(BODY), MITES, method)
-
     assert answer.context == BODY
     assert len(answer.nodes) == 6
     assert answer.tokens == answer.document_tokens
@@ -108,9 +102,7 @@ def test_stored_vectors_and_counts_spare_encoding_and_counting(by_line: Cut) -> 
     encoder.encoded.clear()
     ready = replace(document, vectors=vectors, n_tokens=tokenizer.count([BODY])[0])
     tokenizer.counted.clear()
-
     answer = page(ready, MITES, encoder=encoder, tokenizer=tokenizer, method="mmr")
-
     assert encoder.encoded == [MITES]
     assert tokenizer.counted == [answer.context]
     assert answer == ask(document, MITES)
@@ -120,9 +112,7 @@ def test_chunks_are_cut_on_the_spot_or_taken_as_given(by_line: Cut) -> None:
     body = "\n".join(f"word{n} " * 100 for n in range(12))
     document = by_line(body)
     ready = replace(document, chunks=encode_chunks(body, encoder=WordEncoder(), tokenizer=WordTokenizer()))
-
     answer = ask(document, "word7", "chunks", budget=300)
-
     assert answer.tokens == 256
     assert answer == ask(ready, "word7", "chunks", budget=300)
 
@@ -130,9 +120,7 @@ def test_chunks_are_cut_on_the_spot_or_taken_as_given(by_line: Cut) -> None:
 def test_nodes_that_a_chunk_cuts_are_not_named(by_line: Cut) -> None:
     lines = [f"line{n} " + "pad " * 99 for n in range(4)]
     document = by_line("\n".join(line.strip() for line in lines))
-
     answer = ask(document, "line0", "chunks", budget=256)
-
     assert [node.ordinal for node, _ in answer.nodes] == [0, 1]
 
 
@@ -146,7 +134,6 @@ def test_a_budget_is_a_ceiling_unless_not_even_the_best_node_fits(
     by_line: Cut, method: str, budget: float, query: str
 ) -> None:
     answer = ask(by_line(BODY), query, method, budget)
-
     ceiling = int(budget * answer.document_tokens) if budget <= 1 else int(budget)
     assert answer.over_budget == (answer.tokens > ceiling)
     if answer.over_budget and method != "chunks":
@@ -155,7 +142,6 @@ def test_a_budget_is_a_ceiling_unless_not_even_the_best_node_fits(
 
 def test_up_to_one_is_a_share_and_above_a_number(by_line: Cut) -> None:
     document = by_line(BODY)
-
     assert WordTokenizer().count([BODY]) == [61]
     assert ask(document, MITES, "nodes", 0.5).context == ask(document, MITES, "nodes", 30).context
     assert ask(document, MITES, "nodes", 1.0).context == BODY
@@ -164,13 +150,11 @@ def test_up_to_one_is_a_share_and_above_a_number(by_line: Cut) -> None:
 
 def test_what_does_not_fit_is_passed_over_for_what_does(by_line: Cut) -> None:
     document = by_line("mites mites mites\n" + "mites " * 40 + "here\nmites and ticks")
-
     assert [node.ordinal for node, _ in ask(document, "mites", budget=8).nodes] == [0, 2]
 
 
 def test_the_best_node_is_returned_whole_and_alone_when_it_does_not_fit(by_line: Cut) -> None:
     answer = ask(by_line(BODY), MITES, budget=3)
-
     assert answer.context == "Treat mites with oxalic acid in December."
     assert answer.over_budget
     assert [node.ordinal for node, _ in answer.nodes] == [5]
@@ -178,7 +162,6 @@ def test_the_best_node_is_returned_whole_and_alone_when_it_does_not_fit(by_line:
 
 def test_the_best_node_goes_without_headings_before_it_goes_over_budget(by_line: Cut) -> None:
     answer = ask(by_line(BODY), MITES, budget=8)
-
     assert answer.context == "Treat mites with oxalic acid in December."
     assert not answer.over_budget
 
@@ -200,7 +183,6 @@ def test_a_tokenizer_whose_parts_do_not_sum_up_still_keeps_the_ceiling(by_line: 
 
 def test_the_whole_document_over_its_budget_is_returned_and_says_so(by_line: Cut) -> None:
     answer = ask(by_line(BODY), MITES, "full", 0.5)
-
     assert answer.context == BODY
     assert answer.over_budget
 
@@ -209,7 +191,6 @@ def test_the_whole_document_over_its_budget_is_returned_and_says_so(by_line: Cut
 @pytest.mark.parametrize("budget", [None, 0.5])
 def test_a_document_without_nodes_is_printed_whole(by_line: Cut, method: str, budget: float | None) -> None:
     answer = ask(by_line("# Only\n\n## Headings"), "headings", method, budget)
-
     assert answer.nodes == []
     assert answer.context == "# Only\n\n## Headings"
 
@@ -217,7 +198,6 @@ def test_a_document_without_nodes_is_printed_whole(by_line: Cut, method: str, bu
 @pytest.mark.parametrize("method", METHODS)
 def test_an_empty_body_gives_an_empty_page(by_line: Cut, method: str) -> None:
     answer = ask(by_line(""), "anything", method, 10)
-
     assert (answer.context, answer.tokens, answer.over_budget) == ("", 0, False)
 
 
@@ -247,10 +227,8 @@ def test_filling_a_budget_counts_no_text_a_step(by_line: Cut) -> None:
     lines = [f"turn screw number{n} left{n} until{n} it{n} is{n} tight{n}" for n in range(300)]
     document = replace(by_line("# Screws\n" + "\n".join(lines)), n_tokens=2402)
     tokenizer = WordTokenizer()
-
     answer = page(
         document, "turn screw", encoder=WordEncoder(), tokenizer=tokenizer, method="mmr", budget=0.5
     )
-
     assert len(answer.nodes) > 100
     assert tokenizer.counted == ["# Screws", "…", answer.context]

@@ -52,7 +52,6 @@ def index(served_bakery: SkillRoot) -> ServedIndex:
 
 def test_search_answers_as_the_contract_says(index: ServedIndex, served_bakery: SkillRoot) -> None:
     answer = index.search("look after a hive", k=3)
-
     assert set(answer) == {"query", "results", "nothing_fits", "index_version", "took_ms"}
     assert [r["rank"] for r in answer["results"]] == [1, 2, 3]
     best = answer["results"][0]
@@ -66,7 +65,6 @@ def test_search_answers_as_the_contract_says(index: ServedIndex, served_bakery: 
 
 def test_page_answers_as_the_contract_says(index: ServedIndex, served_bakery: SkillRoot) -> None:
     answer = page(index, BEES)
-
     assert set(answer) == {
         "doc_id", "query", "context", "nodes", "left_out", "tokens", "document_tokens", "method", "budget",
         "over_budget", "took_ms", *PROVENANCE,
@@ -81,16 +79,13 @@ def test_page_answers_as_the_contract_says(index: ServedIndex, served_bakery: Sk
 
 def test_a_page_is_made_of_the_states_that_are_indexed(index: ServedIndex, served_bakery: SkillRoot) -> None:
     document = index.document(BEES)
-
     made = served_bakery.encoder.encode_states([node.text for node in document.nodes])[1]
-
     assert document.states == made
     assert all(made)
 
 
 def test_a_page_keeps_to_its_budget(index: ServedIndex) -> None:
     answer = page(index, BEES, budget=30)
-
     assert answer["tokens"] <= 30
     assert "oxalic" in answer["context"]
     assert answer["budget"] == 30
@@ -99,7 +94,6 @@ def test_a_page_keeps_to_its_budget(index: ServedIndex) -> None:
 @pytest.mark.parametrize("doc_id", ["LOCAL/Market/BEES", "local/market/bees"])
 def test_letter_case_of_an_id_does_not_matter(index: ServedIndex, doc_id: str) -> None:
     answer = page(index, doc_id)
-
     assert answer["doc_id"] == BEES
     assert "alias_of" not in answer
 
@@ -115,7 +109,6 @@ def test_an_id_that_nothing_has_is_unknown(index: ServedIndex, doc_id: str) -> N
 @pytest.mark.parametrize("doc_id", ["bees", "market/Bees", "/market/bees/"])
 def test_the_end_of_an_id_will_do_where_one_skill_alone_has_it(index: ServedIndex, doc_id: str) -> None:
     answer = page(index, doc_id)
-
     assert (answer["doc_id"], "alias_of" in answer) == (BEES, False)
     assert index.find(doc_id) == BEES
 
@@ -141,9 +134,7 @@ def test_a_folded_copy_is_answered_by_its_survivor(skill_root: Make) -> None:
     root.publish()
     root.write("zz-copy", SKILLS["bees"])
     root.publish()
-
     answer = page(root.ask(), "local/market/ZZ-copy")
-
     assert (answer["doc_id"], answer["alias_of"]) == ("local/market/ZZ-copy", BEES)
     assert answer["context"] == page(root.ask(), BEES)["context"]
     assert root.ask().find("local/market/zz-copy") == BEES
@@ -153,7 +144,6 @@ def test_chains_of_aliases_are_followed_and_circles_are_not(skill_root: Make) ->
     root = skill_root(SKILLS)
     root.publish()
     alias(root, first="Second", second="THIRD", third=BEES, round="about", about="round", Straße="first")
-
     assert page(root.ask(), "FIRST")["alias_of"] == BEES
     assert page(root.ask(), "STRASSE")["alias_of"] == BEES
     with pytest.raises(UnknownDocument):
@@ -164,16 +154,13 @@ def test_an_id_that_is_served_is_no_alias(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish()
     alias(root, **{BEES: "local/market/bread"})
-
     assert "alias_of" not in page(root.ask(), BEES)
 
 
 def test_without_indexed_nodes_a_page_is_made_on_the_spot(skill_root: Make, index: ServedIndex) -> None:
     root = skill_root(SKILLS)
     root.publish(nodes=False)
-
     answer = page(root.ask(), BEES)
-
     whole = page(index, BEES)
     assert answer["context"] == whole["context"]
     assert [n["node_id"] for n in answer["nodes"]] == [n["node_id"] for n in whole["nodes"]]
@@ -186,19 +173,16 @@ def test_a_page_made_on_the_spot_reads_no_table(skill_root: Make) -> None:
     root.publish(nodes=False)
     before = page(root.ask(), BEES)["context"]
     root.root.delete("lance")
-
     assert page(root.ask(), BEES)["context"] == before
 
 
 def test_a_page_made_on_the_spot_loads_neither_lancedb_nor_arrow(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish(nodes=False)
-
     asked = ["page", BEES, "mites in winter", "--root", root.root.uri]
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *MAIN[1:], *asked], capture_output=True, text=True, check=True
     )
-
     loaded = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert "polars" in loaded
     assert loaded & {"lancedb", "pyarrow"} == set()
@@ -210,7 +194,6 @@ def test_a_page_is_of_the_text_served_whatever_the_corpus_holds_by_now(skill_roo
     before = whole(root)
     root.write("bees", SKILLS["bees"] + "\nSell the honey.\n")
     root.crawl()
-
     assert "Sell the honey" in documents_table(root.root).of_document(BEES)["body"].item()
     assert whole(root) == before
     root.root.delete("documents")
@@ -223,9 +206,7 @@ def test_a_document_of_which_no_node_is_indexed_has_none_on_its_page(skill_root:
     nodes = connect(root.root).open_table(NODES)
     nodes.delete(f"doc_id = '{BEES}'")
     write_served(root.root, replace(root.served(), nodes=nodes.version))
-
     answer = page(root.ask(), BEES)
-
     assert answer["nodes"] == []
 
 
@@ -238,9 +219,7 @@ def test_a_warm_index_sees_the_next_publication(skill_root: Make) -> None:
     root.write("jam", skill("jam", "Boils plum jam", "Boil the plums with sugar."))
     root.remove("bike")
     root.publish()
-
     after = page(index, "local/market/bread", "the second loaf")
-
     assert "Freeze" in after["context"]
     assert "Freeze" not in before["context"]
     assert before["index_version"] < after["index_version"]
@@ -257,14 +236,12 @@ def test_a_build_that_is_not_published_is_not_seen(skill_root: Make) -> None:
     root.crawl()
     root.parse()
     root.build()
-
     assert index.find("local/market/bike")
     assert root.ask().find("local/market/bike")
 
 
 def test_another_encoder_than_the_indexs_is_refused(served_bakery: SkillRoot) -> None:
     index = ServedIndex(served_bakery.root, encoder="someone/else", classifier=LocalClassifier)
-
     with pytest.raises(ModelMismatch, match=f"{MINILM}.*someone/else"):
         index.search("bees")
 
@@ -274,7 +251,6 @@ def test_other_weights_than_the_indexs_are_refused(skill_root: Make) -> None:
     root.publish(nodes=False)
     served = root.served()
     write_served(root.root, replace(served, model={**served.model, "revision": "f" * 64}))
-
     with pytest.raises(ModelMismatch, match="ffffffffffff"):
         root.ask().search("bees")
 
@@ -284,7 +260,6 @@ def test_an_export_that_is_gone_is_named(skill_root: Make) -> None:
     root.publish(nodes=False)
     served = root.served()
     write_served(root.root, replace(served, model={**served.model, "path": "models/none"}))
-
     with pytest.raises(ModelMismatch, match="models/none"):
         root.ask().search("bees")
 
@@ -296,13 +271,11 @@ def test_a_warm_index_goes_over_to_another_encoder_with_the_publication(skill_ro
     index.search("bees")
     root.use_model(MINILM, "a-newer-revision")
     root.publish(nodes=False)
-
     assert index.search("bees")["results"][0]["name"] == "bees"
 
 
 def test_a_root_that_serves_nothing_says_how_to_publish(skill_root: Make) -> None:
     index = skill_root(SKILLS).ask()
-
     for ask in (lambda: index.search("bees"), lambda: page(index, BEES), lambda: index.find(BEES)):
         with pytest.raises(NotPublished, match="skillery run"):
             ask()
@@ -312,7 +285,6 @@ def test_a_damaged_pointer_is_named(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish(nodes=False)
     root.root.write("state/served.json", b'{"version": ')
-
     with pytest.raises(StorageError, match=r"served\.json"):
         root.ask().search("bees")
 
@@ -321,7 +293,6 @@ def test_a_version_that_is_not_there_is_named(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish(nodes=False)
     write_served(root.root, replace(root.served(), skills=999))
-
     with pytest.raises(StorageError, match="skills at version 999"):
         root.ask().search("bees")
 
@@ -331,5 +302,4 @@ def test_a_page_is_answered_without_another_look_at_the_corpus(skill_root: Make)
     root.publish()
     for folder in ("documents", "nodes", "edges", "raw"):
         Root(root.root.uri).delete(folder)
-
     assert "oxalic" in page(root.ask(), BEES)["context"]

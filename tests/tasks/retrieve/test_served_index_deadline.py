@@ -48,14 +48,12 @@ def test_a_page_over_a_document_without_vectors_goes_by_words_alone_after_its_ti
     answers = index(root, 1e-9)
     for _ in range(2):  # the second request finds what the first one kept
         found = answers.page(BEES, "when to feed sugar syrup in October", budget=120, method=method)
-
         assert found["by_words"] is True
         assert "sugar syrup" in found["context"]
 
 
 def test_a_page_within_its_time_says_nothing_of_words(root: SkillRoot) -> None:
     found = index(root, 600).page(BEES, "when to feed sugar syrup", budget=120, method="facets")
-
     assert "by_words" not in found
 
 
@@ -66,7 +64,6 @@ def test_a_query_is_encoded_whatever_the_time(root: SkillRoot) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_encoding_stops_after_its_seconds_and_says_how_far_it_came(root: SkillRoot, threads: int) -> None:
     encoder = OnnxEncoder(root.root.folder / root.model, threads=threads, seconds=1e-9)
-
     with pytest.raises(EncodingTooLong, match=r"\d+ of 400 windows were encoded in 1e-09 seconds"):
         encoder.encode([f"row {n} is painted" for n in range(400)])
 
@@ -74,7 +71,6 @@ def test_encoding_stops_after_its_seconds_and_says_how_far_it_came(root: SkillRo
 @given(st.lists(st.text(), max_size=6))
 def test_word_vectors_are_unit_vectors_and_equal_for_equal_texts(texts: list[str]) -> None:
     vectors = WordVectors().encode([*texts, *texts])
-
     assert vectors.shape == (2 * len(texts), 1024)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert (vectors[: len(texts)] == vectors[len(texts) :]).all()
@@ -84,7 +80,6 @@ def test_texts_that_share_words_are_nearer_than_those_that_share_none() -> None:
     asked, near, far = WordVectors().encode(
         ["feed sugar syrup", "Sugar syrup is fed late.", "paint the rows"]
     )
-
     assert asked @ near > 0.4
     assert asked @ far < 0.1
 
@@ -103,5 +98,4 @@ def test_a_page_says_when_no_word_of_the_request_stands_in_the_skill(
     unlimited: ServedIndex, query: str, unmatched: bool
 ) -> None:
     found = unlimited.page(BEES, query, budget=60, method="chunks")
-
     assert found.get("unmatched", False) is unmatched

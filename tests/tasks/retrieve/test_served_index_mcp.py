@@ -47,7 +47,6 @@ def both(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Ski
 
 def test_search_finds_servers_beside_skills_and_says_which_is_which(both: SkillRoot) -> None:
     results = both.ask().search("How heavy is the hive of my bees?", k=10)["results"]
-
     kinds = {result["doc_id"]: result["kind"] for result in results}
     assert kinds[SCALES] == "mcp-server"
     assert kinds["local/market/bees"] == "skill"
@@ -60,7 +59,6 @@ def test_search_finds_servers_beside_skills_and_says_which_is_which(both: SkillR
 def test_every_server_is_a_document_with_its_description_as_body(both: SkillRoot) -> None:
     rows = documents_table(both.root).read(columns=list(DOCUMENTS))
     bodies = {r["doc_id"]: r["body"] for r in rows.iter_rows(named=True) if r["kind"] == "mcp-server"}
-
     # Two servers may be described in the same words and still be two; one without words has its name.
     assert bodies == {
         SCALES: "Weighs a hive. Reports it: every hour.",
@@ -72,7 +70,6 @@ def test_every_server_is_a_document_with_its_description_as_body(both: SkillRoot
 
 def test_servers_have_no_nodes(both: SkillRoot) -> None:
     skills = {f"local/market/{name}" for name in SKILLS}
-
     assert set(nodes_table(both.root).read()["doc_id"]) == skills
     assert set(parsed_table(both.root).read()["doc_id"]) == skills
 
@@ -97,7 +94,6 @@ def test_the_page_of_a_server_is_its_description(
     served: dict[bool, SkillRoot], with_nodes: bool, method: str, budget: float | None
 ) -> None:
     answer = served[with_nodes].ask().page(SCALES, "hive weight", budget=budget, method=method)
-
     assert answer["context"] == "Weighs a hive. Reports it: every hour."
     assert (answer["kind"], answer["nodes"], answer["over_budget"]) == ("mcp-server", [], False)
     assert answer["tokens"] == answer["document_tokens"] > 0
@@ -105,7 +101,6 @@ def test_the_page_of_a_server_is_its_description(
 
 def test_a_description_over_the_budget_is_returned_whole_and_says_so(both: SkillRoot) -> None:
     answer = both.ask().page(SCALES, "hive weight", budget=2, method="mmr")
-
     assert answer["context"] == "Weighs a hive. Reports it: every hour."
     assert answer["over_budget"]
 
@@ -115,7 +110,6 @@ def test_a_root_of_servers_alone_passes_the_gate_and_answers(skill_root: Make) -
     root.market.mkdir()
     list_servers(root)
     root.publish()
-
     assert root.ask().search("oven")["results"][0]["doc_id"] in {"bob/oven", "cat/oven"}
     assert root.ask().page("bob/oven", "heat", budget=None, method="mmr")["context"].startswith("Sets")
     assert (
@@ -130,7 +124,6 @@ def test_probes_ask_for_skills_only_and_servers_do_not_upset_them(both: SkillRoo
     rows = probe_index(
         both.root, both.served(), served_probes(both.root, both.served(), count=10), encoder=both.encoder
     )
-
     fused = {row["measure"]: row["value"] for row in rows if row["leg"] == "fused"}
     assert fused["hit@10"] == 1.0
 
@@ -140,10 +133,8 @@ def test_a_server_that_left_its_list_is_served_no_more_and_an_unchanged_night_bu
 ) -> None:
     list_servers(both)
     assert not both.publish().changed
-
     list_servers(both, "\n".join(line for line in SERVERS.splitlines() if "bob" not in line))
     assert both.publish().changed
-
     found = [result["doc_id"] for result in both.ask().search("oven temperature")["results"]]
     assert "cat/oven" in found
     assert "bob/oven" not in found

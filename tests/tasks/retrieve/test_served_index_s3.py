@@ -54,7 +54,6 @@ def test_it_holds_the_same_as_a_folder_and_another_machine_answers_from_it(
 ) -> None:
     here, there = built_at(served_bakery.root), built_at(filled.root)
     assert lowest_cosine(here, there) > 0.9999
-
     # Another machine has nothing but the bucket.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     other = Root(filled.root.uri)
@@ -85,9 +84,7 @@ def test_a_night_without_a_change_publishes_nothing_and_one_with_a_change_can_be
     assert filled.publish().changed
     assert "twelve minutes" in bread(filled.root)
     assert examine(filled.root) == []
-
     _, now = roll_back(filled.root, None)
-
     assert now.version == first.version
     assert "ten minutes" in bread(filled.root)
     report = forget(filled.root, "local/market/bread", run_id="later", now=filled.now)

@@ -46,7 +46,6 @@ def test_what_was_trained_knows_its_requests_as_the_packaged_form_reads_them(
     for request in known:
         found = counted(model.labels(model.read(request.text)), model.moves, 8)
         right.append(found.likeliest() == len(request.steps))
-
     assert np.mean(right) > 0.8
 
 
@@ -58,7 +57,6 @@ def test_the_network_and_the_packaged_form_give_the_same_scores(
         words = network.words(batched([lesson], 0.0))[0]
         scores = network.label(words).numpy()
     model = TaskModel(network.arrays())
-
     # The network reads in 16 bits here.
     assert np.abs(model.labels(model.read(known[0].text)) - scores).max() < 0.2
 
@@ -66,10 +64,8 @@ def test_the_network_and_the_packaged_form_give_the_same_scores(
 def test_the_mean_of_two_orders_is_between_what_each_gives(known: list[WrittenRequest]) -> None:
     given, vectors = lessons(known[:8], {}), np.eye(1, 384, dtype=np.float32)
     recipe = Recipe(rank=2, epochs=1, batch=4, rate=3e-3)
-
     mean = train_average(given, vectors, recipe, 2)["label.w"].astype(np.float32)
     each = [train_network(given, vectors, replace(recipe, order=n)).arrays()["label.w"] for n in (0, 1)]
-
     assert not np.array_equal(*each)
     assert np.allclose(mean, np.mean([one.astype(np.float32) for one in each], axis=0), atol=1e-3)
 
@@ -78,13 +74,11 @@ def test_the_packaged_model_finds_the_steps_of_plain_requests() -> None:
     model = packaged_model()
     reading = model.read("Count the open orders in the shop, write them to a sheet and mail it to Ida.")
     found = counted(model.labels(reading), model.moves, 8)
-
     assert found.labels(found.likeliest()).count(BEGIN) == 3
 
 
 def test_the_packaged_graph_is_the_one_that_is_written(tmp_path: Path) -> None:
     write_graph(tmp_path / "graph.onnx")
-
     packaged = PROJECT / "tasks" / "models" / "data" / "adapted-1.onnx"
     assert (tmp_path / "graph.onnx").read_bytes() == packaged.read_bytes()
 
@@ -96,7 +90,6 @@ def test_the_packaged_graphs_of_encoders_are_those_that_are_written() -> None:
 
 def test_the_packaged_weights_are_of_the_features_that_are_read() -> None:
     held = {model: tuple(weights) for model, weights in fitted().items()}
-
     assert held == {
         "feedback": OF_FEEDBACK, "ranking": OF_RANKING, "confidence": OF_CONFIDENCE, "gap": ("least",),
     }  # fmt: skip
@@ -106,7 +99,6 @@ def test_pairs_of_steps_are_told_by_their_words() -> None:
     names, labels = labelled_pairs(read_written()[:150])
     model = train_pairs(names, labels)
     guessed = [int(np.argmax(model.shares(own))) for own in names]
-
     assert np.mean(np.array(guessed) == np.array(labels)) > np.mean(np.array(labels) == 1)
 
 
@@ -124,9 +116,7 @@ def test_a_lesson_labels_words_and_pairs_in_the_order_in_which_they_are_told() -
     request = WrittenRequest(
         text, (((30, 44),), ((16, 24),)), ((0, 1),), (frozenset({"b"}), frozenset({"t"}))
     )
-
     (lesson,) = lessons([request], {"t": 4, "b": 7})
-
     assert lesson.labels == [OUT] * 5 + [BEGIN, INSIDE, OUT, BEGIN, INSIDE, INSIDE, OUT]
     assert lesson.pairs == [BACKWARD]
     assert lesson.served == [[4], [7]]
@@ -135,9 +125,7 @@ def test_a_lesson_labels_words_and_pairs_in_the_order_in_which_they_are_told() -
 def test_pairs_follow_from_others_and_independent_steps_need_nothing() -> None:
     text = "one two three four"
     steps = (((0, 3),), ((4, 7),), ((8, 13),), ((14, 18),))
-
     (lesson,) = lessons([WrittenRequest(text, steps, ((0, 1), (1, 2)))], {})
-
     assert lesson.pairs == [ONWARD, ONWARD, NEITHER, ONWARD, NEITHER, NEITHER]
     assert lesson.served is None
 
@@ -167,7 +155,6 @@ def test_what_is_fitted_on_answers_is_told_with_how_well_it_does(served_bakery: 
     requests = [asked(a, b, k) for k, (a, b) in enumerate(permutations(WORK, 2))]
     with served_bakery.ask().version() as now:
         found = held_out(requests, now, Recipe(rank=2, epochs=2, batch=4), folds=2)
-
     assert len(found.answers) == len(requests)
     assert set(found.folds) == {0, 1}
     assert all(len(answer.rows) == 2 and answer.rows[0].right.any() for answer in found.answers)

@@ -52,7 +52,6 @@ def test_a_copy_under_another_name_is_left_out_too(corpus: Path, tmp_path: Path)
     spelt, oat = (next(f for f in every if name in f.text) for name in ("spelt", "oat"))
     row = Labelled(replace(spelt, text=f" {spelt.text}\n"), "pool/other", "step", doubted=False)
     assert owners(draw_unlabelled(corpus, [row])) == {"shelf/rye", "shelf/oat"}
-
     gold = tmp_path / "gold.jsonl"
     lines = [{"doc_id": "gold/a", "text": oat.text}, {"doc_id": "gold/b", "text": "rye"}, {"doc_id": "c"}]
     gold.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")

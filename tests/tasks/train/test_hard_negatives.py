@@ -55,7 +55,6 @@ def by_source(found: Mined, query: int) -> dict[str, list[int]]:
 
 def test_each_source_gives_its_share_and_the_positive_is_no_negative() -> None:
     found = mined()
-
     assert found.found == {"semantic": 8, "lexical": 6, "category": 4, "random": 2}
     for query, positive in enumerate((5, 12)):
         sources = by_source(found, query)
@@ -70,7 +69,6 @@ def test_each_source_gives_its_share_and_the_positive_is_no_negative() -> None:
 
 def test_lexical_negatives_are_the_best_by_words_among_the_nearest() -> None:
     shares = TrainingOptions(depth=8, semantic=0, lexical=2, category=0, random=0)
-
     # Row 4 is the potter of kiln and glaze; row 0 has oven and crust, and lies beyond the nearest of row 6.
     assert by_source(mined(shares=shares, rows=(6,)), 0)["lexical"][0] == 4
     assert 0 not in by_source(mined(shares=shares, rows=(6,)), 0)["lexical"]
@@ -79,9 +77,7 @@ def test_lexical_negatives_are_the_best_by_words_among_the_nearest() -> None:
 
 def test_semantic_negatives_are_drawn_from_the_nearest_not_taken_from_the_top() -> None:
     shares = TrainingOptions(depth=10, semantic=2, lexical=0, category=0, random=0)
-
     drawn = {row for seed in range(40) for row, _ in mined(shares=shares, rows=(5,), seed=seed).negatives[0]}
-
     assert drawn == set(range(11)) - {5}
 
 
@@ -93,7 +89,6 @@ def test_what_a_source_lacks_is_filled_up_at_random(
     text: str, categories: int, short: dict[str, int]
 ) -> None:
     found = mined(text=text, categories=categories)
-
     missing = sum(short.values())
     assert found.found["filled"] == missing
     assert all(found.found[source] == 0 for source in short)
@@ -102,7 +97,6 @@ def test_what_a_source_lacks_is_filled_up_at_random(
 
 def test_where_there_are_fewer_skills_than_negatives_all_others_are_taken() -> None:
     found = mined(SKILLS[:6], rows=(2,))
-
     assert sorted(row for row, _ in found.negatives[0]) == [0, 1, 3, 4, 5]
 
 
@@ -112,9 +106,7 @@ def test_false_negatives_are_left_out_counted_once_and_made_up_for() -> None:
     strict = TrainingOptions(false_embedding=1)
     # Everything is near, so that each false negative is met by several sources.
     shares = TrainingOptions(depth=23, semantic=20, lexical=3, category=0, random=0)
-
     found = mined(copies, shares=shares, false=strict, rows=(5,))
-
     assert found.removed == {"name": 1, "body": 2}
     assert not {3, 6, 7} & {row for row, _ in found.negatives[0]}
     assert len(found.negatives[0]) == N - 1 - 3
@@ -130,9 +122,7 @@ def test_negatives_are_the_same_for_the_same_seed_and_others_for_another() -> No
 
 def test_trades_are_no_false_negatives_of_each_other() -> None:
     judge = FalseNegatives(SKILLS, np.eye(N, dtype=np.float32), TrainingOptions())
-
     layers = Counter(judge.layer(a, b) for a in range(N) for b in range(a))
-
     assert set(layers) == {None}
 
 
@@ -141,10 +131,8 @@ def test_a_list_holds_what_was_ranked_first_without_positive_and_false_negatives
     judge = FalseNegatives(skills, VECTORS, ALL_TRUE)
     queries = [TrainingQuery("q", "whatever", 3, ())]
     ranked = [[8, 3, 1, 0, 7]]
-
     made = candidate_lists(queries, ranked, np.arange(9), judge, 2, np.random.default_rng(0))
     short = candidate_lists(queries, [[8, 3, 1]], np.arange(9), judge, 4, np.random.default_rng(0))
-
     assert [tuple(one) for one in made.negatives[0]] == [(1, "ranked"), (0, "ranked")]
     assert made.removed == {"name": 1}
     assert Counter(source for _, source in short.negatives[0]) == {"ranked": 1, "filled": 3}
@@ -183,7 +171,6 @@ def test_bodies_that_share_half_their_trigrams_are_false_and_fewer_are_not(
     one, other = trigrams(" ".join(_WORDS)), trigrams(version(kept))
     shared = len(set(one.tolist()) & set(other.tolist()))
     assert (shared / (28 - shared) >= 0.5) == (layer is not None)
-
     assert judged("anvil", version(kept), 0.0) == layer
 
 
@@ -209,6 +196,5 @@ def test_texts_of_fewer_than_three_words_have_nothing_in_common() -> None:
 def test_a_filter_that_is_off_finds_none() -> None:
     skills = [Skill(doc_id, "Rye bread", "", _BODY) for doc_id in ("a", "b")]
     vectors = np.array([[1, 0], [1, 0]], dtype=np.float32)
-
     assert FalseNegatives(skills, vectors, TrainingOptions()).layer(0, 1) == "name"
     assert FalseNegatives(skills, vectors, TrainingOptions(drop_false=False)).layer(0, 1) is None

@@ -11,9 +11,7 @@ def test_a_choice_is_learnt_from_the_feature_that_tells() -> None:
     for _ in range(60):
         features = draw.normal(size=(5, 3))
         given.append(Choice(features, features[:, 1] == features[:, 1].max()))
-
     weights = fit_choice([*given, Choice(draw.normal(size=(4, 3)), np.zeros(4, dtype=bool))], 0.001)
-
     assert weights[1] > 5 * max(abs(weights[0]), abs(weights[2]))
     assert np.mean([one.right[int(np.argmax(one.features @ weights))] for one in given]) > 0.9
 
@@ -22,9 +20,7 @@ def test_a_chance_is_as_large_as_the_share_that_is_right() -> None:
     draw = np.random.default_rng(0)
     features = np.c_[np.ones(4000), draw.normal(size=4000)]
     right = draw.random(4000) < 1 / (1 + np.exp(-(0.5 + 2 * features[:, 1])))
-
     weights = fit_chance(features, right, 1e-6)
-
     assert np.allclose(weights, [0.5, 2.0], atol=0.25)
 
 
@@ -32,10 +28,8 @@ def test_a_row_counts_as_often_as_it_is_told_to() -> None:
     draw = np.random.default_rng(0)
     features = np.c_[np.ones(300), draw.normal(size=300)]
     right, counts = draw.random(300) < 0.4, draw.integers(0, 4, 300)
-
     counted = fit_chance(features, right, 0.0, counts.astype(float))
     repeated = fit_chance(np.repeat(features, counts, axis=0), np.repeat(right, counts), 0.0)
-
     assert np.allclose(counted, repeated, atol=1e-3)
 
 
@@ -43,7 +37,6 @@ def test_a_weight_that_may_only_rise_is_not_below_nothing() -> None:
     draw = np.random.default_rng(0)
     features = np.c_[np.ones(400), draw.normal(size=(400, 2))]
     right = draw.random(400) < 1 / (1 + np.exp(2 * features[:, 1] - features[:, 2]))
-
     assert fit_chance(features, right, 1e-6)[1] < -1
     bounded = fit_chance(features, right, 1e-6, rising=[1, 2])
     assert bounded[1] == 0
@@ -67,9 +60,7 @@ def listwise_loss(weights: np.ndarray, lists: list[Choice]) -> float:
 
 def test_what_tells_the_positive_gets_weight_and_what_does_not_gets_little() -> None:
     lists = lists_of(0, 400, 2)
-
     weights = fit_choice(lists, 1e-3, scaled=False)
-
     assert weights[0] > 0.7
     assert abs(weights[1]) < 0.2
     np.testing.assert_array_equal(weights, fit_choice(lists, 1e-3, scaled=False))

@@ -50,7 +50,6 @@ def words(queries: Sequence[Any]) -> set[str]:
 
 def test_who_is_validated_on_is_never_trained_with(asked: PairedQueries) -> None:
     material = gathered(asked)
-
     assert words(material.queries) <= words(asked.train)
     assert words(material.asked) <= words(asked.validation)
     assert len(material.asked) == len({query.row for query in material.asked}) > 10
@@ -63,9 +62,7 @@ def test_who_is_validated_on_is_never_trained_with(asked: PairedQueries) -> None
 
 def test_no_text_that_is_read_holds_what_is_asked_of_its_skill(asked: PairedQueries) -> None:
     material = gathered(asked)
-
     rows = training_rows(material, lambda skill: skill.text, OPTIONS, np.random.default_rng(0))
-
     texts = {text for row in rows for text in row[1:]}
     assert len(texts) <= len(SKILLS)  # one a skill, however often and as what it is read
     assert not any("amber" in text or "cedar" in text for text in texts)
@@ -75,7 +72,6 @@ def test_no_text_that_is_read_holds_what_is_asked_of_its_skill(asked: PairedQuer
 
 def test_requests_that_are_not_used_are_counted(asked: PairedQueries) -> None:
     material = gathered(asked._replace(shared=3), pairs=5)
-
     left_out = material.counts()["left_out"]
     assert left_out["of_two_skills"] == 3
     assert left_out["beyond_pairs"] + 5 + left_out["of_skills_that_say_no_more"] == len(asked.train)
@@ -83,6 +79,5 @@ def test_requests_that_are_not_used_are_counted(asked: PairedQueries) -> None:
 
 def test_requests_without_a_skill_that_says_anything_else_are_told(asked: PairedQueries) -> None:
     mute = [replace(query, passages=(SKILLS[query.row].description,)) for query in asked.train]
-
     with pytest.raises(WrongInput, match="no request of the pairs is left to train with"):
         gathered(asked._replace(train=mute))

@@ -54,12 +54,10 @@ def test_what_a_scorer_was_fitted_on_is_written_and_read_with_a_scorer_for_each_
     scorers = held_out(examples, SEED)
     bodies = {made.documents[doc_id].body: fold for doc_id, fold in drawn.items()}
     write_fitted(tmp_path / "fitted.json", bodies, [stored(scorers[k]) for k in sorted(scorers)], "packaged")
-
     found = fitted(tmp_path / "fitted.json")
     assert found.folds == {digest(body): fold for body, fold in bodies.items()}
     assert found.packaged == digest("packaged")
     assert all(np.allclose(found.scorers[k].weight, scorers[k].weight, atol=1e-6) for k in scorers)
-
     # A bench pages each document by the scorer of its fold, and says so.
     made.scorers = {doc_id: found.scorers[fold] for doc_id, fold in drawn.items()}
     measured = measure(made, [("facets", 0.3), ("mmr", 0.3)])
@@ -90,9 +88,7 @@ def test_the_scorer_never_saw_the_sample_that_a_nights_evaluation_measures() -> 
 def test_of_a_few_documents_that_it_was_fitted_on_every_figure_is_held_out(minilm: OnnxEncoder) -> None:
     made = shared_bench(minilm, 2)
     assert len(made.scorers) == 2
-
     report = report_paging(made, lambda: None)
-
     ours = [row for row in report.rows if row["method"] == "facets"]
     assert {row["held_out"] for row in ours} == {len(made.queries)}
     assert {row["held_out"] for row in report.rows if row["method"] != "facets"} == {0}
@@ -107,7 +103,6 @@ def test_each_shipped_scorer_is_what_the_fit_gives_without_its_fold(minilm: Onnx
     made = shared_bench(minilm, 36)
     examples = [example(q, made.documents[q.doc_id], minilm, minilm) for q in made.queries]
     drawn = fitted().folds
-
     assert len(made.scorers) == 36
     for fold, shipped in enumerate(fitted().scorers):
         others = [e for e in examples if drawn[digest(made.documents[e.query.doc_id].body)] != fold]

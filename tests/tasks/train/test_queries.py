@@ -34,7 +34,6 @@ def test_sentences_of_prose_and_lists_are_asked_with_and_markup_is_not() -> None
         "# Bread\n\nLet the **starter** rest overnight in a [cool](https://a.example) room.\n\n"
         "1. Scald the seeds with water before they go in.\n"
     )
-
     assert asked(body) == [
         "Let the starter rest overnight in a cool room.",
         "Scald the seeds with water before they go in.",
@@ -78,9 +77,7 @@ def test_code_and_tables_are_not_asked_with() -> None:
 
 def test_queries_are_absent_from_name_and_description_and_stand_in_the_body() -> None:
     skills = trades()
-
     queries = make_queries(skills, np.arange(len(skills)), 100, HOW, np.random.default_rng(0))
-
     assert [query.query_id for query in queries] == [skill.doc_id for skill in skills]
     assert {len(query.passages) for query in queries} == {1, 2, 3}
     for query in queries:
@@ -99,9 +96,7 @@ def test_queries_are_absent_from_name_and_description_and_stand_in_the_body() ->
 def test_no_more_queries_are_made_than_wanted_and_skills_without_sentences_are_passed_over() -> None:
     skills = [bread("# Nothing\n"), *trades()]
     draw = np.random.default_rng(0)
-
     queries = make_queries(skills, np.arange(len(skills)), 3, HOW, draw)
-
     assert [query.row for query in queries] == [1, 2, 3]
 
 
@@ -110,7 +105,6 @@ def test_queries_are_the_same_for_the_same_seed_and_others_for_another() -> None
     one, other, third = (
         make_queries(skills, np.arange(24), 24, HOW, np.random.default_rng(seed)) for seed in (7, 7, 8)
     )
-
     assert one == other != third
 
 
@@ -142,7 +136,6 @@ ASKED = (
 
 def test_a_request_is_one_query_however_many_texts_it_has_and_its_skill_is_read_without_it() -> None:
     train, validation, shared = asked_of(frame(*ASKED), [RUST, TEA])
-
     assert [(q.query_id, q.text, q.row) for q in train] == [("house/tea", "brew black tea for guests", 1)]
     assert [(q.query_id, q.row) for q in validation] == [("house/rust", 0)]
     assert shared == 0
@@ -156,24 +149,19 @@ def test_words_of_request_and_passage_that_stand_elsewhere_too_are_cut() -> None
     )
     passage = "Warms the pot first"
     asked = asked_of(frame(pair(tea, "brew black tea for guests", passage), ASKED[-1]), [tea, RUST])
-
     assert asked.train[0].without_passages(tea).body == "Guests come. How to , they ask.  of all, it does."
 
 
 def test_a_skill_of_several_requests_has_one_text_without_all_of_them() -> None:
     more = pair(TEA, "warm the pot", "Warms the pot first.")
     queries = asked_of(frame(*ASKED, more), [TEA, RUST]).train
-
     read = without_queries([TEA, RUST], queries)
-
     assert (len(queries), read[0].description.split(), read[1]) == (2, [], RUST)
 
 
 def test_a_request_of_two_skills_is_none_and_counted() -> None:
     pairs = frame(*ASKED, pair(TEA, "Care for it", BREW), pair(RUST, "care for it!", OFF))
-
     train, _, shared = asked_of(pairs, [TEA, RUST])
-
     assert ([query.text for query in train], shared) == (["brew black tea for guests"], 2)
 
 
@@ -198,13 +186,11 @@ def test_what_is_no_file_of_pairs_is_named(tmp_path: Path, content: bytes | None
     path = tmp_path / "pairs.parquet"
     if content is not None:
         path.write_bytes(content)
-
     with pytest.raises(WrongInput, match=r"pairs\.parquet cannot be read as pairs .*the columns query,"):
         read_pairs(path)
 
 
 def test_a_table_of_other_columns_is_no_file_of_pairs(tmp_path: Path) -> None:
     pl.DataFrame({"query": ["brew tea"]}).write_parquet(tmp_path / "pairs.parquet")
-
     with pytest.raises(WrongInput, match="doc_id"):
         read_pairs(tmp_path / "pairs.parquet")

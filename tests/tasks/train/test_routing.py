@@ -25,7 +25,6 @@ class Words:
 
 def test_skills_are_ranked_by_scores_and_equal_ones_by_position() -> None:
     (answer,) = by_score(SKILLS, lambda _task: -(np.arange(8) // 2))("whatever", 3)
-
     assert answer.doc_ids == [SKILLS[k].doc_id for k in (0, 1, 2)]
 
 
@@ -39,7 +38,6 @@ def test_a_reranker_puts_the_first_candidates_in_order_and_leaves_the_rest() -> 
             return np.arange(len(texts), dtype=np.float64)
 
     (answer,) = reranked(SKILLS, router, Backwards(), lambda skill: skill.body, 3)(task, 8)
-
     assert answer.doc_ids == [*reversed(before[:3]), *before[3:]]
 
 
@@ -49,5 +47,4 @@ def test_a_method_helps_if_its_whole_interval_lies_above_the_baseline(low: float
         {"method": "a", "measure": "hit@1", "low": 1.0},
         {"method": "a", "measure": DECISIVE, "low": low},
     ]
-
     assert helps(contests, "a") is expected

@@ -36,7 +36,6 @@ def test_a_skill_that_is_left_out_is_not_found_and_one_that_is_kept_is() -> None
     encoder = WordEncoder()
     given = AskedCorpus.of(SKILLS, encoder, ())
     found = asked_of(given, range(12), [asked(0), asked(20)], [asked(1)])
-
     assert found.served.tolist() == [True] * 6 + [False] * 3
     assert found.right[found.first].tolist() == [True, True, False]
     assert not found.right[6:].any()
@@ -46,14 +45,12 @@ def test_a_skill_that_is_left_out_is_not_found_and_one_that_is_kept_is() -> None
 def test_a_half_of_the_skills_is_kept_and_none_is_in_both(most: int) -> None:
     given = [asked(place) for place in (*range(24), *range(24))]
     kept, left_out = halves(given, most, np.random.default_rng(0))
-
     assert not {a.place for a in kept} & {a.place for a in left_out}
     assert (len(kept), len(left_out)) == (min(most, 24), min(most, 24))
 
 
 def test_what_tells_right_from_wrong_is_learned_and_holds_for_a_group_that_was_left_out() -> None:
     model, told = fit(rows(4, 500)), report(rows(4, 500))
-
     assert int(np.argmax(np.abs(model.weights))) == 1
     assert set(told) == {"g0", "g1", "g2", "g3"}
     assert all(one["right"] > 0.85 for one in told.values())
@@ -71,7 +68,6 @@ def test_one_command_writes_the_model_and_tells_how_each_group_does(
         monkeypatch.setattr(sys, "argv", ["fit", *map(str, given), "--out", str(out)])
         main()
         told = json.loads(capsys.readouterr().out)
-
     first, second = (json.loads(out.read_text("utf-8")) for out in outs)
     assert first == second
     assert list(first["weights"]) == list(FEATURES)

@@ -45,7 +45,6 @@ def drawn(folder: Path, texts: dict[str, str], without: list[str]) -> set[str]:
 
 def test_skills_are_drawn_once_under_whatever_name_and_not_those_left_out(tmp_path: Path) -> None:
     texts = {trade: skill(trade) for trade in TRADES} | {"hive again": skill("hive", more="\nAnd rest.\n")}
-
     assert drawn(tmp_path, texts, []) == set(TRADES)
     assert len(list(draw(corpus(tmp_path, texts), []))) == len(TRADES)
     assert drawn(tmp_path, texts, [skill("oven")]) == {"hive", "kiln"}
@@ -59,9 +58,7 @@ def test_skills_that_are_short_or_of_few_sections_are_not_drawn(tmp_path: Path) 
 
 def test_states_are_those_of_the_tokens_in_pairs(tmp_path: Path, minilm: OnnxEncoder) -> None:
     fragments = next(draw(corpus(tmp_path, {"hive": skill("hive")}), []))
-
     found = group_states(fragments, minilm)
-
     tokens = minilm.count([fragment.text for fragment in fragments])
     assert len(found) == sum(-(-n // 2) for n in tokens)
     assert np.linalg.norm(found, axis=1) == pytest.approx(1)
@@ -73,9 +70,7 @@ def test_axes_follow_what_varies_within_skills_whatever_sets_skills_apart() -> N
     skills = [
         (chance.normal(size=(500, 4)) @ within + [0, 0, 0, far]).astype(np.float32) for far in (-50, 50)
     ]
-
     found, share = axes(skills, 2)
-
     assert np.abs(found[:, 0]) == pytest.approx([1, 0, 0, 0], abs=0.05)
     assert np.abs(found[:, 1]) == pytest.approx([0, 1, 0, 0], abs=0.05)
     assert found.T @ found == pytest.approx(np.eye(2), abs=1e-6)
@@ -89,9 +84,7 @@ def test_the_command_writes_axes_that_the_package_can_take(
     without = tmp_path / "without.jsonl"
     without.write_text(json.dumps({"doc_id": "hive", "content": skill("hive")}), "utf-8")
     given = ["--corpus", str(file), "--encoder", str(minilm_export.folder), "--out", str(out)]
-
     main([*given, "--without", str(without)])
-
     assert np.load(out).shape == packaged_projection().shape
     assert capsys.readouterr().out.startswith("2 skills: 192 dimensions hold ")
     main([*given, "--skills", "1"])
@@ -100,7 +93,6 @@ def test_the_command_writes_axes_that_the_package_can_take(
 
 def test_a_corpus_without_a_skill_of_middling_size_is_refused(tmp_path: Path, minilm_export: Export) -> None:
     file = corpus(tmp_path, {"hive": "# Hive\n\nLift the lid.", "oven": skill("oven") * 8})
-
     with pytest.raises(WrongInput, match="no skill of middling size"):
         main(["--corpus", str(file), "--encoder", str(minilm_export.folder)])
 
@@ -112,6 +104,5 @@ def test_an_encoder_whose_states_are_not_kept_is_refused_before_anything_is_enco
     shutil.copytree(minilm_export.folder, other)
     card = json.loads((other / "encoder.json").read_text("utf-8"))
     (other / "encoder.json").write_text(json.dumps({**card, "name": "another"}), "utf-8")
-
     with pytest.raises(WrongInput, match="holds another: states are kept of"):
         main(["--corpus", str(file), "--encoder", str(other)])

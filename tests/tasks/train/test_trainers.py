@@ -79,9 +79,7 @@ def test_a_few_updates_change_the_weights_lower_the_loss_and_teach_what_belongs_
     bi_encoder: str, tmp_path: Path
 ) -> None:
     steps: list[tuple[int, int]] = []
-
     trained = train_bi_encoder(bi_encoder, ROWS * 6, HOW, tmp_path / "new", lambda *step: steps.append(step))
-
     losses = [loss for _, loss in trained.losses]
     assert steps == [(n, 24) for n in range(1, 25)]
     assert trained.steps == len(losses) == 24
@@ -98,7 +96,6 @@ def test_what_is_read_is_as_long_as_before(bi_encoder: str, tmp_path: Path) -> N
     from sentence_transformers import SentenceTransformer
 
     train_bi_encoder(bi_encoder, ROWS[:8], HOW, tmp_path / "new")
-
     model: Any = SentenceTransformer(str(tmp_path / "new"), device="cpu")
     assert model.max_seq_length == 64
 
@@ -106,7 +103,6 @@ def test_what_is_read_is_as_long_as_before(bi_encoder: str, tmp_path: Path) -> N
 def test_half_of_what_was_learned_lies_halfway(bi_encoder: str, tmp_path: Path) -> None:
     for share in (1.0, 0.5):
         train_bi_encoder(bi_encoder, ROWS[:8], replace(HOW, kept=share), tmp_path / f"{share}")
-
     before, whole, half = (weights(f) for f in (bi_encoder, tmp_path / "1.0", tmp_path / "0.5"))
     assert not same(tmp_path / "1.0", bi_encoder)
     for name, value in half.items():
@@ -133,7 +129,6 @@ def test_a_large_batch_is_read_in_parts_and_learns_the_same(
         trained = train_bi_encoder(bi_encoder, ROWS, HOW, tmp_path / f"{at_once}")
         losses.append([loss for _, loss in trained.losses])
         most.append(max(read))
-
     assert most[1] < most[0] == 8
     assert np.allclose(*losses, atol=0.02)
     assert len(losses[0]) == 4
@@ -143,7 +138,6 @@ def test_a_large_batch_is_read_in_parts_and_learns_the_same(
 def test_training_is_the_same_for_the_same_seed(bi_encoder: str, tmp_path: Path) -> None:
     for name, seed in (("one", 0), ("other", 0), ("third", 1)):
         train_bi_encoder(bi_encoder, ROWS, replace(HOW, batch=4, seed=seed), tmp_path / name)
-
     assert same(tmp_path / "one", tmp_path / "other")
     assert not same(tmp_path / "one", tmp_path / "third")
 
@@ -163,7 +157,6 @@ def test_training_that_was_cut_off_goes_on_where_it_was(bi_encoder: str, tmp_pat
     again = train_bi_encoder(
         bi_encoder, ROWS, HOW, tmp_path / "cut", lambda done, _total: resumed.append(done)
     )
-
     assert resumed == [3, 4]
     assert same(tmp_path / "cut", tmp_path / "whole")
     assert [step for step, _ in again.losses] == [step for step, _ in whole.losses]
@@ -173,10 +166,8 @@ def test_training_that_was_cut_off_goes_on_where_it_was(bi_encoder: str, tmp_pat
 @pytest.mark.slow
 def test_a_cross_encoder_learns_which_of_a_list_belongs_to_the_query(tmp_path: Path) -> None:
     base = str(save_cross_encoder(tmp_path / "base"))
-
     how = replace(HOW, temperature=1.0, batch=4, learning_rate=0.005, checkpoint=100)
     trained = train_reranker(base, ROWS * 2, how, tmp_path / "new")
-
     assert trained.steps == len(trained.losses) == len(ROWS) / 2
     assert not same(base, tmp_path / "new")
     assert first(tmp_path / "new") > first(Path(base))
@@ -195,9 +186,7 @@ def test_a_lists_loss_is_the_cross_entropy_of_its_own_candidates(tmp_path: Path)
     config.write_text(json.dumps(json.loads(config.read_text("utf-8")) | without_chance), "utf-8")
     # Not a step is made that could move a score: the loss told is that of the base.
     still = replace(HOW, temperature=0.5, batch=1, learning_rate=1e-12)
-
     trained = train_reranker(base, ROWS[:1], still, tmp_path / "new")
-
     import torch
     from sentence_transformers import CrossEncoder as Loaded
 
@@ -213,9 +202,7 @@ def test_a_lists_loss_is_the_cross_entropy_of_its_own_candidates(tmp_path: Path)
 def test_a_causal_reranker_learns_as_it_is_asked_later(loss: Loss, tmp_path: Path) -> None:
     base = str(save_qwen3(tmp_path / "base"))
     how = replace(HOW, temperature=1.0, batch=4, learning_rate=0.005, tokens=64, checkpoint=100)
-
     trained = train_reranker(base, ROWS * 4, how, tmp_path / "new", loss=loss, instruction=JUDGE)
-
     assert trained.steps == len(ROWS)
     assert json.loads((tmp_path / "new" / "asked.json").read_text()) == {"instruction": JUDGE, "tokens": 64}
     assert np.mean([loss for _, loss in trained.losses[-5:]]) < np.mean(
@@ -235,9 +222,7 @@ def test_a_causal_reranker_learns_as_it_is_asked_later(loss: Loss, tmp_path: Pat
 def test_pointwise_the_loss_is_that_of_each_candidate_by_itself(tmp_path: Path) -> None:
     base = str(save_qwen3(tmp_path / "base"))
     still = replace(HOW, batch=1, learning_rate=1e-12, tokens=64)
-
     trained = train_reranker(base, ROWS[:1], still, tmp_path / "new", loss="pointwise", instruction=JUDGE)
-
     shares = CausalReranker(base, instruction=JUDGE, device="cpu").score(*_list(0))
     expected = -np.mean([np.log(shares[0]), *np.log(1 - shares[1:])])
     assert trained.losses[0][1] == pytest.approx(expected, rel=1e-3)
@@ -251,7 +236,6 @@ def _list(row: int) -> tuple[str, list[str]]:
 @pytest.mark.parametrize("train", [train_bi_encoder, train_reranker])
 def test_a_model_that_is_not_there_is_named(train: Any, tmp_path: Path) -> None:  # noqa: ANN401
     (tmp_path / "bare").mkdir()
-
     with pytest.raises(ModelMismatch, match=str(tmp_path / "bare")):
         train(str(tmp_path / "bare"), ROWS, HOW, tmp_path / "new")
 
@@ -260,6 +244,5 @@ def test_a_model_that_is_not_there_is_named(train: Any, tmp_path: Path) -> None:
 def test_a_package_that_is_missing_is_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, package, raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else object())
-
     with pytest.raises(WrongInput, match=f"needs the package {package}: pip install"):
         require_training()

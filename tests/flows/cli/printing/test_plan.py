@@ -66,7 +66,6 @@ def test_an_unsure_step_names_others(capsys: pytest.CaptureFixture[str]) -> None
     plan = hand_plan(["bake"])
     plan["steps"][0]["confidence"] = 0.4
     print_plan(plan)
-
     said = capsys.readouterr().out
     assert "40% sure" in said
     assert said.count("    or: shelf/other-1-") == 3
@@ -74,7 +73,6 @@ def test_an_unsure_step_names_others(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_plan_without_steps_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     print_plan({**hand_plan([]), "left_out": [left("thanks", "no-request")]})
-
     said = capsys.readouterr().out
     assert said.startswith("no step: ")
     assert "left out, as it asks for nothing: thanks\n" in said
@@ -92,7 +90,6 @@ def test_in_80_columns_no_word_and_no_id_is_broken(monkeypatch: pytest.MonkeyPat
     plan["left_out"] = [left(long, "context")]
     plan["steps"][1]["page"] = {"context": long, "tokens": 90, "document_tokens": 900, "nodes": ["d#1"]}
     print_plan(plan)
-
     lines = re.sub(r"\x1b\[[\d;]*m", "", screen.getvalue()).splitlines()
     assert [line for line in lines if len(line) > 80] == [f"    {doc_id}"]
     words = {*long.split(), "1.", "if", "only", "left", "out,", "as", "it", "asks", "for", "nothing:"}
@@ -110,7 +107,6 @@ def test_a_page_of_others_is_marked_and_its_control_characters_are_shown(
     plan["steps"][0]["page"] = {"context": context, "tokens": 9, "document_tokens": 90, "nodes": ["d#1"]}
     plan["tokens"]["pages"] = 9
     print_plan(plan)
-
     said = capsys.readouterr().out
     assert "    third-party text of shelf/skill-1 from dir:shelf, licence MIT, 9 of 90 tokens:\n" in said
     assert "    │ # Bread\n    │ \n    │     knead\\x1b[31m [/b] :bee:\n" in said
@@ -121,5 +117,4 @@ def test_a_page_that_is_kept_back_says_why(capsys: pytest.CaptureFixture[str]) -
     plan = hand_plan(["bake"])
     plan["steps"][0] |= {"page": None, "page_error": "shelf/skill-1 is withheld"}
     print_plan(plan)
-
     assert "    no page: shelf/skill-1 is withheld\n" in capsys.readouterr().out

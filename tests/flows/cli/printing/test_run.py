@@ -29,7 +29,6 @@ def test_each_skill_has_its_fit_beside_it_and_nothing_that_fits_is_said(
     fits = capsys.readouterr().out
     printing.print_search(answer("tax", {**result("a/b/c", "soup"), "fit": 0.021}, nothing_fits=True))
     nothing = capsys.readouterr().out
-
     assert "  a/b/c  fit 91%\n" in fits
     assert "seems to fit" not in fits
     assert "Nothing served seems to fit; what comes nearest:\n" in nothing

@@ -34,11 +34,9 @@ def test_all_plain_methods_are_measured_reported_and_compared_with_the_frozen_su
     ask: Ask, root: str, bench: Written, tmp_path: Path
 ) -> None:
     folder = tmp_path / "report"
-
     code, printed, _ = ask(
         "evaluate", "routing", *bench.options(), "--root", root, "--report", str(folder), "--json"
     )
-
     assert code == 0
     found = json.loads(printed)
     measured = rows(printed)
@@ -64,10 +62,8 @@ def test_how_often_agents_would_pass_is_estimated_for_each_method(
 ) -> None:
     folder = tmp_path / "report"
     command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", "bm25-full"]
-
     code, printed, _ = ask(*command, "--agents", "skillsbench", "--report", str(folder))
     _, quiet, _ = ask(*command)
-
     assert code == 0
     assert "tasks that 7 agents would pass, an estimate" in printed
     assert "would pass" not in quiet
@@ -76,9 +72,7 @@ def test_how_often_agents_would_pass_is_estimated_for_each_method(
 
 def test_a_person_sees_a_table(ask: Ask, root: str, bench: Written) -> None:
     options = ["--method", "bm25-full", "--method", "bm25-description", "--baseline", "bm25-full"]
-
     code, printed, _ = ask("evaluate", "routing", *bench.options(), "--root", root, *options)
-
     assert code == 0
     assert "routing, 3 tasks over 7 skills, copies folded" in printed
     assert "against bm25-full, task by task" in printed
@@ -103,7 +97,6 @@ def test_what_cannot_be_measured_is_said_before_anything_is_encoded(
     wrong: list[str], said: str, ask: Ask, tmp_path: Path, bench: Written
 ) -> None:
     code, _, told = ask("evaluate", "routing", *bench.options(), "--root", str(tmp_path / "new"), *wrong)
-
     assert code == 2
     assert said in told
     assert not (tmp_path / "new").exists()
@@ -114,7 +107,6 @@ def test_a_model_that_is_nowhere_is_said_before_other_methods_are_measured(
 ) -> None:
     wanted = ["--method", "zsum", "--method", "skillflow:stages=deep,deep_model=x y"]
     code, _, told = ask("evaluate", "routing", *bench.options(), "--root", str(tmp_path / "new"), *wanted)
-
     assert (code, "model 'x y' is no folder" in told) == (1, True), told
     assert not (tmp_path / "new" / "models").exists()
 
@@ -124,9 +116,7 @@ def test_a_library_that_is_missing_is_named_before_anything_is_encoded(
     library: str, ask: Ask, tmp_path: Path, bench: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-
     code, _, told = ask("evaluate", "routing", *bench.options(), "--root", str(tmp_path / "new"))
-
     assert code == 2
     assert "pip install '.[evaluate]'" in told
     assert not (tmp_path / "new").exists()
@@ -137,13 +127,11 @@ def test_four_stages_run_from_queries_to_selection_and_a_second_run_asks_nothing
 ) -> None:
     command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", "skillflow", "--json"]
     environment(four_stages(tmp_path / "cross"))
-
     with LlmServer(say=say) as server:
         environment(settings_of(server))
         code, first, _ = ask(*command)
         asked = server.requests
         _, second, _ = ask(*command)
-
         assert code == 0
         assert server.requests == asked
     row = rows(first)["skillflow"]
@@ -162,11 +150,9 @@ def test_without_a_language_model_the_task_is_the_query_and_nothing_is_selected(
     ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
 ) -> None:
     environment(four_stages(tmp_path / "cross"))
-
     _, printed, _ = ask(
         "evaluate", "routing", *bench.options(), "--root", root, "--method", "skillflow", "--json"
     )
-
     assert [stage["stage"] for stage in rows(printed)["skillflow"]["stages"]] == ["dense", "shallow", "deep"]
     assert json.loads(printed)["llm"] is None
 
@@ -175,13 +161,11 @@ def test_a_model_that_misbehaves_is_gone_without_and_what_was_missed_is_told(
     ask: Ask, root: str, bench: Written, environment: Set
 ) -> None:
     environment({"SKILLERY_SKILLFLOW_STAGES": '["dense", "select"]', "SKILLERY_SKILLFLOW_DENSE_MODEL": ""})
-
     with LlmServer(lambda _: "no-json", say=say) as server:
         environment(settings_of(server))
         code, printed, _ = ask(
             "evaluate", "routing", *bench.options(), "--root", root, "--method", "skillflow", "--json"
         )
-
     assert code == 0
     assert json.loads(printed)["llm"]["fallbacks"]["flow-relevant-1: malformed"] == 4
 
@@ -199,7 +183,6 @@ def test_a_killed_run_goes_on_where_it_was(
         environment(settings_of(server))
         _, whole, _ = ask(*command, str(other))
         undisturbed = server.requests
-
     with LlmServer(say=say, delay=0.2) as server:
         environment(settings_of(server))
         process = subprocess.Popen([*MAIN, *command, root], stdout=subprocess.PIPE)
@@ -209,7 +192,6 @@ def test_a_killed_run_goes_on_where_it_was(
         process.communicate()
         before = server.requests
         _, again, _ = ask(*command, root)
-
         assert undisturbed == 3 * 2
         assert before < undisturbed
         assert server.requests <= undisturbed + 1
@@ -222,9 +204,7 @@ def test_a_model_that_is_not_there_is_named_with_what_to_do(
     environment(
         {"SKILLERY_SKILLFLOW_SHALLOW_MODEL": str(tmp_path), "SKILLERY_SKILLFLOW_STAGES": '["shallow"]'}
     )
-
     code, _, told = ask("evaluate", "routing", *bench.options(), "--root", root, "--method", "skillflow")
-
     assert code == 1
     assert f"model {tmp_path} cannot be loaded" in told
     assert "name a folder that holds it" in told
@@ -243,9 +223,7 @@ def test_a_setting_that_cannot_be_used_is_named(
     variable: str, value: str, said: str, ask: Ask, root: str, bench: Written, environment: Set
 ) -> None:
     environment({variable: value})
-
     code, _, told = ask("evaluate", "routing", *bench.options(), "--root", root, "--method", "skillflow")
-
     assert code == 2
     assert said in told
 
@@ -260,7 +238,6 @@ def test_a_hard_tier_is_made_kept_and_measured_beside_the_easy_one(
         environment(settings_of(server))
         _, first, _ = ask(*command, "--json")
         code, again, _ = ask(*command)
-
         assert server.requests == 4
     made = json.loads(first)
     assert (made["wanted"], made["asked"], made["distractors"]) == (4, 4, 12)
@@ -278,10 +255,8 @@ def test_a_hard_tier_needs_a_language_model_and_the_relevant_skills(
     command += ["--out", str(tmp_path / "hard"), "--root", root, "--documents"]
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps({"doc_id": "x", "content": "# Tea\n\nPour."}) + "\n", "utf-8")
-
     code, _, told = ask(*command, str(bench.corpus))
     assert (code, "SKILLERY_LLM" in told) == (2, True)
-
     environment({"SKILLERY_LLM_BASE_URL": "http://127.0.0.1:9/v1", "SKILLERY_LLM_MODEL": "none"})
     code, _, told = ask(*command, str(other))
     assert (code, "holds no skill that" in told) == (2, True)

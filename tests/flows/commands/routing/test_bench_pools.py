@@ -33,19 +33,16 @@ def test_the_language_model_that_is_set_up_is_measured_as_an_agent(
     command = ["evaluate", "routing", "--bench", str(folder), "--method", "default", "--agents", "llm"]
     code, _, told = ask(*command, "--root", root)
     assert (code, "--agents llm needs answers.jsonl" in told) == (2, True)
-
     expected = {"query_id": "g1", "assertions": ["cut above a bud", "whistle"]}
     (folder / "answers.jsonl").write_text(f"{json.dumps(expected)}\n", "utf-8")
     code, _, told = ask(*command, "--root", root)
     assert (code, "SKILLERY_LLM" in told) == (2, True)
-
     with LlmServer(say=works) as server:
         for name, value in settings_of(server).items():
             monkeypatch.setenv(name, value)
         code, printed, _ = ask(*command, "--root", root, "--json")
         (folder / "answers.jsonl").write_text('{"query_id": "g1"}\n', "utf-8")
         wrong, _, told = ask(*command, "--root", root)
-
     assert (code, server.requests) == (0, 4)
     assert (wrong, "no line says what an answer must do" in told) == (2, True)
     found = json.loads(printed)
@@ -97,9 +94,7 @@ def test_copies_of_a_folder_are_folded_among_other_skills(
     ask: Ask, root: str, folder: Path, others: Written
 ) -> None:
     command = ["evaluate", "routing", "--bench", str(folder), "--corpus", str(others.corpus), "--root", root]
-
     _, printed, _ = ask(*command, "--pool", "all", "--method", "bm25-full", "--json")
-
     (row,) = json.loads(printed)["methods"]
     # Of the same text in two skills the one whose id comes first is first: of the bees, the copy.
     assert (row["hit@1"], row["unfolded"]["hit@1"]) == (1.0, 0.75)
@@ -112,13 +107,11 @@ def test_a_folder_alone_is_a_bench_of_its_own_skills_whose_text_counts(
     other = json.dumps({"doc_id": "home/kitchen/knife", "content": skill("knife", "Sails boats", "# Sails")})
     (tmp_path / "other.jsonl").write_text(other, "utf-8")
     report, command = tmp_path / "report", ["evaluate", "routing", "--bench", str(folder), "--root", root]
-
     _, alone, _ = ask(*command, "--method", "bm25-full", "--json", "--report", str(report))
     _, beside, _ = ask(
         *command, "--method", "bm25-full", "--json", "--corpus", str(tmp_path / "other.jsonl"),
         "--pool", "all", "--pool", "all",
     )  # fmt: skip
-
     assert [pool["pool"] for pool in json.loads(alone)["pools"]] == ["all", "repository"]
     assert sorted(file.name for file in report.glob("*.parquet")) == ["routing.parquet"]
     assert [(pool["pool"], pool["skills"]) for pool in json.loads(beside)["pools"]] == [("all", 5)]
@@ -130,9 +123,7 @@ def test_a_person_reads_pools_in_80_columns(
 ) -> None:
     monkeypatch.setattr(console, "_WIDE", 80)
     command = ["evaluate", "routing", "--bench", str(folder), "--corpus", str(others.corpus), "--root", root]
-
     code, printed, _ = ask(*command, *METHODS)
-
     assert code == 0
     assert [line for line in printed.splitlines() if len(line) > 80] == []
     for said in (
@@ -155,13 +146,11 @@ def test_a_pool_a_share_and_a_file_can_be_named_one_by_one(
         "--qrels", str(folder / "qrels.jsonl"), "--negatives", str(folder / "negatives.jsonl"),
     ]  # fmt: skip
     command = ["evaluate", "routing", *files, "--root", root, "--method", "bm25-full", "--json"]
-
     _, plain, _ = ask(*command)
     _, within, _ = ask(*command, "--pool", "repository", "--recall", "0.5")
     _, without, _ = ask(
         "evaluate", "routing", *others.options(), "--root", root, "--method", "zsum", "--json"
     )
-
     assert [pool["pool"] for pool in json.loads(plain)["pools"]] == ["all"]
     assert [pool["pool"] for pool in json.loads(within)["pools"]] == ["repository"]
     assert json.loads(within)["methods"][0]["rejection"]["recall"] == 0.5
@@ -184,7 +173,6 @@ def test_a_wish_that_cannot_be_measured_is_named_before_anything_is_encoded(
     code, _, told = ask(
         "evaluate", "routing", "--bench", str(folder), "--root", str(tmp_path / "new"), *wrong
     )
-
     assert (code, said in told) == (2, True)
     assert not (tmp_path / "new").exists()
 
@@ -194,14 +182,12 @@ def test_a_file_that_neither_an_option_nor_the_folder_gives_is_named(
 ) -> None:
     (folder / "documents.parquet").unlink()
     new = ["--root", str(tmp_path / "new")]
-
     told = [
         ask("evaluate", "routing", *new).stderr,
         ask("evaluate", "routing", "--queries", "q.jsonl", "--corpus", "c.parquet", *new).stderr,
         ask("evaluate", "routing", "--bench", str(folder), *new).stderr,
         ask("evaluate", "routing", *others.options(), "--pool", "bench", *new).stderr,
     ]
-
     assert "no --queries is given: name a file by it, or a folder with all files by --bench" in told[0]
     assert "no --qrels is given" in told[1]
     assert f"--bench {folder} holds no documents.parquet: add it, or name a file by --corpus" in told[2]

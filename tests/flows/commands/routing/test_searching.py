@@ -42,7 +42,6 @@ def test_a_plain_method_ranks_what_is_served_and_tells_no_fit(
     method: str, where: list[str], ask: Ask
 ) -> None:
     code, printed, _ = ask("search", QUERY, "-k", "2", "--method", method, "--json", *where)
-
     assert code == 0
     assert len(results(printed)) == min(2, len(SKILLS))
     assert json.loads(printed)["nothing_fits"] is None
@@ -52,7 +51,6 @@ def test_a_plain_method_ranks_what_is_served_and_tells_no_fit(
 def test_of_a_method_without_parts_of_a_score_none_are_told(where: list[str], ask: Ask) -> None:
     plain = ask("search", QUERY, "--method", "bm25-full", *where)
     code, printed, told = ask("search", QUERY, "--method", "bm25-full", "--explain", *where)
-
     assert (code, plain[0]) == (0, 0), told
     assert printed.splitlines()[:3] == plain[1].splitlines()[:3]
 
@@ -61,9 +59,7 @@ def test_stages_of_a_pipeline_rank_what_is_served(
     where: list[str], ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKILLERY_SKILLROUTER_ENCODER", str(save_qwen3(tmp_path / "qwen3")))
-
     code, printed, _ = ask("search", QUERY, "--method", "skillrouter:reranker=", "--json", *where)
-
     assert code == 0
     assert set(ids(printed)) <= {f"local/market/{name}" for name in SKILLS}
     assert results(printed)
@@ -74,10 +70,8 @@ def test_a_reranker_puts_the_first_skills_in_its_order_and_leaves_their_fit(
     save: Callable[[Path], Path], where: list[str], served_bakery: SkillRoot, ask: Ask, tmp_path: Path
 ) -> None:
     folder = str(save(tmp_path / "model"))
-
     _, usual, _ = ask("search", QUERY, "--json", *where)
     code, printed, _ = ask("search", QUERY, "--rerank", folder, "--json", *where)
-
     assert code == 0
     model = load_reranker(
         folder, instruction=load_skillrouter().reranker_instruction, max_tokens=3500, device="cpu"
@@ -99,7 +93,6 @@ def test_the_language_model_that_judges_decides_which_skill_is_first(
     _, usual, _ = ask("search", QUERY, "--json", *where)
     with llm_set_up(monkeypatch, say=lambda _: '{"selected": [2]}') as server:
         code, printed, _ = ask("search", QUERY, "--rerank", "judge", "--json", *where)
-
         assert (code, server.requests) == (0, 1)
     first, second, *rest = ids(usual)
     assert ids(printed) == [second, first, *rest]
@@ -111,7 +104,6 @@ def test_a_judge_that_does_not_answer_leaves_the_order_and_is_told_of(
     _, usual, _ = ask("search", "bake a loaf", "--json", *where)
     with llm_set_up(monkeypatch, say=lambda _: "I would rather not."):
         code, printed, told = ask("search", "bake a loaf", "--rerank", "judge", "--json", *where)
-
     assert (code, ids(printed)) == (0, ids(usual))
     assert "no answer (1 x judge-skill-1: malformed): its step was left out there" in told
 
@@ -120,7 +112,6 @@ def test_filters_hold_and_a_batch_is_ranked_line_by_line(where: list[str], ask: 
     batch, out = tmp_path / "q.jsonl", tmp_path / "r.jsonl"
     batch.write_text("".join(json.dumps({"query": q, "k": 1}) + "\n" for q in (QUERY, "mend")), "utf-8")
     options = ["--method", "bm25-full", "--batch", str(batch), "--out", str(out), *where]
-
     assert ask("search", *options, "--kind", "skill").code == 0
     assert [len(line["results"]) for line in lines_of(out)] == [1, 1]
     code, _, told = ask("search", QUERY, "--method", "bm25-full", "--licence", "WTFPL", *where)
@@ -143,14 +134,12 @@ def test_what_cannot_rank_is_said_in_a_line(
     options: list[str], said: str, where: list[str], ask: Ask
 ) -> None:
     code, printed, told = ask("search", QUERY, *options, *where)
-
     assert (code, printed, said in told) == (2, "", True)
     assert told.count("\n") == 1
 
 
 def test_a_reranker_that_is_not_there_is_named(where: list[str], ask: Ask, tmp_path: Path) -> None:
     code, _, told = ask("search", QUERY, "--rerank", str(tmp_path), *where)
-
     assert code == 1
     assert f"model {tmp_path} cannot be loaded" in told
 
@@ -164,9 +153,7 @@ def test_a_reranker_is_loaded_once_for_a_batch(
     )
     folder = str(save_cross_encoder(tmp_path / "model"))
     index = served_bakery.ask()
-
     with other_ranker(served_bakery.root, load_settings(), reranker=folder) as ranker:
         found = [index.search(query, 2, ranker=ranker) for query in (QUERY, "bake a loaf")]
-
     assert loaded == [folder]
     assert all(len(one["results"]) == min(2, len(SKILLS)) for one in found)

@@ -49,10 +49,8 @@ def test_a_sweep_is_written_beside_its_paper(
     report = tmp_path / "report"
     environment({"HF_HUB_CACHE": str(hub_cache), "HF_HUB_OFFLINE": "1"})
     command = ["evaluate", "routing", *bench.options(), "--root", root, "--sweep", sweep]
-
     with LlmServer(say=say) as server:
         done = skillery(*command, "--attention", "--report", str(report), **settings_of(server))
-
     assert done.returncode == 0, done.stderr
     written = (report / "routing.md").read_text("utf-8")
     for name in SWEEPS[sweep]:

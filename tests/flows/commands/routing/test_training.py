@@ -103,16 +103,13 @@ def test_an_encoder_is_trained_on_what_authors_ask(
     monkeypatch.setenv("SKILLERY_TRAINING_DROP_FALSE", "false")  # of skills that are much alike
     command = ["train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out"), "--root", root]
     command += ["--requests", str(pairs), "--pairs", "400", "--json"]
-
     code, printed, told = ask(*command)
-
     assert code == 0, told
     found = json.loads(printed)
     assert found["material"]["queries"] == 400 > found["material"]["train"]
     assert 0 < found["material"]["held_out_queries"] <= 300
     asked = set(made.filter(split="train")["query"])
     assert {pair["text"] for pair in lines_of(tmp_path / "out" / "pairs.jsonl")} < asked
-
     code, _, told = ask(*command, "--requests", str(tmp_path / "none"))
     assert (code, "pairs.parquet cannot be read as pairs" in told) == (2, True), told
 
@@ -129,9 +126,7 @@ def test_what_cannot_be_trained_with_is_said_and_nothing_is_left(
     options: list[str], said: str, ask: Ask, corpus: Path, tmp_path: Path
 ) -> None:
     command = ["train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out")]
-
     code, _, told = ask(*command, "--root", str(tmp_path / "new"), *options)
-
     assert (code, said in told) == (2, True), told
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / "out").exists()
@@ -142,11 +137,9 @@ def test_a_folder_that_holds_something_else_is_left_alone(
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "letters.txt").write_text("mine", "utf-8")
-
     code, _, told = ask(
         "train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out"), "--root", root
     )
-
     assert (code, "holds other files" in told) == (2, True)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["letters.txt"]
 
@@ -166,11 +159,9 @@ def test_a_corpus_that_is_too_small_or_says_nothing_is_told(
 ) -> None:
     path = tmp_path / "few.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-
     code, _, told = ask(
         "train", "routing", "--corpus", str(path), "--out", str(tmp_path / "out"), "--root", root
     )
-
     assert (code, said in told) == (2, True), told
 
 
@@ -181,7 +172,5 @@ def test_a_setting_that_cannot_be_used_is_named(
     name: str, value: str, ask: Ask, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"SKILLERY_TRAINING_{name}", value)
-
     code, _, told = ask("train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out"))
-
     assert (code, f"SKILLERY_TRAINING_{name}='{value}'" in told) == (2, True), told

@@ -22,9 +22,7 @@ def test_a_variant_has_the_settings_that_its_name_says_and_the_others_of_the_env
 ) -> None:
     monkeypatch.setenv("SKILLERY_SKILLFLOW_DENSE_K", "70")
     monkeypatch.setenv("SKILLERY_SKILLFLOW_DEEP_TOKENS", "99")
-
     found = settings_of("skillflow:stages=dense+deep,deep_tokens=512,dense_model=", SkillFlowSettings)
-
     assert (found.stages, found.deep_tokens, found.dense_model) == (["dense", "deep"], 512, "")
     assert (found.dense_k, found.shallow_k) == (70, 100)
     assert settings_of("skillflow", SkillFlowSettings).deep_tokens == 99
@@ -33,7 +31,6 @@ def test_a_variant_has_the_settings_that_its_name_says_and_the_others_of_the_env
 @pytest.mark.parametrize("sweep", sorted(SWEEPS))
 def test_all_variants_of_a_sweep_can_be_made(sweep: str) -> None:
     names = expanded((), [sweep])
-
     assert len(names) > 1
     require_names(names)
     for name in names:
@@ -46,7 +43,6 @@ def test_all_variants_of_a_sweep_can_be_made(sweep: str) -> None:
 
 def test_a_variable_that_cannot_be_used_is_named_not_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLERY_SKILLFLOW_DENSE_K", "many")
-
     with pytest.raises(WrongInput, match=r"^SKILLERY_SKILLFLOW_DENSE_K='many'"):
         settings_of("skillflow:deep_k=3", SkillFlowSettings)
 
@@ -67,5 +63,4 @@ def test_a_variant_that_means_nothing_without_an_llm_is_told(name: str, said: st
 
 def test_methods_and_sweeps_are_measured_once_each() -> None:
     first, *others = SWEEPS["skillrouter-candidates"]
-
     assert expanded(["zsum", first], ["skillrouter-candidates"]) == ["zsum", first, *others]

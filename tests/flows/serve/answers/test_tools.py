@@ -33,7 +33,6 @@ def test_a_plan_is_that_of_the_command_and_says_whose_each_skill_is(
     task = f"{TASK} If it rains, open the hive."
     found = plan(tools_of(storied), task=task, k=2)
     printed = json.loads(ask("compose", task, "-k", "2", "--root", storied.root.uri, "--json").stdout)
-
     assert (found["version"], "not instructions" in found["notice"]) == (storied.served().version, True)
     assert [_told(step) for step in found["steps"]] == [_printed(step) for step in printed["steps"]] != []
     assert found["steps"][-1]["condition"] == "If it rains"
@@ -73,7 +72,6 @@ def test_filters_hold_for_each_step_and_what_is_left_out_has_a_reason(
     call = tools_of(storied)
     found = plan(call, task=TASK, filters={"risk": ["none"]})
     assert BREAD_ID not in [skill["doc_id"] for step in found["steps"] for skill in step["skills"]]
-
     found = plan(call, task=TASK + " Then sweep the floor." * 600)
     assert "too-long" in [part["reason"] for part in found["left_out"]]
 
@@ -90,7 +88,6 @@ def test_a_plan_is_of_the_version_that_is_served_when_it_is_asked(
     root.write("bread", BREAD)
     root.publish()
     second = plan(call, task=TASK)
-
     assert [found["steps"][0]["skills"][0]["name"] for found in (first, second)] == ["bike", "bread"]
     assert second["version"] == root.served().version != first["version"]
 
@@ -141,9 +138,7 @@ def test_what_is_suggested_is_what_the_command_prints_with_the_runs_that_did_it(
     state.write_text(json.dumps(seen), "utf-8")
     given = ["--task", str(BED["task"]), "--domain", "greenhouse", "--state", str(state), "-k", "2"]
     printed = json.loads(ask("suggest", *given, "--root", taught.root.uri, "--json").stdout)
-
     found = suggest(tools_of(taught), **{**BED, "state": seen}, k=2)
-
     assert (found["version"], found["domain"]) == (taught.served().version, "greenhouse")
     assert "not instructions" in found["notice"]
     names = ("skill_id", "description", "code", "score", "support")
@@ -182,7 +177,6 @@ def test_a_publication_and_a_rollback_show_in_the_next_suggestion(
     assert induced(root, "two")["published"]
     second = suggest(call, **MOOR)
     roll_back(root.root)
-
     assert [max(row["support"] for row in found["results"]) for found in (first, second)] == [3, 6]
     assert max((row["runs"] for row in second["results"]), key=len) == ["h0", "h1", "h2", "h3", "h4"]
     assert second["version"] != first["version"]

@@ -62,11 +62,9 @@ def test_a_few_trees_that_unfold_to_a_thousand_million_paths_are_refused_at_once
         tree = worktree.mktree([f"{line}\t{name}" for name in "abcdefghij"])
         line = f"040000 tree {tree}"
     worktree.git("update-ref", "refs/heads/main", worktree.git("commit-tree", tree, "-m", "bomb"))
-
     began = time.monotonic()
     with pytest.raises(SourceError, match="more than 20,000 paths") as refused:
         list(GitSource(worktree.path.as_uri(), limits=DocumentLimits(repository_paths=20_000)).read())
-
     assert refused.value.reason == "too-many-paths"
     assert time.monotonic() - began < 10
 

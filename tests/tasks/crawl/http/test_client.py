@@ -27,7 +27,6 @@ WRONG = ["https://somebody:secret@127.0.0.1:9/", "https://127.0.0.1:99999999", "
 async def test_an_answer_holds_body_headers_and_address(root: Root) -> None:
     async with Host({"/a": says('{"bees": 3}', X_Colour="Amber")}) as host, host.http(root) as http:
         answer = await http.get(f"{host.url}/a", params={"q": "wax & honey"}, headers={"Accept": "a/b"})
-
         assert (answer.status, answer.url, answer.json()) == (200, f"{host.url}/a", {"bees": 3})
         assert answer.headers["x-colour"] == "Amber"
         (asked,) = host.requests
@@ -43,7 +42,6 @@ async def test_a_known_etag_is_answered_with_304(root: Root) -> None:
     async with Host({"/a": [says("{}", ETag='"1"'), says(b"", 304)]}) as host, host.http(root) as http:
         first = await http.get(f"{host.url}/a")
         second = await http.get(f"{host.url}/a", etag=first.headers["etag"])
-
         assert (second.status, second.body) == (304, b"")
         assert [r.headers.get("If-None-Match") for r in host.requests] == [None, '"1"']
         with pytest.raises(HttpTerminal, match="HTTP 304") as caught:
@@ -227,10 +225,8 @@ def test_an_address_that_cannot_be_asked_fails_its_source_and_keeps_its_password
     tmp_path: Path, url: str, spec: str, service: str
 ) -> None:
     source = open_source(spec, CrawlContext(Root(tmp_path), NOW, settings=CrawlSettings(**{service: url})))
-
     with pytest.raises(SourceError) as caught:
         list(source.read())
-
     assert "127.0.0.1" in str(caught.value) or "[" in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -241,12 +237,10 @@ def test_an_address_that_cannot_be_asked_leaves_the_other_sources_alone(tmp_path
     (tmp_path / "market/bees/SKILL.md").write_text(SKILLS["bees"])
     root, network = Root(tmp_path / "root"), CrawlSettings(skillsmp_url=url, request_delay=0)
     specs = ("skillsmp", f"dir:{tmp_path}/market")
-
     reports = [
         collect(open_source(spec, CrawlContext(root, NOW, settings=network)), root, run_id="1", now=NOW)
         for spec in specs
     ]
-
     assert [report.state for report in reports] == ["failed", "complete"]
     open_http(
         network, root

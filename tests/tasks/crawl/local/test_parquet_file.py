@@ -149,9 +149,7 @@ def test_stars_that_make_no_sense_are_unknown(file: Path, cells: pa.Array) -> No
 )
 def test_a_value_that_cannot_be_read_costs_its_row(file: Path, column: str, cells: pa.Array) -> None:
     columns = {"id": ["mint", "sage"], "content": ["1", "2"]} | {column: cells}
-
     first, second = write(file, columns).read()
-
     assert isinstance(first, Dropped)
     assert (first.reason, first.detail.startswith(f"row 1, column {column}: ")) == ("unreadable", True)
     assert not isinstance(second, Dropped) or second.reason == "missing_id"

@@ -61,7 +61,6 @@ def entry(url: str, name: str = "kettle") -> str:
 
 def test_an_entry_is_a_document_with_what_the_list_says() -> None:
     kettle = documents(LIST)[0]
-
     assert (kettle.doc_id, kettle.kind, kettle.repo, kettle.author) == (
         "ann/kettle",
         "mcp-server",
@@ -81,7 +80,6 @@ def test_an_entry_is_a_document_with_what_the_list_says() -> None:
 
 def test_every_document_comes_after_its_listing() -> None:
     rows = [row for row in servers_of(LIST, "awesome:list") if not isinstance(row, Dropped)]
-
     pairs = list(zip(rows[::2], rows[1::2], strict=True))
     assert len(pairs) == 3
     for listing, document in pairs:
@@ -110,7 +108,6 @@ def test_every_document_comes_after_its_listing() -> None:
 )
 def test_the_id_follows_from_the_url(url: str, doc_id: str) -> None:
     found = documents(entry(url))[0]
-
     assert found.doc_id == doc_id
     assert "secret" not in f"{found}"
 
@@ -128,7 +125,6 @@ def test_repositories_are_compared_in_any_letter_case_and_folders_apart() -> Non
         + entry("https://github.com/Ann/Kettle.git", "again")
         + entry("https://github.com/ann/kettle/tree/main/mcp")
     )
-
     assert [d.doc_id for d in documents(text)] == ["ann/kettle", "ann/kettle/mcp"]
     assert dropped(text) == [("duplicate_id", "Ann/Kettle", "ann/kettle")]
 
@@ -137,7 +133,6 @@ def test_entries_of_sections_about_other_things_are_told_apart() -> None:
     reasons = [
         (row.reason, row.detail) for row in servers_of(LIST, "awesome:list") if isinstance(row, Dropped)
     ]
-
     assert reasons == [("not-a-server", "line 13, cat/toolkit, cat/toolkit: stands under Frameworks")]
 
 
@@ -172,9 +167,7 @@ def test_who_leaves_the_list_is_retired_and_who_joins_it_is_new(local: Nights) -
     path.write_text(
         LIST.replace("bob/appliances", "bob/machines").replace("Boils water", "Boils milk"), "utf-8"
     )
-
     report = local.collect()
-
     assert (report.state, report.new, report.changed, report.unchanged, report.retired) == (
         "complete",
         1,
@@ -187,7 +180,6 @@ def test_who_leaves_the_list_is_retired_and_who_joins_it_is_new(local: Nights) -
 
 def test_a_file_as_it_was_is_not_read_again(local: Nights) -> None:
     local.collect()
-
     assert (local.collect().unchanged, local.collect().listed) == (3, 3)
     assert local.source().version() == hashlib.sha256(LIST.encode()).hexdigest()
 
@@ -195,16 +187,13 @@ def test_a_file_as_it_was_is_not_read_again(local: Nights) -> None:
 def test_a_file_that_is_no_list_retires_nothing(local: Nights) -> None:
     local.collect()
     Path(local.where).write_text("Moved elsewhere.\n", "utf-8")
-
     report = local.collect()
-
     assert (report.state, report.failed) == ("failed", {"no-entries": 1})
     assert len(local.served()) == 3
 
 
 def test_no_file_is_said_to_be_missing(tmp_path: Path) -> None:
     source = Nights(str(tmp_path / "none.md"), tmp_path / "root").source()
-
     with pytest.raises(SourceError) as caught:
         source.version()
     assert caught.value.reason == "missing"
@@ -231,7 +220,6 @@ def remote(market: Marketplace, tmp_path: Path) -> Nights:
 
 def test_an_address_of_raw_files_is_asked_for_at_its_mirror(market: Marketplace, remote: Nights) -> None:
     report = remote.collect()
-
     assert (report.state, report.new, report.requests) == ("complete", 3, 1)
     assert market.requests[0].path == "/ann/lists/main/README.md"
 
@@ -239,26 +227,21 @@ def test_an_address_of_raw_files_is_asked_for_at_its_mirror(market: Marketplace,
 def test_a_list_as_it_was_is_not_sent_again(market: Marketplace, remote: Nights) -> None:
     remote.collect()
     report = remote.collect()
-
     assert market.requests[-1].status == 304
     assert (report.state, report.unchanged, report.retired, report.new) == ("complete", 3, 0, 0)
-
     market.world.repository("ann/lists").commit({"README.md": LIST.replace("Boils", "Heats").encode()})
     assert remote.collect().changed == 1
 
 
 def test_a_list_that_was_read_in_part_is_sent_again(market: Marketplace, remote: Nights) -> None:
     assert remote.collect(limit=1).new == 1
-
     assert (remote.collect().new, market.requests[-1].status) == (2, 200)
 
 
 def test_a_page_for_people_is_no_list(market: Marketplace, remote: Nights) -> None:
     remote.collect()
     market.faults.script("raw:*", [Fault("html")])
-
     report = remote.collect()
-
     assert (report.state, report.failed) == ("failed", {"html": 1})
     assert len(remote.served()) == 3
 
@@ -266,7 +249,6 @@ def test_a_page_for_people_is_no_list(market: Marketplace, remote: Nights) -> No
 def test_a_server_that_fails_leaves_all_as_it_was(market: Marketplace, remote: Nights) -> None:
     remote.collect()
     market.faults.script("raw:*", [Fault("500")] * 3)
-
     with pytest.raises(SourceUnavailable):
         list(remote.source().read())
     assert len(remote.served()) == 3
@@ -277,7 +259,6 @@ def test_every_entry_of_a_real_list_is_accounted_for() -> None:
     if not AWESOME_LIST.exists():
         pytest.skip(f"needs the list at {AWESOME_LIST}")
     rows = list(servers_of(AWESOME_LIST.read_text("utf-8"), "awesome:real"))
-
     found = [row for row in rows if isinstance(row, RawDocument)]
     reasons = Counter(row.reason for row in rows if isinstance(row, Dropped))
     assert len(found) + reasons["duplicate_id"] == 1_357
@@ -320,7 +301,6 @@ def only(line: str) -> ListEntry:
 )
 def test_flags_and_dash_are_optional(rest: str, flags: tuple[str, ...], description: str) -> None:
     entry = only(f"- [ann/kettle]({URL}){rest}")
-
     assert (entry.name, entry.url, entry.flags, entry.description) == ("ann/kettle", URL, flags, description)
 
 
@@ -337,13 +317,11 @@ def test_flags_and_dash_are_optional(rest: str, flags: tuple[str, ...], descript
 )
 def test_bullets_bold_links_titles_and_logos_make_no_difference(line: str) -> None:
     entry = only(line)
-
     assert (entry.name, entry.url, entry.description) == ("Kettle", URL, "Boils water")
 
 
 def test_brackets_in_names_and_parentheses_in_urls_belong_to_them() -> None:
     entry = only("- [ann/kettle [beta]](https://x.example/a_(b)) - Boils")
-
     assert (entry.name, entry.url) == ("ann/kettle [beta]", "https://x.example/a_(b)")
 
 
@@ -382,7 +360,6 @@ def test_an_entry_knows_the_headings_above_it() -> None:
 
 def test_indented_lines_go_on_with_a_description_and_nested_items_do_not() -> None:
     text = f"- [a]({URL}) - Boils\n  water\n\tand milk\n  - fast\n- [b]({URL})\n\n  apart\n"
-
     assert [(e.name, e.description) for e in entries(text)] == [("a", "Boils water and milk"), ("b", "")]
 
 

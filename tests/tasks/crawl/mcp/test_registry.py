@@ -93,9 +93,7 @@ def test_all_pages_are_read_however_the_cursor_is_written(
 ) -> None:
     nights.world.registry.cursor_key, nights.world.registry.last_cursor = key, last
     nights.register(*range(230))
-
     report = nights.collect()
-
     assert (report.state, report.new, report.requests) == ("complete", 230, 3)
     assert nights.asked("cursor") == [
         None,
@@ -111,9 +109,7 @@ def test_the_next_night_asks_for_changes_and_says_of_the_rest_that_it_is_unchang
     nights.collect()
     nights.pass_days(3)
     nights.register(7, 500)
-
     report = nights.collect()
-
     assert (report.state, report.new, report.unchanged, report.retired, report.requests) == (
         "complete",
         1,
@@ -133,9 +129,7 @@ def test_a_new_version_changes_a_server_and_a_deletion_retires_it(nights: Nights
     nights.pass_days(3)
     nights.world.register("io.github.ann/kettle-001", version="2.0.0", description="Boils faster")
     nights.world.unregister("io.github.ann/kettle-002")
-
     report = nights.collect()
-
     assert (report.changed, report.retired, report.unchanged) == (1, 1, 1)
     assert nights.known() == ["kettle-001", "kettle-003"]
 
@@ -148,7 +142,6 @@ def test_a_deleted_server_that_comes_back_is_new(nights: Nights) -> None:
     nights.collect()
     nights.pass_days(3)
     nights.register(2)
-
     assert nights.collect().new == 1
     assert nights.known() == ["kettle-001", "kettle-002"]
 
@@ -160,9 +153,7 @@ def test_a_whole_reading_now_and_then_retires_what_changes_never_told_of(nights:
     nights.pass_days(FULL_DAYS - 1)
     assert nights.collect().retired == 0
     nights.pass_days(1)
-
     report = nights.collect()
-
     assert nights.asked("updated_since") == [None]
     assert (report.retired, report.unchanged) == (1, 1)
 
@@ -174,9 +165,7 @@ def test_a_reading_that_was_killed_goes_on_with_its_next_page(nights: Nights) ->
     # Two pages, a listing and a document each entry, and the beginning of the third.
     first = [next(reading) for _ in range(2 * 200 + 1)]
     source.checkpoint()
-
     rest = list(nights.source().read())
-
     assert len(names(first)) == 200
     assert names(rest) == [f"mcp/io.github.ann/kettle-{n:03}" for n in range(200, 250)]
     del reading
@@ -189,7 +178,6 @@ def test_pages_that_are_not_safe_yet_are_read_again(nights: Nights) -> None:
     for _ in range(2 * 100 - 1):
         next(reading)
     source.checkpoint()
-
     assert len(names(list(nights.source().read()))) == 150
     del reading
 
@@ -197,10 +185,8 @@ def test_pages_that_are_not_safe_yet_are_read_again(nights: Nights) -> None:
 def test_what_came_before_a_break_is_not_retired_by_what_comes_after(nights: Nights) -> None:
     nights.register(*range(150))
     nights.market.faults.script("registry:*", [Fault("none"), *[Fault("500")] * 3])
-
     broken = nights.collect()
     assert (broken.state, broken.listed, broken.failed) == ("partial", 100, {"server": 1})
-
     report = nights.collect()
     assert (report.state, report.new, report.retired) == ("complete", 50, 0)
     assert nights.asked("cursor") == ["io.github.ann/kettle-099:1.0.0"]
@@ -212,7 +198,6 @@ def test_a_cursor_that_the_registry_refuses_begins_a_new_reading(nights: Nights)
     nights.market.faults.script("registry:*", [Fault("none"), *[Fault("500")] * 3])
     nights.collect()
     nights.world.registry.most_rows = 99  # a hundred are too many now: a bad request
-
     assert nights.collect().state == "failed"
     assert nights.asked("cursor") == ["io.github.ann/kettle-099:1.0.0", None]
 
@@ -220,10 +205,8 @@ def test_a_cursor_that_the_registry_refuses_begins_a_new_reading(nights: Nights)
 @pytest.mark.parametrize("limit", [30, 130])
 def test_a_limited_reading_begins_at_the_beginning_each_time(nights: Nights, limit: int) -> None:
     nights.register(*range(250))
-
     assert nights.collect(limit=limit).new == limit
     report = nights.collect(limit=limit)
-
     assert (report.state, report.new, report.unchanged) == ("limited", 0, limit)
     assert nights.collect().new == 250 - limit
 
@@ -235,7 +218,6 @@ def test_another_registry_is_read_from_its_beginning(nights: Nights) -> None:
         nights.market = other
         other.world.register("io.github.bob/oven")
         nights.collect()
-
         assert nights.asked("updated_since") == [None]
 
 
@@ -254,9 +236,7 @@ def test_what_is_no_list_of_servers_fails_the_source_and_retires_nothing(
     nights.collect()
     nights.pass_days(1)
     nights.market.faults.script("registry:*", [fault])
-
     report = nights.collect()
-
     assert (report.state, report.failed) == ("failed", {reason: 1})
     assert nights.known() == ["kettle-001", "kettle-002"]
 
@@ -272,7 +252,6 @@ def items(value: object) -> list[Listing | RawDocument | Gone | Dropped]:
 
 def test_a_server_is_a_listing_and_a_document() -> None:
     listing, document = items(entry())
-
     assert listing == Listing(
         source="mcp-registry",
         source_id="io.github.ann/kettle",
@@ -292,14 +271,12 @@ def test_a_server_is_a_listing_and_a_document() -> None:
 
 def test_the_same_server_written_otherwise_is_the_same_document() -> None:
     turned = {"server": dict(reversed(SERVER.items())), "_meta": entry()["_meta"]}
-
     assert items(turned) == items(entry())
 
 
 @pytest.mark.parametrize("description", [None, "", 7])
 def test_a_server_without_a_description_is_a_document_all_the_same(description: object) -> None:
     document = items(entry(description=description))[1]
-
     assert isinstance(document, RawDocument)
     assert json.loads(document.content or b"")["description"] == ("7" if description == 7 else "")
 
@@ -307,14 +284,12 @@ def test_a_server_without_a_description_is_a_document_all_the_same(description: 
 @pytest.mark.parametrize("repository", [None, {}, "x", {"url": ""}, {"url": "no url"}, {"url": 5}])
 def test_a_server_without_a_repository_is_a_document_all_the_same(repository: object) -> None:
     document = items(entry(repository=repository))[1]
-
     assert isinstance(document, RawDocument)
     assert document.repo is None
 
 
 def test_a_token_in_the_repositorys_url_is_shown_nowhere() -> None:
     listing, document = items(entry(repository={"url": "https://ann:s3cret@github.com/ann/kettle"}))
-
     assert isinstance(listing, Listing)
     assert isinstance(document, RawDocument)
     assert listing.url == document.url == "https://github.com/ann/kettle"
@@ -330,7 +305,6 @@ def test_a_deleted_server_is_gone() -> None:
 @pytest.mark.parametrize("status", ["active", "deleted"])
 def test_an_older_version_says_nothing_of_the_latest(status: str) -> None:
     (found,) = items(entry(status=status, latest=False))
-
     assert isinstance(found, Dropped)
     assert (found.reason, found.lost_to) == ("older-version", "mcp/io.github.ann/kettle")
 
@@ -344,7 +318,6 @@ def test_an_older_version_says_nothing_of_the_latest(status: str) -> None:
 )
 def test_a_name_that_could_lead_elsewhere_is_malformed(name: object) -> None:
     (found,) = items(entry(name=name))
-
     assert isinstance(found, Dropped)
     assert found.reason == "malformed"
     assert to_frame([found], DROPPED).height == 1
@@ -353,7 +326,6 @@ def test_a_name_that_could_lead_elsewhere_is_malformed(name: object) -> None:
 @pytest.mark.parametrize("value", [None, [], "server", {}, {"server": None}, {"server": []}, {"name": "a/b"}])
 def test_an_entry_without_a_server_is_malformed(value: object) -> None:
     (found,) = items(value)
-
     assert isinstance(found, Dropped)
     assert found.reason == "malformed"
 

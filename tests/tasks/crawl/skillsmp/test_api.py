@@ -70,7 +70,6 @@ def test_without_a_key_the_sites_listing_is_asked_newest_rows_first(
     market: Marketplace, ask: Callable[..., list[ListingPage]]
 ) -> None:
     page = ask(1)[0]
-
     assert names(page) == [f"graft-{n:03}" for n in range(24, 14, -1)]
     assert kinds(market) == ["listing"]
     assert market.requests[0].query == {"page": "1", "limit": "10", "sortBy": "recent"}
@@ -80,7 +79,6 @@ def test_with_a_key_the_search_is_asked_for_everything(
     market: Marketplace, ask: Callable[..., list[ListingPage]]
 ) -> None:
     ask(1, key=KEY)
-
     assert kinds(market) == ["search"]
     assert market.requests[0].query["q"] == "*"
     assert market.requests[0].headers["authorization"] == f"Bearer {KEY}"
@@ -97,9 +95,7 @@ def test_a_way_that_is_not_served_or_blocked_is_left_for_the_other_at_once_and_f
     market: Marketplace, ask: Callable[..., list[ListingPage]], way: str, key: str, first: Endpoint
 ) -> None:
     setattr(market.world.skillsmp, way, frozenset({first}))
-
     pages = ask(1, 2, key=key)
-
     other = "search" if first == "listing" else "listing"
     assert [names(page)[0] for page in pages] == ["graft-024", "graft-014"]
     asked = ["search" if "v1" in request.path else "listing" for request in market.requests]
@@ -108,9 +104,7 @@ def test_a_way_that_is_not_served_or_blocked_is_left_for_the_other_at_once_and_f
 
 def test_a_key_is_sent_to_the_search_only(market: Marketplace, ask: Callable[..., list[ListingPage]]) -> None:
     market.world.skillsmp.missing = frozenset({"search"})
-
     ask(1, key=KEY)
-
     assert [KEY in r.headers.get("authorization", "") for r in market.requests] == [True, False]
 
 
@@ -119,20 +113,16 @@ def test_a_search_that_wants_a_key_is_passed_over_by_who_has_none(
 ) -> None:
     market.world.skillsmp.key_required = True
     market.world.skillsmp.html_wall = frozenset({"listing"})
-
     with pytest.raises(HttpTerminal, match="SKILLERY_SKILLSMP_KEY") as caught:
         ask(1)
-
     assert caught.value.reason == "html"
     assert len(market.requests) == 2
 
 
 def test_a_wrong_key_ends_it_at_once(market: Marketplace, ask: Callable[..., list[ListingPage]]) -> None:
     market.world.skillsmp.keys = frozenset({"another"})
-
     with pytest.raises(HttpTerminal) as caught:
         ask(1, key=KEY)
-
     assert caught.value.reason == "unauthorised"
     assert len(market.requests) == 1
     assert KEY not in str(caught.value)
@@ -144,10 +134,8 @@ def test_pages_for_people_both_ways_say_that_the_source_is_blocked(
 ) -> None:
     market.world.skillsmp.html_wall = frozenset({"listing", "search"})
     market.world.skillsmp.html_status = status
-
     with pytest.raises(HttpTerminal, match="blocked") as caught:
         ask(1)
-
     assert caught.value.reason == "html"
     assert len(market.requests) == 2
 
@@ -156,7 +144,6 @@ def test_the_end_of_the_days_quota_is_told(
     market: Marketplace, ask: Callable[..., list[ListingPage]]
 ) -> None:
     market.world.skillsmp.key_quota = (1, 30)
-
     with pytest.raises(QuotaExhausted):
         ask(1, 2, key=KEY)
 
@@ -166,9 +153,7 @@ def test_every_envelope_holds_the_same_page(
     market: Marketplace, ask: Callable[..., list[ListingPage]], envelope: Envelope
 ) -> None:
     market.world.skillsmp.search_envelope = envelope
-
     page = ask(2, key=KEY)[0]
-
     assert (names(page)[0], page.total, page.has_next, len(page.rows)) == ("graft-014", 25, True, 10)
 
 
@@ -177,9 +162,7 @@ def test_full_pages_and_promises_are_followed_until_a_page_is_empty(
     market: Marketplace, ask: Callable[..., list[ListingPage]], has_next: Promise
 ) -> None:
     market.world.skillsmp.has_next = has_next
-
     pages = ask(1, 2, 3, 4)
-
     assert [len(page.rows) for page in pages] == [10, 10, 5, 0]
     assert [page.has_next for page in pages] == [True, True, has_next == "always", False]
     assert not any(page.capped for page in pages)
@@ -190,7 +173,6 @@ def test_a_page_that_the_server_made_shorter_than_asked_is_full(
 ) -> None:
     market.world.skillsmp.most_rows = 4
     market.world.skillsmp.has_next = "never"
-
     assert [(len(page.rows), page.has_next) for page in ask(1, 7)] == [(4, True), (1, False)]
 
 
@@ -198,9 +180,7 @@ def test_a_listing_that_ends_below_its_own_count_is_capped(
     market: Marketplace, ask: Callable[..., list[ListingPage]]
 ) -> None:
     market.world.skillsmp.listing_depth = 15
-
     pages = ask(1, 2, 3)
-
     assert [(len(page.rows), page.capped) for page in pages] == [(10, False), (5, True), (0, True)]
 
 
@@ -210,9 +190,7 @@ def test_rows_in_every_form_are_listings_or_reasons(
     settings = market.world.skillsmp
     settings.listing_times, settings.nulls_every, settings.routes = "rotating", 3, True
     settings.written_stars_every, settings.no_url_every = 4, 5
-
     rows = ask(1, limit=100)[0].rows
-
     assert sum(isinstance(row, Dropped) and row.reason == "no-url" for row in rows) == 5
     listed = [row for row in rows if isinstance(row, Listing)]
     assert len(listed) == 20
@@ -241,7 +219,6 @@ def test_an_error_that_comes_with_status_200_has_the_type_of_its_code(
 ) -> None:
     with pytest.raises(kind) as caught:
         unwrap(answer({"success": False, "error": {"code": code, "message": "no"}}))
-
     assert caught.value.reason == reason
 
 
@@ -253,6 +230,5 @@ def test_json_that_is_no_listing_is_an_error_and_not_an_empty_page(body: object)
 
 def test_keywords_are_distinct_and_can_all_be_asked_for() -> None:
     words = SWEEP_KEYWORDS
-
     assert len(words) == len(set(words)) > 200
     assert all(word == word.strip().lower() and word.isalnum() for word in words)

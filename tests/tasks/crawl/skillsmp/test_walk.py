@@ -94,7 +94,6 @@ def of_age(*ages: int) -> list[str]:
 
 def test_a_list_that_stands_still_is_read_once_a_page_to_its_short_end(listed: Listed) -> None:
     pages = listed.walk()
-
     assert names(pages) == of_age(*range(23))
     assert listed.asked() == [1, 2, 3, 4, 5]
     assert [page.has_next for page in pages] == [True, True, True, True, False]
@@ -102,9 +101,7 @@ def test_a_list_that_stands_still_is_read_once_a_page_to_its_short_end(listed: L
 
 def test_rows_inserted_between_two_pages_are_met_and_none_comes_twice(listed: Listed) -> None:
     listed.on_page(3, ("add", 1), ("add", 2))
-
     found = names(listed.walk())
-
     assert sorted(found) == sorted([*of_age(*range(23)), "fresh-001", "fresh-002"])
     # The sixth page is empty; then the top again, until a page holds nothing new.
     assert listed.asked() == [1, 2, 3, 4, 5, 6, 1, 2]
@@ -112,26 +109,20 @@ def test_rows_inserted_between_two_pages_are_met_and_none_comes_twice(listed: Li
 
 def test_more_rows_inserted_than_a_page_holds_are_all_met(listed: Listed) -> None:
     listed.on_page(2, *(("add", n) for n in range(12)))
-
     found = names(listed.walk())
-
     assert sorted(found) == sorted([*of_age(*range(23)), *(f"fresh-{n:03}" for n in range(12))])
 
 
 def test_the_page_before_is_read_again_where_the_list_became_shorter(listed: Listed) -> None:
     listed.on_page(3, ("remove", 0), ("remove", 6))
-
     found = names(listed.walk())
-
     assert sorted(found) == of_age(*range(23))
     assert listed.asked() == [1, 2, 3, 2, 4, 5]
 
 
 def test_more_rows_removed_than_a_page_holds_are_followed_back(listed: Listed) -> None:
     listed.on_page(4, *(("remove", n) for n in range(8)))
-
     found = names(listed.walk())
-
     assert sorted(found) == of_age(*range(23))
     assert listed.asked()[:6] == [1, 2, 3, 4, 3, 2]
 
@@ -140,7 +131,6 @@ def test_a_row_that_moves_up_over_pages_that_are_empty_now_is_met(listed: Listed
     for row in listed.rows[11:]:
         listed.world.unlist(row)
     listed.on_page(3, *(("remove", n) for n in range(6)))
-
     assert set(names(listed.walk())) >= set(of_age(*range(6, 11)))
 
 
@@ -148,7 +138,6 @@ def test_the_last_row_is_not_lost_when_it_moves_up_from_a_page_of_its_own(listed
     for row in listed.rows[21:]:
         listed.world.unlist(row)
     listed.on_page(5, ("remove", 3))
-
     assert sorted(names(listed.walk())) == of_age(*range(21))
 
 
@@ -159,9 +148,7 @@ def test_rows_of_one_age_in_another_order_on_every_page_are_met_all_the_same(lis
     ticks = iter(range(10_000))
     listed.world.now = lambda: next(ticks)
     listed.world.skillsmp.unstable_ties = True
-
     found = names(listed.walk())
-
     assert sorted(found) == of_age(*range(23))
 
 
@@ -169,7 +156,6 @@ def test_a_walk_that_met_every_row_looks_for_no_others(listed: Listed) -> None:
     for row in listed.rows[4:18]:
         row.updated_at = listed.rows[4].updated_at
     listed.walk()
-
     assert listed.asked() == [1, 2, 3, 4, 5]
 
 
@@ -177,9 +163,7 @@ def test_the_walk_ends_at_the_watermark_and_rows_as_old_as_it_are_read(listed: L
     until = START - timedelta(minutes=7)
     for n in range(4):
         listed.add(7, f"tied-{n}")
-
     found = names(listed.walk(until=until))
-
     assert set(found) >= {*of_age(*range(8)), *(f"tied-{n}" for n in range(4))}
     # Rows 0 to 11 are new or as old; the fourth page is the first with older rows only.
     assert listed.asked() == [1, 2, 3, 4]
@@ -187,7 +171,6 @@ def test_the_walk_ends_at_the_watermark_and_rows_as_old_as_it_are_read(listed: L
 
 def test_nothing_new_costs_two_pages(listed: Listed) -> None:
     listed.walk(until=START)
-
     assert listed.asked() == [1, 2]
 
 
@@ -197,7 +180,6 @@ def test_rows_of_unknown_age_neither_end_the_walk_nor_keep_it_going(listed: List
     listed.world.rows.sort(key=lambda row: row.updated_at != 0)
     listed.walk(until=START - timedelta(minutes=100))
     assert len(listed.asked()) == 5
-
     listed.rows[22].updated_at = 0
     listed.walk(until=START + timedelta(minutes=1))
     assert listed.asked() == [1]
@@ -205,14 +187,12 @@ def test_rows_of_unknown_age_neither_end_the_walk_nor_keep_it_going(listed: List
 
 def test_a_server_that_promises_more_for_ever_is_left_at_an_empty_page(listed: Listed) -> None:
     listed.world.skillsmp.has_next = "always"
-
     assert names(listed.walk()) == of_age(*range(23))
     assert listed.asked() == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_walk_that_broke_off_goes_on_where_it_was(listed: Listed) -> None:
     after = START - timedelta(minutes=14)
-
     assert names(listed.walk(3, after=after)) == of_age(*range(10, 23))
     assert listed.asked() == [3, 4, 5]
 
@@ -220,9 +200,7 @@ def test_a_walk_that_broke_off_goes_on_where_it_was(listed: Listed) -> None:
 def test_a_walk_that_goes_on_goes_back_first_where_rows_moved_up_meanwhile(listed: Listed) -> None:
     for row in listed.rows[:7]:
         listed.world.unlist(row)
-
     found = names(listed.walk(3, after=START - timedelta(minutes=14)))
-
     # Page 3 now begins with row 17: rows 15 and 16 had not been taken.
     assert set(found) >= set(of_age(*range(15, 23)))
     assert listed.asked()[:2] == [3, 2]
@@ -230,9 +208,7 @@ def test_a_walk_that_goes_on_goes_back_first_where_rows_moved_up_meanwhile(liste
 
 def test_rows_without_identity_are_told_each_time_and_do_not_hide_each_other(listed: Listed) -> None:
     listed.world.skillsmp.no_url_every = 1
-
     pages = listed.walk()
-
     rows = [row for page in pages for row in page.rows]
     assert sum(isinstance(row, Dropped) and row.reason == "no-url" for row in rows) == 23
 
@@ -269,7 +245,6 @@ def test_whatever_is_inserted_while_paging_nothing_is_lost_and_nothing_comes_twi
 
     listed.world.skillsmp.before_page = insert
     found = names(listed.walk())
-
     assert len(found) == len(set(found))
     assert set(found) >= set(old)
 
@@ -288,6 +263,5 @@ def test_whatever_is_removed_while_paging_what_stays_is_met_once(
 
     listed.world.skillsmp.before_page = remove
     found = names(listed.walk())
-
     assert len(found) == len(set(found))
     assert set(found) >= {row.name for row in listed.world.rows}

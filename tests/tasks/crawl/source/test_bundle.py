@@ -57,7 +57,6 @@ def test_every_skill_file_is_taken_or_dropped_and_ids_are_unique(paths: set[str]
 )
 def test_a_path_that_is_not_plain_is_dropped_and_its_neighbours_are_taken(path: str, doc_id: str) -> None:
     rows = plan([SourceEntry(path), SourceEntry("mint/SKILL.md")], "ada/herbs", "spec")
-
     assert [row.reason for row in rows if isinstance(row, Dropped)] == ["unreadable"]
     assert {row.doc_id for row in rows} == {doc_id, "ada/herbs/mint"}
 

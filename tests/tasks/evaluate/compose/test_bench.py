@@ -33,9 +33,7 @@ def test_a_row_has_means_groups_tokens_and_paraphrases(asking: Asking, requests:
     methods = {name: METHODS[name] for name in ("gold-steps", "whole")}
     runs = {name: run_method(asking, method, requests) for name, method in methods.items()}
     again = {name: run_method(asking, m, paraphrased(requests)) for name, m in methods.items()}
-
     gold, whole = summarise_methods(runs, again, "whole")
-
     assert (gold["queries"], gold["needed"], gold["steps"], gold["da"], gold["srvr@1"]) == (3, 2, 2, 1, 1)
     assert (whole["da"], whole["da±1"]) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
     assert whole["against"] is None
@@ -66,7 +64,6 @@ def test_requests_in_another_order_have_the_same_figures(
     for given in (requests, shuffled):
         runs = {name: run_method(asking, METHODS[name], given) for name in ("local-r1", "commas")}
         rows.append(summarise_methods(runs, {}, "commas")[0])
-
     for key in set(rows[0]) - {"ci95", "against", "median_ms", "p95_ms"}:
         assert rounded(rows[0][key]) == rounded(rows[1][key]), key
 
@@ -74,9 +71,7 @@ def test_requests_in_another_order_have_the_same_figures(
 def test_what_a_request_does_not_say_is_left_out_of_its_means(requests: list[KnownRequest]) -> None:
     run = run_of(requests, da=[1, 0, 0])
     run.values[0]["plan"] = 1.0
-
     found = summary(run)
-
     assert (found["da"], found["plan"]) == (pytest.approx(1 / 3), 1)
     assert set(found["ci95"]) == {"da", "plan"}
     assert summary(run.among([]), intervals=False) == {"queries": 0, "needed": 0.0}
@@ -85,9 +80,7 @@ def test_what_a_request_does_not_say_is_left_out_of_its_means(requests: list[Kno
 def test_agreement_is_the_share_with_the_same_verdict(requests: list[KnownRequest]) -> None:
     run = run_of(requests, da=[1, 1, 0])
     reworded = replace(run_of(requests[:2], da=[1, 0]), requests=requests[:2])
-
     found = paraphrase_row(run, reworded)
-
     assert (found["da"], found["original"]["da"], found["agreement"]) == (0.5, 1, 0.5)
     assert found["difference"]["da"] == -0.5
 
@@ -95,10 +88,8 @@ def test_agreement_is_the_share_with_the_same_verdict(requests: list[KnownReques
 def test_p_is_raised_by_how_many_methods_are_compared(requests: list[KnownRequest]) -> None:
     many = [replace(requests[0], query_id=str(k)) for k in range(8)]
     base, better = run_of(many, da=[0.0] * 8), run_of(many, da=[1.0] * 6 + [0.0] * 2)
-
     one = against({"base": base, "a": better}, "base")["a"]["da"]
     two = against({"base": base, "a": better, "b": better}, "base")["a"]["da"]
-
     assert (one["wins"], one["losses"], one["difference"]) == (6, 0, 0.75)
     assert one["wilcoxon"]["differing"] == 6
     assert one["wilcoxon"]["p"] == pytest.approx(2 / 2**6)
@@ -108,7 +99,5 @@ def test_p_is_raised_by_how_many_methods_are_compared(requests: list[KnownReques
 
 def test_difficulties_are_in_their_order(requests: list[KnownRequest]) -> None:
     named = [replace(r, difficulty=d) for r, d in zip(requests, ("hard", "", "easy"), strict=True)]
-
     found = groups(run_of(named, da=[1, 1, 0]), lambda request: [request.difficulty or "unknown"])
-
     assert list(found) == ["easy", "hard", "unknown"]

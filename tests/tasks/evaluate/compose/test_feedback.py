@@ -33,9 +33,7 @@ def run(*plans: str, jaccards: tuple[tuple[float, ...], ...] | None = None) -> M
 
 def test_requests_are_told_apart_by_what_feedback_did_to_their_number_of_steps() -> None:
     before, after = run("a1", "a1 b1", "a1 x1", "a1 x1 y1"), run("a1 b1", "a1", "a1 b1", "a1 x1 y1 z1")
-
     found = feedback(after, before)
-
     assert [found[name]["queries"] for name in ("corrected", "spoilt", "right")] == [1, 1, 1]
     assert found["corrected"]["srvr@1"] == {"before": 0.5, "after": 1, "p": 1}
     assert found["right"]["catr@1"]["after"] == 1
@@ -48,25 +46,20 @@ def test_requests_are_told_apart_by_what_feedback_did_to_their_number_of_steps()
 
 def test_recalls_are_given_where_the_number_is_right() -> None:
     found = when_right(run("a1 x1", "a1", "a1 b1"))
-
     assert (found["queries"], found["srvr@1"]) == (2, 0.75)
     assert when_right(run("a1")) == {"queries": 0}
 
 
 def test_hints_that_no_round_changed_count_as_the_same() -> None:
     runs = {"local-r0": run("a1", "a1"), "local-r2": run("a1 b1", "a1", jaccards=((0.2, 0.6), (0.4,)))}
-
     first, last = rounds_of(runs)
-
     assert (first["round"], first["jaccard"], first["changed"]) == (0, None, None)
     assert (last["round"], last["jaccard"], last["changed"], last["da"]) == (2, pytest.approx(0.8), 1, 0.5)
 
 
 def test_a_simulation_is_the_same_for_a_seed_and_within_the_rates() -> None:
     plans = run(*["a1 b1"] * 40)
-
     found = simulated(plans, 42)
-
     assert found == simulated(plans, 42)
     assert found != simulated(plans, 43)
     assert (found["queries"], found["steps"], found["da"]) == (30, 2, 1)
@@ -77,7 +70,6 @@ def test_a_simulation_is_the_same_for_a_seed_and_within_the_rates() -> None:
 
 def test_a_gap_and_a_wrong_choice_are_never_carried_out() -> None:
     gaps, wrong, empty = simulated(run("- -"), 1), simulated(run("a1 x1"), 1), simulated(run("", "a1"), 1)
-
     assert (gaps["ses"], gaps["ccr"]) == ([0, 0, 0], [0, 0, 0])
     assert wrong["ccr_right"] == [0, 0, 0]
     assert 0.4 <= wrong["ses_right"][0] <= 0.475

@@ -48,7 +48,6 @@ def test_each_method_plans_and_finds_at_most_ten(
     methods: dict[str, PlanMethod], llm: Llm, asking: Asking, requests: list[KnownRequest], name: str
 ) -> None:
     made = methods[name](asking, requests[1])
-
     assert made.plan.steps
     assert all(0 < len(step.ids) == len(step.categories) <= 10 for step in made.plan.steps)
     assert all(0 <= place < len(made.plan.steps) for edge in made.plan.edges for place in edge)
@@ -67,7 +66,6 @@ def test_hints_are_as_many_as_the_method_says_and_are_served(
     hints: list[int],
 ) -> None:
     methods[name](asking, requests[1])
-
     shown = [len(hints_of(asked)) for asked in server.asked]
     assert shown == [0, *hints]  # eight servers are all there are
 
@@ -76,9 +74,7 @@ def test_the_number_of_steps_is_told_in_words_and_the_answer_may_miss_it(
     methods: dict[str, PlanMethod], server: LlmServer, asking: Asking, requests: list[KnownRequest]
 ) -> None:
     server.say = lambda _: json.dumps(["order flour and milk"])
-
     made = methods["llm-gold-count"](asking, requests[1])
-
     assert "exactly 3 atomic sub-tasks" in server.asked[0].prompt
     assert len(made.plan.steps) == 1
 
@@ -89,7 +85,6 @@ def test_reranking_changes_the_order_of_candidates_alone(
     plain = methods["llm-r1"](asking, requests[0]).plan
     server.say = lambda asked: '{"best": 3}' if "candidates" in record_of(asked) else plans(asked)
     reranked = methods["llm-rerank"](asking, requests[0]).plan
-
     for before, after in zip(plain.steps, reranked.steps, strict=True):
         assert after.ids == (before.ids[2], *before.ids[:2], *before.ids[3:])
 
@@ -99,7 +94,6 @@ def test_the_paper_finds_candidates_by_its_own_retriever(
 ) -> None:
     steps = methods["paper"](asking, requests[1]).plan.steps
     found = asking.vectors.find([step.text for step in steps], 10, asking.filters, body=False)
-
     assert [step.ids for step in steps] == [tuple(row.doc_id for row in rows) for rows in found]
 
 
@@ -109,9 +103,7 @@ def test_direct_chooses_among_names_that_hold_the_right_ones(
     rows = shown_rows(asking, requests[0])
     numbers = [n for n, row in enumerate(rows, start=1) if row["doc_id"] in ("ann/oven", "ann/kettle")]
     server.say = lambda _: json.dumps({"services": [*numbers, numbers[0]]})
-
     plan = methods["llm-direct"](asking, requests[0]).plan
-
     (asked,) = server.asked
     assert [service["name"] for service in record_of(asked)["services"]] == [row["name"] for row in rows]
     assert "Bakes" not in asked.prompt  # names alone
@@ -125,9 +117,7 @@ def test_direct_shows_a_row_of_each_category_where_servers_are_not_known(
     monkeypatch.setattr("tasks.evaluate.compose.llm_methods.SHOWN", 2)
     steps = tuple(NeededStep(None, frozenset({name})) for name in ("Baking", "Messages"))
     request = replace(requests[0], main=(), needed=Needed(steps, None))
-
     shown = shown_rows(asking, request)
-
     assert sorted(row["category"] for row in shown) == ["Baking", "Messages"]
     assert shown == shown_rows(asking, request)
     assert len(shown_rows(asking.without({"ann/oven", "bob/dough"}), request)) == 2
@@ -142,7 +132,6 @@ def test_react_searches_in_turns_and_uses_what_it_saw(
     methods: dict[str, PlanMethod], server: LlmServer, asking: Asking, requests: list[KnownRequest]
 ) -> None:
     plan = methods["react"](asking, requests[0]).plan
-
     last = record_of(server.asked[-1])
     assert [len(record_of(asked)["turns"]) for asked in server.asked] == [0, 1, 2]
     assert [found["number"] for turn in last["turns"] for found in turn["found"]] == list(range(1, 11))
@@ -178,9 +167,7 @@ def test_a_baseline_without_a_usable_answer_has_no_plan_and_is_counted(
     turns: int,
 ) -> None:
     server.say = say
-
     plan = methods[name](asking, requests[0]).plan
-
     assert plan.steps == ()
     assert measured(plan, requests[0].needed)["da"] == 0
     assert server.requests == turns + 2  # the last question is asked three times

@@ -27,14 +27,12 @@ def planned(*candidates: str, edges: tuple[tuple[int, int], ...] = ()) -> Planne
 
 def test_a_plan_that_is_all_right() -> None:
     found = measured(planned("a1 x1", "b1", edges=((0, 1),)), needed("a1", "b1", edges=((0, 1),)))
-
     assert {name for name, value in found.items() if value != 1} == {"steps"}
     assert found["steps"] == 2
 
 
 def test_one_step_too_many_costs() -> None:
     found = measured(planned("a1", "x1", "b2 b1", edges=((0, 2),)), needed("a1", "b1", edges=((0, 1),)))
-
     assert (found["da"], found["da±1"]) == (0, 1)
     assert (found["srvr@1"], found["srvr@10"], found["catr@1"]) == (0.5, 1, 1)
     assert found["stepf1"] == pytest.approx(2 * 1 / 5)
@@ -43,14 +41,12 @@ def test_one_step_too_many_costs() -> None:
 
 def test_pairs_are_chosen_for_the_most_hits_and_by_place_beside() -> None:
     found = measured(planned("b1", "a1"), needed("a1", "b1"))
-
     assert (found["srvr@1"], found["chain"], found["positional_srvr@1"]) == (1, 1, 0)
 
 
 def test_edges_are_compared_with_all_that_follows_from_them() -> None:
     chain = ((0, 1), (1, 2))
     found = measured(planned("a1", "b1", "c1", edges=chain), needed("a1", "b1", "c1", edges=((0, 2), (1, 2))))
-
     assert closure(chain) == {(0, 1), (1, 2), (0, 2)}
     assert found["edgef1"] == pytest.approx(2 * 2 / 5)
     assert found["graph"] == 0
@@ -62,14 +58,12 @@ def test_no_edges_on_either_side_are_right() -> None:
 
 def test_an_empty_plan_is_measured() -> None:
     found = measured(planned(), needed("a1"))
-
     assert (found["da"], found["da±1"], found["stepf1"], found["srvr@10"]) == (0, 1, 0, 0)
 
 
 def test_of_a_gap_nothing_is_chosen() -> None:
     plan = planned("a1", "b1")
     gap = Planned((plan.steps[0], replace(plan.steps[1], gap=True)))
-
     assert measured(plan, needed("a1", "b1"))["chain"] == 1
     assert measured(gap, needed("a1", "b1"))["chain"] == 0
     assert measured(gap, needed("a1", "b1"))["srvr@1"] == 1  # its first candidate is right all the same
@@ -80,10 +74,8 @@ def test_what_is_not_known_is_not_measured() -> None:
     bare = tuple(NeededStep(None, step.categories) for step in steps)
     told = tuple(NeededStep(step.servers, frozenset()) for step in steps)
     always = {"steps", "da", "da±1"}
-
     categories = measured(planned("a1", "x1"), Needed(bare, None))
     servers = measured(planned("a1", "x1"), Needed(told, None))
-
     assert set(categories) == always | {"catr@1", "catr@10", "positional_catr@1", "chain_cat", "chain_share"}
     assert set(servers) == always | {"srvr@1", "srvr@10", "positional_srvr@1", "chain", "stepf1"}
     assert (categories["catr@1"], servers["srvr@1"]) == (0.5, 0.5)
@@ -106,7 +98,6 @@ def test_every_measure_is_a_share_whatever_is_planned(
 
     plan = planned(*candidates, edges=edges(len(candidates)))
     found = measured(plan, needed(*servers, edges=edges(len(servers))))
-
     assert found.pop("steps") == len(candidates)
     assert all(0 <= value <= 1 for value in found.values())
     assert found["positional_srvr@1"] <= found["srvr@1"] <= found["srvr@10"] <= found["catr@10"]
@@ -117,8 +108,6 @@ def test_every_measure_is_a_share_whatever_is_planned(
 def test_another_order_of_the_same_steps_has_the_same_pairs(order: list[int]) -> None:
     candidates = ["a1 b1", "b1", "x1 c1", "d1"]
     names = ("srvr@1", "srvr@10", "catr@1", "catr@10", "stepf1", "chain")
-
     kept = measured(planned(*candidates), needed("a1", "b1", "c1", "d1"))
     moved = measured(planned(*(candidates[k] for k in order)), needed("a1", "b1", "c1", "d1"))
-
     assert [moved[name] for name in names] == [kept[name] for name in names]

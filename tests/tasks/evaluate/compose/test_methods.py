@@ -28,7 +28,6 @@ def test_each_method_plans_and_finds_at_most_ten(
     asking: Asking, requests: list[KnownRequest], name: str
 ) -> None:
     made = METHODS[name](asking, requests[0])
-
     assert made.plan.steps
     for step in made.plan.steps:
         assert step.text
@@ -42,7 +41,6 @@ def test_a_gold_method_is_told_the_steps_in_their_order(
 ) -> None:
     for request in requests:
         plan = METHODS[name](asking, request).plan
-
         assert [step.text for step in plan.steps] == list(request.descriptions or ())
         assert measured(plan, request.needed)["srvr@1"] == 1
 
@@ -52,7 +50,6 @@ def test_a_told_number_of_steps_is_kept_to_as_far_as_clauses_go(
     asking: Asking, requests: list[KnownRequest], rounds: str
 ) -> None:
     two = replace(requests[1], needed=replace(requests[1].needed, steps=requests[1].needed.steps[:2]))
-
     assert [len(METHODS[rounds](asking, r).plan.steps) for r in (*requests, two)] == [2, 3, 1, 2]
 
 
@@ -60,14 +57,12 @@ def test_the_chain_has_the_plan_s_steps_each_after_the_last(
     asking: Asking, requests: list[KnownRequest]
 ) -> None:
     plan, chained = (METHODS[name](asking, requests[1]).plan for name in ("local-r1", "chain"))
-
     assert chained.steps == plan.steps
     assert chained.edges == frozenset((k, k + 1) for k in range(len(plan.steps) - 1))
 
 
 def test_alpha_changes_the_order_of_candidates_alone(asking: Asking, requests: list[KnownRequest]) -> None:
     own, fit, same = (METHODS[n](asking, requests[1]).plan for n in ("local-r1", "alpha-0", "alpha-1"))
-
     assert same == own
     assert (fit.edges, [s.text for s in fit.steps]) == (own.edges, [s.text for s in own.steps])
     assert [sorted(s.ids) for s in fit.steps] == [sorted(s.ids) for s in own.steps]
@@ -80,7 +75,6 @@ def test_candidates_found_otherwise_keep_steps_and_dependencies(
     own = composed()(asking, requests[1]).plan
     other = with_found(composed(), lambda _, texts: list(own.steps[: len(texts)]))(asking, requests[1]).plan
     dense = METHODS["local-dense"](asking, requests[1]).plan
-
     assert other == own
     assert (dense.edges, [s.text for s in dense.steps]) == (own.edges, [s.text for s in own.steps])
 
@@ -89,16 +83,13 @@ def test_candidates_found_otherwise_keep_steps_and_dependencies(
 def test_what_is_hidden_is_not_found(asking: Asking, requests: list[KnownRequest], name: str) -> None:
     seen = {i for step in METHODS[name](asking, requests[0]).plan.steps for i in step.ids}
     hidden = METHODS[name](asking.without({"ann/oven"}), requests[0]).plan
-
     assert "ann/oven" in seen
     assert not any("ann/oven" in step.ids for step in hidden.steps)
 
 
 def test_categories_are_those_that_a_file_maps_to(asking: Asking, requests: list[KnownRequest]) -> None:
     mapped = replace(asking, categories=CategorySet({"Baking": "food", "Drinks": "food"}))
-
     steps = METHODS["gold-search"](mapped, requests[1]).plan.steps
-
     assert {c for step in steps for found in step.categories for c in found} <= {"food"}
     assert steps[0].categories[0] == frozenset()  # of shopping, which is not mapped
 
@@ -116,7 +107,6 @@ def test_a_request_without_descriptions_is_named(asking: Asking, requests: list[
 def test_commas_cut_and_drop_pieces_of_one_word(requests: list[KnownRequest]) -> None:
     said = "Knead, then bake bread; boil water and finally brew tea. Eat it, please."
     request = replace(requests[0], query=said)
-
     assert at_commas(request) == ["bake bread", "boil water", "brew tea.", "Eat it"]
 
 
@@ -140,7 +130,6 @@ def test_without_references_a_step_says_what_the_task_says() -> None:
 
 def test_own_work_becomes_a_step_where_it_is_told() -> None:
     changed = with_own_work(DRAFT)
-
     assert [step.text for step in changed.steps] == [
         "Fetch it (the tide table)", "choose the calmest day", "mail Ida",
     ]  # fmt: skip

@@ -30,7 +30,6 @@ def read(tmp_path: Path, *rows: Any, categories: dict[str, str] | None = None) -
 
 def test_ids_are_in_lower_case_and_also_counts(tmp_path: Path) -> None:
     (found,) = read(tmp_path, {**ROW, "paraphrase": "Bread, please.", "tags": ["context"]})
-
     assert found.needed.steps[0].servers == {"ann/oven", "bob/dough"}
     assert found.main == ({"ann/oven"},)
     assert found.needed.steps[0].categories == {"Baking", "Other"}
@@ -39,7 +38,6 @@ def test_ids_are_in_lower_case_and_also_counts(tmp_path: Path) -> None:
 
 def test_sections_are_mapped_and_what_is_not_mapped_does_not_count(tmp_path: Path) -> None:
     (found,) = read(tmp_path, ROW, categories={"Baking": "food"})
-
     assert found.needed.steps[0].categories == {"food"}
 
 
@@ -47,7 +45,6 @@ def test_a_request_may_know_its_categories_alone(tmp_path: Path) -> None:
     (found,) = read(
         tmp_path, {k: v for k, v in FOREIGN.items() if k != "edges"}, categories={"Baking": "food"}
     )
-
     assert (found.descriptions, found.needed.edges, found.main) == (None, None, ())
     assert not found.needed.known_servers
     assert found.needed.known_categories
@@ -75,6 +72,5 @@ def test_a_wrong_file_is_named(tmp_path: Path, rows: list[Any], said: str) -> No
 @pytest.mark.parametrize("text", ["[]", "{", '{"a": 1}'])
 def test_a_wrong_file_of_categories_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "m.json").write_text(text, "utf-8")
-
     with pytest.raises(WrongInput, match=r"--categories .*m\.json"):
         read_categories(tmp_path / "m.json")

@@ -36,13 +36,11 @@ def contrast(a: pl.DataFrame, b: pl.DataFrame, measure: str) -> Contrast:
 
 def test_every_measure_and_share_is_compared_once() -> None:
     compared = [c.measure for c in compare(corpus(CODE), corpus(PROSE)).contrasts]
-
     assert sorted(compared) == sorted([*MEASURES, *SHARES])
 
 
 def test_medians_and_means_stand_side_by_side() -> None:
     found = contrast(corpus(CODE, PLAIN, PLAIN), corpus(PROSE, PROSE), "ordered_items")
-
     assert (found.n_a, found.n_b) == (3, 2)
     assert (found.median_a, found.median_b, found.mean_a, found.mean_b) == (0, 3, 0, 3)
 
@@ -53,9 +51,7 @@ def test_u_and_effect_are_those_of_counted_pairs() -> None:
         words=pl.Series([0, 2, 4])
     )
     b = a.with_columns(words=pl.Series([0, 1, 2]))
-
     found = contrast(a, b, "words")
-
     assert found.u == 0.5 + (2 + 0.5) + 3
     assert found.effect == pytest.approx(2 * 6.0 / 9 - 1)
 
@@ -65,7 +61,6 @@ def test_p_is_two_sided_by_the_normal_approximation() -> None:
         {"doc_id": [str(i) for i in range(20)], **{m: range(20) for m in MEASURES}}, schema=QUALITY
     )
     b = a.with_columns(words=pl.Series(range(10, 30)))
-
     found, mirrored = contrast(a, b, "words"), contrast(b, a, "words")
     # Untied by hand: mean n²/2, variance n²(2n + 1)/12, half a step of continuity; ten ties of two.
     ties = 10 * (2**3 - 2)
@@ -78,7 +73,6 @@ def test_p_is_two_sided_by_the_normal_approximation() -> None:
 
 def test_p_values_are_adjusted_over_the_measures_that_both_know() -> None:
     comparison = compare(corpus(*[CODE] * 8), corpus(*[PROSE] * 9))
-
     tested = [c for c in comparison.contrasts if c.p is not None]
     assert len(tested) == len(MEASURES) + len(SHARES) - 5
     assert [c.p_adjusted for c in tested] == holm_bonferroni([c.p or 0.0 for c in tested])
@@ -87,7 +81,6 @@ def test_p_values_are_adjusted_over_the_measures_that_both_know() -> None:
 
 def test_an_unknown_bundle_is_not_compared_and_comes_last() -> None:
     comparison = compare(corpus(CODE, scripts=2), corpus(PROSE))
-
     found = comparison.contrasts[-5:]
     assert {c.measure for c in found} == {
         "bundled_files", "scripts", "reference_documents", "any_script", "any_reference_document",
@@ -98,11 +91,9 @@ def test_an_unknown_bundle_is_not_compared_and_comes_last() -> None:
 
 def test_bundles_are_compared_where_both_are_known() -> None:
     found = contrast(corpus(*[CODE] * 6, scripts=2), corpus(*[CODE] * 6, scripts=0), "any_script")
-
     assert (found.mean_a, found.mean_b, found.effect) == (1, 0, 1)
 
 
 def test_a_corpus_does_not_differ_from_itself() -> None:
     same = corpus(CODE, PROSE, PLAIN)
-
     assert {(c.effect, c.p) for c in compare(same, same).contrasts if c.p is not None} == {(0, 1)}

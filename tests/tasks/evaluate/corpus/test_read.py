@@ -28,7 +28,6 @@ def only(frame: pl.DataFrame) -> tuple[object, ...]:
 def test_a_parquet_file_of_whole_files_is_measured_below_the_front_matter(tmp_path: Path, key: str) -> None:
     path = tmp_path / "skills.parquet"
     pl.DataFrame({key: ["a/b"], "content": [CONTENT]}).write_parquet(path)
-
     assert only(load_corpus(str(path)).measures) == ("a/b", len(BODY), 1, 1, None)
 
 
@@ -37,14 +36,12 @@ def test_a_parquet_file_of_documents_is_measured_with_its_bundles(tmp_path: Path
     files = [[{"path": "scripts/tie.sh", "size": 1, "sha256": "a"}]]
     columns = {"doc_id": ["a/b"], "body": [BODY], "files": files}
     pl.DataFrame(columns, schema={name: DOCUMENTS[name] for name in columns}).write_parquet(path)
-
     assert only(load_corpus(str(path)).measures) == ("a/b", len(BODY), 1, 1, 1)
 
 
 def test_json_lines_are_measured(tmp_path: Path) -> None:
     path = tmp_path / "skills.jsonl"
     path.write_text(json.dumps({"doc_id": "a/b", "content": CONTENT}) + "\n", "utf-8")
-
     assert only(load_corpus(str(path)).measures) == ("a/b", len(BODY), 1, 1, None)
 
 
@@ -52,14 +49,12 @@ def test_a_root_s_current_documents_are_measured(tmp_path: Path) -> None:
     row = {**dict.fromkeys(DOCUMENTS), "doc_id": "a/b", "body": BODY}
     table = PartitionedTable(Root(tmp_path), "documents", DOCUMENTS)
     table.replace(["a/b"], pl.DataFrame([row], schema=DOCUMENTS))
-
     assert only(load_corpus(str(tmp_path)).measures) == ("a/b", len(BODY), 1, 1, None)
 
 
 def test_front_matter_that_is_never_closed_and_null_texts_do_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "skills.parquet"
     pl.DataFrame({"id": ["a", "b"], "content": ["---\nname: a\n", None]}).write_parquet(path)
-
     corpus = load_corpus(str(path))
     assert (corpus.measures["words"].to_list(), corpus.without_text) == ([3], 1)
 
@@ -82,7 +77,6 @@ def exported(folder: Path, form: str) -> Path:
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_an_export_is_measured_but_for_what_has_no_text(tmp_path: Path, form: str) -> None:
     path = exported(tmp_path, form)
-
     assert only(load_corpus(str(path)).measures) == ("a/b", len(BODY), 1, 1, 1)
     assert load_corpus(str(path)).without_text == 1
 
@@ -90,7 +84,6 @@ def test_an_export_is_measured_but_for_what_has_no_text(tmp_path: Path, form: st
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_an_export_s_folder_is_measured_as_its_documents_are(tmp_path: Path, form: str) -> None:
     exported(tmp_path, form)
-
     assert only(load_corpus(str(tmp_path)).measures)[:2] == ("a/b", len(BODY))
 
 
@@ -99,14 +92,12 @@ def test_a_folder_of_exported_skills_is_measured(tmp_path: Path) -> None:
     skill = tmp_path / "skills/a/b/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text(f"---\nname: b\ndescription: Ties.\n---\n{BODY}", "utf-8")
-
     assert only(load_corpus(str(tmp_path)).measures)[:2] == ("skills/a/b", len(BODY))
 
 
 def test_a_corpus_without_any_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "documents.jsonl"
     path.write_text('{"doc_id": "a", "body": null}\n', "utf-8")
-
     with pytest.raises(WrongInput, match=r"holds no documents with text \(1 without\)"):
         load_corpus(str(path))
 
@@ -115,7 +106,6 @@ def test_an_aggregator_s_trailer_is_nobody_s_structure(tmp_path: Path) -> None:
     path = tmp_path / "skills.parquet"
     trailer = "\n\n---\n> Source: [a](https://a.example) distributed by [TomeVault](https://t.example).\n"
     pl.DataFrame({"id": ["a"], "content": [CONTENT + trailer]}).write_parquet(path)
-
     frame = load_corpus(str(path)).measures
     assert (frame["links"].item(), frame["characters"].item()) == (0, len(BODY))
 
@@ -137,7 +127,6 @@ def test_what_is_no_corpus_is_refused_by_name(
     path = tmp_path / name
     if data is not None:
         path.write_bytes(data)
-
     with pytest.raises(WrongInput, match=complaint) as refused:
         load_corpus(str(path))
     assert str(path) in str(refused.value)
@@ -146,7 +135,6 @@ def test_what_is_no_corpus_is_refused_by_name(
 def test_a_parquet_file_of_other_columns_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.parquet"
     pl.DataFrame({"id": ["a"], "text": ["b"]}).write_parquet(path)
-
     with pytest.raises(WrongInput, match="none of content and body; found id, text"):
         load_corpus(str(path))
 
@@ -172,15 +160,12 @@ def test_categories_come_from_parquet_and_json_lines_and_the_first_counts(tmp_pa
         {"doc_id": "d", "content": "", "category": 7},
         {"doc_id": "e", "content": ""},
     )
-
     found = read_categories([tmp_path / "one.parquet", tmp_path / "bare.parquet", other])
-
     assert found == {"a": "food", "c": "wood"}
 
 
 def test_a_line_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("{\n", "utf-8")
-
     with pytest.raises(WrongInput, match=r"bad\.jsonl:1"):
         read_categories([tmp_path / "bad.jsonl"])
 
@@ -189,7 +174,6 @@ def test_a_corpus_is_a_parquet_file_of_contents_or_bodies(tmp_path: Path) -> Non
     path = tmp_path / "corpus.parquet"
     pl.DataFrame({"id": ["a", "b"], "content": ["---\nname: a\n---\nText.", None]}).write_parquet(path)
     assert {k: body_of(v) for k, v in corpus_texts(str(path)).items()} == {"a": "Text."}
-
     pl.DataFrame({"doc_id": ["a"], "body": ["---\nnot: front\n---\nText."]}).write_parquet(path)
     assert body_of(corpus_texts(str(path))["a"]) == "---\nnot: front\n---\nText."
 
@@ -197,7 +181,6 @@ def test_a_corpus_is_a_parquet_file_of_contents_or_bodies(tmp_path: Path) -> Non
 def test_texts_are_read_from_json_lines_and_from_parquet_by_another_name(tmp_path: Path) -> None:
     path = lines(tmp_path / "corpus.jsonl", {"id": "a", "content": "Text."}, {"doc_id": "b", "body": None})
     assert corpus_texts(str(path)) == {"a": "Text."}
-
     pl.DataFrame({"id": ["a"], "content": ["Text."]}).write_parquet(tmp_path / "corpus.pq")
     assert corpus_texts(str(tmp_path / "corpus.pq")) == {"a": "Text."}
 

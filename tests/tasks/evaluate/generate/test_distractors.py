@@ -61,7 +61,6 @@ def test_what_is_no_distractor_is_refused_by_name(entries: object, said: str) ->
 
 def test_a_body_that_repeats_the_right_skill_is_a_copy() -> None:
     whole = SKILL._replace(body=str(GOOD[1]["body"]))
-
     with pytest.raises(Rejected, match="skill 2: the body repeats"):
         PROMPT.read(json.dumps(GOOD), whole, last=False)
 
@@ -83,7 +82,6 @@ def test_each_skill_gets_a_file_and_a_second_call_asks_nothing(answers: Answers,
     with LlmServer(say=writes_distractors) as server:
         first = make(server, answers, tmp_path / "out")
         again = make(server, answers, tmp_path / "out")
-
         assert tuple(one[key] for one in (first, again) for key in ("asked", "kept")) == (3, 0, 0, 3)
         assert server.requests == 3
         shown = {asked.fragments[0]["name"]: asked.fragments[0]["tasks"] for asked in server.asked}
@@ -98,7 +96,6 @@ def test_what_was_wrong_is_named_and_asked_for_again(answers: Answers, tmp_path:
 
     with LlmServer(say=careless) as server:
         make(server, answers, tmp_path / "out")
-
         assert server.requests == 6
     assert all(one.failed is None for one in read_distractors(Root(tmp_path / "out")))
 
@@ -106,14 +103,12 @@ def test_what_was_wrong_is_named_and_asked_for_again(answers: Answers, tmp_path:
 def test_a_skill_without_a_usable_answer_says_why(answers: Answers, tmp_path: Path) -> None:
     with LlmServer(lambda _: "no-json", say=writes_distractors) as server:
         make(server, answers, tmp_path / "out")
-
     assert {one.failed for one in read_distractors(Root(tmp_path / "out"))} == {"rejected"}
 
 
 def test_a_spent_budget_leaves_skills_for_the_next_call(answers: Answers, tmp_path: Path) -> None:
     with LlmServer(say=writes_distractors) as server:
         making = make(server, answers, tmp_path / "out", Ledger(ceiling=Ceiling(tokens=1)))
-
         assert (making["asked"], making["unfinished"]) == (0, {"budget": 3})
         assert make(server, answers, tmp_path / "out")["asked"] == 3
 
@@ -124,9 +119,7 @@ def test_distractors_are_skills_of_a_corpus(answers: Answers, tmp_path: Path) ->
     lines = [line for one in read_distractors(Root(tmp_path / "out")) for line in one.lines()]
     path = tmp_path / "more.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-
     skills = read_skills([path])
-
     assert skills.height == 9
     assert skills["doc_id"][0] == "distractor/home/bees#1"
 
@@ -134,6 +127,5 @@ def test_distractors_are_skills_of_a_corpus(answers: Answers, tmp_path: Path) ->
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "x.json").write_text("{}", "utf-8")
-
     with pytest.raises(StorageError, match="delete it, and its skill is asked about again"):
         read_distractors(Root(tmp_path))

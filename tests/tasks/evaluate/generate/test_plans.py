@@ -64,7 +64,6 @@ def written(server: LlmServer, answers: Answers, wanted: int = 12, seed: int = 4
 
 def test_the_same_rows_and_seed_give_the_same_plans_in_any_order_of_rows() -> None:
     one, other = PlanDraws(rows()), PlanDraws(rows()[::-1])
-
     assert one.drawn(12, 42) == other.drawn(12, 42) != PlanDraws(rows()).drawn(12, 43)
     assert one.left_out == {"no-description": 1}
 
@@ -72,7 +71,6 @@ def test_the_same_rows_and_seed_give_the_same_plans_in_any_order_of_rows() -> No
 def test_a_half_are_easy_and_no_row_passes_for_another_of_its_request() -> None:
     draws = PlanDraws(rows())
     plans = draws.drawn(30, 7)
-
     counted = {name: sum(plan.difficulty == name for plan in plans) for name in ("easy", "medium", "hard")}
     assert counted == {"easy": 15, "medium": 10, "hard": 5}
     for plan in plans:
@@ -92,7 +90,6 @@ def test_too_few_rows_give_fewer_plans() -> None:
 
 def test_a_request_says_what_each_step_needs_and_what_serves_it(server: LlmServer, answers: Answers) -> None:
     found = written(server, answers)
-
     assert len(found.lines) == 12
     assert not found.discarded + found.unfinished
     steps = {step["servers"][0]: step for line in found.lines for step in line["steps"]}
@@ -106,7 +103,6 @@ def test_a_request_says_what_each_step_needs_and_what_serves_it(server: LlmServe
 def test_what_is_answered_is_not_asked_twice(server: LlmServer, answers: Answers) -> None:
     first = written(server, answers)
     sent = server.requests
-
     assert written(server, answers).lines == first.lines
     assert server.requests == sent == 24
 
@@ -136,16 +132,13 @@ def test_a_request_that_cannot_be_used_is_discarded_with_its_reason(
     server: LlmServer, answers: Answers, say: Callable[[Asked], str], reason: str
 ) -> None:
     server.say = say
-
     draws = PlanDraws(rows())
     found = write_plans(draws, draws.drawn(2, 42)[:1], llm_of(server.url, answers))
-
     assert (found.lines, found.discarded) == ([], {reason: 1})
 
 
 def test_a_text_that_gives_orders_is_quoted_as_data(server: LlmServer, answers: Answers) -> None:
     written(server, answers)
-
     told = [asked for asked in server.asked if ORDERS in str(asked.fragments)]
     assert told
     assert all(ORDERS not in str(asked.body["messages"][0]) for asked in told)
@@ -155,7 +148,5 @@ def test_an_endpoint_that_is_away_leaves_requests_for_a_later_run(
     server: LlmServer, answers: Answers
 ) -> None:
     server.fault = lambda _: "500"
-
     found = written(server, answers, wanted=2)
-
     assert (found.lines, found.unfinished) == ([], {"unavailable": 2})

@@ -57,7 +57,6 @@ def test_the_first_evaluation_is_new() -> None:
 
 def test_the_last_evaluation_stands_beside_the_median_of_those_before() -> None:
     found = only(history(0.9, 0.1, 0.8, 0.85))
-
     assert (found.value, found.before) == (0.85, 0.8)
     assert found.change == pytest.approx(0.05)
 
@@ -88,7 +87,6 @@ def test_a_change_counts_beyond_its_noise_and_a_tenth_where_noise_is_not_known(
 def test_what_is_measured_no_more_is_not_listed() -> None:
     gone = history(0.9).with_columns(leg=pl.lit("dense"))
     found = drift_of(pl.concat([gone, history(0.9, 0.9)]), NIGHT + timedelta(days=1), compared=7)
-
     assert [d.leg for d in found] == ["served"]
 
 
@@ -104,14 +102,12 @@ def test_a_good_steady_measure_falls_short_of_nothing() -> None:
 @pytest.mark.parametrize(("leg", "said"), [("served", 1), ("fused", 1), ("dense", 0)])
 def test_a_leg_that_answers_users_must_find_enough(leg: str, said: int) -> None:
     found = judged(history(0.3, leg=leg))
-
     assert len(found) == said
     assert all(line == f"x, {leg}: hit@10 is 0.300, must be at least 0.5" for line in found)
 
 
 def test_no_leg_may_fall_further_than_allowed_beyond_noise() -> None:
     fell = history(0.9, 0.8, leg="dense", measure="mrr@10")
-
     assert judged(fell) == ["x, dense: mrr@10 is 0.800, was 0.900: it may fall by 0.05"]
     assert judged(fell, max_fall=0.2) == []
     assert judged(history(0.9, 0.8, leg="dense", queries=50)) == []
@@ -139,10 +135,8 @@ def test_of_evaluations_of_equal_quality_fewer_than_one_in_twenty_alarm(
 ) -> None:
     random = np.random.default_rng(7)
     nights = [pl.DataFrame(night(i, quality, random), schema=SCHEMA) for i in range(120)]
-
     seen = [pl.concat(nights[i - compared : i + 1]) for i in range(compared, len(nights))]
     alarms = [frame for frame in seen if judged(frame, compared=compared)]
-
     assert len(alarms) < 0.05 * len(seen)
 
 
@@ -166,7 +160,6 @@ def test_the_more_measures_are_looked_at_the_less_one_of_them_proves() -> None:
         history(0.9, 0.8, queries=120),
         [history(0.9, 0.9, leg=f"leg {i}", queries=120) for i in range(20)],
     )
-
     assert judged(fell)
     assert judged(pl.concat([fell, *others])) == []
 
@@ -174,14 +167,12 @@ def test_the_more_measures_are_looked_at_the_less_one_of_them_proves() -> None:
 def test_evaluating_a_version_again_and_again_never_absorbs_its_fall() -> None:
     versions = [0, 1, 2, *[3] * 12]
     values = [0.9, 0.9, 0.9, *[0.7] * 12]
-
     for so_far in range(4, 16):
         assert judged(history(*values[:so_far], versions=versions)), so_far
 
 
 def test_a_version_that_was_evaluated_often_counts_once() -> None:
     found = only(history(0.9, 0.8, 0.1, 0.1, 0.1, 0.8, versions=[0, 1, 2, 2, 2, 3]))
-
     assert found.before == 0.8
 
 
@@ -192,9 +183,7 @@ def test_the_only_version_is_compared_with_its_own_first_evaluation() -> None:
 def test_an_evaluation_is_judged_by_its_own_rows_whatever_the_clocks_of_others_said() -> None:
     # The clock was set back by two days after the evaluation of v-1.
     frame = history(0.55, 0.95, versions=[2, 1])
-
     (found,) = drift_of(frame, NIGHT, compared=7)
-
     assert (found.value, found.before) == (0.55, 0.95)
     assert shortcomings([found], Thresholds())
 
@@ -219,7 +208,6 @@ def test_a_size_may_change_as_it_likes() -> None:
 
 def test_a_search_may_take_so_long_where_that_is_asked() -> None:
     search = history(50, 90, measure="p95_ms", leg="search", probe="latency", noise=None)
-
     assert judged(search) == []
     assert judged(search, max_ms=80) == ["latency, search: p95_ms is 90, may be at most 80"]
 
@@ -230,7 +218,6 @@ def slow(*p95: float, versions: Sequence[int] = range(99)) -> pl.DataFrame:
 
 def test_answers_that_take_eight_times_as_long_are_a_finding() -> None:
     said = "latency, page: p95_ms is 1,050, was 130: it may rise to 4 times that"
-
     assert judged(slow(130, 1050)) == [said]
     assert judged(slow(130, 1050, versions=[0, 0])) == [said]
     assert judged(slow(130, 1050), max_slowdown=10) == []
@@ -241,7 +228,6 @@ def test_answers_that_take_eight_times_as_long_are_a_finding() -> None:
 def test_latency_is_judged_by_how_much_it_varies() -> None:
     wild = slow(40, 400, 90, 130, 300, 60, 200, 700)
     steady = slow(125, 130, 128, 131, 133, 127, 130, 700)
-
     assert judged(wild) == []
     assert only(wild).verdict == "steady"
     assert judged(steady) == ["latency, page: p95_ms is 700, was 130: it may rise to 2 times that"]
@@ -259,13 +245,10 @@ def test_of_nights_of_equal_latency_fewer_than_one_in_twenty_alarm(sigma: float)
         ) for leg in ("search", "page") for measure in ("median_ms", "p95_ms")])
         for i in range(150)
     ]  # fmt: skip
-
     seen = [pl.concat(nights[i - 7 : i + 1]) for i in range(7, len(nights))]
-
     assert sum(bool(judged(frame)) for frame in seen) < 0.05 * len(seen)
 
 
 def test_rows_for_a_person_hold_four_digits() -> None:
     (row,) = drift_rows([only(history(0.123456, 0.2345678))])
-
     assert (row["value"], row["before"], row["verdict"]) == (0.2346, 0.1235, "rose")

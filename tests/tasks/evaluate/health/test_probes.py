@@ -59,9 +59,7 @@ def probe(root: SkillRoot, count: int) -> list[dict[str, Any]]:
 def test_one_probe_a_skill_at_most_is_drawn_and_at_most_so_many() -> None:
     many = nodes(*((f"d{i}#{j}", f"d{i}", "prose", f"{LONG} {i} {j}") for i in range(20) for j in range(5)))
     skills = heads(*((f"d{i}", f"name{i}", "text") for i in range(20)))
-
     probes = draw_probes(many, skills, count=7)
-
     assert len(probes) == 7
     assert len({p.doc_id for p in probes}) == 7
     assert [p.query_id for p in probes] == [f"probe#{i}" for i in range(7)]
@@ -74,7 +72,6 @@ def test_a_skill_that_comes_or_goes_changes_at_most_the_probes_of_that_skill() -
     many = nodes(*((f"d{i}#{j}", f"d{i}", "prose", f"{LONG} {i} {j}") for i in range(60) for j in range(5)))
     skills = heads(*((f"d{i}", f"name{i}", "text") for i in range(60)))
     asked = {(p.doc_id, p.text) for p in draw_probes(many, skills, count=20)}
-
     for i in range(60):
         fewer = draw_probes(many.filter(pl.col("doc_id") != f"d{i}"), skills, count=20)
         left = {(p.doc_id, p.text) for p in fewer}
@@ -99,7 +96,6 @@ def test_the_draw_depends_on_ids_texts_and_seed_alone() -> None:
     many = nodes(*((f"d{i}#{j}", f"d{i}", "prose", f"{LONG} {i} {j}") for i in range(20) for j in range(5)))
     skills = heads(*((f"d{i}", f"name{i}", "text") for i in range(20)))
     drawn = draw_probes(many, skills, count=7)
-
     assert draw_probes(many.sample(fraction=1, shuffle=True, seed=3), skills.reverse(), count=7) == drawn
     assert draw_probes(many, skills, count=7, seed=5) != drawn
 
@@ -122,7 +118,6 @@ def test_only_sentences_that_name_and_description_lack_are_drawn(
     block: str, text: str, head: str, drawn: bool
 ) -> None:
     probes = draw_probes(nodes(("bees#0", "bees", block, text)), heads(("bees", "bees", head)), count=5)
-
     assert [p.text for p in probes] == [text] * drawn
 
 
@@ -134,9 +129,7 @@ def test_each_leg_is_asked_for_the_skill_of_each_probe(tmp_path: Path) -> None:
     words = RoutingIndex(ids, [], lexical_of(postings), postings.sketches, unit(), pl.DataFrame())
     # The first is nearest to s00 and unique in its words to s11; the second the third nearest to s01.
     probes = [Probe("p0", "s11", "s11#0", "alpha"), Probe("p1", "s02", "s02#0", "filler")]
-
     rows = probe_skills(table, words, probes, unit(0, 4))
-
     found = {(r["leg"], r["measure"]): r["value"] for r in rows}
     # By angle p0 has s11 last of twelve, and p1 has s01 (3 degrees off), s00 (4), s02 (10).
     assert found["dense", "hit@10"] == 0.5
@@ -157,9 +150,7 @@ def test_a_probe_must_come_by_the_other_nodes_of_its_skill(tmp_path: Path) -> No
         tmp_path, {"node_id": ids, "doc_id": docs}, unit(0, 90, 92, *(180 + i for i in range(9)))
     )
     probes = [Probe("p0", "lonely", "lonely#0", "x"), Probe("p1", "pair", "pair#0", "y")]
-
     row = probe_nodes(table, probes, unit(0, 90))
-
     assert (row["queries"], row["measure"], row["value"]) == (2, "hit@10", 0.5)
 
 
@@ -168,7 +159,6 @@ def test_a_tenth_other_node_counts_and_an_eleventh_does_not(tmp_path: Path) -> N
     docs = [i.partition("#")[0] for i in ids]
     table = vector_table(tmp_path, {"node_id": ids, "doc_id": docs}, unit(*range(12)))
     probe = Probe("p", "own", "own#0", "x")
-
     assert probe_nodes(table, [probe], unit(0))["value"] == 1.0
     more = {"node_id": [*ids, "crowd#10"], "doc_id": [*docs, "crowd"]}
     table = vector_table(tmp_path / "more", more, np.concatenate([unit(*range(12)), unit(5.5)]))
@@ -177,7 +167,6 @@ def test_a_tenth_other_node_counts_and_an_eleventh_does_not(tmp_path: Path) -> N
 
 def test_what_is_served_is_probed_on_every_leg(served_bakery: SkillRoot) -> None:
     rows = probe(served_bakery, 3)
-
     legs = {(r["probe"], r["leg"], r["measure"]): r["value"] for r in rows}
     assert len(legs) == 7
     assert legs["sentence to skill", "lexical", "hit@10"] == 1.0
@@ -190,9 +179,7 @@ def test_an_index_without_nodes_is_probed_on_its_skills_alone(skill_root: Make) 
     root = skill_root(SKILLS)
     root.publish(nodes=False)
     assert root.served().nodes is None
-
     rows = probe(root, 3)
-
     assert [(r["probe"], r["leg"]) for r in rows[::2]] == [
         ("sentence to skill", leg) for leg in ("dense", "lexical", "fused")
     ]
@@ -209,14 +196,11 @@ def test_sentences_of_a_skill_that_is_not_served_yet_are_not_asked(skill_root: M
         root.write(name, SKILLS[name])
     root.crawl()
     root.parse(vectors=False)
-
     rows = probe(root, 10)
-
     assert {r["queries"] for r in rows} == {1}
 
 
 def test_an_index_without_a_fitting_sentence_has_nothing_to_probe(skill_root: Make) -> None:
     root = skill_root({"tea": SKILLS["tea"]})
     root.publish()
-
     assert probe(root, 3) == []

@@ -65,9 +65,7 @@ def test_a_model_of_another_seed_is_refused_by_what_it_makes_and_by_how_much(
     trades: SkillRoot, minilm_export: Export
 ) -> None:
     other = OtherSeed(trades.encoder, minilm_export)
-
     found = checks(trades, built_with(trades, other), other)
-
     failed = {c.check: c for c in found if not c.passed}
     assert {c.check for c in found} == LEGS
     assert "probes.lexical_loss" not in failed
@@ -77,15 +75,12 @@ def test_a_model_of_another_seed_is_refused_by_what_it_makes_and_by_how_much(
 
 def test_what_a_worse_model_may_lose_is_a_setting(trades: SkillRoot, minilm_export: Export) -> None:
     other = OtherSeed(trades.encoder, minilm_export)
-
     assert all(c.passed for c in checks(trades, built_with(trades, other), other, max_loss=1.0))
 
 
 def test_a_good_model_of_another_name_is_let_through(trades: SkillRoot) -> None:
     new = replace(built_with(trades, trades.encoder), model={"name": "as-good", "path": trades.model})
-
     found = checks(trades, replace(new, model={**trades.served().model, "revision": "2"}), trades.encoder)
-
     assert [(c.check, c.value, c.passed) for c in found] == [(c.check, 0.0, True) for c in found]
     assert {c.check for c in found} == LEGS
 
@@ -106,9 +101,7 @@ def test_a_corpus_may_grow_and_change_without_its_old_skills_counting_as_worse(s
     root.write(changed, many_skills(1, edition="second")[changed])
     root.crawl()
     root.parse()
-
     found = checks(root, built_with(root, root.encoder), root.encoder)
-
     assert {c.check for c in found} == LEGS
     assert all(c.passed for c in found)
     assert {c.value for c in found if c.check in ("probes.dense_loss", "probes.nodes_loss")} == {0.0}
@@ -124,15 +117,12 @@ def test_a_model_of_another_seed_is_refused_also_where_every_text_has_changed_a_
     root.crawl()
     root.parse()
     other = OtherSeed(root.encoder, minilm_export)
-
     found = checks(root, built_with(root, other), other)
-
     assert not {c.check: c for c in found}["probes.dense_loss"].passed
 
 
 def test_where_no_nodes_are_built_the_other_legs_are_compared(trades: SkillRoot) -> None:
     found = checks(trades, built_with(trades, trades.encoder, nodes=False), trades.encoder)
-
     assert {c.check for c in found} == LEGS - {"probes.nodes_loss"}
 
 

@@ -88,7 +88,6 @@ def drawn() -> dict[str, bytes]:
 
 def test_the_page_shows_every_measure_with_what_it_was_before() -> None:
     text = Seen(page(history())).text
-
     assert "Evaluation of v-2" in text
     assert "3 evaluations in the history" in text
     assert all(word in text for word in ("sentence to skill", "latency", "dropped", "too_short", "40,002"))
@@ -98,7 +97,6 @@ def test_the_page_shows_every_measure_with_what_it_was_before() -> None:
 def test_the_page_is_about_its_evaluation_where_another_is_dated_later() -> None:
     frame, earlier = history(), NIGHT + timedelta(days=1)
     html = render_report(frame, earlier, drift_of(frame, earlier, compared=7), [], [], {}, compared=7)
-
     assert "Evaluation of v-1" in html
     assert "compared with the last evaluation of each of 2 other versions" in html
     assert pictures_of(frame, earlier) == pictures_of(frame.filter(pl.col("evaluated_at") < LAST), LAST)
@@ -106,7 +104,6 @@ def test_the_page_is_about_its_evaluation_where_another_is_dated_later() -> None
 
 def test_the_page_says_what_is_below_its_thresholds() -> None:
     text = Seen(page(history(), fallen=["dense: hit@10 is 0.1"])).text
-
     assert "dense: hit@10 is 0.1" in text
     assert "No measure is worse" not in text
 
@@ -116,7 +113,6 @@ def test_the_page_loads_nothing_and_runs_nothing(drawn: dict[str, bytes]) -> Non
         history(EVIL), LAST, [], [EVIL], [miss(EVIL)], {**drawn, EVIL: b"<svg/>"}, compared=7
     )
     seen = Seen(html)
-
     assert {tag for tag, _ in seen.tags} & {
         "script",
         "link",
@@ -133,7 +129,6 @@ def test_the_page_loads_nothing_and_runs_nothing(drawn: dict[str, bytes]) -> Non
 
 def test_a_skills_text_stands_in_the_page_as_it_was_written() -> None:
     text = Seen(page(history(), [miss(EVIL)])).text
-
     assert text.count(EVIL) == 3
 
 
@@ -142,7 +137,6 @@ def test_a_skills_text_stands_in_the_page_as_it_was_written() -> None:
 def test_no_text_adds_a_tag(text: str) -> None:
     plain = page(history(), [miss("x")])
     other = page(history(), [miss(text)], [text])
-
     added = [t for t, _ in Seen(other).tags]
     assert sorted({*added} - {t for t, _ in Seen(plain).tags}) == ["li", "strong", "ul"]
     assert len(added) == len(Seen(plain).tags) + 3
@@ -150,7 +144,6 @@ def test_no_text_adds_a_tag(text: str) -> None:
 
 def test_pictures_are_drawings_without_scripts_whatever_a_reason_is_called(drawn: dict[str, bytes]) -> None:
     html = render_report(history(EVIL), LAST, [], [], [], drawn, compared=7)
-
     shown = [
         base64.b64decode((a["src"] or "").partition("base64,")[2]) for t, a in Seen(html).tags if t == "img"
     ]
@@ -170,7 +163,6 @@ def test_the_same_history_makes_the_same_page_and_pictures(drawn: dict[str, byte
 
 def test_without_matplotlib_the_page_has_no_pictures_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-
     assert pictures_of(history(), LAST) is None
     assert "matplotlib is not installed" in page(history(), drawn=None)
 
@@ -186,7 +178,6 @@ def first_evaluation() -> pl.DataFrame:
 def test_the_first_evaluation_has_tables_and_no_chart_of_one_point() -> None:
     found = pictures_of(first_evaluation(), NIGHT)
     text = Seen(page(first_evaluation(), drawn=found, at=NIGHT)).text
-
     assert found is not None
     assert list(found) == ["dropped documents by reason"]
     assert "1 evaluation in the history" in text
@@ -209,7 +200,6 @@ def test_points_stand_on_their_ticks(drawn: dict[str, bytes]) -> None:
         svg = drawn[title]
         ticks = {round(x, 3) for at in places(svg, "xtick").values() for x, _ in at}
         points = [round(x, 3) for at in places(svg, "line2d").values() if len(at) == 3 for x, _ in at]
-
         assert len(ticks) == 3
         assert points
         assert set(points) == ticks
@@ -229,7 +219,6 @@ def test_bars_stand_beside_their_labels(frame: pl.DataFrame) -> None:
     svg = (pictures_of(frame, last) or {})["dropped documents by reason"]
     ticks = sorted(at[0][1] for at in places(svg, "ytick").values())
     drawn = bars(svg)
-
     each = len(drawn) // 2
     middles = [(own[0][0] + own[-1][1]) / 2 for own in (drawn[:each], drawn[each:])]
     assert middles == pytest.approx(ticks, abs=0.1)
@@ -242,7 +231,6 @@ def test_no_axis_of_shares_goes_beyond_all() -> None:
         value=pl.when(pl.col("probe") == "classifier mix").then(1.0).otherwise("value"),
     )
     found = pictures_of(mixed, LAST) or {}
-
     numbers = [float(t) for t in drawn_texts(found["nodes by classifier"]) if re.fullmatch(r"\d+", t)]
     assert max(numbers) == 100
 
@@ -251,7 +239,6 @@ def test_control_characters_reach_neither_page_nor_pictures() -> None:
     evil = "\x1b[2J\u202eexe\rok\x07\x9b"
     frame = history(evil)
     html = page(frame, [miss(evil)], [evil], pictures_of(frame, LAST))
-
     assert evil not in html
     assert r"\x1b[2J\u202eexe\rok\x07\x9b" in html
     texts = [t for svg in (pictures_of(frame, LAST) or {}).values() for t in drawn_texts(svg)]
@@ -263,7 +250,6 @@ def test_control_characters_reach_neither_page_nor_pictures() -> None:
 def test_a_change_is_coloured_by_whether_it_is_for_the_better() -> None:
     slow = (pl.col("probe") == "latency") & (pl.col("evaluated_at") == LAST)
     html = page(history().with_columns(value=pl.when(slow).then(50.0).otherwise("value")))
-
     row = re.search(r"p95_ms.*?</tr>", html, re.DOTALL)
     assert row is not None
     assert '<td class="worse">rose</td>' in row[0]
@@ -274,6 +260,5 @@ def test_a_change_is_coloured_by_whether_it_is_for_the_better() -> None:
 
 def test_the_report_lies_below_the_root(tmp_path: Path) -> None:
     place = write_report(Root(tmp_path), "<p>\ud83d</p>")
-
     assert (tmp_path / place).read_bytes() == b"<p>?</p>"
     assert place == "reports/evaluation.html"

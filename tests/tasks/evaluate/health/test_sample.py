@@ -24,7 +24,6 @@ PATCH = EvidenceQuery(
 
 def test_requests_come_with_evidence_that_stands_in_their_skill() -> None:
     requests = read_queries(REQUESTS)
-
     assert len(requests) == 30
     for request in requests:
         folder = FOLDER / Path(request.doc_id).relative_to("local/marketplace")
@@ -47,13 +46,11 @@ def test_requests_are_those_whose_skill_is_served(
     ]
     (tmp_path / "q.jsonl").write_text("\n".join(lines), "utf-8")
     monkeypatch.setattr("tasks.evaluate.health.as_served.REQUESTS", tmp_path / "q.jsonl")
-
     assert [q.query_id for q in sample_requests(served_bakery.ask())] == ["a"]
 
 
 def test_paging_is_measured_by_method(served_bakery: SkillRoot) -> None:
     rows = {r["method"]: r for r in page_sample(served_bakery.ask(), [MITES, PATCH])}
-
     assert set(rows) == set(METHODS)
     assert (rows["full"]["queries"], rows["full"]["sufficient"], rows["full"]["token_reduction"]) == (2, 1, 0)
     assert rows["mmr"]["coverage"] == 1.0
@@ -62,7 +59,6 @@ def test_paging_is_measured_by_method(served_bakery: SkillRoot) -> None:
 
 def test_routing_finds_the_skill_that_a_request_was_written_from(served_bakery: SkillRoot) -> None:
     rows = route_sample(served_bakery.ask(), [MITES, PATCH])
-
     assert {r["measure"]: r["value"] for r in rows} == {"hit@1": 1.0, "hit@10": 1.0, "mrr@10": 1.0}
     wrong = EvidenceQuery("q3", "local/market/bread", MITES.query, MITES.evidence)
     assert {r["measure"]: r["value"] for r in route_sample(served_bakery.ask(), [MITES, wrong])}[
@@ -76,5 +72,4 @@ def test_a_request_about_a_folded_copy_counts_for_its_survivor(skill_root: Make)
     root.write("zz-copy", SKILLS["bees"])
     root.publish(nodes=False)
     request = EvidenceQuery("q1", "local/market/zz-copy", MITES.query, MITES.evidence)
-
     assert [r["value"] for r in route_sample(root.ask(), [request])] == [1.0, 1.0, 1.0]

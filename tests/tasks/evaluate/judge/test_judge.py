@@ -50,11 +50,9 @@ def test_every_case_gets_three_votes_of_its_own_and_none_is_asked_for_twice(
     server: LlmServer, answers: Answers
 ) -> None:
     judged = judge_of(server, answers).judge([*CASES, CASES[0]])
-
     assert [v.votes for v in judged.verdicts] == [(bool(n % 2),) * 3 for n in [*range(8), 0]]
     assert server.requests == 24
     assert {kept.attempt for kept in answers.accepted()} == {0, 1, 2}
-
     ledger = Ledger()
     assert judge_of(server, answers, ledger).judge(CASES).verdicts == judged.verdicts[:8]
     assert (server.requests, ledger.report()["cached"]) == (24, 24)
@@ -65,9 +63,7 @@ def test_an_answer_that_is_no_verdict_is_asked_for_again_with_the_fault_named(
 ) -> None:
     server.fault = lambda asked: None if asked.corrected else ("prose", "no-json")[int(asked.key[0], 16) % 2]
     server.say = lambda asked: judges_by_length(asked) if asked.corrected else '{"sufficient": "perhaps"}'
-
     judged = judge_of(server, answers).judge(CASES[:2])
-
     assert [v.pattern for v in judged.verdicts] == ["3-0", "3-0"]
     assert server.requests == 12
     assert all("An earlier answer" in a.prompt for a in server.asked if a.corrected)
@@ -85,16 +81,13 @@ def test_votes_that_fail_for_good_are_counted_and_two_others_still_decide(
 
     server.say = hostile
     judged = judge_of(server, answers).judge(CASES[:2])
-
     assert [v.votes for v in judged.verdicts] == [(False, False), (True, True)]
     assert judged.failed == Counter(rejected=2)
 
 
 def test_429_is_waited_out(server: LlmServer, answers: Answers) -> None:
     server.fault = lambda asked: "rate" if asked.before == 0 and int(asked.key[0], 16) % 2 else None
-
     judged = judge_of(server, answers).judge(CASES)
-
     assert {v.pattern for v in judged.verdicts} == {"3-0"}
     assert len(server.answered()) == 8
     assert set(server.answered().values()) == {3}
@@ -105,7 +98,6 @@ def test_a_spent_budget_and_a_silent_server_leave_cases_unjudged(server: LlmServ
     judged = judge_of(server, answers, Ledger(ceiling=Ceiling(tokens=6_000))).judge(CASES)
     assert judged.failed["budget"] > 0
     assert sum(len(v.votes) for v in judged.verdicts) == 24 - judged.failed["budget"]
-
     server.fault = lambda _: "500"
     other = [Case("market/other", "Why?", LONG)]
     assert judge_of(server, answers).judge(other).failed == Counter(unavailable=3)

@@ -27,9 +27,7 @@ def read(path: Path, text: str) -> list[Label]:
 
 def test_what_a_person_writes_is_read_back(tmp_path: Path) -> None:
     form = form_of(PAIRS, "--method chunks --method mmr")
-
     found = read(tmp_path / "form.md", answered(form, "yes", "No"))
-
     assert [(label.key, label.sufficient) for label in found] == [
         (("q1", "chunks", None), True),
         (("q2", "mmr", 0.5), False),
@@ -47,7 +45,6 @@ def pair_key(pair: Pair) -> tuple[str, str, float | None]:
 
 def test_the_form_shows_contexts_but_neither_methods_nor_control_characters() -> None:
     form = form_of(PAIRS, "")
-
     assert "> Turn the crank." in form
     assert "> Why?\n> Now." in form
     assert "chunks" not in form
@@ -57,7 +54,6 @@ def test_the_form_shows_contexts_but_neither_methods_nor_control_characters() ->
 
 def test_pairs_left_blank_are_passed_over(tmp_path: Path) -> None:
     form = form_of(PAIRS, "")
-
     assert len(read(tmp_path / "form.md", answered(form, "", "y"))) == 1
     with pytest.raises(WrongInput, match="no pair has an answer"):
         read(tmp_path / "form.md", form)
@@ -78,7 +74,6 @@ def test_answers_that_cannot_be_used_are_named_by_line(tmp_path: Path) -> None:
 def test_a_label_of_a_context_that_has_changed_is_refused(tmp_path: Path) -> None:
     labels = read(tmp_path / "form.md", answered(form_of(PAIRS, ""), "yes", "no"))
     now = {pair_key(pair): pair.context for pair in PAIRS} | {("q2", "mmr", 0.5): "Another."}
-
     with pytest.raises(WrongInput, match="another one than the form shows"):
         require_same_contexts(labels, now)
     # JSON lines do not say what was read.

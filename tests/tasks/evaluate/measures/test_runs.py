@@ -14,12 +14,10 @@ def test_a_run_is_a_row_for_each_query_and_measure_with_keys_before_the_value(tm
         "chunks": [None, 3],
     })  # fmt: skip
     asked = pl.DataFrame({"pool": ["own"], "method": ["a"], "query_id": ["n1"], "score": [0.25]})
-
     write_run(
         tmp_path / "run.parquet",
         [long_table("mill", rows, ["hit", "chunks"]), long_table("mill", asked, ["score"])],
     )
-
     written = pl.read_parquet(tmp_path / "run.parquet")
     assert written.columns == ["bench", "pool", "method", "query", "budget", "measure", "value"]
     assert written.rows() == [
@@ -32,9 +30,7 @@ def test_a_run_is_a_row_for_each_query_and_measure_with_keys_before_the_value(tm
 
 def test_a_summary_has_means_and_intervals_over_queries_or_over_clusters() -> None:
     values = {"hit": [1.0, 1.0, 0.0, 0.0] * 5, "share": [0.5] * 20}
-
     alone, together = summarise(values), summarise(values, list("aabb") * 5)
-
     assert (alone["hit"], alone["share"], alone["ci95"]["share"]) == (0.5, 0.5, [0.5, 0.5])
     low, high = alone["ci95"]["hit"]
     assert 0 < low < 0.5 < high < 1
@@ -48,10 +44,8 @@ def test_groups_come_in_their_order_and_nameless_items_belong_to_none() -> None:
 
 def test_tests_made_together_are_adjusted_together() -> None:
     better, worse = [1.0] * 12, [0.0] * 6 + [1.0] * 6
-
     [alone] = paired_tests([(better, worse)])
     first, second = paired_tests([(better, worse), (worse, worse)])
-
     assert (alone.difference, alone.p_adjusted) == (0.5, alone.p)
     assert alone.low < 0.5 < alone.high
     assert first.p_adjusted == pytest.approx(2 * first.p)

@@ -28,7 +28,6 @@ P = st.floats(min_value=0, max_value=1)
 
 def test_the_interval_of_a_share_is_near_its_normal_approximation() -> None:
     low, high = bootstrap_interval(HALF)
-
     width = 1.96 * math.sqrt(0.25 / 100)
     assert low == pytest.approx(0.5 - width, abs=0.011)
     assert high == pytest.approx(0.5 + width, abs=0.011)
@@ -38,13 +37,11 @@ def test_the_interval_is_the_percentiles_of_the_means_of_the_seeded_draws() -> N
     values = [0.1, 0.7, 0.2, 0.9]
     drawn = np.random.default_rng(7).integers(0, 4, size=(500, 4))
     expected = np.quantile(np.array(values)[drawn].mean(axis=1), [0.05, 0.95])
-
     assert bootstrap_interval(values, level=0.9, resamples=500, seed=7) == pytest.approx(tuple(expected))
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_seed_another() -> None:
     values = [x / 97 for x in range(97)]
-
     assert bootstrap_interval(values) == bootstrap_interval(values)
     assert bootstrap_interval(values) != bootstrap_interval(values, seed=43)
 
@@ -52,7 +49,6 @@ def test_the_same_seed_gives_the_same_interval_and_another_seed_another() -> Non
 def test_drawing_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bootstrap_interval(HALF, resamples=50)
     monkeypatch.setattr(statistics, "_BLOCK", 700)
-
     assert bootstrap_interval(HALF, resamples=50) == whole
 
 
@@ -60,19 +56,16 @@ def test_drawing_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=20))
 def test_the_interval_is_ordered_and_within_the_values(values: list[float]) -> None:
     low, high = bootstrap_interval(values, resamples=200)
-
     assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
 
 
 def test_a_lower_level_gives_a_narrower_interval() -> None:
     narrow, wide = bootstrap_interval(HALF, level=0.5), bootstrap_interval(HALF, level=0.99)
-
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
 def test_a_ratio_is_of_sums_not_a_mean_of_ratios() -> None:
     low, high = bootstrap_ratio_interval([10.0] * 40, [1000.0] * 20 + [10.0] * 20)
-
     assert low < 400 / 20_200 < high < 0.05
 
 
@@ -124,7 +117,6 @@ def test_what_is_no_probability_is_refused(value: float) -> None:
 @given(st.lists(P, min_size=1, max_size=12))
 def test_order_is_kept_and_adjusting_never_lowers(values: list[float]) -> None:
     adjusted = holm_bonferroni(values)
-
     assert all(
         p <= a <= min(1.0, p * len(values)) or a == pytest.approx(p)
         for p, a in zip(values, adjusted, strict=True)
@@ -137,7 +129,6 @@ def test_order_is_kept_and_adjusting_never_lowers(values: list[float]) -> None:
 def test_ranks_of_differences_are_summed_by_sign() -> None:
     # Differences 1, -2, 3, 4 and 0: ranks 1, 2, 3, 4 and none, of which 2 is negative.
     w, differing, p = wilcoxon([1, 0, 3, 4, 5], [0, 2, 0, 0, 5])
-
     assert (w, differing) == (2, 4)
     assert p == pytest.approx(6 / 16)  # 3 of 16 signs give W of 2 or less
 
@@ -155,7 +146,6 @@ def test_whole_clusters_are_drawn_where_queries_are_alike() -> None:
     a, b = [1.0] * 50 + [0.0] * 10, [0.0] * 60
     own = paired_bootstrap(a, b)
     clustered = paired_bootstrap(a, b, clusters=["one"] * 50 + ["two"] * 10)
-
     assert own[0] == clustered[0] == pytest.approx(5 / 6)
     # Each of two clusters is drawn alone in a quarter of the resamples.
     assert clustered[1:3] == (0.0, 1.0)
@@ -165,7 +155,6 @@ def test_whole_clusters_are_drawn_where_queries_are_alike() -> None:
 
 def test_a_few_clusters_cannot_tell_more_than_there_are_draws_of_them() -> None:
     better, worse = [1.0] * 8, [0.0] * 8
-
     assert paired_bootstrap(better, worse, clusters=list("aabbccdd"))[3] == 2 / 4**4
     assert paired_bootstrap(better, worse, clusters=list("aaaaaaaa"))[3] == 1.0
     assert paired_bootstrap(better, worse, clusters=list("abcdefgh"))[3] == 1e-4
@@ -173,7 +162,6 @@ def test_a_few_clusters_cannot_tell_more_than_there_are_draws_of_them() -> None:
 
 def test_clusters_of_one_query_each_are_the_queries_themselves() -> None:
     a, b = [k / 7 for k in range(8)], [0.4] * 8
-
     assert paired_bootstrap(a, b, clusters=list("abcdefgh")) == pytest.approx(paired_bootstrap(a, b))
 
 
@@ -237,7 +225,6 @@ def scored(*scores: float, clusters: str = "") -> ClusteredScores:
 
 def test_scores_that_do_not_overlap_route_no_unserved_query() -> None:
     found = separation(scored(2.0, 3.0, 4.0), scored(0.0, 1.0))
-
     assert found is not None
     assert (found["auroc"], found["false_route_rate"], found["threshold"]) == (1.0, 0.0, 2.0)
     assert found["ci95"] == {"auroc": [1.0, 1.0], "false_route_rate": [0.0, 0.0]}
@@ -245,9 +232,7 @@ def test_scores_that_do_not_overlap_route_no_unserved_query() -> None:
 
 def test_the_threshold_is_the_highest_that_routes_the_share_asked_for() -> None:
     served, unserved = scored(1.0, 2.0, 3.0, 4.0), scored(0.5, 1.5, 2.5, 3.5)
-
     found = [separation(served, unserved, recall) for recall in (0.25, 0.5, 0.51, 0.75, 1.0)]
-
     assert [one and one["threshold"] for one in found] == [4.0, 3.0, 2.0, 2.0, 1.0]
     assert [one and one["false_route_rate"] for one in found] == [0.0, 0.25, 0.5, 0.5, 0.75]
 
@@ -255,14 +240,12 @@ def test_the_threshold_is_the_highest_that_routes_the_share_asked_for() -> None:
 def test_a_share_that_floats_do_not_hold_exactly_asks_for_no_query_more() -> None:
     # 0.07 times 100 is a little more than 7 in floats.
     found = separation(scored(*range(100), clusters="a" * 100), scored(-1.0), 0.07)
-
     assert found is not None
     assert found["threshold"] == 93.0
 
 
 def test_a_score_on_the_threshold_is_routed() -> None:
     found = separation(scored(1.0, 1.0), scored(1.0, 0.0))
-
     assert found is not None
     assert (found["false_route_rate"], found["auroc"]) == (0.5, 0.75)
 
@@ -275,9 +258,7 @@ def test_without_queries_of_either_side_there_is_nothing_to_tell_apart() -> None
 def test_intervals_draw_whole_clusters_with_both_their_sides() -> None:
     served = ClusteredScores([1.0, 1.0, 0.0, 0.0], ["a", "a", "b", "b"])
     unserved = ClusteredScores([0.5, 0.5], ["a", "b"])
-
     found = separation(served, unserved)
-
     assert found is not None
     # Of a alone each pair is right, of b alone none: either is drawn in one resample of four.
     assert found["ci95"]["auroc"] == [0.0, 1.0]
@@ -285,7 +266,6 @@ def test_intervals_draw_whole_clusters_with_both_their_sides() -> None:
 
 def test_a_resample_without_one_side_does_not_count() -> None:
     found = separation(ClusteredScores([1.0], ["a"]), ClusteredScores([0.0], ["b"]))
-
     assert found is not None
     assert found["ci95"]["auroc"] == [1.0, 1.0]
 
@@ -294,7 +274,6 @@ def test_weighing_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     served, unserved = scored(0.1, 0.4, 0.3, 0.9), scored(0.2, 0.35, 0.1)
     whole = separation(served, unserved)
     monkeypatch.setattr(module, "_BLOCK", 2500)
-
     assert separation(served, unserved) == whole
 
 
@@ -304,11 +283,9 @@ def test_resampled_areas_and_rates_are_those_of_the_queries_drawn() -> None:
     of_high, of_low = random.integers(0, 4, 30), random.integers(0, 4, 20)
     times = np.array([2, 0, 1, 1])
     drawn = np.repeat(high, times[of_high]), np.repeat(low, times[of_low])
-
     wins = module._wins(high, low, of_high, of_low, 4)
     pairs = (times @ np.bincount(of_high, minlength=4)) * (times @ np.bincount(of_low, minlength=4))
     (threshold,), (rate,) = module._routed(high, low, times[of_high][None], times[of_low][None], 0.9)
-
     assert times @ wins @ times / pairs == pytest.approx(auroc(drawn[0].tolist(), drawn[1].tolist()))
     assert np.mean(drawn[0] >= threshold) >= 0.9 > np.mean(drawn[0] > threshold)
     assert rate == pytest.approx(np.mean(drawn[1] >= threshold))
@@ -324,7 +301,6 @@ def test_at_least_the_share_is_routed_and_no_higher_score_would_do(
         ClusteredScores([s for s, _ in unserved], [c for _, c in unserved]),
         recall,
     )
-
     assert found is not None
     routed = [s >= found["threshold"] for s, _ in served]
     higher = [s > found["threshold"] for s, _ in served]

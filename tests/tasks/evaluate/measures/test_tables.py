@@ -42,7 +42,6 @@ def test_blocks_are_paragraphs_headings_and_tables_in_markdown() -> None:
     table = Table(
         "Methods", columns({"Method": "{method}"}, means(["hit@1"]), with_intervals({"hit@1": "Hit"})), [ROW]
     )
-
     assert markdown(["# Run", "Said first.", table, Table("", columns("method"), [])]) == (
         "# Run\n\nSaid first.\n\n## Methods\n\n"
         "| Method | hit@1 | Hit |\n| --- | --- | --- |\n| mmr | 0.500 | 0.500 [0.25, 0.75] |\n\n"

@@ -34,7 +34,6 @@ def test_the_whole_document_and_all_its_nodes_cover_what_the_text_holds() -> Non
 
 def test_a_budget_buys_token_reduction_summed_over_queries() -> None:
     [row] = rows(["mmr"], [8])
-
     # Each query gets its one sentence without headings: 7 and 8 of the 33 tokens without front matter.
     assert row["token_reduction"] == pytest.approx(1 - 15 / 66)
     assert (row["sufficient"], row["coverage"], row["nodes"]) == (0.5, 0.75, 1.0)
@@ -42,40 +41,31 @@ def test_a_budget_buys_token_reduction_summed_over_queries() -> None:
 
 def test_there_is_a_row_for_each_method_and_budget_in_order() -> None:
     found = [(row["method"], row["budget"]) for row in rows(["mmr", "chunks"], [None, 0.5])]
-
     assert found == [("mmr", None), ("mmr", 0.5), ("chunks", None), ("chunks", 0.5)]
 
 
 def test_documents_are_encoded_once_and_only_those_asked_for() -> None:
     encoder = WordEncoder()
-
     rows(["mmr", "nodes"], [None, 0.5], encoder=encoder)
-
     assert encoder.encoded.count("Replace bent pegs.") == 1
     assert "Never read." not in encoder.encoded
 
 
 def test_each_page_is_a_step() -> None:
     seen: list[None] = []
-
     rows(["full", "mmr"], step=lambda: seen.append(None))
-
     assert len(seen) == 4
 
 
 def test_times_are_of_a_query_in_milliseconds() -> None:
     ticks = count(0.0, 0.25)
-
     [row] = rows(["full"], clock=lambda: next(ticks))
-
     assert (row["median_ms"], row["p95_ms"]) == (250.0, 250.0)
 
 
 def test_every_measure_has_an_interval_around_it() -> None:
     outcomes = [Outcome(covered, 10 * n, 100, n, 1.0) for n, covered in enumerate([1.0, 0.5, 1.0, 0.0], 1)]
-
     row = summarise_outcomes(outcomes)
-
     assert row["sufficient"] == 0.5
     assert row["coverage"] == 0.625
     assert row["token_reduction"] == pytest.approx(0.75)
@@ -90,9 +80,7 @@ def test_groups_are_by_breadth_and_by_the_size_of_the_document_in_their_natural_
         Outcome(float(size > 50), 10, 100, 1, 1.0, breadth=breadth, size=size)
         for size, breadth in sizes.items()
     ]
-
     row = summarise_outcomes(outcomes)
-
     assert list(row["by_breadth"]) == ["narrow", "medium", "broad", "odd"]
     assert list(row["by_size"]) == [
         "up to 50 nodes",
@@ -118,10 +106,8 @@ def test_a_judges_verdict_stands_over_the_evidence() -> None:
 def test_what_is_encoded_once_is_remembered_with_the_time_it_took() -> None:
     inner, ticks = WordEncoder(), count(0.0, 2.0)
     encoder = Remembering(inner, clock=lambda: next(ticks))
-
     first = [encoder.encode(["a b"]), encoder.encode_parts("a b", [(0, 1), (2, 3)])]
     again = [encoder.encode(["a b"]), encoder.encode_parts("a b", [(0, 1), (2, 3)])]
-
     assert inner.encoded == ["a b", "a b", "a", "b"]
     assert all((x == y).all() for x, y in zip(first, again, strict=True))
     assert encoder.spared == 4.0
@@ -136,7 +122,6 @@ def test_a_query_whose_document_is_missing_is_named_with_the_nearest() -> None:
 
 def test_no_queries_and_unknown_methods_are_refused_before_any_work() -> None:
     encoder = WordEncoder()
-
     with pytest.raises(WrongInput, match="no queries"):
         rows(["full"], queries=[], encoder=encoder)
     with pytest.raises(WrongInput, match="'best'"):
@@ -148,8 +133,6 @@ def test_no_queries_and_unknown_methods_are_refused_before_any_work() -> None:
 def test_segmentation_loses_no_evidence_of_real_skills() -> None:
     if not BENCH.exists():
         pytest.skip("the shared paging bench is not on this machine")
-
     documents, queries = read_documents(BENCH / "documents.jsonl"), read_queries(BENCH / "queries.jsonl")
     measured = paged(documents, queries, ["full", "nodes"])
-
     assert [(row["queries"], row["sufficient"]) for row in measured] == [(144, 1.0), (144, 1.0)]

@@ -52,7 +52,6 @@ def test_a_model_reads_the_contexts_that_were_measured(tmp_path: Path) -> None:
     with LlmServer(say=judges_by_length) as server, Answers(Root(tmp_path)) as answers:
         judge = LlmJudge(llm_of(server.url, answers))
         found = judge_measured(MEASURED, QUERIES, judge)
-
         # Of eight contexts two are the same for the same request.
         assert server.requests == 18
     assert [v.sufficient for v in found.of[FULL]] == [True] * 4
@@ -81,16 +80,13 @@ def test_where_the_model_speaks_alone_its_verdict_is_the_row_and_what_it_did_not
     full, cut = judged_rows(measured, VERDICTS, "llm")
     assert (full["queries"], full["sufficient"], full["coverage"]) == (3, 1.0, 0.0)
     assert (cut["queries"], cut["sufficient"]) == (4, 0.5)
-
     silent = Verdicts({FULL: [TORN] * 4, CUT: VERDICTS.of[CUT]}, {})
     assert [row["method"] for row in judged_rows(measured, silent, "llm")] == ["mmr"]
 
 
 def test_judges_are_compared_with_each_other_and_with_people() -> None:
     labels = [Label("q0", "mmr", 0.5, False), Label("q2", "mmr", 0.5, False), Label("q3", "full", None, True)]
-
     found = compare_judges(MEASURED, VERDICTS, labels)
-
     both = found["evidence_llm"]
     assert (both["cases"], both["only_a"], both["only_b"]) == (7, 1, 1)
     assert both["by_pattern"]["2-1"]["cases"] == 1
@@ -124,7 +120,6 @@ def drawn(seed: int = 42, verdicts: Verdicts = SPLIT_VERDICTS) -> LabelSample:
 
 def test_the_papers_96_pairs_are_six_of_each_method_verdict_and_pattern() -> None:
     sample = drawn()
-
     assert len(sample.pairs) == len(set(sample.pairs)) == 96
     assert len(sample.cells) == 16
     assert {(cell["found"], cell["drawn"]) for cell in sample.cells} == {(8, 6)}
@@ -142,9 +137,7 @@ def test_the_order_does_not_tell_the_cell_and_the_seed_decides() -> None:
 
 def test_a_cell_with_fewer_gives_all_and_says_so() -> None:
     few = Verdicts({**SPLIT_VERDICTS.of, SETTINGS[0]: [VOTES[0]] * 39 + [VOTES[1]]}, {})
-
     cells = [cell for cell in drawn(verdicts=few).cells if cell["method"] == SAMPLED[0]]
-
     assert [(c["sufficient"], c["votes"], c["found"], c["drawn"]) for c in cells] == [
         (True, "3-0", 39, 6),
         (True, "2-1", 1, 1),

@@ -11,7 +11,6 @@ SMALL = {"documents": 4, "least_nodes": 60, "each": 2}
 
 def test_probes_are_of_long_documents_and_hold_what_they_ask_for() -> None:
     probes = draw_paging_probes(TEXTS, **SMALL)
-
     assert len(probes.documents) == 4
     assert "owner9/r/short" not in probes.documents
     assert len(probes.queries) == 8

@@ -40,7 +40,6 @@ def measured() -> PagingReport:
 def test_a_report_has_every_table_of_the_paper_and_a_contest_a_baseline() -> None:
     report, steps = _measured()
     text = paging_markdown(report)
-
     assert all(f"## {title}" in text for title in paper_tables())
     assert steps == len(QUERIES) * sum(len(part) for part in report_settings())
     assert {"skillpager", "greedy-graph", "chunks"} <= {c["method"] for c in report.contests}
@@ -59,7 +58,6 @@ def test_who_judged_what_and_what_was_fitted_is_said_in_the_report() -> None:
     text = paging_markdown(report)
     assert "Judged by evidence" in text
     assert "†" not in text
-
     report.fitted, report.probes = 1, [report.row("facets", 0.5)]
     report.rows = [{**row, "held_out": 2 * (row["method"] == "facets")} for row in report.rows]
     report.contests = [contest | {"held_out": 2} for contest in report.contests]
@@ -82,9 +80,7 @@ def test_where_a_language_model_speaks_the_papers_tables_are_its_own_and_the_res
         {**row, "sufficient": 1.0, "llm": said} for row in report.rows if (row["method"], row["budget"])
         in {("full", None), ("facets", None)}
     ]  # fmt: skip
-
     text = paging_markdown(report)
-
     assert "Tables 1 to 7: judged by a language model, small-model by judge-1, 3 votes" in text
     main = text[text.index("## Table 4") : text.index("## Table 5")]
     assert "| Full document | 100.00 |" in main
@@ -112,7 +108,6 @@ def test_no_name_in_the_picture_lies_on_another_or_outside() -> None:
     names = [text for text in axes.texts if text.get_text().startswith("paper: ")]
     boxes = [name.get_window_extent() for name in names]
     frame = axes.get_window_extent()
-
     assert len(names) == 5
     assert not [(a, b) for a, b in combinations(boxes, 2) if a.overlaps(b)]
     assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
@@ -122,7 +117,6 @@ def test_what_the_paper_leaves_open_stands_in_the_report() -> None:
     report = measured()
     report.skillpager = OpenSettings(entry="first", least_gain=0.1, stop_below=-1, chunk_overlap=32)
     text = paging_markdown(report)
-
     said = text[text.index("## What the paper leaves open") :]
     for line in ("entry | first", "least_gain | 0.1", "stop_below | -1", "chunk_overlap | 32"):
         assert f"| {line} |" in said
@@ -139,16 +133,13 @@ def test_units_of_a_method_that_picks_chunks_are_chunks() -> None:
 
 def test_alike_values_of_one_document_widen_the_interval() -> None:
     values = [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
-
     low, high = clustered_interval(values, ["a", "a", "a", "b", "b", "b"])
-
     assert (low, high) == (0.0, 1.0)
     assert clustered_interval([0.5, 0.5], ["a", "b"]) == (0.5, 0.5)
 
 
 def test_a_difference_that_never_turns_has_the_smallest_p() -> None:
     difference, low, high, p = paired_bootstrap([1.0] * 20, [0.0] * 20, resamples=1000)
-
     assert (difference, low, high) == (1.0, 1.0, 1.0)
     assert p == pytest.approx(0.001)
     assert paired_bootstrap([1.0, 0.0], [0.0, 1.0])[3] == 1.0
@@ -156,6 +147,5 @@ def test_a_difference_that_never_turns_has_the_smallest_p() -> None:
 
 def test_spans_are_found_as_evidence_is_compared() -> None:
     body = "A **big** cat, a Big\ncat"
-
     assert [body[a:b] for a, b in spans_in(body, " big  CAT")] == ["big** cat", "Big\ncat"]
     assert spans_in(body, "|---|") == []

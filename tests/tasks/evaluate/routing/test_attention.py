@@ -34,7 +34,6 @@ class Measuring(WordTokenizer):
 def test_a_reranker_is_shown_the_fields_as_they_stand_in_its_text() -> None:
     reranker, steps = Measuring(4), []
     rows = attention_by_field(reranker, [("bake", OVEN), ("honey", HIVE)], (100, 3), lambda: steps.append(1))
-
     assert reranker.seen[0] == ("bake", ["oven", "heats up", "wait until it"])
     assert len(steps) == 2
     assert [row["layers"] for row in rows] == ["early", "middle", "late", "0", "1", "2", "3", "all"]
@@ -53,7 +52,6 @@ def test_the_groups_of_28_layers_are_the_papers() -> None:
 
     found = attention_by_field(Deep(28), [("bake", OVEN)], (9, 9), lambda: None)
     rows = {row["layers"]: row for row in found}
-
     middles = {"early": 3, "middle": 13.5, "late": 24}
     assert {group: rows[group]["name"] * 28 for group in middles} == pytest.approx(middles)
     assert rows["all"]["paper"][2] == 0.917
@@ -71,8 +69,6 @@ def test_each_task_is_read_with_the_skill_that_serves_it_best() -> None:
         *(Qrel(f"t{n}", "home/hive", 1) for n in range(3, 3 + MOST)),
     ]  # fmt: skip
     skills = pl.DataFrame([OVEN, HIVE], SKILLS, orient="row")
-
     pairs = pairs_of(tasks, qrels, skills)
-
     assert pairs[:2] == [("task 0", OVEN), ("task 3", HIVE)]
     assert len(pairs) == MOST

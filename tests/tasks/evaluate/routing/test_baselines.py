@@ -37,7 +37,6 @@ def baselines() -> Baselines:
 def test_bm25_is_that_of_the_book() -> None:
     texts = ["bread and honey", "honey honey wax", "wax"]
     index = Bm25(texts, k1=1.2, b=0.5)
-
     rarity = np.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
     mean = 7 / 3
     by_hand = [n / (n + 1.2 * (0.5 + 0.5 * length / mean)) for n, length in ((1, 3), (2, 3), (0, 1))]
@@ -65,7 +64,6 @@ def test_the_score_of_the_first_skill_is_higher_the_more_of_it_a_task_names(
 ) -> None:
     much = baselines.answer(method, "Prunes roses in spring", 1)
     little = baselines.answer(method, "Prunes submarines of the fleet", 1)
-
     assert list(much.doc_ids) == ["home/roses"]
     assert much.score is not None
     assert little.score is not None
@@ -83,7 +81,6 @@ def test_equal_scores_stand_in_the_order_of_ids(baselines: Baselines) -> None:
 
 def test_a_skill_that_fits_one_sentence_of_many_is_found_by_its_sentence(baselines: Baselines) -> None:
     task = "Melt it in a pan, then wait. Sharpens kitchen knives on a stone. Clear the table in the end."
-
     assert baselines.rank("sentences", task, 1) == ["home/knife"]
 
 
@@ -105,9 +102,7 @@ def test_the_default_is_timed_as_it_answers_and_measured_deeper_with_copies_fold
     skills = [*SKILLS, SKILLS[4]._replace(doc_id="again/knife")]
     router = Router.from_documents(list(skills), encoder)
     task = "Hold the edge of the knife at fifteen degrees"
-
     (answer,) = as_served(router, encoder)(task, 1000)
-
     assert answer.doc_ids[0] == "again/knife"
     assert "home/knife" in {other for found in router.rank(task, 10) for other in found.folded}
     assert "home/knife" not in answer.doc_ids
@@ -124,7 +119,6 @@ def ablations() -> Ablations:
 @pytest.mark.parametrize("task", ["Prunes roses in spring with a sharp knife", "wicks"])
 def test_the_default_is_what_search_answers_with(ablations: Ablations, task: str) -> None:
     served = Router.from_documents(SKILLS, WordEncoder())
-
     assert ablations.router("default").rank(task, 9) == served.rank(task, 9)
 
 
@@ -150,7 +144,6 @@ def test_a_word_of_the_body_alone_counts_where_bodies_do(ablations: Ablations) -
 def test_a_leg_left_out_scores_nothing(ablations: Ablations) -> None:
     task = "Prunes roses in spring. Then sharpens the knife on a stone."
     parts = {name: ablations.router(name).parts(task) for name in ABLATIONS}
-
     assert not parts["default-lexical"]["whole"].any()
     assert not parts["default-dense"]["lexical"].any()
     assert not parts["default-no-facets"]["facets"].any()

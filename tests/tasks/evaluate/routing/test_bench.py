@@ -32,7 +32,6 @@ def rows(name: str, rankings: dict[str, list[str]]) -> pl.DataFrame:
 
 def test_a_copy_at_the_top_is_a_hit_when_folded_and_none_when_not() -> None:
     found = summarise_method(rows("good", GOOD))
-
     assert (found["hit@1"], found["unfolded"]["hit@1"]) == (1.0, pytest.approx(2 / 3))
     assert found["fc@10"] == 1.0
     assert found["ci95"]["hit@1"] == [1.0, 1.0]
@@ -41,7 +40,6 @@ def test_a_copy_at_the_top_is_a_hit_when_folded_and_none_when_not() -> None:
 
 def test_tasks_of_one_skill_and_of_several_stand_apart_and_so_do_the_groups_of_the_bench() -> None:
     found = summarise_method(rows("bad", BAD))
-
     assert (found["single"]["queries"], found["single"]["hit@1"]) == (2, 0.5)
     assert (found["multi"]["queries"], found["multi"]["recall@10"]) == (1, 0.5)
     assert {name: part["hit@1"] for name, part in found["by_length"].items()} == {"long": 0.0, "short": 0.5}
@@ -59,7 +57,6 @@ def test_a_method_is_asked_once_untimed_and_for_as_many_as_folding_may_take() ->
         return GOOD[task]
 
     measure_method(BENCH, "good", whole(rank))
-
     assert asked == [("first", 1001), ("first", 1001), ("second", 1001), ("third", 1001)]
 
 
@@ -80,7 +77,6 @@ def test_a_time_counts_the_encoding_that_memory_saved() -> None:
 
     method = whole(rank, encoder=memory, clock=lambda: float(next(ticks)))
     first, again = method("first", 9)[0].milliseconds, method("first", 9)[0].milliseconds
-
     assert first == 6000
     assert again == 5000
 
@@ -94,7 +90,6 @@ def staged(task: str, _depth: int) -> list[StageRanking]:
 
 def test_stages_are_measured_each_and_the_last_is_the_answer() -> None:
     found = summarise_method(measure_method(BENCH, "flow", staged))
-
     assert [(s["stage"], s["k"], s["hit@1"], s["median_ms"]) for s in found["stages"]] == [
         ("dense", 1000, pytest.approx(1 / 3), 30.0),
         ("deep", 10, 1.0, 200.0),
@@ -109,9 +104,7 @@ def test_a_method_of_one_stage_has_none_to_tell_of() -> None:
 
 def test_a_contest_counts_wins_and_losses_task_by_task() -> None:
     both = pl.concat([rows("bad", BAD), rows("good", GOOD), rows("same", BAD)])
-
     by_name = {(c.method, c.measure): c for c in contest(both, "bad")}
-
     won = by_name["good", "hit@1"]
     assert (won.wins, won.losses, won.ties) == (2, 0, 1)
     assert won.difference == pytest.approx(2 / 3)
@@ -145,7 +138,6 @@ ANSWERS = {
 
 def test_a_methods_scores_stand_beside_its_measures() -> None:
     found = measure_method(SHOPS, "scored", whole(lambda task, _k: ANSWERS[task])).filter("folded")
-
     assert found["score"].to_list() == [0.9, 0.8, 0.6]
     assert found["fit"].to_list() == [0.7, None, None]
     assert rows("good", GOOD)["score"].null_count() == 6
@@ -153,7 +145,6 @@ def test_a_methods_scores_stand_beside_its_measures() -> None:
 
 def test_the_first_skill_of_a_negative_is_told_a_copy_as_its_original() -> None:
     found = answer_negatives(SHOPS, "scored", whole(lambda task, _k: ANSWERS[task]))
-
     assert found.rows() == [
         ("scored", "four", "tea/shop", "a", "a", 0.5, 0.1),
         ("scored", "five", None, None, None, None, None),
@@ -162,13 +153,11 @@ def test_the_first_skill_of_a_negative_is_told_a_copy_as_its_original() -> None:
 
 def test_a_negative_is_answered_by_the_last_stage() -> None:
     bench = RoutingBench(BENCH.tasks, BENCH.qrels, negatives=[RoutingQuery("n", "second")])
-
     assert answer_negatives(bench, "flow", staged)["first"].to_list() == ["b"]
 
 
 def test_tasks_are_clustered_by_repository_then_by_skill_and_stand_alone_otherwise() -> None:
     found = measure_method(SHOPS, "scored", whole(lambda task, _k: ANSWERS[task])).filter("folded")
-
     assert clusters_of(found) == ("repositories", ["tea/shop", "tea/shop", "bread/shop"])
     assert clusters_of(found.filter(repo="tea/shop")) == ("skills", ["a", "b"])
     assert clusters_of(found.with_columns(repo=pl.lit(None, pl.String)))[0] == "tasks"
@@ -176,7 +165,6 @@ def test_tasks_are_clustered_by_repository_then_by_skill_and_stand_alone_otherwi
 
 def test_repositories_are_summed_up_apart_and_intervals_say_what_they_are_over() -> None:
     found = summarise_method(measure_method(SHOPS, "scored", whole(lambda task, _k: ANSWERS[task])))
-
     assert {repo: part["hit@1"] for repo, part in found["by_repo"].items()} == {
         "bread/shop": 1.0,
         "tea/shop": 0.5,
@@ -194,9 +182,7 @@ def test_a_contest_draws_repositories_where_they_are_known() -> None:
     method = whole(lambda task, _k: ANSWERS[task])
     worse = whole(lambda _task, _k: ["x", "a", "b", "d"])
     both = pl.concat([measure_method(SHOPS, "worse", worse), measure_method(SHOPS, "better", method)])
-
     (won,) = (c for c in contest(both, "worse") if c.measure == "hit@1")
-
     assert won.difference == pytest.approx(2 / 3)
     assert (won.low, won.high) == (0.5, 1.0)
     # Two repositories can be drawn in four ways.

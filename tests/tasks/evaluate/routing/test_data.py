@@ -45,7 +45,6 @@ def test_a_task_knows_its_groups_where_the_bench_does(lines: Lines) -> None:
         {"query_id": "b", "query": "Sew.", "domain": "home"},
         {"query_id": "c", "text": "Mend.", "repo": "home/shop", "not_doc_id": "home/shop/sew"},
     )
-
     assert read_tasks(path) == [
         RoutingQuery("a", "Bake.", "short", "few"),
         RoutingQuery("b", "Sew."),
@@ -74,7 +73,6 @@ def test_a_judgement_without_a_grade_is_relevant(lines: Lines) -> None:
     path = lines(
         {"query_id": "a", "doc_id": "x", "relevance": 3}, {"query_id": "a", "doc_id": "y"},
     )  # fmt: skip
-
     assert read_qrels(path) == [Qrel("a", "x", 3), Qrel("a", "y", 1)]
 
 
@@ -86,7 +84,6 @@ def test_a_grade_is_a_whole_number(grade: object, lines: Lines) -> None:
 
 def test_a_copy_has_one_original(lines: Lines) -> None:
     again = {"copy_id": "c", "doc_id": "x", "jaccard": 1.0}
-
     assert read_copies(lines(again, again)) == {"c": "x"}
     assert read_copies(None) == {}
     with pytest.raises(WrongInput, match="'c' is a copy of 'x' in an earlier line"):
@@ -101,9 +98,7 @@ def test_skills_are_taken_apart_from_lines_and_parquet_of_whole_files_alike(
     pl.DataFrame({"id": ["me--tea"], "content": [TEA], "path": ["skills/tea/SKILL.md"]}).write_parquet(
         of_parquet
     )
-
     skills = read_skills([of_lines, of_parquet])
-
     assert skills.schema == SKILLS
     assert skills["name"].to_list() == ["bread", "お茶"]
     assert skills["description"].to_list() == ["Bakes wheat bread with yeast at home", "緑茶をいれる方法"]
@@ -113,7 +108,6 @@ def test_skills_are_taken_apart_from_lines_and_parquet_of_whole_files_alike(
 def test_a_skill_without_a_name_has_that_of_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "corpus.parquet"
     pl.DataFrame({"id": ["x"], "content": ["# Tea\n\nPour."], "path": ["a/green-tea"]}).write_parquet(path)
-
     assert read_skills([path])["name"].to_list() == ["green-tea"]
 
 
@@ -121,7 +115,6 @@ def test_parts_are_taken_as_they_are(lines: Lines, tmp_path: Path) -> None:
     parts = {"doc_id": "a", "name": "n", "description": "d", "body": "b"}
     path = tmp_path / "parts.parquet"
     pl.DataFrame([parts]).write_parquet(path)
-
     assert read_skills([path]).to_dicts() == read_skills([lines(parts)]).to_dicts() == [parts]
 
 
@@ -133,9 +126,7 @@ def test_a_root_is_a_corpus(tmp_path: Path) -> None:
     made = refine_document(raw, fetched_at=night, first_seen_at=night)
     rows = to_frame([made], DOCUMENTS, run_id="night", schema_version=SCHEMA_VERSION)
     documents_table(root).replace(["market/bread"], rows)
-
     skills = read_skills([tmp_path])
-
     assert skills.schema == SKILLS
     assert skills.select("doc_id", "name").row(0) == ("market/bread", "bread")
 
@@ -143,14 +134,12 @@ def test_a_root_is_a_corpus(tmp_path: Path) -> None:
 def test_of_an_id_in_two_corpora_the_first_is_taken(lines: Lines) -> None:
     parts = {"doc_id": "a", "name": "n", "description": "d", "body": "b"}
     first, second = lines(parts, name="1.jsonl"), lines({**parts, "body": "other"}, name="2.jsonl")
-
     assert read_skills([first, second])["body"].to_list() == ["b"]
 
 
 def test_what_is_no_corpus_is_named(lines: Lines, tmp_path: Path) -> None:
     pl.DataFrame({"id": ["a"], "text": ["b"]}).write_parquet(tmp_path / "wrong.parquet")
     (tmp_path / "broken.parquet").write_bytes(b"no parquet")
-
     with pytest.raises(WrongInput, match="found id, text"):
         read_skills([tmp_path / "wrong.parquet"])
     with pytest.raises(WrongInput, match="cannot be read as Parquet"):
@@ -164,7 +153,6 @@ def test_what_is_no_corpus_is_named(lines: Lines, tmp_path: Path) -> None:
 def test_tasks_are_judged_by_skills_that_are_there() -> None:
     task = RoutingQuery("t", "Bake.")
     skills = pl.DataFrame([("a", "n", "d", "b")], schema=SKILLS, orient="row")
-
     require_judged([task], [Qrel("t", "a", 1)], skills, {"c": "a"})
     with pytest.raises(WrongInput, match="query 't' has the skill 'z', which no corpus given has"):
         require_judged([task], [Qrel("t", "a", 1), Qrel("t", "z", 1)], skills, {})
@@ -201,14 +189,12 @@ def ids(frame: pl.DataFrame) -> list[str]:
 def test_all_skills_are_one_part_and_so_are_the_benchs_own() -> None:
     ((bench, every),) = parts_of("all", BENCH, FRAME, OWN)
     ((same, own),) = parts_of("bench", BENCH, FRAME, OWN)
-
     assert bench == same == BENCH
     assert (ids(every), ids(own)) == (list(IDS), list(IDS[:4]))
 
 
 def test_each_repository_is_a_part_with_its_tasks_judgements_and_negatives() -> None:
     tea, bread = parts_of("repository", BENCH, FRAME, OWN)
-
     # Names of repositories are compared without regard to case, and up to their end.
     assert (ids(tea.skills), ids(bread.skills)) == (["Tea/Shop/brew", "tea/shop/pour"], ["bread/shop/bake"])
     assert [task.query_id for task in tea.bench.tasks] == ["t1", "t2"]
@@ -225,7 +211,6 @@ def test_ids_of_a_repository_may_be_joined_by_dashes() -> None:
     )
     bench = RoutingBench(BENCH.tasks[:1], [Qrel("t1", "Tea--Shop--brew", 1)], {}, [])
     (tea,) = parts_of("repository", bench, frame, set(frame["doc_id"]))
-
     assert ids(tea.skills) == ["Tea--Shop--brew"]
 
 
@@ -247,9 +232,7 @@ def test_a_task_outside_of_its_repository_is_named(task: RoutingQuery, said: str
 def test_a_repository_of_negatives_alone_is_a_part_if_it_has_skills() -> None:
     alone = RoutingQuery("n2", "Sip.", repo="tea/shop-two")
     bench = RoutingBench(BENCH.tasks, BENCH.qrels, {}, [alone])
-
     last = parts_of("repository", bench, FRAME, OWN)[-1]
-
     assert (last.bench.tasks, last.bench.negatives, ids(last.skills)) == ([], [alone], ["tea/shop-two/brew"])
     lost = RoutingBench(BENCH.tasks, BENCH.qrels, {}, [RoutingQuery("n3", "Swim.", repo="swim/shop")])
     with pytest.raises(WrongInput, match="no id of a skill begins with the `repo` 'swim/shop'"):

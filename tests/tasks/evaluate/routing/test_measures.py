@@ -13,7 +13,6 @@ def measured(*ranking: str) -> dict[str, float]:
 
 def test_every_measure_is_as_worked_out_by_hand() -> None:
     found = measured("x", "a", "never", "y", "b")
-
     assert found["hit@1"] == 0
     assert found["hit@10"] == 1
     assert found["mrr@10"] == found["mrr"] == 0.5
@@ -27,7 +26,6 @@ def test_a_copy_that_is_judged_counts_as_its_original_where_copies_are_folded() 
     copies = {"twin": "a", "other-twin": "c"}
     judged = [Qrel("q", "twin", 1), Qrel("q", "a", 3), Qrel("q", "other-twin", 2), Qrel("p", "twin", 1)]
     folded = folded_qrels(judged, copies)
-
     assert folded == [Qrel("q", "a", 3), Qrel("q", "c", 2), Qrel("p", "a", 1)]
     assert folded_qrels(judged, {}) == judged
     row = measure_rankings(folded, {"q": fold(["other-twin", "twin"], copies)}).to_dicts()[0]
@@ -36,7 +34,6 @@ def test_a_copy_that_is_judged_counts_as_its_original_where_copies_are_folded() 
 
 def test_a_first_hit_below_the_tenth_place_counts_for_no_measure_at_ten() -> None:
     found = measured(*[f"x{i}" for i in range(10)], "a")
-
     assert found["mrr@10"] == found["ndcg@10"] == found["hit@10"] == 0
     assert found["mrr"] == round(1 / 11, 4)
     assert found["recall@20"] == 0.5

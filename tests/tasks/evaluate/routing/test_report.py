@@ -41,7 +41,6 @@ def found() -> dict[str, Any]:
 
 def test_the_report_says_what_the_pool_is_and_what_intervals_are_over(found: dict[str, Any]) -> None:
     text = routing_markdown(found)
-
     assert "2 tasks over 2 skills (those of a task's repository alone)" in text
     assert "95 % bootstrap intervals over repositories." in text
     assert "| sure | repository: tea/shop | 1 | 1.000 [1.00, 1.00] |" in text
@@ -49,7 +48,6 @@ def test_the_report_says_what_the_pool_is_and_what_intervals_are_over(found: dic
 
 def test_only_numbers_that_methods_give_stand_in_the_tables_of_rejection(found: dict[str, Any]) -> None:
     text = routing_markdown(found)
-
     assert "| sure | score | all | 2 | 1 | 1.000 [1.00, 1.00] | 0.000 [0.00, 0.00] | 1.000 |  |" in text
     assert "| sure | fit | all | 2 | 1 | 1.000 [1.00, 1.00] | 0.000 [0.00, 0.00] | 1.000 | 0.167 |" in text
     assert "| sure | score | tea/shop | 1 | 1 | 1.000 [1.00, 1.00] |" in text
@@ -61,7 +59,6 @@ def test_a_person_sees_which_number_of_a_method_was_measured(
     found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     show(terminal_blocks({"pools": [found], "llm": None, "report": ["tables/routing.md"]}))
-
     printed = capsys.readouterr().out
     assert "sure: fit" in printed
     assert "plain: fit" not in printed

@@ -42,7 +42,6 @@ def rows(answers: Mapping[str, RoutingAnswer]) -> tuple[pl.DataFrame, pl.DataFra
 
 def test_scores_of_tasks_and_negatives_are_compared_and_so_within_a_repository() -> None:
     found = summarise_rejection(*rows(ANSWERS), recall=0.8)
-
     assert found is not None
     assert (found["queries"], found["negatives"], found["recall"]) == (6, 3, 0.8)
     score = found["score"]
@@ -58,7 +57,6 @@ def test_scores_of_tasks_and_negatives_are_compared_and_so_within_a_repository()
 
 def test_a_negative_is_excluded_if_the_skill_that_it_is_not_for_is_first_be_it_a_copy() -> None:
     found = summarise_rejection(*rows(ANSWERS))
-
     assert found is not None
     # The third does not say what it is not for.
     assert found["excluded@1"] == 0.5
@@ -66,7 +64,6 @@ def test_a_negative_is_excluded_if_the_skill_that_it_is_not_for_is_first_be_it_a
 
 def test_a_score_within_0_and_1_is_held_against_how_often_the_first_skill_is_right() -> None:
     found = summarise_rejection(*rows(ANSWERS))
-
     assert found is not None
     assert found["fit"]["ece"] == 0.0
     assert sum(row["n"] for row in found["fit"]["reliability"]) == 9
@@ -78,7 +75,6 @@ def test_a_score_within_0_and_1_is_held_against_how_often_the_first_skill_is_rig
 def test_other_scores_are_no_shares_and_have_no_calibration() -> None:
     standardised = {task: answer._replace(score=10 * (answer.score or 0)) for task, answer in ANSWERS.items()}
     found = summarise_rejection(*rows(standardised))
-
     assert found is not None
     assert (found["score"]["ece"], found["score"]["reliability"]) == (None, None)
     assert found["score"]["auroc"] == pytest.approx(15 / 18)
@@ -88,14 +84,12 @@ def test_a_number_that_a_method_does_not_give_is_not_measured() -> None:
     found = summarise_rejection(
         *rows({task: RoutingAnswer(answer.doc_ids) for task, answer in ANSWERS.items()})
     )
-
     assert found is not None
     assert (found["score"], found["fit"], found["excluded@1"]) == (None, None, 0.5)
 
 
 def test_a_number_that_one_negative_lacks_is_not_measured() -> None:
     found = summarise_rejection(*rows({**ANSWERS, "not tea 2": RoutingAnswer([], None, 0.0)}))
-
     assert found is not None
     assert found["score"] is None
     assert found["fit"]["negatives"] == 3
@@ -103,5 +97,4 @@ def test_a_number_that_one_negative_lacks_is_not_measured() -> None:
 
 def test_without_negatives_there_is_nothing_to_reject() -> None:
     tasks, negatives = rows(ANSWERS)
-
     assert summarise_rejection(tasks, negatives.clear()) is None

@@ -58,7 +58,6 @@ def tables(text: str) -> dict[str, list[list[str]]]:
 
 def test_each_method_has_a_row_with_its_measures_and_what_it_is_compared_with() -> None:
     rows = tables(stream_markdown(found("default", "sgdr")))["Methods"]
-
     assert [row[:5] for row in rows] == [
         ["default", "0.000", "0.000", "1.000", "1.000"], ["sgdr", "0.100", "0.100", "0.900", "1.000"]
     ]  # fmt: skip
@@ -71,7 +70,6 @@ def test_each_method_has_a_row_with_its_measures_and_what_it_is_compared_with() 
 def test_a_library_that_was_not_empty_is_named_where_its_figures_are() -> None:
     cold = found("default", "sgdr")
     warm = cold | {"warm": {"root": "./shop", "taught": 12, "left_out": 3}}
-
     said = "Before the first, 12 trajectories of ./shop were learned; 3 of the stream are in it and were not."
     assert said in stream_markdown(warm)
     assert "were learned" not in stream_markdown(cold)
@@ -79,14 +77,12 @@ def test_a_library_that_was_not_empty_is_named_where_its_figures_are() -> None:
 
 def test_domains_are_columns() -> None:
     text = stream_markdown(found("default", "sgdr"))
-
     assert "| Method | greenhouse | harbour |" in text
     assert tables(text)["By domain: usable@5"][1] == ["sgdr", "0.100", "0.100"]
 
 
 def test_the_variants_stand_in_the_layout_of_the_papers_tables() -> None:
     held = tables(stream_markdown(found("default", *variants())))
-
     assert [row[0] for row in held["Table 2: task and state"]] == ["0", "0.3", "0.5", "0.7", "1"]
     assert [row[1] for row in held["Table 2: task and state"]] == [
         "0.100",
@@ -107,13 +103,11 @@ def test_the_variants_stand_in_the_layout_of_the_papers_tables() -> None:
 
 def test_granularities_come_in_the_order_of_the_paper() -> None:
     held = tables(stream_markdown(found("default", "sgdr")))
-
     assert [row[:2] for row in held["Table 4: granularity"]] == [[each, "default"] for each in GRANULARITIES]
 
 
 def test_variants_that_were_not_measured_have_no_row_and_the_note_says_what_the_figures_are() -> None:
     text = stream_markdown(found("default", "state"))
-
     assert [row[0] for row in tables(text)["Table 2: task and state"]] == ["0"]
     assert tables(text)["Table 3: MMR"] == []
     assert NOTE in text
@@ -128,24 +122,19 @@ ROWS = [
 @pytest.mark.parametrize(("suffix", "head"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 def test_a_picture_is_drawn_into_a_file_of_its_kind(tmp_path: Path, suffix: str, head: bytes) -> None:
     path = tmp_path / f"stream.{suffix}"
-
     draw_stream(ROWS, path)
-
     assert path.read_bytes().startswith(head)
 
 
 def test_a_stream_of_one_step_has_a_picture_too(tmp_path: Path) -> None:
     draw_stream([{"method": "default", "along": [(1, 1.0)]}], tmp_path / "stream.png")
-
     assert (tmp_path / "stream.png").stat().st_size > 1_000
 
 
 def test_each_method_is_named_in_the_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")  # words stay words
-
     draw_stream(ROWS, tmp_path / "stream.svg")
-
     drawn = (tmp_path / "stream.svg").read_text("utf-8")
     assert [row["method"] for row in ROWS if str(row["method"]) not in drawn] == []
     assert "usable@5" in drawn
@@ -163,7 +152,6 @@ def decisions(
 
 def test_a_row_has_the_measures_of_all_steps_and_of_each_domain() -> None:
     (row,) = summarise_runs({"it": decisions([1, 0, 1, 1], domains="xxyx")}, "it")
-
     assert [row[measure] for measure in MEASURES] == [0.75, 0.75, 0.25, 1]
     assert (row["method"], row["steps"], row["against"]) == ("it", 4, None)
     assert list(row["by_domain"]) == ["x", "y"]
@@ -178,7 +166,6 @@ def test_intervals_are_over_tasks() -> None:
     usable = [1, 1, 1, 1, 0, 0, 0, 0] * 4
     (alone,) = summarise_runs({"it": decisions(usable)}, "it")
     (together,) = summarise_runs({"it": decisions(usable, tasks="aaaabbbb" * 4)}, "it")
-
     low, high = alone["ci95"]["usable@5"]
     assert 0 < low < 0.5 < high < 1
     assert together["ci95"]["usable@5"] == [0, 1]  # both tasks, or one of them twice
@@ -188,11 +175,9 @@ def test_intervals_are_over_tasks() -> None:
 def test_a_method_is_compared_over_tasks_with_the_baseline() -> None:
     tasks = "aaabcdefgh"  # one long task counts once
     better, worse = decisions([1] * 10, tasks), decisions([0, 0, 0, 1, 1, 1, 1, 0, 0, 0], tasks)
-
     rows = {
         row["method"]: row for row in summarise_runs({"base": better, "it": worse, "same": better}, "base")
     }
-
     assert rows["base"]["against"] is None
     against = rows["it"]["against"]
     assert against["difference"] == 0.5  # of eight tasks
@@ -224,16 +209,13 @@ def test_each_row_of_the_tables_is_a_method_and_none_is_measured_under_two_names
 
 def test_each_variant_can_be_walked() -> None:
     runs = [mooring("h1", "a"), mooring("h2", "b", "Auk", "C3", 55)]
-
     found = list(Stream(WordEncoder().encode).walk(runs, variants()))
-
     for name in variants():
         assert [one.usable for named, one in found if named == name] == [0, 0, 0, 0, 3, 2, 0, 0]
 
 
 def test_a_run_holds_each_measure_of_each_step() -> None:
     run = run_table({"it": decisions([1, 0, 1, 1])})
-
     assert run.columns[-2:] == ["measure", "value"]
     assert run.filter(measure="usable@5").sort("t")["value"].to_list() == [1, 0, 1, 1]
     assert run["query"].n_unique() == 4

@@ -44,7 +44,6 @@ def stream() -> Stream:
 
 def test_nothing_is_usable_in_the_first_trajectory(stream: Stream) -> None:
     found = walked(stream, PETREL)
-
     assert [(one.trajectory_id, one.task_id, one.domain, one.t) for one in found] == [
         ("h1", "a", "harbour", t) for t in (0, 1, 2, 4)
     ]
@@ -54,7 +53,6 @@ def test_nothing_is_usable_in_the_first_trajectory(stream: Stream) -> None:
 @pytest.mark.parametrize("method", ["", "default", "sgdr", "popular"])
 def test_an_agent_goes_on_behind_the_longest_skill_that_is_usable(stream: Stream, method: str) -> None:
     found = walked(stream, PETREL, AUK, method=method)[4:]
-
     # find, hold, take: a skill does all three, one the last two, none of two actions the last; the receipt
     # stands alone behind the message. The agent decides at the first of the three and at the receipt.
     assert [one.usable for one in found] == [3, 2, 0, 0]
@@ -68,9 +66,7 @@ def test_a_skill_that_fits_inside_one_that_was_used_saves_nothing_more(stream: S
     calls = [(name, {"code": "B7"}, "ok") for name in ("untie", "turn", "leave", "greet", "moor", "tie")]
     whole = tool_run("Sail", calls, name="h1", task_id="a")
     later = tool_run("Sail", calls, name="h2", task_id="b")
-
     found = walked(stream, whole, later)[6:]
-
     # Windows have 5 actions at most: behind the first five the last step is decided for itself.
     assert [one.usable for one in found] == [5, 5, 4, 3, 2, 0]
     assert [one.walked for one in found] == [True, False, False, False, False, True]
@@ -78,7 +74,6 @@ def test_a_skill_that_fits_inside_one_that_was_used_saves_nothing_more(stream: S
 
 def test_without_skills_an_agent_decides_at_each_step(stream: Stream) -> None:
     found = [decision for _, decision in stream.walk([PETREL, AUK], {"none": nothing})]
-
     assert decision_means(found)["decisions"] == 1
     assert decision_means(found)["usable@5"] == decision_means(found)["action@5"] == 0
     assert [one.reachable for one in found[4:]] == [True, True, False, False]
@@ -86,7 +81,6 @@ def test_without_skills_an_agent_decides_at_each_step(stream: Stream) -> None:
 
 def test_skills_that_come_from_the_own_task_alone_are_neither_offered_nor_reachable(stream: Stream) -> None:
     again = mooring("h2", "a")
-
     for method in METHODS:
         found = walked(Stream(stream.encode), PETREL, again, method=method)[4:]
         assert not any(one.usable or one.begun or one.reachable for one in found), method
@@ -94,9 +88,7 @@ def test_skills_that_come_from_the_own_task_alone_are_neither_offered_nor_reacha
 
 def test_single_actions_are_begun_but_never_usable(stream: Stream) -> None:
     single = Stream(stream.encode, teaches=partial(moments, granularity="action"))
-
     found = walked(single, PETREL, AUK)[4:]
-
     assert [one.usable for one in found] == [0] * 4
     assert [one.begun for one in found] == [True] * 4
     assert not any(one.reachable for one in found)
@@ -105,7 +97,6 @@ def test_single_actions_are_begun_but_never_usable(stream: Stream) -> None:
 
 def test_domains_share_no_skills(stream: Stream) -> None:
     elsewhere = Trajectory("p1", "c", "port", PETREL.task, True, PETREL.steps, PETREL.final)
-
     assert not any(one.usable for one in walked(stream, PETREL, elsewhere))
     assert set(stream.offered) == {"harbour", "port"}
 
@@ -115,14 +106,12 @@ def test_what_was_taught_before_serves_as_if_it_had_been_walked(stream: Stream, 
     warm = Stream(stream.encode)
     warm.teach([PETREL, add_bed("g1", "c")])
     found = walked(warm, AUK, method=method)
-
     assert found == walked(stream, PETREL, add_bed("g1", "c"), AUK, method=method)[-4:]
     assert found[0].usable == 3
 
 
 def test_nothing_may_be_taught_before(stream: Stream) -> None:
     stream.teach([])
-
     assert not any(one.begun for one in walked(stream, PETREL))
 
 
@@ -132,9 +121,7 @@ def test_only_successful_trajectories_have_decisions_and_are_learned_from(
     success: bool | None,
 ) -> None:
     failed = Trajectory("h0", "z", "harbour", PETREL.task, success, PETREL.steps, PETREL.final)
-
     found = walked(stream, failed, AUK)
-
     assert {one.trajectory_id for one in found} == {"h2"}
     assert not any(one.reachable for one in found)
     assert not has_succeeded(failed)
@@ -143,9 +130,7 @@ def test_only_successful_trajectories_have_decisions_and_are_learned_from(
 def test_verdicts_may_be_turned_before_they_are_learned_from(stream: Stream) -> None:
     turned = Stream(stream.encode, learned=lambda one: not has_succeeded(one))
     failed = Trajectory("h0", "z", "harbour", PETREL.task, False, PETREL.steps, PETREL.final)
-
     found = walked(turned, failed, PETREL, AUK)
-
     assert {one.trajectory_id for one in found} == {"h1", "h2"}  # what is decided stays as it was judged
     assert [one.usable for one in found] == [3, 2, 0, 0] * 2
     assert turned.offered["harbour"].support().tolist() == [1, 1, 1]
@@ -161,7 +146,6 @@ def test_the_first_method_is_told_at_each_step_of_each_trajectory(stream: Stream
     noting = Stream(stream.encode, suggested=note)
     methods = {"all": all_there_is, "none": nothing}
     found = list(noting.walk([PETREL, AUK, failed], methods))
-
     assert told == [("h1", t, 0) for t in range(5)] + [
         (name, t, 3) for name in ("h2", "h3") for t in range(5)
     ]
@@ -172,7 +156,6 @@ def test_steps_that_fall_out_are_no_decisions(stream: Stream) -> None:
     first, *rest = PETREL.steps
     thought = Step(9, first.observation, Action("think", {"thought": "hm"}))
     run = Trajectory("h1", "a", "harbour", PETREL.task, True, (thought, first, *rest), PETREL.final)
-
     assert [one.t for one in walked(stream, run)] == [0, 1, 2, 4]
 
 
@@ -182,7 +165,6 @@ def test_trajectories_without_steps_are_walked_past(stream: Stream) -> None:
 
 def test_on_pages_the_skills_of_another_task_are_usable(stream: Stream) -> None:
     found = walked(stream, add_bed("g1", "a"), add_bed("g2", "b", "Palm house", "peat"), method="default")[5:]
-
     assert [one.usable for one in found] == [5, 4, 3, 2, 0]
     assert [one.walked for one in found] == [True, False, False, False, False]
 
@@ -229,7 +211,6 @@ def decision(usable: int, *, begun: bool, reachable: bool, walked: bool) -> Deci
 def test_a_decision_adds_one_or_nothing_to_each_measure() -> None:
     one = decision(3, begun=True, reachable=True, walked=False)
     other = decision(0, begun=False, reachable=True, walked=True)
-
     assert [one.value(measure) for measure in MEASURES] == [1, 1, 0, 1]
     assert [other.value(measure) for measure in MEASURES] == [0, 0, 1, 1]
     assert list(decision_means([one, other, other, other]).values()) == [0.25, 0.25, 0.75, 1]

@@ -34,7 +34,6 @@ class Refusing:
 def test_what_several_tasks_did_is_one_skill_with_their_number_and_its_sources() -> None:
     library = build("harbour", BOATS, REPLAY)
     first = next(s for s in library.skills if [a.name for a in s.body] == ["find_berth", "hold_berth"])
-
     assert (first.support, first.tasks) == (3, ("t0", "t1", "t2"))
     assert first.sources == (("h0", 0), ("h1", 0), ("h2", 0))
     assert (first.verified, first.verified_sources) == (("recorded",), 3)
@@ -44,7 +43,6 @@ def test_what_several_tasks_did_is_one_skill_with_their_number_and_its_sources()
 
 def test_runs_that_failed_or_were_not_judged_teach_nothing() -> None:
     runs = [replace(BOATS[0], success=False), replace(BOATS[1], success=None)]
-
     assert build("harbour", runs, REPLAY).skills == []
 
 
@@ -54,14 +52,12 @@ def test_a_skill_that_fewer_tasks_did_than_wanted_is_not_kept() -> None:
         tool_run("Paint it.", [("buy_paint", {}, "ok"), ("paint", {}, "ok")], name="p", task_id="p"),
     ]
     names = {skill.body[0].name for skill in build("harbour", runs, REPLAY, support=2).skills}
-
     assert "find_berth" in names
     assert "buy_paint" not in names
 
 
 def test_what_cannot_be_done_again_is_dropped_with_the_step_where_it_broke() -> None:
     library = build("harbour", BOATS[:1], Refusing())
-
     assert library.skills == []
     assert {(d.reason, d.detail, d.trajectory_id) for d in library.dropped} == {
         ("replay", "action 1: it is not there", "h0")
@@ -72,7 +68,6 @@ def test_what_cannot_be_done_again_is_dropped_with_the_step_where_it_broke() -> 
 @given(st.permutations([*BOATS, add_bed("g1", "b1"), add_bed("g2", "b2", "Rose row", "peat")]))
 def test_runs_in_any_order_give_the_same_library(runs: list) -> None:  # type: ignore[type-arg]
     found = build("mixed", runs, REPLAY)
-
     assert found == build("mixed", sorted(runs, key=lambda run: run.task_id, reverse=True), REPLAY)
     assert [s.skill_id for s in found.skills] == sorted(s.skill_id for s in found.skills)
 
@@ -84,7 +79,6 @@ def test_skills_of_one_name_are_all_kept_under_names_of_their_own() -> None:
         tool_run("Two.", calls, name="2", task_id="2"),
     ]
     names = [skill.name for skill in build("d", runs, REPLAY).skills]
-
     assert len(names) == len(set(names)) == 4
     assert sum(name.startswith("a_then_c") for name in names) == 2
 
@@ -92,7 +86,6 @@ def test_skills_of_one_name_are_all_kept_under_names_of_their_own() -> None:
 @pytest.mark.parametrize(("tasks", "rare"), [(1, True), (2, True), (3, False)])
 def test_a_value_is_rare_until_three_tasks_gave_it(tasks: int, rare: bool) -> None:
     runs = [mooring(f"h{n}", f"t{n}", "Stormbird") for n in range(tasks)]
-
     assert RareValues(runs).stand_in("moor_the_stormbird_tonight") is rare
 
 
@@ -106,7 +99,6 @@ def test_a_skill_that_names_what_one_task_typed_is_left_out() -> None:
         [("find", {"q": "secret-berth"}, {"secret-berth": {"id": "b"}}), ("open", {"id": "b"}, "ok")],
     )
     library = build("harbour", [run], REPLAY)
-
     assert [d.reason for d in library.dropped] == ["leak"]
     assert library.skills == []
 
@@ -120,7 +112,6 @@ def test_a_page_that_hardly_any_task_had_is_not_named() -> None:
     titled = [
         replace(run, steps=tuple(replace(s, title=f"Green {run.task_id}") for s in run.steps)) for run in runs
     ]
-
     assert all("on the Green" in skill.description for skill in build("greenhouse", runs, REPLAY).skills)
     assert not any("Green" in skill.description for skill in build("greenhouse", titled, REPLAY).skills)
 
@@ -129,7 +120,6 @@ def test_a_skill_whose_code_says_something_else_is_left_out(monkeypatch: pytest.
     # No skill that is cut out of a run is one; what checks it must still be asked.
     monkeypatch.setattr("tasks.induce.library.build.actions_of", lambda code, **_: (code, ()))
     library = build("harbour", BOATS, REPLAY)
-
     assert (library.skills, {d.reason for d in library.dropped}) == ([], {"code"})
 
 
@@ -138,7 +128,6 @@ def test_a_skill_whose_code_says_something_else_is_left_out(monkeypatch: pytest.
 )
 def test_skills_are_cut_out_of_windows_runs_or_actions(granularity: Granularity, lengths: set[int]) -> None:
     library = build("harbour", BOATS, REPLAY, granularity=granularity)
-
     assert {len(skill.body) for skill in library.skills} == lengths
     assert {skill.granularity for skill in library.skills} == {granularity}
     assert all(skill.verified == ("recorded",) for skill in library.skills)
@@ -148,7 +137,6 @@ def test_skills_are_cut_out_of_windows_runs_or_actions(granularity: Granularity,
 def test_a_run_of_more_actions_than_a_window_has_is_a_skill_as_a_whole() -> None:
     calls = [(f"step_{letter}", {}, "ok") for letter in "abcdefgh"]
     (skill,) = build("harbour", [tool_run("Go.", calls)], REPLAY, granularity="trajectory").skills
-
     assert [action.name for action in skill.body] == [name for name, _, _ in calls]
     assert (skill.support, skill.sources) == (1, (("h1", 0),))
 
@@ -159,7 +147,6 @@ def test_a_label_that_tells_its_reader_what_to_do_enters_no_skill() -> None:
     done: list[Done] = [(seen, "click", hostile, {}), (page("button Help"), "click", "button Help", {})]
     runs = [web_run("Ask for help.", done, name=f"g{n}", task_id=f"t{n}") for n in range(3)]
     library = build("greenhouse", runs, REPLAY)
-
     assert library.skills == []
     assert {d.reason for d in library.dropped} == {"gives-orders"}
 
@@ -177,6 +164,5 @@ def test_a_forgotten_skill_does_not_come_back_under_other_names_of_parameters() 
     )
     assert renamed != first.body
     library.forget(set(), {unnamed_digest(renamed)})
-
     assert first not in library.skills
     assert [(d.skill_id, d.reason) for d in library.dropped] == [(first.skill_id, "forgotten")]

@@ -36,7 +36,6 @@ def test_what_differs_in_names_of_parameters_alone_is_one_skill_with_all_tasks(b
     drafts = [draft(body, task="a") for body in bodies]
     others = [draft(renamed(body), task="b") for body in bodies]
     found = merged([*drafts, *others], "llm")
-
     assert found == merged([*others, *drafts][::-1], "llm")
     assert len(found) == len(merged(drafts, "llm")) <= len(bodies)
     assert all(one.skill.tasks == ("a", "b") for one in found)
@@ -48,21 +47,18 @@ def test_a_verdict_holds_for_the_draft_s_own_windows_alone() -> None:
     body = (call("a", x=Arg("p")), call("b"))
     own = SkillDraft(draft(body).skill.with_verdict(("recorded",), 1), [])
     (alone,), (joined,) = merged([own], "llm"), merged([own, draft(renamed(body))], "llm")
-
     assert (alone.skill.verified, joined.skill.verified) == (("recorded",), ())
 
 
 def test_other_sources_or_another_use_of_parameters_are_another_skill() -> None:
     twice = (call("a", x=Arg("p")), call("b", x=Arg("p")))
     apart = (call("a", x=Arg("p")), call("b", x=Arg("q")))
-
     assert len(merged([draft(twice), draft(apart)], "llm")) == 2
 
 
 def test_the_inducer_s_words_come_before_those_of_recurrence() -> None:
     plain = draft((call("a", x=Arg("p")), call("b")), "a_then_b", "t1", "recurrence")
     theirs = draft((call("a", x=Arg("boat")), call("b")), "moor", "t2")
-
     for order in ([plain, theirs], [theirs, plain]):
         (found,) = merged(order, "llm")
         assert (found.skill.name, found.skill.inducer, found.skill.tasks) == ("moor", "llm", ("t1", "t2"))
@@ -74,7 +70,6 @@ def test_skills_of_one_name_get_the_digits_of_their_ids() -> None:
         draft((call("b"), call("a"))),
         draft((call("c"), call("a")), "alone"),
     ]
-
     names = {one.skill.skill_id: one.skill.name for one in merged(drafts, "llm")}
     assert names == {
         one.skill.skill_id: f"do_{one.skill.skill_id[2:10]}" if one.skill.name == "do" else "alone"
@@ -136,7 +131,6 @@ def test_at_most_twenty_are_named_those_that_do_the_same_actions_first() -> None
     longer = [skill(number, OPEN, SAVE, FIND) for number in range(15)]
     same = [skill(number, OPEN, SAVE) for number in range(100, 115)]
     found = linked([*longer, *same])
-
     assert found[-1].near == tuple(f"d/{number:04}" for number in (*range(6), *range(100, 114)))
     assert all(len(one.near) == MOST for one in found)
     first, *others = linked([skill(number, OPEN, SAVE) for number in range(25)])
@@ -153,7 +147,6 @@ def test_links_go_both_ways_and_do_not_depend_on_order(
     given = [skill(number, *body) for number, body in enumerate(bodies)]
     found = {one.skill_id: one for one in linked(given)}
     shuffled = sorted(given, key=lambda _: chance.random())  # type: ignore[attr-defined]
-
     assert [replace(one, near=()) for one in found.values()] == given
     assert {one.skill_id: one for one in linked(shuffled)} == found
     assert all(one in found[other].near for one in found for other in found[one].near)

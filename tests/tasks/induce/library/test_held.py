@@ -28,7 +28,6 @@ def test_the_row_with_a_verdict_counts_whatever_its_part_is_called(tmp_path: Pat
         kept.add([(waiting, trajectory_of(waiting))])
         kept.add([(judged, trajectory_of(judged))])
         assert kept.digests()[f"r{number}"] == digest_of(judged)
-
     assert [one.success for one in kept.of("garden")] == [True] * 8
 
 
@@ -38,7 +37,6 @@ def test_the_state_of_a_domain_is_that_of_runs_that_were_judged_at_once(tmp_path
     for rows in ([waiting, other], [judged]):
         later.add((each, trajectory_of(each)) for each in rows)
     at_once.add((each, trajectory_of(each)) for each in (other, judged))
-
     assert later.states() == at_once.states()
     assert later.of("garden") == at_once.of("garden")
 
@@ -53,7 +51,6 @@ def named(held: HeldVerdicts, domain: str) -> list[str]:
 def test_without_a_judge_s_verdicts_the_files_word_counts(tmp_path: Path) -> None:
     held = HeldVerdicts(Root(tmp_path))
     held.put("d", RUNS, declared=True)
-
     assert named(held, "d") == ["g0"]
     assert list(tmp_path.iterdir()) == []
 
@@ -62,7 +59,6 @@ def test_a_judge_s_verdicts_count_until_the_files_word_is_taken_again(tmp_path: 
     held = HeldVerdicts(Root(tmp_path))
     held.put("d", [replace(one, success=one.trajectory_id != "g0") for one in RUNS], declared=False)
     held.put("e", [], declared=False)
-
     assert (named(held, "d"), named(held, "e"), named(held, "f")) == (["g1", "g2"], [], ["g0"])
     held.put("d", RUNS, declared=True)
     assert (named(held, "d"), named(held, "e")) == (["g0"], [])
@@ -73,7 +69,6 @@ def test_a_run_that_is_forgotten_is_in_no_verdict(tmp_path: Path) -> None:
     for domain in ("d", "e"):
         held.put(domain, [replace(one, success=True) for one in RUNS], declared=False)
     held.forget("g1")
-
     assert named(held, "d") == named(held, "e") == ["g0", "g2"]
 
 
@@ -85,7 +80,6 @@ LIBRARY = build(
 def test_a_library_is_read_as_it_was_written(tmp_path: Path) -> None:
     held = HeldLibraries(Root(tmp_path))
     held.put("harbour", LIBRARY, "these runs")
-
     assert held.skills("harbour") == LIBRARY.skills
     assert any(skill.near for skill in LIBRARY.skills)
     assert held.made_of() == {"harbour": "these runs"}
@@ -96,7 +90,6 @@ def test_a_library_s_granularity_is_kept(tmp_path: Path, granularity: Granularit
     held = HeldLibraries(Root(tmp_path))
     library = build("harbour", [mooring("h0", "t0")], RecordedReplay(), granularity=granularity)
     held.put("harbour", library, "these runs")
-
     assert held.skills("harbour") == library.skills
     assert [skill_told(skill.told()) for skill in library.skills] == library.skills
     assert {skill.granularity for skill in held.skills("harbour")} == {granularity}
@@ -108,6 +101,5 @@ def test_a_file_of_before_near_skills_were_named_is_one_of_windows_without_them(
     (file,) = (tmp_path / "induced" / "skills").iterdir()
     table = pl.read_parquet(file).drop("near", "granularity").to_arrow(compat_level=pl.CompatLevel.oldest())
     pq.write_table(table.replace_schema_metadata({"schema_version": "4"}), file)
-
     assert held.domains() == {"harbour": 3}
     assert held.skills("harbour") == [replace(skill, near=()) for skill in LIBRARY.skills]

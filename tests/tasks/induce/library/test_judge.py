@@ -42,7 +42,6 @@ def llm(server: LlmServer, tmp_path: Path) -> Iterator[Llm]:
 
 def test_the_files_word_is_taken_by_the_declared_judge() -> None:
     runs = [replace(add_bed("g", "b"), success=said) for said in (True, False, None)]
-
     assert DeclaredJudge().verdicts(runs) == [True, False, None]
 
 
@@ -52,7 +51,6 @@ def test_the_model_judges_each_run_whatever_was_declared(llm: Llm, server: LlmSe
         mooring("h", "m"),
         replace(mooring("i", "m"), final="x"),
     ]
-
     assert LlmTrajectoryJudge(llm).verdicts(runs) == [True, False, False]
     assert server.requests == 3
     assert not any("success" in asked_about(asked) for asked in server.asked)
@@ -60,7 +58,6 @@ def test_the_model_judges_each_run_whatever_was_declared(llm: Llm, server: LlmSe
 
 def test_a_run_is_judged_once(llm: Llm, server: LlmServer) -> None:
     judge, runs = LlmTrajectoryJudge(llm), [add_bed("g", "b"), mooring("h", "m")]
-
     assert judge.verdicts(runs) == judge.verdicts(runs[::-1])[::-1] == [True, False]
     assert server.requests == 2
 
@@ -70,7 +67,6 @@ def test_an_answer_that_is_none_is_asked_for_once_more_and_then_the_run_waits(
 ) -> None:
     judge, run = LlmTrajectoryJudge(llm), add_bed("g", "b")
     server.say = lambda _: "It went well, I think."
-
     assert judge.verdicts([run]) == [None]
     assert [asked.corrected for asked in server.asked] == [False, True]
     assert "the last line must be" in server.asked[1].prompt
@@ -81,7 +77,6 @@ def test_an_answer_that_is_none_is_asked_for_once_more_and_then_the_run_waits(
 
 def test_an_error_that_is_named_may_be_put_right(llm: Llm, server: LlmServer) -> None:
     server.say = lambda asked: FAILURE if asked.corrected else "success"
-
     assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [False]
 
 
@@ -91,7 +86,6 @@ def test_a_run_waits_where_the_server_is_silent_and_is_judged_the_next_time(
     server.fault = lambda _: "500"
     assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [None]
     assert llm.unfinished
-
     server.fault = lambda _: None
     assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [True]
 
@@ -99,7 +93,6 @@ def test_a_run_waits_where_the_server_is_silent_and_is_judged_the_next_time(
 def test_no_run_is_judged_above_the_ceiling(server: LlmServer, tmp_path: Path) -> None:
     with Answers(Root(tmp_path)) as answers:
         llm = llm_of(server.url, answers, Ledger(ceiling=Ceiling(tokens=10)))
-
         assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [None]
         assert (server.requests, llm.unfinished) == (0, True)
 
@@ -141,14 +134,12 @@ def test_what_gives_no_single_verdict_is_rejected(text: str) -> None:
 @given(st.text(), st.booleans())
 def test_thoughts_decide_nothing(thoughts: str, verdict: bool) -> None:
     line = f'Status: "{"success" if verdict else "failure"}"'
-
     assert PROMPT.read(f"Thoughts: {thoughts.replace(':', '')}\n{line}") is verdict
 
 
 def test_steps_of_tools_are_shown_with_what_was_answered() -> None:
     record = record_of(mooring("h", "m", "Petrel", "B7"))
     lines = record["actions"].splitlines()
-
     assert lines[0].startswith('1. find_berth(boat="Petrel") -> find_berth returned:')
     assert "3. take_fee(amount=40)" in record["actions"]
     assert "Thank you." in lines[3]
@@ -159,7 +150,6 @@ def test_steps_of_pages_are_shown_with_what_they_were_on_and_errors() -> None:
     run = add_bed("g", "b")
     failed = replace(run.steps[0], error="no such element")
     record = record_of(replace(run, steps=(failed, *run.steps[1:])))
-
     assert record["actions"].splitlines()[:3] == [
         '1. click(link "beds") -> error: no such element',
         '2. click(button "add bed")',
@@ -170,7 +160,6 @@ def test_steps_of_pages_are_shown_with_what_they_were_on_and_errors() -> None:
 
 def test_what_the_agent_said_last_is_its_response() -> None:
     done = tool_run("How much?", [("send_msg_to_user", {"text": "It is 40."}, "Thanks")])
-
     assert record_of(done)["response"] == "It is 40."
 
 
@@ -178,7 +167,6 @@ def test_no_secret_is_sent() -> None:
     page = FORM.replace("Name", "Password")
     typed = web_run("Log in.", [(page, "fill", "textbox Password", {"text": "hello-berth"})], f"text {KEY}")
     called = tool_run(f"Use {KEY}.", [("log_in", {"api_key": "hush", "q": f"{KEY} " * 40}, f"it is {KEY}")])
-
     for run in (typed, called):
         record = str(record_of(run))
         assert "[redacted" in record
@@ -188,7 +176,6 @@ def test_no_secret_is_sent() -> None:
 def test_a_long_run_is_shortened() -> None:
     calls = [("look", {"at": "x" * 5_000}, "y" * 5_000) for _ in range(200)]
     record = record_of(replace(tool_run("Look.", calls), final="z" * 100_000))
-
     assert len(record["final_state"]) < MOST_STATE + 100
     assert len(record["actions"]) < 25_000
     assert "characters left out" in record["actions"]

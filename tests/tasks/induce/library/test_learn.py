@@ -59,9 +59,7 @@ def test_a_verdict_gives_the_same_libraries_whenever_it_comes(
     judged, calls = given
     at_once, later = tmp_path_factory.mktemp("at-once"), tmp_path_factory.mktemp("later")
     learn(at_once, *judged)
-
     told = [learn(later, *runs)["trajectories"] for runs in calls]
-
     assert libraries(later) == libraries(at_once)
     assert sum(one["new"] for one in told) == len(RUNS)
     assert sum(one["judged"] for one in told) <= len(RUNS)
@@ -72,7 +70,6 @@ def test_a_verdict_gives_the_same_libraries_whenever_it_comes(
 def test_a_run_without_a_verdict_waits_and_teaches_when_it_is_judged(tmp_path: Path) -> None:
     waiting = [replace(run, success=None) for run in RUNS]
     first, second, third = (learn(tmp_path, *runs) for runs in (waiting, RUNS[:3], waiting))
-
     assert first["trajectories"] | {"failed": 0} == {
         "read": 4, "new": 4, "judged": 0, "unchanged": 0, "waiting": 4, "redacted": 0,
         "forgotten": 0, "failed": 0, "unread": [],
@@ -91,14 +88,12 @@ def test_another_verdict_or_content_is_refused_and_the_first_stays(
     learn(tmp_path, *RUNS)
     before = libraries(tmp_path)
     told = learn(tmp_path, replace(RUNS[0], **change))
-
     assert told["trajectories"]["failed"] == {"two-contents": 1}
     assert libraries(tmp_path) == before
 
 
 def test_a_changed_run_is_refused_though_it_brings_the_verdict(tmp_path: Path) -> None:
     learn(tmp_path, replace(RUNS[0], success=None))
-
     assert learn(tmp_path, replace(RUNS[0], final="other"))["trajectories"]["failed"] == {"two-contents": 1}
 
 
@@ -106,7 +101,6 @@ def test_parts_are_written_once(tmp_path: Path) -> None:
     learn(tmp_path, replace(RUNS[0], success=None))
     parts = {file: file.read_bytes() for file in (tmp_path / "root" / "trajectories").iterdir()}
     learn(tmp_path, RUNS[0])
-
     assert {file: file.read_bytes() for file in parts} == parts
     assert len(list((tmp_path / "root" / "trajectories").iterdir())) == 2
 
@@ -117,7 +111,6 @@ def test_no_file_of_a_root_holds_a_secret_that_a_run_had(tmp_path: Path) -> None
     told = learn(tmp_path, *runs)
     again = learn(tmp_path, *runs)
     held = KeptTrajectories(Root(tmp_path / "root")).of("harbour")
-
     assert (told["trajectories"]["redacted"], again["trajectories"]["redacted"]) == (1, 0)
     assert again["trajectories"]["unchanged"] == 2
     assert held[0].task == "Moor the [redacted:github-token-1] tonight."
@@ -132,7 +125,6 @@ def test_skills_that_more_tasks_did_are_changed_and_others_are_not(tmp_path: Pat
     more = learn(tmp_path, RUNS[1])["skills"]  # of the harbour alone
     calls = [("find_berth", {"boat": "Gull"}, "none"), ("leave", {}, "ok")]
     other = learn(tmp_path, tool_run("Go.", calls, name="h9", task_id="t9"))["skills"]
-
     assert (first["changed"], first["unchanged"], first["retired"]) == (0, 0, 0)
     assert same == {"new": 0, "changed": 0, "unchanged": 0, "retired": 0}  # no library was built again
     assert more == {"new": 0, "changed": 3, "unchanged": 0, "retired": 0}

@@ -41,7 +41,6 @@ def test_a_right_answer_is_a_skill_with_the_model_s_words_and_parameters(
     draft: SkillDraft, rare: RareValues
 ) -> None:
     skill = checked_skill(answer(), draft, rare, REPLAY)
-
     assert skill is not None
     assert (skill.name, skill.description, skill.inducer) == ("describe_bed", SAID, "llm")
     assert skill.code == CODE
@@ -57,7 +56,6 @@ def test_a_window_that_is_not_reusable_gives_none(draft: SkillDraft, rare: RareV
 def test_a_value_of_all_tasks_may_stand_in_the_code(draft: SkillDraft, rare: RareValues) -> None:
     code = CODE.replace("option=soil", "option='loam'").replace(", soil)", ")")
     skill = checked_skill(answer(code), draft, rare, REPLAY)
-
     assert skill is not None
     assert skill.body[1].source("option") == Const('"loam"')
 
@@ -185,7 +183,6 @@ def test_a_label_that_is_no_button_s_may_be_left_to_the_caller() -> None:
     code = "def open_bed(bed, it):\n    click(element=bed)\n    click(element=it, on=['button', 'open'])\n"
     skill = checked_skill(answer(code, "open_bed", "Open a bed of the list on the page of beds."),
                           draft, RareValues(runs), REPLAY)  # fmt: skip
-
     assert skill is not None
     assert (skill.body[0].role, skill.body[0].source("element")) == (None, Arg("bed"))
     closed = code.replace(", on=['button', 'open']", "")

@@ -53,7 +53,6 @@ def by(library: DomainLibrary) -> list[str]:
 
 def test_windows_are_asked_about_in_sixteens(llm: Llm, server: LlmServer) -> None:
     library = learned(llm, CHAIN)
-
     assert sorted(len(windows_of(asked)) for asked in server.asked) == [14, 16]
     assert by(library) == ["llm"] * 30
     assert all(skill.description.startswith("Carry out a routine") for skill in library.skills)
@@ -70,7 +69,6 @@ def test_a_window_that_fails_is_asked_about_again_alone_with_its_error(llm: Llm,
 
     server.say = say
     library = learned(llm, CHAIN)
-
     first, second, again = sorted(server.asked, key=lambda asked: "error" in windows_of(asked)[0])
     assert len(windows_of(first)) + len(windows_of(second)) == 30
     assert [window["error"] for window in windows_of(again)] == ["the description addresses its reader"] * 4
@@ -87,7 +85,6 @@ def test_what_fails_twice_is_left_to_recurrence_and_asked_about_no_more(llm: Llm
     )
     library, requests = learned(llm, CHAIN), server.requests
     plain = build("d", CHAIN, REPLAY)
-
     left = [skill for skill in library.skills if skill.inducer == "recurrence"]
     assert left == [skill for skill in plain.skills if "tend_3" in skill.code]
     assert llm.fallbacks == {"induce-windows-1: malformed": len(left)}
@@ -100,7 +97,6 @@ def test_without_a_usable_answer_the_library_is_that_of_recurrence(
     llm: Llm, server: LlmServer, fault: str
 ) -> None:
     server.fault = lambda _: fault
-
     assert learned(llm, BEDS).skills == build("d", BEDS, REPLAY).skills
     assert sum(llm.fallbacks.values()) == 10
     assert llm.unfinished is (fault == "refused")  # after eight in a row nothing more is asked
@@ -111,7 +107,6 @@ def test_what_the_model_finds_no_use_for_is_left_out_and_said(llm: Llm, server: 
         *(skill_of(window, reusable="save" in window["code"]) for window in windows_of(asked))
     )
     library = learned(llm, BEDS)
-
     assert all("save" in skill.code for skill in library.skills)
     assert {dropped.reason for dropped in library.dropped} == {"not-reusable"}
     assert len(library.dropped) + len(library.skills) == 10
@@ -129,7 +124,6 @@ def test_skills_of_one_name_are_all_kept(llm: Llm, server: LlmServer) -> None:
 
     server.say = say
     names = [skill.name for skill in learned(llm, CHAIN).skills]
-
     assert len(set(names)) == 30
     assert all(name.startswith("tend_") for name in names)
 
@@ -152,7 +146,6 @@ def test_windows_that_become_the_same_skill_are_one_with_the_tasks_of_both(
         for name, given in (("x", "ok"), ("y", {"due": 52}))
     ]
     (skill,) = learned(llm, runs).skills
-
     assert len(build("d", runs, REPLAY).skills) == 2  # the fee is given, or read
     assert (skill.inducer, skill.name, skill.tasks) == ("llm", "hold", ("x", "y"))
     assert (skill.sources, skill.verified_sources) == ((("x", 0), ("y", 0)), 2)
@@ -172,7 +165,6 @@ class Counting(RecordedReplay):
 def test_what_was_replayed_to_check_an_answer_is_not_replayed_again(llm: Llm) -> None:
     counting = Counting()
     library = build("d", BEDS, counting, inducer=LlmInducer(llm))
-
     theirs = [skill for skill in library.skills if skill.inducer == "llm"]
     assert {skill.verified for skill in theirs} == {("recorded",)}
     assert {counting.done[skill.body, source] for skill in theirs for source in skill.sources} == {1}
@@ -194,7 +186,6 @@ def test_a_new_run_asks_about_new_windows_alone(llm: Llm, server: LlmServer) -> 
     learned(llm, BEDS)
     before = server.requests
     learned(llm, [*BEDS, *CHAIN])
-
     assert sum(len(windows_of(asked)) for asked in server.asked[before:]) == 30
     assert not any(
         "fill" in window["code"] for asked in server.asked[before:] for window in windows_of(asked)
@@ -207,14 +198,12 @@ def test_where_the_server_is_silent_recurrence_stands_in_until_it_answers(
     server.fault = lambda _: "500"
     assert by(learned(llm, CHAIN)) == ["recurrence"] * 30
     assert (llm.unfinished, llm.fallbacks) == (True, {"induce-windows-1: unavailable": 30})
-
     server.fault = lambda _: None
     assert by(learned(llm, CHAIN)) == ["llm"] * 30
 
 
 def test_above_the_ceiling_nothing_is_asked(server: LlmServer, answers: Answers) -> None:
     llm = llm_of(server.url, answers, Ledger(ceiling=Ceiling(tokens=10)))
-
     assert by(learned(llm, CHAIN)) == ["recurrence"] * 30
     assert (server.requests, llm.unfinished) == (0, True)
 
@@ -222,21 +211,18 @@ def test_above_the_ceiling_nothing_is_asked(server: LlmServer, answers: Answers)
 @pytest.mark.parametrize("fault", ["overflow", "length"])
 def test_a_question_that_is_too_long_is_asked_by_halves(llm: Llm, server: LlmServer, fault: str) -> None:
     server.fault = lambda asked: fault if len(windows_of(asked)) > 4 else None
-
     assert by(learned(llm, CHAIN)) == ["llm"] * 30
 
 
 def test_a_window_that_no_half_makes_short_enough_is_left_to_recurrence(llm: Llm, server: LlmServer) -> None:
     server.fault = lambda asked: "overflow" if any("tend_3" in w["code"] for w in windows_of(asked)) else None
     library = learned(llm, CHAIN)
-
     assert {skill.inducer for skill in library.skills if "tend_3" in skill.code} == {"recurrence"}
     assert {skill.inducer for skill in library.skills if "tend_3" not in skill.code} == {"llm"}
 
 
 def test_a_page_that_gives_orders_stands_in_no_question_about_others(llm: Llm, server: LlmServer) -> None:
     learned(llm, [*CHAIN, *(replaced(bed) for bed in BEDS)])
-
     hostile = [asked for asked in server.asked if "instructions" in json.dumps(windows_of(asked))]
     assert len(hostile) == 8  # the windows that begin at the link, and again with their errors
     assert all(len(windows_of(asked)) == 1 for asked in hostile)
@@ -257,6 +243,5 @@ def test_a_window_with_a_value_of_one_task_is_not_shown(llm: Llm, server: LlmSer
         "Do it.", [("find", {"q": "storm-berth"}, {"storm-berth": {"id": "b"}}), ("open", {"id": "b"}, "ok")]
     )
     library = learned(llm, [run])
-
     assert [dropped.reason for dropped in library.dropped] == ["leak"]
     assert server.requests == 0

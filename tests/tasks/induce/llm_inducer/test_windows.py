@@ -30,7 +30,6 @@ KEY = "AKIA" + "QWERTZUIOPASDFGH"
 
 def test_a_window_is_shown_without_what_one_task_typed(drafts: list[SkillDraft]) -> None:
     told = json.dumps([shown(0, draft, None).record for draft in drafts])
-
     assert not any(value in told for value in ("Fern corner", "Rose row", "Lily pond"))
     assert "(on the Green beds page)" in told
 
@@ -52,13 +51,11 @@ def test_a_value_that_two_tasks_share_or_that_differs_is_not_named() -> None:
 def test_a_run_more_does_not_change_the_question_about_a_window() -> None:
     runs = [add_bed(f"g{n}", f"b{n}", soil=soil) for n, soil in enumerate(("loam", "peat", "clay", "sand"))]
     now, later = drafts_of("greenhouse", runs[:3]), drafts_of("greenhouse", runs[::-1])
-
     assert [shown(0, draft, None) for draft in now] == [shown(0, draft, None) for draft in later]
 
 
 def test_an_error_is_another_question_about_the_same_window(draft: SkillDraft) -> None:
     first, second = shown(3, draft, None), shown(3, draft, f"call 0: not {KEY}")
-
     assert second.record == {**first.record, "error": "call 0: not [redacted:aws-access-key]"}
     assert first.key("m", Sampling()) != second.key("m", Sampling())
     assert first.key("m", Sampling()) != first.key("n", Sampling())
@@ -69,7 +66,6 @@ def test_no_secret_of_a_window_is_sent() -> None:
         tool_run("Do.", [("get", {"q": f"{KEY}"}, "ok"), ("put", {}, "ok")], name=f"{n}") for n in range(3)
     ]
     (draft,) = drafts_of("d", runs)
-
     assert shown(0, draft, None).record["always"] == {"q": "[redacted:aws-access-key]"}
 
 
@@ -79,7 +75,6 @@ def test_each_window_stands_in_one_question_and_one_that_gives_orders_alone(
 ) -> None:
     windows = [ShownWindow(k, {"does": HOSTILE if is_so else "click"}) for k, is_so in enumerate(hostile)]
     found = batches(windows, most)
-
     assert sorted(one.place for batch in found for one in batch) == list(range(len(windows)))
     assert all(len(batch) <= most for batch in found)
     assert all(len(batch) == 1 for batch in found for one in batch if hostile[one.place])
@@ -95,7 +90,6 @@ def test_windows_are_numbered_and_the_answer_may_be_long_enough_for_all(draft: S
     values = values_of(windows, Sampling(max_tokens=10))
     assert values.sampling is not None
     question = PROMPT.question(values, values.sampling)
-
     assert '"window_idx": 0' in question.messages[1][1]
     assert '"window_idx": 1' in question.messages[1][1]
     assert question.sampling == replace(Sampling(), max_tokens=512)
@@ -113,7 +107,6 @@ def test_entries_in_any_order_go_to_their_windows(
     if not rows:
         return
     found = PROMPT.read(skills(*rows), 8).skills
-
     for number, answer in enumerate(found):
         if number in missing | twice:
             assert answer == {
@@ -154,7 +147,6 @@ def test_what_is_said_of_a_window_is_kept_whatever_stands_beside_it(tmp_path: Pa
         llm = llm_of("http://127.0.0.1:9/v1", answers)
         kept = WindowAnswers(llm)
         kept.keep(window, {"error": "no \ud800"})
-
         assert kept.find(ShownWindow(5, {"does": "click"})) == {"error": "no \ud800"}
         assert kept.find(other) is None
         assert WindowAnswers(Llm(llm.cache, Sampling(temperature=1))).find(window) is None

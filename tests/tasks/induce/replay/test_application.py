@@ -33,7 +33,6 @@ def test_an_application_is_reset_and_its_state_is_told_from_others_without_times
         again = application.digest()
         time.sleep(0.01)
         shop.records.order("Saddle", "3")
-
         assert again == before != after
         assert application.digest() == after
 
@@ -57,7 +56,6 @@ def test_an_application_that_is_not_there_is_to_be_started() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-
     with pytest.raises(ApplicationUnusable, match=r"refused.*; start it first"):
         WebApplication(f"http://127.0.0.1:{port}/").reset()
 
@@ -97,7 +95,6 @@ ABOUT = BEGIN + timedelta(seconds=4)
 )
 def test_a_time_of_the_run_is_left_out_however_it_is_written(written: object) -> None:
     held = {"orders": [{"at": written, "pieces": 3}]}
-
     assert without_times(held, *RUN) == {"orders": [{"at": "time", "pieces": 3}]}
 
 

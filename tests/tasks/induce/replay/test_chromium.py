@@ -51,7 +51,6 @@ def test_no_other_host_is_found_by_a_page(browser: Browser, other: str) -> None:
         there = f"http://{other}:{port}"
         found = evaluated(browser, url, _FETCH, there, f"/?to={there}", f"http://localhost:{port}")
         socket_opened = evaluated(browser, url, _SOCKET, f"ws://{other}:{port}")
-
     assert found == ["refused", "refused", "there"]
     assert socket_opened == ["error"]
     assert set(hosts) == {"127.0.0.1", "localhost"}
@@ -77,7 +76,6 @@ def test_the_browser_sees_nothing_of_our_environment_and_ends(
         started = set(_chromiums()) - before
         seen = [Path(f"/proc/{pid}/environ").read_bytes() for pid in started]
         inherited = set(marked("not for browsers")) & started
-
     assert len(started) > 1
     assert inherited == set()
     assert not any(b"not for browsers" in each or b"HOME=/root" in each for each in seen)

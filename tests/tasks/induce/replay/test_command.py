@@ -48,7 +48,6 @@ def test_a_change_of_another_record_shows_in_what_is_left(replay: CommandReplay)
     wrong = replace(
         skill[3], args=tuple((k, Const('"south"') if k == "desk" else v) for k, v in skill[3].args)
     )
-
     assert replayed(replay, (*skill[:3], wrong, skill[4]), window) == Broken(
         5, "the environment is left in another state"
     )
@@ -57,7 +56,6 @@ def test_a_change_of_another_record_shows_in_what_is_left(replay: CommandReplay)
 def test_a_result_that_the_skill_does_not_give_breaks_it(replay: CommandReplay) -> None:
     skill, window = whole(renewal("ada"), 3)
     wrong = replace(skill[2], args=(("loan_id", Result(1, ("loans", 1))),))
-
     assert replayed(replay, (*skill[:2], wrong), window) == Broken(
         3, "what get_loan of step 2 gave is not given"
     )
@@ -65,7 +63,6 @@ def test_a_result_that_the_skill_does_not_give_breaks_it(replay: CommandReplay) 
 
 def test_a_skill_that_ends_otherwise_than_the_window_is_broken(replay: CommandReplay) -> None:
     skill, window = whole(renewal("ada"), 3)
-
     assert replayed(replay, (*skill, skill[1]), window) == Broken(
         3, "get_member gives another result than the window's end"
     )
@@ -79,7 +76,6 @@ def test_another_later_result_breaks_a_skill(replay: CommandReplay) -> None:
         ("renew_loan", {"loan_id": "L12"}),
     ]
     skill, window = whole(recorded("two", "Renew L11 and L12", did), 3)
-
     assert replayed(
         replay, (*skill[:2], replace(skill[1], args=(("loan_id", Const('"L11"')),)), skill[2]), window
     ) == Broken(4, "renew_loan of step 3 gives another result afterwards")
@@ -88,7 +84,6 @@ def test_another_later_result_breaks_a_skill(replay: CommandReplay) -> None:
 def test_an_error_that_the_original_had_not_breaks_a_skill(replay: CommandReplay) -> None:
     skill, window = whole(renewal("ada"), 3)
     wrong = replace(skill[2], args=(("loan_id", Const('"L99"')),))
-
     assert replayed(replay, (*skill[:2], wrong), window) == Broken(2, "get_loan fails: there is no 'L99'")
 
 
@@ -98,7 +93,6 @@ def test_a_reading_may_be_left_out_where_it_was_done_before(replay: CommandRepla
     body = tuple(
         SkillAction("get_loan", None, None, (("loan_id", Const(f'"{loan}"')),)) for loan in ("L12", "L11")
     )
-
     assert replayed(replay, body, window) is None
     assert replayed(replay, body[1:], window) == Broken(1, "what get_loan of step 1 gave is not given")
 
@@ -108,7 +102,6 @@ def test_what_the_recorded_results_alone_hold_is_not_replayed_here(replay: Comma
     steps = list(window.steps)
     steps[2] = replace(steps[2], result={**steps[2].result, "due": "tomorrow"})
     due = replace(skill[3], args=(*skill[3].args[:2], ("desk", Result(2, ("due",))), skill[3].args[3]))
-
     assert not replay.takes((*skill[:3], due), replace(window, steps=steps))
     assert replay.takes(skill, replace(window, steps=steps))
 
@@ -117,7 +110,6 @@ def test_pages_foreign_domains_and_windows_that_fail_here_are_not_taken(replay: 
     body, window = whole(renewal("ada"), 3)
     steps = list(window.steps)
     steps[2] = replace(steps[2], action=replace(steps[2].action, args={"loan_id": "L99"}))
-
     assert replay.takes(body, window)
     assert not replay.takes(*whole(mails(), 3))
     assert not replay.takes(body, replace(window, trajectory_id="foreign", domain="cinema"))
@@ -127,14 +119,12 @@ def test_pages_foreign_domains_and_windows_that_fail_here_are_not_taken(replay: 
 def test_what_speaks_to_people_is_left_out_where_there_are_none(tmp_path: Path) -> None:
     with LineProcess(lending("alone"), tmp_path) as process:
         replay = CommandReplay(CommandEnvironment(process))
-
         assert [replayed(replay, *each) for each in SKILLS] == [None] * len(SKILLS)
 
 
 def test_an_environment_that_a_reset_does_not_reset_is_unusable(tmp_path: Path) -> None:
     skill, window = whole(renewal("ada"), 2)
     after_the_change = replace(window, start=4, length=1)
-
     with LineProcess(lending("forget"), tmp_path) as process:
         replay = CommandReplay(CommandEnvironment(process))
         with pytest.raises(EnvironmentUnusable, match="other answers to the same actions of renewal-ada-0"):

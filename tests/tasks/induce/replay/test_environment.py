@@ -38,10 +38,8 @@ def test_a_line_is_answered_by_a_line_in_its_folder_with_no_variables_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKILLERY_LLM_API_KEY", "secret")
-
     with LineProcess(python(ECHO), tmp_path) as process:
         answer = process.ask("hello")
-
     assert "'hello\\n'" in answer
     assert str(tmp_path) in answer
     assert "HOME" in answer
@@ -58,7 +56,6 @@ def test_a_long_line_is_answered_by_a_long_one(tmp_path: Path) -> None:
 
 def test_much_error_output_holds_up_no_answer(tmp_path: Path) -> None:
     loud = "import sys\nfor line in sys.stdin: sys.stderr.write('e' * 300_000); print('heard', flush=True)"
-
     with LineProcess(python(loud), tmp_path) as process:
         assert [process.ask("a"), process.ask("b")] == ["heard", "heard"]
 
@@ -66,7 +63,6 @@ def test_much_error_output_holds_up_no_answer(tmp_path: Path) -> None:
 def test_a_shell_is_never_started(tmp_path: Path) -> None:
     with LineProcess(f"{python(ECHO)} ; touch {tmp_path}/touched", tmp_path) as process:
         process.ask("hello")
-
     assert not (tmp_path / "touched").exists()
 
 
@@ -87,13 +83,11 @@ def test_a_process_that_fails_is_an_error_that_names_it_and_is_ended(
     tmp_path: Path, script: str, kind: type[EnvironmentStopped], reason: str, detail: str
 ) -> None:
     began, command = time.monotonic(), python(script)
-
     with (
         LineProcess(command, tmp_path, seconds=0.5, most_bytes=100_000) as process,
         pytest.raises(kind, match=detail) as caught,
     ):
         process.ask("hello")
-
     assert caught.value.command == command
     assert caught.value.reason == reason
     assert str(caught.value).startswith(command)
@@ -108,7 +102,6 @@ def test_what_the_process_started_ends_with_it(tmp_path: Path) -> None:
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "for line in sys.stdin: print(json.dumps(child.pid), flush=True)"
     )
-
     with LineProcess(python(script), tmp_path) as process:
         child = json.loads(process.ask("who?"))
         assert is_running(child)
@@ -116,7 +109,6 @@ def test_what_the_process_started_ends_with_it(tmp_path: Path) -> None:
         if not is_running(child):
             break
         time.sleep(0.02)
-
     assert not is_running(child)
 
 
@@ -133,7 +125,6 @@ def test_a_command_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_a_line_that_nothing_asked_for_is_no_answer(tmp_path: Path) -> None:
     script = "print(1, flush=True); input(); print(2, flush=True); input()"
-
     with LineProcess(python(script), tmp_path) as process:
         select.select([process.output], [], [])
         with pytest.raises(EnvironmentUnusable, match="wrote '1' before it was asked"):
@@ -152,7 +143,6 @@ def test_an_environment_is_reset_stepped_and_told_from_others(tmp_path: Path) ->
         renewed = environment.step(Action("renew_loan", {"loan_id": "L11"}))
         after = environment.digest()
         environment.reset("lending")
-
         assert found.result("get_loan")["copies"] == ["L11a", "L11b"]
         assert renewed.error is None
         assert before != after
@@ -164,7 +154,6 @@ def test_an_action_that_fails_gives_nothing(tmp_path: Path) -> None:
         environment = CommandEnvironment(process)
         environment.reset("lending")
         failed = environment.step(Action("get_loan", {"loan_id": "L99"}))
-
     assert failed.error == "there is no 'L99'"
     assert failed.result("get_loan") is None
 
@@ -193,8 +182,6 @@ def test_mischief_of_the_process_is_an_error_that_names_its_command(
     with LineProcess(lending(mischief), tmp_path, seconds=1.0, most_bytes=200_000) as process:
         environment = CommandEnvironment(process)
         environment.reset("lending")
-
         with pytest.raises(kind, match=detail) as caught:
             environment.step(GET_LOAN)
-
     assert str(caught.value).startswith(lending(mischief))

@@ -83,7 +83,6 @@ def test_what_an_action_starts_is_waited_for(browser: Browser, url: str) -> None
         return did(page, "click", "button save"), time.monotonic() - did_at
 
     seen, seconds = on_page(browser, url, work)
-
     assert 'button "Saved"' in seen
     assert seconds < SHORT.action
 
@@ -96,7 +95,6 @@ def test_what_a_page_lacks_is_waited_for_until_it_is_quiet(browser: Browser, url
         ), time.monotonic() - began
 
     found, seconds = on_page(browser, url, work)
-
     assert found is None
     assert SHORT.lacking <= seconds < SHORT.action
 
@@ -136,7 +134,6 @@ def test_an_element_that_cannot_be_clicked_breaks_the_page_in_time(browser: Brow
     began = time.monotonic()
     with pytest.raises(PageBroken, match="Timeout 1000ms exceeded"):
         on_page(browser, url, partial(did, name="click", on="button off"))
-
     assert time.monotonic() - began < SHORT.action + 2
 
 
@@ -144,7 +141,6 @@ def test_a_page_that_never_rests_is_left_in_time(browser: Browser, url: str) -> 
     began = time.monotonic()
     with pytest.raises(PageBroken, match="Timeout"):
         on_page(browser, url, partial(did, name="click", on="button spin"))
-
     assert time.monotonic() - began < 3 * SHORT.action + 2
 
 

@@ -67,7 +67,6 @@ def on(name: str, role: str, target: str, element: Arg | Find, **args: Arg) -> S
 
 def test_a_skill_in_place_of_its_window_leaves_the_same_state(bench: Bench, cancel: Trajectory) -> None:
     longest = [each for each in windows_of(cancel) if each[1].length == 5]
-
     assert [bench.replayed(*each) for each in longest] == [None] * len(longest)
     assert bench.shop.records.facts()["jobs"][0]["cancelled"] == {"reason": "No parts", "told": True}
 
@@ -75,7 +74,6 @@ def test_a_skill_in_place_of_its_window_leaves_the_same_state(bench: Bench, canc
 def test_what_is_recorded_under_way_is_typed_into_a_page_that_a_script_redraws(bench: Bench) -> None:
     note = bench.recording("note-1")
     body, window = whole(note, 4)
-
     assert bench.replayed(body, window) is None
     assert bench.replayed(body[:3], window) == Broken(3, "another page is seen after it")
 
@@ -89,7 +87,6 @@ def test_a_change_of_another_record_shows_in_the_state(bench: Bench) -> None:
         name: replace(element, ordinal=3) if name.endswith("textbox") else element
         for name, element in call.items()
     }
-
     assert bench.replay.replay(body, window, call) is None
     assert bench.replay.replay(body, window, others) == Broken(2, "the application is left in another state")
 
@@ -97,7 +94,6 @@ def test_a_change_of_another_record_shows_in_the_state(bench: Bench) -> None:
 def test_an_element_that_is_not_there_breaks_the_action(bench: Bench, cancel: Trajectory) -> None:
     body, window = whole(cancel, 3)
     wrong = replace(body[2], target="sell the bicycle", args=(("element", Find(0)),))
-
     assert bench.replayed((*body[:2], wrong), window) == Broken(
         2, "the page has no button 'sell the bicycle' with the ordinal 0"
     )
@@ -107,7 +103,6 @@ def test_an_element_that_cannot_be_acted_on_breaks_the_action(bench: Bench, canc
     body, window = whole(cancel, 3)
     wrong = (*body[:2], on("fill", "button", "start work", Find(0), text=Arg("text")))
     broken = bench.replay.replay(wrong, window, {**call_of(body, window), "text": "x"})
-
     assert broken is not None
     assert broken.place == 2
     assert broken.reason.startswith("fill fails: ")
@@ -124,7 +119,6 @@ def test_a_trajectory_that_does_not_go_on_breaks_the_skill(
 ) -> None:
     body, window = whole(cancel, 2)
     titled, numbers = pages.page, count()  # no page is the same twice
-
     assert bench.replayed(body[:1], window) == Broken(1, "another page is seen after it")
     monkeypatch.setattr(pages, "page", lambda title, body: titled(f"{title} {next(numbers)}", body))
     unseen = replace(window, trajectory_id="unseen")
@@ -136,7 +130,6 @@ def test_a_trajectory_that_does_not_go_on_breaks_the_skill(
 def test_a_skill_that_speaks_to_a_person_breaks(bench: Bench, cancel: Trajectory) -> None:
     body, window = whole(cancel, 2)
     speaking = SkillAction("send_msg_to_user", None, None, (("text", Arg("text")),))
-
     assert bench.replay.replay((speaking,), window, {"text": "x"}) == Broken(
         0, "send_msg_to_user speaks to a person"
     )
@@ -148,7 +141,6 @@ def test_what_an_agent_says_is_left_out(bench: Bench, cancel: Trajectory) -> Non
     said = replace(said, action=type(said.action)("send_msg_to_user", {"text": "I cancel it."}))
     spoken = replace(cancel, trajectory_id="spoken", steps=(*cancel.steps[:2], said, *cancel.steps[2:]))
     body, window = whole(spoken, 2)
-
     assert bench.replayed(body, window) is None
 
 
@@ -159,7 +151,6 @@ def test_tools_and_what_cannot_be_done_here_are_not_taken(
     steps = list(window.steps)
     steps[4] = replace(steps[4], element=Element("e1", "checkbox", "tell the mayor", 0))
     foreign = replace(window, trajectory_id="foreign", steps=steps)
-
     assert not bench.replay.takes(*whole(renewal("ada"), 3))
     assert not bench.replay.takes((), window)
     assert not bench.replay.takes(body, foreign)
@@ -181,7 +172,6 @@ def test_an_application_that_ends_otherwise_each_time_proves_nothing(
 
     monkeypatch.setattr(bench.shop.records, "reset", reset_with_a_number)
     restless = replace(window, trajectory_id="restless")
-
     assert not bench.replay.takes(body, restless)
     assert bench.replay.replay(body, restless, {}) == Broken(0, "the same actions leave another state")
 
@@ -226,7 +216,6 @@ def judged(bench: Bench, recording: Trajectory, rng: random.Random, faults: int)
 @pytest.mark.parametrize("name", slow_but(["settings-0"], ["settings-0", "search-1", "cancel-2", "remove-1"]))
 def test_no_fault_that_changes_the_state_passes(bench: Bench, name: str) -> None:
     found = judged(bench, bench.recording(name), random.Random(7), 3)  # noqa: S311 (seeded draws)
-
     assert any(changes for _, changes, _ in found)
     assert [each for each in found if each[1] and each[2]] == []
 
@@ -241,7 +230,6 @@ def test_thirty_recordings_end_in_the_same_state_and_no_fault_passes(bench: Benc
         found += judged(bench, recording, rng, 1)
         body, window = rng.choice(windows_of(recording))
         same += verify(body, [window], bench.replay).how == ("command",)
-
     assert len(ALL) == 30
     assert same / len(ALL) >= 0.95
     assert sum(changes for _, changes, _ in found) > 20

@@ -90,7 +90,6 @@ def test_every_element_is_found_by_role_label_and_ordinal(named: list[tuple[str,
         f"{role} {json.dumps(name, ensure_ascii=False)} [ref=e{n}]" for n, (role, name) in enumerate(named)
     ]
     page = outline_of(outline_text(yaml.safe_dump(entries, allow_unicode=True)))
-
     seen: list[tuple[str, str]] = []
     for n, (role, name) in enumerate(named):
         ordinal = seen.count((role, folded(name)))

@@ -42,21 +42,18 @@ def test_each_skill_does_its_window_again(skill: Body, window: SourceWindow) -> 
 
 def test_an_action_left_out_is_told_by_what_was_done_there() -> None:
     skill, window = whole(renewal("ada"), 4)
-
     assert replayed((skill[0], *skill[2:]), window) == Broken(1, "get_loan is done, get_member was")
     assert replayed(skill[:3], window) == Broken(3, "the skill ends before renew_loan")
 
 
 def test_an_action_more_than_the_window_has_is_refused() -> None:
     skill, window = whole(renewal("ada"), 4)
-
     assert replayed(skill, replace(window, length=3)) == Broken(3, "the skill goes on where the window ends")
 
 
 def test_another_value_is_told_beside_the_recorded_one() -> None:
     skill, window = whole(renewal("ada"), 4)
     wrong = replace(skill[2], args=(("loan_id", Result(1, ("loans", 1))),))
-
     assert replayed((*skill[:2], wrong, skill[3]), window) == Broken(
         2, 'loan_id of get_loan is "L12", and was "L11"'
     )
@@ -66,7 +63,6 @@ def test_a_path_to_nothing_and_a_result_to_come_are_refused() -> None:
     skill, window = whole(renewal("ada"), 4)
     nowhere = replace(skill[2], args=(("loan_id", Result(1, ("loan",))),))
     later = replace(skill[2], args=(("loan_id", Result(2, ("loan_id",))),))
-
     assert replayed((*skill[:2], nowhere, skill[3]), window) == Broken(
         2, "loan_id of get_loan: what action 1 gave has nothing at ['loan']"
     )
@@ -79,7 +75,6 @@ def test_no_argument_may_be_missing_and_none_too_many() -> None:
     skill, window = whole(renewal("ada"), 4)
     less = replace(skill[3], args=skill[3].args[1:])
     more = replace(skill[1], args=(*skill[1].args, ("town", Const('"York"'))))
-
     assert replayed((*skill[:3], less), window) == Broken(3, "renew_loan is not given card, which was given")
     assert replayed((skill[0], more, *skill[2:]), window) == Broken(
         1, "get_member is given town, which was not given"
@@ -91,14 +86,12 @@ def test_a_constant_of_another_type_is_another_value() -> None:
     number = replace(skill[0], args=(("email", Const("1")),))
     text = replace(window.steps[0], action=replace(window.steps[0].action, args={"email": True}))
     window = replace(window, steps=(text, *window.steps[1:]))
-
     assert replayed((number, skill[1]), window) == Broken(0, "email of find_member is 1, and was true")
 
 
 def test_the_second_of_two_alike_elements_is_not_the_first() -> None:
     skill, window = whole(mails(), 5)
     first = replace(skill[2], args=(("element", Find(0)),))
-
     assert replayed((*skill[:2], first, *skill[3:]), window) == Broken(
         2, 'element of click is "13", and was "14"'
     )
@@ -107,7 +100,6 @@ def test_the_second_of_two_alike_elements_is_not_the_first() -> None:
 def test_another_label_is_another_target() -> None:
     skill, window = whole(mails(), 5)
     back = replace(skill[4], target="back")
-
     assert replayed((*skill[:4], back), window) == Broken(
         4, "click is on button 'back', and was on button 'send'"
     )
@@ -123,7 +115,6 @@ def test_every_fault_that_changes_an_argument_or_a_target_is_refused(
     assert not isinstance(call, Broken)
     if faulty is None or done(faulty, call, window) == done(skill, call, window):
         return
-
     assert not verify(faulty, [window], RecordedReplay()).verified
 
 
@@ -136,7 +127,6 @@ def test_each_kind_of_fault_changes_something_somewhere(kind: str) -> None:
         call = call_at(skill, window)
         assert not isinstance(call, Broken)
         changed += faulty is not None and done(faulty, call, window) != done(skill, call, window)
-
     assert changed > 3
 
 
@@ -145,9 +135,7 @@ RENEWALS = [whole(renewal(name, loan=0), 4) for name in ("ada", "ben", "cleo")]
 
 def test_a_skill_is_verified_by_all_its_sources() -> None:
     body = RENEWALS[0][0]
-
     verdict = verify(body, [window for _, window in RENEWALS], RecordedReplay())
-
     sources = (("renewal-ada-0", 0), ("renewal-ben-0", 0), ("renewal-cleo-0", 0))
     assert verdict == ReplayVerdict(("recorded",), sources)
     assert verdict.verified
@@ -156,9 +144,7 @@ def test_a_skill_is_verified_by_all_its_sources() -> None:
 def test_one_source_in_which_it_does_something_else_drops_a_skill() -> None:
     body = RENEWALS[0][0]
     other = whole(renewal("ben", loan=1), 4)[1]
-
     verdict = verify(body, [RENEWALS[0][1], other], RecordedReplay())
-
     assert not verdict.verified
     assert verdict.where == ("renewal-ben-1", 0)
     assert verdict.broken == Broken(2, 'loan_id of get_loan is "L21", and was "L22"')
@@ -169,7 +155,6 @@ def test_a_source_whose_caller_could_not_know_a_value_proves_nothing() -> None:
     early = (body[0], replace(body[1], args=(("member_id", Arg("member")),)), *body[2:])
     told = replace(window, task=f"{window.task} I am m_ada.")
     unknown = Broken(1, "member_id of get_member is not known when the skill is called")
-
     assert verify(early, [window, told], RecordedReplay()).sources == (told.source,)
     assert verify(early, [window], RecordedReplay()) == ReplayVerdict((), (), unknown, window.source)
 
@@ -183,9 +168,7 @@ def test_a_skill_without_sources_is_dropped() -> None:
 def test_crossed_parameters_drop_a_skill_wherever_it_is_from() -> None:
     body, window = RENEWALS[0]
     args = {**dict(body[3].args), "desk": Arg("loan_id"), "loan_id": Arg("desk")}
-
     verdict = verify((*body[:3], replace(body[3], args=tuple(args.items()))), [window], RecordedReplay())
-
     assert verdict.broken == Broken(3, "desk and loan_id of renew_loan are given each other's parameters")
     assert verdict.where is None
 
@@ -197,7 +180,6 @@ def test_a_command_verifies_tools_and_leaves_pages_to_the_recording(tmp_path: Pa
         pages = verify(body, [window], replay)
         wrong = replace(RENEWALS[0][0][2], args=(("loan_id", Result(1, ("loans", 1))),))
         dropped = verify((*RENEWALS[0][0][:2], wrong), [whole(renewal("ben"), 3)[1]], replay)
-
     assert (tools.how, len(tools.sources)) == (("command",), 3)
     assert (pages.how, len(pages.sources)) == (("recorded",), 1)
     assert dropped.broken == Broken(3, "what get_loan of step 2 gave is not given")
@@ -221,7 +203,6 @@ def test_a_browser_verifies_pages_and_leaves_tools_to_the_recording(browser: Bro
             pages = verify(body, [window], replay)
             tools = verify(RENEWALS[0][0], [RENEWALS[0][1]], replay)
             dropped = verify(body[:1], [window], replay)
-
     assert (pages.how, tools.how) == (("command",), ("recorded",))
     assert (dropped.broken, dropped.where) == (Broken(1, "another page is seen after it"), window.source)
 

@@ -155,6 +155,5 @@ def test_anything_else_is_refused_or_gives_actions(rows: Any) -> None:  # noqa: 
 
 def test_names_are_those_that_the_parser_gives_back() -> None:
     said = ["water", "hold_berth2", "match", "type", "größe", "水"]
-
     assert [name for name in said if not is_name(name)] == []
     assert not any(map(is_name, ["", "2a", "a b", "None", "def", "__debug__", "ﬁnd", None, 3]))

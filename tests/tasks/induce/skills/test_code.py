@@ -43,26 +43,22 @@ def given_names(body: Body) -> list[str]:
 def test_an_argument_is_called_by_what_its_action_is_on() -> None:
     fill = SkillAction("fill", "textbox", "name of the bed", (("element", Arg("e")), ("text", Arg("t"))))
     body = with_names((fill, press("button", "", Arg("e")), call("water", litres=Arg("x"))))
-
     assert given_names(body) == ["name_of_the_textbox", "name_of_the_text", "button", "litres"]
 
 
 def test_arguments_that_would_be_called_alike_are_numbered() -> None:
     body = with_names((call("water", bed=Arg("x")), call("water", bed=Arg("x")), call("weed", bed=Arg("x"))))
-
     assert given_names(body) == ["bed", "bed_2", "bed_3"]
 
 
 def test_a_number_does_not_meet_an_argument_that_has_that_name() -> None:
     twice = (call("water", bed=Arg("x")), call("water", bed=Arg("x")), call("weed", bed_2=Arg("x")))
-
     assert given_names(with_names(twice)) == ["bed", "bed_2", "bed_2_2"]
     assert given_names(with_names(twice[::-1])) == ["bed_2", "bed", "bed_3"]
 
 
 def test_other_sources_stay_as_they_are() -> None:
     body = (call("water", bed=Const(const(1))), call("weed", bed=Result(0, ())))
-
     assert with_names(body) == body
 
 
@@ -70,7 +66,6 @@ def test_other_sources_stay_as_they_are() -> None:
 @given(any_body(least=1))
 def test_each_argument_has_a_name_of_its_own(body: Body) -> None:
     named = with_names(body)
-
     assert len(set(given_names(named))) == len(given_names(named)) == len(given_names(body))
     assert all(map(is_name, given_names(named)))
     assert parameters(named) == given_names(named)
@@ -80,7 +75,6 @@ def test_each_argument_has_a_name_of_its_own(body: Body) -> None:
 
 def test_parameters_come_in_the_order_in_which_they_are_needed() -> None:
     body = (call("a", y=Arg("y"), z=Arg("x")), call("b", x=Arg("x"), w=Arg("w")))
-
     assert parameters(body) == ["y", "x", "w"]
 
 
@@ -88,7 +82,6 @@ def test_parameters_come_in_the_order_in_which_they_are_needed() -> None:
 @given(st.text())
 def test_any_text_is_an_identifier_of_a_name(text: str) -> None:
     name = identifier(text)
-
     assert is_name(name)
     assert not keyword.iskeyword(name)
     assert name.isascii()
@@ -97,13 +90,11 @@ def test_any_text_is_an_identifier_of_a_name(text: str) -> None:
 
 def test_identifiers_stay_readable() -> None:
     said = ["Bed name", "2nd bed", "class", "日本", "_x_", "Größe"]
-
     assert list(map(identifier, said)) == ["bed_name", "_2nd_bed", "class_", "value", "x", "gr_e"]
 
 
 def test_a_function_is_named_for_its_first_and_its_last_action() -> None:
     body = (press("link", "beds"), call("wait"), press("button", "save the new bed now"))
-
     assert function_name(body) == "click_beds_then_click_save_the_new"
     assert function_name(body[:1]) == "click_beds"
     assert function_name((call("find_berth"), call("hold_berth"))) == "find_berth_then_hold_berth"
@@ -111,7 +102,6 @@ def test_a_function_is_named_for_its_first_and_its_last_action() -> None:
 
 def test_an_id_is_of_a_domain_and_of_all_that_is_done() -> None:
     body = (call("find_berth", boat=Arg("boat")), call("hold_berth", code=Result(0, ("code",))))
-
     assert skill_id_of("harbour", body) == skill_id_of("harbour", tuple(body))
     assert skill_id_of("harbour", body).startswith("harbour/")
     others = [body[::-1], body[:1], (body[0], call("hold_berth", code=Result(0, ("Code",))))]
@@ -143,7 +133,6 @@ def test_code_says_what_is_read_off_an_earlier_result() -> None:
         call("find_berth", boat=Const(const("Petrel"))),
         call("hold_berth", code=Result(0, ("berth", "code"))),
     )
-
     assert code_of("moor", body) == (
         "def moor():\n    find_berth(boat='Petrel')\n    hold_berth(code_from=[0, 'berth', 'code'])\n"
     )
@@ -153,9 +142,7 @@ def test_code_says_what_is_read_off_an_earlier_result() -> None:
 @given(any_body())
 def test_code_gives_back_exactly_its_actions(body: Body) -> None:
     name = function_name(body)
-
     code = code_of(name, body)
-
     assert actions_of(code) == (name, body)
     assert actions_of(code, [action.name for action in body]) == (name, body)
     assert code_of(*actions_of(code)) == code
@@ -253,7 +240,6 @@ def test_depth_and_length_break_nothing(kind: str, n: int) -> None:
 
 def test_actions_that_the_domain_does_not_have_are_refused() -> None:
     code = "def f():\n    open_gate()\n    __import__(name='os')\n"
-
     assert actions_of(code)[0] == "f"
     with pytest.raises(WrongInput, match="__import__ is no action"):
         actions_of(code, ["open_gate", "close_gate"])
@@ -272,13 +258,11 @@ def test_nothing_of_the_code_is_executed(tmp_path: Path) -> None:
         f"def f():\n    a(x_from=[{touch}])\n    b()\n",
         f"def f():\n    a(x=f'{{{touch}}}')\n    b()\n",
     ]
-
     for code in codes:
         try:
             actions_of(code)
         except WrongInput:
             continue
-
     assert not mark.exists()
 
 

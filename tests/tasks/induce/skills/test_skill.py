@@ -41,9 +41,7 @@ def test_a_skill_whose_values_are_known_at_the_call_needs_the_state_alone() -> N
 
 def test_what_is_kept_of_a_skill_gives_back_its_actions_twice() -> None:
     one = skill(Result(0, ("berth", 0, "@key")))
-
     kept = json.loads(json.dumps(one.told()))
-
     assert body_of(kept["actions"]) == one.body
     assert actions_of(kept["code"]) == ("moor", one.body)
     assert kept["sources"] == [{"trajectory_id": "h1", "t": 0}, {"trajectory_id": "h2", "t": 3}]
@@ -55,9 +53,7 @@ BERTHS = "find_berth returned: " + json.dumps({"berth": {"code": "B7"}, "fee": 4
 
 def test_a_skill_is_described_by_what_it_does_and_where() -> None:
     body = (press("link", "beds"), SkillAction("fill", "textbox", "name", (("element", Find(0)),)))
-
     said = described(body, "on the Green beds page")
-
     assert said == "Click the beds link, then fill in the name textbox (on the Green beds page)."
 
 
@@ -66,7 +62,6 @@ def test_a_tools_arguments_are_said_by_where_they_come_from() -> None:
         call("find_berth", boat=Arg("boat"), long_stay=Const(const(True))),
         call("hold_berth", berth_code=Result(0, ())),
     )
-
     assert described(body, "") == (
         "Find berth by boat and long stay, then hold berth with the berth code found."
     )
@@ -74,7 +69,6 @@ def test_a_tools_arguments_are_said_by_where_they_come_from() -> None:
 
 def test_what_is_left_open_or_has_no_name_is_said_so() -> None:
     open_one = SkillAction("click", None, None, (("element", Arg("element")),))
-
     assert described((open_one, press("button", "")), "") == (
         "Click what the task names, then click the unnamed button."
     )
@@ -88,7 +82,6 @@ def test_any_skill_has_a_description(body: Body, where: str) -> None:
 
 def test_a_state_is_called_by_its_page() -> None:
     seen = f'[1] heading "Beds"\n{BEDS}'
-
     assert page_of(seen, "http://green.example/#/beds/7?q=1", "Green") == "on the Green beds page Beds"
     assert page_of(BERTHS, "", "") == "after find berth"
     assert page_of("user: moor the Petrel", "", "") == "after a message of the user"
@@ -96,7 +89,6 @@ def test_a_state_is_called_by_its_page() -> None:
 
 def test_a_page_is_summed_up_by_what_one_can_do_there() -> None:
     said = summed_up(FORM, "http://green.example/beds", "Green")
-
     assert said == (
         "on the Green beds page: click the save button, click the cancel button, fill in the name textbox,"
         " select an option of the soil combobox"
@@ -130,5 +122,4 @@ def test_any_state_is_summed_up_in_few_words(observation: str, url: str, title: 
 
 def test_a_huge_page_is_summed_up_from_its_beginning() -> None:
     seen = page(*(f"link Bed number {n} of the garden" for n in range(20_000)))
-
     assert len(summed_up(seen).split()) == MOST_WORDS

@@ -24,7 +24,6 @@ KEY = "AKIA" + "QWERTZUIOPASDFGH"
 
 def test_secrets_are_redacted_at_any_depth() -> None:
     told = redacted({"task": f"use {KEY}", "steps": [{"n": 1, "said": [KEY, None]}]})
-
     assert told == {
         "task": "use [redacted:aws-access-key]",
         "steps": [{"n": 1, "said": ["[redacted:aws-access-key]", None]}],
@@ -87,7 +86,6 @@ def llm(server: LlmServer, tmp_path: Path) -> Iterator[Llm]:
 
 def test_a_page_is_summed_up_in_one_line(llm: Llm, server: LlmServer) -> None:
     said = LlmSummaries(llm).summary(page(*FIELDS), "http://green.example/beds", "Green")
-
     assert said == f"{SAID[:20]} {SAID[20:].lstrip()}"
     assert server.asked[0].body["max_tokens"] == 160
 
@@ -97,7 +95,6 @@ def test_a_page_that_is_redrawn_is_asked_about_once(llm: Llm, server: LlmServer)
     for first in (1, 700):
         summaries.summary(page(*FIELDS, first=first), "http://green.example/beds", "Green")
     assert server.requests == 1
-
     summaries.summary(page(*FIELDS), "http://green.example/beds/7", "Green")
     summaries.summary(page(*FIELDS, "button Delete"), "http://green.example/beds", "Green")
     assert server.requests == 3
@@ -107,7 +104,6 @@ def test_so_many_characters_are_read_and_no_secret(llm: Llm, server: LlmServer) 
     LlmSummaries(llm, tokens=9, characters=100).summary(
         f"text {KEY}\n" + "x" * 500, f"http://a.example/?k={KEY}"
     )
-
     record = record_of(server.asked[0])
     assert len(record["outline"]) < 160
     assert KEY[:8] not in str(record)
@@ -123,7 +119,6 @@ def test_what_may_not_be_kept_is_asked_for_again_and_then_the_rule_says_it(
     llm: Llm, server: LlmServer, said: str
 ) -> None:
     server.say = lambda _: said
-
     assert LlmSummaries(llm).summary(page(*FIELDS)) == summed_up(page(*FIELDS))
     assert server.asked[1].corrected
     assert llm.fallbacks == {"induce-summary-1: malformed": 1}
@@ -132,5 +127,4 @@ def test_what_may_not_be_kept_is_asked_for_again_and_then_the_rule_says_it(
 @pytest.mark.parametrize("fault", ["500", "refused", "length", "overflow"])
 def test_where_the_model_is_silent_the_rule_says_it(llm: Llm, server: LlmServer, fault: str) -> None:
     server.fault = lambda _: fault
-
     assert LlmSummaries(llm).summary("user: moor the Petrel") == summed_up("user: moor the Petrel")

@@ -79,7 +79,6 @@ def test_a_chat_becomes_steps_of_what_came_and_what_was_done() -> None:
 def test_several_calls_of_a_message_are_several_steps_each_with_its_answer() -> None:
     both = acts(call("find_seed", "a"), call("find_bed", "b"), content="Let me look.")
     found = read(USER, both, answer("b", "bed 3"), answer("a", "b1"), acts(call("plant", "c")))
-
     assert seen(found) == ["user: Order beans.", "find_seed returned: b1", "find_bed returned: bed 3"]
     assert [step.get("thought") for step in found["steps"]] == ["Let me look.", None, None]
     assert found["final"] == ""
@@ -89,28 +88,24 @@ def test_an_answer_belongs_to_the_last_call_with_its_id() -> None:
     found = read(
         USER, acts(call("find_seed", "0")), answer("0", "x"), acts(call("order", "0")), answer("0", "y")
     )
-
     assert (seen(found)[1], found["final"]) == ("find_seed returned: x", "order returned: y")
 
 
 def test_what_came_together_stands_together() -> None:
     more = {"role": "user", "content": "And peas."}
     found = read(USER, more, acts(call("order", "1")), answer("1", "done"), more, says("Done."))
-
     assert seen(found) == ["user: Order beans.\nuser: And peas.", "order returned: done\nuser: And peas."]
 
 
 def test_an_answer_that_begins_with_error_is_the_error_of_its_step() -> None:
     lost = [acts(call("find_seed", "1")), answer("1", "Error: no such seed")]
     found = read(USER, *lost, says("None."))
-
     assert [step["error"] for step in found["steps"]] == ["Error: no such seed", None]
     assert seen(found)[1] == "find_seed returned: Error: no such seed"
 
 
 def test_a_call_may_have_no_answer() -> None:
     found = read(USER, acts(call("order", "1")), says("Done."))
-
     assert seen(found) == ["user: Order beans.", ""]
 
 
@@ -120,7 +115,6 @@ def test_an_assistant_that_says_nothing_does_nothing() -> None:
 
 def test_parts_of_a_message_are_joined_and_pictures_marked() -> None:
     parts = [{"type": "text", "text": "Order these:"}, {"type": "image_url", "image_url": {"url": "x"}}]
-
     assert read({"role": "user", "content": parts})["task"] == "Order these:\n[image_url]"
 
 
@@ -131,7 +125,6 @@ def test_arguments_may_be_empty(told: object) -> None:
 
 def test_ids_domain_and_verdict_are_those_given() -> None:
     found = read(USER, trajectory_id="r", task_id="t", domain="shop", success=False)
-
     assert [found[name] for name in ("trajectory_id", "task_id", "domain", "success")] == [
         "r", "t", "shop", False,
     ]  # fmt: skip
@@ -140,7 +133,6 @@ def test_ids_domain_and_verdict_are_those_given() -> None:
 def test_missing_ids_are_made_of_the_content() -> None:
     first, again, other = read(USER), read(USER, success=True), read(USER, says("Done."))
     elsewhere = row_of({"messages": [USER]}, "shop")
-
     assert first["trajectory_id"] == again["trajectory_id"] != other["trajectory_id"]
     assert first["task_id"] == other["task_id"] != elsewhere["task_id"]
     assert (first["domain"], first["success"]) == ("garden", None)
@@ -208,7 +200,6 @@ def test_no_call_no_answer_and_no_word_of_a_user_is_lost(messages: list[dict[str
         assert error.reason == "unknown-call"  # noqa: PT017
         return
     everything = "\n".join([*seen(found), found["final"]])
-
     assert len(checked(found).steps) == sum(
         len(one.get("tool_calls", ())) or bool(one["role"] == "assistant" and (one["content"] or "").strip())
         for one in messages

@@ -38,7 +38,6 @@ def test_a_folded_name_has_letters_and_digits_with_single_blanks(name: str) -> N
 
 def test_only_lines_with_an_id_are_elements() -> None:
     outline = outline_of('text "Shop"\n[1] button "Seeds 12" active\n  [a7] link\n[3]\n[4] button')
-
     assert outline.elements == {
         "1": Element("1", "button", "seeds", 0),
         "a7": Element("a7", "link", "", 0),
@@ -48,7 +47,6 @@ def test_only_lines_with_an_id_are_elements() -> None:
 
 def test_elements_alike_are_told_apart_by_their_ordinals() -> None:
     outline = outline_of('[1] link "Edit"\n[2] button "Edit"\n[3] link "edit 4"\n[9] link "Edit"')
-
     assert [outline.elements[i].ordinal for i in ("1", "2", "3", "9")] == [0, 0, 1, 2]
     assert outline.counts == {("link", "edit"): 3, ("button", "edit"): 1}
     assert outline.shows("link", "edit", 2)
@@ -58,7 +56,6 @@ def test_elements_alike_are_told_apart_by_their_ordinals() -> None:
 
 def test_of_two_lines_with_one_id_the_first_is_the_element() -> None:
     outline = outline_of('[1] link "Edit"\n[1] button "Save"')
-
     assert outline.elements["1"].role == "link"
     assert not outline.shows("button", "save")
 
@@ -81,7 +78,6 @@ def test_a_name_that_is_cut_or_escaped_wrongly_is_read_as_far_as_it_goes(line: s
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b"])
 def test_a_separator_inside_a_name_ends_no_line(separator: str) -> None:
     outline = outline_of(f'[1] link "Beans{separator}[2] button"\r\n[3] link "Peas"')
-
     assert list(outline.elements) == ["1", "3"]
     assert outline.elements["3"].label == "peas"
 
@@ -94,7 +90,6 @@ def test_a_page_is_cut_where_a_line_holds_three_dots() -> None:
 @given(st.text() | LINES.map("\n".join))
 def test_any_text_makes_an_outline_whose_counts_are_those_of_its_elements(text: str) -> None:
     outline = outline_of(text)
-
     assert sum(outline.counts.values()) == len(outline.elements)
     assert all(outline.shows(each.role, each.label, each.ordinal) for each in outline.elements.values())
     assert all(key == each.element_id for key, each in outline.elements.items())
@@ -102,7 +97,6 @@ def test_any_text_makes_an_outline_whose_counts_are_those_of_its_elements(text: 
 
 def test_a_page_without_ids_is_the_same_when_it_is_redrawn() -> None:
     page = '[1] list "Plots"\n  [2] link "[3] peas"\ntext "[4] beans"\n...'
-
     assert without_ids(page) == without_ids(page.replace("[1]", "[a7]").replace("[2]", "[40]"))
     assert without_ids(page) == 'list "Plots"\n  link "[3] peas"\ntext "[4] beans"\n...'
 

@@ -31,7 +31,6 @@ def test_each_trajectory_comes_with_its_row(tmp_path: Path) -> None:
     path = written(tmp_path / "runs.jsonl", row(actor="Ann"))
     reading = Reading()
     ((held, found),) = read_trajectories([path], "trajectories", reading)
-
     assert held == row(actor="Ann")
     assert found.trajectory_id == "run-1"
     assert (reading.read, reading.repeated, reading.unread) == (1, 0, [])
@@ -44,14 +43,12 @@ def test_files_come_as_given_and_those_of_a_folder_by_their_paths(tmp_path: Path
     written(folder / "notes.json", one("n"))
     pl.DataFrame([one("p")]).write_parquet(folder / "c.parquet")
     first = written(tmp_path / "first.txt", one("f"))
-
     assert read(first, folder)[0] == ["f", "z", "b", "p"]
 
 
 def test_a_file_is_known_as_parquet_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     pl.DataFrame([one("p")]).write_parquet(path)
-
     assert read(path)[0] == ["p"]
 
 
@@ -63,7 +60,6 @@ def test_what_is_not_read_is_told_by_reason_and_the_rest_is_read(tmp_path: Path)
     with path.open("ab") as file:
         file.write(b"{\n")
     found, reading = read(path)
-
     assert found == ["a", "d"]
     assert [(each.place, each.trajectory_id, each.reason) for each in reading.unread] == [
         (f"{path}:2", None, "no-object"),
@@ -78,7 +74,6 @@ def test_one_content_twice_is_read_once(tmp_path: Path) -> None:
     path = written(tmp_path / "runs.jsonl", one("a"), one("a"))
     pl.DataFrame([one("a")]).write_parquet(tmp_path / "runs.parquet")
     found, reading = read(path, tmp_path)
-
     assert found == ["a"]
     assert (reading.read, reading.repeated, reading.unread) == (1, 4, [])
 
@@ -87,7 +82,6 @@ def test_of_two_contents_with_one_id_the_first_is_read(tmp_path: Path) -> None:
     first = written(tmp_path / "a.jsonl", one("a"), one("b"))
     second = written(tmp_path / "b.jsonl", one("a", final="other"), one("b"))
     found, reading = read(first, second)
-
     assert found == ["a", "b"]
     assert (reading.repeated, dict(reading.reasons)) == (1, {"two-contents": 1})
     assert (reading.unread[0].place, reading.unread[0].trajectory_id) == (f"{second}:1", "a")
@@ -98,7 +92,6 @@ def test_what_an_earlier_reading_read_is_not_read_again(tmp_path: Path) -> None:
     _, earlier = read(path)
     written(path, one("a"), one("b"))
     reading = Reading(digests=earlier.digests)
-
     assert [each.trajectory_id for _, each in read_trajectories([path], "trajectories", reading)] == ["b"]
     assert (reading.read, reading.repeated) == (1, 1)
 
@@ -111,7 +104,6 @@ def test_chats_are_read_from_lines_and_parquet(tmp_path: Path) -> None:
     pl.DataFrame([{"trajectory_id": "p", "messages": asked}]).write_parquet(table)
     reading = Reading()
     found = [each for _, each in read_trajectories([lines, table], "messages", reading, "garden")]
-
     assert [each.trajectory_id for each in found[1:]] == ["own", "p"]
     assert {each.domain for each in found} == {"garden"}
     assert found[2].steps[0].action.args == {"packets": 2}
@@ -123,7 +115,6 @@ def test_arguments_that_are_too_deep_as_a_text_are_told(tmp_path: Path) -> None:
     path = written(
         tmp_path / "a.jsonl", {"messages": [CHAT["messages"][0], {"role": "assistant", "tool_calls": [call]}]}
     )
-
     assert read(path, form="messages")[1].reasons == {"too-deep": 1}
 
 
@@ -146,7 +137,6 @@ def test_an_empty_file_is_refused_where_it_is_named_and_told_where_a_folder_hold
 ) -> None:
     (tmp_path / name).touch()
     written(tmp_path / "b.jsonl", row())
-
     with pytest.raises(WrongInput, match=name):
         read(tmp_path / name)
     found, reading = read(tmp_path)
@@ -164,7 +154,6 @@ def test_each_line_is_read_repeated_or_told(
     tmp_path_factory: pytest.TempPathFactory, given: list[object]
 ) -> None:
     found, reading = read(written(tmp_path_factory.getbasetemp() / "runs.jsonl", *given))
-
     assert reading.read + reading.repeated + len(reading.unread) == len(given)
     assert len(found) == len(set(found)) == reading.read
 
@@ -185,7 +174,6 @@ def test_a_verdict_that_comes_later_is_read_and_stays(
     path = written(tmp_path / "a.jsonl", one("a", success=first), one("b"), one("a", success=second))
     reading = Reading()
     found = latest(read_trajectories([path], "trajectories", reading))
-
     assert (reading.read - 1, reading.judged, reading.repeated) == counts
     assert reading.unread == []
     verdict = first if second is None else second
@@ -194,5 +182,4 @@ def test_a_verdict_that_comes_later_is_read_and_stays(
 
 def test_a_verdict_that_changes_is_another_content(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", one("a"), one("a", success=False))
-
     assert read(path)[1].reasons == {"two-contents": 1}

@@ -22,7 +22,6 @@ JSON = st.recursive(
 
 def test_all_that_is_known_of_a_run_is_read() -> None:
     found = trajectory_of(row(actor="a person"))
-
     assert (found.trajectory_id, found.task_id, found.domain) == ("run-1", "order-beans", "garden")
     assert (found.task, found.success) == ("Order beans.", True)
     assert [each.action.name for each in found.steps] == ["find_seed", "order"]
@@ -32,7 +31,6 @@ def test_all_that_is_known_of_a_run_is_read() -> None:
 
 def test_what_is_seen_after_a_step_is_what_the_next_one_saw() -> None:
     found = trajectory_of(row())
-
     assert found.after(0) == 'find_seed returned: {"id": "b1"}'
     assert found.after(1) == "order returned: done"
 
@@ -40,7 +38,6 @@ def test_what_is_seen_after_a_step_is_what_the_next_one_saw() -> None:
 def test_what_may_be_missing_is_empty() -> None:
     bare = {"observation": "", "action": {"name": "wait"}}
     (found,) = trajectory_of({**row(bare, final=None, task=""), "success": None}).steps
-
     assert (found.action.args, found.error, found.url, found.title) == ({}, None, "", "")
 
 
@@ -49,7 +46,6 @@ def test_what_may_be_missing_is_empty() -> None:
 )
 def test_an_error_is_a_text_and_an_empty_one_is_none(given: object, error: str | None) -> None:
     (found,) = trajectory_of(row({**step("order"), "error": given})).steps
-
     assert found.error == error
 
 
@@ -95,7 +91,6 @@ def test_any_value_is_read_or_refused(value: object, name: str) -> None:
 
 def test_one_content_has_one_digest_whatever_the_order_of_its_fields() -> None:
     turned = dict(reversed(row().items()))
-
     assert digest_of(turned) == digest_of(row()) == digest_of(json.loads(json.dumps(row())))
     assert digest_of(row(final="other")) != digest_of(row())
 
@@ -108,7 +103,6 @@ def test_a_field_that_is_null_counts_as_missing() -> None:
 @given(st.dictionaries(st.text(max_size=3), JSON, max_size=3))
 def test_without_nulls_only_null_fields_go(value: dict[str, Any]) -> None:
     found = without_nulls(value)
-
     assert without_nulls(found) == found
     assert found.keys() == {name for name, each in value.items() if each is not None}
     assert digest_of(found) == digest_of(value)
@@ -117,6 +111,5 @@ def test_without_nulls_only_null_fields_go(value: dict[str, Any]) -> None:
 @pytest.mark.parametrize("numbers", [(0, 0), (-1, 1), (True, 2), ("0", 1), (2**40, 1)])
 def test_steps_have_whole_numbers_of_their_own(numbers: tuple[object, object]) -> None:
     steps = [{**step("order"), "t": number} for number in numbers]
-
     with pytest.raises(WrongInput, match=r"t must be a whole number|the same number"):
         trajectory_of(row(*steps))

@@ -35,7 +35,6 @@ def test_a_secret_is_replaced_in_every_field_and_names_and_ids_stay() -> None:
         task=f"Order with {TOKEN}", final=f"done {TOKEN}", actor=f"Ann {TOKEN}", task_id=f"t-{TOKEN}",
     )  # fmt: skip
     found = clean(given)
-
     assert json.dumps(found) == json.dumps(given).replace(TOKEN, "[redacted:github-token-1]").replace(
         "t-[redacted:github-token-1]", f"t-{TOKEN}"
     )
@@ -46,13 +45,11 @@ def test_a_row_without_secrets_is_returned_as_it_is() -> None:
         step("find", 'user: I am ann.lee@post.example, order #W2378156.', email="ann.lee@post.example"),
         step("open", 'find returned: {"order_id": "#W2378156", "user_id": "ann_lee_4521"}', id="#W2378156"),
     )  # fmt: skip
-
     assert redacted(given, trajectory_of(given)) is given
 
 
 def test_each_secret_has_a_number_of_its_own() -> None:
     found = clean(row(step("a", f"user: {TOKEN} or {OTHER} or {TOKEN}"), step("b", PEM, old=OTHER)))
-
     assert found["steps"][0]["observation"] == (
         "user: [redacted:github-token-1] or [redacted:github-token-2] or [redacted:github-token-1]"
     )
@@ -74,7 +71,6 @@ def test_a_password_that_is_known_by_its_name_is_replaced_where_it_has_none() ->
             step("login", f'get returned: {{"password": "{PASSWORD}"}}', word=PASSWORD),
         )
     )
-
     for found in (by_element, by_argument, by_result):
         assert PASSWORD not in json.dumps(found)
         assert "[redacted:assigned-password-1]" in json.dumps(found)
@@ -91,7 +87,6 @@ def test_a_short_secret_is_not_replaced_inside_other_words() -> None:
             step("tangledrope", "tangledropes returned: ok", steps="x"),
         )
     )
-
     assert found["steps"][0]["observation"] == "user: [redacted:password-1], tangledropes, untangledrope"
     assert [each["action"]["name"] for each in found["steps"]] == ["open", "tangledrope"]
 
@@ -99,7 +94,6 @@ def test_a_short_secret_is_not_replaced_inside_other_words() -> None:
 def test_a_key_of_several_lines_is_the_same_in_a_text_of_json() -> None:
     found = clean(row(step("get", "user: hi"), step("put", f"get returned: {json.dumps({'k': PEM})}", k=PEM)))
     result = found["steps"][1]["observation"].removeprefix("get returned: ")
-
     assert json.loads(result)["k"] == found["steps"][1]["action"]["args"]["k"]
     assert "[redacted:private-key-1]" in result
 
@@ -110,7 +104,6 @@ def test_a_secret_that_a_result_gave_is_still_bound_to_it() -> None:
         step("order", f'log_in returned: {{"session": {{"t": "{TOKEN}"}}, "old": "{OTHER}"}}', t=TOKEN),
     )
     (body, *_) = moments(trajectory_of(clean(given)))[0].bodies
-
     assert dict(body[1].args) == {"t": Result(0, ("session", "t"))}
     assert moments(trajectory_of(clean(given)))[0].bodies == moments(trajectory_of(given))[0].bodies
 
@@ -120,7 +113,6 @@ def test_what_is_read_is_redacted_counted_once_and_known_again(tmp_path: Path) -
     path = written(tmp_path / "a.jsonl", given, row(trajectory_id="plain"), given)
     reading = Reading()
     (held, found), _ = read_trajectories([path], "trajectories", reading)
-
     assert held["task"] == found.task == "Order with [redacted:github-token-1]"
     assert (reading.redacted, reading.repeated) == (1, 1)
     assert reading.digests["run-1"] == digest_of(held)
@@ -144,7 +136,6 @@ def test_redacting_again_changes_nothing_and_the_order_of_fields_does_not_count(
 ) -> None:
     given = row(*steps, task=f"{TOKEN} {task}")
     found = clean(given)
-
     assert clean(found) == found
     assert TOKEN not in json.dumps(found)
     assert clean(dict(reversed(given.items()))) == found
@@ -154,6 +145,5 @@ def test_redacting_again_changes_nothing_and_the_order_of_fields_does_not_count(
 def test_values_that_were_equal_stay_equal_and_others_stay_different(secret: str) -> None:
     found = clean(row(step("a", f'user: "password": "{secret}"', a=secret, b=OTHER, c=secret, d="plain")))
     args = found["steps"][0]["action"]["args"]
-
     assert args["a"] == args["c"]
     assert len(set(args.values())) == 3

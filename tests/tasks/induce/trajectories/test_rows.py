@@ -50,7 +50,6 @@ def told(path: Path) -> list[object]:
 
 def test_a_value_comes_with_the_number_of_its_line(tmp_path: Path) -> None:
     path = file(tmp_path, b'\xef\xbb\xbf{"a": 1}\r\n\n  \n[2]\n{"a": "\xe2\x80\xa8"}')
-
     assert told(path) == [(1, {"a": 1}), (4, [2]), (5, {"a": "\u2028"})]
 
 
@@ -58,14 +57,12 @@ def test_a_value_comes_with_the_number_of_its_line(tmp_path: Path) -> None:
 def test_a_gzipped_file_is_known_by_its_content(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(lines_of({"a": 1})) + gzip.compress(lines_of({"a": 2})))
-
     assert told(path) == [(1, {"a": 1}), (2, {"a": 2})]
 
 
 def test_a_plain_file_may_be_called_gzipped(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl.gz"
     path.write_bytes(lines_of({"a": 1}))
-
     assert told(path) == [(1, {"a": 1})]
 
 
@@ -83,14 +80,12 @@ def test_a_plain_file_may_be_called_gzipped(tmp_path: Path) -> None:
 )
 def test_a_broken_line_is_told_and_the_next_is_read(tmp_path: Path, broken: bytes) -> None:
     path = file(tmp_path, lines_of({"a": 1}) + broken + b"\n" + lines_of({"a": 3}))
-
     assert told(path) == [(1, {"a": 1}), (2, "broken-line"), (3, {"a": 3})]
 
 
 def test_a_broken_line_says_where_it_is_and_what_to_do(tmp_path: Path) -> None:
     path = file(tmp_path, b'{"a": 1,}\n')
     ((place, found),) = read_values(path)
-
     assert isinstance(found, Unread)
     assert (place, found.place, found.trajectory_id) == (f"{path}:1", f"{path}:1", None)
     assert found.detail.startswith("not JSON (")
@@ -104,14 +99,12 @@ def test_a_line_that_is_too_long_is_passed_over(
     monkeypatch.setattr(rows, "MOST_LINE", 20)
     held = lines_of({"a": 1}, {"a": "x" * 200_000}, {"a": 3}, {"a": "x" * 30})
     path = file(tmp_path, gzip.compress(held) if gzipped else held)
-
     assert told(path) == [(1, {"a": 1}), (2, "line-too-long"), (3, {"a": 3}), (4, "line-too-long")]
 
 
 def test_of_an_archive_that_was_cut_what_is_whole_is_read(tmp_path: Path) -> None:
     held = gzip.compress(lines_of({"a": 1}) + bytes(f'{{"a": "{"".join(map(str, range(9_999)))}"}}', "ascii"))
     found = told(file(tmp_path, held[:-5]))
-
     assert found[0] == (1, {"a": 1})
     assert found[-1] == (2, "broken-file")
 
@@ -145,7 +138,6 @@ def test_a_file_that_is_missing_or_a_folder_is_refused_by_name(tmp_path: Path) -
 def test_lines_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
     path = written(tmp_path / "runs.jsonl.gz", *({"a": n} for n in range(50_000)))
     values = read_values(path)
-
     assert next(values)[1] == {"a": 0}
     values.close()  # type: ignore[attr-defined]
 
@@ -198,7 +190,6 @@ ORDERED = [{"name": "beans"}, {"seed_id": "b1", "packets": 2}]
 def test_a_row_is_that_of_the_lines(tmp_path: Path, form: Callable[[dict[str, Any]], object]) -> None:
     path = parquet_file(tmp_path, with_args(row(), form), with_args(row(trajectory_id="run-2"), form))
     found = list(read_rows(path))
-
     assert [place for place, _ in found] == [f"{path}:1", f"{path}:2"]
     assert args_of(found[0][1]) == ORDERED
     assert digest_of(found[0][1]) == digest_of(row())  # type: ignore[arg-type]
@@ -207,7 +198,6 @@ def test_a_row_is_that_of_the_lines(tmp_path: Path, form: Callable[[dict[str, An
 
 def test_arguments_may_be_a_list_of_keys_and_values(tmp_path: Path) -> None:
     (found,) = read(parquet_file(tmp_path, with_args(row(), pairs)))
-
     assert args_of(found) == [{"name": "beans"}, {"seed_id": "b1", "packets": "2"}]
 
 
@@ -217,27 +207,23 @@ def test_arguments_may_be_a_map(tmp_path: Path) -> None:
     held = [[{"observation": "", "action": {"name": "order", "args": [("seed_id", "b1")]}}]]
     path = tmp_path / "runs.parquet"
     pq.write_table(pa.table({"trajectory_id": ["run-1"], "steps": pa.array(held, steps)}), path)
-
     assert args_of(read(path)[0]) == [{"seed_id": "b1"}]
 
 
 def test_a_field_that_a_step_does_not_have_becomes_no_argument(tmp_path: Path) -> None:
     bed = step("plant", bed={"row": 1, "depth": None, "marks": [{"a": 1}, {"b": 2}]})
     (found,) = read(parquet_file(tmp_path, row(bed, step("wait"), step("plant", bed={"depth": 3}))))
-
     assert args_of(found) == [{"bed": {"row": 1, "marks": [{"a": 1}, {"b": 2}]}}, {}, {"bed": {"depth": 3}}]
 
 
 def test_a_null_that_is_meant_is_given_as_json_text(tmp_path: Path) -> None:
     (found,) = read(parquet_file(tmp_path, with_args(row(step("plant", bed=None)), json.dumps)))
-
     assert args_of(found) == [{"bed": None}]
 
 
 def test_what_json_has_no_form_for_becomes_a_text_or_is_missing(tmp_path: Path) -> None:
     sown = step("plant", on=datetime.date(2026, 3, 1), depth=math.nan, rows=1.5, mild=True)
     (found,) = read(parquet_file(tmp_path, row(sown)))
-
     assert args_of(found) == [{"on": "2026-03-01", "rows": 1.5, "mild": True}]
 
 
@@ -246,7 +232,6 @@ def test_broken_arguments_are_told_and_the_next_row_is_read(tmp_path: Path, text
     broken = with_args(row(step("order")), lambda _: text)
     whole = with_args(row(step("order", name="b"), trajectory_id="run-2"), json.dumps)
     first, second = read(parquet_file(tmp_path, broken, whole))
-
     assert isinstance(first, Unread)
     assert (first.trajectory_id, first.reason) == ("run-1", "broken-arguments")
     assert args_of(second) == [{"name": "b"}]
@@ -254,13 +239,11 @@ def test_broken_arguments_are_told_and_the_next_row_is_read(tmp_path: Path, text
 
 def test_a_list_of_other_things_than_pairs_is_told(tmp_path: Path) -> None:
     (found,) = read(parquet_file(tmp_path, with_args(row(step("order")), lambda _: ["beans"])))
-
     assert found.reason == "broken-arguments"
 
 
 def test_a_row_without_steps_is_left_to_the_checks(tmp_path: Path) -> None:
     (found,) = read(parquet_file(tmp_path, {"trajectory_id": "run-1", "steps": "none"}))
-
     assert found == {"trajectory_id": "run-1"}
 
 
@@ -289,7 +272,6 @@ def test_where_a_file_is_damaged_the_rest_is_told(tmp_path: Path) -> None:
     held[start : start + 40] = b"\xff" * 40
     path.write_bytes(held)
     *whole, last = read(path)
-
     assert [each["trajectory_id"] for each in whole] == [f"run-{n}" for n in range(len(whole))]
     assert last.reason == "broken-file"
 
@@ -344,7 +326,6 @@ def test_a_run_has_a_thousand_steps_at_most() -> None:
 def test_a_page_over_the_limit_is_named_by_its_step() -> None:
     page = "x" * MOST_CHARACTERS
     assert checked(row(step("order", page), final=page)).final == page
-
     found, said = reason(row(step("wait"), step("order", page + "x")))
     assert found == "page-too-long"
     assert said.startswith("the observation of step 1: 2,097,153 characters, more than 2,097,152; shorten it")
@@ -353,14 +334,12 @@ def test_a_page_over_the_limit_is_named_by_its_step() -> None:
 
 def test_a_task_and_arguments_over_the_limit_are_named() -> None:
     text = "x" * (MOST_CHARACTERS + 1)
-
     assert reason(row(task=text))[0] == "text-too-long"
     assert reason(row(step("order", note=[text])))[1].startswith("args of step 0: ")
 
 
 def test_an_element_that_is_not_on_the_page_is_named() -> None:
     found = reason(row(step("click", PAGE, element="1"), step("click", PAGE, element="99")))
-
     assert found[0] == "unknown-element"
     assert found[1].startswith("step 1 acts on element '99', which is not on its page; give the page")
 
@@ -384,7 +363,6 @@ def test_an_element_may_be_elsewhere_where_that_can_be(one: dict[str, Any]) -> N
 def test_of_a_row_that_is_not_read_place_id_reason_and_detail_are_kept() -> None:
     error = NotRead("wrong-field", "runs.jsonl:3: task must be a text" + "!" * 1_000)
     found = unread("runs.jsonl:3", row(), error)
-
     assert (found.place, found.trajectory_id, found.reason) == ("runs.jsonl:3", "run-1", "wrong-field")
     assert found.detail.startswith("task must be a text!")
     assert len(found.detail) == 500

@@ -76,7 +76,6 @@ def test_a_caller_knows_what_was_read_when_the_window_begins() -> None:
             [("find_berth", {}, "B7 is free"), ("hold_berth", {"code": "B7"}, "ok"), ("pay", {}, "ok")],
         )
     )
-
     assert is_known("petrel", "Moor the Petrel.", steps, 0, 1)  # the task says it
     assert is_known("B7", "", steps, 1, 1)  # read when the window begins
     assert not is_known("B7", "", steps, 0, 1)  # read only inside the window
@@ -109,7 +108,6 @@ def test_what_was_read_when_the_window_begins_stays_known_when_it_is_read_again(
         ("hold", {"code": "B7"}, "ok"),
     ]
     steps = kept(tool_run("Moor the Petrel.", calls))
-
     assert is_known("B7", "", steps, 1, 2)
     assert not is_known("B7", "", steps, 0, 2)
 
@@ -128,7 +126,6 @@ def test_an_empty_path_is_all_that_was_given() -> None:
 
 def test_a_key_of_the_data_that_looks_like_the_sign_for_keys_is_no_path() -> None:
     given = {"id": {"@key": "B7"}, "@key": "x"}
-
     assert paths_to("B7", given) == []
     assert paths_to("x", given) == []
     assert paths_to("@key", given) == [("id", 0, KEY), (0, 0, KEY), (1, KEY)]
@@ -159,7 +156,6 @@ def test_what_lies_deeper_than_eight_entries_is_not_sought() -> None:
     given: object = "deep"
     for _ in range(9):
         given = [given]
-
     assert paths_to("deep", given) == []
     assert paths_to("deep", given[0]) == [(0,) * 8]  # type: ignore[index]
 
@@ -169,9 +165,7 @@ def test_what_lies_deeper_than_eight_entries_is_not_sought() -> None:
 def test_each_path_to_a_value_leads_to_that_value(data: st.DataObject) -> None:
     held = data.draw(JSON)
     value = data.draw(st.sampled_from([held, *leaves(held)]) if list(leaves(held)) else JSON)
-
     paths = paths_to(value, held)
-
     assert all(same(at_path(held, path), value) for path in paths)
     assert len(set(paths)) == len(paths)
 
@@ -182,7 +176,6 @@ def of(trajectory: Trajectory, start: int, length: int) -> list[Body]:
 
 def test_windows_are_two_to_five_actions_that_speak_to_nobody() -> None:
     steps = kept(mooring("h1", "a"))
-
     assert [list(windows(steps, start)) for start in range(5)] == [[2, 3], [2], [], [], []]
     long = kept(tool_run("", [("look", {"at": n}, "x") for n in range(9)]))
     assert list(windows(long, 0)) == [2, 3, 4, 5]
@@ -190,7 +183,6 @@ def test_windows_are_two_to_five_actions_that_speak_to_nobody() -> None:
 
 def test_windows_may_be_single_actions_or_all_between_two_that_speak() -> None:
     steps = kept(mooring("h1", "a"))
-
     assert [list(windows(steps, n, "action")) for n in range(5)] == [[1], [1], [1], [], [1]]
     assert [list(windows(steps, n, "trajectory")) for n in range(5)] == [[3], [], [], [], []]
 
@@ -207,7 +199,6 @@ def test_a_value_that_only_a_result_told_is_read_off_that_result() -> None:
 
 def test_a_value_that_was_read_before_too_may_be_given_or_read_off() -> None:
     run = tool_run("Hold B7", [("find_berth", {}, {"code": "B7"}), ("hold_berth", {"code": "B7"}, "ok")])
-
     assert of(run, 0, 2) == [
         (call("find_berth"), call("hold_berth", code=Arg("code"))),
         (call("find_berth"), call("hold_berth", code=Result(0, ("code",)))),
@@ -216,13 +207,11 @@ def test_a_value_that_was_read_before_too_may_be_given_or_read_off() -> None:
 
 def test_an_argument_that_comes_from_nowhere_makes_no_skill() -> None:
     calls: list[Call] = [("find_berth", {}, "berth B7 of ten"), ("hold_berth", {"code": "B7"}, "ok")]
-
     assert of(tool_run("", calls), 0, 2) == []
 
 
 def test_an_element_of_the_page_at_the_call_is_given_and_a_later_one_is_found() -> None:
     (body,) = of(add_bed("g1", "a"), 0, 2)
-
     assert body == (press("link", "beds", Arg("beds_link")), press("button", "add bed", Find(0)))
 
 
@@ -231,7 +220,6 @@ def test_of_elements_that_are_alike_the_right_one_is_found() -> None:
     steps = kept(web_run("", [(HOME, "click", "link Beds", {}), (twice, "click", "button Save", {})]))
     outline = steps[1].outline
     assert outline is not None
-
     for element, ordinal in (("60", 0), ("61", 1)):
         done = [steps[0], replace(steps[1], element=outline.elements[element])]
         assert [body[1] for body in bodies("", done, 0, 2)] == [press("button", "save", Find(ordinal))]
@@ -242,9 +230,7 @@ def test_an_element_that_the_task_names_is_left_open_unless_its_role_is_narrow()
         "Save the tomato bed north.",
         [(BEDS, "click", "clickable Tomato bed north", {}), (FORM, "click", "button Save", {})],
     )
-
     ((opened, saved),) = of(run, 0, 2)
-
     assert (opened.role, opened.target, opened.args) == (None, None, (("element", Arg("element")),))
     assert saved == press("button", "save", Find(0))
 
@@ -282,7 +268,6 @@ def test_an_action_that_code_cannot_say_makes_no_skill(name: str) -> None:
 def test_an_element_that_is_not_on_its_page_makes_no_skill() -> None:
     run = add_bed("g1", "a")
     opened, added, *_ = kept(run)
-
     assert bodies(run.task, [opened, added], 0, 2)
     assert bodies(run.task, [opened, replace(added, element=None)], 0, 2) == []
 
@@ -302,7 +287,6 @@ def test_a_record_of_many_fields_has_few_skills_at_once() -> None:
     run = tool_run(
         str(fields), [("get_record", {}, fields), ("put_record", fields, "ok"), ("close", {}, "ok")]
     )
-
     assert len(of(run, 0, 3)) == 24
 
 
@@ -310,7 +294,6 @@ def test_a_record_of_many_fields_has_few_skills_at_once() -> None:
 @given(st.one_of(TOOL_RUNS, web_runs()), st.sampled_from(GRANULARITIES))
 def test_each_skill_of_a_window_does_that_window(run: Trajectory, granularity: Granularity) -> None:
     steps = kept(run)
-
     for start in range(len(steps)):
         for length in windows(steps, start, granularity):
             found = bodies(run.task, steps, start, length)

@@ -31,7 +31,6 @@ BEDS_LINK, ADD_BUTTON = ("click", "link", "beds"), ("click", "button", "add bed"
 
 def test_each_step_that_speaks_to_nobody_is_a_moment() -> None:
     found = moments(mooring("h1", "a"))
-
     assert [moment.t for moment in found] == [0, 1, 2, 4]
     assert {(moment.trajectory_id, moment.task_id, moment.domain) for moment in found} == {
         ("h1", "a", "harbour")
@@ -41,7 +40,6 @@ def test_each_step_that_speaks_to_nobody_is_a_moment() -> None:
 
 def test_a_moment_holds_the_action_before_and_its_state_summed_up() -> None:
     boats, beds = moments(mooring("h1", "a")), moments(add_bed("g1", "a"))
-
     told = [moment.before[0] if moment.before else None for moment in boats]
     assert told == [None, "find_berth", "hold_berth", "send_msg_to_user"]
     assert [moment.before for moment in beds[:3]] == [None, BEDS_LINK, ADD_BUTTON]
@@ -55,7 +53,6 @@ def test_a_moment_holds_the_action_before_and_its_state_summed_up() -> None:
 
 def test_equal_windows_of_two_tasks_are_one_skill() -> None:
     one, other = moments(mooring("h1", "a")), moments(mooring("h2", "b", "Auk", "C3", 55))
-
     assert [moment.bodies for moment in one] == [moment.bodies for moment in other]
     ferns, palms = moments(add_bed("g1", "a")), moments(add_bed("g2", "b", "Palm house", "peat"))
     assert [moment.bodies for moment in ferns] == [moment.bodies for moment in palms]
@@ -64,7 +61,6 @@ def test_equal_windows_of_two_tasks_are_one_skill() -> None:
 
 def test_granularity_sets_which_windows_are_skills() -> None:
     run = mooring("h1", "a")
-
     assert [len(body) for m in moments(run, "action") for body in m.bodies] == [1, 1, 1, 1]
     assert [len(body) for m in moments(run, "trajectory") for body in m.bodies] == [3]
 
@@ -73,7 +69,6 @@ def test_steps_that_fell_out_come_after_an_action_but_are_none_before_another() 
     first, second, *_ = add_bed("g1", "a").steps
     failed = Step(1, BEDS, Action("click", {"element": "99"}), error="no such element")
     run = Trajectory("g", "g", "greenhouse", "Add a bed", True, (first, failed, second), FORM)
-
     assert last_actions(run, kept(run)) == [None, BEDS_LINK, BEDS_LINK]
     assert [moment.t for moment in moments(run)] == [0, 1]
 
@@ -87,7 +82,6 @@ def test_a_trajectory_without_steps_has_no_moments() -> None:
 @given(TOOL_RUNS | web_runs())
 def test_moments_stand_at_the_steps_that_are_kept_and_speak_to_nobody(run: Trajectory) -> None:
     found = moments(run)
-
     assert [moment.t for moment in found] == [step.t for step in kept(run) if not step.action.speaks]
     before = last_actions(run, kept(run))
     acting = [step for step in kept(run) if not step.action.speaks]
@@ -106,7 +100,6 @@ def test_a_skill_that_does_what_was_done_has_no_misfit() -> None:
 
 def test_the_first_action_that_is_another_one_is_told() -> None:
     steps = kept(MOOR)
-
     assert misfit((FIND, call("take_fee", amount=Arg("amount"))), MOOR.task, steps, 0) == 1
     assert misfit((HOLD, FIND), MOOR.task, steps, 0) == 0
     assert misfit((FIND, HOLD), MOOR.task, steps, 1) == 0
@@ -114,13 +107,11 @@ def test_the_first_action_that_is_another_one_is_told() -> None:
 
 def test_a_skill_that_goes_on_behind_the_last_step_does_not_fit() -> None:
     steps = kept(MOOR)
-
     assert misfit((call("send_receipt", boat=Arg("boat")), FIND), MOOR.task, steps, 4) == 1
 
 
 def test_a_skill_never_does_what_speaks() -> None:
     speaks = call("send_msg_to_user", text=Arg("text"))
-
     assert misfit((speaks,), MOOR.task, kept(MOOR), 3) == 0
     assert not begins(speaks, MOOR.task, kept(MOOR)[3])
 
@@ -128,7 +119,6 @@ def test_a_skill_never_does_what_speaks() -> None:
 def test_what_only_a_result_of_the_skill_tells_the_caller_cannot_give() -> None:
     steps = kept(MOOR)
     given = (FIND, call("hold_berth", code=Arg("code")))
-
     assert misfit(given, MOOR.task, steps, 0) == 1
     assert misfit((given[1], call("take_fee", amount=Arg("amount"))), MOOR.task, steps, 1) is None
 
@@ -143,9 +133,7 @@ def test_a_result_is_of_an_earlier_action_of_the_skill_alone(number: int) -> Non
     steps = kept(MOOR)
     # The step before the skill, the action itself and later ones gave the value, or are not there.
     held = [replace(step, result={"berth": {"code": "B7"}}) for step in steps]
-
     wrong = (FIND, call("hold_berth", code=Result(number, ("berth", "code"))))
-
     assert misfit(wrong, MOOR.task, held, 0) == 1
     later = (
         call("hold_berth", code=Result(number, ("berth", "code"))),
@@ -156,14 +144,12 @@ def test_a_result_is_of_an_earlier_action_of_the_skill_alone(number: int) -> Non
 
 def test_a_constant_fits_where_it_was_given() -> None:
     steps = kept(MOOR)
-
     assert misfit((call("find_berth", boat=Const(const("Petrel"))), HOLD), MOOR.task, steps, 0) is None
     assert misfit((call("find_berth", boat=Const(const("Auk"))), HOLD), MOOR.task, steps, 0) == 0
 
 
 def test_arguments_are_all_those_of_the_action_and_no_others() -> None:
     steps = kept(MOOR)
-
     assert misfit((call("find_berth"),), MOOR.task, steps, 0) == 0
     assert misfit((call("find_berth", boat=Arg("boat"), day=Arg("day")),), MOOR.task, steps, 0) == 0
     assert begins(call("find_berth"), MOOR.task, steps[0])  # arguments aside
@@ -173,7 +159,6 @@ def test_an_element_that_the_caller_gives_is_on_the_page_at_the_call() -> None:
     run = add_bed("g1", "a")
     steps = kept(run)
     given = (press("link", "beds"), press("button", "add bed"))
-
     assert misfit(given, run.task, steps, 0) == 1
     assert misfit(given[1:], run.task, steps, 1) is None
     assert misfit((given[0], press("button", "add bed", Find(0))), run.task, steps, 0) is None
@@ -186,7 +171,6 @@ def test_of_elements_that_are_alike_the_ordinal_decides() -> None:
     outline = steps[1].outline
     assert outline is not None
     second = [steps[0], replace(steps[1], element=outline.elements["61"])]
-
     for found, ordinal in ((steps, 0), (second, 1)):
         fitting = [
             n for n in range(3)
@@ -213,7 +197,6 @@ def test_an_open_element_is_one_that_the_task_names_and_no_narrow_one(
     fits: bool,
 ) -> None:
     steps = kept(web_run(task, [(seen, "click", on, {})]))
-
     assert (misfit((OPEN,), task, steps, 0) is None) is fits
     assert begins(OPEN, task, steps[0]) is fits
 
@@ -221,7 +204,6 @@ def test_an_open_element_is_one_that_the_task_names_and_no_narrow_one(
 def test_an_element_that_is_not_on_the_page_is_begun_by_nothing() -> None:
     (step,) = kept(web_run("save", [(BEDS, "click", "link Beds", {})]))
     lost = replace(step, element=None)
-
     assert not begins(OPEN, "save", lost)
     assert not begins(press("link", "beds"), "save", lost)
 
@@ -229,6 +211,5 @@ def test_an_element_that_is_not_on_the_page_is_begun_by_nothing() -> None:
 def test_an_action_of_the_web_on_no_element_fits_by_its_name() -> None:
     run = web_run("", [(BEDS, "click", "link Beds", {}), (FORM, "keyboard_press", "", {"key": "Enter"})])
     steps = kept(run)
-
     assert misfit((press("link", "beds"), call("keyboard_press", key=Arg("key"))), "", steps, 0) is None
     assert misfit((press("link", "beds"), press("button", "save", name="keyboard_press")), "", steps, 0) == 1

@@ -102,8 +102,6 @@ def test_an_answer_that_was_kept_before_is_found(answers: Answers) -> None:
         said = json.dumps({"missing": "", "sufficient": vote != 1})
         now = datetime.now(UTC).isoformat()
         answers.keep(KeptAnswer(key, llm.model, "judge-1", vote, said, None, 1, 1, now), ("d",))
-
     (verdict,) = LlmJudge(llm).judge([CASE]).verdicts
-
     assert verdict.votes == (True, False, True)
     assert (llm.ledger.counts["cached"], llm.ledger.counts["requests"]) == (3, 0)

@@ -31,7 +31,6 @@ def last_state(folder: Path, text: str) -> list[float]:
 
 def test_a_vector_is_the_state_of_the_last_token_whatever_stands_beside_it_in_the_batch(folder: Path) -> None:
     vectors = LastTokenEncoder(str(folder), batch=3).encode(TEXTS)
-
     assert vectors.dtype == np.float32
     for vector, text in zip(vectors, TEXTS, strict=True):
         assert vector == pytest.approx(np.array(last_state(folder, text)), abs=1e-5)
@@ -39,27 +38,22 @@ def test_a_vector_is_the_state_of_the_last_token_whatever_stands_beside_it_in_th
 
 def test_the_instruction_stands_before_queries_alone(folder: Path) -> None:
     encoder = LastTokenEncoder(str(folder))
-
     asked = Instructed(encoder, "find a skill").encode(["bake bread"])[0]
-
     assert asked == pytest.approx(encoder.encode(["Instruct: find a skill\nQuery: bake bread"])[0])
     assert not np.allclose(asked, encoder.encode(["bake bread"])[0])
 
 
 def test_a_text_is_cut_at_the_longest_that_is_read(folder: Path) -> None:
     encoder = LastTokenEncoder(str(folder), max_tokens=4)
-
     first, second, other = encoder.encode(
         ["bake bread with honey", "bake bread with wax", "cut steel with wax"]
     )
-
     assert first == pytest.approx(second)
     assert not np.allclose(first, other)
 
 
 def test_tokens_are_counted_and_found_in_the_text_without_special_ones(folder: Path) -> None:
     encoder = LastTokenEncoder(str(folder))
-
     assert encoder.count(["bake bread", ""]) == [2, 0]
     assert encoder.offsets("bake  bread") == [(0, 4), (6, 11)]
 
@@ -67,9 +61,7 @@ def test_tokens_are_counted_and_found_in_the_text_without_special_ones(folder: P
 def test_vectors_are_kept_as_those_of_any_encoder(folder: Path, tmp_path: Path) -> None:
     model = LastTokenEncoder(str(folder))
     kept = KeptEncoder(model, Root(tmp_path))
-
     made, again = kept.encode(TEXTS), kept.encode(TEXTS)
-
     assert made == pytest.approx(model.encode(TEXTS))
     assert np.array_equal(made, again)
     assert len(vectors_of(Root(tmp_path), model.card)) == 3

@@ -29,23 +29,19 @@ def one_by_one(folder: Path, query: str, texts: list[str]) -> list[float]:
 
 def test_a_batch_of_pairs_scores_as_each_pair_alone(folder: Path) -> None:
     scores = CrossEncoder(str(folder), batch=2).score("bake bread", TEXTS)
-
     assert scores == pytest.approx(one_by_one(folder, "bake bread", TEXTS), abs=1e-5)
     assert len(set(scores.round(4).tolist())) == 3
 
 
 def test_the_query_counts(folder: Path) -> None:
     model = CrossEncoder(str(folder))
-
     assert not np.allclose(model.score("bake bread", TEXTS), model.score("prune roses", TEXTS))
 
 
 def test_what_is_longer_than_the_model_reads_is_cut(folder: Path) -> None:
     model = CrossEncoder(str(folder), max_tokens=4096)
     long = " ".join(["honey"] * 500)
-
     scores = model.score("bake bread", [long, f"{long} wax", "honey"])
-
     assert scores[0] == pytest.approx(scores[1])
     assert scores[0] != pytest.approx(scores[2])
 
@@ -53,16 +49,13 @@ def test_what_is_longer_than_the_model_reads_is_cut(folder: Path) -> None:
 def test_fewer_tokens_are_read_where_asked_for(folder: Path) -> None:
     short, whole = CrossEncoder(str(folder), max_tokens=10), CrossEncoder(str(folder), max_tokens=40)
     text = "bake rye bread with sour dough and yeast in the oven"
-
     assert short.score("bread", [text]) != pytest.approx(whole.score("bread", [text]))
 
 
 def test_a_long_query_leaves_each_text_the_tokens_that_it_may_have(folder: Path) -> None:
     model = CrossEncoder(str(folder), max_tokens=3)
     query = " ".join(["bake", "bread", "oven"] * 5)
-
     cut, whole, other = model.score(query, ["honey wax mites", "honey wax mites hive", "honey wax tyre hive"])
-
     assert cut == pytest.approx(whole)
     assert cut != pytest.approx(other)
     assert cut == pytest.approx(one_by_one(folder, query, ["honey wax mites"])[0], abs=1e-5)
@@ -74,7 +67,6 @@ def test_no_texts_have_no_scores(folder: Path) -> None:
 
 def test_a_classifier_of_several_classes_is_no_reranker(tmp_path: Path) -> None:
     several = save_cross_encoder(tmp_path / "three", outputs=3)
-
     with pytest.raises(ModelMismatch, match="3 outputs"):
         CrossEncoder(str(several)).score("bread", TEXTS)
 

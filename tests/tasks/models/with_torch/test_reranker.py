@@ -16,7 +16,6 @@ HOW = {"instruction": "judge the skill", "device": "cpu"}
 def test_the_architecture_of_a_checkpoint_decides_how_it_scores(tmp_path: Path) -> None:
     causal = load_reranker(str(save_qwen3(tmp_path / "causal")), max_tokens=40, **HOW)
     cross = load_reranker(str(save_cross_encoder(tmp_path / "cross")), max_tokens=40, **HOW)
-
     assert (type(causal), type(cross)) == (CausalReranker, CrossEncoder)
     for model in (causal, cross):
         assert len(model.score("bake bread", ["honey", "bread"])) == 2

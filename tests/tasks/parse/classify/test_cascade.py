@@ -199,10 +199,8 @@ def root(tmp_path: Path) -> Root:
 
 def test_what_was_read_is_not_read_again_by_another_process_and_is_told_to_the_bit(root: Root) -> None:
     first, later = Counting(), Counting()
-
     told = CachedContextModel(root, first).probabilities([BOIL, SKIM, BOIL])
     again = CachedContextModel(root, later).probabilities([SKIM, BOIL])
-
     assert (first.read, later.read) == ([BOIL, SKIM], [])
     assert np.array_equal(again, told[[1, 0]])
     assert np.array_equal(told[0], told[2])
@@ -214,9 +212,7 @@ def test_a_text_in_another_context_is_read(root: Root) -> None:
     look = CachedContextModel(root, counting)
     look.probabilities([SKIM])
     elsewhere = window("Skim the foam.", previous="For example:")
-
     look.probabilities([SKIM, elsewhere])
-
     assert counting.read == [SKIM, elsewhere]
 
 
@@ -228,9 +224,7 @@ def test_nothing_read_keeps_nothing(root: Root) -> None:
 def test_types_are_those_of_the_classifier_that_keeps_nothing(root: Root) -> None:
     fragments = [window(f"{text} {n}") for n in range(9) for text in ("Smoke", "Nectar flow in May")]
     keeping = CascadeClassifier(second=CachedContextModel(root))
-
     given = [keeping.classify(fragments) for _ in range(2)]
-
     assert len(cached_probabilities(root)) > 0
     assert given[0] == given[1]
     plain = CascadeClassifier().classify(fragments)

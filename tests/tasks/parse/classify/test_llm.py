@@ -79,7 +79,6 @@ def test_a_thousand_fragments_are_all_typed_and_nothing_is_asked_twice(
     assert counts["requests"] == server.requests
     assert counts["answered"] == len(server.answered()) == counts["accepted"] + counts["rejected"]
     assert counts["requests"] == counts["answered"] + counts["retries"]
-
     sent, second = server.requests, Ledger()
     assert classifier_of(server.url, answers, second).type_all(fragments) == typing
     assert server.requests == sent
@@ -146,7 +145,6 @@ def test_the_ceiling_leaves_the_rest_to_the_local_classifier(server: LlmServer, 
         document_of(f) for f, row in zip(fragments, typing.rows, strict=True) if row.classifier == FALLBACK
     }
     assert typing.unfinished == late
-
     whole = classifier_of(server.url, answers).type_all(fragments)
     assert labels(whole) == wanted(fragments)
     assert server.requests == 10

@@ -50,7 +50,6 @@ def test_a_typing_killed_at_random_ends_as_an_undisturbed_one(
     with LlmServer(fault) as server:
         whole = type_all(tmp_path / "whole", server.url, *size)
         undisturbed = server.requests
-
     chance = random.Random(5)  # noqa: S311 - no secret
     with LlmServer(fault, delay=0.02) as server:
         struck = 0
@@ -63,7 +62,6 @@ def test_a_typing_killed_at_random_ends_as_an_undisturbed_one(
             process.communicate()
         again = finish(tmp_path / "killed", server, size)
         disturbed = server.requests
-
     assert struck >= kills - 1
     assert again["rows"] == json.loads(json.dumps(whole["rows"]))
     assert undisturbed <= disturbed <= undisturbed + struck * AT_ONCE

@@ -63,7 +63,6 @@ def by(name: str, pairs: list[tuple[int, int, str]]) -> list[tuple[int, int, str
 
 def test_the_model_reads_all_nodes_and_its_pairs_carry_its_name(server: LlmServer, answers: Answers) -> None:
     found = linker(server, answers).link({"d": BREAD})
-
     assert found.pairs["d"] == [(3, 4, "condition", MODEL)]
     assert [f["kind"] for f in server.asked[0].fragments] == [node.node_type for node in BREAD]
     assert (found.asked, found.fallbacks, found.unfinished) == (1, {}, frozenset())
@@ -73,9 +72,7 @@ def test_hybrid_asks_about_candidates_alone_and_takes_no_other_pair(
     server: LlmServer, answers: Answers
 ) -> None:
     server.say = says(("The oven", "Put the loaf"), ("The starter", "Feed the starter"))
-
     found = linker(server, answers, hybrid=True).link({"d": BREAD})
-
     assert "The starter is alive." not in server.asked[0].texts
     assert (3, 4, "condition", MODEL) in found.pairs["d"]
     assert all((a, b, kind) in candidate_pairs(BREAD) for a, b, kind, _ in found.pairs["d"])
@@ -88,7 +85,6 @@ def test_candidates_hold_all_that_the_rules_find(server: LlmServer) -> None:
 
 def test_a_document_without_candidates_is_not_asked_about(server: LlmServer, answers: Answers) -> None:
     found = linker(server, answers, hybrid=True).link({"d": BREAD[1:2]})
-
     assert (found.pairs["d"], found.asked, server.requests) == ([], 0, 0)
 
 
@@ -108,9 +104,7 @@ def test_an_answer_that_is_of_no_use_leaves_all_to_the_rules(
     server: LlmServer, answers: Answers, said: str
 ) -> None:
     server.say = lambda _: said
-
     found = linker(server, answers).link({"d": BREAD})
-
     assert found.pairs["d"] == by("rules:fallback", text_pairs(BREAD))
     assert set(found.fallbacks) == {"rejected"}
     assert any(asked.corrected for asked in server.asked)
@@ -122,9 +116,7 @@ def test_in_hybrid_a_pair_that_nobody_asked_about_spoils_the_answer(
     server.say = lambda asked: json.dumps({
         "condition": [[f["id"], asked.fragments[-1]["id"]] for f in asked.fragments[:-1]], "reference": [],
     })  # fmt: skip
-
     found = linker(server, answers, hybrid=True).link({"d": BREAD})
-
     assert {by for *_, by in found.pairs["d"]} <= {"rules:fallback", MODEL}
     assert any("not asked about" in asked.prompt for asked in server.asked)
 
@@ -135,9 +127,7 @@ def test_a_text_that_gives_the_model_orders_is_shown_to_no_one(server: LlmServer
         *(("step", "Baking", node.text) for node in BREAD[3:6]),
         ("precondition", "Baking", f"{order} If you must."),
     )
-
     linker(server, answers).link({"d": nodes})
-
     assert server.requests
     assert all(order not in asked.prompt for asked in server.asked)
 
@@ -150,7 +140,6 @@ def test_what_is_not_answered_is_asked_again_by_the_next_run(
     first = linker(server, answers, tokens=tokens).link({"d": BREAD})
     server.fault = lambda _: None
     again = linker(server, answers).link({"d": BREAD})
-
     assert (set(first.fallbacks), first.unfinished) == ({reason}, frozenset({"d"}))
     assert first.pairs["d"] == by("rules:fallback", text_pairs(BREAD))
     assert again.pairs["d"] == [(3, 4, "condition", MODEL)]
@@ -159,7 +148,6 @@ def test_what_is_not_answered_is_asked_again_by_the_next_run(
 def test_nothing_is_asked_twice(server: LlmServer, answers: Answers) -> None:
     for _ in range(2):
         linker(server, answers).link({"d": BREAD})
-
     assert server.requests == 1
 
 
@@ -172,7 +160,6 @@ def test_windows_of_a_long_document_share_what_stands_beside_a_cut(
 ) -> None:
     found = windows(many(50), 20, candidates_only=False)
     server.say = says(("Turn knob 18", "Turn knob 19"))
-
     assert all(len(window.places) <= 20 for window in found)
     assert {k for window in found for k in window.places} == set(range(50))
     linked = linker(server, answers).link({"d": many(50)})
@@ -181,9 +168,7 @@ def test_windows_of_a_long_document_share_what_stands_beside_a_cut(
 
 def test_windows_are_asked_about_at_once(server: LlmServer, answers: Answers) -> None:
     server.delay = 0.1
-
     linker(server, answers).link({f"d{k}": many(20 + k) for k in range(6)})
-
     assert 1 < server.most_at_once <= 4
 
 
@@ -197,12 +182,10 @@ def test_a_parse_writes_who_inferred_each_edge_and_another_way_of_inferring_pars
     root = skill_root({**SKILLS, "bread": skill("bread", "Bakes bread", body)})
     root.crawl()
     root.parse(vectors=False, classifier=LocalClassifier())
-
     first = edges_table(root.root).read()
     assert set(first["inferred_by"]) == {"rules"}
     server.say = says(("You must have", "1. Heat"), ("You must have", "Heat"))
     done = root.parse(vectors=False, classifier=LocalClassifier(), linker=linker(server, answers))
-
     assert done["edges asked"] == server.requests > 0
     second = edges_table(root.root).read()
     assert second.filter(edge_type="condition")["inferred_by"].to_list() == [MODEL]

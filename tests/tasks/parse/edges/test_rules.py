@@ -70,7 +70,6 @@ def test_semantic_edges_are_those_that_pair_by_pair_comparison_finds(directions:
         later = [j for j in range(i + 1, len(vectors)) if cosines[j] > 0.85]
         closest = sorted(later, key=lambda j: -cosines[j])[:MOST_SIMILAR]
         expected += [(i, j) for j in sorted(closest)]
-
     assert pairs([node(k, "x") for k in range(700)], "semantic", vectors) == expected
 
 
@@ -263,9 +262,7 @@ def test_a_document_of_twenty_thousand_equal_items_takes_no_time_and_no_room() -
     nodes = [node(k, "a") for k in range(20_000)]
     vectors = np.tile(np.array([[1, 0, 0, 0]], dtype=np.float32), (len(nodes), 1))
     started = time.perf_counter()
-
     found = infer_edges(nodes, vectors)
-
     assert time.perf_counter() - started < 10
     assert {edge.edge_type for edge in found} == {"sequence"}
     few = infer_edges(nodes[:MOST_COMPARED], vectors[:MOST_COMPARED])

@@ -23,9 +23,7 @@ def lead_ins(body: str) -> list[tuple[str, str | None]]:
 
 def test_fragments_carry_everything_about_their_place() -> None:
     body = "# Tea\n\nBoil water. Then:\n\n- pour\n"
-
     found = segment(body)
-
     assert found.headings == (Heading(1, "Tea", 0, 5),)
     assert found.fragments == (
         Fragment(0, ("Tea",), None, "prose", 7, 18, "Boil water."),
@@ -49,7 +47,6 @@ def test_each_list_item_is_a_fragment_and_nested_blocks_are_their_own() -> None:
            ```
         2. [ ] Serve
         """
-
     assert blocks(body) == [
         ("list_item", "1. Heat it\n   slowly.\n\n   Not too much."),
         ("list_item", "- low"),
@@ -93,7 +90,6 @@ def test_quotes_are_prose_and_keep_their_markers() -> None:
 
 def test_heading_path_follows_the_levels() -> None:
     body = "a\n# One\nb\n## Two ##\nc\n\nThree\n-----\n#### **Deep**\nd\n# Four\ne\n"
-
     assert [(f.text, f.heading_path) for f in segment(body).fragments] == [
         ("a", ()),
         ("b", ("One",)),
@@ -106,7 +102,6 @@ def test_heading_path_follows_the_levels() -> None:
 @pytest.mark.parametrize("body", ["- # no heading", "> # no heading", "> text\n> ===", "- text\n  ---"])
 def test_heading_inside_a_container_is_text(body: str) -> None:
     found = segment(body)
-
     assert found.headings == ()
     assert [f.text for f in found.fragments] == [body]
 
@@ -125,7 +120,6 @@ def test_heading_inside_a_container_is_text(body: str) -> None:
 )
 def test_headings_with_content_or_without(body: str, titles: list[str]) -> None:
     found = segment(body)
-
     assert [h.title for h in found.headings] == titles
     assert headings_between(body, [(f.start, f.end) for f in found.fragments]) == found.headings
 
@@ -250,7 +244,6 @@ def test_body_without_content_has_no_fragment_or_one(body: str) -> None:
 
 def test_lead_in_and_path_are_cut_where_hostile_text_would_fill_the_index() -> None:
     found = segment(f"# {'t' * 5000}\n\n{'x' * 5000}:\n\n- item\n")
-
     assert found.headings[0].title == "t" * 5000
     assert found.fragments[1].heading_path == ("t" * 300,)
     assert found.fragments[1].lead_in == "x" * 999 + ":"
@@ -287,7 +280,6 @@ def test_fragments_and_headings_hold_all_evidence() -> None:
         pieces = [*((f.start, f.text) for f in found.fragments)]
         pieces += [(h.start, body[h.start : h.end]) for h in found.headings]
         contexts[document["doc_id"]] = fold("\n".join(text for _, text in sorted(pieces)))
-
     queries = [json.loads(line) for line in (PAGING / "queries.jsonl").read_text().splitlines()]
     missed = [
         query["query_id"]

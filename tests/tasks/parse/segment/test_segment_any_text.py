@@ -48,7 +48,6 @@ def test_a_fence_that_does_not_match_ends_where_its_container_does(body: str, ex
 def test_code_in_a_nested_list_belongs_to_its_item() -> None:
     code = "      ```\n      kettle --on\n      ```"
     body = f"1. Boil\n   1. fill it\n{code}\n   2. wait:\n\n          kettle --off\n2. Pour\n"
-
     assert pieces(body) == [
         ("list_item", "1. Boil"),
         ("list_item", "1. fill it"),
@@ -62,7 +61,6 @@ def test_code_in_a_nested_list_belongs_to_its_item() -> None:
 
 def test_front_matter_that_stands_twice_is_prose_and_makes_no_heading() -> None:
     found = segment("---\nname: tea\ndescription: Brews tea.\n---\n\n# Tea\n\nBoil the water.\n")
-
     assert [f.text for f in found.fragments] == [
         "---\nname: tea\ndescription: Brews tea.\n---", "Boil the water."
     ]  # fmt: skip
@@ -79,7 +77,6 @@ def test_a_table_without_a_header_stays_together(rows: str) -> None:
 
 def test_hard_wrapped_prose_is_cut_at_sentences_and_not_at_lines() -> None:
     body = "Bring the water to the boil, then\nlet it cool to seventy\ndegrees. Pour it\nslowly. Wait.\n"
-
     assert pieces(body) == [
         ("prose", "Bring the water to the boil, then\nlet it cool to seventy\ndegrees."),
         ("prose", "Pour it\nslowly."),
@@ -89,7 +86,6 @@ def test_hard_wrapped_prose_is_cut_at_sentences_and_not_at_lines() -> None:
 
 def test_the_deepest_heading_has_six_marks_and_what_has_seven_is_text() -> None:
     found = segment("# A\n\n###### Six\n\n- pour\n\n####### Seven\n\nwait\n")
-
     assert [(f.text, f.heading_path) for f in found.fragments] == [
         ("- pour", ("A", "Six")), ("####### Seven", ("A", "Six")), ("wait", ("A", "Six"))
     ]  # fmt: skip
@@ -157,7 +153,6 @@ def test_every_character_lies_in_exactly_one_fragment_or_heading(body: str) -> N
 @example("a\r\n===\r# b\n\r\n    c\n--")
 def test_headings_are_what_stands_between_fragments(body: str) -> None:
     found = segment(body)
-
     assert headings_between(body, [(f.start, f.end) for f in found.fragments]) == found.headings
 
 
@@ -169,7 +164,6 @@ def test_blocks_are_those_of_markdown_it(body: str) -> None:
     plain = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join", "reference"])
     leaves = [*_NAMES, "fence", "code_block", "html_block", "hr", "list_item_open", "blockquote_open"]
     expected = [(_NAMES.get(t.type, t.type), t.map, t.level) for t in plain.parse(body) if t.type in leaves]
-
     found = [(_NAMES.get(t.type, t.type), t.map, t.level) for t in block_tokens(body)]
     assert [token for token in found if token[0] in {*_NAMES.values(), *leaves}] == expected
 
@@ -221,5 +215,4 @@ def test_lead_in_is_the_text_of_an_earlier_fragment_of_the_section(body: str) ->
 @pytest.mark.timeout(60)
 def test_hostile_text_takes_seconds_at_most(make: Callable[[], str]) -> None:
     body = make()
-
     check_invariants(body, segment(body))

@@ -125,7 +125,6 @@ def test_code_spans_pair_runs_of_equal_length(text: str, expected: list[str]) ->
 
 def test_enclosed_spans_hold_what_belongs_together() -> None:
     text = "(a [b] c) `(` **bold** and [left open"
-
     assert [text[start:end] for start, end in enclosed_spans(text)] == ["(a [b] c)", "`(`", "**bold**"]
 
 

@@ -92,14 +92,12 @@ def test_a_rule_that_cannot_hold_is_refused(changes: dict[str, object]) -> None:
 
 def test_two_rules_of_one_id_are_refused() -> None:
     twice = yaml.safe_dump({**MINIMAL, "rules": [RULE, RULE]})
-
     with pytest.raises(RiskRuleError, match="share an id"):
         rules_from(twice)
 
 
 def test_rules_of_one_s_own_can_be_scanned_with() -> None:
     own = rules_from(rules_with(pattern="fetch it"))
-
     assert [finding.code for finding in scan("Fetch\nit.", rules=own)] == ["risk.remote.demo"]
 
 
@@ -107,7 +105,6 @@ def test_the_digest_follows_the_rules_and_their_version(monkeypatch: pytest.Monk
     before = rules_digest()
     rules_digest.cache_clear()
     assert rules_digest() == before
-
     monkeypatch.setattr(module, "RULES_VERSION", module.RULES_VERSION + 1)
     rules_digest.cache_clear()
     raised = rules_digest()
@@ -116,5 +113,4 @@ def test_the_digest_follows_the_rules_and_their_version(monkeypatch: pytest.Monk
     other = rules_digest()
     monkeypatch.undo()
     rules_digest.cache_clear()
-
     assert len({before, raised, other, rules_digest()}) == 3

@@ -126,7 +126,6 @@ def test_a_secret_is_replaced_and_all_around_it_stays(
     kind: str, before: str, secret: str, after: str
 ) -> None:
     text, found = redact(f"One\n{before}{secret}{after}")
-
     line = 2 + before.count("\n")
     assert text == f"One\n{before}[redacted:{kind}]{after}"
     assert [(f.code, f.severity) for f in found] == [(f"risk.secret.{kind}", "warning")]
@@ -147,7 +146,6 @@ def test_what_only_resembles_a_secret_is_left(text: str) -> None:
 def test_a_kind_of_secret_has_one_finding_with_the_first_line_and_how_many_more() -> None:
     token = "ghp_" + ALNUM[:36]
     text, found = redact(f"\n{token}\n\n{token} {token}\nbot583910274:AA{ALNUM[:33]}\n")
-
     assert re.sub(r"\[redacted:[a-z-]+\]", "*", text) == "\n*\n\n* *\nbot*\n"
     assert {f.code: f.message for f in found} == {
         "risk.secret.github-token": (
@@ -163,7 +161,6 @@ def test_a_kind_of_secret_has_one_finding_with_the_first_line_and_how_many_more(
 def test_a_word_inside_a_long_key_makes_no_placeholder_of_it(word: str) -> None:
     pem = f"-----BEGIN RSA PRIVATE KEY-----\n{PEM_LINES}\nMIIE{ALNUM[:20]}{word}{ALNUM[20:]}\n-----END"
     token = ".".join(["eyJ" + ALNUM[:20], "eyJ" + ALNUM[5:30] + word + ALNUM[:20], ALNUM[3:40]])
-
     assert redact(pem)[0] == "-----BEGIN RSA PRIVATE KEY-----[redacted:private-key]-----END"
     assert redact(token)[0] == "[redacted:json-web-token]"
 
@@ -172,21 +169,18 @@ def test_a_word_inside_a_long_key_makes_no_placeholder_of_it(word: str) -> None:
 def test_a_short_word_marks_a_placeholder_only_where_a_piece_starts(word: str) -> None:
     inside = "ghp_" + ALNUM[:16] + word + ALNUM[16:36]
     start = f"ghp_{word}" + ALNUM[:36]
-
     assert redact(inside)[0] == "[redacted:github-token]"
     assert redact(start)[0] == start
 
 
 def test_the_sample_token_of_the_standard_is_left() -> None:
     sample = "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0." + ALNUM[:43]
-
     assert redact(sample) == (sample, ())
 
 
 def test_a_private_key_in_a_string_of_code_is_found() -> None:
     body = PEM_LINES.replace("\n", "\\n")
     text, _ = redact(f'key = "-----BEGIN PRIVATE KEY-----\\n{body}\\n-----END PRIVATE KEY-----\\n"')
-
     assert text == 'key = "-----BEGIN PRIVATE KEY-----[redacted:private-key]-----END PRIVATE KEY-----\\n"'
 
 
@@ -213,7 +207,6 @@ PIECES += [
 @example("xoxb-2048102401-k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fbot583910274:AAk9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Y/send")
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once, _ = redact(text)
-
     assert redact(once) == (once, ())
 
 
@@ -233,7 +226,6 @@ def test_words_without_digits_are_never_touched(text: str) -> None:
 )  # fmt: skip
 def test_a_hostile_text_of_a_megabyte_is_read_through(piece: str) -> None:
     token = "glpat-" + ALNUM[:20]
-
     assert redact(piece * (1_000_000 // len(piece)) + f"\n{token}\n")[0].endswith(
         "\n[redacted:gitlab-token]\n"
     )

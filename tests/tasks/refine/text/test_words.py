@@ -22,7 +22,6 @@ SPACED = {"Latin": "sourdough", "Hangul": "반죽하세요", "Greek": "ζυμώ�
 @pytest.mark.parametrize("word", UNSPACED.values(), ids=UNSPACED)
 def test_a_run_without_spaces_is_cut_wherever_text_is_cut(word: str) -> None:
     pairs = [word[i : i + 2] for i in range(len(word) - 1)]
-
     assert list(spelled_terms(word)) == words_of(word) == pairs
     assert count_words(word) == (len(word) + 1) // 2
     assert next(shingle_sets([word])).size == len(word) - SHINGLE_WORDS + 1

@@ -43,7 +43,6 @@ def test_what_a_model_thinks_is_no_part_of_its_query(before: str, answers: Answe
 def test_several_queries_are_one_question(answers: Answers) -> None:
     with LlmServer(say=say) as server:
         queries = LlmQueries(llm_of(server, answers)).write(TASK, 5, None)
-
         assert len(set(queries)) == 5
         assert server.requests == 1
 
@@ -57,7 +56,6 @@ def test_a_list_is_found_whatever_stands_around_it(fault: str, answers: Answers)
 def test_a_malformed_list_is_asked_for_twice_more_each_time_hotter(answers: Answers) -> None:
     with LlmServer(lambda _: "no-json" if server.requests < 2 else None, say=say) as server:
         llm = llm_of(server, answers)
-
         assert len(LlmQueries(llm).write(TASK, 5, None)) == 5
         assert temperatures(server.asked) == [0.1, 0.4, 0.7]
         assert llm.fallbacks == {}
@@ -67,7 +65,6 @@ def test_a_malformed_list_is_asked_for_twice_more_each_time_hotter(answers: Answ
 def test_what_is_no_list_of_enough_queries_is_malformed(answer: str, answers: Answers) -> None:
     with LlmServer(say=lambda a: answer if several(a) else f"query {server.requests}") as server:
         llm = llm_of(server, answers)
-
         assert LlmQueries(llm).write(TASK, 3, None) == ["query 4", "query 5", "query 6"]
         assert llm.fallbacks == {"flow-queries-1: malformed": 1}
 
@@ -75,7 +72,6 @@ def test_what_is_no_list_of_enough_queries_is_malformed(answer: str, answers: An
 def test_without_a_list_single_queries_are_asked_for_each_hotter_than_the_last(answers: Answers) -> None:
     with LlmServer(lambda a: "no-json" if several(a) else None, say=lambda _: "mites in the hive") as server:
         queries = LlmQueries(llm_of(server, answers)).write(TASK, 3, None)
-
         assert queries == ["mites in the hive"]
         assert temperatures(server.asked) == [0.1, 0.4, 0.7, 0.1, 0.4, 0.7]
 
@@ -84,7 +80,6 @@ def test_without_a_list_single_queries_are_asked_for_each_hotter_than_the_last(a
 def test_without_any_query_the_task_is_the_query(answer: str, answers: Answers) -> None:
     with LlmServer(say=lambda _: answer) as server:
         llm = llm_of(server, answers)
-
         assert LlmQueries(llm).write(TASK, 1, None) == [TASK]
         assert llm.fallbacks == {"flow-query-1: malformed": 1}
 
@@ -95,7 +90,6 @@ def test_a_server_that_does_not_answer_is_gone_without_and_counted(
 ) -> None:
     with LlmServer(lambda _: fault, say=say) as server:
         llm = llm_of(server, answers)
-
         assert LlmQueries(llm).write(TASK, 1, None) == [TASK]
         assert llm.fallbacks == {f"flow-query-1: {reason}": 1}
 
@@ -103,7 +97,6 @@ def test_a_server_that_does_not_answer_is_gone_without_and_counted(
 def test_a_spent_budget_is_gone_without_and_counted(answers: Answers) -> None:
     with LlmServer(say=say) as server:
         llm = llm_of(server, answers, Ledger(Prices(), Ceiling(tokens=1)))
-
         assert LlmQueries(llm).write(TASK, 1, None) == [TASK]
         assert (server.requests, llm.fallbacks) == (0, {"flow-query-1: budget": 1})
 
@@ -117,7 +110,6 @@ def test_another_prompt_takes_the_place_of_the_usual_one(answers: Answers) -> No
     with LlmServer(say=say) as server:
         LlmQueries(llm_of(server, answers)).write(TASK, 1, "Name the animal.")
         LlmQueries(llm_of(server, answers)).write(TASK, 4, "Name four animals.")
-
         assert [a.body["messages"][0]["content"] for a in server.asked] == [
             "Name the animal.", "Name four animals.",
         ]  # fmt: skip
@@ -128,14 +120,12 @@ def test_what_was_answered_once_is_not_asked_again(answers: Answers) -> None:
         first = LlmQueries(llm_of(server, answers)).write(TASK, 5, None)
         asked = server.requests
         again = LlmQueries(llm_of(server, answers)).write(TASK, 5, None)
-
         assert (first, server.requests) == (again, asked)
 
 
 def test_relevant_skills_are_kept_in_the_order_in_which_they_stood(answers: Answers) -> None:
     with LlmServer(say=lambda _: '{"selected": [3, 1]}') as server:
         assert SelectStage(SKILLS, llm_of(server, answers)).narrow(TASK, [4, 2, 1]) == [4, 1]
-
         task, *shown = server.asked[0].fragments
         assert task == {"task": TASK}
         assert [s["name"] for s in shown] == ["knife", "tyre", "bees"]
@@ -159,7 +149,6 @@ def test_what_is_relevant_must_be_specific_where_that_is_asked_for(answers: Answ
 
     with LlmServer(say=choose) as server:
         stage = SelectStage(SKILLS, llm_of(server, answers), SelectSettings(specific=True))
-
         assert stage.narrow(TASK, [4, 2, 1]) == [4, 1]
         assert server.requests == 4
 
@@ -172,7 +161,6 @@ def test_without_a_selection_candidates_stay_as_they_stood_and_it_is_counted(
 ) -> None:
     with LlmServer(say=lambda _: answer) as server:
         llm = llm_of(server, answers)
-
         assert SelectStage(SKILLS, llm, SelectSettings(k=2)).narrow(TASK, [4, 2, 1]) == [4, 2]
         assert llm.fallbacks == {"flow-relevant-1: malformed": 1}
         assert temperatures(server.asked) == [0.1, 0.4, 0.7]
@@ -184,7 +172,6 @@ def test_an_unclear_word_on_specificity_leaves_a_skill_in(answers: Answers) -> N
 
     with LlmServer(say=choose) as server:
         llm = llm_of(server, answers)
-
         assert SelectStage(SKILLS, llm, SelectSettings(specific=True)).narrow(TASK, [4, 2, 1]) == [2]
         assert llm.fallbacks == {"flow-specific-1: malformed": 1}
 
@@ -192,7 +179,6 @@ def test_an_unclear_word_on_specificity_leaves_a_skill_in(answers: Answers) -> N
 def test_a_long_skill_is_shown_by_its_ends(answers: Answers) -> None:
     with LlmServer(say=lambda _: '{"selected": [1]}') as server:
         SelectStage(SKILLS, llm_of(server, answers), SelectSettings(characters=30)).narrow(TASK, [1, 2])
-
         assert "characters left out" in server.asked[0].fragments[1]["text"]
 
 

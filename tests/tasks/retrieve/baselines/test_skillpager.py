@@ -34,14 +34,12 @@ def boat(*types: str, edges: list[tuple[int, int]] | None = None) -> PagedDocume
 
 def test_the_ablations_pick_from_concepts_alone_or_from_all_else() -> None:
     document = boat("concept", "step", "concept", "param")
-
     assert set(paged("concept-only", document)) <= {0, 2}
     assert set(paged("executable-only", document)) <= {1, 3}
 
 
 def test_concepts_go_where_they_are_too_dense() -> None:
     document = boat("concept", "concept", "step", "step")
-
     assert 0 not in paged("density-0.3", document)
     assert 0 in paged("density-0.5", document)
 
@@ -55,14 +53,12 @@ def test_predecessors_join_what_is_picked() -> None:
         boat(edges=[(3, 0)]),
         vectors=np.eye(4, 512, dtype=np.float32) * 0 + WordEncoder().encode(["row the boat"]),
     )
-
     assert 3 in paged("mmr-one-hop", document)
 
 
 def test_k_is_the_most_that_is_picked() -> None:
     lines = "\n\n".join(f"turn screw number{n} left{n} until{n} tight{n}" for n in range(30))
     document = PagedDocument("soup", lines, nodes_of(lines))
-
     assert [len(paged_screws(f"k-{k}", document)) for k in (5, 10, 20)] == [5, 10, 20]
 
 
@@ -76,7 +72,6 @@ def test_k_is_by_the_nodes_of_the_document_not_by_what_may_be_picked() -> None:
     types = ["concept"] * 61 + ["step"] * 40
     nodes = [replace(node, node_type=t) for node, t in zip(nodes_of(lines), types, strict=True)]
     document = PagedDocument("soup", lines, nodes)
-
     # Equation 4 counts |V(D)|, here 101; of the 40 nodes that are no concepts it would give 20.
     assert len(paged_screws("executable-only", document)) == 40
     assert len(paged_screws("concept-only", document)) == 60
@@ -85,9 +80,7 @@ def test_k_is_by_the_nodes_of_the_document_not_by_what_may_be_picked() -> None:
 def test_k_of_chunks_is_by_the_nodes_too() -> None:
     lines = "\n\n".join(f"turn screw number{n} left{n} until{n} tight{n}" for n in range(101))
     document = PagedDocument("soup", lines, nodes_of(lines))
-
     found = asked("chunks", document, given=OpenSettings(chunk_tokens=15, stop_below=-1))
-
     assert (found.chunks, found.units) == (41, 41)  # of 606 words; 20 if the chunks were counted
     assert len(found.nodes) == 101
 
@@ -114,9 +107,7 @@ def test_at_a_budget_every_method_goes_on_until_it_is_full(method: str) -> None:
     lines = "\n\n".join(f"moor at pier {n}" for n in range(30))
     document = PagedDocument("soup", lines, nodes_of(lines), edges=[])
     given = OpenSettings(chunk_tokens=4)
-
     alone, full = asked(method, document, given), asked(method, document, given, budget=0.5)
-
     assert full.tokens <= 60
     assert full.tokens > 45
     assert asked(method, document, given, budget=1.0).tokens == 120
@@ -125,11 +116,9 @@ def test_at_a_budget_every_method_goes_on_until_it_is_full(method: str) -> None:
 
 def test_early_stop_entry_and_gain_are_settings() -> None:
     boats = boat(edges=[(0, 1), (1, 3), (2, 3)])
-
     stopped = asked("skillpager", boats, OpenSettings(stop_below=0.5))
     assert len(stopped.nodes) == 1
     assert len(asked("skillpager", boats, OpenSettings(stop_below=-1)).nodes) == 4
-
     assert [n.ordinal for n, _ in asked("greedy-graph", boats).nodes] == [0, 1, 3]
     assert [n.ordinal for n, _ in asked("greedy-graph", boats, OpenSettings(least_gain=0.5)).nodes] == [0, 1]
     turned = replace(boats, body=boats.body, edges=[Edge("soup#2", "soup#3", "sequence", 1.0)])
@@ -146,16 +135,13 @@ def oars_first() -> PagedDocument:
 
 def test_edges_of_other_types_are_not_followed() -> None:
     boats = boat(edges=[(0, 1)])
-
     assert len(asked("greedy-graph", boats, OpenSettings(edge_types=("reference",))).nodes) == 1
 
 
 def test_chunks_share_tokens_where_that_is_set() -> None:
     body = " ".join(f"word{n}" for n in range(10))
     document = PagedDocument("soup", body, nodes_of(body))
-
     given = OpenSettings(chunk_tokens=4, chunk_overlap=1, stop_below=-1)
-
     found = asked("chunks", document, given)
     assert (found.chunks, found.context) == (3, body)  # 0 to 3, 3 to 6, 6 to 9: nothing is printed twice
     # Neighbours that share a token cost less than each by itself.
@@ -215,38 +201,30 @@ def test_equals_the_plain_quadratic_reference(
 ) -> None:
     relevance, vectors = problem
     shaped = np.array(vectors, dtype=np.float64).reshape(len(vectors), len(vectors[0]) if vectors else 1)
-
     picked = mmr(np.array(relevance), shaped, k=k, relevance_weight=weight, stop_below=stop_below)
-
     assert plain_mmr(relevance, vectors, k, weight, stop_below) == picked
 
 
 def test_weight_one_ranks_by_relevance_alone() -> None:
     picked = mmr(np.array([0.5, 0.9, 0.7]), np.array([EAST, EAST, EAST]), k=3, relevance_weight=1.0)
-
     assert picked == [(1, 0.9), (2, 0.7), (0, 0.5)]
 
 
 def test_weight_zero_only_avoids_what_is_picked_already() -> None:
     relevance, vectors = np.array([0.1, 0.9, 0.2]), np.array([EAST, NORTH_EAST, NORTH])
-
     picked = mmr(relevance, vectors, k=3, relevance_weight=0.0, stop_below=None)
-
     assert [index for index, _ in picked] == [0, 2, 1]
 
 
 def test_a_near_copy_of_the_best_gives_way_to_something_new() -> None:
     relevance, vectors = np.array([0.8, 0.79, 0.5]), np.array([EAST, EAST, NORTH])
-
     picked = mmr(relevance, vectors, k=2)
-
     assert [index for index, _ in picked] == [0, 2]
     assert pytest.approx([value for _, value in picked]) == [0.56, 0.35]
 
 
 def test_ends_when_the_best_left_is_worth_less_than_the_stop() -> None:
     relevance, vectors = np.array([0.8, 0.3]), np.array([EAST, EAST])
-
     assert len(mmr(relevance, vectors, k=2)) == 1
     assert len(mmr(relevance, vectors, k=2, stop_below=None)) == 2
 
@@ -257,9 +235,7 @@ def test_a_value_equal_to_the_stop_is_still_picked() -> None:
 
 def test_the_order_does_not_change_what_it_was_given() -> None:
     relevance, vectors = np.array([0.8, 0.9]), np.array([EAST, NORTH])
-
     list(mmr_order(relevance, vectors, relevance_weight=1.0))
-
     assert relevance.tolist() == [0.8, 0.9]
 
 

@@ -29,7 +29,6 @@ class Longest:
 
 def test_description_and_body_are_cut_each_at_its_own_number_of_tokens() -> None:
     skill = Skill("a/b", "a name of its own", "one two three four", "five six seven eight")
-
     assert flat_text(skill, (2, 3), WordTokenizer()) == "a name of its own | one two | five six seven"
     assert flat_text(skill, (9, 9), WordTokenizer()).endswith("| one two three four | five six seven eight")
 
@@ -41,9 +40,7 @@ def test_a_task_is_retrieved_by_the_whole_text_and_reranked_in_the_same_form() -
         RetrieveStage(vectors, encoder, k=2),
         FlatRerankStage(SKILLS, scorer, WordTokenizer(), k=2, limits=(1, 3)),
     ]
-
     retrieved, reranked = Staged(SKILLS, stages).run("roughen the rubber, glue a patch on")
-
     assert list(retrieved.doc_ids) == ["home/tyre", "copy/tyre"]
     assert list(reranked.doc_ids) == ["copy/tyre", "home/tyre"]
     assert scorer.texts == ["tyre | Mends | # Tyre\n\nFind", "tyre-repair | Mends | # Tyre\n\nFind"]
@@ -52,9 +49,7 @@ def test_a_task_is_retrieved_by_the_whole_text_and_reranked_in_the_same_form() -
 def test_the_body_decides_where_name_and_description_say_nothing() -> None:
     encoder = WordEncoder()
     vectors = encoder.encode([flat_text(skill, (300, 2500), WordTokenizer()) for skill in SKILLS])
-
     ranked = RetrieveStage(vectors, encoder).narrow("dip the wicks", range(len(SKILLS)))
-
     assert SKILLS[ranked[0]].doc_id == "home/candles"
 
 
@@ -68,7 +63,6 @@ def judge(server: LlmServer, answers: Answers, k: int = 3) -> JudgeStage:
 def test_the_candidate_that_is_named_comes_first_and_the_others_keep_their_order(answers: Answers) -> None:
     with LlmServer(say=lambda _: '{"selected": [3]}') as server:
         assert judge(server, answers).narrow(TASK, [4, 2, 1]) == [1, 4, 2]
-
         task, *shown = server.asked[0].fragments
     assert task == {"task": TASK}
     assert [one["name"] for one in shown] == [SKILLS[i].name for i in (4, 2, 1)]
@@ -79,7 +73,6 @@ def test_the_candidate_that_is_named_comes_first_and_the_others_keep_their_order
 def test_without_a_usable_answer_all_keep_their_order(answer: str, answers: Answers) -> None:
     with LlmServer(say=lambda _: answer) as server:
         stage = judge(server, answers)
-
         assert stage.narrow(TASK, [4, 2, 1]) == [4, 2, 1]
 
 

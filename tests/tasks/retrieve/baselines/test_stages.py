@@ -59,7 +59,6 @@ def narrowed(stage: DenseStage | RerankStage, among: Sequence[int] = range(len(S
 
 def test_a_union_takes_the_best_of_each_query_and_orders_them_by_their_own_cosine() -> None:
     writer = Written("Prunes roses", "Sharpens kitchen knives on a stone")
-
     assert narrowed(dense(writer, depth=1)) == ["home/knife", "home/roses"]
     assert writer.asked == [(5, None)]
 
@@ -77,7 +76,6 @@ def test_the_dense_stage_keeps_as_many_as_it_is_told() -> None:
 )
 def test_queries_are_gathered_over_all_skills_in_three_other_ways(gathering: Gathering, first: str) -> None:
     writer = Written("Sharpens kitchen knives on a stone", "roses in spring", "Prunes roses in a garden")
-
     assert narrowed(dense(writer, gathering=gathering))[0] == first
 
 
@@ -90,7 +88,6 @@ def test_only_what_the_stage_before_kept_is_looked_at() -> None:
 )
 def test_scores_of_several_queries_become_one(aggregation: Aggregation, order: list[int]) -> None:
     scores = np.array([[9.0, 0.0, 1.0], [5.0, 6.0, 2.0], [1.0, 1.0, 0.0]])
-
     assert best_first(scores, aggregation) == order
 
 
@@ -101,13 +98,11 @@ def test_of_one_query_all_aggregations_give_the_same_order(scores: np.ndarray) -
 
 def test_a_reranker_reads_name_description_and_body() -> None:
     stage = RerankStage("deep", SKILLS, SharedWords(), Written("wicks."), RerankSettings(1))
-
     assert narrowed(stage) == ["home/candles"]
 
 
 def test_equal_scores_leave_candidates_as_they_stood() -> None:
     stage = RerankStage("shallow", SKILLS, SharedWords(), Written("submarine"), RerankSettings(3))
-
     assert narrowed(stage, [4, 0, 3, 1]) == ["home/knife", "home/sourdough", "home/roses"]
 
 
@@ -115,15 +110,12 @@ def test_a_reranker_asks_for_its_own_queries_by_its_own_prompt() -> None:
     writer = Written("glue", "rubber", "stone")
     settings = RerankSettings(2, queries=3, aggregation="max", rules="Ask for the material.")
     stage = RerankStage("shallow", SKILLS, SharedWords(), writer, settings)
-
     stage.narrow(TASK, range(len(SKILLS)))
-
     assert writer.asked == [(3, "Ask for the material.")]
 
 
 def test_nothing_to_rerank_asks_nothing() -> None:
     writer = Written("glue")
-
     assert RerankStage("deep", SKILLS, SharedWords(), writer, RerankSettings(1)).narrow(TASK, []) == []
     assert writer.asked == []
 
@@ -134,9 +126,7 @@ def test_each_stage_hands_on_fewer_and_its_time_is_its_own() -> None:
         dense(TaskItself(), k=4),
         RerankStage("shallow", SKILLS, SharedWords(), TaskItself(), RerankSettings(2)),
     ]
-
     first, second = Staged(SKILLS, stages, clock=lambda: float(next(ticks))).run(TASK)
-
     assert (first.stage, first.k, len(first.doc_ids), first.milliseconds) == ("dense", 4, 4, 2000)
     assert (second.stage, second.k, second.milliseconds) == ("shallow", 2, 2000)
     assert set(second.doc_ids) < set(first.doc_ids)
@@ -144,7 +134,6 @@ def test_each_stage_hands_on_fewer_and_its_time_is_its_own() -> None:
 
 def test_stages_that_widen_again_and_no_stages_at_all_are_wrong() -> None:
     wide = RerankStage("deep", SKILLS, SharedWords(), TaskItself(), RerankSettings(9))
-
     with pytest.raises(WrongInput, match="dense 4, deep 9"):
         Staged(SKILLS, [dense(TaskItself(), k=4), wide])
     with pytest.raises(WrongInput, match="none"):
@@ -172,13 +161,11 @@ RANKINGS = st.lists(st.lists(st.sampled_from("abcdef"), unique=True))
 
 def test_scores_are_sums_of_reciprocal_ranks() -> None:
     fused = reciprocal_rank_fusion([["a", "b"], ["b", "c"]])
-
     assert fused == [("b", 1 / 62 + 1 / 61), ("a", 1 / 61), ("c", 1 / 62)]
 
 
 def test_a_small_k_favours_the_first_rank_and_a_large_one_agreement() -> None:
     rankings = [["a", "x", "b"], ["c", "d", "b"]]
-
     assert reciprocal_rank_fusion(rankings, k=0)[0][0] == "a"
     assert reciprocal_rank_fusion(rankings, k=60)[0][0] == "b"
 
@@ -200,7 +187,6 @@ def test_every_id_comes_back_once_and_the_order_of_the_rankings_does_not_matter(
     rankings: list[list[str]],
 ) -> None:
     fused = reciprocal_rank_fusion(rankings)
-
     assert sorted({doc_id for ranking in rankings for doc_id in ranking}) == sorted(i for i, _ in fused)
     assert pytest.approx(dict(fused)) == dict(reciprocal_rank_fusion(rankings[::-1]))
 

@@ -30,7 +30,6 @@ def texts(request: str) -> list[str]:
 def test_clauses_are_parts_of_the_request_in_order(parts: list[tuple[str, str]]) -> None:
     request = "".join(word + sign for word, sign in parts)
     found = clauses(request)
-
     assert all(request[c.start : c.end] == c.text and c.join in JOINS for c in found)
     assert all(one.end <= other.start for one, other in pairwise(found))
 
@@ -43,7 +42,6 @@ def test_any_text_is_cut(text: str) -> None:
 @given(st.lists(st.sampled_from(["weigh", "flour", "rye", "oven"]), min_size=1, max_size=9))
 def test_no_word_but_joining_ones_is_lost(words: list[str]) -> None:
     request = ", ".join(words) + "."
-
     assert re.findall(r"\w+", " ".join(texts(request))) == words
 
 
@@ -84,7 +82,6 @@ def said(task: str, draft: Draft) -> list[list[str]]:
 def test_each_step_has_the_words_that_say_it_and_context_is_left_out(minilm: OnnxEncoder) -> None:
     task = "I run a bakery. Bake two loaves of bread, and then tell my sister about it on Telegram."
     draft = drafted(minilm, task, "bake bread", "send a Telegram message about the bread to the sister")
-
     assert said(task, draft) == [["Bake two loaves of bread"], ["tell my sister about it on Telegram"]]
     assert [(out.text, out.reason) for out in draft.left_out] == [("I run a bakery", "context")]
 
@@ -92,7 +89,6 @@ def test_each_step_has_the_words_that_say_it_and_context_is_left_out(minilm: Onn
 def test_steps_keep_the_model_s_order_and_point_to_where_they_are_told(minilm: OnnxEncoder) -> None:
     task = "Ping me on Telegram when the bread is baked; before that, order flour."
     draft = drafted(minilm, task, "order flour", "bake bread", "send a Telegram message")
-
     assert [step.text for step in draft.steps] == ["order flour", "bake bread", "send a Telegram message"]
     assert draft.steps[0].spans > draft.steps[2].spans
     assert said(task, draft)[2] == ["Ping me on Telegram"]
@@ -101,21 +97,18 @@ def test_steps_keep_the_model_s_order_and_point_to_where_they_are_told(minilm: O
 def test_one_clause_that_says_two_steps_is_shared_whole(minilm: OnnxEncoder) -> None:
     task = "Sync flour orders with Telegram."
     draft = drafted(minilm, task, "list flour orders", "send them to Telegram")
-
     assert said(task, draft) == [["Sync flour orders with Telegram"]] * 2
 
 
 def test_a_condition_that_the_model_left_out_stays_with_its_step(minilm: OnnxEncoder) -> None:
     task = "Compare flour prices. If they rose a lot, order three bags."
     draft = drafted(minilm, task, "compare flour prices", "order three bags")
-
     assert draft.left_out == ()
     assert draft.steps[1].words == "If they rose a lot, order three bags"
 
 
 def test_a_task_without_words_is_said_by_all_of_it() -> None:
     draft = aligned(" 🥖🥖 ", [], ["bake bread"], np.zeros((1, 0)))
-
     assert said(" 🥖🥖 ", draft) == [["🥖🥖"]]
 
 

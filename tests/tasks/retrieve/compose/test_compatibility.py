@@ -40,7 +40,6 @@ TYPES = io_words()["types"]
 )
 def test_verbs_tell_on_which_side_a_type_stands(text: str, takes: set[str], gives: set[str]) -> None:
     found = io_of(text)
-
     assert (found.takes, found.gives) == (takes, gives)
 
 
@@ -51,7 +50,6 @@ def test_a_text_that_names_no_type_takes_and_gives_text() -> None:
 def test_a_step_uses_the_part_of_a_server_that_it_names() -> None:
     server = io_of("Manage calendars, invoices and maps")
     step = io_of("put the meeting there")
-
     assert server.takes == {"event", "payment", "place"}
     assert server.used_for(step).takes == {"event"}
     assert server.used_for(io_of("play a song")) == server  # it names nothing that the server knows
@@ -70,7 +68,6 @@ def test_what_is_given_passes_for_what_is_taken_as_it_is_or_through_a_coercion()
 @given(st.text(max_size=300))
 def test_any_text_has_known_types_on_both_sides(text: str) -> None:
     found = io_of(text)
-
     assert found == io_of(text)
     for side in (found.takes, found.gives):
         assert side
@@ -82,14 +79,12 @@ def test_what_is_handed_over_is_a_share_and_all_of_it_if_a_type_is_on_both_sides
     gives: set[str], takes: set[str]
 ) -> None:
     share = handed_over(gives, takes)
-
     assert 0 <= share <= 1
     assert (share == 1) == bool(gives & takes)
 
 
 def test_all_words_of_the_lists_are_of_known_types() -> None:
     sides = {name for pair in io_words()["implied"].values() for side in pair for name in side.split()}
-
     assert sides | {name for pair in io_words()["coercions"] for name in pair[:2]} <= TYPES.keys()
 
 
@@ -138,7 +133,6 @@ def told(selected: Sequence[Sequence[Found]]) -> list[list[tuple[str, Any]]]:
 @given(ROWS.filter(lambda rows: len(rows) > 1), TEXTS)
 def test_compatibility_is_a_share(rows: list[tuple[str, str, str | None]], step: str) -> None:
     uses = [used(*told, step) for told in rows]
-
     assert all(0 <= compatibility(a, b) <= 1 for a in uses for b in uses)
     assert mean_compatibility([], uses[0]) is None
     mean = mean_compatibility(uses[1:], uses[0])
@@ -158,7 +152,6 @@ def test_each_step_keeps_its_rows_with_both_shares(steps: list[StepCandidates], 
 @given(plans())
 def test_alpha_1_keeps_the_order_of_relevance(steps: list[StepCandidates]) -> None:
     selected = select(steps, order_of(steps), 1)
-
     assert [[found for _, found in rows] for rows in selected] == [[f for _, f in s.rows] for s in steps]
     assert not [row for rows in selected for row, _ in rows if row["compatibility"] is not None]
 
@@ -166,7 +159,6 @@ def test_alpha_1_keeps_the_order_of_relevance(steps: list[StepCandidates]) -> No
 @given(plans(), st.floats(-3, 20))
 def test_alpha_0_ignores_relevance(steps: list[StepCandidates], score: float) -> None:
     selected = told(select(steps, order_of(steps), 0))
-
     assert selected == told(select(scored(steps, score), order_of(steps), 0))
     for rows in selected:
         fits = [fit for _, fit in rows[:POOL] if fit is not None]
@@ -178,7 +170,6 @@ def test_what_is_first_has_the_highest_sum_and_ties_keep_their_order(
     steps: list[StepCandidates], alpha: float
 ) -> None:
     selected = select(steps, order_of(steps), alpha)
-
     assert selected == select(steps, order_of(steps), alpha)
     for step, rows in zip(steps, selected, strict=True):
         at = {id(found): place for place, (_, found) in enumerate(step.rows)}
@@ -215,7 +206,6 @@ def test_a_step_is_chosen_by_what_it_depends_on() -> None:
 def test_a_step_that_depends_on_none_is_compared_with_all_before_it() -> None:
     free: frozenset[int] = frozenset()
     after_all = select(picture_plan(frozenset({0, 1})), (0, 1, 2), 0.5)[2]
-
     assert told([select(picture_plan(free), (0, 1, 2), 0.5)[2]]) == told([after_all])
     alone = select(picture_plan(free), (2, 0, 1), 0.5)[2]  # the first in another order
     assert [one["compatibility"] for one, _ in alone] == [None, None]
@@ -224,7 +214,6 @@ def test_a_step_that_depends_on_none_is_compared_with_all_before_it() -> None:
 
 def test_nothing_is_compared_with_a_gap() -> None:
     kept = select(picture_plan(frozenset({0}), gap=True), (0, 1, 2), 0.5)[2]
-
     assert [one["compatibility"] for one, _ in kept] == [None, None]
 
 

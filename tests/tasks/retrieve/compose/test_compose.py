@@ -33,7 +33,6 @@ def ids(plan: dict[str, Any]) -> list[str | None]:
 
 def test_each_step_names_what_serves_it_and_where_the_task_says_it(index: ServedIndex) -> None:
     plan = compose(index, TASK)
-
     assert [step["step"] for step in plan["steps"]] == [1, 2]
     assert plan["steps"][0]["candidates"][0]["doc_id"] == "local/market/bread"
     for step in plan["steps"]:
@@ -47,7 +46,6 @@ def test_each_step_names_what_serves_it_and_where_the_task_says_it(index: Served
 
 def test_the_same_task_has_the_same_plan(index: ServedIndex) -> None:
     one, other = compose(index, TASK), compose(index, TASK)
-
     assert {**one, "took_ms": 0} == {**other, "took_ms": 0}
 
 
@@ -55,7 +53,6 @@ def test_what_nothing_serves_is_a_gap_instead_of_the_least_bad(index: ServedInde
     plan = compose(index, "Check the DNS records of example.org, and then bake a loaf of wheat bread.")
     bare = [step for step in plan["steps"] if "DNS" in step["text"]]
     baked = [step for step in plan["steps"] if "bread" in step["text"]]
-
     assert [(step["gap"], step["doc_id"]) for step in bare] == [(True, None)]
     assert [(step["gap"], step["doc_id"]) for step in baked] == [(False, "local/market/bread")]
     assert all(step["candidates"] for step in plan["steps"])
@@ -78,9 +75,7 @@ def test_what_nothing_serves_is_a_gap_instead_of_the_least_bad(index: ServedInde
 )
 def test_any_text_gives_a_plan_of_served_ids(index: ServedIndex, task: str) -> None:
     served = {r["doc_id"] for r in index.search("bread", k=50)["results"]}
-
     plan = compose(index, task)
-
     assert len(plan["steps"]) <= 8
     assert {c["doc_id"] for step in plan["steps"] for c in step["candidates"]} <= served
     for step in plan["steps"]:
@@ -92,7 +87,6 @@ def test_any_text_gives_a_plan_of_served_ids(index: ServedIndex, task: str) -> N
 def test_no_part_of_a_task_vanishes(index: ServedIndex) -> None:
     task = "My oven is new. Bake a loaf of bread, brew a pot of tea, and thanks a lot!"
     plan = compose(index, task)
-
     told = [span for step in plan["steps"] for span in step["spans"]] + [o["span"] for o in plan["left_out"]]
     covered = "".join(task[a:b] for a, b in sorted(told))
     for word in ("oven", "Bake", "bread", "brew", "tea", "thanks"):
@@ -106,7 +100,6 @@ def test_a_limit_of_one_step_holds(index: ServedIndex) -> None:
 def test_candidates_tell_relevance_and_from_the_second_step_on_compatibility(index: ServedIndex) -> None:
     first, second = compose(index, TASK, ComposeOptions(alpha=0.9))["steps"]
     plain = compose(index, TASK)["steps"]
-
     assert {c["compatibility"] for step in plain for c in step["candidates"]} == {None}
     assert {c["compatibility"] for c in first["candidates"]} == {None}
     assert all(0 <= c["compatibility"] <= 1 for c in second["candidates"])
@@ -118,7 +111,6 @@ def test_candidates_tell_relevance_and_from_the_second_step_on_compatibility(ind
 
 def test_alpha_weighs_relevance_against_compatibility(index: ServedIndex) -> None:
     by_both, by_fit = (compose(index, TASK, ComposeOptions(alpha=alpha))["steps"] for alpha in (0.5, 0.0))
-
     sums = [c["relevance"] + c["compatibility"] for c in by_both[1]["candidates"]]
     fits = [c["compatibility"] for c in by_fit[1]["candidates"]]
     assert sums == sorted(sums, reverse=True)
@@ -131,14 +123,12 @@ def test_alpha_weighs_relevance_against_compatibility(index: ServedIndex) -> Non
 def test_fewer_candidates_are_the_first_of_more(index: ServedIndex) -> None:
     for alpha in (1.0, 0.3):
         few, many = (compose(index, TASK, ComposeOptions(k=k, alpha=alpha))["steps"] for k in (1, 4))
-
         assert [s["candidates"] for s in few] == [s["candidates"][:1] for s in many]
         assert [s["confidence"] for s in few] == [s["confidence"] for s in many]
 
 
 def test_the_trace_tells_each_round(index: ServedIndex) -> None:
     plan = compose(index, TASK, ComposeOptions(explain=True, hints=3))
-
     assert plan["trace"][0]["jaccard"] is None
     assert all(len(one["hints"]) <= 3 for one in plan["trace"])
     assert len(plan["trace"]) == plan["rounds"] + 1
@@ -190,7 +180,6 @@ def served(plan: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("budget", [0.3, 1, 60])
 def test_a_step_has_the_page_of_its_skill_for_its_own_text(index: ServedIndex, budget: float) -> None:
     plan = compose(index, WITH_GAP, ComposeOptions(pages=budget))
-
     assert served(plan)
     for step in served(plan):
         paged = index.page(step["doc_id"], step["text"], budget=budget, method=DEFAULT_METHOD)
@@ -204,7 +193,6 @@ def test_a_step_has_the_page_of_its_skill_for_its_own_text(index: ServedIndex, b
 def test_a_skill_of_two_steps_counts_each_page(index: ServedIndex) -> None:
     task = "Look after the bees in summer, and then feed the honey bees sugar syrup in October."
     plan = compose(index, task, ComposeOptions(pages=0.5))
-
     assert [step["doc_id"] for step in plan["steps"]] == ["local/market/bees"] * 2
     pages = [step["page"]["tokens"] for step in plan["steps"]]
     assert plan["tokens"]["pages"] == sum(pages) > max(pages)
@@ -212,7 +200,6 @@ def test_a_skill_of_two_steps_counts_each_page(index: ServedIndex) -> None:
 
 def test_a_gap_has_no_page_and_without_pages_no_step_has_one(index: ServedIndex) -> None:
     paged, plain = compose(index, WITH_GAP, ComposeOptions(pages=0.5)), compose(index, WITH_GAP)
-
     assert [step["text"] for step in paged["steps"] if "page" not in step] == [
         step["text"] for step in plain["steps"] if step["gap"]
     ]
@@ -222,7 +209,6 @@ def test_a_gap_has_no_page_and_without_pages_no_step_has_one(index: ServedIndex)
 
 def test_a_text_that_its_licence_keeps_back_is_named_and_the_plan_stands(withheld: ServedIndex) -> None:
     plan = compose(withheld, WITH_GAP, ComposeOptions(pages=0.5))
-
     assert served(plan)
     for step in served(plan):
         assert step["page"] is None
@@ -234,7 +220,6 @@ def test_a_server_is_described_and_has_no_page(tmp_path: Path, minilm_export: Ex
     plan = compose(
         serve_kitchen(tmp_path, minilm_export).ask(), "Brew a pot of green tea.", ComposeOptions(pages=0.5)
     )
-
     assert [step["doc_id"] for step in served(plan)] == ["ann/kettle"]
     assert not [step for step in plan["steps"] if "page" in step]
 

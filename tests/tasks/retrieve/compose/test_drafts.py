@@ -96,9 +96,7 @@ def test_any_text_becomes_a_plan_that_holds_all_of_it(index: ServedIndex, task: 
         with pytest.raises(WrongInput):
             compose(index, task, options)
         return
-
     plan = json.loads(json.dumps(compose(index, task, options), ensure_ascii=False).encode())
-
     assert plan["query"] == task
     assert len(plan["steps"]) <= most
     assert all(step["text"].strip() for step in plan["steps"])
@@ -120,7 +118,6 @@ def test_any_text_becomes_a_plan_that_holds_all_of_it(index: ServedIndex, task: 
 )
 def test_of_a_task_that_is_too_long_the_rest_is_left_out_in_one_piece(index: ServedIndex, task: str) -> None:
     plan = compose(index, task)
-
     assert [part["reason"] for part in plan["left_out"]].count("too-long") == 1
     last = plan["left_out"][-1]
     assert (last["reason"], last["span"][1]) == ("too-long", len(task))
@@ -133,7 +130,6 @@ def test_of_a_task_that_is_too_long_the_rest_is_left_out_in_one_piece(index: Ser
 @pytest.mark.parametrize("task", ["thanks!", "Thank you so much, that was great.", "hm"])
 def test_a_task_that_asks_for_nothing_has_no_step_and_says_so(index: ServedIndex, task: str) -> None:
     plan = compose(index, task)
-
     assert (plan["steps"], plan["edges"], plan["groups"]) == ([], [], [])
     assert {part["reason"] for part in plan["left_out"]} == {"no-request"}
     require_whole(plan, task)
@@ -169,7 +165,6 @@ def test_a_task_in_a_script_without_weights_is_cut_at_its_sentences(
     index: ServedIndex, task: str, steps: int
 ) -> None:
     plan = compose(index, task)
-
     assert len(plan["steps"]) == steps
     require_whole(plan, task)
 
@@ -179,7 +174,6 @@ def test_a_task_that_gives_orders_is_text_and_nothing_else(index: ServedIndex, o
     task = f"Bake a loaf of wheat bread with yeast, and then brew a pot of green tea. {order}"
     plan = compose(index, task)
     served = {result["doc_id"] for result in index.search("bread", k=50)["results"]}
-
     bread = [step["doc_id"] for step in plan["steps"] if "wheat bread" in step["text"]]
     assert bread == ["local/market/bread"]
     assert {step["doc_id"] for step in plan["steps"]} <= served | {None}

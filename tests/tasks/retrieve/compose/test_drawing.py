@@ -73,7 +73,6 @@ def test_a_plan_without_steps_says_so() -> None:
 def test_signs_of_mermaid_markdown_and_html_are_shown_as_they_are(text: str) -> None:
     drawn = as_mermaid(hand_plan([text], conditions={1: text}, ids={1: text}))
     said = visible(" ".join(text.split()))
-
     assert labels(drawn) == {"s1": [f"step 1, {said}", f"only {said}", f"by {said}, 70 percent sure"]}
     assert all(LINE.fullmatch(line) for line in drawn.splitlines())
 
@@ -81,7 +80,6 @@ def test_signs_of_mermaid_markdown_and_html_are_shown_as_they_are(text: str) -> 
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_no_text_leaves_its_label(one: str, other: str) -> None:
     drawn = as_mermaid(hand_plan([one, other], [(1, 2, "data")], gaps=[2], ids={1: other}))
-
     assert [line for line in drawn.split("\n")[:-1] if not LINE.fullmatch(line)] == []
     assert list(labels(drawn)) == ["s1", "s2"]
     assert drawn.encode()
@@ -102,7 +100,6 @@ def classed(svg: bytes, name: str) -> list[Xml.Element]:
 
 def test_a_file_shows_title_legend_groups_steps_conditions_and_gaps() -> None:
     shown = texts(plan_file(party()))
-
     assert shown[0].endswith(": 6 steps, 1 gap")
     assert {"data 2", "order 2", "condition 1", "served 5", "nothing served fits 1"} <= set(shown)
     order = [
@@ -116,7 +113,6 @@ def test_a_file_shows_title_legend_groups_steps_conditions_and_gaps() -> None:
 
 def test_a_gap_is_drawn_unlike_a_step_and_edges_by_their_type() -> None:
     picture = plan_file(party())
-
     assert (len(classed(picture, "node served")), len(classed(picture, "node gap"))) == (
         6,
         2,
@@ -140,14 +136,12 @@ def test_a_plan_of_any_size_is_drawn_and_the_same_plan_gives_the_same_bytes(plan
 def test_texts_of_others_are_shown_and_never_obeyed(text: str) -> None:
     plan = hand_plan([text], conditions={1: text}, ids={1: text})
     picture = plan_file({**plan, "query": text})
-
     assert not [e for e in Xml.fromstring(picture).iter() if e.tag.endswith("script")]  # noqa: S314
     assert len([shown for shown in texts(picture) if visible(text) in shown]) == 4
 
 
 def test_a_long_text_goes_on_in_further_lines_and_ends_in_an_ellipsis() -> None:
     shown = texts(plan_file(hand_plan(["word " * 100, "面包需要" * 40])))
-
     assert len([text for text in shown if "word" in text]) == 4  # the title, and three lines
     assert [text for text in shown if text.endswith("word …")]
     assert len([text for text in shown if "面包" in text]) >= 2

@@ -24,7 +24,6 @@ def said(task: str, draft: Draft) -> list[str]:
 
 def test_a_task_is_cut_where_it_says_its_steps(matcher: Matcher) -> None:
     draft = LocalDecomposer().decompose(TASK, None, matcher)
-
     assert said(TASK, draft) == [
         "Count the open orders in Shopify", "write them to a Google sheet", "mail it to Ida",
     ]  # fmt: skip
@@ -35,14 +34,12 @@ def test_a_task_is_cut_where_it_says_its_steps(matcher: Matcher) -> None:
 def test_the_word_that_tells_a_condition_is_part_of_its_step(matcher: Matcher) -> None:
     task = "If it rains on Saturday, move the picnic in my calendar and tell Ida by mail."
     steps = LocalDecomposer().decompose(task, None, matcher).steps
-
     assert said(task, Draft(steps))[0].startswith("If it rains")
 
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_steps_beyond_the_limit_are_left_out_as_such(matcher: Matcher, most: int) -> None:
     draft = LocalDecomposer(most=most).decompose(TASK, None, matcher)
-
     assert len(draft.steps) <= most
     assert "beyond-max-steps" in {part.reason for part in draft.left_out}
 
@@ -55,7 +52,6 @@ def test_a_known_number_of_steps_is_kept_to(matcher: Matcher, exactly: int) -> N
 def test_another_script_is_cut_into_sentences_without_certainty(matcher: Matcher) -> None:
     task = "パンを焼いて。お茶をいれる。GitHubのissueを作成し。"
     draft = LocalDecomposer().decompose(task, None, matcher)
-
     assert said(task, draft) == ["パンを焼いて", "お茶をいれる", "GitHubのissueを作成し"]
     assert draft.certainty == 0
     assert len(LocalDecomposer(exactly=2).decompose(task, None, matcher).steps) == 2

@@ -29,7 +29,6 @@ def first(searcher: Searcher, ranking: StepRanking) -> str:
 
 def test_rows_are_ranked_by_the_step_in_its_task(searcher: Searcher) -> None:
     bread, tea = StepRanker(searcher.facts, Matcher(searcher.router)).rank(TASK, STEPS)
-
     assert (first(searcher, bread), first(searcher, tea)) == ("local/market/bread", "local/market/bike")
     assert list(bread.scores) == sorted(bread.scores, reverse=True)
     assert bread.shares().sum() == pytest.approx(1)
@@ -40,10 +39,8 @@ def test_rows_that_may_not_be_found_are_in_no_ranking(searcher: Searcher) -> Non
     allowed = np.ones(searcher.router.rows, dtype=bool)
     allowed[searcher.places()["local/market/bread"]] = False
     nothing = np.zeros_like(allowed)
-
     bread, _ = StepRanker(searcher.facts, Matcher(searcher.router, allowed=allowed)).rank(TASK, STEPS)
     empty, _ = StepRanker(searcher.facts, Matcher(searcher.router, allowed=nothing)).rank(TASK, STEPS)
-
     assert "local/market/bread" not in searcher.ids(bread.rows)
     assert (empty.rows, confidence(empty)) == ((), 0.0)
 
@@ -61,7 +58,6 @@ def ranked(scores: list[float], fit: float) -> StepRanking:
 
 def test_one_is_surer_of_a_row_that_fits_better_and_stands_apart() -> None:
     alike, apart = ranked([2.0, 1.9, 1.8], 1.0), ranked([6.0, 1.9, 1.8], 1.0)
-
     assert 0 < confidence(alike) < confidence(apart) < 1
     assert confidence(replace(apart, cosines=-apart.cosines)) < confidence(apart)
     assert confidence(ranked([2.0, 1.9], 0.1)) < confidence(ranked([2.0, 1.9], 3.0))

@@ -36,9 +36,7 @@ def matcher(served_bakery: SkillRoot) -> Matcher:
 
 def test_the_first_round_sees_no_hints_and_the_next_the_best_rows(matcher: Matcher) -> None:
     written = Written(["bake bread"], ["bake bread", "brew tea"])
-
     found = decompose("bread and tea", written, matcher, rounds=1, hints=2)
-
     assert written.asked == [None, matcher.hints((DraftStep("bake bread", ((0, 1),)),), 2)]
     assert [len(r.steps) for r in found.rounds] == [1, 2]
     assert found.rounds[0].jaccard is None
@@ -46,33 +44,26 @@ def test_the_first_round_sees_no_hints_and_the_next_the_best_rows(matcher: Match
 
 def test_hints_that_agree_end_the_rounds(matcher: Matcher) -> None:
     written = Written(["bake bread"], ["bake some bread"], ["keep bees"])
-
     found = decompose("bread", written, matcher, rounds=5, hints=3)
-
     assert (len(written.asked), found.converged) == (2, True)
     assert found.draft.steps[0].text == "bake some bread"
 
 
 def test_a_draft_that_stays_ends_the_rounds(matcher: Matcher) -> None:
     written = Written(["bake bread"])
-
     found = decompose("bread", written, matcher, rounds=5)
-
     assert (len(written.asked), len(found.rounds), found.converged) == (2, 2, True)
     assert found.rounds[1].jaccard == 1
 
 
 def test_an_empty_draft_is_not_taken(matcher: Matcher) -> None:
     found = decompose("bread", Written(["bake bread"], []), matcher, rounds=3)
-
     assert [step.text for step in found.draft.steps] == ["bake bread"]
 
 
 def test_a_circle_ends(matcher: Matcher) -> None:
     written = Written(["bake bread"], ["keep bees"], ["bake bread"], ["keep bees"])
-
     found = decompose("bread or bees", written, matcher, rounds=9, hints=1)
-
     assert len(written.asked) == 3
     assert [step.text for step in found.draft.steps] == ["keep bees"]
 
@@ -89,7 +80,6 @@ def test_features_tell_steps_that_one_row_serves_from_those_that_two_serve(match
     hints = matcher.hints(draft(1.0, "bake wheat bread", "repair the puncture of a bicycle").steps, 4)
     apart = draft_features(draft(0.5, "bake wheat bread", "repair the puncture of a bicycle"), hints, matcher)
     same = draft_features(draft(0.5, "bake wheat bread", "bread in the oven"), hints, matcher)
-
     assert apart[FEEDBACK_FEATURES.index("same")] == 0
     assert same[FEEDBACK_FEATURES.index("same")] == 1
     assert apart[FEEDBACK_FEATURES.index("likely")] == pytest.approx(np.log(0.5))
@@ -98,7 +88,6 @@ def test_features_tell_steps_that_one_row_serves_from_those_that_two_serve(match
 def test_a_draft_that_is_far_more_likely_is_taken_whatever_the_hints(matcher: Matcher) -> None:
     hints = matcher.hints(draft(1.0, "bake wheat bread").steps, 3)
     drafts = {1: draft(0.97, "bake wheat bread"), 2: draft(0.03, "bake wheat", "bread")}
-
     assert chosen_count(drafts, hints, matcher) == 1
 
 
@@ -126,6 +115,5 @@ def test_hints_speak_for_two_steps_where_two_rows_serve_them_more_than_where_one
         draft(0.5, "bake wheat bread with yeast, repair the puncture of a bicycle"),
         draft(0.5, "bake wheat bread with yeast", "repair the puncture of a bicycle"),
     )
-
     assert by_one_row < 0
     assert by_two_rows > by_one_row + 0.5

@@ -65,14 +65,12 @@ def test_a_graph_counts_its_nodes_and_edges_by_type(graph: SkillGraph) -> None:
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_document_of_no_pairs_has_a_graph_too(count: int) -> None:
     found = graph_of(PagedDocument("d", "", NODES[:count], VECTORS[:count]))
-
     assert (found.density(), found.edges) == (0.0, [])
     assert graph_file(found).startswith(b"<?xml")
 
 
 def test_as_a_dict_it_names_every_node_and_edge(graph: SkillGraph) -> None:
     found = graph.as_dict()
-
     assert [n["node_id"] for n in found["nodes"]] == [n.node_id for n in NODES]
     semantic = [e for e in found["edges"] if e["edge_type"] == "semantic"]
     assert semantic == [{"src_id": "d#2", "dst_id": "d#4", "edge_type": "semantic", "weight": 1.0}]
@@ -80,7 +78,6 @@ def test_as_a_dict_it_names_every_node_and_edge(graph: SkillGraph) -> None:
 
 def test_the_picture_shows_title_legend_headings_and_texts(graph: SkillGraph) -> None:
     shown = texts(graph_file(graph))
-
     assert "d: 5 nodes, 7 edges" in shown
     assert {f"{kind} {n}" for kind, n in {**graph.node_counts(), **graph.edge_counts()}.items()} <= set(shown)
     # A heading stands once, above the first node below it.
@@ -99,7 +96,6 @@ def test_the_picture_shows_title_legend_headings_and_texts(graph: SkillGraph) ->
 def test_nodes_and_edges_have_the_colour_of_their_type(graph: SkillGraph) -> None:
     picture = graph_file(graph).decode().lower()
     without = graph_file(SkillGraph("d", NODES[:1], [])).decode().lower()
-
     for colour in [look[0] for look in (*NODE_LOOKS.values(), *EDGE_LOOKS.values())]:
         assert colour.lower() in picture
     # One of each is the legend's.
@@ -120,7 +116,6 @@ def test_the_same_graph_gives_the_same_bytes(graph: SkillGraph) -> None:
 )
 def test_text_of_a_skill_is_shown_and_never_obeyed(text: str) -> None:
     picture = graph_file(SkillGraph(text, [node(0, text, "step", text)], []))
-
     assert [t for t in texts(picture) if t == text] == [text, text]
     assert not [e for e in Xml.fromstring(picture).iter() if e.tag.endswith("script")]  # noqa: S314
 
@@ -136,7 +131,6 @@ def test_pictures_load_neither_matplotlib_nor_prefect() -> None:
         "print([m for m in ('matplotlib', 'prefect', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-
     assert done.stdout.strip() == "[]"
 
 
@@ -145,9 +139,7 @@ def test_no_edge_runs_through_the_legend_or_out_of_the_picture() -> None:
     pairs = itertools.permutations(range(0, 60, 3), 2)
     edges = [Edge(f"d#{a}", f"d#{b}", "reference", 1.0) for a, b in pairs]
     edges += [Edge(f"d#{k}", f"d#{k + 1}", "sequence", 1.0) for k in range(59)]
-
     picture = Xml.fromstring(graph_file(SkillGraph("d", nodes, edges)))  # noqa: S314
-
     width, height = (float(size) for size in picture.attrib["viewBox"].split()[2:])
     ways = [e.attrib["d"] for e in picture.iter() if e.get("class", "").startswith("edge ")]
     points = np.array([point for way in ways if " H" not in way for point in curve(way)])
@@ -185,7 +177,6 @@ def curve(path: str) -> list[list[float]]:
 )
 def test_a_label_shows_words_without_the_marks_of_markdown(block: str, text: str, label: str) -> None:
     (row,) = laid_out([replace(node(0, text), block=block)]).rows
-
     assert row.label == label
 
 
@@ -193,7 +184,6 @@ def test_a_label_shows_words_without_the_marks_of_markdown(block: str, text: str
 @given(st.lists(st.sampled_from("abcdef"), max_size=140))
 def test_a_heading_is_never_the_last_line_of_a_column(headings: list[str]) -> None:
     rows = laid_out([node(k, "text", "step", heading) for k, heading in enumerate(headings)]).rows
-
     assert not [row for row, below in pairwise(rows) if row.heading and row.x != below.x]
 
 
@@ -201,9 +191,7 @@ def test_a_heading_is_never_the_last_line_of_a_column(headings: list[str]) -> No
 @given(st.lists(st.tuples(st.text(max_size=20), st.lists(st.sampled_from("abc"), max_size=3)), max_size=90))
 def test_lines_stand_in_order_and_never_on_each_other(rows: list[tuple[str, list[str]]]) -> None:
     nodes = [node(k, text, "step", *path) for k, (text, path) in enumerate(rows)]
-
     layout = laid_out(nodes)
-
     assert [row.key for row in layout.rows if row.key] == [node.node_id for node in nodes]
     places = [(row.x, -row.y) for row in layout.rows]
     assert places == sorted(set(places))

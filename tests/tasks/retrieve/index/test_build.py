@@ -27,9 +27,7 @@ def versions(root: SkillRoot) -> list[int]:
 
 def test_the_first_build_takes_up_all(skill_root: Make) -> None:
     root = skill_root(SKILLS)
-
     built = root.publish()
-
     assert (built.skills_rows, built.changed, built.vectors_new) == (4, True, 4)
     assert built.nodes_rows == nodes_table(root.root).read().height
     assert in_step(root, built)
@@ -39,9 +37,7 @@ def test_parse_and_build_encode_each_text_once(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.crawl()
     root.parse()
-
     built = root.build()
-
     heads = [f"{r['name']}\n{r['description']}" for r in rows(root, built).values()]
     nodes = [r["text"] for r in rows(root, built, NODES).values()]
     assert sorted(root.encoder.encoded) == sorted([*heads, *nodes])
@@ -56,11 +52,9 @@ def test_states_packed_in_another_way_are_all_made_anew(
     monkeypatch.setattr("tasks.retrieve.index.rows.packing", lambda: "another")
     monkeypatch.setattr("tasks.models.cached_encoder.packing", lambda: "another")
     root.use_encoder(root.encoder)
-
     root.crawl()
     root.parse()
     built = root.index()
-
     nodes = [row["text"] for row in rows(root, built, NODES).values()]
     assert built.changed
     assert built.nodes_rows == before.nodes_rows
@@ -69,7 +63,6 @@ def test_states_packed_in_another_way_are_all_made_anew(
 
 def test_a_skill_row_gives_back_the_body_and_counts_its_tokens(skill_root: Make) -> None:
     root = skill_root(SKILLS)
-
     for row in rows(root, root.publish()).values():
         body = row["text"][row["body_start"] :]
         assert body.startswith("# ")
@@ -83,9 +76,7 @@ def test_an_unchanged_corpus_makes_no_new_version(skill_root: Make) -> None:
     first = root.publish()
     before, served = versions(root), root.served()
     root.encoder.encoded.clear()
-
     again = root.publish()
-
     assert not again.changed
     assert (again.skills, again.nodes, again.vectors_new) == (first.skills, first.nodes, 0)
     assert (versions(root), root.served(), root.encoder.encoded) == (before, served, [])
@@ -105,9 +96,7 @@ def test_only_what_changed_is_written(skill_root: Make, monkeypatch: pytest.Monk
         add(writer, new)
 
     monkeypatch.setattr(TableWriter, "add", noting)
-
     built = root.index()
-
     written = {d for table in added for d in table.column("doc_id").to_pylist()}
     assert written == {"local/market/bread"}
     assert built.changed
@@ -119,9 +108,7 @@ def test_a_changed_document_keeps_none_of_its_old_nodes(skill_root: Make) -> Non
     root = skill_root(SKILLS)
     root.publish()
     root.write("bread", skill("bread", "Bakes", "Buy a loaf."))
-
     built = root.publish()
-
     own = [r["text"] for r in rows(root, built, NODES).values() if r["doc_id"] == "local/market/bread"]
     assert own == ["Buy a loaf."]
     assert in_step(root, built)
@@ -131,9 +118,7 @@ def test_a_document_that_is_gone_leaves_both_tables(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish()
     root.remove("bees")
-
     built = root.publish()
-
     assert "local/market/bees" not in rows(root, built)
     assert built.skills_rows == 3
     assert in_step(root, built)
@@ -145,9 +130,7 @@ def test_readers_of_the_served_version_see_none_of_the_next_build(skill_root: Ma
     root.remove("bees")
     root.crawl()
     root.parse()
-
     root.build()
-
     assert "local/market/bees" in rows(root, first)
     assert root.served().skills == first.skills
 
@@ -157,9 +140,7 @@ def test_nodes_left_for_later_are_caught_up_with(skill_root: Make) -> None:
     first = root.publish(nodes=False)
     assert (first.nodes, root.served().nodes) == (None, None)
     root.encoder.encoded.clear()
-
     built = root.publish()
-
     assert built.changed
     assert root.served().nodes == built.nodes
     assert in_step(root, built)
@@ -175,12 +156,9 @@ def test_a_night_without_nodes_takes_nothing_from_them(skill_root: Make) -> None
     root.publish(nodes=False)
     assert root.served().nodes is None
     root.encoder.encoded.clear()
-
     root.crawl()
     root.parse()
-
     built = root.build()
-
     assert not any("veil" in text for text in root.encoder.encoded)
     assert in_step(root, built)
 
@@ -190,9 +168,7 @@ def test_another_model_rebuilds_everything(skill_root: Make, nodes: bool) -> Non
     root = skill_root(SKILLS)
     root.publish()
     root.use_model("someone/else", "r2")
-
     built = root.publish(nodes=nodes)
-
     assert built.skills_rows == built.changed * 4
     assert root.served().model["revision"] == "r2"
     table = open_at(connect(root.root), SKILLS_TABLE, built.skills)
@@ -215,9 +191,7 @@ def test_a_build_that_was_never_published_is_not_built_upon(skill_root: Make) ->
     assert root.served() == served
     root.write("bread", BREAD)
     root.remove("bees")
-
     built = root.publish()
-
     assert in_step(root, built)
     assert built.skills_rows == 3
 
@@ -242,7 +216,6 @@ def test_a_build_that_died_half_way_is_done_again(
     with pytest.raises(KeyboardInterrupt):
         root.build()
     monkeypatch.undo()
-
     assert in_step(root, root.index())
 
 
@@ -252,7 +225,6 @@ def test_a_first_build_that_died_is_begun_anew(skill_root: Make) -> None:
     root.parse()
     root.build()
     root.remove("bees")
-
     assert in_step(root, root.publish())
 
 
@@ -260,9 +232,7 @@ def test_a_source_that_cannot_be_read_marks_its_rows_stale_until_it_can(skill_ro
     root = skill_root(SKILLS)
     root.publish()
     aside = root.market.rename(root.market.with_name("aside"))
-
     unread = root.publish()
-
     assert [r["stale"] for r in rows(root, unread).values()] == [True] * 4
     assert unread.vectors_new == 4
     assert in_step(root, unread)
@@ -275,9 +245,7 @@ def test_a_corpus_that_loses_its_last_document_is_served_empty(skill_root: Make)
     root = skill_root({"bread": BREAD, "not-text": ""})
     root.publish()
     root.remove("bread")
-
     built = root.publish()
-
     assert (built.skills_rows, built.nodes_rows) == (0, 0)
     assert root.ask().search("bread")["results"] == []
 
@@ -289,7 +257,6 @@ def test_after_many_nights_everything_is_indexed(skill_root: Make) -> None:
             f"s{night}", skill(f"s{night}", f"Counts to {night + 20}", f"Count to {night + 20} aloud.")
         )
         built = root.publish()
-
     assert in_step(root, built)
     assert root.ask().search("count to 23")["results"][0]["name"] == "s3"
 
@@ -299,9 +266,7 @@ def test_ids_with_quotes_are_no_hazard(skill_root: Make) -> None:
     assert isinstance(DirectorySource(str(root.market)).version(), str)
     root.publish()
     root.write("o'; DROP", SKILLS["bees"].replace("\n# ", "\nOne more word on it.\n\n# ", 1))
-
     built = root.publish()
-
     assert built.skills_rows == 2
     assert in_step(root, built)
     names: Sequence[str] = sorted(rows(root, built))

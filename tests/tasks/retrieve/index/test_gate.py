@@ -133,9 +133,7 @@ def built(sound: tuple[SkillRoot, Built]) -> tuple[SkillRoot, Built]:
 
 def test_a_sound_build_passes_every_check(built: tuple[SkillRoot, Built]) -> None:
     root, version = built
-
     checks = root.check(version)
-
     assert {c.check for c in checks} == {
         f"{table}.{check}"
         for table in (SKILLS, NODES)
@@ -156,9 +154,7 @@ def test_a_defect_fails_its_check_and_leaves_the_other_table_alone(
     root, version = built
     injure, expected = INJURIES[injury]
     table = connect(root.root).open_table(name)
-
     injure(table)
-
     at = table.version
     injured = replace(version, skills=at) if name == SKILLS else replace(version, nodes=at)
     failed = {c.check for c in root.check(injured) if not c.passed}
@@ -173,9 +169,7 @@ def test_nodes_of_another_text_than_the_one_served_fail_their_check(built: tuple
     table = connect(root.root).open_table(SKILLS)
     table.update(where="name = 'bees'", values={"text": "bees"})
     table.optimize()
-
     checks = root.check(replace(version, skills=table.version))
-
     assert "nodes.other_text" in {c.check for c in checks if not c.passed}
 
 
@@ -197,11 +191,9 @@ def test_states_of_another_text_or_none_fail_their_check(
     rows = table.search().to_arrow()
     at = rows.schema.get_field_index("states")
     states = pa.array(change(rows.column("states").to_pylist()), pa.large_binary())
-
     table.delete("true")
     table.add(rows.set_column(at, rows.schema.field("states"), states))
     table.optimize()
-
     failed = [c for c in root.check(replace(version, nodes=table.version)) if not c.passed]
     assert [(c.check, c.value) for c in failed] == [("nodes.other_states", 1)]
 
@@ -212,9 +204,7 @@ def to_serve(root: SkillRoot, version: Built, run_id: str) -> Served:
 
 def test_words_of_every_skill_find_it_before_anything_was_served(built: tuple[SkillRoot, Built]) -> None:
     root, version = built
-
     checks = check_words(root.root, to_serve(root, version, "sound"))
-
     size = len(TEXTS)
     assert [(c.check, c.value, c.limit, c.passed) for c in checks] == [
         ("routing.rows", size, size, True),
@@ -239,9 +229,7 @@ def test_a_routing_index_whose_words_are_not_the_skills_is_refused_and_goes(
     root, version = built
     served = to_serve(root, version, fault.__name__)
     monkeypatch.setattr(store, "postings_of", fault)
-
     failed = [check for check in check_words(root.root, served) if not check.passed]
-
     assert [(c.check, c.value < c.limit) for c in failed] == [("routing.found_by_own_words", True)]
     assert not root.root.files(f"routing/{served.version}.{served.skills}", "")
 
@@ -253,9 +241,7 @@ def test_a_skill_of_signs_or_of_words_that_stand_everywhere_does_not_keep_a_vers
     root = skill_root({"what": said, "bread": TEXTS["bread"], "signs": skill("---", "...", "!!! ??? ***\n")})
     root.crawl()
     root.parse()
-
     checks = check_words(root.root, to_serve(root, root.build(), "signs"))
-
     assert all(check.passed for check in checks)
     assert checks[0].value == checks[0].limit >= 2
 
@@ -265,18 +251,14 @@ def test_a_table_made_with_another_model_fails_its_check(
 ) -> None:
     root, version = built
     monkeypatch.setitem(root.encoder.card, "revision", "another")
-
     failed = {c.check for c in root.check(version) if not c.passed}
-
     assert failed == {"skills.other_model", "nodes.other_model"}
 
 
 def test_a_vector_that_is_null_is_bad(built: tuple[SkillRoot, Built]) -> None:
     root, version = built
     table = connect(root.root).open_table(NODES)
-
     lose_a_vector(table)
-
     bad = {c.check: c.value for c in root.check(replace(version, nodes=table.version)) if not c.passed}
     assert bad[f"{NODES}.bad_vectors"] == 1
 
@@ -290,7 +272,6 @@ def test_a_build_without_nodes_has_only_its_skills_checked(skill_root: Make) -> 
     root = skill_root(TEXTS)
     root.crawl()
     root.parse(vectors=False)
-
     assert {c.check.partition(".")[0] for c in root.check(root.build(nodes=False))} == {SKILLS}
 
 
@@ -303,10 +284,8 @@ def test_the_gate_names_each_check_that_failed_with_value_and_limit() -> None:
             Check("nodes.bad_vectors", passed=False, value=2, limit=0),
         )
     ]
-
     with pytest.raises(GateRefused) as caught:
         require_passed(checks)
-
     assert "skills.rows is 3, must be 4; nodes.bad_vectors is 2, must be 0" in str(caught.value)
     assert "skills.bad_vectors" not in str(caught.value)
 
@@ -327,9 +306,7 @@ def test_a_version_that_lost_a_skill_of_four_is_refused_with_the_share(published
     published.crawl()
     published.parse()
     built = published.build()
-
     checks = {c.check: c for c in check_shrink(published.root, built, max_shrink=0.05, few=0)}
-
     assert checks["skills.shrink"].value == 0.25
     with pytest.raises(GateRefused, match=r"skills\.shrink is 0\.25, may be at most 0\.05"):
         require_passed([asdict(check) for check in checks.values()])
@@ -337,38 +314,30 @@ def test_a_version_that_lost_a_skill_of_four_is_refused_with_the_share(published
 
 def test_losing_few_rows_is_no_shrink_whatever_their_share(published: SkillRoot) -> None:
     built = replace(published.build(), skills_rows=3)
-
     checks = check_shrink(published.root, built, max_shrink=0.05, few=1)
-
     assert all(check.passed for check in checks)
 
 
 def test_a_loss_up_to_the_share_passes_and_one_more_row_does_not(published: SkillRoot) -> None:
     built = published.build()
     lost = {n: replace(built, skills_rows=4 - n) for n in (1, 2)}
-
     passed = {n: check_shrink(published.root, lost[n], max_shrink=0.25, few=0)[0].passed for n in lost}
-
     assert passed == {1: True, 2: False}
 
 
 def test_more_rows_than_before_pass(published: SkillRoot) -> None:
     built = replace(published.build(), skills_rows=40, nodes_rows=4000)
-
     assert all(check.passed for check in check_shrink(published.root, built, max_shrink=0, few=0))
 
 
 def test_lost_nodes_are_told_apart_from_lost_skills(published: SkillRoot) -> None:
     built = replace(published.build(), nodes_rows=1)
-
     passed = {c.check: c.passed for c in check_shrink(published.root, built, max_shrink=0.05, few=0)}
-
     assert passed == {"skills.shrink": True, "nodes.shrink": False}
 
 
 def test_a_version_without_nodes_is_compared_by_its_skills_alone(published: SkillRoot) -> None:
     built = replace(published.build(), nodes=None, nodes_rows=0)
-
     assert [c.check for c in check_shrink(published.root, built, max_shrink=0, few=0)] == ["skills.shrink"]
 
 
@@ -376,5 +345,4 @@ def test_the_first_version_has_nothing_to_shrink_from(skill_root: Make) -> None:
     root = skill_root(TEXTS)
     root.crawl()
     root.parse()
-
     assert check_shrink(root.root, root.build(), max_shrink=0, few=0) == []

@@ -34,17 +34,13 @@ def contents(root: SkillRoot, name: str, version: int, key: str) -> pl.DataFrame
 
 def test_after_it_every_document_is_to_be_done_again(root: SkillRoot) -> None:
     assert plan_refine(root.root, FilterLimits()).todo == 0
-
     assert redo_all(root.root, keep_vectors=True) == len(hand_written.SKILLS)
-
     assert plan_refine(root.root, FilterLimits()).todo == len(hand_written.SKILLS)
 
 
 def test_until_it_is_done_again_all_is_served_as_it_was(root: SkillRoot) -> None:
     before = root.ask().search("treat varroa mites")["results"]
-
     redo_all(root.root, keep_vectors=False)
-
     assert root.ask().search("treat varroa mites")["results"] == before
     assert documents_table(root.root).read().height == len(hand_written.SKILLS)
     assert set(refined_table(root.root).read()["outcome"]) == {"kept"}
@@ -55,9 +51,7 @@ def test_what_is_built_anew_lies_beside_what_is_served_and_says_the_same(root: S
     redo_all(root.root, keep_vectors=True)
     root.crawl()
     assert root.parse()["documents"] == len(hand_written.SKILLS)
-
     built = root.build(anew=True)
-
     assert built.changed
     assert all(check.passed for check in root.check(built))
     assert root.served() == served
@@ -82,9 +76,7 @@ def test_what_was_to_be_built_anew_is_by_the_next_run_if_the_first_was_killed(ro
     root.crawl()
     root.parse()
     root.build(anew=True)  # and killed before it was served
-
     built = root.publish()
-
     assert (built.changed, built.vectors_new) == (True, len(hand_written.SKILLS))
     assert not root.publish().changed
 
@@ -98,9 +90,7 @@ def test_after_it_routing_ranks_by_the_new_vectors(root: SkillRoot, monkeypatch:
 
     monkeypatch.setattr(root.encoder, "encode_states", turned)
     redo_all(root.root, keep_vectors=False)
-
     root.publish()
-
     index = open_routing(root.root, root.served())
     for doc_id, vector in zip(index.doc_ids, index.vectors, strict=True):
         assert vector.tolist() == vectors(root)[doc_id] != before[doc_id]
@@ -112,7 +102,5 @@ def test_vectors_are_kept_only_if_asked(root: SkillRoot, keep: bool) -> None:
     for folder in folders:
         folder.mkdir(exist_ok=True)
         (folder / "part.parquet").write_bytes(b"x")
-
     redo_all(root.root, keep_vectors=keep)
-
     assert [folder.exists() for folder in folders] == [keep, keep]

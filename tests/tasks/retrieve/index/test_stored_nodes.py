@@ -142,18 +142,14 @@ def inferred(document: PagedDocument) -> list[Edge]:
 def test_the_graph_of_a_served_skill_is_the_stored_one(root: SkillRoot) -> None:
     document = root.ask().document(BEES)
     assert document.edges == inferred(document)
-
     edge = leave_one(root)
-
     assert graph_of(root.ask().document(BEES)).edges == [edge]
 
 
 def test_a_page_by_edges_follows_the_stored_ones(root: SkillRoot) -> None:
     ask = BEES, "when to feed sugar syrup"
     before = root.ask().page(*ask, budget=None, method="top-k-dependency")
-
     leave_one(root)
-
     after = root.ask().page(*ask, budget=None, method="top-k-dependency")
     assert [n["node_id"] for n in after["nodes"]] != [n["node_id"] for n in before["nodes"]]
     facets = root.ask().page(*ask, budget=0.5, method="facets")
@@ -165,9 +161,7 @@ def test_a_version_that_is_gone_back_to_has_its_own_edges(root: SkillRoot) -> No
     root.write("bees", SKILLS["bees"] + "\nAs in the first section, look after the queen.\n")
     root.publish()
     assert len(root.ask().document(BEES).edges or ()) > len(first.edges or ())
-
     roll_back(root.root)
-
     again = root.ask().document(BEES)
     assert again.edges is None
     assert graph_of(again).edges == inferred(first)
@@ -179,8 +173,6 @@ def test_edges_that_are_missing_or_damaged_are_inferred(root: SkillRoot, injury:
     for name in root.root.files("edges", ".parquet"):
         file = Path(root.root.at(name))
         file.unlink() if injury is None else file.write_bytes(injury)
-
     found = root.ask().document(BEES)
-
     assert found.edges is None
     assert graph_of(found).edges == inferred(document)

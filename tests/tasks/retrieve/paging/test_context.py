@@ -57,7 +57,6 @@ def test_a_gap_is_marked_once_above_the_headings_that_follow_it() -> None:
 
 def test_a_heading_is_printed_once_however_many_slices_stand_under_it() -> None:
     context = printed(3, 5)
-
     assert context.count("## Cooling") == 1
     assert context.endswith("- Wait for 100 degrees.\n\n…\n\n- Unload with gloves.\n\n## Appendix\n")
 
@@ -73,7 +72,6 @@ def test_a_slice_keeps_the_indentation_of_its_first_line() -> None:
 
 def test_a_sentence_in_the_middle_of_a_line_begins_where_it_begins() -> None:
     body = "Stir. Rest it. Pour."
-
     assert assemble(body, [(0, 5), (6, 14), (15, 20)], (), [1]) == "Rest it."
 
 
@@ -105,7 +103,6 @@ def test_an_ordinal_beyond_the_document_is_refused(ordinal: int) -> None:
 
 def test_the_outline_says_what_stands_above_and_before_each_node() -> None:
     where = outline(spans_of(BODY), headings_of(BODY))
-
     assert where.above == [(0,), (0, 1, 2), (0, 1, 2), (0, 4), (0, 4), (0, 4)]
     assert where.before == [(0,), (1, 2), (), (3, 4), (), (), (5,)]
 
@@ -135,9 +132,7 @@ def test_a_context_holds_what_is_selected_under_its_headings_in_order_and_once(
     body = "\n".join(numbered)
     spans, headings = spans_of(body), headings_of(body)
     selected = data.draw(st.sets(st.sampled_from(range(len(spans)))) if spans else st.just(set[int]()))
-
     context = assemble(body, spans, headings, selected)
-
     shown = [line.strip() for line in context.split("\n") if line.strip()]
     places = [[line.strip() for line in numbered].index(line) for line in shown if line != "…"]
     assert sorted(set(places)) == places

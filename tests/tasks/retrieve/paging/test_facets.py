@@ -25,14 +25,12 @@ def ask(query: str, budget: float | None = None, document: PagedDocument = READY
 
 def test_a_row_stands_under_its_table_s_header_and_heading() -> None:
     context = ask("how many minutes does leek and potato 7 take", 40).context
-
     assert "## Soups\n\nsoup | minutes\n-|-\n" in context
     assert "\nleek and potato 7 | 7\n" in context
 
 
 def test_lines_of_code_stand_between_fences_with_gaps_marked_and_behind_what_announces_them() -> None:
     context = ask("stir the pot in step_5 gently", 80).context
-
     assert "Set the timer from code:" in context
     assert "```python\n" in context
     assert "def step_5():\n    stir(pot, 5 * 10, gently=True)" in context
@@ -42,21 +40,18 @@ def test_lines_of_code_stand_between_fences_with_gaps_marked_and_behind_what_ann
 
 def test_every_facet_of_a_request_is_served() -> None:
     context = ask("scrub the copper pan with lemon, and never put knives into the machine", 45).context
-
     assert "copper pan" in context
     assert "knives" in context
 
 
 def test_marks_that_carry_nothing_cost_nothing() -> None:
     answer = ask("scrub the copper pan", 30)
-
     assert "Scrub the copper pan with lemon and salt." in answer.context
     assert "**" not in answer.context
 
 
 def test_nodes_in_part_say_what_is_printed_of_them_and_every_node_is_either_in_or_out() -> None:
     answer = ask("stir the pot in step_5 gently", 80)
-
     code = next(node for node, _ in answer.nodes if node.block == "code")
     assert answer.printed[code.node_id] in answer.context
     assert set(answer.why) == {node.node_id for node, _ in answer.nodes}
@@ -70,7 +65,6 @@ def test_a_narrow_request_takes_less_than_a_broad_one_without_a_budget() -> None
     broad = ask(
         "scrub the pan, set the timer in code, list all soups, simmer every batch, keep the knives safe"
     )
-
     assert narrow.tokens < broad.tokens < narrow.document_tokens
 
 
@@ -81,7 +75,6 @@ def test_a_document_made_ready_before_gives_the_same_page() -> None:
 @pytest.mark.parametrize("budget", [1.0, 10_000])
 def test_a_budget_that_holds_all_gives_the_body_as_it_stands(budget: float) -> None:
     answer = ask("anything", budget)
-
     assert answer.context == KITCHEN
     assert answer.printed == {}
 
@@ -94,9 +87,7 @@ def test_a_query_of_a_hundred_thousand_characters_is_answered() -> None:
 @pytest.mark.parametrize("body", ["Stir.", "# Soup\n\nStir it well, then serve.", "```\nstir()\n```"])
 def test_a_document_of_one_node_is_answered_with_it(body: str, budget: float | None) -> None:
     document = PagedDocument("soup", body, nodes_of(body))
-
     answer = ask("stir", budget, document)
-
     assert [node.ordinal for node, _ in answer.nodes] == [0]
     assert document.nodes[0].text in answer.context
     assert answer.left_out == []
@@ -104,7 +95,6 @@ def test_a_document_of_one_node_is_answered_with_it(body: str, budget: float | N
 
 def test_pages_come_in_document_order_whatever_is_asked_first() -> None:
     forth, back = (ask(query, 0.6) for query in ("copper pan, then the timer", "the timer, then copper pan"))
-
     for answer in (forth, back):
         ordinals = [node.ordinal for node, _ in answer.nodes]
         assert ordinals == sorted(ordinals)
@@ -117,7 +107,6 @@ VECTORS = WordEncoder().encode([node.text for node in DOCUMENT.nodes])
 def test_vectors_that_are_no_numbers_are_a_damaged_index(damage: float) -> None:
     vectors = VECTORS.copy()
     vectors[3, 7] = damage
-
     with pytest.raises(StorageError, match="soup: a vector of its nodes is no vector of numbers"):
         ask("copper", 0.5, replace(DOCUMENT, vectors=vectors))
 
@@ -144,7 +133,6 @@ def test_words_that_share_a_pass_are_found_where_the_encoder_looks_into_a_text()
 
     query = "scrub the copper pan, and set the timer"
     found = page(READY, query, encoder=Parting(), tokenizer=WordTokenizer(), budget=0.5)
-
     assert found == ask(query, 0.5)
 
 
@@ -157,7 +145,6 @@ def test_words_that_share_a_pass_are_found_where_the_encoder_looks_into_a_text()
 )
 def test_every_answer_is_within_its_budget_or_one_node_alone(budget: float, query: str) -> None:
     answer = ask(query, budget)
-
     ceiling = int(budget * answer.document_tokens) if budget <= 1 else int(budget)
     assert answer.tokens == WordTokenizer().count([answer.context])[0]
     assert answer.over_budget == (answer.tokens > ceiling)
@@ -179,7 +166,6 @@ def test_names_of_code_are_taken_apart() -> None:
 
 def test_each_clause_is_a_facet_and_a_short_one_joins_the_next() -> None:
     request = read_request("Open the hive slowly, look for eggs of the queen, and treat the varroa mites.")
-
     assert facets(request) == [
         "Open the hive slowly",
         "look for eggs of the queen",
@@ -191,7 +177,6 @@ def test_each_clause_is_a_facet_and_a_short_one_joins_the_next() -> None:
 
 def test_a_request_of_function_words_has_one_facet_and_no_terms() -> None:
     request = read_request("what is it?")
-
     assert (request.terms, facets(request)) == ((), ["what is it?"])
     assert request.asks.shape == (1, 0)
 
@@ -202,7 +187,6 @@ def test_scripts_without_spaces_are_cut_into_pairs() -> None:
 
 def test_an_endless_request_is_read_as_far_as_it_says_something_new() -> None:
     request = read_request("unusual gadget wiring, " * 5000)
-
     assert request.terms[:3] == ("unusual", "gadget", "wir")
     assert len(request.facets) == 12
 
@@ -210,7 +194,6 @@ def test_an_endless_request_is_read_as_far_as_it_says_something_new() -> None:
 @pytest.mark.parametrize("query", ["the queen", ", ;", "  look for eggs, or not", "a\n\nb"])
 def test_a_facet_is_a_piece_of_what_is_encoded_and_is_never_empty(query: str) -> None:
     found = facets(read_request(query))
-
     assert found
     assert all(piece in query for piece in found)
     assert all(found)

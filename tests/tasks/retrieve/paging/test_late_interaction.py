@@ -38,9 +38,7 @@ def test_a_part_of_a_node_has_the_states_of_its_own_tokens(minilm: OnnxEncoder) 
     nodes = [replace(node, n_tokens=minilm.count([node.text])[0]) for node in NODES]
     units = cut(BODY, nodes)
     vectors, packed = minilm.encode_states([node.text for node in nodes])
-
     states = states_of(nodes, units, vectors, packed, minilm)
-
     assert states.projected
     assert np.diff(units.first).max() > 1
     for unit, (start, end) in enumerate(zip(units.start, units.end, strict=True)):
@@ -50,9 +48,7 @@ def test_a_part_of_a_node_has_the_states_of_its_own_tokens(minilm: OnnxEncoder) 
 
 def test_a_node_in_one_piece_has_all_of_its_states(minilm: OnnxEncoder) -> None:
     vectors, packed = minilm.encode_states([node.text for node in NODES])
-
     states = states_of(NODES, UNITS, vectors, packed, minilm)
-
     last = UNITS.first[-2]
     assert UNITS.first[-1] - last == 1
     assert np.array_equal(rows_of(states, last), unpack(packed[-1]))
@@ -60,7 +56,6 @@ def test_a_node_in_one_piece_has_all_of_its_states(minilm: OnnxEncoder) -> None:
 
 def test_without_states_a_node_s_vector_stands_for_all_of_its_parts() -> None:
     states = states_of(NODES, UNITS, VECTORS, [b""] * len(NODES), WordTokenizer())
-
     assert not states.projected
     assert np.array_equal(states.rows, VECTORS[UNITS.owner])
     assert states.first.tolist() == list(range(len(UNITS.owner)))
@@ -68,9 +63,7 @@ def test_without_states_a_node_s_vector_stands_for_all_of_its_parts() -> None:
 
 def test_a_node_without_states_among_others_has_its_vector_at_their_dimensions(minilm: OnnxEncoder) -> None:
     vectors, packed = minilm.encode_states([node.text for node in NODES])
-
     states = states_of(NODES, UNITS, vectors, [*packed[:-1], b""], minilm)
-
     np.testing.assert_allclose(rows_of(states, int(UNITS.first[-2])), project(vectors[-1:]), atol=1e-6)
 
 
@@ -84,9 +77,7 @@ def test_the_largest_cosine_of_each_word_counts() -> None:
     rows = np.eye(3, 4, dtype=np.float32)[[0, 1, 2, 2]]
     states = TokenStates(rows, np.array([0, 2]), projected=False)
     words = np.array([[0.6, 0.8, 0, 0], [0, 0, 1, 0]], dtype=np.float32)
-
     found = dict(zip(STATES, state_rows(states, words, laid_out([0, 1])), strict=True))
-
     assert found["state_mean"] == pytest.approx([0.4, 0.5])  # the means of 0.8, 0 and of 0, 1
     assert found["state_mean_standard"] == pytest.approx([0, 0])  # each word prefers another
     assert found["state_best"] == pytest.approx([1, 1])
@@ -97,9 +88,7 @@ def test_the_largest_cosine_of_each_word_counts() -> None:
 def test_a_unit_counts_more_beside_one_that_a_word_is_near_to() -> None:
     rows = np.array([[1, 0], [0, 1], [0, 1], [0, 1]], dtype=np.float32)
     states = TokenStates(rows, np.arange(4), projected=False)
-
     found = dict(zip(STATES, state_rows(states, rows[:1], laid_out([0, 0, 1, 1])), strict=True))
-
     near, beside, *far = found["state_both_mean_share"]
     assert near > beside > far[0] == far[1]
     assert found["state_section"] == pytest.approx([1, 1, -1, -1])
@@ -112,9 +101,7 @@ def test_one_unit_of_many_thousands_that_alone_is_near_leaves_all_numbers_finite
     rows = np.zeros((20_000, 2), dtype=np.float32)
     rows[:, 1], rows[7] = 1, (1, 0)
     states = TokenStates(rows, np.arange(len(rows)), projected=False)
-
     found = state_rows(states, rows[7:8], laid_out(list(range(len(rows)))))
-
     assert np.isfinite(found).all()
     assert found.argmax(axis=1).tolist() == [7] * len(STATES)
 
@@ -127,10 +114,8 @@ def test_what_words_say_is_finite_whatever_they_are(words: int, units: int, seed
     )
     sections = np.sort(drawn.integers(0, 3, size=units))
     _, numbered = np.unique(sections, return_inverse=True)
-
     asked = drawn.normal(size=(words, 4)).astype(np.float32)
     found = state_rows(states, asked, laid_out(numbered.tolist()))
-
     assert found.shape == (len(STATES), units)
     assert np.isfinite(found).all()
 
@@ -140,9 +125,7 @@ def test_a_request_of_function_words_alone_is_compared_as_a_whole(minilm: OnnxEn
     document = PagedDocument("soup", BODY, NODES, vectors, states=packed)
     ready = ready_for(document, encoder=minilm, tokenizer=minilm)
     request, asked = ask("what is this about?", minilm)
-
     found = unit_features(ready, request, asked)
-
     assert not request.words
     expected = np.maximum.reduceat(ready.states.rows @ project(asked[:1]).T, ready.states.first)[:, 0]
     assert found[NAMES.index("state_mean")] == pytest.approx(expected, abs=1e-5)
@@ -151,6 +134,5 @@ def test_a_request_of_function_words_alone_is_compared_as_a_whole(minilm: OnnxEn
 def test_states_that_are_no_whole_number_of_them_are_a_damaged_index() -> None:
     vectors, packed = encoded(WordEncoder(), [node.text for node in NODES])
     document = PagedDocument("soup", BODY, NODES, vectors, 200, states=[b"x" * (SIZE + 1), *packed[1:]])
-
     with pytest.raises(StorageError, match=r"soup: states of its nodes cannot be read .*skillery doctor"):
         page(document, "copper", encoder=WordEncoder(), tokenizer=WordTokenizer())

@@ -21,7 +21,6 @@ def test_a_short_node_is_one_unit() -> None:
 
 def test_code_is_cut_between_its_paragraphs_and_keeps_its_fences_apart() -> None:
     found = pieces(CODE)
-
     assert len(found) == 8
     assert found[0] == "def step_0():\n    stir(pot, 0 * 10, gently=True)"
     assert frame_of(CODE, nodes_of(CODE)[0]) == ("```python", "```")
@@ -38,7 +37,6 @@ def test_units_are_ordered_disjoint_and_inside_their_nodes(parts: list[str]) -> 
     body = "\n\n".join(parts)
     nodes = nodes_of(body)
     units = cut(body, nodes)
-
     assert (units.start < units.end).all()
     assert (units.end[:-1] <= units.start[1:]).all()
     for unit, owner in enumerate(units.owner.tolist()):
@@ -86,7 +84,6 @@ def test_names_of_code_and_unspaced_scripts_are_taken_apart() -> None:
 def test_no_word_is_lost_or_counted_twice(texts: list[str], term: str) -> None:
     index = index_words(texts)
     counts = term_counts(index, sorted(set(index.words)))
-
     assert len(index.places) == sum(len(words_of(text)) for text in texts)
     assert counts.shape == (len(index.words), len(texts))
     assert (counts.sum(axis=1) >= 1).all()
@@ -95,15 +92,12 @@ def test_no_word_is_lost_or_counted_twice(texts: list[str], term: str) -> None:
 
 def test_counts_are_of_the_text_that_holds_the_word() -> None:
     index = index_words(["Mites here.", "No mites, mites.", ""])
-
     assert term_counts(index, ["mite", "mites", "absent"]).tolist() == [[1, 2, 0], [1, 2, 0], [0, 0, 0]]
 
 
 def test_rare_terms_and_short_texts_weigh_more() -> None:
     counts = np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
-
     weights = rarity(counts)
     scores = bm25(counts, np.array([5.0, 5.0, 50.0]), weights, length_share=0.75)
-
     assert weights[1] > weights[0] > 0
     assert scores[0, 1] > scores[0, 2] > scores[1, 2] == 0

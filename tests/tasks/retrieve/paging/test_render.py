@@ -30,9 +30,7 @@ def test_headings_come_once_gaps_are_marked_and_nesting_stays(chosen: list[int],
 
 def test_one_gap_has_one_mark_inside_the_block_that_it_cuts() -> None:
     ready = ready_of(f"first\n\n{CODE}\n\nlast\n")
-
     found = printed(ready, [0, 3, 6, 9])
-
     assert found.context == (
         "first\n\n```python\n…\ndef step_2():\n    stir(pot, 2 * 10, gently=True)\n…\n"
         "def step_5():\n    stir(pot, 5 * 10, gently=True)\n…\n```\n\nlast"
@@ -47,7 +45,6 @@ def test_units_stand_in_order_each_heading_once_and_every_node_s_text_in_the_con
     chosen: set[int],
 ) -> None:
     found = printed(READY, sorted(chosen))
-
     at = 0
     for unit in sorted(chosen):
         at = found.context.index(READY.pieces.texts[unit], at) + 1
@@ -60,7 +57,5 @@ def test_units_stand_in_order_each_heading_once_and_every_node_s_text_in_the_con
 def test_white_space_that_tokenizers_may_not_know_is_made_plain() -> None:
     body = "one.\x1c\x1cTwo stands here. " + "More of the same stands here. " * 30
     assert len(nodes_of(body)) >= 1
-
     ready = ready_of(body)
-
     assert not set("".join(ready.pieces.glue)) - set(" \t\r\n")

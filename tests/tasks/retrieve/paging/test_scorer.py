@@ -31,9 +31,7 @@ def leaning_on_words() -> Scorer:
 
 def test_a_weight_leans_with_the_number_of_facets() -> None:
     scorer, given = leaning_on_words(), features(1, np.random.default_rng(0))
-
     few, as_most, many = (scorer.logits(with_facets(given, n)) for n in (1, 3, 9))
-
     step = 2 * np.log(3)
     assert few == pytest.approx(0.5 - step * given[WORDS], abs=1e-5)
     assert as_most == pytest.approx(np.full(UNITS, 0.5), abs=1e-5)
@@ -51,9 +49,7 @@ def test_what_the_groups_add_is_the_score_less_that_of_an_average_unit() -> None
     drawn = [chance.normal(size=len(NAMES)).astype(np.float32) for _ in range(4)]
     scorer = Scorer(drawn[0], np.abs(drawn[1]) + 1, drawn[2], drawn[3], -1.5)
     given = features(5, chance)
-
     parts = scorer.by_group(given)
-
     assert parts.shape == (UNITS, len(GROUPS))
     assert parts.sum(axis=1) - 1.5 == pytest.approx(scorer.logits(given), abs=1e-3)
 
@@ -66,9 +62,7 @@ def test_fitting_finds_a_weight_that_leans() -> None:
         given = features(1 if turn % 2 else 9, chance)
         needed = np.flatnonzero((given[WORDS] > 0) == (turn % 2 == 0)).tolist()
         examples.append(Example(asked, given, [[[unit]] for unit in needed]))
-
     scorer = fit(examples, penalty=1.0)
-
     assert scorer.lean[WORDS] > 5 * np.abs(np.delete(scorer.lean, [WORDS, FACETS])).max()
     assert scorer.lean[WORDS] > 10 * abs(scorer.weight[WORDS])
     right = [(chances(scorer.logits(e.features)) > 0.5).sum() for e in examples[:2]]
@@ -78,9 +72,7 @@ def test_fitting_finds_a_weight_that_leans() -> None:
 def test_a_scorer_is_the_same_once_it_was_stored() -> None:
     scorer = leaning_on_words()
     given = features(4, np.random.default_rng(3))
-
     again = scorer_of(json.loads(json.dumps(stored(scorer))))
-
     assert again.logits(given) == pytest.approx(scorer.logits(given), abs=1e-4)
 
 

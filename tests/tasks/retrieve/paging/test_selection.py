@@ -26,7 +26,6 @@ def test_what_is_taken_is_within_the_ceiling_as_printed_and_taken_once(
 ) -> None:
     taken = choose(READY.prepared, likely, READY.costs, ceiling=ceiling)
     printed = print_units(READY.prepared, READY.pieces, sorted(taken))
-
     assert len(set(taken)) == len(taken)
     assert WordTokenizer().count([printed.context]) == [tokens_of(READY, taken, printed.marks)]
     assert not taken or tokens_of(READY, taken, printed.marks) <= ceiling
@@ -36,7 +35,6 @@ def test_what_is_taken_is_within_the_ceiling_as_printed_and_taken_once(
 @given(chances)
 def test_a_larger_ceiling_never_holds_less_of_what_is_likely(likely: np.ndarray) -> None:
     sizes = [len(choose(READY.prepared, likely, READY.costs, ceiling=c)) for c in (60, 200, 10_000)]
-
     assert sizes[-1] == UNITS
     assert all(a <= b + 3 for a, b in pairwise(sizes))
 
@@ -53,15 +51,12 @@ def test_without_a_ceiling_as_much_is_taken_as_is_asked_for(likely: np.ndarray, 
 
 def test_the_likelier_of_two_of_one_size_is_taken_first() -> None:
     ready = ready_of("- salt\n- dill\n- lard\n")
-
     assert choose(ready.prepared, np.array([0.2, 0.9, 0.5]), ready.costs, ceiling=100) == [1, 2, 0]
 
 
 def test_a_list_item_comes_with_the_line_that_announces_it() -> None:
     ready = ready_of("Cook now.\n\nTake these along:\n\n- salt\n- dill\n")
-
     taken = choose(ready.prepared, np.array([0.01, 0.01, 0.01, 0.9]), ready.costs, ceiling=10)
-
     assert taken[:2] == [1, 3]
 
 
@@ -99,14 +94,12 @@ def test_a_gap_costs_its_mark_and_closing_it_gives_the_mark_back() -> None:
 
 def test_a_heading_is_paid_for_once() -> None:
     under_one = Outline(above=[(0,), (0,), (0,)], before=[(0,), (), (), ()])
-
     assert taken([1, 2], tokens=[4, 4, 4], headings=[3], where=under_one, ceiling=11) == [1, 2]
     assert taken([1, 2], tokens=[4, 4, 4], headings=[3], where=under_one, ceiling=10) == [1]
 
 
 def test_a_heading_that_a_slice_reaches_over_is_paid_for() -> None:
     between = Outline(above=[(), (), ()], before=[(), (0,), (), ()])
-
     assert taken([0, 1], tokens=[4, 4, 4], headings=[3], where=between, ceiling=10) == [0]
     assert taken([0, 1], tokens=[4, 4, 4], headings=[3], where=between, ceiling=11) == [0, 1]
 
@@ -120,7 +113,6 @@ def test_the_ranking_is_read_no_further_than_needed() -> None:
             yield ordinal, 0.5
 
     fill(ranked(), tokens=[5, 5, 5], heading_tokens=[], mark_tokens=1, where=FLAT, ceiling=5)
-
     assert read == [0, 1]
 
 
@@ -151,7 +143,6 @@ def test_the_sum_is_that_of_the_context_as_printed(
         where=outline(spans, headings),
         ceiling=ceiling,
     )
-
     if spans:
         assert words(assemble(body, spans, headings, [ordinal for ordinal, _ in picks])) <= ceiling
     if ceiling >= words(body):

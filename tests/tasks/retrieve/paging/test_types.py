@@ -24,7 +24,6 @@ class BytesTokenizer:
 
 def test_chunks_have_the_size_and_the_last_what_is_left() -> None:
     body = "one two  three\n\nfour five"
-
     assert [body[start:end] for start, end in chunk_spans(body, WordTokenizer(), size=2)] == [
         "one two",
         "three\n\nfour",
@@ -44,7 +43,6 @@ def test_a_character_of_several_tokens_stays_with_one_chunk() -> None:
 @given(st.text(), st.integers(1, 5))
 def test_chunks_cover_every_token_in_order_without_overlap(body: str, size: int) -> None:
     spans = chunk_spans(body, BytesTokenizer(), size=size)
-
     assert list(range(len(body))) == [i for start, end in spans for i in range(start, end)]
 
 
@@ -54,9 +52,7 @@ def test_chunks_that_overlap_share_with_their_neighbours_alone(body: str, size: 
         with pytest.raises(ValueError, match="less than half"):
             chunk_spans(body, BytesTokenizer(), size=size, overlap=overlap)
         return
-
     spans = chunk_spans(body, BytesTokenizer(), size=size, overlap=overlap)
-
     assert {i for start, end in spans for i in range(start, end)} == set(range(len(body)))
     assert spans == sorted(spans)
     assert all(b[0] <= a[1] < b[1] for a, b in pairwise(spans))
@@ -64,17 +60,13 @@ def test_chunks_that_overlap_share_with_their_neighbours_alone(body: str, size: 
 
 def test_a_chunk_begins_with_the_end_of_the_one_before() -> None:
     body = "one two three four five six seven"
-
     spans = chunk_spans(body, WordTokenizer(), size=3, overlap=1)
-
     assert [body[start:end] for start, end in spans] == ["one two three", "three four five", "five six seven"]
 
 
 def test_each_chunk_is_encoded_and_counted() -> None:
     encoder = WordEncoder()
-
     chunks = encode_chunks("red green blue", encoder=encoder, tokenizer=WordTokenizer(), size=2)
-
     assert encoder.encoded == ["red green", "blue"]
     assert chunks.spans == [(0, 9), (10, 14)]
     assert chunks.tokens == [2, 1]
@@ -107,7 +99,6 @@ def test_marks_that_carry_nothing_go_and_all_else_stays(text: str, shorter: str)
 
 def test_the_rule_of_a_table_is_as_short_as_markdown_lets_it_be() -> None:
     table = "| a | **b** |\n|:-----|------:|\n| --- | 2 |"
-
     assert compact(table, "table") == "a | b\n-|-\n--- | 2"
 
 

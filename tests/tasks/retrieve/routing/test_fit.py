@@ -31,7 +31,6 @@ def router(minilm: OnnxEncoder) -> Router:
 @given(scores=_SCORES)
 def test_the_best_skill_alone_has_a_margin_above_nothing(scores: list[float]) -> None:
     margins = evidence_of(leading(scores), 100, len(scores))[:, FEATURES.index("margin")]
-
     assert margins[0] >= 0
     assert (margins[1:] <= 0).all()
     assert margins[0] == (scores[0] - scores[1] if len(scores) > 1 else 0)
@@ -41,7 +40,6 @@ def test_the_best_skill_alone_has_a_margin_above_nothing(scores: list[float]) ->
 def test_a_fit_is_a_probability_whatever_was_found(scores: list[float], rows: int) -> None:
     evidence = evidence_of(leading(scores), rows, len(scores))
     fits = packaged_fit().chances(evidence)
-
     assert evidence.shape == (len(scores), len(FEATURES))
     assert fits.shape == (len(scores),)
     assert ((fits >= 0) & (fits <= 1)).all()
@@ -54,7 +52,6 @@ def test_what_is_found_beyond_those_compared_changes_no_evidence(
     few = leading(scores)
     many = Leading(*(np.concatenate([values, np.array(more)]) for values in few))
     compared = len(scores)
-
     np.testing.assert_array_equal(
         evidence_of(many, 100, compared)[:compared], evidence_of(few, 100, compared)
     )
@@ -63,7 +60,6 @@ def test_what_is_found_beyond_those_compared_changes_no_evidence(
 def test_a_model_is_read_as_it_is_told() -> None:
     model = FitModel(np.linspace(-1, 1, len(FEATURES)), 0.25, 0.5)
     told = json.loads(json.dumps(model.told()))
-
     assert list(told["weights"]) == list(FEATURES)
     assert (told["bias"], told["least"]) == (0.25, 0.5)
     assert np.allclose([*told["weights"].values()], model.weights, atol=1e-4)
@@ -72,7 +68,6 @@ def test_a_model_is_read_as_it_is_told() -> None:
 def test_a_request_that_a_skill_serves_fits_better_than_a_foreign_one(router: Router) -> None:
     served = router.rank("My bicycle has a flat tyre.", 1)[0]
     foreign = router.rank("Prepare the quarterly statement of value added tax", 1)[0]
-
     assert served.fit is not None
     assert foreign.fit is not None
     assert foreign.fit < packaged_fit().least < served.fit
@@ -101,6 +96,5 @@ def test_how_many_results_are_asked_for_does_not_change_a_fit(minilm: OnnxEncode
 
 def test_without_a_model_no_fit_is_known(minilm: OnnxEncoder) -> None:
     found = Router.from_documents(SKILLS, minilm).rank("sharpen a blade", 3)
-
     assert [one.fit for one in found] == [None] * 3
     assert set(found[0].evidence) == set(FEATURES)

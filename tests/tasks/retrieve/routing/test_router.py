@@ -106,10 +106,8 @@ def test_of_near_identical_skills_one_takes_a_rank_and_names_the_others(router: 
 def test_fewer_skills_are_the_first_of_more_and_ties_go_by_id(minilm: OnnxEncoder, k: int) -> None:
     twins = [Skill(doc_id, *MARKET[0][1:]) for doc_id in ("z/bread", "c/bread", "m/bread")]
     router = Router.from_documents([*twins, *MARKET], minilm)
-
     whole = [found.doc_id for found in router.rank("bake a loaf", 7, fold=False)]
     few = [found.doc_id for found in router.rank("bake a loaf", k, fold=False)]
-
     assert few == whole[:k]
     assert [d for d in whole if d in {"a/bread", "c/bread", "m/bread", "z/bread"}] == [
         "a/bread", "c/bread", "m/bread", "z/bread",

@@ -163,7 +163,6 @@ def test_parts_add_up_to_the_score_and_are_shown_when_asked_for(index: ServedInd
 def test_a_search_says_that_nothing_fits_and_what_comes_nearest(index: ServedIndex) -> None:
     foreign = index.search("prepare the quarterly statement of value added tax")
     served = index.search("look after a hive")
-
     assert (foreign["nothing_fits"], served["nothing_fits"]) == (True, False)
     assert len(foreign["results"]) == len(served["results"])
     assert served["results"][0]["fit"] > foreign["results"][0]["fit"]
@@ -174,7 +173,6 @@ def test_whether_nothing_fits_does_not_depend_on_how_many_are_asked_for(
     index: ServedIndex, query: str
 ) -> None:
     answers = [index.search(query, k) for k in (1, 3, 50)]
-
     assert len({answer["nothing_fits"] for answer in answers}) == 1
     assert len({answer["results"][0]["fit"] for answer in answers}) == 1
     assert [len(answer["results"]) for answer in answers[:2]] == [1, 3]
@@ -188,7 +186,6 @@ def test_a_result_that_is_not_asked_for_may_be_the_one_that_fits(index: ServedIn
         return [replace(one, fit=fits.get(n, 0.0)) for n, one in enumerate(found, start=1)]
 
     one, all_of_them = (index.search("look after a hive", k, ranker=ranker) for k in (1, 9))
-
     assert (one["nothing_fits"], all_of_them["nothing_fits"]) == (False, False)
     assert [result["fit"] for result in one["results"]] == [0.01]
 
@@ -199,7 +196,6 @@ def test_the_first_three_results_decide_whether_nothing_fits() -> None:
     ranked: list[tuple[dict[str, Any], Ranked]] = [
         ({}, Ranked(str(n), 1.0, {}, (), f)) for n, f in enumerate(fits)
     ]
-
     assert fitting(ranked, model, None) == (ranked, False)
     assert fitting(ranked, model, 0.65) == (ranked, True)
     assert fitting(ranked, model, 0.6) == (ranked[2:], False)
@@ -212,7 +208,6 @@ def test_what_fits_less_than_asked_for_is_left_out_unless_nothing_fits(
     every = index.search("look after a hive")["results"]
     fits = [r["fit"] for r in every if r["fit"] >= least]
     found = index.search("look after a hive", min_fit=least)
-
     assert found["nothing_fits"] is (not fits)
     assert [r["fit"] for r in found["results"]] == (fits or [r["fit"] for r in every])
     assert [r["rank"] for r in found["results"]] == list(range(1, len(found["results"]) + 1))
@@ -226,7 +221,6 @@ def test_a_fit_is_from_0_to_1(index: ServedIndex, least: float) -> None:
 
 def test_of_an_encoder_without_a_fit_none_is_known_and_none_can_be_asked_for() -> None:
     ranked: list[tuple[dict[str, Any], Ranked]] = [({}, Ranked("a", 1.0, {}, ()))]
-
     assert fitting(ranked, None, None) == (ranked, None)
     with pytest.raises(WrongInput, match="the default encoder and method alone"):
         fitting(ranked, None, 0.5)
@@ -241,7 +235,6 @@ def test_ties_come_in_the_order_of_ids(skill_root: Make, minilm: OnnxEncoder) ->
     names = [f"s{i}" for i in range(40)]
     root = skill_root({n: skill("counting", "Counts", f"Count aloud. {n}x{n}y") for n in names})
     table = TableAt(root.root, SKILLS, root.publish(nodes=False).skills)
-
     ids = sorted(f"local/market/{n}" for n in names)
     routing = open_routing(root.root, root.served())
     assert rank_lexical(routing, "count aloud") == ids
@@ -279,7 +272,5 @@ def test_as_many_skills_come_as_asked_for_or_there_are(index: ServedIndex, k: in
 
 def test_what_must_not_be_found_takes_no_rank(index: ServedIndex) -> None:
     ids = [r["doc_id"] for r in index.search("bread")["results"]]
-
     rest = index.search("bread", filters=Filters(without=frozenset({ids[0]})))["results"]
-
     assert [r["doc_id"] for r in rest] == ids[1:]

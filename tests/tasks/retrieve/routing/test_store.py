@@ -54,7 +54,6 @@ def test_a_change_is_found_and_only_it_is_read(root: SkillRoot, caplog: pytest.L
     root.write("bike", BIKE)
     with caplog.at_level(logging.INFO, "tasks.retrieve.routing.store"):
         night(root)
-
     assert "3 skills, 2 of them read" in caplog.text
     assert (best(root, "vulcanising"), best(root, "syrup"), best(root, "crust")) == ("bike", "bees", "bread")
 
@@ -66,7 +65,6 @@ def test_what_is_brought_up_to_date_is_what_is_made_anew(root: SkillRoot, skill_
     changed = opened(root)
     root.root.delete(FOLDER)
     fresh = opened(root)
-
     assert sorted(zip(changed.doc_ids, changed.hashes, strict=True)) == sorted(
         zip(fresh.doc_ids, fresh.hashes, strict=True)
     )
@@ -85,7 +83,6 @@ def test_an_index_of_many_skills_is_made_in_processes_and_is_the_same(
     (folder,) = Path(root.root.at(FOLDER)).iterdir()
     made_here = {path.name: path.read_bytes() for path in folder.iterdir()}
     root.root.delete(FOLDER)
-
     lent: list[object] = []
     monkeypatch.setattr(store, "_WORTH_A_PROCESS", 1)
     monkeypatch.setattr(workers, "_submitted", lambda *call: lent.append(call) or submitted(*call))
@@ -111,7 +108,6 @@ def test_a_folder_from_before_it_held_what_answers_say_is_filled_from_the_table(
     del card["digests"]["rows.arrow"]
     card |= {"version": 1, "doc_ids": kept["doc_id"].to_list(), "hashes": kept["content_hash"].to_list()}
     root.root.write_json(f"{FOLDER}/{name}/index.json", card)
-
     assert best(root, "crust") == "bread"
     assert opened(root).rows.equals(kept)
     assert kept["doc_id"].to_list() == opened(root).doc_ids
@@ -143,7 +139,6 @@ def test_damaged_rows_are_named_and_search_answers_without_them(
     path.write_bytes(path.read_bytes().replace(b"Bakes loaves", b"Bakes nails."))
     assert best(root, "crust") == "bread"
     assert "rows.arrow cannot be read (it is not as it was written)" in caplog.text
-
     path.unlink()
     assert best(root, "crust") == "bread"
     assert "rows.arrow cannot be read ([Errno 2]" in caplog.text
@@ -190,10 +185,8 @@ def test_an_index_with_the_terms_of_another_release_is_made_again_by_a_night_wit
     now = root.root.read_json(card)
     assert now
     root.root.write_json(card, {**now, "terms": now["terms"] - 1})
-
     same = Built(served.skills, served.nodes, 2, 0, 0, changed=False)
     publish_tables.fn(root.root.uri, asdict(same), [], "", run_id="quiet", now=datetime.now(UTC))
-
     assert root.served() == served
     assert root.root.read_json(card) == now
     assert best(root, "crust") == "bread"

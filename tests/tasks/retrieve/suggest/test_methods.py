@@ -105,7 +105,6 @@ def test_sgdr_ranks_as_its_equations_do_on_paper(
     alpha: float, relevance_weight: float | None, expected: str
 ) -> None:
     setting = SgdrSetting(alpha, relevance_weight)
-
     assert order(setting) == expected.split()
     assert order(setting, k=3) == expected.split()[:3]
 
@@ -131,9 +130,7 @@ def test_only_the_candidates_are_reranked() -> None:
 def test_the_static_method_asks_with_the_state_at_the_start() -> None:
     static = sgdr(SgdrSetting(alpha=0.0, relevance_weight=None, static=True))
     offered = library(SKILLS)
-
     found = [list(SKILLS)[offer.skill] for offer in static(offered, asked(), 3)]
-
     assert found == ["eight", "four", "two"]  # the last of the four numbers
     assert static(offered, asked(state=TASK), 3) == static(offered, asked(), 3)
 
@@ -148,7 +145,6 @@ def test_the_skills_that_most_tasks_share_come_first() -> None:
     again = [Moment("h", task_id, "d", 0, "", START, None, (offered.skills[n],)) for n, task_id in
              [(5, "b"), (5, "c"), (2, "b"), (7, "a"), (7, "a")]]  # fmt: skip
     offered.learn(again)
-
     assert skills(popular(offered, asked(), 4)) == [5, 2, 0, 1]  # two runs of one task are one task
     assert skills(popular(offered, asked("a"), 4)) == [5, 2]
     assert skills(popular(offered, asked("b"), 2)) == [5, 0]
@@ -162,9 +158,7 @@ def test_chance_draws_the_same_at_the_same_step() -> None:
     offered = library(SKILLS)
     draw = METHODS["random"]
     steps = [asked("a task", step=step) for step in range(6)]
-
     found = [skills(draw(offered, step, 5)) for step in steps]
-
     assert found == [skills(draw(offered, step, 5)) for step in steps]
     assert len(set(map(tuple, found))) > 1
     assert all(len(set(drawn)) == 5 for drawn in found)
@@ -186,9 +180,7 @@ def test_the_default_scores_a_skill_by_its_best_use_the_task_and_its_support() -
         use("two", "d", START, FIND),
     ]
     offered = library(SKILLS, uses=uses)
-
     (first, second) = default(offered, asked(before=FIND), 5)
-
     # Of three tasks; its use in the same state counts .75, the one after the same action only .1.
     assert first.parts == pytest.approx({"use": 0.75, "task": 0.25 * 0.96, "support": 0.05 * np.log(4)})
     assert first.score == pytest.approx(sum(first.parts.values()))
@@ -206,16 +198,13 @@ def test_a_use_after_the_same_action_comes_before_one_after_another(
     alike = dict.fromkeys(("a", "b", "c"), (0.6, 0.0, 0.0, 0.8))
     uses = [use("a", "1"), use("b", "1", before=FIND), use("c", "1", before=HOLD)]
     offered = library(alike, uses=uses)
-
     assert skills(default(offered, asked(before=before), 3)) == expected
 
 
 def test_uses_of_the_own_task_do_not_count() -> None:
     uses = [use("one", "own", STATE), use("one", "other"), use("two", "own", STATE)]
     offered = library(SKILLS, uses=uses)
-
     (found,) = default(offered, asked("own"), 5)
-
     # Nothing was done before either, which counts .1.
     assert found.parts["use"] == pytest.approx(0.1)
     others = default(offered, asked("new"), 5)
@@ -242,7 +231,6 @@ def test_a_skill_whose_elements_the_page_does_not_show_is_not_offered() -> None:
 def test_a_page_shows_what_the_caller_must_give() -> None:
     later = press("button", "save", Find(0))
     open_one = SkillAction("click", None, None, (("element", Arg("element")),))
-
     assert shows_all((press("link", "beds"), later, open_one), outline_of(HOME))
     assert not shows_all((press("button", "add bed"), later), outline_of(HOME))
     assert shows_all((press("button", "add bed"), later), None)
@@ -290,7 +278,6 @@ def test_skills_of_the_own_task_alone_are_never_offered(tasks: list[str], own: s
         offered.learn(known)
     texts = [mooring("h9", own, "Skua").task, "after find berth", "after a message of the user"]
     step = SkillQuestion(*ENCODE(texts), task_id=own)
-
     for name, method in METHODS.items():
         found = method(offered, step, k)
         assert len(set(found)) == len(found) <= k, name

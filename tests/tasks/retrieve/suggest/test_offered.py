@@ -24,7 +24,6 @@ def learned(*runs: tuple[str, str]) -> tuple[Offered, WordEncoder]:
 
 def test_support_is_the_number_of_tasks_and_not_of_trajectories() -> None:
     offered, _ = learned(("h1", "a"), ("h2", "a"), ("h3", "b"))
-
     assert offered.support().tolist() == [2, 2, 2]
     assert offered.support("a").tolist() == offered.support("b").tolist() == [1, 1, 1]
     assert offered.support("c").tolist() == [2, 2, 2]
@@ -32,7 +31,6 @@ def test_support_is_the_number_of_tasks_and_not_of_trajectories() -> None:
 
 def test_a_skill_of_one_task_alone_has_no_support_without_it() -> None:
     offered, _ = learned(("h1", "a"), ("h2", "a"))
-
     assert offered.support("a").tolist() == [0, 0, 0]
 
 
@@ -46,7 +44,6 @@ def test_a_skill_is_described_on_the_page_that_most_of_its_tasks_had() -> None:
     ):
         for task_id in tasks:
             offered.learn([replace(found, page=page, task_id=task_id)])
-
     assert offered.description(0) == "Click the beds link, then click the add bed button (on the Admin page)."
 
 
@@ -55,7 +52,6 @@ def test_a_page_that_two_tasks_had_often_is_not_named() -> None:
     (found, *_) = moments(add_bed("g1", "a"))
     for task_id in "ababab":
         offered.learn([replace(found, page="on Ann's page", task_id=task_id)])
-
     assert offered.description(0) == "Click the beds link, then click the add bed button."
 
 
@@ -63,18 +59,15 @@ def test_a_skill_that_is_described_already_keeps_its_words() -> None:
     (found, *_) = moments(add_bed("g1", "a"))
     offered = Offered(WordEncoder().encode, {found.bodies[0]: "Adds a bed."})
     offered.learn([found])
-
     assert offered.description(0) == "Adds a bed."
 
 
 def test_texts_are_encoded_once() -> None:
     offered, encoder = learned(("h1", "a"), ("h2", "b"))
-
     vectors, states = offered.vectors(), offered.states()
     offered.learn(moments(mooring("h3", "a")))
     offered.vectors()
     offered.states()
-
     met = [moment.state for moment in moments(mooring("h1", "a")) if moment.bodies]
     assert encoder.encoded == [*map(offered.description, range(3)), *met]
     assert len(states) == len(met)
@@ -83,7 +76,6 @@ def test_texts_are_encoded_once() -> None:
 
 def test_nothing_is_offered_before_anything_is_learned() -> None:
     offered, _ = learned()
-
     assert (offered.skills, offered.support("a").tolist()) == ([], [])
     offered.learn([])
     assert (offered.skills, offered.support().tolist()) == ([], [])
@@ -91,9 +83,7 @@ def test_nothing_is_offered_before_anything_is_learned() -> None:
 
 def test_uses_are_told_once_by_skill() -> None:
     offered, _ = learned(("h1", "a"), ("h2", "b"), ("h3", "b"))
-
     uses = offered.uses()
-
     # Of three skills two begin at the first step and one at the second, in two tasks.
     assert uses.skill.tolist() == [0, 0, 1, 1, 2, 2]
     assert uses.first.tolist() == [0, 2, 4]

@@ -47,7 +47,6 @@ def table(given: list[InducedRow]) -> pa.Table:
 def test_skills_moments_and_tasks_come_back_whatever_the_order_of_the_rows() -> None:
     given = rows(GREENHOUSE)
     held = domain_of(table(given[::-1]))
-
     assert held.skills == sorted(SKILLS, key=lambda skill: skill.skill_id)
     assert held.tasks == {run.task_id: run.task for run in GREENHOUSE}
     known = [skill.body for skill in held.skills]
@@ -64,7 +63,6 @@ def test_each_vector_is_that_of_its_own_row() -> None:
     given = rows(GREENHOUSE)
     held = domain_of(table(given))
     place = {row.row_id: n for n, row in enumerate(given)}
-
     assert [int(vector.argmax()) for vector in held.vectors] == [place[s.skill_id] for s in held.skills]
     assert held.states
     assert all(given[int(vector.argmax())].text == text for text, vector in held.states.items())
@@ -73,7 +71,6 @@ def test_each_vector_is_that_of_its_own_row() -> None:
 def test_a_state_that_several_runs_met_is_one_row() -> None:
     given = rows(GREENHOUSE)
     states = [row for row in given if row.kind == STATE]
-
     assert len(states) < sum(len(moments(run)) for run in GREENHOUSE)
     assert len({row.row_id for row in given}) == len(given)
     assert {row.kind for row in given} == {SKILL, RUN, STATE}
@@ -89,7 +86,6 @@ def test_a_row_that_the_disk_has_changed_is_told_by_its_digest(column: str) -> N
     place = sound.schema.get_field_index(column)
     texts = sound.column(column).to_pylist()
     spoiled = sound.set_column(place, column, pa.array([f"{texts[0]}!", *texts[1:]]))
-
     require_records(sound.to_batches()[0])
     with pytest.raises(ValueError, match="is not what its digest says"):
         require_records(spoiled.to_batches()[0])
@@ -99,7 +95,6 @@ def test_rows_that_were_written_before_are_read() -> None:
     """They hold the last three actions before a moment, what was done next, and marks of a state."""
     given = rows(GREENHOUSE)
     old = [replace(row, record=json.dumps(_as_before(row.kind, json.loads(row.record)))) for row in given]
-
     assert domain_of(table(old)).runs == domain_of(table(given)).runs
 
 

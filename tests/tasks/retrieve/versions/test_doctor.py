@@ -80,9 +80,7 @@ def only(findings: list[Defect]) -> Defect:
 
 def test_a_sound_root_has_no_findings_and_stays_as_it_is(root: SkillRoot) -> None:
     before = {p: p.stat().st_mtime_ns for p in root.root.folder.rglob("*") if p.is_file()}
-
     assert examine(root.root) == []
-
     assert {p: p.stat().st_mtime_ns for p in root.root.folder.rglob("*") if p.is_file()} == before
 
 
@@ -93,9 +91,7 @@ def test_an_empty_root_has_no_findings(skill_root: Make) -> None:
 def test_what_a_killed_write_left_is_removed(root: SkillRoot) -> None:
     left = path(root, f"documents/{PART}.0a1b2c3d.tmp")
     left.write_bytes(b"PAR1 and no more")
-
     found = only(examine(root.root))
-
     assert (found.where, found.mended) == (f"documents/{PART}.0a1b2c3d.tmp", True)
     assert not left.exists()
 
@@ -117,10 +113,8 @@ def test_a_damaged_table_is_made_anew_as_it_was_by_the_next_run(
 ) -> None:
     before = corpus(root)
     injure(path(root, f"{folder}/{PART}"))
-
     found = only(examine(root.root))
     root.publish()
-
     assert (found.where, found.mended) == (f"{folder}/{PART}", True)
     assert corpus(root) == before
     assert examine(root.root) == []
@@ -130,10 +124,8 @@ def test_a_node_that_stands_there_twice_is_found_and_made_anew_once(root: SkillR
     before = corpus(root)
     rows = nodes_table(root.root).of(BEES)
     nodes_table(root.root).put(partition_of(BEES), pl.concat([rows, rows.head(1)]))
-
     found = only(examine(root.root))
     root.publish()
-
     assert found.found.startswith("1 rows stand there twice")
     assert corpus(root) == before
 
@@ -143,10 +135,8 @@ def test_a_damaged_cache_is_removed(root: SkillRoot, folder: str) -> None:
     CachedContextModel(root.root).probabilities([FragmentInContext("1", (), "prose", None, "Smoke.", None)])
     file = next(iter(root.root.files(folder, ".parquet")))
     truncate(path(root, file))
-
     found = only(examine(root.root))
     root.publish()
-
     assert (found.where, found.mended) == (file, True)
     assert examine(root.root) == []
 
@@ -157,14 +147,12 @@ def test_what_was_seen_is_put_together_again_and_nothing_is_lost_or_comes_back(r
     before = corpus(root)
     for file in root.root.files("state/seen", ".parquet"):
         truncate(path(root, file))
-
     findings = examine(root.root)
     root.market.rename(root.market.with_name("away"))
     root.crawl()
     assert corpus(root)[0] == before[0]
     root.market.with_name("away").rename(root.market)
     root.publish()
-
     assert all(found.mended for found in findings)
     assert {found.where for found in findings} == set(root.root.files("state/seen", ".parquet"))
     assert corpus(root) == before
@@ -178,10 +166,8 @@ def test_aliases_that_cannot_be_read_are_set_aside_so_that_runs_go_on(root: Skil
     files = root.root.files("state/aliases", ".parquet")
     content = path(root, files[0]).read_bytes()[:-40]
     truncate(path(root, files[0]))
-
     found = only(examine(root.root))
     root.publish()
-
     assert (found.where, found.mended) == (files[0], False)
     assert path(root, f"{files[0]}.damaged").read_bytes() == content
     assert examine(root.root) == []
@@ -192,10 +178,8 @@ def test_a_note_between_runs_that_cannot_be_read_is_removed(root: SkillRoot, nam
     before = corpus(root)
     path(root, f"state/{name}").parent.mkdir(exist_ok=True)
     path(root, f"state/{name}").write_bytes(b'{"sources": \xff')
-
     found = only(examine(root.root))
     root.publish()
-
     assert (found.where, found.mended) == (f"state/{name}", True)
     assert corpus(root) == before
     assert examine(root.root) == []
@@ -207,9 +191,7 @@ def test_what_is_nowhere_else_is_left_and_told(root: SkillRoot, folder: str) -> 
     root.publish()
     file = root.root.files(folder, ".parquet")[0]
     truncate(path(root, file))
-
     found = only(examine(root.root))
-
     assert (found.where, found.mended) == (file, False)
     assert root.root.exists(file)
 
@@ -221,16 +203,13 @@ def test_tables_of_a_backfill_are_mended_too(root: SkillRoot) -> None:
         target.parent.mkdir(parents=True)
         target.write_bytes(path(root, f"{folder}/{PART}").read_bytes())
     truncate(path(root, f"{place}/documents/{PART}"))
-
     found = only(examine(root.root))
-
     assert found.mended
     assert root.root.files(place) == []
 
 
 def test_damage_is_damage_to_the_readers_too(root: SkillRoot) -> None:
     spoil(path(root, f"documents/{PART}"))
-
     with pytest.raises(StorageError, match="cannot be read as Parquet"):
         documents_table(root.root).of(BEES)
 
@@ -257,9 +236,7 @@ def test_a_torn_tag_is_made_again_by_the_doctor_and_by_the_next_night(
     }
     label = f"{root.served().version}.json"
     path(root, f"{TAGS.format(table)}/{label}").write_bytes(torn)
-
     found = examine(root.root)
-
     assert [defect.where for defect in found if defect.mended] == [defect.where for defect in found]
     assert {defect.where for defect in found} == {f"lance/{table}.lance"}
     assert {
@@ -279,9 +256,7 @@ def test_classes_of_licences_that_are_gone_or_damaged_are_worked_out_again(
     file = path(root, "state/licences.json")
     before = file.read_text()
     file.unlink() if data is None else file.write_bytes(data)
-
     found = only(examine(root.root))
-
     assert (found.where, found.mended) == ("state/licences.json", True)
     assert file.read_text() == before
     assert root.ask().search("bees")["results"]
@@ -291,7 +266,6 @@ def test_classes_of_licences_that_are_gone_or_damaged_are_worked_out_again(
 def test_a_record_of_a_run_of_another_shape_is_left_out_and_removed(root: SkillRoot, data: bytes) -> None:
     path(root, "state/runs").mkdir(exist_ok=True)
     path(root, "state/runs/20250301T000000-abcdef.json").write_bytes(data)
-
     assert read_runs(root.root) == []
     assert only(examine(root.root)).where == "state/runs/20250301T000000-abcdef.json"
     assert examine(root.root) == []

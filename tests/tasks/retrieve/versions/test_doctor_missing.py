@@ -52,10 +52,8 @@ def test_a_partition_that_is_missing_is_named_and_made_again_by_the_next_night(
 ) -> None:
     before = corpus(root.root)
     lose(root, f"{folder}/{PART}")
-
     [found] = examine(root.root)
     root.publish()
-
     assert (found.where, found.mended) == (f"{folder}/{PART}", True)
     assert found.found.endswith("is missing")
     assert corpus(root.root) == before
@@ -67,10 +65,8 @@ def test_a_table_that_is_missing_as_a_whole_is_made_again(root: SkillRoot, folde
     before = corpus(root.root)
     files = root.root.files(folder, ".parquet")
     lose(root, folder)
-
     mended = mend_missing(root.root)
     root.publish()
-
     assert [found.where for found in mended] == files
     assert corpus(root.root) == before
 
@@ -81,7 +77,6 @@ def test_a_partition_that_is_missing_is_not_read_as_an_empty_one(
 ) -> None:
     lost = table(root.root)
     lose(root, f"{lost.folder}/{PART}")
-
     for read in (lost.read, lambda: lost.of_document(BEES)):
         with pytest.raises(StorageError, match=f"{PART} is missing: run `skillery doctor"):
             read()
@@ -91,17 +86,14 @@ def test_a_file_that_is_not_the_last_one_written_is_made_again(root: SkillRoot) 
     before = corpus(root.root)
     rows = documents_table(root.root).of(BEES)
     write_frame(root.root, f"documents/{PART}", rows.filter(pl.col("doc_id") != BEES), DOCUMENTS)
-
     [found] = examine(root.root)
     root.publish()
-
     assert "is not the file last written" in found.found
     assert corpus(root.root) == before
 
 
 def test_a_table_made_before_manifests_gets_one_and_no_defect(root: SkillRoot) -> None:
     lose(root, "state/manifests")
-
     assert examine(root.root) == []
     lose(root, f"documents/{PART}")
     assert missing_files(root.root) == [f"documents/{PART}"]
@@ -113,9 +105,7 @@ def test_tombstones_that_are_missing_stop_every_run_until_they_are_back(root: Sk
     [file] = root.root.files("state/forgotten", ".parquet")
     data = root.root.read(file)
     lose(root, file)
-
     [found] = examine(root.root)
-
     assert (found.where, found.mended) == (file, False)
     with pytest.raises(StorageError, match="is missing"):
         Forgotten.load(root.root)
@@ -129,10 +119,8 @@ def test_aliases_that_are_missing_are_named_as_lost_and_runs_go_on(root: SkillRo
     root.publish()
     [file] = root.root.files("state/aliases", ".parquet")
     lose(root, file)
-
     [found] = examine(root.root)
     root.publish()
-
     assert (found.where, found.mended) == (file, False)
     assert found.done.startswith("lost")
 
@@ -141,9 +129,7 @@ def test_a_missing_table_of_a_backfill_is_left_to_its_next_backfill(root: SkillR
     day = Root(root.root.at("backfill/date=2025-03-01"))
     seen_table(day).replace([BEES], seen_table(root.root).of_document(BEES))
     lose(root, f"backfill/date=2025-03-01/state/seen/{PART}")
-
     [found] = examine(root.root)
-
     assert found.mended
     assert examine(root.root) == []
 
@@ -151,7 +137,6 @@ def test_a_missing_table_of_a_backfill_is_left_to_its_next_backfill(root: SkillR
 def test_forgetting_a_document_keeps_the_manifest_true(root: SkillRoot) -> None:
     add_tombstones(root.root, [Tombstone(BEES, "document", BEES)], root.now)
     purge(root.root, Forgotten.load(root.root), run_id=root.run_id)
-
     assert read_columns(root.root, f"documents/{PART}", ["doc_id"]).filter(doc_id=BEES).is_empty()
     assert examine(root.root) == []
 
@@ -164,10 +149,8 @@ def test_what_is_missing_and_nowhere_else_is_named_until_its_loss_is_accepted(
     root.publish()
     file = root.root.files(folder, ".parquet")[0]
     lose(root, file)
-
     [found] = examine(root.root)
     root.publish()
-
     assert (found.where, found.mended) == (file, False)
     assert [again.where for again in examine(root.root)] == [file]
     lose(root, f"state/manifests/{file}.json")
@@ -183,7 +166,6 @@ def test_a_file_of_other_columns_is_a_damaged_one(root: SkillRoot, folder: str) 
     file = next(iter(root.root.files(folder, ".parquet") or [f"{folder}/{PART}"]))
     root.root.write(file, b"")
     pl.DataFrame({"flour": [1, 2]}).write_parquet(root.root.at(file))
-
     assert [found.where for found in examine(root.root)] == [file]
     root.publish()
     assert corpus(root.root) == before

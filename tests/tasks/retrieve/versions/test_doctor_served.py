@@ -53,9 +53,7 @@ def only(findings: list[Defect]) -> Defect:
 
 def test_a_tag_of_a_publication_that_was_cut_short_is_taken_off(root: SkillRoot) -> None:
     tag(root.root, NODES, "v-killed", root.served().nodes or 0)
-
     found = only(examine(root.root))
-
     assert (found.where, found.mended) == ("lance/nodes.lance", True)
     assert examine(root.root) == []
 
@@ -65,10 +63,8 @@ def test_a_version_whose_encoder_is_gone_is_kept_for_the_run_that_exports_it_ane
     export = path(root, root.model)
     target = export.readlink()
     export.unlink()
-
     found = only(examine(root.root))
     export.symlink_to(target)
-
     assert (found.where, found.mended) == (root.model, True)
     assert root.served() == last
     assert "in September" in context(root)
@@ -78,9 +74,7 @@ def test_a_text_that_the_disk_has_changed_is_found_by_its_hash(root: SkillRoot) 
     first, second = published_versions(root.root)[::-1]
     for file in path(root, "lance/skills.lance/data").glob("*.lance"):
         file.write_bytes(file.read_bytes().replace(b"September", b"Septembex"))
-
     found = only(examine(root.root))
-
     assert "the text of local/market/bees is not what its hash says" in found.found
     assert (root.served(), root.served() != second) == (first, True)
 
@@ -89,9 +83,7 @@ def test_a_text_that_the_disk_has_changed_is_found_by_its_hash(root: SkillRoot) 
 def test_a_pointer_that_is_lost_or_damaged_is_put_back(root: SkillRoot, content: str | None) -> None:
     last = root.served()
     path(root, SERVED).unlink() if content is None else path(root, SERVED).write_text(content)
-
     found = only(examine(root.root))
-
     assert (found.where, found.mended) == (SERVED, True)
     assert root.served() == last
 
@@ -104,9 +96,7 @@ def test_where_a_served_table_cannot_be_read_the_version_before_is_served(skill_
     root.publish()
     for file in set(path(root, "lance/nodes.lance/data").glob("*.lance")) - files:
         file.write_bytes(b"")
-
     found = only(examine(root.root))
-
     assert (found.where, found.done) == (SERVED, f"{first.version} is served again")
     assert root.served() == first
     assert "in October" in context(root)
@@ -125,9 +115,7 @@ def empty_every_data_file(root: SkillRoot) -> None:
 def test_a_version_whose_manifest_is_damaged_is_let_go_of_and_the_one_before_served(root: SkillRoot) -> None:
     first = published_versions(root.root)[1]
     damage_newest_manifest(root)
-
     findings = examine(root.root)
-
     assert [found.mended for found in findings] == [True, True]
     assert "table nodes" in findings[0].found
     assert root.served() == first
@@ -140,9 +128,7 @@ def test_a_damaged_manifest_that_no_version_served_needs_is_removed(root: SkillR
     last, first = published_versions(root.root)
     manifests = sorted(path(root, "lance/skills.lance/_versions").glob("*.manifest"))
     manifests[-1].write_bytes(b"no manifest")  # the oldest: of a table with no rows yet
-
     found = only(examine(root.root))
-
     assert (found.where, found.done) == (str(manifests[-1].relative_to(root.root.folder)), "removed")
     assert published_versions(root.root) == [last, first]
     assert root.served() == last
@@ -153,14 +139,11 @@ def test_where_no_version_can_be_read_the_next_run_builds_the_index_anew(
     root: SkillRoot, injure: Callable[[SkillRoot], None]
 ) -> None:
     injure(root)
-
     found = only(examine(root.root))
-
     assert "table nodes" in found.found
     assert (found.where, found.mended) == (SERVED, True)
     assert not root.root.exists("lance")
     root.publish()
-
     assert "in September" in context(root)
     assert examine(root.root) == []
 
@@ -169,9 +152,7 @@ def test_a_damaged_record_of_a_version_is_removed_and_what_is_served_stays(root:
     last = root.served()
     records = root.root.files("state/published", ".json")
     path(root, records[0]).write_text("{")
-
     found, *tags = examine(root.root)
-
     assert {tag.where for tag in tags} == {"lance/skills.lance", "lance/nodes.lance"}
     assert (found.where, found.mended) == (records[0], True)
     assert root.served() == last
@@ -185,9 +166,7 @@ def test_a_damaged_routing_index_is_removed_and_search_answers_as_before(
     before = [r["doc_id"] for r in root.ask().search(*asked)["results"]]
     folder = f"routing/{root.served().version}.{root.served().skills}"
     path(root, f"{folder}/{file}").write_bytes(content)
-
     found = only(examine(root.root))
-
     assert (found.where, found.mended) == (folder, True)
     assert [r["doc_id"] for r in root.ask().search(*asked)["results"]] == before
 
@@ -197,10 +176,8 @@ def test_what_a_newer_program_wrote_is_refused_and_left_as_it_is(
 ) -> None:
     served, files = root.served(), root.root.files("lance")
     monkeypatch.setattr(tables, "SCHEMA_VERSION", SCHEMA_VERSION - 1)
-
     with pytest.raises(SchemaMismatch, match="upgrade"):
         examine(root.root)
-
     assert (root.served(), root.root.files("lance")) == (served, files)
 
 
@@ -208,7 +185,6 @@ def test_a_version_that_does_not_open_for_a_moment_is_left_as_it_is(
     root: SkillRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served, failed = root.served(), list[int]()
-
     opening = tables.open_vendor_table
 
     def failing_once(place: Root, name: str, version: int) -> lancedb.table.Table:
@@ -219,7 +195,6 @@ def test_a_version_that_does_not_open_for_a_moment_is_left_as_it_is(
         return opening(place, name, version)
 
     monkeypatch.setattr(tables, "open_vendor_table", failing_once)
-
     assert examine(root.root) == []
     assert failed
     assert root.served() == served
@@ -228,9 +203,7 @@ def test_a_version_that_does_not_open_for_a_moment_is_left_as_it_is(
 def test_nodes_of_another_text_than_the_one_served_are_found(root: SkillRoot) -> None:
     last, first = published_versions(root.root)
     write_served(root.root, replace(last, nodes=first.nodes))
-
     found = only(examine(root.root))
-
     assert "is not what stands in the text of its skill" in found.found
     assert found.done == f"{first.version} is served again"
 
@@ -240,9 +213,7 @@ def test_states_of_which_a_byte_is_missing_are_found(root: SkillRoot) -> None:
     table = connect(root.root).open_table(NODES)
     table.update(where=f"doc_id = '{BEES}'", values={"states": b"x" * 127})
     write_served(root.root, replace(last, nodes=table.version))
-
     found = only(examine(root.root))
-
     assert "127 bytes are no whole number of states" in found.found
     assert found.done == f"{first.version} is served again"
 
@@ -251,9 +222,7 @@ def test_nodes_left_for_later_whose_manifest_is_damaged_are_made_anew(root: Skil
     root.write("bread", SKILLS["bread"].replace("ten minutes", "nine minutes"))
     root.publish(nodes=False)
     damage_newest_manifest(root)
-
     examine(root.root)
-
     assert root.served().nodes is None
     assert examine(root.root) == []
     root.publish()
@@ -264,6 +233,5 @@ def test_what_a_run_that_died_wrote_to_a_table_does_no_harm(root: SkillRoot) -> 
     model = {k: v for k, v in root.served().model.items() if k != "path"}
     writer = TableWriter(root.root, NODES, schema_of(NODES, model), root.served().nodes)
     writer.delete([BEES])
-
     assert examine(root.root) == []
     assert "in September" in context(root)

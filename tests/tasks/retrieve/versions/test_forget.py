@@ -56,9 +56,7 @@ def test_it_is_everywhere_before_and_nowhere_after(root: SkillRoot) -> None:
         "lance",
     }
     assert len({f for f in before if f.startswith("skills@")}) >= 3
-
     report = forgotten(root, TARGET)
-
     assert holding(root.root, WORDS) == set()
     # That something is gone, and why, stays known: its id, never its text.
     ids = {f.removeprefix("backfill/date=2025-03-02/") for f in holding(root.root, (TARGET, COPY))}
@@ -187,9 +185,7 @@ def test_the_next_night_goes_on_from_what_is_left(root: SkillRoot) -> None:
 
 def test_pages_that_quote_it_go_too(root: SkillRoot) -> None:
     write_report(root.root, f"<p>{FIRST}</p>")
-
     forgotten(root, TARGET)
-
     assert not root.root.exists(REPORT)
 
 

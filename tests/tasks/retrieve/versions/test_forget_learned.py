@@ -43,7 +43,6 @@ def holding(root: SkillRoot, words: str) -> set[str]:
 def test_a_forgotten_run_is_nowhere_and_is_not_read_again(root: SkillRoot, tmp_path: Path) -> None:
     assert "lance" in holding(root, "Petrel")
     found = forget(root.root, "trajectory:h0", run_id="gone", now=NOW)
-
     assert (found.scope, found.doc_ids, found.served) == ("trajectory", ("h0",), "v-gone")
     assert holding(root, "Petrel") == holding(root, "boat-0") == set()
     assert [v.version for v in published_versions(root.root)] == ["v-gone"]
@@ -60,7 +59,6 @@ def test_a_forgotten_skill_is_not_learned_again(root: SkillRoot, tmp_path: Path)
     assert ids(root) == first[1:]
     learned(root.root, tmp_path, [mooring("h9", "boat-9", "Gull", "B9")])
     induced(root, "two")
-
     assert first[0] not in ids(root)
 
 
@@ -74,7 +72,6 @@ def test_what_has_no_such_id_is_not_forgotten(root: SkillRoot) -> None:
 def test_forgetting_a_document_keeps_learned_skills(root: SkillRoot) -> None:
     before = ids(root)
     forget(root.root, "local/market/bees", run_id="gone", now=NOW)
-
     assert ids(root) == before
     assert root.served().version == "v-gone"
 
@@ -87,7 +84,6 @@ def test_with_a_run_go_what_a_model_said_of_it_and_of_any_state(root: SkillRoot)
             kept = KeptAnswer(key, "m", "p", 0, "text", None, None, None, NOW.isoformat())
             answers.keep(kept, (about,))
     found = forget(root.root, "trajectory:h0", run_id="gone", now=NOW)
-
     assert found.removed["state/answers"] == 2
     with Answers(root.root) as answers:
         assert [answers.find(f"k{number}") is None for number in range(4)] == [True, False, True, False]
@@ -101,7 +97,6 @@ def test_in_a_bucket_skills_are_learned_served_and_forgotten_as_on_a_disk(
     assert induced(made, "one")["published"]
     first = ids(made)
     forget(made.root, f"learned:{first[0]}", run_id="gone", now=NOW)
-
     assert ids(made) == first[1:]
     assert examine(made.root) == []
 
@@ -118,7 +113,6 @@ def test_a_forgetting_that_was_killed_is_finished_by_the_next(
         with pytest.raises(KeyboardInterrupt):
             forget(root.root, "trajectory:h0", run_id="killed", now=NOW)
     forget(root.root, "trajectory:h0", run_id="gone", now=NOW)
-
     assert holding(root, "Petrel") == set()
     assert root.served().version == "v-gone"
 
@@ -130,7 +124,6 @@ def test_ids_that_differ_in_case_are_forgotten_apart(skill_root: Make, tmp_path:
     induced(made, "one")
     forget(made.root, "trajectory:Run", run_id="first", now=NOW)
     forget(made.root, "trajectory:run", run_id="second", now=NOW)
-
     assert learned(made.root, tmp_path, runs)["trajectories"]["forgotten"] == 2
     assert holding(made, "Gull") == holding(made, "Petrel") == set()
 
@@ -141,7 +134,6 @@ def test_forgetting_serves_nothing_that_was_gone_back_from(root: SkillRoot, tmp_
     roll_back(root.root)
     before = ids(root)
     forget(root.root, "trajectory:g0", run_id="gone", now=NOW)
-
     assert ids(root) == before
 
 
@@ -157,5 +149,4 @@ def test_a_skill_that_the_forgotten_run_alone_did_goes_with_it(root: SkillRoot, 
     induced(root, "two")
     assert len(ids(root)) > len(before)
     forget(root.root, "trajectory:h9", run_id="gone", now=NOW)
-
     assert ids(root) == before

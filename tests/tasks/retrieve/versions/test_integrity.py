@@ -57,9 +57,7 @@ def test_no_flipped_bit_in_the_tables_changes_what_is_served_unseen(root: SkillR
         flip(copy, draw.choice(files), draw)
         differs = served_rows(copy) != before
         changed += differs
-
         seen = changed_file(copy, require_served(copy)) is not None
-
         assert seen or not differs
         shutil.rmtree(copy.folder)
     assert changed > 5  # or this test would show nothing
@@ -69,9 +67,7 @@ def test_a_flipped_bit_of_an_index_or_a_manifest_is_found_and_made_good(root: Sk
     for folder in ("_indices", "_versions"):
         [*_, file] = root.root.files(f"lance/nodes.lance/{folder}")[:1]
         flip(root.root, file, draws())
-
         assert any(found.mended for found in examine(root.root)), folder
-
         root.publish()
         assert examine(root.root) == []
 
@@ -83,7 +79,6 @@ def test_only_files_of_the_version_asked_for_are_looked_at(root: SkillRoot) -> N
     second = require_served(root.root)
     new = min(set(root.root.files("lance/nodes.lance/data")) - old)
     flip(root.root, new, draws())
-
     assert changed_file(root.root, first) is None
     assert changed_file(root.root, second) == new
 
@@ -92,7 +87,6 @@ def test_files_of_an_earlier_program_are_taken_as_they_are_and_gone_ones_forgott
     root.root.delete("state/file-digests.json")
     seal_tables(root.root)
     noted = root.root.read_json("state/file-digests.json") or {}
-
     assert {file.split("/")[2] for file in noted} >= {"data", "_versions", "_indices"}
     assert changed_file(root.root, require_served(root.root)) is None
     for file in noted:
@@ -105,9 +99,7 @@ def test_files_of_an_earlier_program_are_taken_as_they_are_and_gone_ones_forgott
 def test_a_record_of_digests_that_is_none_is_removed_and_made_again(root: SkillRoot, text: str) -> None:
     record = Path(root.root.at("state/file-digests.json"))
     record.write_text(text)
-
     found = examine(root.root)
-
     assert [defect.where for defect in found] == ["state/file-digests.json"]
     assert all(defect.mended for defect in found)
     assert examine(root.root) == []

@@ -50,7 +50,6 @@ def data_files(root: SkillRoot) -> list[Path]:
 
 def test_the_skills_of_marketplaces_are_served_as_before_beside_those_learned(root: SkillRoot) -> None:
     now, before = published_versions(root.root)
-
     assert (now.skills, now.nodes, now.model) == (before.skills, before.nodes, before.model)
     assert (before.induced, now.order) == (None, before.order + 1)
     assert root.ask().search("bees", 1)["results"][0]["index_version"] == now.version
@@ -63,7 +62,6 @@ def test_a_root_without_skills_serves_learned_ones_and_searches_find_nothing(
     made = skill_root({})
     learned(made.root, tmp_path, RUNS)
     induced(made, "one")
-
     assert ids(made)
     assert made.ask().search("bees", 3)["results"] == []
     assert examine(made.root) == []
@@ -72,7 +70,6 @@ def test_a_root_without_skills_serves_learned_ones_and_searches_find_nothing(
 def test_what_is_learned_again_is_neither_written_nor_checked_nor_published(root: SkillRoot) -> None:
     last = root.served()
     found = induced(root, "two")
-
     assert (found["published"], found["vectors_new"], found["checks"]) == (False, 0, [])
     assert root.served() == last
 
@@ -81,7 +78,6 @@ def test_a_night_leaves_learned_skills_as_they_are(root: SkillRoot) -> None:
     before = root.served().induced
     root.write("bees", SKILLS["bees"].replace("in October", "in September"))
     root.publish()
-
     assert root.served().induced == before
     assert ids(root)
 
@@ -91,7 +87,6 @@ def test_new_runs_write_only_rows_that_differ(root: SkillRoot, tmp_path: Path) -
     learned(root.root, tmp_path, [*RUNS, mooring("h9", "boat-9", "Gull", "B9")])
     found = induced(root, "two")
     table = open_at(connect(root.root), INDUCED, root.served().induced or 0)
-
     assert found["published"]
     assert 0 < int(str(found["vectors_new"])) < table.count_rows()
     assert before - set(data_files(root)) == set()
@@ -102,7 +97,6 @@ def test_one_goes_back_to_the_skills_of_before_and_forward_again(root: SkillRoot
     learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])
     induced(root, "two")
     second = ids(root)
-
     roll_back(root.root)
     assert (ids(root), first != second) == (first, True)
     roll_back(root.root, "v-two")
@@ -118,7 +112,6 @@ def test_compaction_keeps_every_row(root: SkillRoot, tmp_path: Path) -> None:
     induced(root, "two")
     before = ids(root)
     built, found = compact_tables(root.root)
-
     assert {one.table for one in found} == {"skills", "nodes", INDUCED}
     assert all(check.passed for check in check_compacted(root.root, built))
     publish(root.root, built, card=root.encoder.card, path=root.model, run_id="three", now=NOW)
@@ -132,7 +125,6 @@ def test_where_learned_skills_cannot_be_read_the_rest_is_served_and_they_are_mad
     for file in data_files(root):
         file.write_bytes(b"")
     (found,) = examine(root.root)
-
     assert (found.where, found.mended) == (f"lance/{INDUCED}.lance", True)
     assert root.served().induced is None
     assert root.ask().search("bees", 1)["results"]
@@ -144,7 +136,6 @@ def test_a_row_that_the_disk_has_changed_is_found(root: SkillRoot) -> None:
     for file in data_files(root):
         file.write_bytes(file.read_bytes().replace(b"Fern corner", b"Fern cornet"))
     (found,) = examine(root.root)
-
     assert "is not what its digest says" in found.found
 
 
@@ -155,7 +146,6 @@ def test_a_library_that_cannot_be_read_is_removed_for_the_next_run_to_build(
     for file in root.root.files("induced/skills", ".parquet"):
         root.root.write(file, b"no parquet")
     found = examine(root.root)
-
     assert {one.mended for one in found} == {True}
     learned(root.root, tmp_path, RUNS)
     assert not induced(root, "two")["published"]
@@ -166,14 +156,12 @@ def test_runs_that_cannot_be_read_are_set_aside_and_named(root: SkillRoot) -> No
     (file,) = root.root.files("trajectories", ".parquet")
     root.root.write(file, b"no parquet")
     (found,) = examine(root.root)
-
     assert (found.where, found.mended) == (file, False)
     assert root.root.exists(f"{file}.damaged")
 
 
 def test_another_encoder_is_refused(root: SkillRoot) -> None:
     root.use_model("another/encoder", "r2")
-
     with pytest.raises(ModelMismatch, match="set SKILLERY_ENCODER"):
         induced(root, "two")
     with pytest.raises(ModelMismatch, match="the settings name another/encoder"):
@@ -184,7 +172,6 @@ def test_after_a_night_with_another_encoder_learned_skills_are_encoded_anew(root
     before = ids(root)
     root.use_model("another/encoder", "r2")
     root.publish()
-
     with pytest.raises(ModelMismatch, match="`skillery induce` encodes them anew"):
         ServedSkills(root.root).encoder("another/encoder", 1)
     found = induced(root, "two")
@@ -197,14 +184,12 @@ def test_a_root_of_learned_skills_alone_takes_another_encoder(skill_root: Make, 
     learned(made.root, tmp_path, RUNS)
     induced(made, "one")
     made.use_model("another/encoder", "r2")
-
     assert induced(made, "two")["published"]
     ServedSkills(made.root).encoder("another/encoder", 1)
 
 
 def test_learned_skills_make_the_rest_no_fresher(root: SkillRoot) -> None:
     now, before = published_versions(root.root)
-
     assert now.published_at == before.published_at
 
 
@@ -218,7 +203,6 @@ def test_publishing_learned_skills_again_and_again_leaves_the_way_back_to_a_nigh
         learned(root.root, tmp_path, [mooring(f"m{n}", f"more-{n}", "Gull", f"C{n}")])
         induced(root, f"again-{n}")
     versions = published_versions(root.root)
-
     assert len(versions) < 11
     assert night.skills in {version.skills for version in versions}
 
@@ -251,7 +235,6 @@ def failed(root_learned: SkillRoot, found: LearnedBuild) -> set[str]:
 
 def test_a_sound_table_passes_and_holds_all_kinds_of_rows(root_learned: SkillRoot) -> None:
     found = build(root_learned)
-
     assert failed(root_learned, found) == set()
     assert set(found.expected) == {SKILL, RUN, STATE}
     assert found.expected[RUN] == len(RUNS)
@@ -262,7 +245,6 @@ def test_texts_of_rows_that_stay_are_not_encoded_again(root_learned: SkillRoot, 
     learned(root_learned.root, tmp_path, [mooring("h9", "boat-9", "Gull", "B9")])
     root_learned.encoder.encoded.clear()
     build(root_learned)
-
     assert "Moor the Gull tonight." in root_learned.encoder.encoded
     assert "Moor the Petrel tonight." not in root_learned.encoder.encoded
 
@@ -309,7 +291,6 @@ def test_the_gate_refuses_a_table_that_was_spoiled(
     table = connect(root_learned.root).open_table(INDUCED)
     injure(table)
     spoiled = replace(found, built=replace(found.built, induced=int(table.version)))
-
     assert check in failed(root_learned, spoiled)
 
 
@@ -324,7 +305,6 @@ def test_a_version_that_lost_many_runs_is_refused_and_the_one_before_stays(
         root_learned.root.delete(file)
     learned(root_learned.root, tmp_path, RUNS)
     found = served(root_learned.root, encoder, "two")
-
     assert not found["published"]
     assert "induced.runs_shrink" in found["message"]
     assert root_learned.served() == last
@@ -336,7 +316,6 @@ def test_fewer_skills_by_choice_are_no_loss(root_learned: SkillRoot, tmp_path: P
     encoder = root_learned.root.folder / root_learned.model
     served(root_learned.root, encoder, "one")
     learned(root_learned.root, tmp_path, RUNS, Learning(support=4))
-
     assert served(root_learned.root, encoder, "two", "of four tasks")["published"]
     table = open_at(connect(root_learned.root), INDUCED, root_learned.served().induced or 0)
     assert table.count_rows(f"kind = '{SKILL}'") == 0
@@ -351,7 +330,6 @@ def test_a_library_that_lost_its_skills_though_it_was_learned_as_before_is_refus
         root_learned.root, tmp_path, RUNS, Learning(support=4)
     )  # as if an inducer had found no use for any
     found = served(root_learned.root, encoder, "two")
-
     assert not found["published"]
     assert "induced.skills_shrink" in found["message"]
 
@@ -365,7 +343,6 @@ def test_a_library_that_a_model_left_unfinished_is_compared_again(
     served(root_learned.root, encoder, "one")
     assert learned(root_learned.root, tmp_path, RUNS)["skills"]["new"] > 0
     held.put("harbour", DomainLibrary(held.skills("harbour")), "")  # unfinished still, with more in it
-
     assert served(root_learned.root, encoder, "two")["published"]
 
 
@@ -377,5 +354,4 @@ def test_states_for_which_the_rule_stands_in_are_summed_up_again(root_learned: S
     back = StateWords("a model", lambda *seen: f"Summed up: {summed_up(*seen)}")
     given = {"gate": GATE, "policy": asdict(SERVE_POLICY), "keep": 7}
     serve_learned(root_learned.root, str(encoder), "one", "as ever", words=down, **given)
-
     assert serve_learned(root_learned.root, str(encoder), "two", "as ever", words=back, **given)["published"]

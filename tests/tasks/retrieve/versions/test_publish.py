@@ -40,9 +40,7 @@ def two_nights(skill_root: Make) -> SkillRoot:
 
 def test_going_back_serves_what_was_served_before(two_nights: SkillRoot) -> None:
     last = two_nights.served()
-
     was, now = roll_back(two_nights.root)
-
     assert was == last
     assert read_served(two_nights.root) == now
     assert now.published_at < was.published_at
@@ -52,9 +50,7 @@ def test_going_back_serves_what_was_served_before(two_nights: SkillRoot) -> None
 def test_going_forward_again_takes_the_name_of_the_later_version(two_nights: SkillRoot) -> None:
     last = two_nights.served()
     roll_back(two_nights.root)
-
     roll_back(two_nights.root, last.version)
-
     assert two_nights.served() == last
     assert names(two_nights) == {"bread", "bees", "bike"}
 
@@ -65,25 +61,20 @@ def test_a_page_of_the_earlier_version_shows_the_earlier_text(skill_root: Make) 
     root.write("bread", BREAD.replace("Knead the dough for ten minutes", "Knead the dough for an hour"))
     root.publish()
     assert "an hour" in page_of(root)
-
     roll_back(root.root)
-
     assert "ten minutes" in page_of(root)
 
 
 def test_the_night_after_a_rollback_publishes_what_the_corpus_holds(two_nights: SkillRoot) -> None:
     roll_back(two_nights.root)
     two_nights.write("kiln", KILN)
-
     two_nights.publish()
-
     assert names(two_nights) == {"bread", "bees", "bike", "kiln"}
     assert len(published_versions(two_nights.root)) == 3
 
 
 def test_a_version_that_is_not_kept_is_refused_with_those_that_are(two_nights: SkillRoot) -> None:
     kept = [v.version for v in published_versions(two_nights.root)]
-
     with pytest.raises(WrongInput, match=", ".join(kept)):
         roll_back(two_nights.root, "v-of-another-root")
 
@@ -91,7 +82,6 @@ def test_a_version_that_is_not_kept_is_refused_with_those_that_are(two_nights: S
 def test_the_first_version_has_nothing_before_it(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     root.publish()
-
     with pytest.raises(WrongInput, match="nothing to go back to"):
         roll_back(root.root)
 
@@ -104,10 +94,8 @@ def test_without_a_publication_there_is_nothing_to_go_back_from(skill_root: Make
 def test_a_version_whose_table_is_gone_is_not_served(two_nights: SkillRoot) -> None:
     last = two_nights.served()
     connect(two_nights.root).drop_table(TABLE)
-
     with pytest.raises(StorageError, match=TABLE):
         roll_back(two_nights.root)
-
     assert two_nights.served() == last
 
 
@@ -115,14 +103,12 @@ def test_a_version_whose_encoder_is_gone_is_not_served(two_nights: SkillRoot) ->
     earlier = published_versions(two_nights.root)[1]
     moved = Path(two_nights.root.at(two_nights.model))
     shutil.move(moved, moved.with_name("elsewhere"))
-
     with pytest.raises(StorageError, match=f"{earlier.version} cannot be served: its encoder"):
         roll_back(two_nights.root)
 
 
 def test_what_was_forgotten_cannot_be_brought_back(two_nights: SkillRoot) -> None:
     forget(two_nights.root, "local/market/bees", run_id="forgetting", now=two_nights.now)
-
     assert [v.version for v in published_versions(two_nights.root)] == ["v-forgetting"]
     with pytest.raises(WrongInput, match="nothing to go back to"):
         roll_back(two_nights.root)

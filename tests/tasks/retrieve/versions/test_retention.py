@@ -51,9 +51,7 @@ def held(store: VectorStore, *texts: str) -> list[bool]:
 def test_a_night_encodes_each_text_of_the_corpus_once(skill_root: Make) -> None:
     root = skill_root({**SKILLS, "bees-again": BEES.replace("name: bees", "name: bees again")})
     counting, store = keeping(root)
-
     root.publish()
-
     assert len(counting.encoded) == len(set(counting.encoded)) == len(store)
     assert {text_hash(text) for text in counting.encoded} == texts_in_use(root.root)
 
@@ -63,10 +61,8 @@ def test_another_classifier_types_anew_and_encodes_nothing(skill_root: Make) -> 
     counting, _ = keeping(root)
     root.publish()
     counting.encoded.clear()
-
     done = root.parse(classifier=OtherRules())
     root.index()
-
     assert done["documents"] == 4
     assert counting.encoded == []
 
@@ -78,9 +74,7 @@ def test_a_text_that_moves_to_another_skill_keeps_its_vector(skill_root: Make) -
     counting.encoded.clear()
     root.remove("bees")
     root.write("hives", BEES.replace("name: bees", "name: hives"))
-
     root.publish()
-
     assert [text.splitlines()[0] for text in counting.encoded] == ["hives"]
 
 
@@ -98,9 +92,7 @@ def test_a_publication_bounds_what_is_kept(skill_root: Make) -> None:
     StateStore(root.root, "another", 2).add([text_hash("x")], np.array([b"x"], dtype=object))
     root.remove("bees")
     root.write("bread", BREAD + "\nFreeze the second loaf in slices.\n")
-
     root.publish()
-
     assert held(store, "old 0", "old 29", *of_bees) == [False] * (2 + len(of_bees))
     assert held(store, "Freeze the second loaf in slices.") == [True]
     assert {text_hash(t) for t in counting.encoded} >= texts_in_use(root.root)
@@ -115,7 +107,6 @@ def test_a_few_unused_vectors_are_left_for_the_night_they_are_wanted(skill_root:
     counting, store = keeping(root)
     root.publish()
     store.add([text_hash("old")], np.zeros((1, 384), np.float32))
-
     assert bound_vectors(root.root, counting.card) == 0
     assert held(store, "old") == [True]
 
@@ -131,9 +122,7 @@ def test_forgetting_leaves_no_vector_of_what_only_the_forgotten_text_said(skill_
     store.add([text_hash("what an older version said")], np.zeros((1, 384), np.float32))
     states = kept_states(root.root, counting.card)
     states.add([text_hash("what an older version said")], np.array([b"older"], dtype=object))
-
     report = forget(root.root, "local/market/bees", run_id="gone", now=root.now)
-
     assert held(store, "what an older version said", *gone) == [False] * (1 + len(gone))
     assert held(states, "what an older version said", *gone) == [False] * (1 + len(gone))
     assert held(store, "Wash your hands.") == held(states, "Wash your hands.") == [True]
@@ -149,10 +138,8 @@ def test_where_the_corpus_cannot_be_read_no_vector_outlives_forgetting(skill_roo
     root.publish()
     (damaged, *_) = (root.root.folder / "nodes").glob("*.parquet")
     damaged.write_bytes(b"no table")
-
     with pytest.raises(Exception, match="cannot be read as Parquet"):
         forget(root.root, "local/market/bees", run_id="gone", now=root.now)
-
     assert len(store) == len(kept_states(root.root, root.encoder.card)) == 0
 
 
@@ -164,16 +151,12 @@ def test_a_publication_drops_looks_of_another_model_and_all_where_more_are_kept_
     row = np.zeros((1, 6), np.float32)
     looks.add([text_hash("seen")], row)
     other.add([text_hash("seen")], row)
-
     root.publish()
-
     assert (held(looks, "seen"), held(other, "seen")) == ([True], [False])
-
     many = [text_hash(str(n)) for n in range(1_000)]
     looks.add(many, np.repeat(row, len(many), axis=0))
     root.write("bread", BREAD)
     root.publish()
-
     assert root.root.files(CACHED_PROBABILITIES) == []
 
 
@@ -181,9 +164,7 @@ def test_forgetting_leaves_no_look(skill_root: Make) -> None:
     root = skill_root({"bees": BEES, "bread": BREAD})
     root.publish()
     cached_probabilities(root.root).add([text_hash("seen")], np.zeros((1, 6), np.float32))
-
     forget(root.root, "local/market/bees", run_id="gone", now=root.now)
-
     assert root.root.files(CACHED_PROBABILITIES) == []
 
 
@@ -210,9 +191,7 @@ def rows(root: SkillRoot, version: int) -> list[dict[str, object]]:
 def test_small_files_become_one_with_the_same_rows(scattered: SkillRoot) -> None:
     served = scattered.served()
     assert served.nodes is not None
-
     built, tables = compact_tables(scattered.root)
-
     assert built.changed
     assert built.nodes is not None
     assert [t.files_before > t.files_after == 1 for t in tables] == [True, True]
@@ -223,7 +202,6 @@ def test_small_files_become_one_with_the_same_rows(scattered: SkillRoot) -> None
 
 def test_a_compacted_version_has_all_its_rows_indexed(scattered: SkillRoot) -> None:
     built, _ = compact_tables(scattered.root)
-
     table = open_at(connect(scattered.root), "skills", built.skills)
     assert {column for index in table.list_indices() for column in index.columns} == {"doc_id", "doc_key"}
     assert [index.num_unindexed_rows for index in table.list_indices()] == [0, 0]
@@ -233,9 +211,7 @@ def test_what_is_compact_already_makes_no_new_version(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish()
     served = root.served()
-
     built, tables = compact_tables(root.root)
-
     assert (built.changed, built.skills, built.nodes) == (False, served.skills, served.nodes)
     assert [(t.files_before, t.files_after) for t in tables] == [(1, 1), (1, 1)]
     assert check_compacted(root.root, built) == []
@@ -247,9 +223,7 @@ def test_a_table_that_lost_a_row_or_changed_one_is_refused(scattered: SkillRoot)
     table.delete("node_id = 'local/market/tea#0'")
     table.update(where="node_id = 'local/market/bees#0'", values={"text": "Let the bees be."})
     spoilt = Built(built.skills, int(table.version), built.skills_rows, built.nodes_rows, 0, changed=True)
-
     checks = {check.check: check for check in check_compacted(scattered.root, spoilt)}
-
     assert not checks["nodes.rows_that_differ"].passed
     assert checks["nodes.rows_that_differ"].value == 2
     assert checks["skills.rows_that_differ"].passed
@@ -267,8 +241,6 @@ def test_files_that_no_published_version_needs_go_and_answers_stay(skill_root: M
     answer = root.ask().search("how long does dough rise")["results"]
     retain_versions(root.root, 1, now=root.now + timedelta(days=30))
     before = table_files(root.root)
-
     clean_tables(root.root, margin)
-
     assert table_files(root.root) < before
     assert root.ask().search("how long does dough rise")["results"] == answer

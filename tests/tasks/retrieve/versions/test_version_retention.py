@@ -47,9 +47,7 @@ def page_of(root: SkillRoot) -> str:
 def test_the_last_versions_stay_and_the_older_ones_go(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     published = nights(root, 5)
-
     gone = retain_versions(root.root, 2, now=root.now + timedelta(days=2))
-
     kept = {v.version for v in published[3:]}
     assert set(gone) == {v.version for v in published[:3]}
     assert {v.version for v in published_versions(root.root)} == kept
@@ -60,7 +58,6 @@ def test_each_version_that_stays_can_be_gone_back_to(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     published = nights(root, 4)
     retain_versions(root.root, 3, now=root.now + timedelta(days=2))
-
     for night in (1, 2, 3):
         roll_back(root.root, published[night].version)
         context = page_of(root)
@@ -71,9 +68,7 @@ def test_what_is_served_stays_however_old_it_is(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     published = nights(root, 4)
     roll_back(root.root, published[0].version)
-
     gone = retain_versions(root.root, 1, now=root.now + timedelta(days=2))
-
     assert gone == [v.version for v in (published[2], published[1])]
     assert "11 minutes" in page_of(root)
 
@@ -81,9 +76,7 @@ def test_what_is_served_stays_however_old_it_is(skill_root: Make) -> None:
 def test_what_was_published_within_a_day_stays_for_readers_that_hold_it(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     published = nights(root, 3)
-
     gone = retain_versions(root.root, 1, now=published[1].published_at + timedelta(hours=23))
-
     assert gone == [published[0].version]
     gone = retain_versions(root.root, 1, now=published[1].published_at + timedelta(hours=25))
     assert gone == [published[1].version]
@@ -98,10 +91,8 @@ def test_files_of_a_few_old_versions_wait_for_compaction_and_no_row_is_written_a
     nights(root, 2)
     tables = [connect(root.root).open_table(name) for name in (SKILLS, NODES)]
     before = [table.list_versions() for table in tables]
-
     assert len(retain_versions(root.root, 2, now=root.now + timedelta(days=2))) == 3
     assert [table.list_versions() for table in tables] == before
-
     clean_tables(root.root, margin)
     for table, versions in zip(tables, before, strict=True):
         assert len(table.list_versions()) < len(versions)
@@ -111,7 +102,6 @@ def test_fewer_versions_than_may_stay_are_left_alone(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     nights(root, 2)
     before = open_at(connect(root.root), SKILLS, root.served().skills).list_versions()
-
     assert retain_versions(root.root, 7, now=root.now + timedelta(days=9)) == []
     assert open_at(connect(root.root), SKILLS, root.served().skills).list_versions() == before
 
@@ -120,9 +110,7 @@ def test_a_prune_that_was_killed_is_finished_by_the_next(skill_root: Make) -> No
     root = skill_root({"bread": BREAD})
     published = nights(root, 3)
     connect(root.root).open_table(SKILLS).tags.delete(published[0].version)
-
     gone = retain_versions(root.root, 2, now=root.now + timedelta(days=2))
-
     assert gone == [published[0].version]
     assert published[0].version not in tags(root, NODES)
 
@@ -132,16 +120,13 @@ def test_a_published_version_that_its_table_lacks_is_told_and_nothing_goes(skill
     nights(root, 3)
     record = f"state/published/{root.served().version}.json"
     root.root.write_json(record, {**(root.root.read_json(record) or {}), "skills": 999})
-
     with pytest.raises(StorageError, match="lacks version 999"):
         retain_versions(root.root, 1, now=root.now + timedelta(days=2))
-
     assert len(published_versions(root.root)) == 3
 
 
 def test_without_a_publication_nothing_is_retained(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
-
     with pytest.raises(NotPublished):
         retain_versions(root.root, 1, now=root.now)
 
@@ -176,7 +161,6 @@ def test_nodes_of_a_publication_that_was_killed_are_not_gone_on_from(
                 left_for_later.index()
 
     built = other_bread_and_back(left_for_later, between=killed_after_its_tags)
-
     assert in_step(left_for_later, built)
     left_for_later.ask().page("local/market/bread", "when to bake", budget=1, method="facets")
 
@@ -189,7 +173,6 @@ def test_nodes_of_a_version_that_was_gone_back_from_are_not_gone_on_from(left_fo
         roll_back(left_for_later.root, before)
 
     built = other_bread_and_back(left_for_later, between=published_and_rolled_back)
-
     assert in_step(left_for_later, built)
 
 
@@ -197,13 +180,11 @@ def test_nodes_left_for_later_by_a_version_that_does_not_say_of_which_are_made_a
     left_for_later: SkillRoot,
 ) -> None:
     write_served(left_for_later.root, replace(left_for_later.served(), nodes_base=None))
-
     assert in_step(left_for_later, left_for_later.publish())
 
 
 def test_nodes_left_for_later_whose_version_is_gone_are_made_anew(left_for_later: SkillRoot) -> None:
     write_served(left_for_later.root, replace(left_for_later.served(), nodes_base=999))
-
     assert in_step(left_for_later, left_for_later.publish())
 
 
@@ -218,9 +199,7 @@ def test_retention_keeps_the_nodes_that_were_left_for_later(left_for_later: Skil
     left_for_later.crawl()
     left_for_later.parse()
     left_for_later.encoder.encoded.clear()
-
     built = left_for_later.build()
-
     assert not any("dough" in text for text in left_for_later.encoder.encoded)
     assert in_step(left_for_later, built)
 
@@ -231,7 +210,5 @@ def test_the_next_build_takes_off_the_tag_of_a_publication_that_was_killed(skill
     served = root.served()
     for name, version in ((SKILLS, served.skills), (NODES, served.nodes or 0)):
         tag(root.root, name, "v-killed", version)
-
     root.publish()
-
     assert [set(tagged(root.root, name)) for name in (SKILLS, NODES)] == [{served.version}] * 2

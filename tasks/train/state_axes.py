@@ -1,4 +1,4 @@
-"""Finds the axes to which tokens' state vectors are brought: `python -m tasks.train.state_axes --corpus C --encoder E`.
+"""Finds the axes of token states: `python -m tasks.train.state_axes --corpus CORPUS --encoder FOLDER`.
 
 They are the principal axes of what sets the states of one skill apart from their mean, over many skills: what
 all of a skill's tokens share does not tell its nodes from one another. No labels are needed. Six minutes on

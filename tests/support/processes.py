@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 _MARK = "MARK_OF_A_TEST"
 
@@ -26,3 +30,8 @@ def marked(mark: str) -> list[int]:
         if state != "Z" and f"{_MARK}={mark}".encode() in inherited:
             found.append(int(folder.name))
     return found
+
+
+def slow_but(kept: Collection[object], values: Iterable[object]) -> list[Any]:
+    """Return the values as parameters; those that are not kept are slow."""
+    return [value if value in kept else pytest.param(value, marks=pytest.mark.slow) for value in values]

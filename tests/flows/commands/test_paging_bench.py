@@ -13,7 +13,7 @@ import pytest
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer
-from tests.support.paging.paging_workshop import workshop
+from tests.support.paging.paging_bench import workshop
 from tests.support.roots.skill_root import Export
 
 THINGS = ("anvil", "bellows", "chisel", "drill", "easel", "funnel", "gimlet", "hammer")

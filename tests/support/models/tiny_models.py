@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
+from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 library: Any = transformers
@@ -104,3 +106,22 @@ def save_cross_encoder(folder: Path, *, outputs: int = 1) -> Path:
     library.BertForSequenceClassification(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+WEIGHT = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def bare_graph() -> bytes:
+    """A product with `weight`, which lies elsewhere."""
+    weight = numpy_helper.from_array(WEIGHT, "weight")
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    held = weight.external_data.add()
+    held.key, held.value = "location", "weights"
+    shapes = (("rows", ["n", 2]), ("found", ["n", 3]))
+    rows, found = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes)
+    product = helper.make_node("MatMul", ["rows", "weight"], ["found"])
+    graph = helper.make_graph([product], "product", [rows], [found], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    content: bytes = model.SerializeToString()
+    return content

@@ -1,14 +1,28 @@
+"""The adapted encoder: the base model's states without adapters, others with them, whatever the length."""
+
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from storage.errors import ModelMismatch
 from storage.root import Root
 from storage.vectors import text_hash, vector_stores
-from tasks.models.cached_encoder import KeptEncoder, kept_states, load_kept_encoder, vectors_of
+from tasks.models.adapted_encoder import WIDTH, AdaptedEncoder
+from tasks.models.cached_encoder import (
+    ENGINE,
+    LEAST,
+    KeptEncoder,
+    kept_states,
+    load_kept_encoder,
+    require_agreement,
+    vectors_of,
+)
+from tasks.models.encoder import OnnxEncoder
 from tasks.models.token_states import packaged_projection
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.roots.skill_root import CountingEncoder, Export
@@ -131,3 +145,85 @@ def test_it_counts_tokens_as_the_encoder_inside_does(tmp_path: Path, counting: C
 def test_it_is_loaded_once_a_process(tmp_path: Path, minilm_export: Export) -> None:
     arguments = str(tmp_path), str(minilm_export.folder)
     assert load_kept_encoder(*arguments) is load_kept_encoder(*arguments)
+
+
+PLACE = "vectors/some-384"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+def test_what_makes_the_first_vectors_is_noted_and_goes_on_without_a_word(
+    root: Root, minilm: OnnxEncoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for empty in (True, False):
+        require_agreement(root, PLACE, minilm, empty=empty)
+    held = root.read_json(f"{PLACE}/{ENGINE}")
+    assert held is not None
+    assert held["engine"] == minilm.engine
+    assert "continued" not in caplog.text
+
+
+def test_vectors_from_before_engines_were_noted_are_continued_if_they_are_the_same(
+    root: Root, minilm: OnnxEncoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    require_agreement(root, PLACE, minilm, empty=False)
+    held = root.read_json(f"{PLACE}/{ENGINE}")
+    assert held is not None
+    assert held["engine"] == "ONNX Runtime"
+    assert f"vectors of ONNX Runtime are continued with {minilm.engine}" in caplog.text
+
+
+def test_two_engines_make_the_same_vectors_within_the_tolerance(minilm: OnnxEncoder) -> None:
+    texts = ["Prune the roses in March.", "hive " * 300, ""]
+    cosines = (minilm.encode(texts) * minilm.by_onnx_runtime().encode(texts)).sum(axis=1)
+    assert cosines.min() > LEAST + 0.0005
+
+
+def test_vectors_that_differ_are_not_mixed(root: Root, minilm: OnnxEncoder) -> None:
+    require_agreement(root, PLACE, minilm, empty=True)
+    held = root.read_json(f"{PLACE}/{ENGINE}")
+    assert held is not None
+    turned = np.roll(np.asarray(held["vectors"]), 1, axis=1)
+    root.write_json(f"{PLACE}/{ENGINE}", {"engine": "another", "vectors": turned.tolist()})
+    with pytest.raises(ModelMismatch, match="was made with another, this machine encodes with"):
+        require_agreement(root, PLACE, minilm, empty=False)
+
+
+def test_a_root_notes_its_engine_once_it_encodes(root: Root, minilm_export: Export) -> None:
+    encoder = load_kept_encoder(root.uri, str(minilm_export.folder))
+    encoder.encode(["Knead the dough."])
+    encoder.encode(["Knead the dough."])
+    (noted,) = root.files("vectors", ENGINE)
+    assert (root.read_json(noted) or {})["engine"] == OnnxEncoder(minilm_export.folder).engine
+
+
+TEXT = "Feed the sourdough at six, then turn the oven on."
+
+
+def test_without_adapters_it_reads_as_the_default_encoder(minilm: OnnxEncoder) -> None:
+    read = AdaptedEncoder({}).read(TEXT)
+    whole, *parts = minilm.encode_parts(TEXT, read.spans)
+    assert read.spans == minilm.offsets(TEXT)
+    states = read.states / np.linalg.norm(read.states, axis=1, keepdims=True)
+    assert (states * np.stack(parts)).sum(axis=1) == pytest.approx(np.ones(len(states)), abs=1e-3)
+    assert whole @ states.mean(axis=0) > 0.5
+
+
+def test_an_adapter_changes_what_its_matrix_makes() -> None:
+    plain = AdaptedEncoder({}).read(TEXT).states
+    noise = np.random.default_rng(0).normal(size=(2, WIDTH)).astype(np.float32)
+    adapters = {"5.attention.output.dense.a": noise, "5.attention.output.dense.b": noise.T}
+    assert np.abs(AdaptedEncoder(adapters).read(TEXT).states - plain).max() > 0.1
+
+
+def test_a_long_text_has_a_state_for_each_token() -> None:
+    encoder = AdaptedEncoder({})
+    read = encoder.read("bread " * 600)
+    assert read.states.shape == (600, WIDTH)
+    assert len(read.spans) == 600
+    assert encoder.read("").states.shape == (0, WIDTH)

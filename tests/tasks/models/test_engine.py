@@ -1,17 +1,27 @@
+"""Tokenizers: models whose files are the same share one, and it neither cuts nor pads."""
+
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import numpy_helper
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
+from tasks.models import tokens as module
+from tasks.models.adapted_encoder import BASE
 from tasks.models.engine import OpenVino, batches_of, whole_model
-from tests.support.models.bare_graph import WEIGHT, bare_graph
+from tasks.models.onnx_export import resolve
+from tasks.models.tokens import WordCounts, whole_tokenizer, word_counts
+from tests.support.models.tiny_models import WEIGHT, bare_graph
 from tests.support.paths import PROJECT
 
 
@@ -36,7 +46,7 @@ _FIRST_CALLS = """
 import sys, threading
 import numpy as np
 from tasks.models.engine import OpenVino, whole_model
-from tests.support.models.bare_graph import WEIGHT, bare_graph
+from tests.support.models.tiny_models import WEIGHT, bare_graph
 
 engine = OpenVino(whole_model(bare_graph(), {"weight": WEIGHT}), threads=2)
 begin, row = threading.Barrier(4), np.ones((1, 2), np.float32)
@@ -73,3 +83,59 @@ def test_windows_of_one_length_stay_in_order(lengths: list[int]) -> None:
     for length in set(lengths):
         of_length = [at for at in places if lengths[at] == length]
         assert of_length == sorted(of_length)
+
+
+def test_the_encoder_when_it_is_loaded_leaves_nothing_in_the_home_of_its_user(tmp_path: Path) -> None:
+    others = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "XDG_"))}
+    subprocess.run(
+        [sys.executable, "-c", "import tasks.models.encoder"],
+        cwd=PROJECT, env={**others, "HOME": str(tmp_path)}, check=True,
+    )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_with_the_same_file_share_a_tokenizer_that_reads_texts_whole(tmp_path: Path) -> None:
+    folder = Path(resolve(BASE)[0])
+    shutil.copy(folder / "tokenizer.json", tmp_path)
+    tokenizer = whole_tokenizer(folder)
+    assert whole_tokenizer(tmp_path) is tokenizer
+    assert len(tokenizer.encode("bread " * 1000, add_special_tokens=False).ids) == 1000
+
+
+MINILM = whole_tokenizer(Path(resolve("sentence-transformers/all-MiniLM-L6-v2")[0]))
+PARTS = st.sampled_from([
+    "Knead the dough", "unbelievably", "snake_case", "v1.2.3", "\n", "\r\n", "\t", " ", "[SEP]", "[sep]",
+    "[x]", "é", "naïve", "水车", "—", "😀", "\x00", "\x0b", "\x0c", "\x1f", "\x7f", "\u2028", "\u00a0",
+    "e\u0301", "\u0301", "İ", "ß", "`code`", "##ing", "x" * 120, "ﬁ", "\ufffd", "\ud7ff", "ཀ", "٣", "a1b2",
+])  # fmt: skip
+TEXTS = st.one_of(st.lists(PARTS, max_size=12).map("".join), st.text(max_size=60))
+
+
+def expected(texts: list[str], tokenizer: Tokenizer = MINILM) -> list[int]:
+    return [len(tokenizer.encode(text, add_special_tokens=False)) for text in texts]
+
+
+@given(st.lists(TEXTS, max_size=5))
+@example(["Knead the dough, [SEP] then rest.", "", "fold\u2028it", "one line\nzwei Sätze\nthree"])
+def test_texts_have_as_many_tokens_as_the_tokenizer_makes(texts: list[str]) -> None:
+    assert WordCounts(MINILM).count(texts) == expected(texts)
+
+
+def test_words_are_cut_once_and_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_KEPT", 3)
+    texts = ["one two three four five", "five four three two one unbelievably"]
+    counts = WordCounts(MINILM)
+    assert counts.count(texts) == expected(texts) == counts.count(texts)
+
+
+def test_a_tokenizer_of_another_kind_counts_itself() -> None:
+    other = Tokenizer.from_str(MINILM.to_str())
+    other.normalizer = normalizers.BertNormalizer(lowercase=False)
+    other.pre_tokenizer = pre_tokenizers.Whitespace()
+    texts = ["KNEAD the dough: snake_case -- 1.2"]
+    assert WordCounts(other).count(texts) == expected(texts, other)
+    assert WordCounts(other).count([]) == []
+
+
+def test_a_tokenizer_has_one_memory_a_process() -> None:
+    assert word_counts(MINILM) is word_counts(MINILM)

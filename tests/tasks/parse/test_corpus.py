@@ -18,9 +18,9 @@ from tasks.parse.corpus import (
     plan_parse,
     rules_digest,
 )
+from tests.support.processes import slow_but
 from tests.support.roots.hand_written import BEES, BREAD, SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
-from tests.support.slow import slow_but
 
 Make = Callable[[dict[str, str]], SkillRoot]
 

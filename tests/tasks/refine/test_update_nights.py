@@ -24,8 +24,8 @@ from storage.state import documents_table, folded_table
 from tasks.refine import update as placing
 from tasks.refine.plan import STAGED
 from tasks.refine.update import SORTED, StagedDocuments, place
+from tests.support.processes import slow_but
 from tests.support.roots.nights import HandSource, Nights, skill
-from tests.support.slow import slow_but
 
 # Few partitions make few writes: these three share one.
 OLD, TWIN, THIRD = [f"skill-{n}" for n in range(999) if partition_of(f"skill-{n}") == partition_of("a")][:3]

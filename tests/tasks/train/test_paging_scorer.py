@@ -16,8 +16,7 @@ from tasks.retrieve.paging.scorer import FILE
 from tasks.train.paging_scorer import FOLDS, example, fit, held_out, stored, write_fitted
 from tasks.train.splits import folds_of
 from tests.support.models.word_models import WordEncoder, WordTokenizer
-from tests.support.paging.paging_bench import AllConcepts
-from tests.support.paging.paging_workshop import workshop
+from tests.support.paging.paging_bench import AllConcepts, workshop
 from tests.support.paths import PROJECT, SHARED
 
 BENCH = SHARED / "bench/paging"

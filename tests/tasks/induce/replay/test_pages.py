@@ -23,7 +23,7 @@ from tests.support.induce.workshop.application import Workshop, workshop
 from tests.support.induce.workshop.outcome import left
 from tests.support.induce.workshop.recording import recorded
 from tests.support.induce.workshop.tasks import tasks
-from tests.support.slow import slow_but
+from tests.support.processes import slow_but
 
 ALL = {f"{task.kind}-{task.number}": task for task in tasks()}
 

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import AfterValidator, SkipValidation, ValidationInfo
 
+from storage.answers import Answers, KeptAnswer
+from storage.schemas import Node
+from tasks.evaluate.generate.requests import PROMPT as REQUESTS
+from tasks.evaluate.generate.requests import values_of as about_skill
+from tasks.evaluate.judge.judge import PROMPT as JUDGE
+from tasks.evaluate.judge.judge import Case, LlmJudge
+from tasks.evaluate.judge.judge import values_of as about_case
+from tasks.induce.llm_inducer.windows import PROMPT as WINDOWS
+from tasks.induce.llm_inducer.windows import ShownWindow
+from tasks.induce.llm_inducer.windows import values_of as about_windows
 from tasks.models.llm.errors import Rejected
+from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.prompt import Answer, Numbers, Prompt, Text, Values, is_last
 from tasks.models.llm.question import Question, Sampling
+from tasks.parse.classify.llm import PROMPT as CLASSIFY
+from tasks.parse.classify.llm import values_of as about_fragments
+from tasks.parse.classify.protocol import FragmentInContext
+from tasks.parse.edges.windows import PROMPT as EDGES
+from tasks.parse.edges.windows import values_of as about_nodes
+from tasks.parse.edges.windows import windows
+from tasks.retrieve.routing.skill import Skill
+from tests.support.llm.llm_asking import llm_of
 
 RULES = "tasks.evaluate/judge_prompt.txt"
 
@@ -122,3 +145,131 @@ def test_a_text_is_read_without_its_thoughts_and_the_last_one_leniently() -> Non
     assert said.read("<think>[1]</think>So.") == "So."
     with pytest.raises(Rejected, match="not yet"):
         said.read("So.", last=False)
+
+
+SKILL = Skill(
+    "market/bees/guide", "bees", "How to keep <bees>.",
+    "# Bees\n\nOpen the hive.\n\nSmoke it gently, then wait a minute.\n",
+)  # fmt: skip
+CASE = Case("d", "How?", "So.")
+FRAGMENTS = [
+    FragmentInContext(
+        f"market/bees#{k}", ("Bees", "Care"), "prose", None, f"Open the hive {k}.", "Next."
+    )
+    for k in range(3)
+]  # fmt: skip
+
+
+def node(ordinal: int, node_type: str, text: str) -> Node:
+    return Node(
+        f"market/bees#{ordinal}", "market/bees", ordinal, node_type, ("Bees",), None, "prose", 0, 1, text, 3,
+        "x", 0.9,
+    )  # fmt: skip
+
+
+NODES = [
+    node(0, "precondition", "You need a veil."), node(1, "step", "Open the hive."),
+    node(2, "step", "Smoke it."), node(3, "concept", "See Smoke."),
+]  # fmt: skip
+ALL, *_ = windows(NODES, 20, candidates_only=False)
+ONLY, *_ = windows(NODES, 20, candidates_only=True)
+SHOWN = [ShownWindow(0, {"does": "x", "code": "def f(): ..."}), ShownWindow(1, {"does": "y", "code": "z"})]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "values", "key"),
+    [
+        (
+            CLASSIFY,
+            about_fragments(FRAGMENTS),
+            "e52d2ba49f00e7ec",
+        ),
+        (
+            EDGES,
+            about_nodes(NODES, ALL, "market/bees"),
+            "1af80fafc467b9f1",
+        ),
+        (
+            EDGES,
+            about_nodes(NODES, ONLY, "market/bees"),
+            "88d37417a64440e6",
+        ),
+        (JUDGE, about_case(CASE, 0), "6504a37b80d363fb"),
+        (JUDGE, about_case(CASE, 2), "c60d42cd1e09affa"),
+        (
+            WINDOWS,
+            about_windows(SHOWN, Sampling()),
+            "db921a5a7c914ca6",
+        ),
+        (
+            REQUESTS,
+            replace(about_skill(SKILL), sampling=Sampling(max_tokens=4096)),
+            "0ceaaf8c816e7d3b",
+        ),
+    ],
+)
+def test_a_question_has_the_key_that_it_always_had(prompt: Prompt[object], values: Values, key: str) -> None:
+    sampling = values.sampling or Sampling()
+    assert prompt.question(values, sampling).key("m")[:16] == key
+
+
+def test_an_answer_that_was_kept_before_is_found(answers: Answers) -> None:
+    llm = llm_of("http://127.0.0.1:9/v1", answers)
+    for vote in range(3):
+        key = JUDGE.question(about_case(CASE, vote), Sampling()).key(llm.model)
+        said = json.dumps({"missing": "", "sufficient": vote != 1})
+        now = datetime.now(UTC).isoformat()
+        answers.keep(KeptAnswer(key, llm.model, "judge-1", vote, said, None, 1, 1, now), ("d",))
+    (verdict,) = LlmJudge(llm).judge([CASE]).verdicts
+    assert verdict.votes == (True, False, True)
+    assert (llm.ledger.counts["cached"], llm.ledger.counts["requests"]) == (3, 0)
+
+
+PROSE = st.text(st.characters(exclude_characters="{}[]", exclude_categories=["Cs"]), max_size=60)
+LABELS = st.dictionaries(st.text(min_size=1), st.sampled_from(["step", "param"]), min_size=1)
+
+
+@given(PROSE, LABELS, PROSE, st.booleans(), st.sampled_from([None, 2]))
+def test_the_object_is_found_whatever_prose_stands_around_it(
+    before: str, labels: dict[str, str], after: str, fenced: bool, indent: int | None
+) -> None:
+    written = json.dumps(labels, indent=indent)
+    shown = f"```json\n{written}\n```" if fenced else written
+    assert find_json(f"{before}\n{shown}\n{after}") == labels
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('<think>maybe {"1": "step"}</think>{"1": "param"}', {"1": "param"}),
+        ('{"1": "step"} or, in short, {"1": "step"}', {"1": "step"}),
+        ('[note] {} {"1": {"2": []}}', {"1": {"2": []}}),
+        ('["a", {"b": 1}]', ["a", {"b": 1}]),
+        ('a { brace and {"1": "step"}', {"1": "step"}),
+    ],
+)
+def test_what_is_no_answer_is_passed_over(text: str, value: Any) -> None:  # noqa: ANN401
+    assert find_json(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "no complete JSON"),
+        ("All of them are steps.", "no complete JSON"),
+        ('{"1": "step", "2": "par', "no complete JSON"),
+        ('{"1": "step"} no wait {"1": "param"}', "2 JSON values"),
+        ('{"1": "step", "1": "param"}', "'1' occurs more than once"),
+        ('{"1": NaN}', "NaN"),
+    ],
+)
+def test_what_cannot_be_read_one_way_alone_is_rejected(text: str, complaint: str) -> None:
+    with pytest.raises(Rejected, match=complaint):
+        find_json(text)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 50_000, "<think>" * 30_000, "{[" * 90_000])
+def test_nonsense_of_any_length_ends(text: str) -> None:
+    with pytest.raises(Rejected):
+        find_json(text)

@@ -1,14 +1,30 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
+from storage.root import Root
+from tasks.models.llm.budget import Carried, Ceiling, Prices
+from tasks.models.llm.client import Endpoint
+from tasks.models.llm.question import Sampling
+from tasks.parse.classify.local import LocalClassifier
+from tasks.parse.classify.options import (
+    TypingOptions,
+    classifier_name,
+    everything,
+    llm_report,
+    open_classifier,
+    typing_identity,
+)
 from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments, write_typed
 
 LINE = {
@@ -113,3 +129,95 @@ def test_a_place_that_cannot_be_written_is_wrong_input(tmp_path: Path, place: st
         write_typed(folder / place, [])
     assert list(folder.iterdir()) == []
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+LOCAL = LocalClassifier.name
+ENDPOINT = Endpoint("http://127.0.0.1:9/v1", "small-model", "sk-hush")
+LLM = TypingOptions(ENDPOINT, threshold=None)
+HYBRID = TypingOptions(ENDPOINT, threshold=0.6)
+
+
+@pytest.mark.parametrize(
+    ("llm", "name"),
+    [
+        (None, LOCAL),
+        (LLM, "classify-1@small-model"),
+        (HYBRID, f"{LOCAL}<0.6:classify-1@small-model"),
+        (everything(HYBRID), "classify-1@small-model"),
+    ],
+)
+def test_the_name_that_is_told_is_the_one_that_is_opened(
+    llm: TypingOptions | None, name: str, tmp_path: Path
+) -> None:
+    assert classifier_name(LOCAL, llm) == name
+    with open_classifier(Root(tmp_path), LocalClassifier(), llm) as opened:
+        assert opened.classifier.name == name
+
+
+def test_the_local_classifier_alone_leaves_nothing_below_the_root(tmp_path: Path) -> None:
+    with open_classifier(Root(tmp_path / "root"), LocalClassifier(), None) as opened:
+        assert isinstance(opened.classifier, LocalClassifier)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"endpoint": replace(ENDPOINT, model="large-model")},
+        {"threshold": 0.7},
+        {"threshold": None},
+        {"sampling": Sampling(temperature=0.5)},
+        {"batch": 10},
+        {"accuracy": 0.9},
+    ],
+)
+def test_what_shapes_an_answer_is_part_of_the_identity(change: dict[str, Any]) -> None:
+    assert typing_identity("rules-1", replace(HYBRID, **change)) != typing_identity("rules-1", HYBRID)
+
+
+def test_another_prompt_or_local_classifier_is_another_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = typing_identity("rules-1", LLM)
+    assert typing_identity("rules-2", LLM) != before
+    monkeypatch.setattr("tasks.parse.classify.llm.PROMPT.name", "classify-99")
+    assert typing_identity("rules-1", LLM) != before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"endpoint": replace(ENDPOINT, base_url="http://127.0.0.1:10/v1", api_key="", timeout=5.0)},
+        {"prices": Prices(1.0, 2.0)},
+        {"ceiling": Ceiling(tokens=5)},
+    ],
+)
+def test_where_it_is_asked_and_what_it_costs_is_not(change: dict[str, Any]) -> None:
+    assert typing_identity("rules-1", replace(HYBRID, **change)) == typing_identity("rules-1", HYBRID)
+
+
+def test_options_travel_to_another_process_and_show_no_key() -> None:
+    assert pickle.loads(pickle.dumps(HYBRID)) == HYBRID  # noqa: S301 - our own bytes
+    assert "sk-hush" not in repr(HYBRID)
+    assert "sk-hush" not in typing_identity("rules-1", HYBRID)
+
+
+def test_numbers_out_of_range_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    wrong = replace(HYBRID, threshold=1.5)
+    with pytest.raises(WrongInput, match=r"1\.5"), open_classifier(Root(tmp_path), LocalClassifier(), wrong):
+        pytest.fail("opened")
+
+
+def test_the_report_adds_up_what_a_run_asked() -> None:
+    typed = {"documents": 9, "asked": 7, "unfinished": 2, "fallbacks: budget": 3, "fallbacks: refused": 1}
+    account = Carried({"requests": 4, "prompt_tokens": 1_000_000, "completion_tokens": 10}, spent=True)
+    report = llm_report("x@m", replace(LLM, prices=Prices(prompt=2.0)), typed, account)
+    assert report is not None
+    assert report["fallbacks"] == {"budget": 3, "refused": 1}
+    wanted = {"classifier": "x@m", "asked": 7, "unfinished": 2, "partial": True, "requests": 4, "cost": 2.0}
+    assert {k: report[k] for k in wanted} == wanted
+    assert llm_report("rules-1", None, typed, account) is None
+
+
+def test_a_report_without_work_is_whole_and_free() -> None:
+    report = llm_report("x@m", LLM, {}, None)
+    assert report is not None
+    assert (report["asked"], report["fallbacks"], report["partial"], report["tokens"]) == (0, {}, False, 0)

@@ -1,14 +1,33 @@
+"""Every sweep of the papers is measured once, by tiny models that a cache holds under the papers' names."""
+
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
-from tests.support.command import Ask
-from tests.support.llm.llm_asking import settings_of
+import pytest
+
+from flows.commands.routing.methods import require_names
+from flows.commands.routing.settings import (
+    SWEEPS,
+    VARIED,
+    SkillFlowSettings,
+    SkillRouterSettings,
+    base_of,
+    expanded,
+    llm_setting,
+    require_skillflow,
+    settings_of,
+)
+from storage.errors import WrongInput
+from tests.support.command import Ask, skillery
+from tests.support.llm.llm_asking import settings_of as llm_settings
 from tests.support.llm.llm_server import LlmServer
+from tests.support.llm.routing_llm import say
 from tests.support.models.routing_answers import Set, rows, untimed
 from tests.support.models.routing_material import Written
-from tests.support.models.tiny_models import save_cross_encoder, save_qwen3
+from tests.support.models.tiny_models import save_bi_encoder, save_cross_encoder, save_qwen3
 
 
 def test_two_stages_retrieve_and_rerank_in_skillrouters_form(
@@ -94,7 +113,7 @@ def test_a_language_model_judges_what_the_default_ranks_first(
     method = "reranked:reranker=judge,candidates=3"
     command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", method, "--json"]
     with LlmServer(say=lambda _: '{"selected": [3]}') as server:
-        environment(settings_of(server))
+        environment(llm_settings(server))
         code, printed, _ = ask(*command)
         assert (code, server.requests) == (0, 3)
     assert rows(printed)[method]["first_stage"]["last"] == 0 == rows(printed)[method]["first_stage"]["both"]
@@ -129,3 +148,96 @@ def test_a_device_that_is_not_there_is_named_before_anything_is_encoded(
     )
     assert (code, "SKILLERY_DEVICE='cuda:7' cannot be used here" in told) == (2, True)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_variant_has_the_settings_that_its_name_says_and_the_others_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SKILLERY_SKILLFLOW_DENSE_K", "70")
+    monkeypatch.setenv("SKILLERY_SKILLFLOW_DEEP_TOKENS", "99")
+    found = settings_of("skillflow:stages=dense+deep,deep_tokens=512,dense_model=", SkillFlowSettings)
+    assert (found.stages, found.deep_tokens, found.dense_model) == (["dense", "deep"], 512, "")
+    assert (found.dense_k, found.shallow_k) == (70, 100)
+    assert settings_of("skillflow", SkillFlowSettings).deep_tokens == 99
+
+
+@pytest.mark.parametrize("sweep", sorted(SWEEPS))
+def test_all_variants_of_a_sweep_can_be_made(sweep: str) -> None:
+    names = expanded((), [sweep])
+    assert len(names) > 1
+    require_names(names)
+    for name in names:
+        if base_of(name) == "skillflow":
+            require_skillflow(settings_of(name, SkillFlowSettings))
+        else:
+            settings_of(name, SkillRouterSettings)
+    assert {base_of(name) for name in names} <= set(VARIED)
+
+
+def test_a_variable_that_cannot_be_used_is_named_not_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKILLERY_SKILLFLOW_DENSE_K", "many")
+    with pytest.raises(WrongInput, match=r"^SKILLERY_SKILLFLOW_DENSE_K='many'"):
+        settings_of("skillflow:deep_k=3", SkillFlowSettings)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("skillflow", None),
+        ("skillflow:stages=dense+shallow,dense_queries=1", None),
+        ("skillflow:deep_k=3,dense_queries=3", "dense_queries=3"),
+        ("skillflow:shallow_aggregation=max", "shallow_aggregation=max"),
+        ("skillflow:stages=dense+select", "stages=dense+select"),
+    ],
+)
+def test_a_variant_that_means_nothing_without_an_llm_is_told(name: str, said: str | None) -> None:
+    assert llm_setting(name) == said
+
+
+def test_methods_and_sweeps_are_measured_once_each() -> None:
+    first, *others = SWEEPS["skillrouter-candidates"]
+    assert expanded(["zsum", first], ["skillrouter-candidates"]) == ["zsum", first, *others]
+
+
+MODELS = {
+    "sentence": ["BAAI/bge-base-en-v1.5", "BAAI/bge-m3"],
+    "cross": ["cross-encoder/ms-marco-MiniLM-L-6-v2", "BAAI/bge-reranker-v2-m3"],
+    "qwen3": [
+        "pipizhao/SkillRouter-Embedding-0.6B", "pipizhao/SkillRouter-Reranker-0.6B",
+        "Qwen/Qwen3-Reranker-0.6B",
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hub_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache in which stand-ins lie as if they had been fetched from the hub."""
+    folder = tmp_path_factory.mktemp("cache")
+    made = {"sentence": save_bi_encoder, "cross": save_cross_encoder, "qwen3": save_qwen3}
+    for kind, names in MODELS.items():
+        model = made[kind](folder / kind)
+        for name in names:
+            kept = folder / "hub" / f"models--{name.replace('/', '--')}"
+            (kept / "refs").mkdir(parents=True)
+            (kept / "refs" / "main").write_text("0123456789" * 4, "utf-8")
+            shutil.copytree(model, kept / "snapshots" / ("0123456789" * 4))
+    return folder / "hub"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sweep", sorted(SWEEPS))
+def test_a_sweep_is_written_beside_its_paper(
+    root: str, bench: Written, hub_cache: Path, environment: Set, tmp_path: Path, sweep: str
+) -> None:
+    report = tmp_path / "report"
+    environment({"HF_HUB_CACHE": str(hub_cache), "HF_HUB_OFFLINE": "1"})
+    command = ["evaluate", "routing", *bench.options(), "--root", root, "--sweep", sweep]
+    with LlmServer(say=say) as server:
+        done = skillery(*command, "--attention", "--report", str(report), **llm_settings(server))
+    assert done.returncode == 0, done.stderr
+    written = (report / "routing.md").read_text("utf-8")
+    for name in SWEEPS[sweep]:
+        assert f"| {name} |" in written
+    assert ("## Beside the papers" in written) == (sweep != "skillflow-number-of-queries")
+    assert "Cohen's h" in written
+    assert "# Where the reranker looks" in written

@@ -37,7 +37,7 @@ def crawl(
         limit: How many documents of each source to read, from its first on; empty: all.
         run_id: Filled in by nightly.
     """
-    settings = load_settings()
+    settings = load_settings().crawl()
     place, run, now = Root(root), run_id or new_run_id(), datetime.now(UTC)
     with writer_lock(place):
         specs = specs_to_read(place) if sources is None else [normal_spec(spec) for spec in sources]

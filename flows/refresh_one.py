@@ -50,7 +50,7 @@ def refresh_one(
         with recorded_on_page(place, run, specs_to_read(place), flow="refresh-one") as record:
             with record.stage("crawl"):
                 record.sources = [
-                    refresh_source(root, spec, target, run_id=run, now=now, settings=settings)
+                    refresh_source(root, spec, target, run_id=run, now=now, settings=settings.crawl())
                     for spec in specs
                 ]
                 require_readable(record.sources)

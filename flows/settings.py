@@ -171,6 +171,10 @@ class Settings(BaseSettings, CrawlSettings):
         served = LicencePolicy(**self.licence_policies()["serve"]) if self.drop_licences else limits.policy
         return replace(limits, policy=served)
 
+    def crawl(self) -> CrawlSettings:
+        """Return the settings of a crawl alone: no task of it is handed a credential."""
+        return CrawlSettings(**self.model_dump(include=set(CrawlSettings.model_fields)))
+
     def licence_policies(self) -> dict[str, dict[str, Any]]:
         """Return the fields of a `LicencePolicy` for `serve` and for `export`.
 

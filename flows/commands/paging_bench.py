@@ -25,7 +25,7 @@ from tasks.evaluate.measures.evidence import EvidenceQuery, read_paging_bench
 from tasks.evaluate.measures.runs import write_run
 from tasks.evaluate.paging.bench import PagingBench, Remembering, measure, prepare_all, require_paging
 from tasks.evaluate.paging.judged import SAMPLED
-from tasks.evaluate.paging.outcomes import Setting, rows_of
+from tasks.evaluate.paging.outcomes import Outcome, Setting, rows_of
 from tasks.evaluate.paging.picture import draw_paging
 from tasks.evaluate.paging.probes import draw_paging_probes
 from tasks.evaluate.paging.report import (
@@ -88,26 +88,13 @@ def paging_bench(
 ) -> dict[str, Any]:
     """Measure paging methods on a bench; the root keeps vectors and the answers of an LLM.
 
-    Args:
-        root: Keeps them.
-        settings: The encoder, the threads of a query, and the LLM.
-        documents: JSON lines `{doc_id, content}`.
-        queries: JSON lines of requests with evidence.
-        method: Names of methods, or the single name `all`; None: a selection.
-        budget: Budgets as `page` takes them; None: each method's own limit.
-        report: A folder for `paging.md`, `paging.parquet` (the run) and, if matplotlib is installed,
-            `paging.png`. A report measures every method, at its own budgets.
-        judge: `evidence`, `llm` or `both`.
-        labels: Labels of people: a form, or JSON lines `{query_id, method, budget, sufficient}`.
-        probes: A root or Parquet file with a corpus, whose long documents are probed too.
-        sample_labels: A file for a form with judged contexts, for people to label.
-        rerank: Whether to measure the default method again with an LLM as its reranker; not for reports.
+    The keywords are the options of `skillery evaluate paging`, whose help says what each is. `report` is a
+    folder for `paging.md`, `paging.parquet` (the run) and `paging.png`; it has every method, without reranker.
 
     Returns:
-        `methods` (a row for each method and budget), `notes` (what to know of them), `judge`
-        (`judge_paging`), `fitted` (documents that the packaged scorer was fitted on, which held-out scorers
-        paged) and `skillpager` (the settings of its methods); `probes` (rows too) if wanted; with a report
-        also `contests` and `report`, the files written.
+        `methods` (a row a method and budget), `notes` of them, `judge` (`judge_paging`), `fitted` (documents
+        of the packaged scorer, paged by held-out ones), `skillpager` (its settings), `probes` (rows) if
+        wanted; with a report also `contests` and `report`, the files written.
 
     Raises:
         WrongInput: A file, an option or the folder cannot be used; nothing was encoded.
@@ -120,10 +107,8 @@ def paging_bench(
     texts, asked = read_paging_bench(documents, queries)
     require_paging(texts, asked, [name for name, _ in measured])
     named = SAMPLED if method in (None, ["all"]) else method or ()
-    judging = Judging(
-        speaker, llm, labels_for(labels, asked, measured), sample_labels,
-        [setting for setting in measured if setting[0] in named],
-    )  # fmt: skip
+    sampled = [setting for setting in measured if setting[0] in named]
+    judging = Judging(speaker, llm, labels_for(labels, asked, measured), sample_labels, sampled)
     corpus = None if probes is None else corpus_texts(probes)
     if rerank:
         llm_options(settings, "llm")
@@ -131,34 +116,42 @@ def paging_bench(
         folder_at(report, "--report")
         if budget or method not in (None, ["all"]):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
-    models = exported_encoder(root.folder / "models", settings.encoder)
-    single = OnnxEncoder(models, threads=settings.query_threads or 1)
-    prepared = partial(
-        _prepared, KeptEncoder(OnnxEncoder(models), root), Remembering(single), single, skillpager
-    )
+    prepared = _preparing(root, settings, skillpager)
     bench = prepared("prepared", texts, asked)
     bench.keep_contexts = llm is not None or bool(judging.labels)
     probed = None if corpus is None else partial(_probes, prepared, corpus)
     if report is not None:
         return _reported(root, judging, bench, probed, report)
-    with steps("measured", len(asked) * len(measured)) as step:
-        found = measure(bench, measured, step)
+    found = _measured("measured", bench, measured)
     if rerank:
-        wanted = [setting for setting in measured if setting[0] == DEFAULT_METHOD]
-        with (
-            reranker_of(root, settings, wanted=True) as reranker,
-            steps("measured with the LLM", len(asked) * len(wanted)) as step,
-        ):
-            again = measure(replace(bench, reranker=reranker), wanted, step)
-        found |= {(RERANKED, limit): outcomes for (_, limit), outcomes in again.items()}
+        found |= _measured_again(root, settings, bench, measured)
     judged, told = judge_paging(root, judging, found, asked)
     rows = judged or rows_of(found)
     answer = _answer(rows, rows, bench, told)
     if probed is not None:
-        of_probes = probed()
-        with steps("probed", len(of_probes.queries) * len(measured)) as step:
-            answer["probes"] = rows_of(measure(of_probes, measured, step))
+        answer["probes"] = rows_of(_measured("probed", probed(), measured))
     return answer
+
+
+def _preparing(root: Root, settings: Settings, skillpager: OpenSettings) -> partial[PagingBench]:
+    models = exported_encoder(root.folder / "models", settings.encoder)
+    single = OnnxEncoder(models, threads=settings.query_threads or 1)
+    return partial(_prepared, KeptEncoder(OnnxEncoder(models), root), Remembering(single), single, skillpager)
+
+
+def _measured(verb: str, bench: PagingBench, measured: Sequence[Setting]) -> dict[Setting, list[Outcome]]:
+    with steps(verb, len(bench.queries) * len(measured)) as step:
+        return measure(bench, measured, step)
+
+
+def _measured_again(
+    root: Root, settings: Settings, bench: PagingBench, measured: Sequence[Setting]
+) -> dict[Setting, list[Outcome]]:
+    """Measure the default method's settings with the LLM as its reranker."""
+    wanted = [setting for setting in measured if setting[0] == DEFAULT_METHOD]
+    with reranker_of(root, settings, wanted=True) as reranker:
+        again = _measured("measured with the LLM", replace(bench, reranker=reranker), wanted)
+    return {(RERANKED, limit): outcomes for (_, limit), outcomes in again.items()}
 
 
 def _settings_of(

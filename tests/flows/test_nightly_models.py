@@ -273,6 +273,14 @@ def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "sk-hush" not in repr(found)
 
 
+def test_a_crawl_is_handed_its_own_settings_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKILLERY_LLM_API_KEY", "sk-not-for-crawls")
+    monkeypatch.setenv("SKILLERY_REQUEST_DELAY", "0.25")
+    given = load_settings().crawl()
+    assert given.request_delay == 0.25
+    assert not hasattr(given, "llm_api_key")
+
+
 def test_without_the_package_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(WrongInput, match=r"pip install '\.\[llm\]'"):

@@ -56,18 +56,8 @@ def stream_bench(
 ) -> dict[str, Any]:
     """Ask methods at each step of trajectories, each before its trajectory is learned from.
 
-    Args:
-        root: The root that keeps the encoder and vectors.
-        settings: The encoder.
-        paths: Files or folders of trajectories.
-        method: Names; None: `USUAL`, and in a report all.
-        form: What a row of the files is.
-        turned: The share of verdicts that are turned before they are learned from.
-        seed: Draws them.
-        out: A file for what the first method offers at each step, a JSON line each.
-        warm: A root whose kept trajectories are learned before the first question.
-        report: A folder for `stream.md`, `stream.json`, `stream.parquet` (the run) and, with matplotlib,
-            `stream.png`.
+    The keywords are the options of `skillery evaluate stream`, whose help says what each is. `report` is a
+    folder for `stream.md`, `stream.json`, `stream.parquet` (the run) and, where matplotlib is, `stream.png`.
 
     Returns:
         `trajectories` (read, successful, judged, repeated, unread by reason), `warm` (root, taught, left_out;

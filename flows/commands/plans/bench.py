@@ -44,6 +44,7 @@ from tasks.evaluate.compose.requests import KnownRequest, read_categories, read_
 from tasks.evaluate.compose.row_vectors import NO_BODIES, RowVectors
 from tasks.evaluate.measures.runs import write_run
 from tasks.models.llm.ask import Llm
+from tasks.retrieve.served_index import ServedIndex
 
 USUAL = (DEFAULT, VANILLA)
 _SHARE = 0.2  # of rows that a report leaves out, as SkillWeaver's section 7.9
@@ -84,20 +85,9 @@ def plans_bench(
 ) -> dict[str, Any]:
     """Measure methods that plan on requests whose steps are known, with what a root serves.
 
-    Args:
-        root: What it serves is found.
-        settings: The encoder's name and threads, and the language model.
-        queries: JSON lines `{query_id, query, steps, edges}`.
-        methods: Names; None: `USUAL`, and in a report all, which always has these.
-        baseline: The method that others are compared with.
-        categories: JSON `{category of the index: category that counts}`.
-        report: A folder for `compose.md`, `compose.json`, the long table `compose.parquet` and, if matplotlib
-            is installed, `compose.png`.
-        without_category: Categories taken out of what can be found, to measure transfer.
-        leave_out: The share of rows taken out, above 0 and below 1.
-        seed: Draws these rows, the steps of `hide_gold`, and a report's simulation.
-        hide_gold: Of each request one step loses what serves it.
-        answers: Answers of the language model are kept below it; None: below `root`.
+    The keywords are the options of `skillery evaluate compose`, whose help says what each is; `hide_gold` is
+    `--without-gold`. `report` is a folder for `compose.md`, `compose.json`, `compose.parquet` (the run) and,
+    where matplotlib is, `compose.png`. Answers of the language model are kept below `answers`, else `root`.
 
     Returns:
         `queries`, `baseline`, `seed`, `served` (rows), `methods` (rows of `summarise_methods`), `skipped`
@@ -122,14 +112,10 @@ def plans_bench(
             require_servers(requests, "--without-gold")
         index = open_index(root, settings)
         rows = rows_by_id(index, counted)
-        with index.version() as now:
-            skipped = _unusable(now.skills.count(kind=["skill"]), requests)
+        skipped = _skipped(index, requests, [*(methods or ()), baseline])
         if report is not None:
             folder_at(report, "--report")
             names = [*USUAL, *names]
-        if impossible := [name for name in [*(methods or ()), baseline] if name in skipped]:
-            msg = f"--method {impossible[0]}: {skipped[impossible[0]]}"
-            raise WrongInput(msg)
         chosen = {name: known[name] for name in dict.fromkeys(names) if name not in skipped}
         asked = [name for name in chosen if name in (methods or USUAL)]
         bench = _Bench(
@@ -139,14 +125,27 @@ def plans_bench(
             _sure(requests, chosen) if report else asked if hide_gold else [], seed, report is not None,
         )  # fmt: skip
         found, runs = _found(bench, llm)
-    if report is None:
-        return found
+    return found if report is None else {**found, "report": _written(report, found, runs)}
+
+
+def _written(report: Path, found: dict[str, Any], runs: Mapping[str, MethodRun]) -> list[str]:
+    """Write the report of a bench; return its files."""
     (report / "compose.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
     files = write_report(
         report, "compose", compose_markdown(found),
         lambda path: write_run(path, [run_table(runs)]), lambda path: draw_rounds(found["rounds"], path),
     )  # fmt: skip
-    return {**found, "report": [files[0], str(report / "compose.json"), *files[1:]]}
+    return [files[0], str(report / "compose.json"), *files[1:]]
+
+
+def _skipped(index: ServedIndex, requests: Sequence[KnownRequest], needed: Sequence[str]) -> dict[str, str]:
+    """Return the methods that cannot be used here, with why; raise `WrongInput` if one is needed."""
+    with index.version() as now:
+        skipped = _unusable(now.skills.count(kind=["skill"]), requests)
+    if impossible := [name for name in needed if name in skipped]:
+        msg = f"--method {impossible[0]}: {skipped[impossible[0]]}"
+        raise WrongInput(msg)
+    return skipped
 
 
 def _taken(

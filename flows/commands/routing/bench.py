@@ -20,7 +20,14 @@ from storage.root import Root
 from tasks.evaluate.corpus.read import scan_corpus
 from tasks.evaluate.measures.runs import write_run
 from tasks.evaluate.measures.separation import RECALL
-from tasks.evaluate.routing.agents import PassRates, expected_of, measured_agent, read_agents, scenario
+from tasks.evaluate.routing.agents import (
+    Expected,
+    PassRates,
+    expected_of,
+    measured_agent,
+    read_agents,
+    scenario,
+)
 from tasks.evaluate.routing.agents import read_expectations as read_answers
 from tasks.evaluate.routing.attention import attention_by_field, pairs_of
 from tasks.evaluate.routing.bench import answer_negatives, measure_method, run_table
@@ -90,52 +97,25 @@ def routing_bench(
 ) -> dict[str, Any]:
     """Measure routing methods on a bench.
 
-    Args:
-        root: Keeps the encoder, vectors and answers, so that a second run encodes only the tasks.
-        settings: The encoder, the threads of a task, and the LLM.
-        bench: A folder with `queries.jsonl` and `qrels.jsonl`, which may hold `documents.parquet`,
-            `copies.jsonl`, `negatives.jsonl` and `answers.jsonl`.
-        corpus: Skills.
-        queries: Tasks; this file and the next ones take the place of the folder's.
-        qrels: Judgements.
-        documents: More skills.
-        copies: The original of each copy.
-        negatives: Tasks that their skill is not for.
-        pool: Some of `POOLS`; None for those that a bench's own skills and repositories tell apart.
-        recall: The share of tasks, above 0 and at most 1, at which false routes are counted.
-        method: Some of `flows.commands.routing.methods.METHODS`, or variants of them; None for `USUAL`, or
-            for what the sweeps name.
-        sweep: Names of `flows.commands.routing.settings.SWEEPS`, whose variants are measured too.
-        baseline: The method that the others are compared with, one of those measured; None for `BASELINE`,
-            if it is measured, or the first of the sweeps.
-        agents: A file of agents, or `skillsbench`: their pass rates (`tasks.evaluate.routing.agents`); or
-            `llm`: those of the LLM that is set up, measured by what the bench expects of answers.
-        attention: Whether to see where the causal reranker of the settings looks.
-        report: A folder for `routing.md`, `routing.parquet` (the run) and, if matplotlib is installed,
-            `routing.png` of the first pool.
+    The keywords are the options of `skillery evaluate routing`, whose help says what each is. The root keeps
+    encoder, vectors and answers. `report` is a folder for `routing.md`, `.parquet` (the run) and `.png`.
 
     Returns:
         `pools`, for each `pool` its `skills`, `methods` (rows of `summarise_method`, and `rejection` as of
         `summarise_rejection`), `contests` and `scenario`; the same of the first pool; `llm` (what an LLM was
-        asked, or null); `attention` (rows of `attention_by_field`); and `report` if there is a folder.
+        asked, or null); `attention` (rows of `attention_by_field`); `report` if there is a folder.
 
     Raises:
         WrongInput: A file or an option cannot be used; nothing was encoded.
     """
-    skill_files = [*([corpus] if corpus else []), *(documents or [])]
-    files = _files_of(bench, skill_files, queries, qrels, copies, negatives)
-    wanted = expanded(method or (() if sweep else USUAL), sweep or ())
-    base = baseline or (expanded((), sweep)[0] if sweep else BASELINE)
-    require_names([*wanted, base])
-    if baseline not in (None, *wanted):
-        msg = f"--baseline {baseline} is not measured: name it by --method too"
-        raise WrongInput(msg)
+    skills_of = [path for path in (corpus, *(documents or ())) if path]
+    files = _files_of(bench, skills_of, queries, qrels, copies, negatives)
+    wanted, base = _wanted(method, sweep, baseline)
     require_measures()
     require_methods(wanted, settings, root)
-    given = RoutingBench(
-        read_tasks(files.queries), read_qrels(files.qrels), read_copies(files.copies),
-        read_tasks(files.negatives) if files.negatives else (),
-    )  # fmt: skip
+    refused = read_tasks(files.negatives) if files.negatives else ()
+    tasks, qrels_of = read_tasks(files.queries), read_qrels(files.qrels)
+    given = RoutingBench(tasks, qrels_of, read_copies(files.copies), refused)
     rates = read_agents(agents) if agents and agents != LLM else []
     expectations = _expectations(files.answers, settings) if agents == LLM else {}
     pools = _pools(pool, recall, files, given)
@@ -148,16 +128,37 @@ def routing_bench(
         looks = _attention(given, skills, models) if attention else []
         measured = _measured(parts, models, wanted)
         if expectations:
-            cases = expected_of(given.tasks, given.qrels, skills, expectations)
-            with steps("tasks answered", len(cases)) as step:
-                assert models.llm is not None  # noqa: S101 (for the types: it was asked for before)
-                rates = [measured_agent(models.llm, cases, lambda _done, _total: step())]
+            rates = _answered(models, expected_of(given.tasks, given.qrels, skills, expectations))
         llm = models.llm_report()
     summaries = [_summary(name, parts[name], measured[name], wanted, base, recall, rates) for name in pools]
     found: dict[str, Any] = {**summaries[0], "pools": summaries, "llm": llm, "attention": looks}
     if report is not None:
         found["report"] = _written(report, measured, summaries, looks)
     return found
+
+
+def _wanted(
+    method: Sequence[str] | None, sweep: Sequence[str] | None, baseline: str | None
+) -> tuple[list[str], str]:
+    """Return the methods to measure, and the one that others are compared with.
+
+    Raises:
+        WrongInput: One of them is not known, or the baseline is not measured.
+    """
+    wanted = expanded(method or (() if sweep else USUAL), sweep or ())
+    base = baseline or (expanded((), sweep)[0] if sweep else BASELINE)
+    require_names([*wanted, base])
+    if baseline not in (None, *wanted):
+        msg = f"--baseline {baseline} is not measured: name it by --method too"
+        raise WrongInput(msg)
+    return list(wanted), base
+
+
+def _answered(models: RoutingModels, cases: Sequence[Expected]) -> list[PassRates]:
+    """Return how often the LLM that is set up passes tasks with and without their skills."""
+    assert models.llm is not None  # noqa: S101 (for the types: it was asked for before)
+    with steps("tasks answered", len(cases)) as step:
+        return [measured_agent(models.llm, cases, lambda _done, _total: step())]
 
 
 def _files_of(

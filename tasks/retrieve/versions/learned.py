@@ -232,10 +232,7 @@ def serve_learned(
         how=how, report=report,
     )  # fmt: skip
     checks = _checked(root, found, encoder, gate)
-    answer: dict[str, Any] = {
-        "vectors_new": found.built.vectors_new,
-        "checks": [asdict(check) for check in checks],
-    }
+    answer: dict[str, Any] = {"vectors_new": found.built.vectors_new, "checks": [asdict(c) for c in checks]}
     try:
         require_passed(answer["checks"])
     except GateRefused as error:

@@ -89,7 +89,7 @@ def paging_bench(
     """Measure paging methods on a bench; the root keeps vectors and the answers of an LLM.
 
     The keywords are the options of `skillery evaluate paging`, whose help says what each is. `report` is a
-    folder for `paging.md`, `paging.parquet` (the run) and `paging.png`; it has every method, without reranker.
+    folder for `paging.md`, `paging.parquet` (the run) and `paging.png`; it has every method, not reranked.
 
     Returns:
         `methods` (a row a method and budget), `notes` of them, `judge` (`judge_paging`), `fitted` (documents

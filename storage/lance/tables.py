@@ -6,6 +6,7 @@ This module and `storage.lance.versions` alone know LanceDB.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -98,12 +99,12 @@ def is_damage(error: Exception) -> bool:
     return isinstance(error, RuntimeError | OSError | ValueError) or type(error).__name__ == "RustPanic"
 
 
-class _Readable:
+class _Readable(ABC):
     """What may be read of a table, as a writer or a reader has it open."""
 
+    @abstractmethod
     def opened(self) -> lancedb.table.Table:
         """Return LanceDB's table."""
-        raise NotImplementedError
 
     @property
     def schema(self) -> pa.Schema:

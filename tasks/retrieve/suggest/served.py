@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 
@@ -10,6 +9,7 @@ from storage.errors import ModelMismatch, WrongInput
 from storage.lance.served import Served, read_served
 from storage.lance.tables import INDUCED, TableAt
 from storage.root import Root
+from tasks.crawl.source.lookup import nearest
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
 from tasks.models.encoder import OnnxEncoder
@@ -60,7 +60,7 @@ class ServedSkills:
             return str(given)
         if given is None and len(self.domains) == 1:
             return self.domains[0]
-        near = difflib.get_close_matches(given or "", self.domains, 1)
+        near = nearest(given or "", self.domains, 1)
         said = f"domain {given!r} has no skills" if given else "domain is missing"
         known = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(self.domains) or 'none'}"
         raise WrongInput(f"{said}{known}")

@@ -18,10 +18,10 @@ from storage.tombstones import Forgotten
 from tasks.crawl.raw_parts import RawParts
 from tasks.crawl.seen import Covers, SeenRows, Verdict
 from tasks.crawl.source.base import Gone, Item, Missed, Source, Unchanged
-from tasks.crawl.source.fields import without_surrogates
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 from tasks.crawl.source.tombstones import drop_forgotten
 from tasks.crawl.source.unchanged import document_digest, same_source
+from tasks.models.fields import without_surrogates
 
 log = logging.getLogger(__name__)
 BATCH_SECONDS = 30.0

@@ -14,7 +14,28 @@ from functools import partial
 from typing import Any
 
 _TRAINED = "tasks.train"  # loads torch; what it compiles is taken from its source
-_COMMON = (" ", "\n", "\t", "`", "*", "|", "<", "[", "(", '"', "'", "a", "A", "0", "-", "_", ".", "/", ":", "#")
+_COMMON = (
+    " ",
+    "\n",
+    "\t",
+    "`",
+    "*",
+    "|",
+    "<",
+    "[",
+    "(",
+    '"',
+    "'",
+    "a",
+    "A",
+    "0",
+    "-",
+    "_",
+    ".",
+    "/",
+    ":",
+    "#",
+)
 _ENDS = ("", "\n\x00", "!x")
 
 
@@ -59,17 +80,21 @@ def _called(tree: ast.AST) -> Iterator[tuple[int, re.Pattern[Any]]]:
 
 
 def pumps(pattern: re.Pattern[Any]) -> list[tuple[str, str]]:
-    """Return pairs of a beginning and a piece to repeat after it, made from the pattern's own alphabet."""
+    """Return pairs of a beginning and a piece to repeat after it, made from the pattern's own alphabet.
+
+    None where each repeat of the pattern is short: it then takes a bounded time at each place.
+    """
     tree = parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)
-    found: dict[tuple[str, str], None] = {}
-    letters = list(dict.fromkeys(_letters(tree)))[:12]
-    singles = list(dict.fromkeys([*letters, *_COMMON]))
-    found |= dict.fromkeys(("", one) for one in singles)
-    found |= dict.fromkeys(("", a + b) for a in letters for b in [*letters, " ", "\n", "a"] if a != b)
-    for before, body in _repeats(tree, "", {}):
-        found[before, body] = None
-        found |= dict.fromkeys((before, one) for one in (" ", "\n", "a", "0", body[:1]) if one)
-        found["", before + body] = None
+    repeats = list(dict.fromkeys(_repeats(tree, "", {})))
+    if not repeats:
+        return []
+    letters = list(dict.fromkeys(_letters(tree)))[:10]
+    found = dict.fromkeys(("", one) for one in (*letters, *_COMMON))
+    found |= dict.fromkeys(("", a + b) for a in letters[:5] for b in (*letters[:5], " ", "\n") if a != b)
+    for before, body in repeats:
+        found |= dict.fromkeys(
+            [(before, body), ("", before + body), (before, " "), (before, "\n"), (before, "a")]
+        )
     found["", _sample(tree, {}) or "a"] = None
     return list(found)
 
@@ -107,7 +132,7 @@ def _member(items: Any, n: int = 0) -> str:  # noqa: ANN401
     return held[n * (len(held) - 1) // 2] if held else ""
 
 
-def _sample(tree: Any, groups: dict[int, str]) -> str:  # noqa: ANN401, PLR0912, C901
+def _sample(tree: Any, groups: dict[int, str]) -> str:  # noqa: ANN401, C901
     """Return a short text that a pattern's tree matches, look-around left out."""
     said = ""
     for op, value in tree:
@@ -122,7 +147,9 @@ def _sample(tree: Any, groups: dict[int, str]) -> str:  # noqa: ANN401, PLR0912,
         elif op is codes.BRANCH:
             said += _sample(value[1][0], groups)
         elif op in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
-            said += _sample(value[2], groups) * max(value[0], 1 if value[0] == 0 and value[1] > 1 else value[0])
+            said += _sample(value[2], groups) * max(
+                value[0], 1 if value[0] == 0 and value[1] > 1 else value[0]
+            )
         elif op is codes.SUBPATTERN:
             inner = _sample(value[3], groups)
             if value[0] is not None:
@@ -179,21 +206,19 @@ def run(pattern: re.Pattern[Any], before: str, piece: str, end: str, size: int) 
     return text if isinstance(pattern.pattern, str) else text.encode(errors="surrogatepass")
 
 
-def slowest(pattern: re.Pattern[Any], size: int, most: float = 0.05) -> tuple[float, tuple[str, str, str]]:
+def slowest(pattern: re.Pattern[Any], size: int, enough: float = 0.3) -> tuple[float, tuple[str, str, str]]:
     """Return the longest time that a scan, or a match, of a hostile run took, and that run.
 
-    Runs grow up to a size; what takes more than `most` seconds before is not tried at the next one.
+    Where a run of a tenth of the size, or another one, takes a tenth of `enough` seconds or more, that is it.
     """
     worst = (0.0, ("", "", ""))
     for before, piece in pumps(pattern):
         for end in _ENDS:
-            for length in (24, 400, size):
+            for length in (size // 40, size):
                 text = run(pattern, before, piece, end, length)
-                took = max(
-                    seconds(partial(call, text), 1)
-                    for call in (partial(_scan, pattern), pattern.match, pattern.fullmatch)
-                )
-                worst = max(worst, (took * size / length, (before, piece, end)))
-                if took > most:
-                    break
+                for call in (partial(_scan, pattern), pattern.match, pattern.fullmatch):
+                    took = seconds(partial(call, text), 1) * size / length
+                    worst = max(worst, (took, (before, piece, end)))
+                    if worst[0] > enough:
+                        return worst
     return worst

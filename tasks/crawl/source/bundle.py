@@ -278,7 +278,7 @@ def wanted(skill: BundledSkill, limits: DocumentLimits) -> list[SourceEntry]:
     """Return the files that reading a skill opens: none that is over a limit, by number or by size."""
     fits = len(skill.files) <= limits.bundle_files and sum(e.size for e in skill.files) <= limits.bundle_bytes
     licences = [entry for entry in skill.licences[:_MOST_LICENCES] if entry.size <= limits.document_bytes]
-    text = [skill.entry] if skill.entry.size <= limits.document_bytes else []
+    text = [skill.entry] if skill.entry.size <= limits.bundle_bytes else []
     return [*text, *(skill.files if fits else ()), *licences]
 
 
@@ -291,16 +291,16 @@ def read_skill(
 ) -> RawDocument | Dropped:
     """Return a skill with these fields of its `origin`, or why its SKILL.md could not be read.
 
-    Over `limits.document_bytes` the content is None, a finding says why, and where its size tells this before
-    it is read, `raw_hash` is the digest of its key and its size. Other files of the bundle that cannot be
+    Over `limits.document_bytes` the content is None, and a finding says why. A text larger than a bundle may
+    be is not read: `raw_hash` is the digest of its key and its size. Other files of the bundle that cannot be
     read become findings too.
     """
     entry = skill.entry
-    if entry.size > limits.document_bytes:
+    if entry.size > limits.bundle_bytes:
         text = Content(b"", entry.size, hashlib.sha256(f"{entry.key} {entry.size}".encode()).hexdigest())
     else:
         try:
-            text = read(entry, limits.document_bytes)
+            text = read(entry, 0 if entry.size > limits.document_bytes else limits.document_bytes)
         except OSError as error:
             return Dropped(skill.doc_id, source, "unreadable", f"{entry.path}: {_why(error)}")
     fits = text.size <= limits.document_bytes

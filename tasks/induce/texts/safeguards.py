@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from tasks.models.llm.quoting import addresses_the_reader
+from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.risks.scan import scan
-from tasks.refine.text.redact import redact
 
 _LINK = re.compile(r"://|\bwww\.|\bmailto:|\]\(", re.IGNORECASE)
 # A sentence about a page names what is done; it tells nobody what to do.

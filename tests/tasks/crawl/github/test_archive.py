@@ -109,7 +109,9 @@ def test_the_root_is_read_from_the_archive(tmp_path: Path) -> None:
         saved(tmp_path, zipped({"ada-herbs-1c2d/": b"", "ada-herbs-1c2d/SKILL.md": MINT}))
     ) as archive:
         assert archive.root == "ada-herbs-1c2d"
-        assert archive.entries() == [SourceEntry("SKILL.md", "file", "ada-herbs-1c2d/SKILL.md")]
+        assert archive.entries() == [
+            SourceEntry("SKILL.md", "file", "ada-herbs-1c2d/SKILL.md", size=len(MINT))
+        ]
 
 
 def test_an_archive_of_nothing_has_no_root_and_no_entries(tmp_path: Path) -> None:

@@ -178,14 +178,14 @@ def test_a_bundle_of_unknown_size_is_read_to_the_limit() -> None:
 @pytest.mark.parametrize("name", ["SKILL.md", "LICENSE"])
 def test_a_text_too_large_by_its_size_is_named_and_not_read(name: str) -> None:
     entries = [SourceEntry("a/SKILL.md"), SourceEntry("LICENSE")]
-    entries = [replace(e, key=e.path, size=3_000_000 if e.name == name else 0) for e in entries]
+    entries = [replace(e, key=e.path, size=60_000_000 if e.name == name else 0) for e in entries]
     (skill,) = plan(entries, "ada/herbs", "spec")
     assert isinstance(skill, BundledSkill)
 
     def read(entry: SourceEntry, keep: int) -> Content:
         return unread(entry, keep) if entry.size else consume([b"text"], keep)
 
-    document = read_skill(skill, read, replace(DocumentLimits(), bundle_bytes=10**9), "spec")
+    document = read_skill(skill, read, DocumentLimits(), "spec")
     assert isinstance(document, RawDocument)
     code = {"SKILL.md": "document.too-large", "LICENSE": "licence.unreadable"}[name]
     assert code in codes(list(document.findings))

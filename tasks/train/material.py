@@ -22,10 +22,10 @@ from tasks.train.hard_negatives import (
     Mined,
     Negative,
     Pool,
+    TrainingOptions,
     candidate_lists,
     mine_negatives,
 )
-from tasks.train.options import TrainingOptions
 from tasks.train.queries import PairedQueries, TrainingQuery, make_queries, without_queries, words_of
 from tasks.train.splits import Rows, Split, categories_of, families, in_turn, one_a_family, split_families
 

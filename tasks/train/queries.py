@@ -18,7 +18,7 @@ from tasks.refine.text.words import LETTERS, WORD
 from tasks.retrieve.routing.postings import term_sequence
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill, digest_of
-from tasks.train.options import TrainingOptions
+from tasks.train.hard_negatives import TrainingOptions
 from tasks.train.splits import Rows
 
 PAIRS_FILE = "pairs.parquet"

@@ -21,10 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.read import Reading, read_trajectories
-from tasks.induce.windows.recurrence import Moment, moments
+from tasks.induce.windows import Moment, moments
 from tasks.models.protocols import Vectors
-from tasks.retrieve.suggest.methods import SkillQuestion, default
-from tasks.retrieve.suggest.offered import Offered
+from tasks.retrieve.suggest.methods import Offered, SkillQuestion, default
 
 _ASKED, _WIDTH = 200, 384
 

@@ -14,9 +14,8 @@ from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.outline import page_seen
 from tasks.induce.trajectories.record import Step, Trajectory
-from tasks.induce.windows.recurrence import Moment, begins, last_actions, misfit, moments
-from tasks.retrieve.suggest.methods import Method, SkillQuestion
-from tasks.retrieve.suggest.offered import Encode, Offered
+from tasks.induce.windows import Moment, begins, last_actions, misfit, moments
+from tasks.retrieve.suggest.methods import Encode, Method, Offered, SkillQuestion
 
 MEASURES = ("usable@5", "action@5", "decisions", "reachable")
 

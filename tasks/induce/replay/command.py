@@ -19,7 +19,7 @@ from tasks.induce.skills.actions import Body, Result
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep
 from tasks.induce.trajectories.outline import Element
 from tasks.induce.trajectories.record import Action
-from tasks.induce.windows.bind import at_path
+from tasks.induce.windows import at_path
 
 _LOG = logging.getLogger(__name__)
 

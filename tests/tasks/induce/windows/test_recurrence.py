@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from tasks.induce.skills.actions import Arg, Const, Find, Path, Result, SkillAction, const
 from tasks.induce.trajectories.record import Action, Step, Trajectory
-from tasks.induce.windows.recurrence import begins, last_actions, misfit, moments
+from tasks.induce.windows import begins, last_actions, misfit, moments
 from tests.support.induce.runs import (
     BEDS,
     FORM,

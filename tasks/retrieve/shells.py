@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 
 from storage.lance.served import require_served
 from storage.root import Root
-from tasks.induce.texts import StateWords
+from tasks.induce.skills.texts import StateWords
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.retry import task_retries

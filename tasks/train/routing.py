@@ -23,7 +23,7 @@ from tasks.models.onnx_export import resolve
 from tasks.models.with_torch.reranker import PairScorer, load_reranker
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill, digest_of
-from tasks.train.hard_negatives import Negative, TrainingOptions
+from tasks.train.hard_negatives import Negative
 from tasks.train.logistic import Choice, Numbers, fit_choice
 from tasks.train.material import (
     Encoders,
@@ -36,7 +36,7 @@ from tasks.train.material import (
     text_form,
     training_rows,
 )
-from tasks.train.queries import PAIRS_FILE, PairedQueries, TrainingQuery
+from tasks.train.queries import PAIRS_FILE, PairedQueries, TrainingOptions, TrainingQuery
 from tasks.train.trainers import Trained, TrainingSettings, train_bi_encoder, train_reranker
 
 _CARD, _BASIS, _ENCODER = "training.json", "basis.json", "encoder.json"

@@ -20,8 +20,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.induce.skills.actions import Body
+from tasks.induce.skills.windows import Moment, moments
 from tasks.induce.trajectories.read import Reading, read_trajectories
-from tasks.induce.windows import Moment, moments
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.methods import Offered, SkillQuestion, default
 

@@ -21,9 +21,9 @@ from storage.locks import writer_lock
 from storage.root import Root
 from tasks.induce.library.judge import LlmTrajectoryJudge
 from tasks.induce.library.learn import DECLARED, RECURRENCE, Learning, keep_new, learn, summed, to_learn
-from tasks.induce.llm_inducer import LlmInducer
+from tasks.induce.library.llm_inducer import LlmInducer
 from tasks.induce.replay.verify import opened
-from tasks.induce.texts import BY_RULE, StateWords, summed_by
+from tasks.induce.skills.texts import BY_RULE, StateWords, summed_by
 from tasks.induce.trajectories.read import DOMAIN, Format
 from tasks.models.encoder import card_of
 from tasks.models.onnx_export import export_below

@@ -15,9 +15,9 @@ from storage.lance.served import Served
 from storage.root import Root
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
-from tasks.induce.texts import BY_RULE, StateWords
+from tasks.induce.skills.texts import BY_RULE, StateWords
+from tasks.induce.skills.windows import Target
 from tasks.induce.trajectories.outline import outline_of, page_seen
-from tasks.induce.windows import Target
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.served_index import ServedIndex, asked_again, require_text
 from tasks.retrieve.suggest.methods import METHODS, Encode, Method, Offered, SgdrSetting, SkillQuestion, sgdr

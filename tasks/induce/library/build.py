@@ -20,12 +20,12 @@ from tasks.induce.skills.skill import (
     skill_id_of,
     with_id,
 )
+from tasks.induce.skills.texts import gives_orders
+from tasks.induce.skills.windows import leaves, word_run
 from tasks.induce.skills.wording import COMMON, described, page_named
-from tasks.induce.texts import gives_orders
 from tasks.induce.trajectories.cleaning import ELEMENT, cleaned
 from tasks.induce.trajectories.outline import folded
 from tasks.induce.trajectories.record import Trajectory
-from tasks.induce.windows import leaves, word_run
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from tasks.induce.texts import redacted
+from tasks.induce.skills.texts import redacted
 from tasks.induce.trajectories.cleaning import ELEMENT, is_web
 from tasks.induce.trajectories.outline import folded, outline_of
 from tasks.induce.trajectories.record import Step, Trajectory

@@ -14,7 +14,7 @@ from storage.tombstones import Forgotten
 from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
 from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
 from tasks.induce.library.judge import LlmTrajectoryJudge
-from tasks.induce.llm_inducer import LlmInducer
+from tasks.induce.library.llm_inducer import LlmInducer
 from tasks.induce.replay.verify import Replay
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.skills.skill import InducedSkill

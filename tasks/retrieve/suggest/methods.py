@@ -1,4 +1,4 @@
-"""What can be offered in one domain: skills with vectors of their descriptions, support, and uses."""
+"""Methods of suggesting skills, what can be offered in one domain, and what stands beside the default."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.induce.skills.actions import Arg, Body
+from tasks.induce.skills.windows import Moment, Target
 from tasks.induce.skills.wording import described, page_named
 from tasks.induce.trajectories.cleaning import ELEMENT
 from tasks.induce.trajectories.outline import PageOutline
-from tasks.induce.windows import Moment, Target
 from tasks.models.protocols import Vectors
 from tasks.retrieve.baselines.skillpager import mmr_order
 

@@ -27,10 +27,10 @@ from storage.tombstones import Forgotten
 from tasks.induce.library.build import unnamed_digest
 from tasks.induce.skills.actions import Body, body_of
 from tasks.induce.skills.skill import InducedSkill, skill_told
-from tasks.induce.texts import Summarise
+from tasks.induce.skills.texts import Summarise
+from tasks.induce.skills.windows import Moment, Target
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Trajectory
-from tasks.induce.windows import Moment, Target
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.methods import Encode, Offered

@@ -20,8 +20,8 @@ from storage.lance.tables import INDUCED, NODES, SKILLS, TableWriter, schema_of
 from storage.root import Root
 from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
 from tasks.induce.skills.actions import Granularity
-from tasks.induce.texts import BY_RULE, StateWords, Summarise
-from tasks.induce.windows import moments
+from tasks.induce.skills.texts import BY_RULE, StateWords, Summarise
+from tasks.induce.skills.windows import moments
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.protocols import IndexEncoder

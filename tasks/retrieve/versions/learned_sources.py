@@ -12,9 +12,9 @@ from storage.root import Root
 from storage.tombstones import Forgotten, Tombstone
 from tasks.induce.library.build import unnamed_digest
 from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
-from tasks.induce.llm_inducer import WINDOWS_ASKED
+from tasks.induce.library.llm_inducer import WINDOWS_ASKED
 from tasks.induce.skills.skill import InducedSkill
-from tasks.induce.texts import STATES
+from tasks.induce.skills.texts import STATES
 from tasks.retrieve.suggest.stored import ServedSkills
 
 _RUN = "trajectory"

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
+from tasks.induce.skills.windows import Moment, Target, moments
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.outline import outline_of, page_seen
-from tasks.induce.windows import Moment, Target, moments
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.methods import (
     METHODS,

@@ -18,8 +18,8 @@ from storage.lance.versions import tagged
 from tasks.induce.library.build import DomainLibrary
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.learn import Learning
+from tasks.induce.skills.texts import StateWords
 from tasks.induce.skills.wording import SUMMED_BY, summed_up
-from tasks.induce.texts import StateWords
 from tasks.models.llm.ask import Llm
 from tasks.refine.licences.policy import SERVE_POLICY
 from tasks.retrieve.index.gate import check_learned

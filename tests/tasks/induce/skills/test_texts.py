@@ -10,8 +10,8 @@ from hypothesis import given
 
 from storage.answers import Answers
 from storage.root import Root
+from tasks.induce.skills.texts import redacted, summed_by, unfit
 from tasks.induce.skills.wording import summed_up
-from tasks.induce.texts import redacted, summed_by, unfit
 from tasks.models.llm.ask import Llm
 from tests.support.induce.runs import JSON, page
 from tests.support.llm.llm_asking import llm_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.induce.library.build import RareValues, SkillDraft
-from tasks.induce.llm_inducer import checked_skill
+from tasks.induce.library.llm_inducer import checked_skill
 from tasks.induce.replay.verify import RecordedReplay
 from tasks.induce.skills.actions import Arg, Const
 from tasks.induce.skills.skill import actions_of, skill_id_of

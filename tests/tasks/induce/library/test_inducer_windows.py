@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from storage.answers import Answers
 from storage.root import Root
 from tasks.induce.library.build import SkillDraft
-from tasks.induce.llm_inducer import PROMPT, LlmInducer, ShownWindow, always, batches, shown, values_of
+from tasks.induce.library.llm_inducer import (
+    PROMPT,
+    LlmInducer,
+    ShownWindow,
+    always,
+    batches,
+    shown,
+    values_of,
+)
 from tasks.models.llm.ask import Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import GRANULARITIES, KEY, Arg, Body, Find, Granularity, Result, checked
-from tasks.induce.trajectories.record import Trajectory
-from tasks.induce.windows import (
+from tasks.induce.skills.windows import (
     at_path,
     bodies,
     is_general,
@@ -24,6 +23,7 @@ from tasks.induce.windows import (
     stands_in,
     windows,
 )
+from tasks.induce.trajectories.record import Trajectory
 from tests.support.induce.runs import (
     BEDS,
     FORM,

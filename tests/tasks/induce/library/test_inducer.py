@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storage.answers import Answers
 from storage.root import Root
 from tasks.induce.library.build import DomainLibrary, build
-from tasks.induce.llm_inducer import LlmInducer
+from tasks.induce.library.llm_inducer import LlmInducer
 from tasks.induce.replay.verify import RecordedReplay
 from tasks.induce.replay.window import Broken, Call, SourceWindow
 from tasks.induce.skills.actions import Body

@@ -27,10 +27,10 @@ from tasks.induce.skills.skill import (
     parameters,
     skill_id_of,
 )
+from tasks.induce.skills.texts import redacted, unfit
+from tasks.induce.skills.windows import NARROW, is_general
 from tasks.induce.skills.wording import COMMON
-from tasks.induce.texts import redacted, unfit
 from tasks.induce.trajectories.cleaning import ELEMENT
-from tasks.induce.windows import NARROW, is_general
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Values, known_of, schema_of

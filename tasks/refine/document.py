@@ -26,11 +26,13 @@ from tasks.refine.filters import (
     too_many_parts,
     too_risky,
     too_short,
+    unknown_encoding,
 )
 from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
 from tasks.refine.risks.scan import scan, scan_all
-from tasks.refine.text.canonical import body_hash, content_hash, decode
+from tasks.refine.text.canonical import body_hash, content_hash
+from tasks.refine.text.encodings import decode
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
 from tasks.refine.text.rules import finding
 
@@ -148,6 +150,7 @@ def refine_document(
     text, on_bytes = decode(content)
     unreadable = too_large(raw.content, raw.size) or empty(content)
     unreadable = unreadable or not_text(text, max_control_share=limits.max_control_share)
+    unreadable = unreadable or unknown_encoding(on_bytes)
     if unreadable:
         return _dropped(raw, unreadable)
     parts = (server_text if raw.kind == "mcp-server" else skill_text)(raw, text)

@@ -1,4 +1,4 @@
-"""The patterns that meet text of others, and the hostile runs that show whether one takes more than linear time."""
+"""The patterns that meet text of others, and hostile runs that show which takes more than linear time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ENDS = ("", "\n\x00", "!x")
 
 
 def collected(packages: Iterable[str] = ("tasks", "flows", "storage")) -> dict[str, re.Pattern[Any]]:
-    """Return every pattern that importing the packages makes, and each constant one of a call of `re`, by place."""
+    """Return every pattern that packages make when they load, and the constant ones in calls of `re`."""
     found: dict[str, re.Pattern[Any]] = {}
     for package in packages:
         root = importlib.import_module(package)

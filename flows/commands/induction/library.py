@@ -15,7 +15,7 @@ from storage.jsonl import write_lines
 from storage.root import Root
 from tasks.crawl.source.lookup import nearest
 from tasks.induce.skills.skill import InducedSkill
-from tasks.retrieve.suggest.served import ServedSkills
+from tasks.retrieve.suggest.stored import ServedSkills
 
 _WORD = re.compile(r"[a-z]{4,}")
 _SAID_BY, _MOST_WORDS = 3, 20  # tasks that say a word; words of a skill

@@ -165,7 +165,8 @@ def _bundle(rows: _Files | None, limits: DocumentLimits, findings: list[Finding]
             findings.append(Finding("bundle.unreadable", "warning", f"{entry.path}: {why}"))
         elif path.lower() != "skill.md":
             named[path] = content
-    return take_bundle(((path, iter([named[path]])) for path in sorted(named)), len(named), limits, findings)
+    entries = [SourceEntry(path, size=len(named[path])) for path in sorted(named)]
+    return take_bundle(entries, lambda entry, keep: consume([named[entry.path]], keep), limits, findings)
 
 
 def _files(cell: pa.Scalar) -> _Files | _Unreadable | None:

@@ -10,12 +10,12 @@ from storage.errors import StorageError, UnknownDocument, WrongInput
 from storage.root import Root
 from storage.tombstones import Forgotten, Tombstone
 from tasks.crawl.source.lookup import nearest
-from tasks.induce.library.drafts import unnamed_digest
+from tasks.induce.library.build import unnamed_digest
 from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
-from tasks.induce.llm_inducer.windows import WINDOWS_ASKED
+from tasks.induce.library.llm_inducer import WINDOWS_ASKED
 from tasks.induce.skills.skill import InducedSkill
-from tasks.induce.texts.summaries import STATES
-from tasks.retrieve.suggest.served import ServedSkills
+from tasks.induce.skills.texts import STATES
+from tasks.retrieve.suggest.stored import ServedSkills
 
 _RUN = "trajectory"
 SCOPES = {_RUN: "trajectory", "learned": "learned skill"}  # what stands before the colon, and in words

@@ -18,7 +18,7 @@ _SCP = re.compile(r"^(?:(?P<user>[^@:/]+)@)?(?P<host>\[[^\]]+\]|[^@:/]+):(?P<pat
 _USER_INFO = re.compile(r"(?<=://)(?:[^/\s:]*:\S*|[^/\s]*)@")  # generous: a password may hold a slash
 SAMPLE = "sample"  # the spec of the marketplace that comes with the package
 # A name that git takes for a branch, a tag or a commit.
-GIT_REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
+GIT_REF = re.compile(r"\A(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 _GITHUB = {"github.com", "www.github.com", "ssh.github.com"}
 _HOSTS = {"github.com", "www.github.com"}
 _PORTS = {"http": {None, 80}, "https": {None, 443}}

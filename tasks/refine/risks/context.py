@@ -10,7 +10,7 @@ from tasks.refine.risks.rules import Context, Region, RiskRules
 from tasks.refine.text.markdown import fenced
 from tasks.refine.text.words import NEGATION_BREAK
 
-_FRONT_MATTER = re.compile(r"[\s\ufeff]*---[ \t]*\n")
+_FRONT_MATTER = re.compile(r"\A[\s\ufeff]*+---[ \t]*\n")
 # A comment that is never closed runs to the end, as in a browser.
 _COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
 _SENTENCE_CHARS = 160

@@ -16,7 +16,7 @@ from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import StrictYamlError, Value, load_strict
 
 # A colon before two slashes belongs to a URL.
-KEY_LINE = re.compile(r"\A(?P<indent> *)(?P<key>[A-Za-z_][\w.-]*)[ \t]*:(?!//)[ \t]*(?P<value>.*)")
+KEY_LINE = re.compile(r"\A(?P<indent> *)(?P<key>[A-Za-z_][\w.-]*)[ \t]*+:(?!//)[ \t]*+(?P<value>.*)")
 _BLOCK_INDICATOR = re.compile(r"\A[|>][-+0-9]*(?:[ \t]+#.*)?$")
 _INDICATED_TEXT = re.compile(r"\A[|>][-+0-9]*[ \t]+(?P<text>\S.*)", re.DOTALL)
 _QUOTED = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 # The beginning of a heading `# Title`; group 1 are its marks.
 HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
-FENCE = re.compile(r"\A[ \t>]*+(?:`{3,}|~{3,})")
+FENCE = re.compile(r"[ \t>]{0,100}(?:`{3,}|~{3,})")
 LIST_MARK = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?")
 # A link or a picture on one line; group 1 is its text.
 LINK = re.compile(r"!?\[([^\]]{0,300})\]\([^)]{0,600}\)")

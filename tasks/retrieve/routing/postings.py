@@ -98,7 +98,7 @@ FIELDS = ("name", "description", "headings", "body")
 _MOST = 255  # a term is counted no further in one field: what saturates by 20 is flat by then
 _DOCUMENTS_PER_PART = 2000
 _BINS = 64
-_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.+)$", re.MULTILINE)
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]++(.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from storage.schemas import BundledFile, Finding
-from tasks.refine.frontmatter.frontmatter import SPEC_KEYS
+from tasks.refine.frontmatter.place import CLIENT_KEYS, SPEC_KEYS
 from tasks.refine.text.markdown import has_open_fence, outside_fences
 from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
@@ -90,7 +90,7 @@ def _on_metadata(value: Value | None) -> Iterator[Finding]:
 
 def on_fields(fields: dict[str, Value]) -> tuple[Finding, ...]:
     """Return findings on unknown keys, `allowed-tools`, `compatibility` and `metadata`."""
-    unknown = ", ".join(sorted(fields.keys() - SPEC_KEYS))
+    unknown = ", ".join(sorted(fields.keys() - SPEC_KEYS - CLIENT_KEYS))
     return (
         *((finding("keys.unknown", unknown[:_MAX_SHOWN_CHARS]),) if unknown else ()),
         *allowed_tools(fields.get("allowed-tools"))[1],

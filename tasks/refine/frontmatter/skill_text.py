@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from storage.schemas import Finding, RawDocument
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
-from tasks.refine.frontmatter.spec_findings import on_body, on_description, on_fields, on_links
+from tasks.refine.frontmatter.spec_findings import on_body, on_description, on_fields, on_links, on_offering
 from tasks.refine.licences.resolve import skill_folder
 from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.refine.text.hidden import without_hidden
@@ -69,6 +69,7 @@ class SkillText:
     inferred: tuple[str, ...] = ()  # fields whose text its author has not written
     declared_licence: Value | None = None
     findings: tuple[Finding, ...] = ()
+    risks: tuple[Finding, ...] = ()  # what its author says of who may use it
 
 
 def _declared_licence(fields: dict[str, Value]) -> Value | None:
@@ -121,6 +122,7 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
             ),
             *(*on_fields(fields), *on_body(body), *on_links(body, raw.files)),
         ),
+        risks=on_offering(fields),
     )
 
 

@@ -16,6 +16,8 @@ from tasks.refine.text.strict_yaml import Value
 from tasks.refine.text.words import fold
 
 MAX_COMPATIBILITY_CHARS = 500
+# Values are texts here: these are true in YAML.
+_TRUE = frozenset({"true", "yes", "on"})
 _MAX_SHOWN_CHARS, _MAX_SHOWN_PATHS = 300, 5
 # The specification's advice: under 500 lines and 5,000 tokens.
 MAX_BODY_LINES, MAX_BODY_TOKENS = 500, 5_000
@@ -97,6 +99,16 @@ def on_fields(fields: dict[str, Value]) -> tuple[Finding, ...]:
         *_on_compatibility(fields.get("compatibility")),
         *_on_metadata(fields.get("metadata")),
     )
+
+
+def on_offering(fields: dict[str, Value]) -> tuple[Finding, ...]:
+    """Return a finding for each wish of the author that a skill is not offered to everyone."""
+    metadata = fields.get("metadata")
+    wishes = {
+        "risk.offer.internal": metadata.get("internal") if isinstance(metadata, dict) else None,
+        "risk.offer.person-only": fields.get("disable-model-invocation"),
+    }
+    return tuple(finding(code) for code, value in wishes.items() if str(value).strip().lower() in _TRUE)
 
 
 def on_description(description: str, name: str) -> tuple[Finding, ...]:

@@ -105,8 +105,8 @@ def on_offering(fields: dict[str, Value]) -> tuple[Finding, ...]:
     """Return a finding for each wish of the author that a skill is not offered to everyone."""
     metadata = fields.get("metadata")
     wishes = {
-        "risk.offer.internal": metadata.get("internal") if isinstance(metadata, dict) else None,
-        "risk.offer.person-only": fields.get("disable-model-invocation"),
+        "offer.internal": metadata.get("internal") if isinstance(metadata, dict) else None,
+        "offer.person-only": fields.get("disable-model-invocation"),
     }
     return tuple(finding(code) for code, value in wishes.items() if str(value).strip().lower() in _TRUE)
 

@@ -77,8 +77,8 @@ class Filters:
 
     def kept_back(self) -> list[str]:
         """Return the codes of the risks whose rows are not found."""
-        codes = ["risk.offer.internal", *([] if self.person else ["risk.offer.person-only"])]
-        return [code for code in codes if not {code, code.removeprefix("risk.")} & set(self.risks)]
+        codes = ["offer.internal", *([] if self.person else ["offer.person-only"])]
+        return [code for code in codes if code not in self.risks]
 
 
 class RowFacts(NamedTuple):
@@ -185,7 +185,7 @@ class Searcher:
 
     @functools.cached_property
     def _offers(self) -> pl.DataFrame:
-        return self._risks.filter(pl.col("risks").str.starts_with("risk.offer."))
+        return self._risks.filter(pl.col("risks").str.starts_with("offer."))
 
     def _with_risks(self, wanted: Sequence[str]) -> pl.Series:
         """Return for each row whether it has one of the codes wanted, or none where that is wanted."""

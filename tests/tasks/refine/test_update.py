@@ -12,7 +12,7 @@ from tasks.refine.batch import refine_batch
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.filters import FilterLimits
 from tasks.refine.update import update_corpus
-from tests.support.roots.nights import HandSource, Nights, raw, skill
+from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files
 
 CORPUS = ("documents", "state/folded", "state/aliases", "state/refined")
 
@@ -98,12 +98,20 @@ def test_a_copy_returns_when_its_survivor_changes(nights: Nights) -> None:
     assert (nights.documents(), nights.folded()) == (["a"], ["b"])
 
 
-def test_a_document_gives_way_to_a_better_one_with_its_text(nights: Nights) -> None:
-    nights.run(shelf(skill("a")))
-    nights.run(shelf(skill("a"), skill("z", stars=5)))
-    assert (nights.documents(), nights.folded()) == (["z"], ["a"])
-    assert reasons(nights) == [("a", "duplicate", "z")]
-    assert nights.aliases() == {"a": ("z", "folded")}
+def test_a_document_gives_way_to_no_later_one_with_its_text(nights: Nights) -> None:
+    nights.run(shelf(skill("b")))
+    nights.run(shelf(skill("a", stars=5), skill("b")))
+    assert (nights.documents(), nights.folded()) == (["b"], ["a"])
+    assert reasons(nights) == [("a", "duplicate", "b")]
+    assert nights.aliases() == {"a": ("b", "folded")}
+
+
+def test_another_owner_s_copy_with_other_files_or_words_is_a_document(nights: Nights) -> None:
+    theirs = HandSource("dir:theirs", with_files(skill("x"), {"run.sh": b"rm -r ."}), skill("y", BUNS))
+    nights.run(shelf(with_files(skill("a"), {"run.sh": b"ls"}), skill("b", BREAD)), theirs)
+    assert (nights.documents(), nights.folded(), nights.aliases()) == (["a", "b", "x", "y"], [], {})
+    nights.run(shelf(), theirs)
+    assert (nights.documents(), nights.aliases()) == (["x", "y"], {})
 
 
 def test_a_copy_that_loses_its_body_is_no_copy_any_more(nights: Nights) -> None:
@@ -167,10 +175,10 @@ def test_one_more_document_leaves_other_clusters_as_they_are(nights: Nights) -> 
     assert nights.folded() == ["q"]
     before = nights.times("state/aliases")
     nights.run(shelf(*pies, skill("a", BREAD), skill("z", BUNS, stars=9)))
-    assert (nights.documents(), nights.folded()) == (["p", "z"], ["a", "q"])
+    assert (nights.documents(), nights.folded()) == (["a", "p"], ["q", "z"])
     after = nights.times("state/aliases")
     assert {file: at for file, at in after.items() if file in before} == before
-    assert reasons(nights) == [("a", "near_duplicate", "z")]
+    assert reasons(nights) == [("z", "near_duplicate", "a")]
 
 
 def test_what_is_known_of_a_text_goes_with_it(nights: Nights) -> None:

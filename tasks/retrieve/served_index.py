@@ -25,7 +25,7 @@ from storage.lance.served import Licences, Served, require_licences, require_ser
 from storage.lance.tables import is_damage
 from storage.root import Root
 from storage.state import read_sources, seen_table
-from tasks.crawl.source.lookup import followed, meant, suggestion
+from tasks.crawl.source.lookup import followed, meant, suggestion, was_brought
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder
 from tasks.parse.classify.protocol import Classifier
@@ -278,7 +278,8 @@ class ServedIndex:
                 ] if step else None
             copy = copy or copy_of(self._root, wanted)
         names = now.names()
-        if len(likely := meant(doc_id, names)) == 1:
+        likely = [] if was_brought(self._root, doc_id) else meant(doc_id, names)
+        if len(likely) == 1:
             return self.locate(now, likely[0])
         msg = f"no served document has the id {doc_id!r}{suggestion(doc_id, likely, names)}"
         raise UnknownDocument(f"{msg}: `skillery search` prints ids")

@@ -14,7 +14,7 @@ from storage.root import Root
 from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
 from storage.state import documents_table, folded_table, seen_table
 from tasks.crawl.source.identity import doc_key
-from tasks.crawl.source.lookup import followed, meant, suggestion
+from tasks.crawl.source.lookup import followed, meant, suggestion, was_brought
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical, decode
 from tasks.refine.text.redact import redact
@@ -101,7 +101,8 @@ def find_row(root: Root, text: str) -> tuple[dict[str, Any], str | None]:
             return row, text
     known = table.read(columns=["doc_id", "name"])
     names = dict(known.select("doc_id", "name").iter_rows())
-    if len(found := meant(text, names)) == 1:
+    found = [] if was_brought(root, text.strip().strip("/")) else meant(text, names)
+    if len(found) == 1:
         return table.of_document(found[0]).row(0, named=True), None
     msg = f"no document has the id {text!r}{suggestion(text, found, names)}: `skillery search` prints ids"
     raise UnknownDocument(msg)

@@ -231,12 +231,14 @@ def test_a_source_that_cannot_be_read_takes_nothing_out_of_the_corpus(nights: Ni
 
 # One document in several sources
 
+URL = "https://github.com/O/R/tree/main/bread"
+
 
 @pytest.mark.parametrize("other", ["o/r/bread", "O/r/Bread"])
 def test_a_document_of_two_sources_is_one_and_the_loser_is_named_once(nights: Nights, other: str) -> None:
     sources = [
         git(skill("o/r/bread")),
-        HandSource("parquet:p", skill(other, "An older text."), skill("q", "Soak the grain.")),
+        HandSource("parquet:p", skill(other, "An older text.", url=URL), skill("q", "Soak the grain.")),
     ]
     counts = {"documents": 2, "other_source": 1}
     assert nights.run(*sources) == counts
@@ -250,7 +252,7 @@ def test_a_document_of_two_sources_is_one_and_the_loser_is_named_once(nights: Ni
 
 @pytest.mark.parametrize("other", ["o/r/bread", "O/r/Bread"])
 def test_the_better_source_takes_over_and_gives_back(nights: Nights, other: str) -> None:
-    parquet = HandSource("parquet:p", skill(other, "An older text."))
+    parquet = HandSource("parquet:p", skill(other, "An older text.", url=URL))
     assert nights.run(parquet) == {"documents": 1}
     assert nights.run(parquet, git(skill("o/r/bread"))) == {"documents": 1, "other_source": 1}
     assert texts(nights) == {"o/r/bread": "Let it rise."}
@@ -260,7 +262,8 @@ def test_the_better_source_takes_over_and_gives_back(nights: Nights, other: str)
 
 
 def test_a_loser_that_its_source_drops_is_counted_no_more(nights: Nights) -> None:
-    nights.run(git(skill("a")), HandSource("parquet:p", skill("a"), skill("b", "Soak the grain.")))
+    older = HandSource("parquet:p", skill("o/r/a", url=URL), skill("b", "Soak the grain."))
+    nights.run(git(skill("o/r/a")), older)
     before = texts(nights)
     assert nights.run(HandSource("parquet:p", skill("b", "Soak the grain."))) == {"documents": 2}
     assert texts(nights) == before

@@ -160,7 +160,8 @@ class _Ingestion:
         for raw in self._seen.moved():
             self._verdicts[raw.doc_id] = "new"
             self._parts.add(raw)
-        self._write_batch()
+        if self._verdicts:
+            self._write_batch()
 
     def repeat(self, state: str, since: str) -> int:
         """Count the documents of the reading at `since` (ISO time) as unchanged, with its state."""

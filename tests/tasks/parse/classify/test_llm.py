@@ -14,13 +14,14 @@ from storage.errors import WrongInput
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.retry import RetryPolicy
-from tasks.parse.classify.attribution import Typing, document_of
 from tasks.parse.classify.llm import (
     ACCURACY,
     HybridClassifier,
     HybridPoint,
     LlmClassifier,
+    Typing,
     batches,
+    document_of,
     hybrid_curve,
 )
 from tasks.parse.classify.local import LocalClassifier

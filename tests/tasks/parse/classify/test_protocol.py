@@ -113,13 +113,13 @@ def test_the_name_that_is_told_is_the_one_that_is_opened(
     llm: TypingOptions | None, name: str, tmp_path: Path
 ) -> None:
     assert classifier_name(LOCAL, llm) == name
-    with open_classifier(Root(tmp_path), LocalClassifier(), llm) as opened:
-        assert opened.classifier.name == name
+    with open_classifier(Root(tmp_path), LocalClassifier(), llm) as (opened, _):
+        assert opened.name == name
 
 
 def test_the_local_classifier_alone_leaves_nothing_below_the_root(tmp_path: Path) -> None:
-    with open_classifier(Root(tmp_path / "root"), LocalClassifier(), None) as opened:
-        assert isinstance(opened.classifier, LocalClassifier)
+    with open_classifier(Root(tmp_path / "root"), LocalClassifier(), None) as (opened, _):
+        assert isinstance(opened, LocalClassifier)
     assert list(tmp_path.iterdir()) == []
 
 

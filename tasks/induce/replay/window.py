@@ -165,12 +165,7 @@ def arguments_at(
 
 
 def _given(
-    action: SkillAction,
-    name: str,
-    source: Source,
-    call: Call,
-    results: Sequence[Any],
-    find: Finder,
+    action: SkillAction, name: str, source: Source, call: Call, results: Sequence[Any], find: Finder
 ) -> Any:  # noqa: ANN401
     match source:
         case Const():

@@ -307,12 +307,7 @@ def test_an_element_without_a_role_is_clickable_where_the_pointer_says_so() -> N
         '      - link "Open" [ref=e5] [cursor=pointer]:',
         '        - /url: "#fern"',
         "  - generic [ref=e6]: only a text",
-    ) == [
-        '[e2] clickable "Fern Open"',
-        '  text "Fern"',
-        '  [e5] link "Open"',
-        'text "only a text"',
-    ]
+    ) == ['[e2] clickable "Fern Open"', '  text "Fern"', '  [e5] link "Open"', 'text "only a text"']
 
 
 def test_an_element_without_a_name_is_called_by_what_is_in_it() -> None:

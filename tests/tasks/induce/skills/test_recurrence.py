@@ -175,10 +175,7 @@ def test_of_elements_that_are_alike_the_ordinal_decides() -> None:
     ],
 )
 def test_an_open_element_is_one_that_the_task_names_and_no_narrow_one(
-    seen: str,
-    on: str,
-    task: str,
-    fits: bool,
+    seen: str, on: str, task: str, fits: bool
 ) -> None:
     steps = kept(web_run(task, [(seen, "click", on, {})]))
     assert (misfit((OPEN,), task, steps, 0) is None) is fits

@@ -201,7 +201,7 @@ class LiveAnswer:
     pages: bool = False
 
     def result(self, name: str) -> Any:  # noqa: ANN401
-        """Return what the action of that name gave, as cleaning reads it; None where it failed, and of pages."""
+        """Return what the action of that name gave, as cleaning reads it; None of pages and of failures."""
         nothing = self.pages or self.error is not None
         return None if nothing else parsed(self.observation.removeprefix(f"{name} returned: "))
 

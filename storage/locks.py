@@ -49,7 +49,7 @@ def writer_lock(root: Root, wait: float = 0, *, spare: bool = False) -> Iterator
     """Hold the root's writer lock; it is released however the process dies.
 
     The system releases a folder's lock at once. A bucket's is a lease that others may take when its holder
-    has been silent for a minute, after which that one can write nothing more.
+    has been silent for `SECONDS`, after which that one can write nothing more unless nobody took it.
 
     Args:
         root: The root to write to.
@@ -155,9 +155,9 @@ def _alive(pid: int) -> bool:
     return True
 
 
-SECONDS = 60.0
-
-"""A lease that has not been renewed for so long, by the bucket's clock, may be taken."""
+# A lease that has not been renewed for so long, by the bucket's clock, may be taken: longer than a request is
+# made again, so that none of a holder's is under way when another one is.
+SECONDS = Unreachable.AFTER + 30
 
 _FREE = b"{}"
 _POLL = 1.0
@@ -180,7 +180,7 @@ class Lease:
         self._bucket, self._relative, self._seconds = bucket, relative, seconds
         self._record, self._tag = record, ""
         self._renewed, self._lost, self.depth = 0.0, False, 0
-        self._ended = threading.Event()
+        self._ended, self._turn = threading.Event(), threading.Lock()
         self._renewer = threading.Thread(target=self._renew, daemon=True, name="skillery-lease")
 
     def take(self) -> bool:
@@ -195,8 +195,18 @@ class Lease:
         return True
 
     def held(self) -> bool:
-        """Tell whether nobody else can have it: it was renewed a short time ago."""
-        return not self._lost and time.monotonic() - self._renewed < self._seconds
+        """Tell whether nobody else has it; where it may be stale, by writing it anew.
+
+        Raises:
+            Unreachable: The bucket does not answer.
+        """
+        if self._stale():
+            with self._turn:
+                self._lost = self._lost or (self._stale() and not self._put(self._tag))
+        return not self._lost
+
+    def _stale(self) -> bool:
+        return time.monotonic() - self._renewed >= self._seconds
 
     def give(self) -> None:
         """Let go, so that others need not wait until it is stale."""
@@ -204,7 +214,8 @@ class Lease:
         self._renewer.join()
         del self._bucket.holds[self._bucket.uri]
         if not self._lost:
-            self._bucket.write_if(self._relative, _FREE, self._tag)
+            with suppress(Unreachable):  # it will be stale; what the body raised tells more
+                self._bucket.write_if(self._relative, _FREE, self._tag)
 
     def _free(self, head: dict[str, Any]) -> bool:
         if self._bucket.read(self._relative) == _FREE:
@@ -216,8 +227,8 @@ class Lease:
         )
 
     def _renew(self) -> None:
-        while not self._lost and not self._ended.wait(self._seconds / 4):
-            with suppress(Unreachable):  # it is ours until it is stale
+        while not self._lost and not self._ended.wait(self._seconds / 6):
+            with suppress(Unreachable), self._turn:  # it is ours until another has taken it
                 self._lost = not self._put(self._tag)
 
     def _put(self, tag: str | None) -> bool:

@@ -10,11 +10,10 @@ from pydantic import Field
 
 from flows.commands.induction.induce import publishing, record
 from flows.commands.induction.teaching import state_summaries, teaching
-from flows.run_page import counted, counts, flat, named, show_table, tell
+from flows.run_page import counted, counts, flat, named, show_table, tell, writing
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.errors import WrongInput
-from storage.locks import writer_lock
 from storage.root import Root
 from tasks.induce.library.learn import Learning
 from tasks.induce.shells import keep_trajectories, learn_domain, plan_learning
@@ -62,7 +61,7 @@ def induce(
     run, settings = new_run_id(), load_settings()
     how = Learning(verify, Path(verify_in), support, granularity)
     with (
-        writer_lock(Root(root), wait=60 * wait_minutes),
+        writing(Root(root), wait_minutes, run),
         teaching(Root(root), settings, judge, inducer) as by,
         state_summaries(Root(root), settings) as words,
     ):

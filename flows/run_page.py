@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from coolname.data import config
@@ -16,6 +16,7 @@ from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
 
 from flows.run_record import RunRecord, recorded
+from storage.locks import writer_lock
 from storage.root import Root
 from tasks.models.visible import visible
 
@@ -56,6 +57,11 @@ def tell(line: str) -> None:
     except MissingContextError:  # without Prefect's decorators a flow is a function like any other
         logger = logging.getLogger(__name__)
     logger.info("%s", visible(line))
+
+
+def writing(root: Root, wait_minutes: float, run: str) -> AbstractContextManager[None]:
+    """Hold the root's writer lock as `writer_lock` does, and tell on the run's page who is waited for."""
+    return writer_lock(root, 60 * wait_minutes, run=run, say=tell)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from flows.cli.options import (
     RootOption,
     TrajectoriesArgument,
     TrajectoryForm,
+    WaitOption,
     given_or_wrong,
     print_json,
     root_of,
@@ -75,6 +76,7 @@ def induce(
             "--judge", metavar="NAME", help="declared (the file's verdict) or llm  [llm where one is set up]"
         ),
     ] = None,
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,7 +94,7 @@ def induce(
     wishes = InduceWishes(trajectories, form.value, domain, how)
     where = root_of(settings, root)
     with teaching(where, settings, judge, inducer) as by:
-        found = induce(where, settings, wishes, by)
+        found = induce(where, settings, wishes, by, wait)
     print_json(found) if as_json else _print_induced(found)
     nothing = not found["trajectories"]["read"] and found["trajectories"]["failed"]
     raise typer.Exit(1 if nothing or found["state"] == "refused" else 0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from flows.commands.console import say_aside
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.errors import StorageError, WrongInput
@@ -75,22 +77,26 @@ def source_rows(root: Root) -> list[dict[str, Any]]:
     return rows
 
 
-def add_source(root: Root, given: str) -> dict[str, Any]:
+def _writing(root: Root, minutes: float) -> AbstractContextManager[None]:
+    return writer_lock(root, 60 * minutes, spare=True, say=say_aside)
+
+
+def add_source(root: Root, given: str, wait: float = 0) -> dict[str, Any]:
     """Put a source on the list, without reading it; return its spec and whether it is `added` now."""
     from tasks.crawl.sources import normal_spec  # noqa: PLC0415 (loads what reads the web)
 
     spec = normal_spec(given)
-    with writer_lock(root, spare=True):
+    with _writing(root, wait):
         return {"source": spec, "added": spec in list_sources(root, [spec])}
 
 
-def remove_listed(root: Root, given: str, *, retire: bool) -> dict[str, Any]:
+def remove_listed(root: Root, given: str, wait: float = 0, *, retire: bool) -> dict[str, Any]:
     """Take a source off the list; return whether it was on it, how many documents retire, how many stay.
 
     Raises:
         WrongInput: No such source is known; the message names those with a similar spec.
     """
-    with writer_lock(root, spare=True):
+    with _writing(root, wait):
         known = known_sources(root)
         spec = _known_spec(given, known)
         retired = remove_source(root, spec, datetime.now(UTC), retire=retire)
@@ -126,13 +132,13 @@ def _by_licence_class(root: Root) -> dict[str, int]:
     return {name: counts[name] for name in (*CLASSES, *(["unclassed"] if counts["unclassed"] else []))}
 
 
-def examine_root(root: Root) -> dict[str, Any]:
+def examine_root(root: Root, wait: float = 0) -> dict[str, Any]:
     """Repair what can be repaired; return the findings, whether all are repaired, and what is served.
 
     Another run that writes to the root raises `Locked`: its unfinished work must not be repaired.
     """
     policy = LicencePolicy(**load_settings().licence_policies()["serve"])
-    with writer_lock(root, spare=True):
+    with _writing(root, wait):
         findings = examine(root, policy)
         served = _served(root)
     return {
@@ -177,7 +183,7 @@ def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
     return {"target": found.target, "scope": scope, "doc_ids": found.doc_ids, "copies": found.copies}
 
 
-def forget_target(root: Root, target: str) -> dict[str, Any]:
+def forget_target(root: Root, target: str, wait: float = 0) -> dict[str, Any]:
     """Forget a document, a repository, a trajectory or a learned skill; return what was removed.
 
     Raises:
@@ -185,13 +191,13 @@ def forget_target(root: Root, target: str) -> dict[str, Any]:
     """
     from tasks.retrieve.versions.forget import forget  # noqa: PLC0415 (loads what induces)
 
-    with writer_lock(root, spare=True):
+    with _writing(root, wait):
         return asdict(forget(root, target, run_id=new_run_id(), now=datetime.now(UTC)))
 
 
-def roll_back_root(root: Root, version: str | None) -> dict[str, Any]:
+def roll_back_root(root: Root, version: str | None, wait: float = 0) -> dict[str, Any]:
     """Serve an earlier version again; return what is served, what was, and all versions."""
-    with writer_lock(root, spare=True):
+    with _writing(root, wait):
         was, now = roll_back(root, version)
         kept = published_versions(root)
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flows.commands.console import progress
+from flows.commands.console import progress, say_aside
 from flows.commands.induction.teaching import state_summaries
 from flows.run_record import new_run_id
 from flows.settings import Settings
@@ -34,7 +34,9 @@ class InduceWishes:
     how: Learning = field(default_factory=Learning)
 
 
-def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = BY_FILES) -> dict[str, Any]:
+def induce(
+    root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = BY_FILES, wait: float = 0
+) -> dict[str, Any]:
     """Keep the trajectories of files that are new, learn the libraries of their domains, and serve them.
 
     Args:
@@ -42,6 +44,7 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = 
         settings: The encoder, and the limits of the gate.
         wishes: What to induce.
         by: Who judges and induces. An LLM judges all runs of a domain that is learned: `waiting` counts them.
+        wait: Minutes to wait for another run that writes to the root.
 
     Returns:
         `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
@@ -57,7 +60,7 @@ def induce(root: Root, settings: Settings, wishes: InduceWishes, by: Teaching = 
     began, run_id = time.monotonic(), new_run_id()
     encoder = export_below(root, settings.encoder)
     require_model(root, card_of(encoder))
-    with writer_lock(root), wishes.how.opened() as replay:
+    with writer_lock(root, 60 * wait, run=run_id, say=say_aside), wishes.how.opened() as replay:
         read = keep_new(root, wishes.paths, wishes.form, wishes.domain)
         todo = to_learn(root, wishes.how, by)
         learned = []

@@ -59,7 +59,8 @@ def run_as(run_id: str) -> Iterator[Begun]:
 class RunRecord:
     """What is known of a run so far, with the keys that `run --json` prints.
 
-    `flow` names the flow that ran. `documents`, `dropped`, `nodes` and `edges` count what the root holds now;
+    `flow` names the flow that ran. `documents`, `dropped`, `nodes` and `edges` count the corpus of the root,
+    which is not served before it passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
     `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
     that cost, and is null without one. `mended` names the files that were missing when the run began, and
     what was done about each. `published` says whether `served` names this run's version. `seconds` holds the
@@ -74,6 +75,7 @@ class RunRecord:
     message: str | None = None
     published: bool = False
     served: str | None = None
+    served_counts: dict[str, int | None] | None = None
     mended: list[str] = field(default_factory=list)
     sources: list[dict[str, Any]] = field(default_factory=list)
     documents: int = 0
@@ -110,7 +112,7 @@ def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterato
         yield record
     except BaseException as error:
         record.state = "refused" if isinstance(error, GateRefused) else "failed"
-        record.message = _message(root, error)
+        record.message = record.message or _message(root, error)
         record.sources = error.reports if isinstance(error, NothingReadable) else record.sources
         record.checks = error.checks if isinstance(error, GateRefused) else record.checks
         raise
@@ -146,4 +148,4 @@ def _count(root: Root, record: RunRecord) -> None:
         return
     record.documents, record.dropped = counts.documents, counts.dropped
     record.nodes, record.edges = counts.nodes, counts.edges
-    record.served = served.version if served else None
+    record.served, record.served_counts = (served.version, served.counts(root)) if served else (None, None)

@@ -34,7 +34,11 @@ UNLISTED = "unlisted"  # the state of a source that is not on the list
 
 
 def root_status(root: Root) -> dict[str, Any]:
-    """Return what `skillery status` prints: version served, its age, counts, sources, runs, drop reasons."""
+    """Return what `skillery status` prints of what is served, of the corpus, its sources and the last runs.
+
+    `served_counts` is of what is served; `counts`, `dropped` and `licences` are of the corpus, which may be
+    newer: a version that the gate refused, or that was gone back from, is not served.
+    """
     served = read_served(root)
     age = None if served is None else (datetime.now(UTC) - served.published_at).total_seconds() / 3600
     counts = corpus_counts(root)
@@ -47,6 +51,7 @@ def root_status(root: Root) -> dict[str, Any]:
         "served": served.version if served else None,
         "published_at": served.published_at.isoformat() if served else None,
         "age_hours": None if age is None else round(age, 3),
+        "served_counts": served.counts(root) if served else None,
         "counts": {
             "documents": counts.documents,
             "nodes": counts.nodes,

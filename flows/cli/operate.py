@@ -95,7 +95,7 @@ def settings(
     as_json: JsonOption = False,
 ) -> None:
     """Print every setting: its variable, its value, where that comes from, what it means."""
-    from flows.commands.induction.teaching import load_induction  # noqa: PLC0415
+    from flows.commands.induction.induce import load_induction  # noqa: PLC0415
     from flows.commands.installing import load_installing  # noqa: PLC0415
     from flows.commands.routing import settings as more  # noqa: PLC0415
     from flows.commands.routing.training import load_training  # noqa: PLC0415 (loads what training needs)

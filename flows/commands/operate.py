@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -111,9 +110,10 @@ def remove_listed(root: Root, given: str, wait: float = 0, *, retire: bool) -> d
 
 def _known_spec(given: str, known: Mapping[str, Any]) -> str:
     from tasks.crawl.source.identity import hide_credentials  # noqa: PLC0415
+    from tasks.crawl.source.lookup import nearest  # noqa: PLC0415
     from tasks.crawl.sources import normal_spec  # noqa: PLC0415 (loads what reads the web)
 
-    near = difflib.get_close_matches(given, known, n=3)
+    near = nearest(given, known)
     try:
         spec = given if given in known else normal_spec(given)
     except WrongInput:
@@ -122,7 +122,7 @@ def _known_spec(given: str, known: Mapping[str, Any]) -> str:
         spec = given
     if spec in known:
         return spec
-    near = difflib.get_close_matches(spec, known, n=3) or near
+    near = nearest(spec, known) or near
     said = f"near it are {', '.join(near)}" if near else "`skillery sources` lists all"
     raise WrongInput(f"{hide_credentials(spec)} is not on the list of sources: {said}")
 

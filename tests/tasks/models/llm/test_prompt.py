@@ -236,6 +236,7 @@ def test_what_is_no_answer_is_passed_over(text: str, value: Any) -> None:  # noq
     ("text", "complaint"),
     [
         ("", "no complete JSON"),
+        pytest.param('{"1": ' + 5_000 * "9" + "}", "no complete JSON", id="a number that none reads"),
         ("All of them are steps.", "no complete JSON"),
         ('{"1": "step", "2": "par', "no complete JSON"),
         ('{"1": "step"} no wait {"1": "param"}', "2 JSON values"),

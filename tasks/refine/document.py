@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 
 from storage.schemas import BundledFile, Document, Dropped, Finding, RawDocument
+from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.filters import (
     MAX_CONTROL_SHARE,
@@ -33,7 +34,6 @@ from tasks.refine.risks.scan import scan, scan_all
 from tasks.refine.text.canonical import body_hash, content_hash
 from tasks.refine.text.encodings import decode
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
-from tasks.refine.text.redact import redact
 from tasks.refine.text.rules import finding
 
 _PATH_CHARS = 120  # of a path in a finding

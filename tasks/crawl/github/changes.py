@@ -16,7 +16,15 @@ from tasks.crawl.github.fetch import FetchResult, Snapshot
 from tasks.crawl.github.repositories import NO_MISSES, ListedRepository, ReferenceCounts, fate_of
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.source.base import Gone, Item, Missed, Unchanged
-from tasks.crawl.source.bundle import BundledSkill, DocumentLimits, SourceEntry, plan, read_skill
+from tasks.crawl.source.bundle import (
+    BundledSkill,
+    Content,
+    DocumentLimits,
+    SourceEntry,
+    consume,
+    plan,
+    read_skill,
+)
 
 _OK = "ok"
 # Such a repository is not looked at again before its rows change or a recheck is due.
@@ -126,10 +134,12 @@ class ChangeReader:
         commit = first.commit if len(result.snapshots) == 1 else None
         known = {"etag": None, "commit": None} if moved or shared else {"etag": result.etag, "commit": commit}
         changed = {"changed_at": self._now} if any(s.changed for s in result.snapshots) else {}
-        meta = first.metadata
+        # The id known first stays: who has taken the name since is told with every text.
+        meta, first_id = first.metadata, repository.known.get("repo_id")
         row = {
-            "state": _OK, "listed": repository.digest, "full_name": meta.full_name, "repo_id": meta.repo_id,
-            "licence": meta.licence, "stars": meta.stars, "etag_key": self._etag_key,
+            "state": _OK, "listed": repository.digest, "full_name": meta.full_name,
+            "repo_id": first_id or meta.repo_id, "licence": meta.licence, "stars": meta.stars,
+            "etag_key": self._etag_key,
         }  # fmt: skip
         self._remember(repository, {**NO_MISSES, **row, **known, **changed})
 
@@ -152,10 +162,10 @@ class ChangeReader:
             yield Dropped(doc_id, self._spec, "not-in-archive", detail)
 
     def _read(self, snapshot: Snapshot, archive: Archive | None) -> Iterator[RawDocument | Dropped]:
-        def fetched(entry: SourceEntry) -> Iterator[bytes]:
+        def fetched(entry: SourceEntry, keep: int) -> Content:
             if entry.path not in snapshot.files:
                 raise OSError("it was not fetched")
-            yield snapshot.files[entry.path]
+            return consume([snapshot.files[entry.path]], keep)
 
         full_name = snapshot.metadata.full_name
         rows = plan(archive.entries(), full_name, self._spec) if archive else snapshot.rows

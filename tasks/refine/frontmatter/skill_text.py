@@ -8,13 +8,13 @@ import unicodedata
 from dataclasses import dataclass
 
 from storage.schemas import Finding, RawDocument
+from tasks.models.redact import redact
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.frontmatter.spec_findings import on_body, on_description, on_fields, on_links, on_offering
 from tasks.refine.licences.resolve import skill_folder
 from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.refine.text.hidden import without_hidden
-from tasks.refine.text.redact import redact
 from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storage.errors import StorageError, Withheld, WrongInput
 from storage.lance.served import Licences, write_licences
 from storage.schemas import RawDocument
-from tasks.crawl.source.bundle import DocumentLimits, take_bundle
+from tasks.crawl.source.bundle import DocumentLimits, SourceEntry, consume, take_bundle
 from tasks.refine.export.paths import file_path
 from tasks.retrieve.install.contents import is_current, planned, prepare, require_rules
 from tasks.retrieve.install.lock import LOCK_FILE, InstallLock, Pending, is_folder_name, read_lock, write_lock
@@ -98,8 +98,10 @@ def test_only_skills_are_installed(nights: Nights) -> None:
 
 def test_files_that_are_not_known_or_not_kept_are_said_in_the_lock(nights: Nights) -> None:
     assert prepare(edition(nights, skill("local/kitchen/alone")), [], []).installed.not_written is None
-    pieces = [("big.bin", iter([bytes(range(256))])), ("small.md", iter([b"x\n"]))]
-    bundle = take_bundle(pieces, 2, DocumentLimits(kept_bytes=100), [])
+    files = {"big.bin": bytes(range(256)), "small.md": b"x\n"}
+    entries = [SourceEntry(path) for path in files]
+    limits = DocumentLimits(kept_bytes=100)
+    bundle = take_bundle(entries, lambda e, keep: consume([files[e.path]], keep), limits, [])
     document = replace(
         skill(BREAD_ID, "Let it rise on a tray."), files=bundle.files, contents=bundle.contents
     )

@@ -8,6 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from storage.schemas import Finding, RawDocument
+from tasks.crawl.source.bundle import NESTED
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.frontmatter.spec_findings import on_body, on_description, on_fields, on_links
@@ -99,6 +100,7 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
     name, name_inferred, on_name = name_of(fields.get("name"), folder_of(raw.doc_id, raw.path))
     description, inferred, on_stated = description_of(fields.get("description"), body)
     advice = () if inferred else on_description(description, name)
+    nested = [found.message for found in raw.findings if found.code == NESTED]
     return SkillText(
         name=name,
         description=description,
@@ -107,7 +109,7 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
         declared_licence=_declared_licence(fields),
         findings=(
             *(*on_text, *front.findings, *removed, *more, *on_secrets, *on_name, *on_stated, *advice),
-            *(*on_fields(fields), *on_body(body), *on_links(body, raw.files)),
+            *(*on_fields(fields), *on_body(body), *on_links(body, raw.files, nested)),
         ),
     )
 

@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
-from flows.commands.induction.induce import publishing, record
-from flows.commands.induction.teaching import state_summaries, teaching
-from flows.run_page import counted, counts, flat, named, show_table, tell
+from flows.commands.induction.induce import publishing, record, state_summaries, taught
+from flows.run_page import counted, counts, flat, named, show_table, tell, writing
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.errors import WrongInput
-from storage.locks import writer_lock
 from storage.root import Root
 from tasks.induce.library.learn import Learning
 from tasks.induce.shells import keep_trajectories, learn_domain, plan_learning
@@ -60,10 +58,11 @@ def induce(
         WrongInput: The folder, or none of its runs, can be read, or the way to verify is not known.
     """
     run, settings = new_run_id(), load_settings()
-    how = Learning(verify, Path(verify_in), support, granularity)
     with (
-        writer_lock(Root(root), wait=60 * wait_minutes),
-        teaching(Root(root), settings, judge, inducer) as by,
+        writing(Root(root), wait_minutes, run),
+        taught(
+            Root(root), settings, Learning(verify, Path(verify_in), support, granularity), judge, inducer
+        ) as how,
         state_summaries(Root(root), settings) as words,
     ):
         encoder = prepare_encoder(root, settings.encoder)
@@ -71,10 +70,10 @@ def induce(
         read = keep_trajectories(root, trajectories, form, domain)
         tell(f"runs: {counts({k: v for k, v in read.items() if k != 'failed'})}")
         tell(f"not read: {counts(read['failed'])}")
-        todo = plan_learning(root, how, by)
-        learned = {name: learn_domain(root, name, state, how, by) for name, state in todo.items()}
-        served = serve_learned_skills(root, encoder, publishing(settings), run, how.told(by), words)
-    found = record(Root(root), run, read, list(learned.values()), served, by, words)
+        todo = plan_learning(root, how)
+        learned = {name: learn_domain(root, name, state, how) for name, state in todo.items()}
+        served = serve_learned_skills(root, encoder, publishing(settings), run, how.told(), words)
+    found = record(Root(root), run, read, list(learned.values()), served, how, words)
     _show(found, learned)
     require_passed(served["checks"])
     if not read["read"] and read["failed"]:

@@ -62,6 +62,8 @@ class Folder:
         WrongInput: `path` names a file.
     """
 
+    patience = 0.0
+
     def __init__(self, path: str | Path) -> None:
         self.folder = Path(path).expanduser().absolute()
         if self.folder.exists() and not self.folder.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from flows.cli.options import (
     RootOption,
     TrajectoriesArgument,
     TrajectoryForm,
+    WaitOption,
     given_or_wrong,
     print_json,
     root_of,
@@ -75,6 +77,7 @@ def induce(
             "--judge", metavar="NAME", help="declared (the file's verdict) or llm  [llm where one is set up]"
         ),
     ] = None,
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,17 +85,14 @@ def induce(
 
     TRAJECTORIES are files of JSON lines or Parquet, or folders of them.
     """
-    from flows.commands.induction.induce import InduceWishes, induce  # noqa: PLC0415
-    from flows.commands.induction.teaching import teaching  # noqa: PLC0415
+    from flows.commands.induction.induce import induce, taught  # noqa: PLC0415
     from tasks.induce.library.learn import Learning  # noqa: PLC0415
     from tasks.induce.skills.actions import granularity_of  # noqa: PLC0415
 
     settings = load_settings()
-    how = Learning(verify, folder, support, granularity_of(granularity))
-    wishes = InduceWishes(trajectories, form.value, domain, how)
-    where = root_of(settings, root)
-    with teaching(where, settings, judge, inducer) as by:
-        found = induce(where, settings, wishes, by)
+    where, how = root_of(settings, root), Learning(verify, folder, support, granularity_of(granularity))
+    with taught(where, settings, how, judge, inducer) as own:
+        found = induce(where, settings, trajectories, own, form.value, domain, wait)
     print_json(found) if as_json else _print_induced(found)
     nothing = not found["trajectories"]["read"] and found["trajectories"]["failed"]
     raise typer.Exit(1 if nothing or found["state"] == "refused" else 0)
@@ -129,25 +129,25 @@ def suggest(
     as_json: JsonOption = False,
 ) -> None:
     """Suggest learned skills for one step of a task, by the task and by what the agent sees."""
+    from flows.commands.induction.induce import state_summaries  # noqa: PLC0415
     from flows.commands.induction.suggest import (  # noqa: PLC0415
-        SuggestWishes,
         open_suggester,
         prompt_of,
         read_state,
         suggest_batch,
     )
-    from flows.commands.induction.teaching import state_summaries  # noqa: PLC0415
 
     settings = load_settings()
-    where, wishes = root_of(settings, root), SuggestWishes(k, method, alpha, relevance_weight)
+    where = root_of(settings, root)
+    wishes: dict[str, Any] = {"k": k, "method": method, "alpha": alpha, "relevance_weight": relevance_weight}
     with state_summaries(where, settings) as summed:
         suggester = open_suggester(where, settings, summed)
         if batch is not None or out is not None:
-            failed = suggest_batch(suggester, batch, out, domain, wishes)
+            failed = suggest_batch(partial(suggester.suggest, **wishes), batch, out, domain)
             raise typer.Exit(1 if failed else 0)
         asked = given_or_wrong(task, "--task")
         given = read_state(Path(given_or_wrong(str(state) if state else None, "--state")))
-        found = suggester.suggest(asked, domain, given, wishes)
+        found = suggester.suggest(asked, domain, given, **wishes)
     if as_json:
         print_json(found)
     elif shape is SuggestForm.prompt:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -113,3 +115,33 @@ class _Pieces(dict[str, int]):
 def word_counts(tokenizer: Tokenizer) -> WordCounts:
     """Return the counts of a tokenizer, one a process."""
     return WordCounts(tokenizer)
+
+
+class TokenSpans(ABC):
+    """Counts tokens and tells where they stand, without special ones; implements Tokenizer."""
+
+    @property
+    @abstractmethod
+    def tokenizer(self) -> Any:  # noqa: ANN401 (transformers has no common type)
+        """The tokenizer of transformers."""
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text."""
+        return [len(self.offsets(text)) for text in texts]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return each token's character span in `text`, in order."""
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        return [(int(start), int(end)) for start, end in found["offset_mapping"]]
+
+
+class LibraryTokens(TokenSpans):
+    """The spans of a tokenizer that is there."""
+
+    def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401 (transformers has no common type)
+        self._tokenizer = tokenizer
+
+    @property
+    def tokenizer(self) -> Any:  # noqa: ANN401 (transformers has no common type)
+        """The tokenizer of transformers."""
+        return self._tokenizer

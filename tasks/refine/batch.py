@@ -31,7 +31,7 @@ from tasks.refine.duplicates.near import NearLimits, SignatureRule, signatures
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
 from tasks.refine.risks.scan import scan_all
-from tasks.refine.text.canonical import decode
+from tasks.refine.text.encodings import decode
 
 
 def refine_batch(

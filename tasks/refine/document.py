@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 
 from storage.schemas import BundledFile, Document, Dropped, Finding, RawDocument
+from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.filters import (
     MAX_CONTROL_SHARE,
@@ -25,13 +26,14 @@ from tasks.refine.filters import (
     too_many_parts,
     too_risky,
     too_short,
+    unknown_encoding,
 )
 from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
 from tasks.refine.risks.scan import scan, scan_all
-from tasks.refine.text.canonical import body_hash, content_hash, decode
+from tasks.refine.text.canonical import body_hash, content_hash
+from tasks.refine.text.encodings import decode
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
-from tasks.refine.text.redact import redact
 from tasks.refine.text.rules import finding
 
 _PATH_CHARS = 120  # of a path in a finding
@@ -151,6 +153,7 @@ def refine_document(
     text, on_bytes = decode(content)
     unreadable = too_large(raw.content, raw.size) or empty(content)
     unreadable = unreadable or not_text(text, max_control_share=limits.max_control_share)
+    unreadable = unreadable or unknown_encoding(on_bytes)
     if unreadable:
         return _dropped(raw, unreadable)
     parts = (server_text if raw.kind == "mcp-server" else skill_text)(raw, text)

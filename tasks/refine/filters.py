@@ -87,6 +87,12 @@ def not_text(text: str, *, max_control_share: float = MAX_CONTROL_SHARE) -> Verd
     return "not_text", f"{share:.0%} control characters, at most {max_control_share:.0%} allowed"
 
 
+def unknown_encoding(on_bytes: Sequence[Finding]) -> Verdict:
+    """Drop a text of an encoding that could not be told: nobody wrote what it would be read as."""
+    unknown = next((found for found in on_bytes if found.code == "document.unknown-encoding"), None)
+    return ("not_text", unknown.message) if unknown else None
+
+
 def template(description: str, body: str) -> Verdict:
     """Drop a template that its author has not filled: the description or the whole body is placeholders."""
     if is_placeholder(description):

@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 
 from storage.lance.served import require_served
 from storage.root import Root
+from tasks.induce.skills.texts import StateWords
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.retry import task_retries
@@ -20,7 +21,6 @@ from tasks.retrieve.index.build import Built, build, embed_partitions, plan_embe
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.routing.store import prepare_routing
-from tasks.retrieve.suggest.stored import StateWords
 from tasks.retrieve.versions.learned import serve_learned
 from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import (

@@ -15,8 +15,7 @@ from tasks.retrieve.routing.bm25f import Lexical
 from tasks.retrieve.routing.postings import term_sequence
 from tasks.retrieve.routing.router import plain_name
 from tasks.retrieve.routing.skill import Skill
-from tasks.train.options import TrainingOptions
-from tasks.train.queries import TrainingQuery
+from tasks.train.queries import TrainingOptions, TrainingQuery
 from tasks.train.splits import Rows
 
 Source = Literal["semantic", "lexical", "category", "random", "ranked", "filled"]

@@ -17,16 +17,15 @@ from tasks.retrieve.routing.bm25f import Lexical, lexical_of
 from tasks.retrieve.routing.postings import Postings, postings_of
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
-from tasks.train.hard_negatives import (
-    FalseNegatives,
-    Mined,
-    Negative,
-    Pool,
-    candidate_lists,
-    mine_negatives,
+from tasks.train.hard_negatives import FalseNegatives, Mined, Negative, Pool, candidate_lists, mine_negatives
+from tasks.train.queries import (
+    PairedQueries,
+    TrainingOptions,
+    TrainingQuery,
+    make_queries,
+    without_queries,
+    words_of,
 )
-from tasks.train.options import TrainingOptions
-from tasks.train.queries import PairedQueries, TrainingQuery, make_queries, without_queries, words_of
 from tasks.train.splits import Rows, Split, categories_of, families, in_turn, one_a_family, split_families
 
 # Shows, under a name, what is done of a total.

@@ -20,8 +20,7 @@ from tasks.evaluate.routing.bench import RoutingMethod, measure_method, whole
 from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
 from tasks.evaluate.routing.summary import contest, summarise_method
 from tasks.models.onnx_export import resolve
-from tasks.models.with_torch.cross_encoder import PairScorer
-from tasks.models.with_torch.reranker import load_reranker
+from tasks.models.with_torch.reranker import PairScorer, load_reranker
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill, digest_of
 from tasks.train.hard_negatives import Negative
@@ -37,8 +36,7 @@ from tasks.train.material import (
     text_form,
     training_rows,
 )
-from tasks.train.options import TrainingOptions
-from tasks.train.queries import PAIRS_FILE, PairedQueries, TrainingQuery
+from tasks.train.queries import PAIRS_FILE, PairedQueries, TrainingOptions, TrainingQuery
 from tasks.train.trainers import Trained, TrainingSettings, train_bi_encoder, train_reranker
 
 _CARD, _BASIS, _ENCODER = "training.json", "basis.json", "encoder.json"

@@ -16,9 +16,8 @@ import numpy as np
 
 from storage.errors import WrongInput
 from tasks.models.onnx_export import resolve
-from tasks.models.with_torch.causal_reranker import ASKED, asked_row
-from tasks.models.with_torch.cross_encoder import missing_model
 from tasks.models.with_torch.device import AUTO, compute_in_bf16, device_of
+from tasks.models.with_torch.reranker import ASKED, asked_row, missing_model
 
 Report = Callable[[int, int], None]
 Loss = Literal["listwise", "pointwise"]

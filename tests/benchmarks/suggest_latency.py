@@ -20,11 +20,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.induce.skills.actions import Body
+from tasks.induce.skills.windows import Moment, moments
 from tasks.induce.trajectories.read import Reading, read_trajectories
-from tasks.induce.windows.recurrence import Moment, moments
 from tasks.models.protocols import Vectors
-from tasks.retrieve.suggest.methods import SkillQuestion, default
-from tasks.retrieve.suggest.offered import Offered
+from tasks.retrieve.suggest.methods import Offered, SkillQuestion, default
 
 _ASKED, _WIDTH = 200, 384
 

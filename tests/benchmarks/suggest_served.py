@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from flows.commands.induction.suggest import SuggestWishes, open_suggester
+from flows.commands.induction.suggest import open_suggester
 from flows.settings import load_settings
 from storage.root import Root
 from tasks.induce.trajectories.read import Reading, read_trajectories
@@ -46,7 +46,7 @@ def main(root: str, path: str, methods: Sequence[str]) -> None:
         for run, step in asked:
             state = {"observation": step.observation, "url": step.url, "title": step.title}
             SPENT[0], began = 0.0, time.perf_counter()
-            suggester.suggest(run.task, run.domain, state, SuggestWishes(method=method))
+            suggester.suggest(run.task, run.domain, state, method=method)
             took.append(1000 * (time.perf_counter() - began - SPENT[0]))
         median, most = np.percentile(took, [50, 95])
         print(f"{method:8} {len(asked)} steps: {median:5.1f} ms beyond encoding, p95 {most:5.1f} ms")

@@ -11,7 +11,7 @@ import pytest
 
 from storage.lance.served import require_served
 from storage.root import Root
-from tasks.retrieve.suggest.served import ServedSkills
+from tasks.retrieve.suggest.stored import ServedSkills
 from tests.support.induce.learning import RUNS, written
 from tests.support.induce.runs import mooring
 from tests.support.llm.induce_llm import teaches

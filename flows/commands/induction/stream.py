@@ -28,10 +28,10 @@ from tasks.evaluate.stream.report import (
 from tasks.evaluate.stream.walk import Decision, Stream, has_succeeded
 from tasks.induce.library.held import KeptTrajectories
 from tasks.induce.skills.actions import GRANULARITIES, Body, told
-from tasks.induce.skills.code import skill_id_of
+from tasks.induce.skills.skill import skill_id_of
+from tasks.induce.skills.windows import moments
 from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory
-from tasks.induce.windows.recurrence import moments
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder

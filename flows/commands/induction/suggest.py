@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,15 @@ from storage.lance.served import Served
 from storage.root import Root
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.skill import InducedSkill
+from tasks.induce.skills.texts import BY_RULE, StateWords
+from tasks.induce.skills.windows import Target
 from tasks.induce.trajectories.outline import outline_of, page_seen
-from tasks.induce.windows.recurrence import Target
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.served_index import ServedIndex, asked_again, require_text
-from tasks.retrieve.suggest.methods import METHODS, Method, SgdrSetting, SkillQuestion, sgdr
-from tasks.retrieve.suggest.offered import Encode, Offered
-from tasks.retrieve.suggest.served import ServedSkills
-from tasks.retrieve.suggest.stored import BY_RULE, StateWords
+from tasks.retrieve.suggest.methods import METHODS, Encode, Method, Offered, SgdrSetting, SkillQuestion, sgdr
+from tasks.retrieve.suggest.stored import ServedSkills
 
 _MOST = 100  # skills that are offered at once
-
-
-@dataclass(frozen=True, slots=True)
-class SuggestWishes:
-    """Which skills to suggest: SGDR's numbers are read by the method `sgdr` alone."""
-
-    k: int = 5
-    method: str = "default"
-    alpha: float = 0.5
-    relevance_weight: float = 0.7
 
 
 class Suggester:
@@ -55,15 +43,16 @@ class Suggester:
         self._reading = threading.Lock()
 
     def suggest(
-        self, task: str, domain: str | None, state: Mapping[str, Any], wishes: SuggestWishes
-    ) -> dict[str, Any]:
-        """Return `{task, domain, state, results, took_ms}` for one step.
+        self, task: str, domain: str | None, state: Mapping[str, Any], *,
+        k: int = 5, method: str = "default", alpha: float = 0.5, relevance_weight: float = 0.7,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Return `{task, domain, state, results, took_ms}` for one step; the method `sgdr` reads the numbers.
 
         Raises:
             WrongInput: The task is blank or no valid Unicode text, a field of the state or a number cannot be
                 used, or the domain has no skills.
         """
-        began, method = time.monotonic(), _method(wishes)
+        began, offer = time.monotonic(), _method(k, method, alpha, relevance_weight)
         require_text("task", task)
         observation, url, title, before = _read(state)
         name = self._served.named(domain)
@@ -71,7 +60,7 @@ class Suggester:
         summary = self._words.summarise(observation, url, title)
         of_task, of_state = (self._encode([text])[0] for text in (task, summary))
         asked = SkillQuestion(of_task, of_state, of_state, before, page_seen(observation))
-        offers = method(offered, asked, wishes.k)
+        offers = offer(offered, asked, k)
         results = [
             _result(rank, skills[offered.skills[offer.skill]], offer.score, offer.parts)
             for rank, offer in enumerate(offers, 1)
@@ -112,9 +101,7 @@ class ServedSuggester:
         self._last: tuple[Served, Suggester] | None = None
 
     @asked_again
-    def suggest(
-        self, task: str, domain: str | None, state: Mapping[str, Any], wishes: SuggestWishes
-    ) -> dict[str, Any]:
+    def suggest(self, task: str, domain: str | None, state: Mapping[str, Any], *, k: int) -> dict[str, Any]:
         """Return what `Suggester.suggest` does, with `index_version`.
 
         Raises:
@@ -124,7 +111,7 @@ class ServedSuggester:
             StorageError: A table is damaged or missing.
         """
         with self._index.version() as now:
-            found = self._of(now).suggest(task, domain, state, wishes)
+            found = self._of(now).suggest(task, domain, state, k=k)
         return {**found, "index_version": now.served.version}
 
     def _of(self, now: OpenVersion) -> Suggester:
@@ -137,11 +124,11 @@ class ServedSuggester:
 
 
 def suggest_batch(
-    suggester: Suggester, batch: Path | None, out: Path | None, domain: str | None, wishes: SuggestWishes
+    suggest: Callable[..., dict[str, Any]], batch: Path | None, out: Path | None, domain: str | None
 ) -> int:
     """Answer lines `{query_id, task, domain, state}`; return how many failed, each with an `error`.
 
-    A line without a domain is of `domain`.
+    A line without a domain is of `domain`; `suggest` is `Suggester.suggest` with what is wished.
     """
     if batch is None or out is None:
         msg = "--batch Q.jsonl and --out R.jsonl go together"
@@ -154,7 +141,7 @@ def suggest_batch(
             if not isinstance(task, str) or not isinstance(own, str | None) or not isinstance(state, dict):
                 msg = "a line needs task and domain, which are texts, and state, an object"
                 raise WrongInput(msg)
-            answer |= suggester.suggest(task, own, state, wishes)
+            answer |= suggest(task, own, state)
         except WrongInput as error:
             answer["error"] = str(error)
         answers.append(answer)
@@ -162,20 +149,18 @@ def suggest_batch(
     return sum("error" in answer for answer in answers)
 
 
-def _method(wishes: SuggestWishes) -> Method:
-    if not 1 <= wishes.k <= _MOST:
-        msg = f"k is {wishes.k}: give 1 to {_MOST}"
+def _method(k: int, method: str, alpha: float, relevance_weight: float) -> Method:
+    if not 1 <= k <= _MOST:
+        msg = f"k is {k}: give 1 to {_MOST}"
         raise WrongInput(msg)
-    for name, value in (("alpha", wishes.alpha), ("relevance_weight", wishes.relevance_weight)):
+    for name, value in (("alpha", alpha), ("relevance_weight", relevance_weight)):
         if not 0 <= value <= 1:
             msg = f"{name} is {value}: give a number from 0 to 1"
             raise WrongInput(msg)
-    if wishes.method not in METHODS:
-        msg = f"--method {wishes.method} is not known: name one of {', '.join(METHODS)}"
+    if method not in METHODS:
+        msg = f"--method {method} is not known: name one of {', '.join(METHODS)}"
         raise WrongInput(msg)
-    if wishes.method == "sgdr":
-        return sgdr(SgdrSetting(wishes.alpha, wishes.relevance_weight))
-    return METHODS[wishes.method]
+    return sgdr(SgdrSetting(alpha, relevance_weight)) if method == "sgdr" else METHODS[method]
 
 
 def read_state(path: Path) -> dict[str, Any]:

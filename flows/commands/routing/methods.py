@@ -47,10 +47,8 @@ from tasks.models.llm.ask import Llm, open_llm
 from tasks.models.onnx_export import exported_encoder, require_model
 from tasks.models.protocols import Encoder
 from tasks.models.with_torch.bi_encoder import Instructed, LastTokenEncoder
-from tasks.models.with_torch.causal_reranker import CausalReranker
-from tasks.models.with_torch.cross_encoder import CrossEncoder
 from tasks.models.with_torch.device import device_of
-from tasks.models.with_torch.reranker import LoadedReranker, load_reranker
+from tasks.models.with_torch.reranker import CausalReranker, CrossEncoder, LoadedReranker, load_reranker
 from tasks.retrieve.baselines.skillflow import (
     DenseSettings,
     DenseStage,

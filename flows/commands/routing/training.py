@@ -21,8 +21,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.retrieve.routing.skill import Skill
 from tasks.train.material import Encoders
-from tasks.train.options import TrainingOptions
-from tasks.train.queries import PAIRS_FILE, asked_of, read_pairs
+from tasks.train.queries import PAIRS_FILE, TrainingOptions, asked_of, read_pairs
 from tasks.train.routing import RoutingTraining
 from tasks.train.trainers import require_training
 

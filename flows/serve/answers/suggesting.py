@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from flows.commands.induction.suggest import SuggestWishes
 from flows.serve.answers.forms import LONGEST_ID, LONGEST_TEXT, Said
 from flows.serve.answers.service import NOTICE, Service
 from flows.serve.answers.tool import Arguments, ToolOutcome
@@ -67,9 +66,7 @@ class SuggestOutcome(ToolOutcome):
 
 def suggest_steps(service: Service, asked: SuggestArguments) -> SuggestOutcome:
     """Return the learned skills that fit a step, states being summed up by rule."""
-    found = service.learned.suggest(
-        asked.task, asked.domain, asked.state.model_dump(), SuggestWishes(asked.k)
-    )
+    found = service.learned.suggest(asked.task, asked.domain, asked.state.model_dump(), k=asked.k)
     return SuggestOutcome(
         version=found["index_version"],
         domain=found["domain"],

@@ -16,7 +16,15 @@ from tasks.crawl.github.fetch import FetchResult, Snapshot
 from tasks.crawl.github.repositories import NO_MISSES, ListedRepository, ReferenceCounts, fate_of
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.source.base import Gone, Item, Missed, Unchanged
-from tasks.crawl.source.bundle import BundledSkill, DocumentLimits, SourceEntry, plan, read_skill
+from tasks.crawl.source.bundle import (
+    BundledSkill,
+    Content,
+    DocumentLimits,
+    SourceEntry,
+    consume,
+    plan,
+    read_skill,
+)
 
 _OK = "ok"
 # Such a repository is not looked at again before its rows change or a recheck is due.
@@ -152,10 +160,10 @@ class ChangeReader:
             yield Dropped(doc_id, self._spec, "not-in-archive", detail)
 
     def _read(self, snapshot: Snapshot, archive: Archive | None) -> Iterator[RawDocument | Dropped]:
-        def fetched(entry: SourceEntry) -> Iterator[bytes]:
+        def fetched(entry: SourceEntry, keep: int) -> Content:
             if entry.path not in snapshot.files:
                 raise OSError("it was not fetched")
-            yield snapshot.files[entry.path]
+            return consume([snapshot.files[entry.path]], keep)
 
         full_name = snapshot.metadata.full_name
         rows = plan(archive.entries(), full_name, self._spec) if archive else snapshot.rows

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tasks.induce.skills.actions import Body
+from tasks.induce.skills.windows import Moment, begins, last_actions, misfit, moments
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.outline import page_seen
 from tasks.induce.trajectories.record import Step, Trajectory
-from tasks.induce.windows.recurrence import Moment, begins, last_actions, misfit, moments
-from tasks.retrieve.suggest.methods import Method, SkillQuestion
-from tasks.retrieve.suggest.offered import Encode, Offered
+from tasks.retrieve.suggest.methods import Encode, Method, Offered, SkillQuestion
 
 MEASURES = ("usable@5", "action@5", "decisions", "reachable")
 

@@ -19,8 +19,7 @@ import polars as pl
 from storage.errors import WrongInput
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
-from tasks.induce.library.build import DomainLibrary
-from tasks.induce.library.drafts import DroppedSkill
+from tasks.induce.library.build import DomainLibrary, DroppedSkill
 from tasks.induce.skills.actions import body_of, granularity_of
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.read import Row

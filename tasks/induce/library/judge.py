@@ -1,15 +1,15 @@
-"""The judges of trajectories: the files' own verdicts, or an LLM (SGDR, section 3.2, appendix A.3.1)."""
+"""The judge of trajectories where the files' own verdicts do not count: an LLM (SGDR, section 3.2, A.3.1)."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from tasks.induce.texts.safeguards import redacted
+from tasks.induce.skills.texts import redacted
 from tasks.induce.trajectories.cleaning import ELEMENT, is_web
 from tasks.induce.trajectories.outline import folded, outline_of
 from tasks.induce.trajectories.record import Step, Trajectory
@@ -27,29 +27,6 @@ _NAMES_STATUS = re.compile(rf"{_SIGNS}status{_SIGNS}:", re.IGNORECASE)
 _STATUS = re.compile(rf"{_NAMES_STATUS.pattern}{_SIGNS}(success|failure){_SIGNS}", re.IGNORECASE)
 # What is typed where one of these is asked for has no form by which redaction could know it.
 _SECRET = re.compile(r"pass ?(?:word|code|phrase)|secret|token|\bpin\b|\bcv[cv]\b|api ?key")
-
-
-class Judge(Protocol):
-    """Tells which trajectories did their tasks (SGDR, section 3.2)."""
-
-    @property
-    def name(self) -> str:
-        """Who judges, with all that decides a verdict."""
-        ...
-
-    def verdicts(self, trajectories: Sequence[Trajectory]) -> list[bool | None]:
-        """Return of each whether it did its task; None: nobody can tell yet, and it waits."""
-        ...
-
-
-class DeclaredJudge:
-    """Takes the verdict with which a trajectory was recorded."""
-
-    name = "declared"
-
-    def verdicts(self, trajectories: Sequence[Trajectory]) -> list[bool | None]:
-        """Return the verdicts of the files."""
-        return [one.success for one in trajectories]
 
 
 def _status_of(text: str) -> bool:

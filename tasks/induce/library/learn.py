@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from typing import Any
 from storage.root import Root
 from storage.tombstones import Forgotten
 from tasks.induce.library.build import STAGE_VERSION, DomainLibrary, build
-from tasks.induce.library.drafts import Inducer
 from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
-from tasks.induce.library.judge import DeclaredJudge, Judge
-from tasks.induce.replay.verify import Replay, opened
+from tasks.induce.library.judge import LlmTrajectoryJudge
+from tasks.induce.library.llm_inducer import LlmInducer
+from tasks.induce.replay.verify import Replay
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.skills.skill import InducedSkill
 from tasks.induce.trajectories.read import DOMAIN, Format, Reading, latest, read_trajectories
@@ -24,63 +23,39 @@ from tasks.induce.trajectories.record import Trajectory
 from tasks.models.llm.ask import Llm
 
 DECLARED, RECURRENCE = "declared", "recurrence"
-
-
-@dataclass(frozen=True, slots=True)
-class Teaching:
-    """A judge and an inducer (None: recurrence alone), and the LLM that they ask, if they do."""
-
-    judge: Judge = DeclaredJudge()  # noqa: RUF009 (it has no state)
-    inducer: Inducer | None = None
-    llm: Llm | None = None
-
-    @property
-    def name(self) -> str:
-        """All that decides what is learned of the same trajectories."""
-        return f"{self.judge.name} {self.inducer.name if self.inducer else RECURRENCE}"
-
-    @property
-    def is_declared(self) -> bool:
-        """Whether the files' verdicts are taken."""
-        return self.judge.name == DECLARED
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether the next run may learn more of the same, because the LLM gave no answer this time."""
-        return self.llm is not None and self.llm.unfinished
-
-    def judged(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-        """Return trajectories with the judge's verdicts in place of theirs."""
-        verdicts = self.judge.verdicts(trajectories)
-        return [replace(one, success=said) for one, said in zip(trajectories, verdicts, strict=True)]
-
-    def report(self) -> dict[str, Any] | None:
-        """Return what the LLM was asked, as `Llm.report` has it; None without one."""
-        return self.llm.report() if self.llm else None
-
-
-BY_FILES = Teaching()
-
-
 _NAMED = 20  # of the rows that were not read
 
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """How skills are learned: how they are verified, and the least number of tasks that did one."""
+    """How skills are learned: how they are verified, the least number of tasks that did one, and by whom."""
 
     verify: str = "recorded"  # or `command:CMD`
     folder: Path = Path()  # in which the command runs
     support: int = 1
     granularity: Granularity = "window"  # what skills are cut out of
+    judge: LlmTrajectoryJudge | None = None  # None: the files' verdicts are taken
+    inducer: LlmInducer | None = None  # None: recurrence alone
+    llm: Llm | None = None  # that both ask
 
-    def told(self, by: Teaching) -> str:
+    def told(self) -> str:
         """Return all that decides what is learned of the same runs."""
-        return f"{self.verify} {self.support} {self.granularity} {by.name}"
+        judge, inducer = (
+            self.judge.name if self.judge else DECLARED,
+            self.inducer.name if self.inducer else RECURRENCE,
+        )
+        return f"{self.verify} {self.support} {self.granularity} {judge} {inducer}"
 
-    def opened(self) -> AbstractContextManager[Replay]:
-        """Open the replay that verifies; raises as `verify.opened`."""
-        return opened(self.verify, self.folder)
+    def unfinished(self) -> bool:
+        """Tell whether the next run may learn more of the same: the LLM gave no answer this time."""
+        return self.llm is not None and self.llm.unfinished
+
+    def judged(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
+        """Return trajectories with the judge's verdicts in place of theirs."""
+        if self.judge is None:
+            return trajectories
+        verdicts = self.judge.verdicts(trajectories)
+        return [replace(one, success=said) for one, said in zip(trajectories, verdicts, strict=True)]
 
 
 def keep_new(
@@ -111,23 +86,21 @@ def keep_new(
     }  # fmt: skip
 
 
-def to_learn(root: Root, how: Learning, by: Teaching = BY_FILES) -> dict[str, str]:
+def to_learn(root: Root, how: Learning) -> dict[str, str]:
     """Return by domain what its library is to be made of, where that is not what it was made of."""
-    states = {domain: _made_of(state, how, by) for domain, state in KeptTrajectories(root).states().items()}
+    states = {domain: _made_of(state, how) for domain, state in KeptTrajectories(root).states().items()}
     held = HeldLibraries(root)
     made, domains = held.made_of(), held.domains()
     return {d: state for d, state in states.items() if d not in domains or made.get(d) != state}
 
 
-def _made_of(state: str, how: Learning, by: Teaching) -> str:
+def _made_of(state: str, how: Learning) -> str:
     """Return a digest of all that decides a library."""
-    said = f"{STAGE_VERSION} {state} {how.told(by)}"
+    said = f"{STAGE_VERSION} {state} {how.told()}"
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def learn(
-    root: Root, domain: str, made_of: str, replay: Replay, how: Learning, by: Teaching = BY_FILES
-) -> dict[str, Any]:
+def learn(root: Root, domain: str, made_of: str, replay: Replay, how: Learning) -> dict[str, Any]:
     """Build the library of a domain anew, and put it in place of the one before.
 
     Args:
@@ -136,7 +109,6 @@ def learn(
         made_of: What the library is to be made of, as `to_learn` says.
         replay: How skills are verified.
         how: How they are learned.
-        by: Who judges and induces.
 
     Returns:
         `windows`, `waiting` (trajectories without a verdict), `skills` (new, changed, unchanged, retired),
@@ -147,13 +119,15 @@ def learn(
         LlmDenied: The server of the LLM denies access, or has no such model.
     """
     held = HeldLibraries(root)
-    before, runs = held.by_id(domain), by.judged(KeptTrajectories(root).of(domain))
-    found = build(domain, runs, replay, how.support, how.granularity, by.inducer)
+    before, runs = held.by_id(domain), how.judged(KeptTrajectories(root).of(domain))
+    found = build(
+        domain, runs, replay, how.support, how.granularity, how.inducer.induce if how.inducer else None
+    )
     forgotten = Forgotten.load(root)
     found.forget(forgotten.named("learned"), forgotten.bodies("learned"))
-    HeldVerdicts(root).put(domain, runs, declared=by.is_declared)
+    HeldVerdicts(root).put(domain, runs, declared=how.judge is None)
     # What an LLM left open is asked again by the next run.
-    held.put(domain, found, "" if by.unfinished else made_of)
+    held.put(domain, found, "" if how.unfinished() else made_of)
     return {
         "windows": found.windows, "waiting": sum(one.success is None for one in runs),
         "skills": _changes(before, found), "inducers": dict(Counter(s.inducer for s in found.skills)),

@@ -9,6 +9,7 @@ this machine and that of the address: neither by a name or an address, nor where
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -19,18 +20,118 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.error import HTTPError
+from urllib.parse import urljoin, urlsplit
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
-from tasks.induce.replay.application import ApplicationUnusable, WebApplication
 from tasks.induce.replay.snapshot import outline_text
 from tasks.induce.trajectories.cleaning import ELEMENT
 from tasks.induce.trajectories.outline import outline_of
 from tasks.induce.trajectories.record import Action
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page, Request
+    from playwright.sync_api import Browser, Locator, Page
 
 T = TypeVar("T")
+RESET, STATE = "/.skillery/reset", "/.skillery/state"
+_HOST = re.compile(r"[\w.:-]+")
+_SECONDS, _MOST_BYTES = 10.0, 8 << 20  # of one answer
+_SLACK = 90.0  # seconds: what is stamped may be written to the minute, or by a clock that is a little off
+_LATEST = 1e15  # milliseconds since 1970: a larger number, of any size, is no time
+_DATE = len("2026-01-31")
+
+
+class ApplicationUnusable(Exception):
+    """The application cannot be used; the text says why."""
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+class WebApplication:
+    """An application that is reset by `POST /.skillery/reset`, and says its state at `GET /.skillery/state`.
+
+    `url` is the address of its first page; both paths are those of the same host and port. Raises
+    `ApplicationUnusable` if that is no address; both methods, if there is no answer of a status of 200 to
+    299, or no JSON.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            self.host = (parts.port, parts.hostname or "")[1]
+        except ValueError:
+            self.host = ""
+        if not self.host or parts.scheme not in {"http", "https"} or not _HOST.fullmatch(self.host):
+            msg = f"{url!r}: give the address of a web application, as http://127.0.0.1:8000/"
+            raise ApplicationUnusable(msg)
+        self.url, self._began = url, 0.0
+        self._opener = build_opener(ProxyHandler({}), _NoRedirects)
+
+    def reset(self) -> None:
+        """Set the application back to where every run begins."""
+        self._began = time.time()
+        self._ask("POST", RESET)
+
+    def digest(self) -> str:
+        """Return a digest of its state, with `time` for the times of the run since the reset."""
+        try:
+            state = without_times(json.loads(self._ask("GET", STATE)), self._began, time.time())
+        except (ValueError, RecursionError):
+            msg = f"{self.url}: GET {STATE} must answer with JSON"
+            raise ApplicationUnusable(msg) from None
+        return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+    def _ask(self, method: str, path: str) -> bytes:
+        asked = Request(urljoin(self.url, path), b"" if method == "POST" else None, method=method)  # noqa: S310
+        try:
+            with self._opener.open(asked, timeout=_SECONDS) as answer:
+                body = bytes(answer.read(_MOST_BYTES + 1))
+        except HTTPError as error:
+            said = f"answers {method} {path} with {error.code}; tasks/induce/README.md says what it must"
+            raise ApplicationUnusable(f"{self.url} {said}") from None
+        except OSError as error:
+            msg = f"{self.url} does not answer {method} {path}: {error}; start it first"
+            raise ApplicationUnusable(msg) from None
+        if len(body) > _MOST_BYTES:
+            msg = f"{self.url} answers with more than {_MOST_BYTES:,} bytes"
+            raise ApplicationUnusable(msg)
+        return body
+
+
+def without_times(value: Any, begin: float, end: float) -> Any:  # noqa: ANN401
+    """Return a value of JSON with `time` for each time at which a run took place.
+
+    A time is a text of ISO 8601 with a date and an hour, or a number of seconds or milliseconds since 1970,
+    that lies in the run, give or take 90 s. Other times are data: a date that somebody chose is what a run
+    must do again.
+    """
+    if isinstance(value, dict):
+        return {name: without_times(each, begin, end) for name, each in value.items()}
+    if isinstance(value, list):
+        return [without_times(each, begin, end) for each in value]
+    is_of_run = any(begin - _SLACK <= time <= end + _SLACK for time in _times(value))
+    return "time" if is_of_run else value
+
+
+def _times(value: object) -> tuple[float, ...]:
+    """Return what a value may be as a time, in seconds since 1970."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LATEST:
+        return value, value / 1000
+    if not isinstance(value, str) or len(value) <= _DATE:
+        return ()
+    try:
+        time = datetime.fromisoformat(value)
+        # One that names no zone may be of this machine's, or of none.
+        return time.timestamp(), time.replace(tzinfo=time.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
+        return ()
+
+
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _FOCUS = ":focus, body"  # the last of these has the keyboard
@@ -61,28 +162,27 @@ class PageBroken(Exception):
 
 
 class LivePage:
-    """A page of a run, whose time begins with it."""
+    """A page of a run, whose time begins with it; all methods raise `PageBroken`, also when it is over."""
 
     def __init__(self, page: Page, limits: Limits) -> None:
         self._page, self._limits = page, limits
         self._end = time.monotonic() + limits.run
-        self._under_way: set[Request] = set()
-        self._begun = 0
+        self._under_way, self._begun = set[Any](), 0
         self._ids: Mapping[str, object] = {}
         page.on("request", self._begin)
         page.on("requestfinished", self._finish)
         page.on("requestfailed", self._finish)
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, request: Any) -> None:  # noqa: ANN401 (Playwright's, an extra)
         if request.resource_type not in _OPEN_ENDED:
             self._begun += 1
             self._under_way.add(request)
 
-    def _finish(self, request: Request) -> None:
+    def _finish(self, request: Any) -> None:  # noqa: ANN401 (as above)
         self._under_way.discard(request)
 
     def open(self, url: str) -> None:
-        """Go to an address; raises `PageBroken`, as all methods, also when the time of the run is over."""
+        """Go to an address."""
         with self._in_time() as ms:
             self._page.goto(url, timeout=ms)
 
@@ -166,8 +266,8 @@ def opened_page(browser: Browser, url: str, limits: Limits) -> Iterator[LivePage
 class PagesOfApplication:
     """Answers what `CommandEnvironment` asks, in pages of an application."""
 
-    def __init__(self, browser: Browser, application: WebApplication, limits: Limits | None = None) -> None:
-        self._browser, self._application, self._limits = browser, application, limits or Limits()
+    def __init__(self, browser: Browser, application: WebApplication) -> None:
+        self._browser, self._application, self._limits = browser, application, Limits()
         self._held = ExitStack()
         self._page: LivePage | None = None
 
@@ -194,23 +294,17 @@ class PagesOfApplication:
         if asked["op"] == "page":
             self._page.settle()
             return self._page.look(_elements, lambda seen: asked["until"] in (None, seen))
-        return self._step(self._page, asked["action"], asked.get("on"))
-
-    def _step(self, page: LivePage, action: Mapping[str, Any], on: list[Any] | None) -> str:
-        args = dict(action["args"])
-        if on is None:
-            seen = page.look(_elements)
-        else:
-            role, label, ordinal = on
-            seen, element = page.look(
-                lambda text: (_elements(text), outline_of(text).find(role, label, ordinal)),
-                lambda found: found[1] is not None,
-            )
-            if element is None:
-                msg = f"the page has no {role} {label!r} with the ordinal {ordinal}"
-                raise PageBroken(msg)
-            args[ELEMENT] = element.element_id
-        page.do(Action(action["name"], args))
+        args, on = dict(asked["action"]["args"]), asked.get("on")
+        seen, element = self._page.look(
+            lambda text: (_elements(text), outline_of(text).find(*on) if on else None),
+            lambda found: not on or found[1] is not None,
+        )
+        if on and element is None:
+            msg = "the page has no {} {!r} with the ordinal {}".format(*on)
+            raise PageBroken(msg)
+        self._page.do(
+            Action(asked["action"]["name"], {**args, ELEMENT: element.element_id} if element else args)
+        )
         return seen
 
 

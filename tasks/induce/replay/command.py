@@ -16,10 +16,10 @@ from storage.errors import EnvironmentUnusable
 from tasks.induce.replay.environment import CommandEnvironment, LiveAnswer
 from tasks.induce.replay.window import Broken, Call, NotTaken, SourceWindow, arguments_at
 from tasks.induce.skills.actions import Body, Result
+from tasks.induce.skills.windows import at_path
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep
 from tasks.induce.trajectories.outline import Element
 from tasks.induce.trajectories.record import Action
-from tasks.induce.windows.bind import at_path
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import selectors
+import queue
+import select
 import shlex
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
@@ -56,10 +56,8 @@ class LineProcess:
         if not folder.is_dir():
             msg = f"{folder}: there is no such folder to run {command!r} in"
             raise WrongInput(msg)
-        self.command = command
-        self._seconds, self._most_bytes = seconds, most_bytes
+        self.command, self._seconds, self._most_bytes = command, seconds, most_bytes
         self._home = tempfile.TemporaryDirectory(prefix="skillery-", ignore_cleanup_errors=True)
-        self._last_words = bytearray()
         try:
             self._process = subprocess.Popen(
                 words, cwd=folder, env={"PATH": os.environ.get("PATH", os.defpath), "HOME": self._home.name},
@@ -69,41 +67,38 @@ class LineProcess:
         except (OSError, ValueError) as error:
             self._home.cleanup()
             raise EnvironmentUnusable(command, "start", f"cannot be started: {error}") from error
-        self._in, self._out, self._err = (
-            stream.fileno()
-            for stream in (self._process.stdin, self._process.stdout, self._process.stderr)
-            if stream is not None
-        )
-        os.set_blocking(self._in, False)
+        assert self._process.stdin and self._process.stdout and self._process.stderr  # noqa: S101, PT018 (pipes)
+        self._in, self._out, self._err = self._process.stdin, self._process.stdout, self._process.stderr
+        self._last_words = b""
+        self._threads = [self._started(self._listen)]
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """End the process and all that it started; again and again does no harm."""
-        process = self._process
-        if process.stdin is None or process.stdin.closed:
+        if self._in.closed:
             return
-        process.stdin.close()
+        self._in.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_END)
+            self._process.wait(_END)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for thread in self._threads:
+            thread.join(_END)
+        if not any(thread.is_alive() for thread in self._threads):  # else somebody else still holds the pipe
+            self._out.close()
+            self._err.close()
         self._home.cleanup()
 
     @property
     def output(self) -> int:
         """The descriptor of its standard output, to be waited for."""
-        return self._out
+        return self._out.fileno()
 
     def ask(self, line: str) -> str:
         """Return the answer to a line; after an error the process is ended.
@@ -112,83 +107,74 @@ class LineProcess:
             EnvironmentStopped: The process ended, or did not answer in time.
             EnvironmentUnusable: The answer is too large, is more than one line, or is no UTF-8.
         """
+        if self._in.closed:
+            raise EnvironmentStopped(self.command, "ended", "is ended already; start it anew")
+        answers = queue.SimpleQueue[str | Exception]()
+        self._threads[1:] = [self._started(self._exchange, f"{line}\n".encode(), answers)]
         try:
-            return self._exchange(f"{line}\n".encode())
+            answer = answers.get(timeout=self._seconds)
+            if isinstance(answer, Exception):
+                raise answer
+        except queue.Empty:
+            self.close()
+            late = f"gave no answer within {self._seconds:g} s"
+            raise EnvironmentStopped(self.command, "time", late) from None
         except BaseException:
             self.close()
             raise
+        return answer
 
-    def _exchange(self, asked: bytes) -> str:
-        if self._process.stdin is None or self._process.stdin.closed:
-            raise EnvironmentStopped(self.command, "ended", "is ended already; start it anew")
-        end, got = time.monotonic() + self._seconds, bytearray()
-        with selectors.DefaultSelector() as events:
-            events.register(self._in, selectors.EVENT_WRITE)
-            for stream in (self._out, self._err):
-                events.register(stream, selectors.EVENT_READ)
-            while b"\n" not in got:
-                left = end - time.monotonic()
-                ready = events.select(left) if left > 0 else []
-                if not ready and time.monotonic() >= end:
-                    raise EnvironmentStopped(
-                        self.command, "time", f"gave no answer within {self._seconds:g} s"
-                    )
-                # What it says is read first: it must not speak before it is asked.
-                for key, _ in sorted(ready, key=lambda each: each[0].fd == self._in):
-                    asked = self._progress(key.fd, asked, got, events)
-        return self._line(got)
+    def _started(self, work: Callable[..., None], *given: object) -> threading.Thread:
+        # A daemon: what it waits for may be held open by a process that got away.
+        thread = threading.Thread(target=work, args=given, daemon=True)
+        thread.start()
+        return thread
 
-    def _progress(self, stream: int, asked: bytes, got: bytearray, events: selectors.BaseSelector) -> bytes:
-        """Write or read what one stream is ready for, and return what is still to be written."""
-        if stream == self._in:
-            try:
-                asked = asked[os.write(stream, asked[:_PIECE]) :]
-            except BlockingIOError:
-                return asked
-            except BrokenPipeError:
-                asked = b""  # it has ended; how, its output tells
-            if not asked:
-                events.unregister(stream)
-            return asked
-        piece = os.read(stream, _PIECE)
-        if stream == self._err:
+    def _listen(self) -> None:
+        """Keep the end of the error output."""
+        while piece := self._err.read(_PIECE):
             self._last_words = (self._last_words + piece)[-_WORDS:]
-            if not piece:
-                events.unregister(stream)
-        elif not piece:
-            raise self._ended()
-        elif asked:
-            said = piece[:_SHOWN].decode(errors="replace").strip()
-            raise EnvironmentUnusable(self.command, "answer", f"wrote {said!r} before it was asked")
-        else:
-            got += piece
-            if len(got) > self._most_bytes:
-                raise EnvironmentUnusable(
-                    self.command, "size", f"answered with more than {self._most_bytes:,} bytes"
-                )
-        return asked
 
-    def _ended(self) -> EnvironmentStopped:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END)
-        os.set_blocking(self._err, False)
-        with contextlib.suppress(BlockingIOError):
-            self._last_words = (self._last_words + os.read(self._err, _PIECE))[-_WORDS:]
-        words = self._last_words.decode(errors="replace").strip()
-        code = self._process.returncode
-        said = f"; its last error output: {words}" if words else ""
-        return EnvironmentStopped(
-            self.command, "ended", f"ended with exit code {code} before it answered{said}"
-        )
-
-    def _line(self, got: bytearray) -> str:
-        line, _, more = bytes(got).partition(b"\n")
+    def _exchange(self, asked: bytes, answers: queue.SimpleQueue[str | Exception]) -> None:
         try:
-            if not more:
-                return line.decode()
+            answers.put(self._answered(asked))
+        except Exception as error:  # is raised to whom asked
+            answers.put(error)
+
+    def _answered(self, asked: bytes) -> str:
+        if select.select([self._out], [], [], 0)[0] and (said := self._read()):
+            shown = said[:_SHOWN].decode(errors="replace").strip()
+            raise EnvironmentUnusable(self.command, "answer", f"wrote {shown!r} before it was asked")
+        with contextlib.suppress(BrokenPipeError):  # it has ended; how, its output tells
+            while asked:
+                asked = asked[self._in.write(asked) or 0 :]
+        got = b""
+        while b"\n" not in got:
+            got += self._read()
+            if len(got) > self._most_bytes:
+                detail = f"answered with more than {self._most_bytes:,} bytes"
+                raise EnvironmentUnusable(self.command, "size", detail)
+        line, _, more = got.partition(b"\n")
+        if more:
+            raise EnvironmentUnusable(self.command, "answer", "answered with more than one line")
+        try:
+            return line.decode()
         except UnicodeDecodeError:
             raise EnvironmentUnusable(self.command, "answer", "answered with no UTF-8") from None
-        raise EnvironmentUnusable(self.command, "answer", "answered with more than one line")
+
+    def _read(self) -> bytes:
+        """Return what it writes next; raises `EnvironmentStopped` if it has ended."""
+        if piece := self._out.read(_PIECE):
+            return piece
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END)
+        self._threads[0].join(_END)
+        words = self._last_words.decode(errors="replace").strip()
+        said = f"; its last error output: {words}" if words else ""
+        code = self._process.returncode
+        raise EnvironmentStopped(
+            self.command, "ended", f"ended with exit code {code} before it answered{said}"
+        )
 
 
 def _words(command: str) -> list[str]:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Granularity, Result, SkillAction, Source
-from tasks.induce.skills.code import parameter_name
+from tasks.induce.skills.skill import parameter_name
+from tasks.induce.skills.windows import Moment, at_path, is_known, moments
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep, cleaned
 from tasks.induce.trajectories.outline import Element
 from tasks.induce.trajectories.record import Trajectory
-from tasks.induce.windows.bind import at_path, is_known
-from tasks.induce.windows.recurrence import Moment, moments
 
 # What a caller gives by the names of a skill's parameters: values, and elements (`outline.Element`).
 Call = Mapping[str, object]

@@ -1,13 +1,222 @@
-"""Induced skills: a text to be found by and actions to be done, with what they were learned from."""
+"""Code and names of a skill: one Python function of bare calls, which says all that its actions do, and back.
+
+Arguments of calls are names of parameters or values. What an action is on is `on=[ROLE, LABEL]`, where the
+caller gives the element, or `on=[ROLE, LABEL, ORDINAL]`, where it is found; what is read off the result of an
+earlier call is `NAME_from=[CALL, KEY, ...]`. Nothing here is ever executed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import hashlib
+import itertools
+import json
+import keyword
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.induce.skills.actions import Arg, Body, Const, Granularity, body_of, granularity_of, told
-from tasks.induce.skills.code import code_of
+from storage.errors import WrongInput
+from tasks.induce.skills.actions import (
+    FROM,
+    LEAST,
+    MOST,
+    ON,
+    Arg,
+    Body,
+    Const,
+    Find,
+    Granularity,
+    Result,
+    SkillAction,
+    Source,
+    body_of,
+    checked,
+    const,
+    granularity_of,
+    told,
+)  # fmt: skip
+from tasks.induce.trajectories.cleaning import ELEMENT
+
+_SIGN = re.compile(r"\W+", re.ASCII)
+_WORDS = 3  # of a label that stand in a name
+_MOST_NAME = 60  # characters
+
+
+def with_names(body: Body) -> Body:
+    """Return a skill's actions with a name of its own for each argument that the caller gives."""
+    used: set[str] = set()
+    return tuple(_named(action, used) for action in body)
+
+
+def _named(action: SkillAction, used: set[str]) -> SkillAction:
+    own: list[tuple[str, Source]] = []
+    for name, source in action.args:
+        if isinstance(source, Arg):
+            called = parameter_name(action, name)
+            numbered = (f"{called}_{number}" for number in itertools.count(2))
+            free = next(each for each in itertools.chain([called], numbered) if each not in used)
+            used.add(free)
+            own.append((name, Arg(free)))
+        else:
+            own.append((name, source))
+    return SkillAction(action.name, action.role, action.target, tuple(own))
+
+
+def parameter_name(action: SkillAction, name: str) -> str:
+    """Return what an argument is called: by what the action is on, where that is an element."""
+    if action.role is None:
+        return identifier(name)
+    label = _slug(action.target or "")
+    if name == ELEMENT:
+        return identifier(f"{label}_{action.role}")
+    return identifier(f"{label or action.role}_{name}")
+
+
+def _slug(label: str) -> str:
+    return "_".join(_SIGN.sub(" ", label).split()[:_WORDS])
+
+
+def identifier(text: str) -> str:
+    """Return a text as an identifier that is no word of Python."""
+    name = _SIGN.sub("_", text).strip("_").lower()[:_MOST_NAME] or "value"
+    return f"{name}_" if keyword.iskeyword(name) else f"_{name}" if name[0].isdigit() else name
+
+
+def parameters(body: Body) -> list[str]:
+    """Return what the caller gives, in the order in which it is needed first."""
+    names = [source.name for action in body for _, source in action.args if isinstance(source, Arg)]
+    return list(dict.fromkeys(names))
+
+
+def skill_id_of(domain: str, body: Body) -> str:
+    """Return the id of a skill: its domain and a digest of its actions."""
+    held = json.dumps(told(body), sort_keys=True, ensure_ascii=False)
+    return f"{domain}/{hashlib.sha256(held.encode(errors='surrogatepass')).hexdigest()[:16]}"
+
+
+def with_id(name: str, skill_id: str) -> str:
+    """Return a name that other skills have too with the first digits of the skill's id."""
+    return f"{name}_{skill_id.rpartition('/')[2][:8]}"
+
+
+def function_name(body: Body) -> str:
+    """Return the name of a skill's function: what its first and its last action do."""
+    ends = [body[0], body[-1]] if len(body) > 1 else [body[0]]
+    return identifier(
+        "_then_".join("_".join((action.name, _slug(action.target or ""))).strip("_") for action in ends)
+    )
+
+
+_FOUND = 3  # entries of `on` where the element is found
+
+
+def code_of(name: str, body: Body) -> str:
+    """Return the function of a skill."""
+    lines = [f"def {name}({', '.join(parameters(body))}):"]
+    return "\n".join([*lines, *(f"    {_call(action)}" for action in body)]) + "\n"
+
+
+def _call(action: SkillAction) -> str:
+    own = [_argument(name, source) for name, source in action.args if not isinstance(source, Find)]
+    if action.role is not None:
+        found = [source.ordinal for _, source in action.args if isinstance(source, Find)]
+        own.append(f"{ON}={[action.role, action.target, *found]!r}")
+    return f"{action.name}({', '.join(own)})"
+
+
+def _argument(name: str, source: Arg | Const | Result) -> str:
+    match source:
+        case Arg(given):
+            return f"{name}={given}"
+        case Const():
+            return f"{name}={source.value!r}"
+        case Result(number, path):
+            return f"{name}{FROM}={[number, *path]!r}"
+
+
+def actions_of(
+    code: str, allowed: Sequence[str] | None = None, *, least: int = LEAST, most: int = MOST
+) -> tuple[str, Body]:
+    """Return the name and the actions of a function; exactly those that `code_of` was given.
+
+    Args:
+        code: One function.
+        allowed: The actions of the domain; None means any.
+        least: How many calls it has at least.
+        most: How many calls it has at most.
+
+    Raises:
+        WrongInput: It is no function of so many bare calls of allowed actions with names or values.
+    """
+    try:
+        (function,) = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        msg = f"the code of a skill must be one function: {error}"
+        raise WrongInput(msg) from error
+    if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+        msg = "the code of a skill must be one function without decorators"
+        raise WrongInput(msg)
+    given = _parameters(function)
+    if not least <= len(function.body) <= most:
+        msg = f"{function.name}: a skill has {least} to {most} calls, not {len(function.body)}"
+        raise WrongInput(msg)
+    body = checked(tuple(_action(function.name, line, given, allowed) for line in function.body))
+    if unused := given - set(parameters(body)):
+        msg = f"{function.name}: parameters that no call is given: {', '.join(sorted(unused))}"
+        raise WrongInput(msg)
+    return function.name, body
+
+
+def _parameters(function: ast.FunctionDef) -> set[str]:
+    own = function.args
+    if own.vararg or own.kwarg or own.kwonlyargs or own.posonlyargs or own.defaults:
+        msg = f"{function.name}: parameters are names alone"
+        raise WrongInput(msg)
+    return {each.arg for each in own.args}
+
+
+def _action(name: str, line: ast.stmt, given: set[str], allowed: Sequence[str] | None) -> SkillAction:
+    call = line.value if isinstance(line, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+        msg = f"{name}, line {line.lineno}: a line is one bare call with named arguments"
+        raise WrongInput(msg)
+    if allowed is not None and call.func.id not in allowed:
+        msg = f"{name}, line {line.lineno}: {call.func.id} is no action of the domain"
+        raise WrongInput(msg)
+    held = {each.arg or "**": each.value for each in call.keywords}
+    if len(held) < len(call.keywords):
+        msg = f"{name}, line {line.lineno}: an argument is given twice"
+        raise WrongInput(msg)
+    on = _value(held.pop(ON), name) if ON in held else [None, None]
+    if not isinstance(on, list) or len(on) not in (_FOUND - 1, _FOUND):
+        msg = f"{name}, line {line.lineno}: what it is on is [role, label] or [role, label, ordinal]"
+        raise WrongInput(msg)
+    args = [_source(key, value, given, name) for key, value in held.items()]
+    if len(on) == _FOUND:
+        args.append((ELEMENT, Find(on[2])))
+    return SkillAction(call.func.id, on[0], on[1], tuple(sorted(args, key=lambda each: each[0])))
+
+
+def _source(key: str, value: ast.expr, given: set[str], name: str) -> tuple[str, Source]:
+    if isinstance(value, ast.Name):
+        if value.id not in given:
+            msg = f"{name}: {value.id} is no parameter"
+            raise WrongInput(msg)
+        return key, Arg(value.id)
+    held = _value(value, name)
+    if key.endswith(FROM) and isinstance(held, list) and held:
+        return key.removesuffix(FROM), Result(held[0], tuple(held[1:]))
+    return key, Const(const(held))
+
+
+def _value(value: ast.expr, name: str) -> object:
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        msg = f"{name}, line {value.lineno}: arguments of calls are parameters or values"
+        raise WrongInput(msg) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from tasks.models.onnx_export import resolve
 from tasks.models.protocols import Vectors
-from tasks.models.with_torch.cross_encoder import missing_model
+from tasks.models.tokens import TokenSpans
 from tasks.models.with_torch.device import AUTO, device_of
-from tasks.models.with_torch.token_spans import TokenSpans
+from tasks.models.with_torch.reranker import missing_model
 
 
 class LastTokenEncoder(TokenSpans):

@@ -7,26 +7,32 @@ of `tasks.train.local_model`. Words are those of a fragment, its headings and it
 from __future__ import annotations
 
 import re
+import tomllib
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from importlib import resources
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tasks.parse.classify.lexicon import (
-    BEFORE_VERB,
-    CODE,
-    HEADING,
-    INSIDE,
-    OPENINGS,
-    TABLE,
-    TOPICS,
-    VERBS,
-    as_words,
-)
 from tasks.parse.classify.protocol import FragmentInContext
 from tasks.refine.text.words import CLASSIFIER_TOKEN, CUE_WORD
 
+
+def as_words(text: str) -> frozenset[str]:
+    """Return the words of a text that lists them."""
+    return frozenset(text.split())
+
+
+def _patterns(kind: str) -> list[tuple[str, re.Pattern[str]]]:
+    return [(name, re.compile(pattern)) for name, pattern in _LEXICON[kind].items()]
+
+
+_LEXICON: dict[str, Any] = tomllib.loads(
+    resources.files("tasks.parse").joinpath("data/lexicon.toml").read_text("utf-8")
+)
+VERBS, _BEFORE_VERB = as_words(_LEXICON["verbs"]), as_words(_LEXICON["before_verb"])
+_OPENINGS, _HAS, _CODE, _TABLE, _HEADING = map(_patterns, ("openings", "inside", "code", "table", "heading"))
 # Characters. A type shows in how a fragment begins; more of long code and tables would only cost time.
 _READ = 400
 _LENGTHS = (3, 6, 12, 24, 48, 96, 192, 400)
@@ -34,9 +40,6 @@ _WORD_COUNTS = (1, 2, 3, 5, 8, 14, 25)
 # The term of a definition: `**Term**: what it is`.
 _TERM = re.compile(r"(?:\*\*[^*\n]{1,80}\*\*|`[^`\n]{1,80}`|[^.:：\n]{1,40}(?=[:：]\s))\s*[:：–—-]*\s*(?=\S)")
 _AFTER_TERM = as_words("code quoted gerund third_person if article lowercase see for example")
-_OPENINGS = [(f"opens:{name}", pattern) for name, pattern in OPENINGS]
-_OPENINGS_AFTER = [(f"after:{name}", pattern) for name, pattern in OPENINGS if name in _AFTER_TERM]
-_INSIDE = [(f"has:{name}", pattern) for name, pattern in INSIDE]
 _NOMINAL = re.compile(
     r"[a-z-]+(?:tions?|ments?|ity|ities|ness|ances?|ences?|ers?|ors?|ures?|ics|ology|isms?)$"
 )
@@ -71,7 +74,7 @@ def _vocabulary() -> tuple[dict[str, list[tuple[str, str]]], list[tuple[str, str
     phrases: dict[str, list[tuple[str, str]]] = {}
     stems: list[tuple[str, str]] = []
     foreign: list[tuple[str, str]] = []
-    for topic, terms in TOPICS.items():
+    for topic, terms in _LEXICON["topics"].items():
         for term in terms.split():
             phrase = term.rstrip("*").replace("_", " ")
             if not term.isascii():
@@ -86,7 +89,7 @@ def _vocabulary() -> tuple[dict[str, list[tuple[str, str]]], list[tuple[str, str
 _PHRASES, _STEMS, _FOREIGN = _vocabulary()
 # Most texts beyond ASCII have dashes and icons, not one character of these terms.
 _MAYBE_FOREIGN = re.compile(f"[{re.escape(''.join({term[0] for term, _ in _FOREIGN}))}]")
-_RANK = {topic: rank for rank, topic in enumerate(TOPICS)}
+_RANK = {topic: rank for rank, topic in enumerate(_LEXICON["topics"])}
 
 
 @lru_cache(maxsize=65536)
@@ -120,7 +123,7 @@ def _verbs(words: list[str]) -> Iterable[str]:
     if VERBS.isdisjoint(words):
         yield "verbless"
         return
-    opening = next((word for word in words[:3] if word not in BEFORE_VERB), "")
+    opening = next((word for word in words[:3] if word not in _BEFORE_VERB), "")
     if opening in VERBS:
         yield "verb"
     if any(word in VERBS and before in ("and", "then", "to") for before, word in pairwise(words)):
@@ -151,15 +154,15 @@ def _after_term(text: str) -> Iterable[str]:
     rest = text[term.end() :]
     words = CUE_WORD.findall(rest[:80].lower())
     yield from (f"after:{cue}" for cue in (*_verbs(words), *_grammar(words)))
-    yield from (name for name, pattern in _OPENINGS_AFTER if pattern.match(rest))
+    yield from (f"after:{n}" for n, pattern in _OPENINGS if n in _AFTER_TERM and pattern.match(rest))
 
 
 @lru_cache(maxsize=8192)
 def _read(text: str) -> _TextCues:
     text = _MARKER.sub("", text, count=1) if _MARKER.match(text) else text
     words, topics = _wording(text)
-    shape = [name for name, pattern in _OPENINGS if pattern.match(text)]
-    shape += [name for name, pattern in _INSIDE if pattern.search(text)]
+    shape = [f"opens:{name}" for name, pattern in _OPENINGS if pattern.match(text)]
+    shape += [f"has:{name}" for name, pattern in _HAS if pattern.search(text)]
     length = f"length:{bisect_left(_LENGTHS, len(text))}"
     shape += [*_verbs(words), *_grammar(words), *_after_term(text), length]
     return _TextCues(tuple(shape), topics)
@@ -168,7 +171,7 @@ def _read(text: str) -> _TextCues:
 @lru_cache(maxsize=8192)
 def _read_heading(title: str) -> tuple[str, ...]:
     words, topics = _wording(title)
-    return (*topics, *_verbs(words), *(name for name, pattern in HEADING if pattern.match(title)))
+    return (*topics, *_verbs(words), *(name for name, pattern in _HEADING if pattern.match(title)))
 
 
 def _block_of(text: str | None) -> str:
@@ -196,7 +199,7 @@ def _read_neighbour(text: str) -> tuple[str, ...]:
 def _own_cues(fragment: FragmentInContext) -> list[PlacedCues]:
     """Return the cues of a fragment's own text, by its kind of block."""
     if fragment.block in ("code", "table"):
-        patterns = CODE if fragment.block == "code" else TABLE
+        patterns = _CODE if fragment.block == "code" else _TABLE
         text = fragment.text.lstrip()[:_READ]
         return [("", [f"{fragment.block}:{name}" for name, pattern in patterns if pattern.search(text)])]
     cues = _read(fragment.text[:_READ])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from storage.schemas import Finding
 from tasks.refine.text.canonical import canonical, strip_boilerplate
+from tasks.refine.text.hidden import without_hidden
 from tasks.refine.text.markdown import FENCE, fenced, plain_line
 from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
@@ -88,7 +89,8 @@ def description_of(value: Value | None, body: str) -> tuple[str, bool, tuple[Fin
     """
     found = [finding("description.not-text")] if isinstance(value, list | dict) else []
     stated, removed = strip_boilerplate(canonical(_joined(value or ""))[0], "description")
-    found.extend(removed)
+    stated, hidden = without_hidden(stated)
+    found += [*removed, *hidden]
     if len(stated) > MAX_DESCRIPTION_CHARS:
         length = f"{len(stated):,} characters, at most {MAX_DESCRIPTION_CHARS:,}"
         found.append(finding("description.too-long", length))

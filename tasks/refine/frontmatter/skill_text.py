@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from storage.schemas import Finding, RawDocument
 from tasks.crawl.source.bundle import NESTED
+from tasks.models.redact import redact
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.frontmatter.spec_findings import on_body, on_description, on_fields, on_links
 from tasks.refine.licences.resolve import skill_folder
 from tasks.refine.text.canonical import canonical, strip_boilerplate
-from tasks.refine.text.redact import redact
+from tasks.refine.text.hidden import without_hidden
 from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
 
@@ -94,6 +95,7 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
     text, on_text = canonical(text)
     front = parse_frontmatter(text)
     body, removed = strip_boilerplate(front.body, "body")
+    body, on_hidden = without_hidden(canonical(body)[0])
     body, on_secrets = redact(canonical(body)[0])
     more: list[Finding] = []
     fields = {key: _redacted(value, more) for key, value in front.fields.items()}
@@ -108,7 +110,17 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
         inferred=(*(("name",) if name_inferred else ()), *(("description",) if inferred else ())),
         declared_licence=_declared_licence(fields),
         findings=(
-            *(*on_text, *front.findings, *removed, *more, *on_secrets, *on_name, *on_stated, *advice),
+            *(
+                *on_text,
+                *front.findings,
+                *removed,
+                *on_hidden,
+                *more,
+                *on_secrets,
+                *on_name,
+                *on_stated,
+                *advice,
+            ),
             *(*on_fields(fields), *on_body(body), *on_links(body, raw.files, nested)),
         ),
     )
@@ -129,6 +141,6 @@ def server_text(raw: RawDocument, text: str) -> SkillText | None:
     found: list[Finding] = []
     texts = {key: str(_redacted(canonical(value)[0], found)) for key, value in stated.items()}
     name = " ".join(texts.get("name", "").split()) or raw.doc_id
-    description = texts.get("description", "")
+    description, on_hidden = without_hidden(texts.get("description", ""))
     inferred = () if description else ("description",)
-    return SkillText(name, description or name, description or name, inferred, findings=tuple(found))
+    return SkillText(name, description or name, description or name, inferred, findings=(*found, *on_hidden))

@@ -14,9 +14,9 @@ from operator import itemgetter
 import polars as pl
 
 from storage.schemas import Finding, Severity
+from tasks.models.redact import redact
 from tasks.refine.risks.context import Surroundings
 from tasks.refine.risks.rules import Region, RiskRule, RiskRules, risk_rules
-from tasks.refine.text.redact import redact
 
 # How far a match extends before and after one of its literals at most, and the least distance of two literals
 # that each get a window, in characters.

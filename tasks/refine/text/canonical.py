@@ -1,9 +1,7 @@
-"""Canonical text: decoded, equal for two copies of one text whatever their systems, and hashed."""
+"""Canonical text: equal for two copies of one text whatever their systems, and hashed."""
 
 from __future__ import annotations
 
-import codecs
-import contextlib
 import hashlib
 import re
 import unicodedata
@@ -12,30 +10,6 @@ from typing import Literal, NamedTuple
 from storage.schemas import Finding
 from tasks.refine.text.markdown import fenced
 from tasks.refine.text.rules import finding
-
-# UTF-32 before UTF-16: the little-endian mark of the one begins with that of the other.
-_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-
-
-def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
-    """Return the text of any bytes, and a finding if they are not UTF-8.
-
-    Tried in order: UTF-8 (a byte-order mark stays, for `canonical` to report), UTF-16 and UTF-32 by their
-    mark, Windows-1252, and Latin-1, which accepts any byte.
-    """
-    marked = [encoding for mark, encoding in _MARKS if content.startswith(mark)]
-    for encoding in ("utf-8", *marked, "cp1252"):
-        with contextlib.suppress(UnicodeDecodeError):
-            text = content.decode(encoding)
-            other = finding("document.not-utf8", f"not UTF-8; read as {encoding}")
-            return text, () if encoding == "utf-8" else (other,)
-    return content.decode("latin-1"), (finding("document.not-utf8", "not UTF-8; read as latin-1"),)
-
 
 # Control characters but tab and newline, and lone surrogates, which no UTF-8 file can hold.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")

@@ -17,7 +17,7 @@ from tasks.models.llm.parse_json import without_thoughts
 from tasks.models.llm.prompt import Answer, Numbers, Prompt, Values, known_of
 from tasks.models.llm.quoting import shortened
 from tasks.models.protocols import Encoder, Vectors
-from tasks.models.with_torch.cross_encoder import PairScorer
+from tasks.models.with_torch.reranker import PairScorer
 from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
 from tasks.retrieve.routing.skill import Skill
 

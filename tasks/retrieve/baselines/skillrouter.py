@@ -10,7 +10,7 @@ from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.prompt import Prompt
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.tokens import first_tokens
-from tasks.models.with_torch.cross_encoder import PairScorer
+from tasks.models.with_torch.reranker import PairScorer
 from tasks.retrieve.baselines.skillflow import HOTTER, Selected, selection
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill

@@ -57,7 +57,7 @@ class CandidateFinder:
     def find(self, task: str, steps: Sequence[DraftStep], plan: PlannedTask) -> list[ServedStep]:
         """Return the candidates of each step, in the order of `steps`."""
         told = told_order(steps)
-        ranker = StepRanker(self.searcher.facts, self.matcher, None if self.context else _BY_TEXT)
+        ranker = StepRanker(self.matcher, None if self.context else _BY_TEXT)
         rankings = dict(zip(told, ranker.rank(task, [steps[k] for k in told]), strict=True))
         in_order = [rankings[k] for k in range(len(steps))]
         gaps = [self._sure(ranking) < fitted()["gap"]["least"] for ranking in in_order]

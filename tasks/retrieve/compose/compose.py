@@ -108,7 +108,7 @@ def _composed(
     model, searcher, licences = packaged_model(), now.searcher(), require_licences(now.root)
     allowed = searcher.allowed(options.filters, licences)
     seeks = model if is_base(now.encoder.card) else None
-    matcher = Matcher(searcher.router, seeks, read, allowed, max(MOST, FOLDED * options.k), searcher)
+    matcher = Matcher(searcher, seeks, read, allowed, max(MOST, FOLDED * options.k))
     cut_by = decomposer or LocalDecomposer(model, most=options.max_steps)
     found = decompose(read, cut_by, matcher, rounds=options.rounds, hints=options.hints)
     draft = found.draft

@@ -147,7 +147,7 @@ class LlmDecomposer:
         Raises:
             LlmDenied: The server denies access, or has no such model.
         """
-        steps = None if self._fell_back else self._asked(task, matcher.read(hints or ()))
+        steps = None if self._fell_back else self._asked(task, matcher.index.rows(hints or ()))
         if steps:
             return _with_spans(task, steps, self._encoder)
         draft = self._local.decompose(task, hints, matcher)

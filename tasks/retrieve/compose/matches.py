@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +14,30 @@ import numpy.typing as npt
 from tasks.models.protocols import Vectors
 from tasks.retrieve.compose.drafts import DraftStep
 from tasks.retrieve.compose.task_model import TaskModel
+from tasks.retrieve.routing.postings import function_terms, term_counts
 from tasks.retrieve.routing.router import Router
-from tasks.retrieve.routing.search import Searcher
+from tasks.retrieve.routing.search import RowFacts
 
 MOST = 40  # rows that are kept of a step's ranking; hints and candidates are among them
 NEAR = 1.0  # weight of what a step seeks beside its words
+_COMMON = "mcp server servers mcpserver tool tools api ai agent skill python typescript client official"
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+_SENTENCE = re.compile(r"[.!?:]['\")]?\s")
 Scores = npt.NDArray[np.float32]
+
+
+class Rows(Protocol):
+    """The rows of one index: what scores them, and what is held of them by their places."""
+
+    @property
+    def router(self) -> Router:
+        """Scores all rows."""
+
+    def facts(self, places: Sequence[int], /) -> list[RowFacts]:
+        """Return what is held in memory of rows."""
+
+    def rows(self, places: Sequence[int], /) -> list[dict[str, Any]]:
+        """Return rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +59,25 @@ class Matcher:
     """Scores the rows of one index for the steps of one task.
 
     Args:
-        router: Scores the rows.
+        index: The rows.
         model: Tells what steps of the task seek among vectors of name and description; None: the vectors of
             their texts tell it.
         task: What is asked for.
         allowed: Marks the rows that may be found, shape `(rows,)`; None: all.
         most: Rows that are kept of a step's ranking.
-        searcher: Reads rows; None: there are none to be read.
     """
 
     def __init__(
         self,
-        router: Router,
+        index: Rows,
         model: TaskModel | None = None,
         task: str = "",
         allowed: npt.NDArray[np.bool_] | None = None,
         most: int = MOST,
-        searcher: Searcher | None = None,
     ) -> None:
-        self.router, self.most = router, most
-        self._model, self._task, self._allowed, self._searcher = model, task, allowed, searcher
+        self.index, self.router, self.most = index, index.router, most
+        self._model, self._task, self._allowed = model, task, allowed
         self._known: dict[DraftStep, Matches] = {}
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of the index."""
-        return self.router.rows
 
     def find(self, steps: Sequence[DraftStep]) -> list[Matches]:
         """Return the matches of steps; rows of equal score by place."""
@@ -92,10 +105,6 @@ class Matcher:
             rows = rows[scores[rows] >= least]
         return np.asarray(rows[np.argsort(-scores[rows], kind="stable")[:most]])
 
-    def read(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Return rows of the index, in their order."""
-        return self._searcher.rows(rows) if self._searcher and rows else []
-
     def hints(self, steps: Sequence[DraftStep], most: int) -> tuple[int, ...]:
         """Return the `most` best rows for any of some steps, best first (algorithm 1, line 4)."""
         best: dict[int, float] = {}
@@ -103,3 +112,38 @@ class Matcher:
             for row, score in zip(found.rows[:most].tolist(), found.scores[:most].tolist(), strict=True):
                 best[row] = max(score, best.get(row, score))
         return tuple(sorted(best, key=lambda row: (-best[row], row))[:most])
+
+    @functools.cached_property
+    def services(self) -> frozenset[str]:
+        """What is served that the task names, in lower case: its proper nouns that are in rows' names."""
+        best = self.best_of(self.router.words(self._task), MOST).tolist()
+        known = frozenset[int]().union(*map(name_terms, self.index.facts(best)))
+        return frozenset(proper_nouns(self._task, known))
+
+
+def proper_nouns(text: str, known: frozenset[int]) -> Iterator[str]:
+    """Yield runs of words with a capital, other than where a sentence begins, that have known terms."""
+    run, end = list[str](), 0
+    for found in _WORD.finditer(text):
+        between, word = text[end : found.start()], found[0].removesuffix("'s").removesuffix("’s")
+        begins = not end or _SENTENCE.search(between) is not None
+        capital = any(map(str.isupper, word[1:] if begins else word))
+        follows, named = not between.strip(), capital and not known.isdisjoint(term_counts(word))
+        if run and not (named and follows):
+            yield " ".join(run)
+            run = []
+        if named:
+            run.append(word.lower())
+        end = found.end()
+    if run:
+        yield " ".join(run)
+
+
+def name_terms(fact: RowFacts) -> frozenset[int]:
+    """Return the terms that tell a row's name and the end of its id from others."""
+    return frozenset(term_counts(f"{fact.name} {fact.doc_id.rpartition('/')[2]}")) - _common_terms()
+
+
+@functools.cache
+def _common_terms() -> frozenset[int]:
+    return frozenset(term_counts(_COMMON)) | function_terms()

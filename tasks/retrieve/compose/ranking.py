@@ -10,7 +10,7 @@ import functools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.retrieve.compose.drafts import DraftStep, leads
-from tasks.retrieve.compose.matches import Matcher, Matches
+from tasks.retrieve.compose.matches import Matcher, Matches, name_terms
 from tasks.retrieve.compose.matches import Scores as WordScores
-from tasks.retrieve.routing.postings import function_terms, term_counts
+from tasks.retrieve.routing.postings import term_counts
 from tasks.retrieve.routing.search import RowFacts
 
 FITTED = Path(__file__).parent / "data" / "fitted-1.json"
@@ -31,7 +31,6 @@ RANKING_FEATURES = (
 )  # fmt: skip
 _FURTHER = 10  # rows that fit a step with what leads to it, or what it seeks, and not its own words
 _NEAR = 10  # best rows among which a category is counted
-_COMMON = "mcp server servers mcpserver tool tools api ai agent skill python typescript client official"
 Scores = npt.NDArray[np.float64]
 _TAKEN = ("words", "named", "named_in_task")
 CONFIDENCE_FEATURES = ("constant", "share", "lead", *_TAKEN, "cosine")
@@ -66,18 +65,12 @@ class StepRanker:
     """Ranks rows for the steps of one task.
 
     Args:
-        facts: Returns what is held of rows.
-        matcher: Scores them for texts.
+        matcher: Scores rows for texts.
         weights: Of `RANKING_FEATURES`; None: the packaged ones.
     """
 
-    def __init__(
-        self,
-        facts: Callable[[Sequence[int]], list[RowFacts]],
-        matcher: Matcher,
-        weights: Scores | None = None,
-    ) -> None:
-        self._facts, self._matcher = facts, matcher
+    def __init__(self, matcher: Matcher, weights: Scores | None = None) -> None:
+        self._matcher = matcher
         self._weights = packaged_weights() if weights is None else weights
 
     def rank(self, task: str, steps: Sequence[DraftStep]) -> list[StepRanking]:
@@ -91,7 +84,7 @@ class StepRanker:
         for k, (step, lead) in enumerate(zip(steps, before, strict=True)):
             led = router.words(f"{lead} {step.text}") if lead.strip() else own[k].words
             rows = self._pool(own[k], led)
-            facts = self._facts(rows)
+            facts = self._matcher.index.facts(rows)
             others = [found for j, found in enumerate(own) if j != k]
             elsewhere = set[int]().union(*terms[:k], *terms[k + 1 :]) - terms[k]
             columns = [
@@ -125,16 +118,6 @@ class StepRanker:
             )
             for terms in among
         ]
-
-
-def name_terms(fact: RowFacts) -> frozenset[int]:
-    """Return the terms that tell a row's name and the end of its id from others."""
-    return frozenset(term_counts(f"{fact.name} {fact.doc_id.rpartition('/')[2]}")) - _common_terms()
-
-
-@functools.cache
-def _common_terms() -> frozenset[int]:
-    return frozenset(term_counts(_COMMON)) | function_terms()
 
 
 def _fits(

@@ -21,7 +21,7 @@ from tasks.retrieve.compose.ranking import fitted
 
 HINTS = 15  # section 6
 CONVERGED = 0.6  # Jaccard of two rounds' hints above which nothing is asked again
-FEEDBACK_FEATURES = ("likely", "steps", "mean", "least", "weak", "same", "shared")
+FEEDBACK_FEATURES = ("likely", "steps", "mean", "least", "weak", "same", "shared", "beyond")
 _WEAK = 4.0  # standard deviations; a step whose best hint scores less is served badly
 _TOP = 3  # best hints of two steps that are compared
 _SCALE = 10.0
@@ -128,22 +128,26 @@ def chosen_count(drafts: Mapping[int, Draft], hints: Sequence[int], matcher: Mat
 
 
 def draft_features(draft: Draft, hints: Sequence[int], matcher: Matcher) -> Scores:
-    """Return `FEEDBACK_FEATURES` of a draft: how likely it is, its size, how well its steps are served."""
+    """Return `FEEDBACK_FEATURES` of a draft: how likely it is, its size, how well its steps are served.
+
+    `beyond` is how many of the services that the task names are more than it has steps.
+    """
     likely = float(np.log(max(draft.certainty, 1e-6)))
+    beyond = float(max(0, len(matcher.services) - len(draft.steps)))
     if not draft.steps:
-        return np.array([likely, *(0.0 for _ in FEEDBACK_FEATURES[1:])])
+        return np.array([likely, *(0.0 for _ in FEEDBACK_FEATURES[2:]), beyond])
     rows = list(hints)
     scores = np.stack([
         found.words[rows] + NEAR * found.near[rows]
         for found in matcher.find(draft.steps)
     ])  # fmt: skip
     # No score of a small index is larger than about the root of its rows.
-    scores /= min(1.0, max(_SMALLEST, matcher.rows**0.5 / _LARGE))
+    scores /= min(1.0, max(_SMALLEST, matcher.router.rows**0.5 / _LARGE))
     best, order = scores.max(axis=1), np.argsort(-scores, axis=1, kind="stable")
     # Steps that nothing serves have nothing in common.
     beside = [(order[i], order[j]) for i, j in pairwise(range(len(best))) if min(best[i], best[j]) >= _WEAK]
     return np.array([
         likely, len(draft.steps), best.mean() / _SCALE, best.min() / _SCALE, float((best < _WEAK).sum()),
         float(sum(a[0] == b[0] for a, b in beside)),
-        float(sum(bool(set(a[:_TOP].tolist()) & set(b[:_TOP].tolist())) for a, b in beside)),
+        float(sum(bool(set(a[:_TOP].tolist()) & set(b[:_TOP].tolist())) for a, b in beside)), beyond,
     ])  # fmt: skip

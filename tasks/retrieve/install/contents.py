@@ -12,7 +12,7 @@ from storage.errors import WrongInput
 from tasks.refine.export.paths import FreePaths, file_path
 from tasks.refine.risks.rules import risk_rules
 from tasks.refine.risks.scan import hit_digests
-from tasks.refine.text.canonical import decode
+from tasks.refine.text.encodings import decode
 from tasks.retrieve.install.lock import Installed, RiskHit, is_folder_name
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 

@@ -14,9 +14,10 @@ from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_
 from storage.state import documents_table, seen_table
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import followed, meant, suggestion
+from tasks.models.redact import redact
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
-from tasks.refine.text.canonical import canonical, decode
-from tasks.refine.text.redact import redact
+from tasks.refine.text.canonical import canonical
+from tasks.refine.text.encodings import decode
 from tasks.refine.text.strict_yaml import Value
 from tasks.retrieve.revisions.history import Revision, read_revision, revisions_of, snapshots_in
 

@@ -12,7 +12,7 @@ import polars as pl
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.state import aliases_table, seen_table
-from tasks.refine.text.canonical import decode
+from tasks.refine.text.encodings import decode
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition, find_row, past_edition, present_edition
 from tasks.retrieve.revisions.history import Revision, choose, revisions_of
 

@@ -20,7 +20,8 @@ from storage.lance.tables import INDUCED, NODES, SKILLS, TableWriter, schema_of
 from storage.root import Root
 from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
 from tasks.induce.skills.actions import Granularity
-from tasks.induce.windows.recurrence import moments
+from tasks.induce.skills.texts import BY_RULE, StateWords, Summarise
+from tasks.induce.skills.windows import moments
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.protocols import IndexEncoder
@@ -29,16 +30,7 @@ from tasks.retrieve.index.build import Built, update_table
 from tasks.retrieve.index.gate import Check, check_learned, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.index.rows import model_identity
-from tasks.retrieve.suggest.stored import (
-    BY_RULE,
-    RUN,
-    SKILL,
-    STATE,
-    InducedRow,
-    StateWords,
-    Summarise,
-    rows_of_domain,
-)
+from tasks.retrieve.suggest.stored import RUN, SKILL, STATE, InducedRow, rows_of_domain
 from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import retain_versions
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,12 +67,16 @@ class RowPool:
     """An index: what scores its rows, what is held of them, and their places by id in lower case."""
 
     router: Router
-    facts: Sequence[RowFacts]
+    held: Sequence[RowFacts]
     places: dict[str, int]
 
-    def told(self, rows: Sequence[int]) -> list[RowFacts]:
+    def facts(self, rows: Sequence[int]) -> list[RowFacts]:
         """Return what is held of rows."""
-        return [self.facts[row] for row in rows]
+        return [self.held[row] for row in rows]
+
+    def rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
+        """Return what is held of rows by name."""
+        return [fact._asdict() for fact in self.facts(places)]
 
     def right(self, ranking: StepRanking, servers: frozenset[str]) -> npt.NDArray[np.bool_]:
         """Return which rows of a ranking are among some servers."""
@@ -92,8 +97,8 @@ class _Asked:
         self, pool: RowPool, steps: Sequence[DraftStep], allowed: npt.NDArray[np.bool_] | None = None
     ) -> list[StepRanking]:
         """Return the rankings of steps over a pool, in the order in which rows were found."""
-        matcher = Matcher(pool.router, self.model, self.request.text, allowed)
-        return StepRanker(pool.told, matcher, np.zeros(len(RANKING_FEATURES))).rank(self.request.text, steps)
+        matcher = Matcher(pool, self.model, self.request.text, allowed)
+        return StepRanker(matcher, np.zeros(len(RANKING_FEATURES))).rank(self.request.text, steps)
 
     def found(self, pool: RowPool) -> list[FoundStep]:
         """Return the found steps over a pool."""
@@ -130,7 +135,7 @@ class Answerer:
 
     def ask(self, request: WrittenRequest, model: TaskModel) -> HeldAnswers:
         """Return what a model answers about a request."""
-        counts, draft = _counts(request, model, Matcher(self._whole.router, model, request.text))
+        counts, draft = _counts(request, model, Matcher(self._whole, model, request.text))
         if request.servers is None:
             return HeldAnswers(counts, [], [])
         told = request.told()
@@ -162,7 +167,7 @@ class Answerer:
         rows = sorted({places[d] for d in kept if d in places} | set(drawn))
         vectors = self._whole.router.vectors[rows]
         router = Router.from_documents([self._skills[row] for row in rows], self._encoder, vectors=vectors)
-        facts = self._whole.told(rows)
+        facts = self._whole.facts(rows)
         return RowPool(router, facts, {fact.doc_id.lower(): place for place, fact in enumerate(facts)})
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from tasks.induce.replay.environment import CommandEnvironment
 from tasks.induce.replay.window import Call, SourceWindow
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Result, SkillAction, Source
+from tasks.induce.skills.windows import at_path
 from tasks.induce.trajectories.record import Action
-from tasks.induce.windows.bind import at_path
 
 Done = tuple[str, str | None, str | None, dict[str, Any]]
 _NOTHING = ("nothing",)  # what is not there; no argument is a tuple

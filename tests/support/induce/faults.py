@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from tasks.induce.replay.window import SourceWindow
 from tasks.induce.skills.actions import KEY, Body, Find, Path, Result, SkillAction, Source
+from tasks.induce.skills.windows import at_path
 from tasks.induce.trajectories.cleaning import ELEMENT
-from tasks.induce.windows.bind import at_path
 
 KINDS = ("left out", "swapped", "other path", "other element")
 _DEEPEST = 4  # entries of another path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.retrieve.suggest.served import ServedSkills
+from tasks.retrieve.suggest.stored import ServedSkills
 from tests.support.induce.learning import RUNS, learned, served
 from tests.support.induce.runs import Call
 from tests.support.roots.skill_root import SkillRoot

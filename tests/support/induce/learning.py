@@ -10,6 +10,7 @@ from typing import Any
 
 from storage.root import Root
 from tasks.induce.library.learn import Learning, keep_new, learn, summed, to_learn
+from tasks.induce.replay.verify import opened
 from tasks.induce.trajectories.record import Trajectory
 from tasks.refine.licences.policy import SERVE_POLICY
 from tasks.retrieve.versions.learned import serve_learned
@@ -36,7 +37,7 @@ def learned(
     """Keep runs and build the libraries of their domains; return what came of both."""
     own = how or Learning()
     read = keep_new(root, [written(folder / "runs.jsonl", runs)])
-    with own.opened() as replay:
+    with opened(own.verify, own.folder) as replay:
         found = [learn(root, *each, replay, own) for each in to_learn(root, own).items()]
     return {"trajectories": read, **summed(root, found)}
 

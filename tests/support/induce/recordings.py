@@ -6,9 +6,9 @@ from typing import Any
 
 from tasks.induce.replay.window import SourceWindow
 from tasks.induce.skills.actions import Body
+from tasks.induce.skills.windows import bodies, windows
 from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Action, Step, Trajectory, trajectory_of
-from tasks.induce.windows.bind import bodies, windows
 from tests.support.induce.lending import MEMBERS, Lending
 
 Did = tuple[str, dict[str, Any]]

@@ -25,7 +25,7 @@ from tasks.refine.filters import (
     too_short,
 )
 from tasks.refine.licences.policy import EXPORT_POLICY
-from tasks.refine.text.canonical import decode
+from tasks.refine.text.encodings import decode
 from tasks.refine.text.language import Language
 
 BINARY = random.Random(7).randbytes(5_000)  # noqa: S311

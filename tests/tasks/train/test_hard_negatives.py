@@ -10,8 +10,7 @@ from tasks.retrieve.routing.bm25f import lexical_of
 from tasks.retrieve.routing.postings import postings_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.train.hard_negatives import FalseNegatives, Mined, Pool, candidate_lists, mine_negatives, trigrams
-from tasks.train.options import TrainingOptions
-from tasks.train.queries import TrainingQuery
+from tasks.train.queries import TrainingOptions, TrainingQuery
 from tests.support.models.training_material import trades
 
 SHARES = TrainingOptions(depth=10)

@@ -12,8 +12,7 @@ from storage.errors import WrongInput
 from tasks.evaluate.routing.data import skill_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.train.material import Encoders, Material, gather, training_rows
-from tasks.train.options import TrainingOptions
-from tasks.train.queries import PairedQueries, asked_of
+from tasks.train.queries import PairedQueries, TrainingOptions, asked_of
 from tests.support.models.training_material import pairs_of, tools
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 

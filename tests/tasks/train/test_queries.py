@@ -10,8 +10,15 @@ import pytest
 from storage.errors import WrongInput
 from tasks.retrieve.routing.postings import term_sequence
 from tasks.retrieve.routing.skill import Skill, digest_of
-from tasks.train.options import TrainingOptions
-from tasks.train.queries import PAIRS, asked_of, make_queries, read_pairs, telling_sentences, without_queries
+from tasks.train.queries import (
+    PAIRS,
+    TrainingOptions,
+    asked_of,
+    make_queries,
+    read_pairs,
+    telling_sentences,
+    without_queries,
+)
 from tests.support.models.training_material import trades
 
 HOW = TrainingOptions()

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from storage.errors import ModelMismatch, WrongInput
-from tasks.models.with_torch.causal_reranker import CausalReranker
-from tasks.models.with_torch.cross_encoder import CrossEncoder
-from tasks.models.with_torch.reranker import load_reranker
+from tasks.models.with_torch.reranker import CausalReranker, CrossEncoder, load_reranker
 from tasks.train import trainers
 from tasks.train.trainers import (
     Loss,

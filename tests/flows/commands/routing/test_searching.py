@@ -11,8 +11,7 @@ import pytest
 from flows.commands.routing.searching import other_ranker
 from flows.commands.routing.settings import load_skillrouter
 from flows.settings import load_settings
-from tasks.models.with_torch.cross_encoder import CrossEncoder
-from tasks.models.with_torch.reranker import load_reranker
+from tasks.models.with_torch.reranker import CrossEncoder, load_reranker
 from tasks.retrieve.baselines.skillrouter import flat_text
 from tests.support.command import Ask, lines_of
 from tests.support.llm.llm_asking import llm_set_up

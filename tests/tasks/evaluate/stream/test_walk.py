@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from tasks.evaluate.stream.report import decision_means
 from tasks.evaluate.stream.walk import MEASURES, Decision, Stream, has_succeeded, reachable
 from tasks.induce.skills.actions import Body
+from tasks.induce.skills.windows import misfit, moments
 from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Action, Step, Trajectory
-from tasks.induce.windows.recurrence import misfit, moments
-from tasks.retrieve.suggest.methods import METHODS, Offer, SkillQuestion
-from tasks.retrieve.suggest.offered import Offered
+from tasks.retrieve.suggest.methods import METHODS, Offer, Offered, SkillQuestion
 from tests.support.induce.runs import TOOL_RUNS, add_bed, kept, mooring, tool_run, web_runs
 from tests.support.models.word_models import WordEncoder
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.induce.library.build import RareValues, build
-from tasks.induce.library.drafts import unnamed_digest
+from tasks.induce.library.build import RareValues, build, unnamed_digest
 from tasks.induce.replay.verify import RecordedReplay
 from tasks.induce.replay.window import Broken, Call, SourceWindow
 from tasks.induce.skills.actions import Arg, Body, Granularity

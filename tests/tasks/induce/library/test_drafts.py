@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.induce.library.drafts import MOST, SkillDraft, linked, merged
+from tasks.induce.library.build import MOST, SkillDraft, linked, merged
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Result, SkillAction, const
-from tasks.induce.skills.code import skill_id_of
-from tasks.induce.skills.skill import InducedSkill
+from tasks.induce.skills.skill import InducedSkill, skill_id_of
 from tests.support.induce.runs import any_body, call, press
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage.answers import Answers
 from storage.root import Root
-from tasks.induce.library.judge import MOST_STATE, PROMPT, DeclaredJudge, LlmTrajectoryJudge, record_of
+from tasks.induce.library.judge import MOST_STATE, PROMPT, LlmTrajectoryJudge, record_of
 from tasks.models.llm.ask import Llm
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied, Rejected
@@ -38,11 +38,6 @@ def server() -> Iterator[LlmServer]:
 def llm(server: LlmServer, tmp_path: Path) -> Iterator[Llm]:
     with Answers(Root(tmp_path)) as answers:
         yield llm_of(server.url, answers)
-
-
-def test_the_files_word_is_taken_by_the_declared_judge() -> None:
-    runs = [replace(add_bed("g", "b"), success=said) for said in (True, False, None)]
-    assert DeclaredJudge().verdicts(runs) == [True, False, None]
 
 
 def test_the_model_judges_each_run_whatever_was_declared(llm: Llm, server: LlmServer) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 
-from tasks.induce.replay.application import ApplicationUnusable, WebApplication, without_times
+from tasks.induce.replay.chromium import ApplicationUnusable, WebApplication, without_times
 from tests.support.induce.runs import JSON
 from tests.support.induce.workshop.application import workshop
 from tests.support.induce.workshop.server import Asked, Said, goes_to, says_json, served

@@ -11,8 +11,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from storage.errors import EnvironmentStopped
-from tasks.induce.replay.application import ApplicationUnusable
-from tasks.induce.replay.chromium import launched
+from tasks.induce.replay.chromium import ApplicationUnusable, launched
 from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer
 from tests.support.chromium_there import require_chromium
 from tests.support.induce.workshop.application import workshop

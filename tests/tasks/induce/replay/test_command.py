@@ -15,9 +15,9 @@ from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import CommandEnvironment, LineProcess
 from tasks.induce.replay.window import Broken, SourceWindow, call_at, crossed, source_windows
 from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction
-from tasks.induce.skills.code import actions_of
+from tasks.induce.skills.skill import actions_of
+from tasks.induce.skills.windows import misfit
 from tasks.induce.trajectories.outline import Element
-from tasks.induce.windows.recurrence import misfit
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, recorded, renewal, whole, windows_of
 from tests.support.induce.runs import add_bed

@@ -24,7 +24,7 @@ from tasks.induce.skills.actions import (
     is_sayable,
     told,
 )
-from tasks.induce.skills.code import (
+from tasks.induce.skills.skill import (
     actions_of,
     code_of,
     function_name,

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Result, SkillAction, Source, body_of, const
-from tasks.induce.skills.code import actions_of, skill_id_of
-from tasks.induce.skills.skill import InducedSkill
+from tasks.induce.skills.skill import InducedSkill, actions_of, skill_id_of
 from tasks.induce.skills.wording import MOST_WORDS, described, page_of, summed_up
 from tests.support.induce.runs import BEDS, FORM, any_body, call, page, press
 

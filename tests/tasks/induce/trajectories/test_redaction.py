@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Result
+from tasks.induce.skills.windows import moments
 from tasks.induce.trajectories.read import Reading, read_trajectories
 from tasks.induce.trajectories.record import digest_of, trajectory_of
 from tasks.induce.trajectories.redaction import redacted
-from tasks.induce.windows.recurrence import moments
 from tests.support.induce.rows import row, step, written
 
 ALNUM = "k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Ye9Ua3Io5Pq1Wz8Xv6"

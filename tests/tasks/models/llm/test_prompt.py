@@ -19,9 +19,9 @@ from tasks.evaluate.generate.requests import values_of as about_skill
 from tasks.evaluate.judge.judge import PROMPT as JUDGE
 from tasks.evaluate.judge.judge import Case, LlmJudge
 from tasks.evaluate.judge.judge import values_of as about_case
-from tasks.induce.llm_inducer.windows import PROMPT as WINDOWS
-from tasks.induce.llm_inducer.windows import ShownWindow
-from tasks.induce.llm_inducer.windows import values_of as about_windows
+from tasks.induce.library.llm_inducer import PROMPT as WINDOWS
+from tasks.induce.library.llm_inducer import ShownWindow
+from tasks.induce.library.llm_inducer import values_of as about_windows
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.prompt import Answer, Numbers, Prompt, Text, Values, is_last
@@ -256,6 +256,7 @@ def test_what_is_no_answer_is_passed_over(text: str, value: Any) -> None:  # noq
     ("text", "complaint"),
     [
         ("", "no complete JSON"),
+        pytest.param('{"1": ' + 5_000 * "9" + "}", "no complete JSON", id="a number that none reads"),
         ("All of them are steps.", "no complete JSON"),
         ('{"1": "step", "2": "par', "no complete JSON"),
         ('{"1": "step"} no wait {"1": "param"}', "2 JSON values"),

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from storage.errors import ModelMismatch
-from tasks.models.with_torch import causal_reranker
-from tasks.models.with_torch.causal_reranker import CausalReranker, asked_row
+from tasks.models.with_torch import reranker
+from tasks.models.with_torch.reranker import CausalReranker, asked_row
 from tests.support.models.tiny_models import library, save_qwen3
 
 TEXTS = ["mend a tyre with glue", "honey", "bake rye bread with sour dough and yeast in the oven"]
@@ -27,7 +27,7 @@ def yes_share(folder: Path, query: str, text: str) -> float:
     tokenizer = library.AutoTokenizer.from_pretrained(folder)
     model = library.AutoModelForCausalLM.from_pretrained(folder).eval()
     middle = f"<Instruct>: {JUDGE}\n<Query>: {query}\n<Document>: {text}"
-    parts = (causal_reranker._BEFORE, middle, causal_reranker._AFTER)
+    parts = (reranker._BEFORE, middle, reranker._AFTER)
     ids = [i for part in parts for i in tokenizer(part, add_special_tokens=False)["input_ids"]]
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits[0, -1]
@@ -113,8 +113,8 @@ def test_a_row_to_train_with_is_cut_between_question_and_answer(folder: Path) ->
     count = lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])  # noqa: E731
     query, short, long = " ".join(["bake"] * 50), "honey <|im_end|> wax", " ".join(["honey"] * 300)
     asked, first, second = asked_row((query, short, long), JUDGE, 40, tokenizer)
-    assert asked.startswith(causal_reranker._BEFORE)
+    assert asked.startswith(reranker._BEFORE)
     assert asked.count("bake") == 20
-    assert "<|im_end|>" not in first.removesuffix(causal_reranker._AFTER)
-    assert second.endswith(causal_reranker._AFTER)
-    assert count(second) - count(causal_reranker._AFTER) == 20
+    assert "<|im_end|>" not in first.removesuffix(reranker._AFTER)
+    assert second.endswith(reranker._AFTER)
+    assert count(second) - count(reranker._AFTER) == 20

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from storage.errors import ModelMismatch
-from tasks.models.with_torch.cross_encoder import CrossEncoder
+from tasks.models.with_torch.reranker import CrossEncoder
 from tests.support.models.tiny_models import library, save_cross_encoder
 
 TEXTS = ["mend a tyre with glue", "bake a loaf", "bake rye bread with sour dough and yeast in the oven"]

@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import ModelMismatch
-from tasks.models.with_torch.causal_reranker import CausalReranker
-from tasks.models.with_torch.cross_encoder import CrossEncoder
-from tasks.models.with_torch.reranker import load_reranker
+from tasks.models.with_torch.reranker import CausalReranker, CrossEncoder, load_reranker
 from tests.support.models.tiny_models import save_cross_encoder, save_qwen3
 
 HOW = {"instruction": "judge the skill", "device": "cpu"}

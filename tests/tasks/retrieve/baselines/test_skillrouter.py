@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from storage.answers import Answers
-from tasks.models.with_torch.cross_encoder import PairScores
+from tasks.models.with_torch.reranker import PairScores
 from tasks.retrieve.baselines.skillrouter import FlatRerankStage, JudgeStage, RetrieveStage, flat_text
 from tasks.retrieve.baselines.stages import Stage, Staged
 from tasks.retrieve.routing.skill import Skill

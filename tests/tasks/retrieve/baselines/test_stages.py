@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from storage.errors import WrongInput
-from tasks.models.with_torch.cross_encoder import PairScores
+from tasks.models.with_torch.reranker import PairScores
 from tasks.retrieve.baselines.skillflow import (
     Aggregation,
     DenseSettings,

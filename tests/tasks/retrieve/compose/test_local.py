@@ -15,7 +15,7 @@ TASK = "My shop is new. Count the open orders in Shopify, write them to a Google
 @pytest.fixture(scope="module")
 def matcher(served_bakery: SkillRoot) -> Matcher:
     with served_bakery.ask().version() as now:
-        return Matcher(now.searcher().router)
+        return Matcher(now.searcher())
 
 
 def said(task: str, draft: Draft) -> list[str]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tasks.retrieve.compose.drafts import DraftStep
-from tasks.retrieve.compose.matches import Matcher
-from tasks.retrieve.compose.ranking import RANKING_FEATURES, StepRanker, StepRanking, confidence, name_terms
+from tasks.retrieve.compose.matches import Matcher, name_terms, proper_nouns
+from tasks.retrieve.compose.ranking import RANKING_FEATURES, StepRanker, StepRanking, confidence
 from tasks.retrieve.routing.search import RowFacts, Searcher
 from tests.support.roots.skill_root import SkillRoot
 
@@ -28,7 +28,7 @@ def first(searcher: Searcher, ranking: StepRanking) -> str:
 
 
 def test_rows_are_ranked_by_the_step_in_its_task(searcher: Searcher) -> None:
-    bread, tea = StepRanker(searcher.facts, Matcher(searcher.router)).rank(TASK, STEPS)
+    bread, tea = StepRanker(Matcher(searcher)).rank(TASK, STEPS)
     assert (first(searcher, bread), first(searcher, tea)) == ("local/market/bread", "local/market/bike")
     assert list(bread.scores) == sorted(bread.scores, reverse=True)
     assert bread.shares().sum() == pytest.approx(1)
@@ -39,8 +39,8 @@ def test_rows_that_may_not_be_found_are_in_no_ranking(searcher: Searcher) -> Non
     allowed = np.ones(searcher.router.rows, dtype=bool)
     allowed[searcher.places()["local/market/bread"]] = False
     nothing = np.zeros_like(allowed)
-    bread, _ = StepRanker(searcher.facts, Matcher(searcher.router, allowed=allowed)).rank(TASK, STEPS)
-    empty, _ = StepRanker(searcher.facts, Matcher(searcher.router, allowed=nothing)).rank(TASK, STEPS)
+    bread, _ = StepRanker(Matcher(searcher, allowed=allowed)).rank(TASK, STEPS)
+    empty, _ = StepRanker(Matcher(searcher, allowed=nothing)).rank(TASK, STEPS)
     assert "local/market/bread" not in searcher.ids(bread.rows)
     assert (empty.rows, confidence(empty)) == ((), 0.0)
 
@@ -61,3 +61,19 @@ def test_one_is_surer_of_a_row_that_fits_better_and_stands_apart() -> None:
     assert 0 < confidence(alike) < confidence(apart) < 1
     assert confidence(replace(apart, cosines=-apart.cosines)) < confidence(apart)
     assert confidence(ranked([2.0, 1.9], 0.1)) < confidence(ranked([2.0, 1.9], 3.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("Bread from the Oven, then the bicycle Chain.", {"oven", "chain"}),
+        ("Oven first. Chain last.", set()),  # a capital that begins a sentence tells nothing
+        ("ask MyOven Chain about it, and MyOven Chain again", {"myoven chain"}),  # one name, told twice
+        ("oven, chain", set()),
+        ("For the club's Oven: Monday's Chain’s links", {"oven", "chain"}),
+        ("", set()),
+    ],
+)
+def test_services_are_proper_nouns_that_names_of_rows_have(text: str, named: set[str]) -> None:
+    rows = [RowFacts("a/oven-mcp", "MyOven", None, 0), RowFacts("b/chain", "chain", None, 0)]
+    assert set(proper_nouns(text, frozenset().union(*map(name_terms, rows)))) == named

@@ -31,7 +31,7 @@ class Written:
 @pytest.fixture
 def matcher(served_bakery: SkillRoot) -> Matcher:
     with served_bakery.ask().version() as now:
-        return Matcher(now.searcher().router)
+        return Matcher(now.searcher())
 
 
 def test_the_first_round_sees_no_hints_and_the_next_the_best_rows(matcher: Matcher) -> None:
@@ -89,6 +89,22 @@ def test_a_draft_that_is_far_more_likely_is_taken_whatever_the_hints(matcher: Ma
     hints = matcher.hints(draft(1.0, "bake wheat bread").steps, 3)
     drafts = {1: draft(0.97, "bake wheat bread"), 2: draft(0.03, "bake wheat", "bread")}
     assert chosen_count(drafts, hints, matcher) == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "right"),
+    [("For the Bread: a Tea by noon.", 2), ("For the bread: a tea by noon.", 1)],  # no capitals tell nothing
+)
+def test_a_draft_of_fewer_steps_than_the_task_names_services_is_spoken_against(
+    served_bakery: SkillRoot, task: str, right: int
+) -> None:
+    with served_bakery.ask().version() as now:
+        matcher = Matcher(now.searcher(), None, task)
+    drafts = {1: draft(0.7, "the bread: a tea by noon"), 2: draft(0.2, "the bread", "a tea by noon")}
+    hints = matcher.hints(drafts[2].steps, 4)
+    beyond = [draft_features(drafts[n], hints, matcher)[FEEDBACK_FEATURES.index("beyond")] for n in drafts]
+    assert beyond == [right - 1, 0]
+    assert chosen_count(drafts, hints, matcher) == right
 
 
 def test_without_hints_the_likeliest_is_taken(matcher: Matcher) -> None:

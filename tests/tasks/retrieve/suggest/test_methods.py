@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
+from tasks.induce.skills.windows import Moment, Target, moments
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.outline import outline_of, page_seen
-from tasks.induce.windows.recurrence import Moment, Target, moments
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.methods import (
     METHODS,
     Offer,
+    Offered,
     SgdrSetting,
     SkillQuestion,
     default,
@@ -24,7 +25,6 @@ from tasks.retrieve.suggest.methods import (
     sgdr,
     shows_all,
 )
-from tasks.retrieve.suggest.offered import Offered
 from tests.support.induce.runs import BEDS, FORM, HOME, add_bed, call, mooring, press
 from tests.support.models.word_models import WordEncoder
 

@@ -12,10 +12,10 @@ import pytest
 
 from tasks.induce.library.build import build
 from tasks.induce.replay.verify import RecordedReplay
+from tasks.induce.skills.windows import moments
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.record import Trajectory
-from tasks.induce.windows.recurrence import moments
-from tasks.retrieve.suggest.offered import Offered
+from tasks.retrieve.suggest.methods import Offered
 from tasks.retrieve.suggest.stored import (
     RUN,
     SKILL,

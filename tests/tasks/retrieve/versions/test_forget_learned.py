@@ -11,8 +11,8 @@ import pytest
 from storage.answers import Answers, KeptAnswer
 from storage.errors import UnknownDocument
 from storage.lance.served import published_versions
-from tasks.induce.texts.summaries import STATES
-from tasks.retrieve.suggest.served import ServedSkills
+from tasks.induce.skills.texts import STATES
+from tasks.retrieve.suggest.stored import ServedSkills
 from tasks.retrieve.versions import forget as forget_module
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import forget

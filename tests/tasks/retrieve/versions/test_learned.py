@@ -18,12 +18,12 @@ from storage.lance.versions import tagged
 from tasks.induce.library.build import DomainLibrary
 from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.learn import Learning
+from tasks.induce.skills.texts import StateWords
 from tasks.induce.skills.wording import SUMMED_BY, summed_up
 from tasks.models.llm.ask import Llm
 from tasks.refine.licences.policy import SERVE_POLICY
 from tasks.retrieve.index.gate import check_learned
-from tasks.retrieve.suggest.served import ServedSkills
-from tasks.retrieve.suggest.stored import RUN, SKILL, STATE, StateWords
+from tasks.retrieve.suggest.stored import RUN, SKILL, STATE, ServedSkills
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.learned import LearnedBuild, build_learned, serve_learned
 from tasks.retrieve.versions.publish import publish, roll_back

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.induce.library.build import RareValues
-from tasks.induce.library.drafts import SkillDraft
+from tasks.induce.library.build import RareValues, SkillDraft
 from tests.support.induce.drafts import drafts_of
 from tests.support.induce.runs import add_bed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,8 @@ from hypothesis import given
 
 from storage.answers import Answers
 from storage.root import Root
+from tasks.induce.skills.texts import redacted, summed_by, unfit
 from tasks.induce.skills.wording import summed_up
-from tasks.induce.texts.safeguards import redacted, unfit
-from tasks.induce.texts.summaries import LlmSummaries
 from tasks.models.llm.ask import Llm
 from tests.support.induce.runs import JSON, page
 from tests.support.llm.llm_asking import llm_of
@@ -84,26 +83,29 @@ def llm(server: LlmServer, tmp_path: Path) -> Iterator[Llm]:
         yield llm_of(server.url, answers)
 
 
+def summed(llm: Llm, **how: int) -> Callable[..., str]:
+    summarise = summed_by(llm, **how).summarise
+    return lambda seen, url="", title="": summarise(seen, url, title)
+
+
 def test_a_page_is_summed_up_in_one_line(llm: Llm, server: LlmServer) -> None:
-    said = LlmSummaries(llm).summary(page(*FIELDS), "http://green.example/beds", "Green")
+    said = summed(llm)(page(*FIELDS), "http://green.example/beds", "Green")
     assert said == f"{SAID[:20]} {SAID[20:].lstrip()}"
     assert server.asked[0].body["max_tokens"] == 160
 
 
 def test_a_page_that_is_redrawn_is_asked_about_once(llm: Llm, server: LlmServer) -> None:
-    summaries = LlmSummaries(llm)
+    summaries = summed(llm)
     for first in (1, 700):
-        summaries.summary(page(*FIELDS, first=first), "http://green.example/beds", "Green")
+        summaries(page(*FIELDS, first=first), "http://green.example/beds", "Green")
     assert server.requests == 1
-    summaries.summary(page(*FIELDS), "http://green.example/beds/7", "Green")
-    summaries.summary(page(*FIELDS, "button Delete"), "http://green.example/beds", "Green")
+    summaries(page(*FIELDS), "http://green.example/beds/7", "Green")
+    summaries(page(*FIELDS, "button Delete"), "http://green.example/beds", "Green")
     assert server.requests == 3
 
 
 def test_so_many_characters_are_read_and_no_secret(llm: Llm, server: LlmServer) -> None:
-    LlmSummaries(llm, tokens=9, characters=100).summary(
-        f"text {KEY}\n" + "x" * 500, f"http://a.example/?k={KEY}"
-    )
+    summed(llm, tokens=9, characters=100)(f"text {KEY}\n" + "x" * 500, f"http://a.example/?k={KEY}")
     record = record_of(server.asked[0])
     assert len(record["outline"]) < 160
     assert KEY[:8] not in str(record)
@@ -119,7 +121,7 @@ def test_what_may_not_be_kept_is_asked_for_again_and_then_the_rule_says_it(
     llm: Llm, server: LlmServer, said: str
 ) -> None:
     server.say = lambda _: said
-    assert LlmSummaries(llm).summary(page(*FIELDS)) == summed_up(page(*FIELDS))
+    assert summed(llm)(page(*FIELDS)) == summed_up(page(*FIELDS))
     assert server.asked[1].corrected
     assert llm.fallbacks == {"induce-summary-1: malformed": 1}
 
@@ -127,4 +129,4 @@ def test_what_may_not_be_kept_is_asked_for_again_and_then_the_rule_says_it(
 @pytest.mark.parametrize("fault", ["500", "refused", "length", "overflow"])
 def test_where_the_model_is_silent_the_rule_says_it(llm: Llm, server: LlmServer, fault: str) -> None:
     server.fault = lambda _: fault
-    assert LlmSummaries(llm).summary("user: moor the Petrel") == summed_up("user: moor the Petrel")
+    assert summed(llm)("user: moor the Petrel") == summed_up("user: moor the Petrel")

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.induce.library.build import RareValues
-from tasks.induce.library.drafts import SkillDraft
-from tasks.induce.llm_inducer.checks import checked_skill
+from tasks.induce.library.build import RareValues, SkillDraft
+from tasks.induce.library.llm_inducer import checked_skill
 from tasks.induce.replay.verify import RecordedReplay
 from tasks.induce.skills.actions import Arg, Const
-from tasks.induce.skills.code import actions_of, skill_id_of
+from tasks.induce.skills.skill import actions_of, skill_id_of
 from tasks.models.llm.errors import Rejected
 from tests.support.induce.drafts import drafts_of
 from tests.support.induce.runs import Done, page, web_run

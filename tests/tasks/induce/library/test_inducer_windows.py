@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 
 from storage.answers import Answers
 from storage.root import Root
-from tasks.induce.library.drafts import SkillDraft
-from tasks.induce.llm_inducer.inducer import WindowAnswers
-from tasks.induce.llm_inducer.windows import PROMPT, ShownWindow, always, batches, shown, values_of
+from tasks.induce.library.build import SkillDraft
+from tasks.induce.library.llm_inducer import (
+    PROMPT,
+    LlmInducer,
+    ShownWindow,
+    always,
+    batches,
+    shown,
+    values_of,
+)
 from tasks.models.llm.ask import Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling
@@ -145,9 +152,9 @@ def test_what_is_said_of_a_window_is_kept_whatever_stands_beside_it(tmp_path: Pa
     window, other = ShownWindow(0, {"does": "click"}), ShownWindow(0, {"does": "fill"})
     with Answers(Root(tmp_path)) as answers:
         llm = llm_of("http://127.0.0.1:9/v1", answers)
-        kept = WindowAnswers(llm)
-        kept.keep(window, {"error": "no \ud800"})
-        assert kept.find(ShownWindow(5, {"does": "click"})) == {"error": "no \ud800"}
-        assert kept.find(other) is None
-        assert WindowAnswers(Llm(llm.cache, Sampling(temperature=1))).find(window) is None
+        kept = LlmInducer(llm)
+        kept._keep(window, {"error": "no \ud800"})
+        assert kept._kept(ShownWindow(5, {"does": "click"})) == {"error": "no \ud800"}
+        assert kept._kept(other) is None
+        assert LlmInducer(Llm(llm.cache, Sampling(temperature=1)))._kept(window) is None
         assert llm.ledger.counts["cached"] == 1

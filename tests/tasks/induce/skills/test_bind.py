@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import GRANULARITIES, KEY, Arg, Body, Find, Granularity, Result, checked
-from tasks.induce.trajectories.record import Trajectory
-from tasks.induce.windows.bind import (
+from tasks.induce.skills.windows import (
     at_path,
     bodies,
     is_general,
     is_known,
     leaves,
+    misfit,
     names,
     paths_to,
     same,
     stands_in,
     windows,
 )
-from tasks.induce.windows.recurrence import misfit
+from tasks.induce.trajectories.record import Trajectory
 from tests.support.induce.runs import (
     BEDS,
     FORM,

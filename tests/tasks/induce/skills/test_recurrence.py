@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from tasks.induce.skills.actions import Arg, Const, Find, Path, Result, SkillAction, const
+from tasks.induce.skills.windows import begins, last_actions, misfit, moments
 from tasks.induce.trajectories.record import Action, Step, Trajectory
-from tasks.induce.windows.recurrence import begins, last_actions, misfit, moments
 from tests.support.induce.runs import (
     BEDS,
     FORM,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storage.answers import Answers
 from storage.root import Root
 from tasks.induce.library.build import DomainLibrary, build
-from tasks.induce.llm_inducer.inducer import LlmInducer
+from tasks.induce.library.llm_inducer import LlmInducer
 from tasks.induce.replay.verify import RecordedReplay
 from tasks.induce.replay.window import Broken, Call, SourceWindow
 from tasks.induce.skills.actions import Body
@@ -44,7 +44,7 @@ def llm(server: LlmServer, answers: Answers) -> Llm:
 
 
 def learned(llm: Llm, runs: list[Trajectory], windows: int = 16) -> DomainLibrary:
-    return build("d", runs, REPLAY, inducer=LlmInducer(llm, windows))
+    return build("d", runs, REPLAY, induce=LlmInducer(llm, windows).induce)
 
 
 def by(library: DomainLibrary) -> list[str]:
@@ -164,7 +164,7 @@ class Counting(RecordedReplay):
 
 def test_what_was_replayed_to_check_an_answer_is_not_replayed_again(llm: Llm) -> None:
     counting = Counting()
-    library = build("d", BEDS, counting, inducer=LlmInducer(llm))
+    library = build("d", BEDS, counting, induce=LlmInducer(llm).induce)
     theirs = [skill for skill in library.skills if skill.inducer == "llm"]
     assert {skill.verified for skill in theirs} == {("recorded",)}
     assert {counting.done[skill.body, source] for skill in theirs for source in skill.sources} == {1}

@@ -177,7 +177,7 @@ def refine_document(
             *(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *_on_language(language)),
             *bundle.findings,
         ),
-        risks=(*(scan(text) if risks is None else risks), *bundle.risks),
+        risks=(*(scan(text) if risks is None else risks), *parts.risks, *bundle.risks),
         fetched_at=fetched_at,
         first_seen_at=first_seen_at,
     )

@@ -134,10 +134,12 @@ class ChangeReader:
         commit = first.commit if len(result.snapshots) == 1 else None
         known = {"etag": None, "commit": None} if moved or shared else {"etag": result.etag, "commit": commit}
         changed = {"changed_at": self._now} if any(s.changed for s in result.snapshots) else {}
-        meta = first.metadata
+        # The id known first stays: who has taken the name since is told with every text.
+        meta, first_id = first.metadata, repository.known.get("repo_id")
         row = {
-            "state": _OK, "listed": repository.digest, "full_name": meta.full_name, "repo_id": meta.repo_id,
-            "licence": meta.licence, "stars": meta.stars, "etag_key": self._etag_key,
+            "state": _OK, "listed": repository.digest, "full_name": meta.full_name,
+            "repo_id": first_id or meta.repo_id, "licence": meta.licence, "stars": meta.stars,
+            "etag_key": self._etag_key,
         }  # fmt: skip
         self._remember(repository, {**NO_MISSES, **row, **known, **changed})
 

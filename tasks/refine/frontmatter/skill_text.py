@@ -12,7 +12,7 @@ from tasks.crawl.source.bundle import NESTED
 from tasks.models.redact import redact
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
-from tasks.refine.frontmatter.spec_findings import on_body, on_description, on_fields, on_links
+from tasks.refine.frontmatter.spec_findings import on_body, on_description, on_fields, on_links, on_offering
 from tasks.refine.licences.resolve import skill_folder
 from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.refine.text.hidden import without_hidden
@@ -70,6 +70,7 @@ class SkillText:
     inferred: tuple[str, ...] = ()  # fields whose text its author has not written
     declared_licence: Value | None = None
     findings: tuple[Finding, ...] = ()
+    risks: tuple[Finding, ...] = ()  # what its author says of who may use it
 
 
 def _declared_licence(fields: dict[str, Value]) -> Value | None:
@@ -123,6 +124,7 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
             ),
             *(*on_fields(fields), *on_body(body), *on_links(body, raw.files, nested)),
         ),
+        risks=on_offering(fields),
     )
 
 

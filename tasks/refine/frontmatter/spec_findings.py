@@ -9,13 +9,15 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from storage.schemas import BundledFile, Finding
-from tasks.refine.frontmatter.frontmatter import SPEC_KEYS
+from tasks.refine.frontmatter.place import CLIENT_KEYS, SPEC_KEYS
 from tasks.refine.text.markdown import has_open_fence, outside_fences
 from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
 from tasks.refine.text.words import fold
 
 MAX_COMPATIBILITY_CHARS = 500
+# Values are texts here: these are true in YAML.
+_TRUE = frozenset({"true", "yes", "on"})
 _MAX_SHOWN_CHARS, _MAX_SHOWN_PATHS = 300, 5
 # The specification's advice: under 500 lines and 5,000 tokens.
 MAX_BODY_LINES, MAX_BODY_TOKENS = 500, 5_000
@@ -90,13 +92,23 @@ def _on_metadata(value: Value | None) -> Iterator[Finding]:
 
 def on_fields(fields: dict[str, Value]) -> tuple[Finding, ...]:
     """Return findings on unknown keys, `allowed-tools`, `compatibility` and `metadata`."""
-    unknown = ", ".join(sorted(fields.keys() - SPEC_KEYS))
+    unknown = ", ".join(sorted(fields.keys() - SPEC_KEYS - CLIENT_KEYS))
     return (
         *((finding("keys.unknown", unknown[:_MAX_SHOWN_CHARS]),) if unknown else ()),
         *allowed_tools(fields.get("allowed-tools"))[1],
         *_on_compatibility(fields.get("compatibility")),
         *_on_metadata(fields.get("metadata")),
     )
+
+
+def on_offering(fields: dict[str, Value]) -> tuple[Finding, ...]:
+    """Return a finding for each wish of the author that a skill is not offered to everyone."""
+    metadata = fields.get("metadata")
+    wishes = {
+        "offer.internal": metadata.get("internal") if isinstance(metadata, dict) else None,
+        "offer.person-only": fields.get("disable-model-invocation"),
+    }
+    return tuple(finding(code) for code, value in wishes.items() if str(value).strip().lower() in _TRUE)
 
 
 def on_description(description: str, name: str) -> tuple[Finding, ...]:

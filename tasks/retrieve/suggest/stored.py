@@ -151,10 +151,7 @@ def domain_of(rows: pa.Table) -> StoredDomain:
 
 
 def _moments(
-    domain: str,
-    record: Mapping[str, Any],
-    states: Mapping[str, tuple[str, str]],
-    bodies: Mapping[str, Body],
+    domain: str, record: Mapping[str, Any], states: Mapping[str, tuple[str, str]], bodies: Mapping[str, Body]
 ) -> Iterator[Moment]:
     for told in record["moments"]:
         own = tuple(bodies[one] for one in told["skills"] if one in bodies)  # others were forgotten since

@@ -12,6 +12,7 @@ from tasks.refine.frontmatter.spec_findings import (
     on_description,
     on_fields,
     on_links,
+    on_offering,
     relative_links,
 )
 from tasks.refine.text.strict_yaml import Value
@@ -57,6 +58,20 @@ def test_tools_are_read_in_each_spelling(
 )
 def test_fields_are_judged_by_the_specification(fields: dict[str, Value], codes: list[str]) -> None:
     assert [f.code for f in on_fields(fields)] == codes
+
+
+@pytest.mark.parametrize(
+    ("fields", "codes"),
+    [
+        ({"disable-model-invocation": "True"}, ["offer.person-only"]),
+        ({"metadata": {"internal": "yes"}}, ["offer.internal"]),
+        ({"metadata": {"internal": ["true"]}, "disable-model-invocation": "false"}, []),
+        ({"metadata": "internal: true", "user-invocable": "false"}, []),
+    ],
+)
+def test_who_may_be_offered_a_skill_is_read(fields: dict[str, Value], codes: list[str]) -> None:
+    assert [f.code for f in on_offering(fields)] == codes
+    assert "keys.unknown" not in [f.code for f in on_fields(fields)]
 
 
 @pytest.mark.parametrize(

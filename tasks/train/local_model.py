@@ -41,14 +41,7 @@ from tasks.parse.classify.local import (
     softmax,
 )
 from tasks.parse.classify.protocol import FragmentInContext, Probabilities
-from tasks.train.fragments import (
-    Agreement,
-    Labelled,
-    agreement,
-    draw_by_type,
-    draw_unlabelled,
-    read_labelled,
-)
+from tasks.train.fragments import Agreement, Labelled, agreement, draw_by_type, draw_unlabelled, read_labelled
 from tasks.train.splits import folds_of
 
 # A label that its annotator doubted counts for less.

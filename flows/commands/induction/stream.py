@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,10 +73,9 @@ def stream_bench(
     given = [one for _, one in latest(read_trajectories(paths, form, reading))]
     taught, said = _taught(warm, given)
     encoder = OnnxEncoder(exported_encoder(root.folder / "models", settings.encoder))
-    stream = Stream(KeptEncoder(encoder, root).encode, learned=_turned(turned, seed, given))
     rows: list[dict[str, Any]] = []
-    if out is not None:
-        stream = replace(stream, suggested=partial(_noted, rows))
+    encode, learned = KeptEncoder(encoder, root).encode, _turned(turned, seed, given)
+    stream = Stream(encode, learned=learned, suggested=partial(_noted, rows) if out is not None else None)
     runs = _walked(stream, taught, given, methods)
     if out is not None:
         write_lines(out, rows)

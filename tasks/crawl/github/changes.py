@@ -146,10 +146,11 @@ class ChangeReader:
         left = any(isinstance(e, HttpTransient) for s in result.snapshots for e in s.failed.values())
         known = {"etag": None, "commit": None} if left or shared else {"etag": result.etag, "commit": commit}
         changed = {"changed_at": self._now} if any(s.changed for s in result.snapshots) else {}
-        meta = first.metadata
+        # The id known first stays: who has taken the name since is told with every text.
+        meta, first_id = first.metadata, repository.known.get("repo_id")
         row = {
             "state": INCOMPLETE if left else _OK, "listed": repository.digest, "stars": meta.stars,
-            "full_name": meta.full_name, "repo_id": meta.repo_id, "licence": meta.licence,
+            "full_name": meta.full_name, "repo_id": first_id or meta.repo_id, "licence": meta.licence,
             "etag_key": self._etag_key,
         }  # fmt: skip
         self._remember(repository, {**NO_MISSES, **row, **known, **changed})

@@ -24,8 +24,8 @@ from tasks.crawl.source.bundle import (
     take_bundle,
     too_large,
 )
-from tasks.crawl.source.fields import count_of
 from tasks.crawl.source.identity import doc_key
+from tasks.models.fields import count_of
 
 _OPTIONAL = ("source_url", "owner", "repo", "branch", "path", "stars")
 _TEXT_TYPES = (

@@ -16,8 +16,8 @@ from storage.schemas import Dropped, Listing, RawDocument
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.source.base import CrawlContext, Gone, Item, RemoteSource, Unchanged, drain
-from tasks.crawl.source.fields import text_of, time_of
 from tasks.crawl.source.identity import hide_credentials, repository_name
+from tasks.models.fields import text_of, time_of
 
 _OFFICIAL = "io.modelcontextprotocol.registry/official"
 # A namespace and a name, each of letters, digits, dots, hyphens and underscores; none is only dots.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -40,6 +39,7 @@ RESET, STATE = "/.skillery/reset", "/.skillery/state"
 _HOST = re.compile(r"[\w.:-]+")
 _SECONDS, _MOST_BYTES = 10.0, 8 << 20  # of one answer
 _SLACK = 90.0  # seconds: what is stamped may be written to the minute, or by a clock that is a little off
+_LATEST = 1e15  # milliseconds since 1970: a larger number, of any size, is no time
 _DATE = len("2026-01-31")
 
 
@@ -120,7 +120,7 @@ def without_times(value: Any, begin: float, end: float) -> Any:  # noqa: ANN401
 
 def _times(value: object) -> tuple[float, ...]:
     """Return what a value may be as a time, in seconds since 1970."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LATEST:
         return value, value / 1000
     if not isinstance(value, str) or len(value) <= _DATE:
         return ()

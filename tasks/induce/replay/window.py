@@ -141,6 +141,10 @@ def _named_for(action: SkillAction, name: str, parameter: str) -> bool:
 Finder = Callable[[str, str, int], Element | None]  # by role, label and ordinal, on a page
 
 
+def no_element(_role: str, _label: str, _ordinal: int) -> None:
+    """Find nothing: tools have no elements."""
+
+
 class _Unresolved(Exception):
     """A source gives nothing; its text is the reason."""
 
@@ -165,12 +169,7 @@ def arguments_at(
 
 
 def _given(
-    action: SkillAction,
-    name: str,
-    source: Source,
-    call: Call,
-    results: Sequence[Any],
-    find: Finder,
+    action: SkillAction, name: str, source: Source, call: Call, results: Sequence[Any], find: Finder
 ) -> Any:  # noqa: ANN401
     match source:
         case Const():

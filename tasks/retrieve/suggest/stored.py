@@ -7,7 +7,6 @@ before hold more: the last three actions of a moment, and what was done next; th
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
 import json
@@ -24,6 +23,7 @@ from storage.lance.served import Served, read_served
 from storage.lance.tables import INDUCED, TableAt
 from storage.root import Root
 from storage.tombstones import Forgotten
+from tasks.crawl.source.lookup import nearest
 from tasks.induce.library.build import unnamed_digest
 from tasks.induce.skills.actions import Body, body_of
 from tasks.induce.skills.skill import InducedSkill, skill_told
@@ -151,10 +151,7 @@ def domain_of(rows: pa.Table) -> StoredDomain:
 
 
 def _moments(
-    domain: str,
-    record: Mapping[str, Any],
-    states: Mapping[str, tuple[str, str]],
-    bodies: Mapping[str, Body],
+    domain: str, record: Mapping[str, Any], states: Mapping[str, tuple[str, str]], bodies: Mapping[str, Body]
 ) -> Iterator[Moment]:
     for told in record["moments"]:
         own = tuple(bodies[one] for one in told["skills"] if one in bodies)  # others were forgotten since
@@ -290,7 +287,7 @@ class ServedSkills:
             return str(given)
         if given is None and len(self.domains) == 1:
             return self.domains[0]
-        near = difflib.get_close_matches(given or "", self.domains, 1)
+        near = nearest(given or "", self.domains, 1)
         said = f"domain {given!r} has no skills" if given else "domain is missing"
         known = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(self.domains) or 'none'}"
         raise WrongInput(f"{said}{known}")

@@ -116,8 +116,7 @@ def test_nothing_may_be_taught_before(stream: Stream) -> None:
 
 @pytest.mark.parametrize("success", [False, None])
 def test_only_successful_trajectories_have_decisions_and_are_learned_from(
-    stream: Stream,
-    success: bool | None,
+    stream: Stream, success: bool | None
 ) -> None:
     failed = Trajectory("h0", "z", "harbour", PETREL.task, success, PETREL.steps, PETREL.final)
     found = walked(stream, failed, AUK)

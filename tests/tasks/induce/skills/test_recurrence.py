@@ -21,7 +21,6 @@ from tests.support.induce.runs import (
     mooring,
     page,
     press,
-    tool_run,
     web_run,
     web_runs,
 )
@@ -59,23 +58,12 @@ def test_equal_windows_of_two_tasks_are_one_skill() -> None:
     assert (press("link", "beds", Arg("beds_link")), press("button", "add bed", Find(0))) in ferns[0].bodies
 
 
-def test_granularity_sets_which_windows_are_skills() -> None:
-    run = mooring("h1", "a")
-    assert [len(body) for m in moments(run, "action") for body in m.bodies] == [1, 1, 1, 1]
-    assert [len(body) for m in moments(run, "trajectory") for body in m.bodies] == [3]
-
-
 def test_steps_that_fell_out_come_after_an_action_but_are_none_before_another() -> None:
     first, second, *_ = add_bed("g1", "a").steps
     failed = Step(1, BEDS, Action("click", {"element": "99"}), error="no such element")
     run = Trajectory("g", "g", "greenhouse", "Add a bed", True, (first, failed, second), FORM)
     assert last_actions(run, kept(run)) == [None, BEDS_LINK, BEDS_LINK]
     assert [moment.t for moment in moments(run)] == [0, 1]
-
-
-def test_a_trajectory_without_steps_has_no_moments() -> None:
-    assert moments(tool_run("nothing", [])) == []
-    assert moments(web_run("nothing", [])) == []
 
 
 @settings(deadline=None)
@@ -92,10 +80,6 @@ def test_moments_stand_at_the_steps_that_are_kept_and_speak_to_nobody(run: Traje
 MOOR = mooring("h1", "a")
 FIND, HOLD = call("find_berth", boat=Arg("boat")), call("hold_berth", code=Result(0, ("berth", "code")))
 OPEN = SkillAction("click", None, None, (("element", Arg("element")),))
-
-
-def test_a_skill_that_does_what_was_done_has_no_misfit() -> None:
-    assert misfit((FIND, HOLD), MOOR.task, kept(MOOR), 0) is None
 
 
 def test_the_first_action_that_is_another_one_is_told() -> None:
@@ -191,10 +175,7 @@ def test_of_elements_that_are_alike_the_ordinal_decides() -> None:
     ],
 )
 def test_an_open_element_is_one_that_the_task_names_and_no_narrow_one(
-    seen: str,
-    on: str,
-    task: str,
-    fits: bool,
+    seen: str, on: str, task: str, fits: bool
 ) -> None:
     steps = kept(web_run(task, [(seen, "click", on, {})]))
     assert (misfit((OPEN,), task, steps, 0) is None) is fits

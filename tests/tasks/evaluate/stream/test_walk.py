@@ -109,11 +109,6 @@ def test_what_was_taught_before_serves_as_if_it_had_been_walked(stream: Stream, 
     assert found[0].usable == 3
 
 
-def test_nothing_may_be_taught_before(stream: Stream) -> None:
-    stream.teach([])
-    assert not any(one.begun for one in walked(stream, PETREL))
-
-
 @pytest.mark.parametrize("success", [False, None])
 def test_only_successful_trajectories_have_decisions_and_are_learned_from(
     stream: Stream, success: bool | None

@@ -217,9 +217,3 @@ def test_an_application_without_a_state_verifies_nothing(browser: Browser, tmp_p
         pytest.raises(EnvironmentStopped, match=what),
     ):
         verify(body, [window], replay)
-
-
-def test_the_form_that_drove_a_browser_is_refused(tmp_path: Path) -> None:
-    instead = "'command:python -m tasks.induce.replay.chromium http://a/'"
-    with pytest.raises(WrongInput, match=instead), opened("browser:http://a/", tmp_path):
-        pass

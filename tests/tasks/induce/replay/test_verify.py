@@ -16,14 +16,12 @@ from storage.errors import EnvironmentStopped, WrongInput
 from tasks.induce.replay.verify import RecordedReplay, ReplayVerdict, opened, verify
 from tasks.induce.replay.window import Broken, SourceWindow, call_at
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Result
-from tests.support.induce.effects import done
-from tests.support.induce.faults import KINDS, with_fault
+from tests.support.induce.faults import KINDS, done, with_fault
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, renewal, whole, windows_of
 from tests.support.induce.workshop.application import workshop
-from tests.support.induce.workshop.recording import recorded
 from tests.support.induce.workshop.server import Said, served
-from tests.support.induce.workshop.tasks import tasks
+from tests.support.induce.workshop.tasks import recorded, tasks
 
 SKILLS = [*windows_of(renewal("ada")), *windows_of(renewal("cleo", 1)), *windows_of(mails())]
 

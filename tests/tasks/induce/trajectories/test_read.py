@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage.errors import WrongInput
 from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
-from tests.support.induce.rows import PAGE, row, step, written
+from tests.support.induce.recordings import PAGE, row, step, written
 
 CHAT = {"messages": [{"role": "user", "content": "Order beans."}, {"role": "assistant", "content": "Done."}]}
 

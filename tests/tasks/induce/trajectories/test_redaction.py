@@ -15,7 +15,7 @@ from tasks.induce.skills.windows import moments
 from tasks.induce.trajectories.read import Reading, read_trajectories
 from tasks.induce.trajectories.record import digest_of, trajectory_of
 from tasks.induce.trajectories.redaction import redacted
-from tests.support.induce.rows import row, step, written
+from tests.support.induce.recordings import row, step, written
 
 ALNUM = "k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Ye9Ua3Io5Pq1Wz8Xv6"
 TOKEN, OTHER = "ghp_" + ALNUM[:36], "ghp_" + ALNUM[4:40]

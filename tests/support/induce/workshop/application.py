@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from tests.support.induce.workshop import pages
 from tests.support.induce.workshop.server import Asked, Said, goes_to, says_json, served
 
 KINDS = ("Brakes", "Gears", "Wheels")
@@ -238,15 +237,15 @@ def workshop() -> Iterator[Workshop]:
 
 Given = Mapping[str, str]
 _PAGES: Mapping[str, Callable[[Any, int, Given], str]] = {
-    "/": lambda state, _, __: pages.home(state),
-    "/jobs": lambda state, _, given: pages.jobs(state, given.get("status", "")),
-    "/jobs/new": lambda _, __, ___: pages.new_job(),
-    "/jobs/N": lambda state, number, _: pages.job(number, state["jobs"][number]),
-    "/parts": lambda state, _, given: pages.parts(state, given.get("wanted", "")),
-    "/orders": lambda state, _, __: pages.orders(state),
-    "/customers": lambda state, _, __: pages.customers(state),
-    "/customers/N": lambda state, number, _: pages.customer(number, state["customers"][number]),
-    "/settings": lambda state, _, __: pages.settings(state["settings"]),
+    "/": lambda state, _, __: home(state),
+    "/jobs": lambda state, _, given: jobs(state, given.get("status", "")),
+    "/jobs/new": lambda _, __, ___: new_job(),
+    "/jobs/N": lambda state, number, _: job(number, state["jobs"][number]),
+    "/parts": lambda state, _, given: parts(state, given.get("wanted", "")),
+    "/orders": lambda state, _, __: orders(state),
+    "/customers": lambda state, _, __: customers(state),
+    "/customers/N": lambda state, number, _: customer(number, state["customers"][number]),
+    "/settings": lambda state, _, __: settings(state["settings"]),
 }
 
 
@@ -281,7 +280,7 @@ def _change_job(records: Records, number: int, _: Given) -> Said:
 
 def _note(records: Records, number: int, given: Given) -> Said:
     records.note(number, given.get("text", ""))
-    return Said(pages.notes(records.state["jobs"][number]))
+    return Said(notes(records.state["jobs"][number]))
 
 
 def _cancel(records: Records, number: int, given: Given) -> Said:

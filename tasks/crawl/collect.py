@@ -19,6 +19,7 @@ from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.raw_parts import RawParts, raw_bytes
 from tasks.crawl.seen import Covers, SeenRows, Verdict
 from tasks.crawl.source.base import Gone, Item, Missed, Source, Unchanged
+from tasks.crawl.source.bundle import links_out
 from tasks.crawl.source.credentials import without_credentials
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 from tasks.crawl.source.tombstones import drop_forgotten
@@ -221,6 +222,7 @@ class _Ingestion:
         failed = Counter(row.reason for row in self._dropped)
         failed.update([self._error.reason] if self._error else [])
         message, usage = str(self._error) if self._error else None, asdict(self._source.usage())
+        message = message or links_out(self._dropped) or None
         return SourceReport(
             self._source.spec, self._state, **self._counts, failed=dict(failed), message=message, **usage
         )

@@ -8,6 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from storage.schemas import Finding, RawDocument
+from tasks.crawl.source.bundle import NESTED
 from tasks.models.redact import redact
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
@@ -102,6 +103,7 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
     name, name_inferred, on_name = name_of(fields.get("name"), folder_of(raw.doc_id, raw.path))
     description, inferred, on_stated = description_of(fields.get("description"), body)
     advice = () if inferred else on_description(description, name)
+    nested = [found.message for found in raw.findings if found.code == NESTED]
     return SkillText(
         name=name,
         description=description,
@@ -120,7 +122,7 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
                 *on_stated,
                 *advice,
             ),
-            *(*on_fields(fields), *on_body(body), *on_links(body, raw.files)),
+            *(*on_fields(fields), *on_body(body), *on_links(body, raw.files, nested)),
         ),
         risks=on_offering(fields),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
@@ -174,12 +174,15 @@ def _listed(paths: list[str]) -> str:
     return ", ".join(paths[:_MAX_SHOWN_PATHS]) + more
 
 
-def on_links(body: str, files: tuple[BundledFile, ...] | None) -> tuple[Finding, ...]:
+def on_links(
+    body: str, files: tuple[BundledFile, ...] | None, nested: Collection[str] = ()
+) -> tuple[Finding, ...]:
     """Return findings on links that leave the skill's folder, and on links to files that the bundle lacks.
 
     Args:
         body: Canonical Markdown.
         files: The bundle, paths relative to the skill's folder; None: unknown, so no file is called missing.
+        nested: Folders in it, relative to it, of other skills, whose files are in bundles of their own.
     """
     linked = relative_links(body)
     outside = [path for path in linked if path.startswith("..")]
@@ -187,7 +190,9 @@ def on_links(body: str, files: tuple[BundledFile, ...] | None) -> tuple[Finding,
     if files is not None:
         held = {posixpath.normpath(file.path) for file in files}
         folders = {str(folder) for path in held for folder in PurePosixPath(path).parents}
-        there = held | folders | {".", "SKILL.md"}
-        missing = [path for path in linked if path not in there and path not in outside]
+        folders |= {str(folder) for path in nested for folder in PurePosixPath(path).parents}
+        there = held | folders | {".", "SKILL.md", *nested, *outside}
+        inside = tuple(f"{folder}/" for folder in nested)
+        missing = [path for path in linked if path not in there and not path.startswith(inside)]
         found.extend([finding("links.missing", _listed(missing))] if missing else [])
     return tuple(found)

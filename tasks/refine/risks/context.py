@@ -54,6 +54,12 @@ class Surroundings:
         """Return the line of an offset, counted from 1."""
         return bisect_left(self._newlines, offset) + 1
 
+    def lines(self, start: int, end: int) -> Region:
+        """Return the region of the whole lines that a region touches."""
+        at, after = bisect_left(self._newlines, start), bisect_left(self._newlines, max(start, end - 1))
+        until = self._newlines[after] if after < len(self._newlines) else len(self.text)
+        return self._newlines[at - 1] + 1 if at else 0, until
+
     def regions(self, where: str) -> list[Region]:
         """Return a text's comments (`comment`), or the value of a front matter's key, as offsets."""
         if where not in self._values:

@@ -142,6 +142,12 @@ def test_a_link_to_a_file_that_the_bundle_lacks_is_found() -> None:
     assert found(body, "scripts/fire.py", "scripts/cool.py", "references/deep/cones.md") == []
 
 
+def test_a_link_into_another_skill_s_folder_is_no_missing_file() -> None:
+    body = "[a](roles/writer/SKILL.md) [b](roles/writer) [c](roles) [d](roles/writer/x.md) [e](roles/writers)"
+    (missing,) = on_links(body, (), ["roles/writer"])
+    assert (missing.code, missing.message) == ("links.missing", "roles/writers")
+
+
 def test_nothing_is_said_of_a_bundle_that_is_unknown_but_of_links_that_leave_it() -> None:
     body = "[a](scripts/fire.py) [b](../oven.md)"
     assert [f.code for f in on_links(body, None)] == ["links.outside"]

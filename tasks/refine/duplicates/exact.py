@@ -52,7 +52,7 @@ def owner_of() -> pl.Expr:
 def ranked(frame: pl.DataFrame) -> pl.DataFrame:
     """Sort documents so that of several copies the one to keep comes first; the order of rows does not count.
 
-    Sorted by: not from an aggregator; first seen; the source's rank; not in a hidden folder, where agents hold
+    Sorted by: not from an aggregator; first seen; source's rank; not in a hidden folder, where agents hold
     what was installed; repository known; licence known; most stars; the shortest path; doc_id in lower case,
     then as written. Unknown stars and times come last.
 

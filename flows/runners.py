@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.run_page import batch_progress
 from flows.settings import Settings, load_settings
-from storage.errors import WrongInput
+from storage.errors import TransientError, WrongInput
 from storage.folder import cores
 from tasks.refine.workers import batch_processes
 
@@ -127,7 +128,7 @@ class _Runner:
     def submit(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
         """Start a task; return its future."""
         if self._runner is None:
-            self._runner = self._stack.enter_context(_runner_of(self._settings))
+            self._runner = self._stack.enter_context(_started(self._settings))
         return _submitted(self._runner, task, parameters)
 
 
@@ -148,6 +149,24 @@ def _opened(settings: Settings) -> Iterator[_Runner]:
     require_runner(settings)
     with ExitStack() as stack:
         yield _Runner(settings, stack)
+
+
+@contextmanager
+def _started(settings: Settings) -> Iterator[TaskRunner[Any]]:
+    runner, address = _runner_of(settings), settings.task_runner_address
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(runner)
+        except Exception as error:  # each library has its own for a time-out, and they name no address
+            if address is None or settings.task_runner not in _PACKAGES:
+                raise
+            where, why = re.sub(r"//[^/@]*@", "//", address), (str(error).splitlines() or [""])[0][:200]
+            msg = (
+                f"SKILLERY_TASK_RUNNER_ADDRESS={where}: no {settings.task_runner} cluster can be used there "
+                f"({type(error).__name__}: {why}): start it, or unset the variable: workers start here"
+            )
+            raise TransientError(msg) from error
+        yield runner
 
 
 def _runner_of(settings: Settings) -> TaskRunner[Any]:

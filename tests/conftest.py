@@ -95,7 +95,7 @@ def s3_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory, s3_log: Path) -> Iterator[Mapping[str, str]]:
     """Start one S3 server for a run; the environment of those who ask it."""
-    with s3_server(tmp_path_factory.mktemp("copies"), str(s3_log)) as environment:
+    with s3_server(tmp_path_factory.mktemp("copies"), s3_log) as environment:
         yield environment
 
 

@@ -36,9 +36,7 @@ def _of_file(data: bytes) -> Tokenizer:
     return _of_content(json.dumps(said, sort_keys=True, ensure_ascii=False))
 
 
-@lru_cache(maxsize=2)
-def _of_content(content: str) -> Tokenizer:
-    return Tokenizer.from_str(content)
+_of_content = lru_cache(maxsize=2)(Tokenizer.from_str)
 
 
 def first_tokens(text: str, most: int, tokenizer: TextTokenizer) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,12 +77,17 @@ class OpenVersion:
             StorageError: Neither the routing index nor the table can be read.
         """
         if not self._by_rows:
-            return self.skills.first(_COLUMNS, doc_key=[doc_id.casefold()])
+            return self._held_row(doc_id.casefold())
         exact = self._rows.filter(pl.col("doc_id") == doc_id)
         if exact.height:
             return exact.row(0, named=True)
         place = self._places.get(doc_id.casefold())
         return None if place is None else self._rows.row(place, named=True)
+
+    @functools.cached_property
+    def _held_row(self) -> Callable[[str], dict[str, Any] | None]:
+        # Those requested last are kept, as documents are: a page of them asks no bucket.
+        return functools.lru_cache(_RECENT)(lambda key: self.skills.first(_COLUMNS, doc_key=[key]))
 
     def names(self) -> dict[str, str | None]:
         """Return the name of each skill by its id; raises as `row` does."""

@@ -79,7 +79,7 @@ def test_a_server_that_is_gone_is_no_damage_and_nothing_is_taken_for_missing(
     root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("storage.s3._TRIES", 0)
+    monkeypatch.setattr(Unreachable, "AFTER", 0)
     gone = Root(root.uri)
     with pytest.raises(Unreachable, match=r"served\.json cannot be reached") as caught:
         gone.read_json("state/served.json")

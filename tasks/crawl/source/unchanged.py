@@ -22,8 +22,9 @@ from storage.schemas import RawDocument
 from tasks.crawl.source.bundle import BundledSkill, DocumentLimits
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 
-# States of a repository that the last run did not reach.
-UNREACHED = ("failed", "missing", "denied")
+INCOMPLETE = "incomplete"  # the state of a repository of which some files are left to the next run
+# States of a repository that the last run did not reach, or not to its end.
+UNREACHED = ("failed", "missing", "denied", INCOMPLETE)
 
 
 def same_source(

@@ -45,6 +45,15 @@ def code_spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
+def without_code(line: str) -> str:
+    """Return a text without its code between backticks."""
+    kept, at = [], 0
+    for start, end in code_spans(line):
+        kept.append(line[at:start])
+        at = end
+    return "".join(kept) + line[at:]
+
+
 def _pairs(runs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield the spans of code between the runs of backticks of a line."""
     alike: dict[int, list[int]] = {}

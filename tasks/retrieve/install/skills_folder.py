@@ -97,9 +97,12 @@ class SkillsFolder:
         self.path, self._new, self._old = path, path / STAGING / "new", path / STAGING / "old"
         self._lock = read_lock(path)
         self.mended: dict[str, str] = {}
-        if self._lock.pending:
-            self._mend(self._lock.pending)
-        delete_path(path / STAGING)
+        with self._writing():
+            if (path / STAGING).is_symlink():  # what it leads to is not ours to move or to remove
+                delete_path(path / STAGING)
+            if self._lock.pending:
+                self._mend(self._lock.pending)
+            delete_path(path / STAGING)
 
     @property
     def skills(self) -> Mapping[str, Installed]:

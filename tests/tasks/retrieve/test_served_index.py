@@ -129,14 +129,19 @@ def test_fewer_than_one_result_cannot_be_asked_for(index: ServedIndex, k: int) -
         index.search("bees", k)
 
 
-def test_a_folded_copy_is_answered_by_its_survivor(skill_root: Make) -> None:
+def test_a_folded_copy_is_answered_by_its_own_text(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish()
     root.write("zz-copy", SKILLS["bees"])
+    root.write("zz-near", f"{SKILLS['bees']}\nHoney is wrung by hand.\n")
     root.publish()
     answer = page(root.ask(), "local/market/ZZ-copy")
     assert (answer["doc_id"], answer["alias_of"]) == ("local/market/ZZ-copy", BEES)
     assert answer["context"] == page(root.ask(), BEES)["context"]
+    assert answer["url"].endswith("/market/zz-copy")
+    near = page(root.ask(), "local/market/zz-near", "how honey is wrung")
+    assert near["alias_of"] == BEES
+    assert "wrung by hand" in near["context"]
     assert root.ask().find("local/market/zz-copy") == BEES
 
 

@@ -16,6 +16,7 @@ _URL = re.compile(
 )
 _SCP = re.compile(r"^(?:(?P<user>[^@:/]+)@)?(?P<host>\[[^\]]+\]|[^@:/]+):(?P<path>(?!:|//).+)$", re.S)
 _USER_INFO = re.compile(r"(?<=://)(?:[^/\s:]*:\S*|[^/\s]*)@")  # generous: a password may hold a slash
+RECREATED = "repository.recreated"  # the finding that another repository has taken a name
 SAMPLE = "sample"  # the spec of the marketplace that comes with the package
 # A name that git takes for a branch, a tag or a commit.
 GIT_REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")

@@ -118,6 +118,12 @@ def doc_key(doc_id: str) -> str:
     return doc_id.casefold()
 
 
+def owner_part(doc_id: str) -> str:
+    """Return what an id tells of its owner, in the form in which ids are compared; empty: nothing."""
+    parts = doc_key(doc_id).split("/")[:-1]
+    return "/".join(parts[: 2 if parts and (parts[0] == "local" or "." in parts[0]) else 1])
+
+
 def path_key(path: str) -> str:
     """Return the form in which paths are compared that some file system takes for one."""
     # Casefolding may leave letters and accents apart that NFC puts together.

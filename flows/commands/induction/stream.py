@@ -28,7 +28,7 @@ from tasks.evaluate.stream.walk import Decision, Stream, has_succeeded
 from tasks.induce.library.held import KeptTrajectories
 from tasks.induce.skills.actions import GRANULARITIES, Body, told
 from tasks.induce.skills.skill import skill_id_of
-from tasks.induce.skills.windows import moments
+from tasks.induce.skills.windows import decision_points
 from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory
 from tasks.models.cached_encoder import KeptEncoder
@@ -168,7 +168,9 @@ def _granularity(
 ) -> list[dict[str, Any]]:
     rows, methods = [], {name: METHODS[name] for name in _GRANULAR}
     for granularity in GRANULARITIES:
-        own = Stream(stream.encode, teaches=partial(moments, granularity=granularity), learned=stream.learned)
+        own = Stream(
+            stream.encode, teaches=partial(decision_points, granularity=granularity), learned=stream.learned
+        )
         for name, run in _walked(own, warm, given, methods).items():
             rows.append({"granularity": granularity, "method": name, **decision_means(run)})
     return rows

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.induce.skills.actions import Body
-from tasks.induce.skills.windows import Moment, begins, last_actions, misfit, moments
+from tasks.induce.skills.windows import DecisionPoint, begins, decision_points, last_actions, misfit
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.outline import page_seen
@@ -81,7 +81,7 @@ class Stream:
         self,
         encode: Encode,
         k: int = 5,
-        teaches: Callable[[Trajectory], list[Moment]] = moments,
+        teaches: Callable[[Trajectory], list[DecisionPoint]] = decision_points,
         learned: Callable[[Trajectory], bool] = has_succeeded,
         suggested: Suggested | None = None,
     ) -> None:

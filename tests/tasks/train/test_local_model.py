@@ -16,7 +16,7 @@ from storage.schemas import NODE_TYPES
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.token_states import packaged_projection
 from tasks.parse.classify.context_model import GRAPH, WEIGHTS, ContextModel, unpacked
-from tasks.parse.classify.local import Forest, LocalClassifier, load_model, tree_scores
+from tasks.parse.classify.local import LocalClassifier, load_model, tree_scores
 from tasks.parse.classify.protocol import FragmentInContext
 from tasks.train import context_model as tune
 from tasks.train import local_model as train
@@ -140,16 +140,6 @@ def test_trees_learn_what_no_sum_of_cues_can() -> None:
     how = Boosting(rounds=60, depth=2, columns=1.0)
     forest = fit_forest(present, target, np.ones(len(pairs), np.float32), np.random.default_rng(0), how)
     assert (tree_scores(forest, present).argmax(axis=1) == crossed).all()
-
-
-def test_a_tree_is_walked_to_the_leaf_of_the_cues_present() -> None:
-    forest = Forest(
-        np.array([[0, 1, 2], [0, 0, 0]], np.int32),
-        np.array([[1, 2, 3, 4], [0, 0, 0, 0]], np.float32),
-        np.array([0.5, 0.0], np.float32),
-    )
-    present = np.array([[False, True, False], [True, False, True], [True, False, False]])
-    assert tree_scores(forest, present).tolist() == [[2.5, 0.0], [4.5, 0.0], [3.5, 0.0]]
 
 
 def rows() -> list[Labelled]:

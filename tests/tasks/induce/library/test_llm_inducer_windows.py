@@ -31,7 +31,7 @@ from tasks.induce.skills.skill import actions_of, skill_id_of
 from tasks.models.llm.ask import Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling
-from tests.support.induce.drafts import drafts_of
+from tests.support.induce.learning import drafts_of
 from tests.support.induce.runs import Done, add_bed, page, tool_run, web_run
 from tests.support.llm.induce_llm import skills
 from tests.support.llm.llm_asking import llm_of

@@ -23,12 +23,10 @@ from tasks.induce.trajectories.outline import Element, outline_of
 from tasks.induce.trajectories.record import Action, Trajectory
 from tests.support.induce.faults import with_fault
 from tests.support.induce.recordings import renewal, whole, windows_of
-from tests.support.induce.workshop import pages
+from tests.support.induce.workshop import application
 from tests.support.induce.workshop.application import Workshop, workshop
-from tests.support.induce.workshop.outcome import left
-from tests.support.induce.workshop.recording import recorded
 from tests.support.induce.workshop.server import Asked, Said, served
-from tests.support.induce.workshop.tasks import tasks
+from tests.support.induce.workshop.tasks import left, recorded, tasks
 from tests.support.processes import slow_but
 
 T = TypeVar("T")
@@ -280,9 +278,9 @@ def test_a_trajectory_that_does_not_go_on_breaks_the_skill(
     bench: Bench, cancel: Trajectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body, window = whole(cancel, 2)
-    titled, numbers = pages.page, count()  # no page is the same twice
+    titled, numbers = application.page, count()  # no page is the same twice
     assert bench.replayed(body[:1], window) == Broken(1, "another page is seen after it")
-    monkeypatch.setattr(pages, "page", lambda title, body: titled(f"{title} {next(numbers)}", body))
+    monkeypatch.setattr(application, "page", lambda title, body: titled(f"{title} {next(numbers)}", body))
     unseen = replace(window, trajectory_id="unseen")
     assert bench.replayed(body[:1], unseen) == Broken(
         1, "the trajectory does not go on: step 2: the page has no button 'cancel job' with the ordinal 0"

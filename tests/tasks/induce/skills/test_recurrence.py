@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from tasks.induce.skills.actions import Arg, Const, Find, Path, Result, SkillAction, const
-from tasks.induce.skills.windows import begins, last_actions, misfit, moments
+from tasks.induce.skills.windows import begins, decision_points, last_actions, misfit
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 from tests.support.induce.runs import (
     BEDS,
@@ -29,7 +29,7 @@ BEDS_LINK, ADD_BUTTON = ("click", "link", "beds"), ("click", "button", "add bed"
 
 
 def test_each_step_that_speaks_to_nobody_is_a_moment() -> None:
-    found = moments(mooring("h1", "a"))
+    found = decision_points(mooring("h1", "a"))
     assert [moment.t for moment in found] == [0, 1, 2, 4]
     assert {(moment.trajectory_id, moment.task_id, moment.domain) for moment in found} == {
         ("h1", "a", "harbour")
@@ -38,7 +38,7 @@ def test_each_step_that_speaks_to_nobody_is_a_moment() -> None:
 
 
 def test_a_moment_holds_the_action_before_and_its_state_summed_up() -> None:
-    boats, beds = moments(mooring("h1", "a")), moments(add_bed("g1", "a"))
+    boats, beds = decision_points(mooring("h1", "a")), decision_points(add_bed("g1", "a"))
     told = [moment.before[0] if moment.before else None for moment in boats]
     assert told == [None, "find_berth", "hold_berth", "send_msg_to_user"]
     assert [moment.before for moment in beds[:3]] == [None, BEDS_LINK, ADD_BUTTON]
@@ -51,9 +51,12 @@ def test_a_moment_holds_the_action_before_and_its_state_summed_up() -> None:
 
 
 def test_equal_windows_of_two_tasks_are_one_skill() -> None:
-    one, other = moments(mooring("h1", "a")), moments(mooring("h2", "b", "Auk", "C3", 55))
+    one, other = decision_points(mooring("h1", "a")), decision_points(mooring("h2", "b", "Auk", "C3", 55))
     assert [moment.bodies for moment in one] == [moment.bodies for moment in other]
-    ferns, palms = moments(add_bed("g1", "a")), moments(add_bed("g2", "b", "Palm house", "peat"))
+    ferns, palms = (
+        decision_points(add_bed("g1", "a")),
+        decision_points(add_bed("g2", "b", "Palm house", "peat")),
+    )
     assert [moment.bodies for moment in ferns] == [moment.bodies for moment in palms]
     assert (press("link", "beds", Arg("beds_link")), press("button", "add bed", Find(0))) in ferns[0].bodies
 
@@ -63,18 +66,18 @@ def test_steps_that_fell_out_come_after_an_action_but_are_none_before_another() 
     failed = Step(1, BEDS, Action("click", {"element": "99"}), error="no such element")
     run = Trajectory("g", "g", "greenhouse", "Add a bed", True, (first, failed, second), FORM)
     assert last_actions(run, kept(run)) == [None, BEDS_LINK, BEDS_LINK]
-    assert [moment.t for moment in moments(run)] == [0, 1]
+    assert [moment.t for moment in decision_points(run)] == [0, 1]
 
 
 @settings(deadline=None)
 @given(TOOL_RUNS | web_runs())
 def test_moments_stand_at_the_steps_that_are_kept_and_speak_to_nobody(run: Trajectory) -> None:
-    found = moments(run)
+    found = decision_points(run)
     assert [moment.t for moment in found] == [step.t for step in kept(run) if not step.action.speaks]
     before = last_actions(run, kept(run))
     acting = [step for step in kept(run) if not step.action.speaks]
     assert [moment.before for moment in found] == [before[step.place] for step in acting]
-    assert moments(run) == found
+    assert decision_points(run) == found
 
 
 MOOR = mooring("h1", "a")

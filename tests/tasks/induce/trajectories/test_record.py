@@ -15,7 +15,7 @@ from storage.errors import WrongInput
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned, is_web
 from tasks.induce.trajectories.outline import Element, folded, is_cut, outline_of, without_ids
 from tasks.induce.trajectories.record import digest_of, trajectory_of, without_nulls
-from tests.support.induce.rows import PAGE, row, step
+from tests.support.induce.recordings import PAGE, row, step
 
 LINES = st.lists(
     st.sampled_from(['[1] button "A"', '  [x] link "B \\', "[2] ", '[2] row ""', "...", 'text "t"'])

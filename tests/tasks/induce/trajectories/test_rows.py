@@ -31,7 +31,7 @@ from tasks.induce.trajectories.rows import (
     read_values,
     unread,
 )
-from tests.support.induce.rows import PAGE, lines_of, row, step
+from tests.support.induce.recordings import PAGE, lines_of, row, step
 
 
 def file(folder: Path, content: bytes) -> Path:

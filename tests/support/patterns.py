@@ -30,6 +30,9 @@ _PROBED = [*map(chr, range(32, 127)), "\n", "\t", "é", "。", "あ", "\x00"]
 _REPEATS = {codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT}
 _SHORT = 8  # times: what is repeated no more often takes a bounded time at each place
 _LETTERS = 10
+MOST = 2.5  # times as long for twice the size
+_MEASURABLE, _HOPELESS = 0.002, 2.0  # seconds: of the clock, and of what is waited for
+_LARGEST = 400_000  # characters
 Pattern = re.Pattern[Any]
 
 
@@ -93,7 +96,8 @@ def _called(tree: ast.AST) -> Iterator[tuple[int, Pattern]]:
                 func=ast.Attribute(value=ast.Name(id="re"), attr=made),
                 args=[ast.Constant(value=str() | bytes() as given), *_],
             ) if made != "escape":
-                yield node.lineno, re.compile(given)
+                flags = [k for k in ast.walk(node) if isinstance(k, ast.Attribute) and k.attr.isupper()]
+                yield node.lineno, re.compile(given, sum({getattr(re, flag.attr) for flag in flags}))
 
 
 def hostile_runs(pattern: Pattern) -> list[Run]:
@@ -171,7 +175,38 @@ def _repeats(tree: Any, before: str) -> Iterator[tuple[str, str]]:  # noqa: ANN4
         before += _sample([(op, value)])
 
 
-def scan_seconds(pattern: Pattern, run: Run, size: int, tries: int = 1) -> float:
+class Growth(NamedTuple):
+    """How many times longer a scan of twice the size takes, from which size on, and on what run."""
+
+    ratio: float
+    size: int
+    seconds: float
+    run: Run | None
+
+
+def growth_of(pattern: Pattern, size: int = 4_000) -> Growth:
+    """Return the worst growth of a pattern over its three slowest hostile runs of a size.
+
+    A pattern that repeats a bounded number of times may grow by more up to there, and a clock that is
+    disturbed may say more: what then grows by less at four times the size is as it is there.
+    """
+    runs = sorted(hostile_runs(pattern), key=lambda run: -_seconds(pattern, run, size))[:3]
+    return max((_growth(pattern, run, size) for run in runs), default=Growth(1.0, size, 0.0, None))
+
+
+def _growth(pattern: Pattern, run: Run, size: int) -> Growth:
+    while _seconds(pattern, run, size) < _MEASURABLE and size < _LARGEST:
+        size *= 4
+    found = []
+    for at in (size, 4 * size):
+        shorter, longer = (_seconds(pattern, run, n, tries=3) for n in (at, 2 * at))
+        found.append(Growth(longer / max(shorter, 1e-6), at, shorter, run))
+        if found[-1].ratio <= MOST or longer > _HOPELESS:
+            break
+    return min(found)
+
+
+def _seconds(pattern: Pattern, run: Run, size: int, tries: int = 1) -> float:
     """Return the least processor time of a match at the start and of a scan of a hostile run."""
     text, took = run.text(size, pattern), []
     for _ in range(tries):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from flows.settings import Settings
 from storage.errors import WrongInput
@@ -16,13 +15,9 @@ from tasks.retrieve.compose.local import LocalDecomposer
 from tasks.retrieve.compose.rounds import Decomposer
 from tasks.retrieve.served_index import ServedIndex
 
-if TYPE_CHECKING:
-    from tasks.models.llm.ask import Llm
-
 LOCAL, LLM, HYBRID = "local", "llm", "hybrid"
 DECOMPOSERS = (LOCAL, LLM, HYBRID)
-_INSTEAD = "such tasks are taken apart locally, such candidates keep their order"
-_MEASURED = f"{_INSTEAD}, llm-direct and react have no plan"
+INSTEAD = "such tasks are taken apart locally, such candidates keep their order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +55,7 @@ def plan_makers(
     from flows.commands.llm import opened_llm  # noqa: PLC0415
     from tasks.retrieve.compose.llm import HybridDecomposer, LlmDecomposer, llm_reranker  # noqa: PLC0415
 
-    with opened_llm(root, settings, _INSTEAD) as llm:
+    with opened_llm(root, settings, INSTEAD) as llm:
 
         def decomposer_of() -> Decomposer | None:
             if decomposer == LOCAL:
@@ -73,10 +68,3 @@ def plan_makers(
             return asking if decomposer == LLM else HybridDecomposer(local, asking, certain)
 
         yield PlanMakers(decomposer_of, llm_reranker(llm) if rerank else None)
-
-
-def measured_llm(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Llm | None]:
-    """Return the context of the LLM that is measured if one is wanted and set up, else of None."""
-    from flows.commands.llm import is_set_up, opened_llm  # noqa: PLC0415
-
-    return opened_llm(root, settings, _MEASURED) if wanted and is_set_up(settings) else nullcontext()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -13,15 +13,8 @@ import polars as pl
 from tasks.evaluate.compose.measures import measured
 from tasks.evaluate.compose.methods import Asking, MadePlan, PlanMethod
 from tasks.evaluate.compose.requests import KnownRequest
-from tasks.evaluate.measures.runs import latency, long_table
-from tasks.evaluate.measures.statistics import (
-    bootstrap_interval,
-    holm_bonferroni,
-    paired_bootstrap,
-    wilcoxon,
-)
-
-Values = dict[str, float]
+from tasks.evaluate.measures.runs import latency, long_table, summarise
+from tasks.evaluate.measures.statistics import holm_bonferroni, paired_bootstrap, wilcoxon
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +23,7 @@ class MethodRun:
 
     requests: Sequence[KnownRequest]
     made: Sequence[MadePlan]
-    values: Sequence[Values]
+    values: Sequence[dict[str, float]]
     times: Sequence[float]
 
     def column(self, measure: str) -> list[float]:
@@ -41,10 +34,9 @@ class MethodRun:
         """Return the measures that are known of some request."""
         return list(dict.fromkeys(name for value in self.values for name in value))
 
-    def among(self, chosen: Iterable[str]) -> MethodRun:
+    def among(self, chosen: Collection[str]) -> MethodRun:
         """Return the run on requests of some ids."""
-        wanted = set(chosen)
-        kept = [i for i, request in enumerate(self.requests) if request.query_id in wanted]
+        kept = [i for i, request in enumerate(self.requests) if request.query_id in chosen]
         parts = (self.requests, self.made, self.values, self.times)
         return MethodRun(*([part[i] for i in kept] for part in parts))  # type: ignore[arg-type]
 
@@ -84,11 +76,6 @@ def run_table(runs: Mapping[str, MethodRun]) -> pl.DataFrame:
     return long_table("compose", pl.DataFrame(rows, infer_schema_length=None), measures)
 
 
-def paraphrased(requests: Sequence[KnownRequest]) -> list[KnownRequest]:
-    """Return the requests that have a paraphrase, in its words."""
-    return [request.reworded() for request in requests if request.paraphrase]
-
-
 def summarise_methods(
     runs: Mapping[str, MethodRun], reworded: Mapping[str, MethodRun], baseline: str
 ) -> list[dict[str, Any]]:
@@ -97,7 +84,8 @@ def summarise_methods(
     A row has `method`, the measures' means, `ci95` (percentile bootstrap over requests, 10,000 resamples),
     `median_ms`, `p95_ms`, `by_difficulty`, `by_tag`, `by_category` (of the steps needed), `tokens` (means of
     the chosen and of all that is served, or null), `paraphrase` (`paraphrase_row`, null without any) and
-    `against` (`against`, null for the baseline).
+    `against` (null for the baseline): by measure `compared` with the baseline, `p_adjusted` of both tests by
+    Holm over the methods.
 
     Args:
         runs: Of each method.
@@ -125,11 +113,11 @@ def summary(run: MethodRun, *, intervals: bool = True) -> dict[str, Any]:
     `needed` is the mean number of steps that they need.
     """
     columns = {measure: run.column(measure) for measure in run.measures()}
-    means = {measure: float(np.mean(column)) for measure, column in columns.items()}
-    ci95 = {measure: list(bootstrap_interval(column)) for measure, column in columns.items() if intervals}
     sizes = [len(request.needed.steps) for request in run.requests]
     counted = {"queries": len(sizes), "needed": float(np.mean(sizes)) if sizes else 0.0}
-    return {**counted, **means, **({"ci95": ci95} if intervals else {})}
+    if intervals:
+        return {**counted, **summarise(columns)}
+    return {**counted, **{measure: float(np.mean(column)) for measure, column in columns.items()}}
 
 
 _GROUPS: dict[str, Callable[[KnownRequest], Iterable[str]]] = {
@@ -137,8 +125,6 @@ _GROUPS: dict[str, Callable[[KnownRequest], Iterable[str]]] = {
     "tag": lambda request: request.tags or ["none"],
     "category": lambda request: {name for step in request.needed.steps for name in step.categories},
 }
-
-
 _RANK = {"single": 0, "easy": 1, "medium": 2, "hard": 3}  # difficulties are shown in this order
 
 
@@ -157,7 +143,7 @@ def paraphrase_row(run: MethodRun, reworded: MethodRun) -> dict[str, Any]:
 
     `agreement` is the share of requests on which DA is the same (SkillWeaver, section 7.4).
     """
-    same = run.among(request.query_id for request in reworded.requests)
+    same = run.among([request.query_id for request in reworded.requests])
     a, b = reworded.column("da"), same.column("da")
     difference, low, high, p = paired_bootstrap(a, b)
     return {
@@ -169,19 +155,13 @@ def paraphrase_row(run: MethodRun, reworded: MethodRun) -> dict[str, Any]:
 
 
 def against(runs: Mapping[str, MethodRun], baseline: str) -> dict[str, dict[str, Any]]:
-    """Return the differences of each other method from the baseline, by method and measure.
-
-    Each has `difference`, its 95 % interval `low` and `high`, `p` of a paired bootstrap, `wilcoxon`
-    (`{w, differing, p}` of the signed-rank test), `wins` and `losses`; `p_adjusted` of both is by Holm over
-    the methods compared in that measure.
-    """
-    others = [name for name in runs if name != baseline]
-    found: dict[str, dict[str, Any]] = {name: {} for name in others}
+    """Return `compared` of each other method with the baseline, by method and measure."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in runs if name != baseline}
     for measure in runs[baseline].measures():
         theirs = runs[baseline].column(measure)
-        for name in others:
-            found[name][measure] = compared(runs[name].column(measure), theirs)
-        tests = [found[name][measure] for name in others]
+        for name, own in found.items():
+            own[measure] = compared(runs[name].column(measure), theirs)
+        tests = [own[measure] for own in found.values()]
         for family in (tests, [test["wilcoxon"] for test in tests]):
             for test, p in zip(family, holm_bonferroni([test["p"] for test in family]), strict=True):
                 test["p_adjusted"] = p
@@ -189,7 +169,7 @@ def against(runs: Mapping[str, MethodRun], baseline: str) -> dict[str, dict[str,
 
 
 def compared(a: Sequence[float], b: Sequence[float]) -> dict[str, Any]:
-    """Return how `a` differs from `b`, as `against` has it, before p-values are adjusted."""
+    """Return how `a` differs from `b` by a paired bootstrap, and by Wilcoxon's signed-rank test."""
     difference, low, high, p = paired_bootstrap(a, b)
     w, differing, p_ranks = wilcoxon(a, b)
     signs = [(x > y) - (x < y) for x, y in zip(a, b, strict=True)]

@@ -27,7 +27,7 @@ from tasks.retrieve.compose.candidates import StepReranker
 from tasks.retrieve.compose.compose import ComposeOptions, compose
 from tasks.retrieve.compose.drafts import Draft, DraftStep, words_of
 from tasks.retrieve.compose.local import LocalDecomposer
-from tasks.retrieve.compose.matches import Matcher
+from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import Decomposer
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters

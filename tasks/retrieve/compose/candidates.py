@@ -14,8 +14,15 @@ import numpy as np
 from storage.lance.served import Licences
 from tasks.retrieve.compose.dependencies import PlannedTask
 from tasks.retrieve.compose.drafts import DraftStep, told_order
-from tasks.retrieve.compose.matches import NEAR, Matcher
-from tasks.retrieve.compose.ranking import RANKING_FEATURES, StepRanker, StepRanking, confidence, fitted
+from tasks.retrieve.compose.ranking import (
+    NEAR,
+    RANKING_FEATURES,
+    Matcher,
+    StepRanker,
+    StepRanking,
+    confidence,
+    fitted,
+)
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Searcher, provenance
 

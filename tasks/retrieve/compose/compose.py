@@ -18,7 +18,7 @@ from tasks.retrieve.compose.candidates import FOLDED, CandidateFinder, Found, Se
 from tasks.retrieve.compose.dependencies import PlannedTask, condition_of, ordered
 from tasks.retrieve.compose.drafts import Draft, left_out
 from tasks.retrieve.compose.local import LocalDecomposer
-from tasks.retrieve.compose.matches import MOST, Matcher
+from tasks.retrieve.compose.ranking import MOST, Matcher
 from tasks.retrieve.compose.rounds import HINTS, Decomposer, Decomposition, decompose
 from tasks.retrieve.compose.task_model import packaged_model
 from tasks.retrieve.open_version import OpenVersion

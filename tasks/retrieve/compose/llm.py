@@ -22,7 +22,7 @@ from tasks.retrieve.compose.alignment import MOST_CLAUSES, aligned
 from tasks.retrieve.compose.candidates import StepReranker
 from tasks.retrieve.compose.clauses import clauses
 from tasks.retrieve.compose.drafts import Draft
-from tasks.retrieve.compose.matches import Matcher
+from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import Decomposer
 
 Row = Mapping[str, Any]  # of the index

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tasks.retrieve.compose.clauses import clauses
+from tasks.retrieve.compose.clauses import CONTEXT, clauses, joined, reason_of
 from tasks.retrieve.compose.drafts import Draft, DraftStep, LeftOut, Span, leads, words_of
 from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import chosen_count
@@ -99,19 +99,12 @@ def _onward(before: Scores, moves: Scores, own: Scores, combined: Callable[[Scor
     return np.maximum(after + own, _NEVER)
 
 
-CONTEXT = "context"  # the reason of what asks for nothing
 LEAST = 0.02  # share of a number of steps under which it is not tried
 BEYOND = 4  # steps that are looked for beyond those allowed, to say what is left out
-_GAP = 12  # characters between parts of a step that are taken as one: a comma, and a word that was left out
 _SIGNS = " \t\r\n,;:.!?…。！？、，；-–—→>()[]"
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
 _LATIN_SHARE = 0.5  # of the letters of a task, from which the model is asked
 _CONDITIONAL = frozenset(["if", "unless", "once", "when", "whenever", "until", "provided"])
-_OWN = re.compile(
-    r"\b(?:choose|compare|consider|decide|describe|explain|judge|pick|prefer|rank|recommend|rephrase|rewrite"
-    r"|sum|summari[sz]e|tell|think|word)\b",
-    re.IGNORECASE,
-)
 _REFERS = re.compile(
     r"\b(?:it|its|it's|them|they|their|that|this|these|those|there|both|one|he|she|him|her|his|the (?:result"
     r"|results|outcome|same|whole|lot)|all of (?:it|that|them))\b",
@@ -184,19 +177,8 @@ def _steps(reading: TaskReading, labels: Sequence[int]) -> Iterator[tuple[Span, 
         conditional = reading.task[slice(*word)].lower() in _CONDITIONAL
         before = word if label == OUT and conditional else None
     for words in held:
-        if spans := _joined(reading.task, words):
+        if spans := tuple(span for each in joined(words) if (span := _stripped(reading.task, *each))):
             yield spans
-
-
-def _joined(task: str, words: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the spans of words, near ones in one, without signs at either end."""
-    spans: list[Span] = []
-    for start, end in words:
-        if spans and start - spans[-1][1] <= _GAP:
-            spans[-1] = (spans[-1][0], end)
-        else:
-            spans.append((start, end))
-    return tuple(span for each in spans if (span := _stripped(task, *each)))
 
 
 def _stripped(task: str, start: int, end: int) -> Span | None:
@@ -219,11 +201,6 @@ def _left_out(task: str, steps: Sequence[Sequence[Span]], beyond: Sequence[Span]
         if span and reason_of(task[slice(*span)]) != CONTEXT:
             yield LeftOut(task[slice(*span)], span, "own-work")
         at = max(at, end)
-
-
-def reason_of(text: str) -> str:
-    """Return why a part of a task is left out."""
-    return "own-work" if _OWN.search(text) else CONTEXT
 
 
 def _is_latin(task: str) -> bool:

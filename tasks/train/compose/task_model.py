@@ -78,7 +78,7 @@ def read_written(file: Path = REQUESTS) -> list[WrittenRequest]:
 class StepLesson:
     """A request to learn from; steps are numbered in the order in which it tells them.
 
-    `places` are the tokens at which its words begin, `labels` what each word is (`chain`), `own` the words of
+    `places` are the tokens at which its words begin, `labels` what each word is (`local`), `own` the words of
     each step, `pairs` what steps `i < j` are to each other, in order, `served` the rows that serve each step.
     """
 
@@ -222,7 +222,7 @@ class StepNetwork(torch.nn.Module):
         return found
 
     def label_loss(self, words: torch.Tensor, batch: LessonBatch) -> torch.Tensor:
-        """Return the mean negative log-likelihood of the labels (`chain`, equation 1)."""
+        """Return the mean negative log-likelihood of the labels (`local`, equation 1)."""
         scores = self.label(self.dropout(words))
         moves, inside, labels = self.moves, batch.inside, batch.labels
         # A fourth state is "left out before any step": nothing continues a step before one has begun.

@@ -15,8 +15,17 @@ from flows.commands.queries import open_index
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.evaluate.compose.bench import MethodRun, run_method, run_table, summarise_methods
-from tasks.evaluate.compose.feedback import draw_rounds, feedback, rounds_of, simulated, when_right
+from tasks.evaluate.compose.bench import (
+    MethodRun,
+    draw_rounds,
+    feedback,
+    rounds_of,
+    run_method,
+    run_table,
+    simulated,
+    summarise_methods,
+    when_right,
+)
 from tasks.evaluate.compose.hidden_rows import (
     TakenRows,
     needing,

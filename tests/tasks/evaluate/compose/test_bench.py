@@ -12,13 +12,16 @@ from storage.errors import WrongInput
 from tasks.evaluate.compose.bench import (
     MethodRun,
     against,
+    feedback,
     groups,
     paraphrase_row,
+    rounds_of,
     run_method,
+    simulated,
     summarise_methods,
     summary,
+    when_right,
 )
-from tasks.evaluate.compose.feedback import feedback, rounds_of, simulated, when_right
 from tasks.evaluate.compose.hidden_rows import (
     drawn_step,
     hidden_servers,

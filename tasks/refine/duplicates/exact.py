@@ -52,8 +52,9 @@ def owner_of() -> pl.Expr:
 def ranked(frame: pl.DataFrame) -> pl.DataFrame:
     """Sort documents so that of several copies the one to keep comes first; the order of rows does not count.
 
-    Sorted by: not from an aggregator; first seen; the source's rank; repository known; licence known; most
-    stars; doc_id in lower case, then as written. Unknown stars and times come last.
+    Sorted by: not from an aggregator; first seen; source's rank; not in a hidden folder, where agents hold
+    what was installed; repository known; licence known; most stars; the shortest path; doc_id in lower case,
+    then as written. Unknown stars and times come last.
 
     Args:
         frame: Columns doc_id (unique), source, repo, licence, stars and first_seen_at, among others.
@@ -63,9 +64,11 @@ def ranked(frame: pl.DataFrame) -> pl.DataFrame:
         again,
         "first_seen_at",
         _source_rank(pl.col("source")),
+        pl.col("doc_id").str.contains("/.", literal=True),
         pl.col("repo").is_null(),
         pl.col("licence").is_null(),
         pl.col("stars").fill_null(-1).neg(),
+        pl.col("doc_id").str.count_matches("/", literal=True),
         pl.col("doc_id").str.to_lowercase(),
         "doc_id",
         nulls_last=True,

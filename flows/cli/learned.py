@@ -48,9 +48,7 @@ def induce(
     verify: Annotated[
         str,
         typer.Option(
-            "--verify",
-            metavar="HOW",
-            help="recorded, or command:CMD, which replays runs over JSON lines.",
+            "--verify", metavar="HOW", help="recorded, or command:CMD, which replays runs over JSON lines."
         ),
     ] = "recorded",
     folder: Annotated[

@@ -19,6 +19,7 @@ from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.raw_parts import RawParts, raw_bytes
 from tasks.crawl.seen import Covers, SeenRows, Verdict
 from tasks.crawl.source.base import Gone, Item, Missed, Source, Unchanged
+from tasks.crawl.source.bundle import links_out
 from tasks.crawl.source.credentials import without_credentials
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 from tasks.crawl.source.tombstones import drop_forgotten
@@ -177,6 +178,11 @@ class _Ingestion:
         self._state = "complete"
         self._error: SourceError | SourceUnavailable | None = None
         self._began = self._batch_began = self._checkpointed = time.monotonic()
+        for raw in self._seen.moved():
+            self._verdicts[raw.doc_id] = "new"
+            self._parts.add(raw)
+        if self._verdicts:
+            self._write_batch()
 
     def repeat(self, state: str, since: str) -> int:
         """Count the documents of the reading at `since` (ISO time) as unchanged, with its state."""
@@ -216,13 +222,14 @@ class _Ingestion:
         failed = Counter(row.reason for row in self._dropped)
         failed.update([self._error.reason] if self._error else [])
         message, usage = str(self._error) if self._error else None, asdict(self._source.usage())
+        message = message or links_out(self._dropped) or None
         return SourceReport(
             self._source.spec, self._state, **self._counts, failed=dict(failed), message=message, **usage
         )
 
     def _checkpoint(self) -> None:
         """Write the rows of `seen`, so that a run that dies later need not repeat them."""
-        self._seen.write(self._source.invalidate)
+        self._seen.write(lambda ids: self._source.invalidate(self._seen.claims.given(ids)))
         # Every caller has written the parts before: all that was yielded is on disk.
         self._source.checkpoint()
         self._checkpointed = time.monotonic()
@@ -255,13 +262,13 @@ class _Ingestion:
             for item in items:
                 if not isinstance(item, Dropped):
                     return False
-                self._dropped.append(without_credentials(item))
+                self._dropped.append(self._seen.claims.owned(without_credentials(item)))
         except (SourceError, SourceUnavailable):
             return False
         return True
 
     def _handle(self, item: Item) -> None:
-        item = without_credentials(item)
+        item = self._seen.claims.owned(without_credentials(item))
         if isinstance(item, RawDocument | Listing) and (kept_out := drop_forgotten(self._forgotten, item)):
             self._counts["listed"] += isinstance(item, RawDocument)
             self._dropped.append(kept_out)

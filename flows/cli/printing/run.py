@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from typing import Any
 
 import typer
@@ -36,6 +37,8 @@ def print_run(record: dict[str, Any]) -> None:
     corpus = "corpus, not served: " if other else ""
     _say(f"{corpus}documents {record['documents']}, dropped: {_counts(record['dropped'])}")
     _say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
+    if record["sources"] and not (record["documents"] or record["message"]):
+        _say(_nothing_left(record), style="red")
     if record["llm"]:
         _llm(record["llm"])
     if record["message"]:
@@ -45,6 +48,14 @@ def print_run(record: dict[str, Any]) -> None:
     checked = f"checks passed {passed} of {len(record['checks'])}; " if record["checks"] else ""
     _say(f"{checked}served: {record['served'] or 'nothing'} ({news}){_of(served) if other else ''}")
     _say(f"seconds: {_counts({stage: f'{seconds:.1f}' for stage, seconds in record['seconds'].items()})}")
+
+
+def _nothing_left(record: dict[str, Any]) -> str:
+    """Return why a run has no document, and what to do."""
+    lost = sum((Counter(source["failed"]) for source in record["sources"]), Counter(record["dropped"]))
+    listed = sum(source["listed"] for source in record["sources"])
+    told = f"no document is left of {listed} listed, dropped: {_counts(dict(lost))}"
+    return f"{told}; dropped/ below the root names each, skillery sources add SPEC adds a source"
 
 
 def _of(served: dict[str, int | None] | None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import hashlib
 import posixpath
 import re
 import stat
@@ -174,6 +176,14 @@ def _check_packing(entry: ZipInfo, name: str) -> None:
         raise ArchiveRefused("archive-compression", f"{shown(name)} is neither stored nor deflated")
 
 
+def object_id(pieces: Iterable[bytes], size: int, like: str) -> str:
+    """Return git's id of a blob, by the hash that the id `like` is of."""
+    digest = hashlib.new("sha1" if len(like) == 40 else "sha256", b"blob %d\0" % size, usedforsecurity=False)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
 class Archive:
     """A repository's files in a zip archive, for a `with` statement; memory stays below about 100 MB.
 
@@ -228,6 +238,12 @@ class Archive:
             ArchiveRefused: `archive-size`: more was unpacked in all than `limits.unpacked_bytes`.
         """
         return consume(self._pieces(entry), keep)
+
+    def is_object(self, entry: SourceEntry, key: str) -> bool:
+        """Tell whether a file is the blob with that id of git; one that is damaged is not."""
+        with contextlib.suppress(OSError):
+            return object_id(self._pieces(entry), entry.size, key) == key
+        return False
 
     def _pieces(self, entry: SourceEntry) -> Iterator[bytes]:
         info = copy.copy(self._zip.getinfo(entry.key))

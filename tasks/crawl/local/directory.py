@@ -18,6 +18,7 @@ from tasks.crawl.source.bundle import (
     DocumentLimits,
     SourceEntry,
     consume,
+    links_out,
     plan,
     read_skill,
 )
@@ -57,7 +58,8 @@ class DirectorySource(Source):
                 url = (root / row.entry.folder).as_uri()
                 yield read_skill(row, _read, self._limits, self.spec, repo=repository, url=url)
         if not any(isinstance(row, BundledSkill) for row in rows):
-            raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this folder")
+            detail = "; ".join(filter(None, ("there is no SKILL.md in this folder", links_out(rows))))
+            raise SourceError(self.spec, "no-skill", detail)
 
     def _root(self) -> Path:
         if not self._path.is_dir():
@@ -97,10 +99,9 @@ def _entry(child: os.DirEntry[str], root: Path) -> SourceEntry:
 
 
 def _target(link: Path, root: Path) -> str:
-    """Return where a link leads, relative to its own folder where that is inside `root`."""
-    target = os.readlink(link)
-    inside = Path(target).is_absolute() and Path(target).is_relative_to(root)
-    return _printable(os.path.relpath(target, link.parent) if inside else target)
+    """Return where a link leads: relative to its own folder inside `root`, else the whole path."""
+    target = os.path.normpath(link.parent / os.readlink(link))
+    return _printable(os.path.relpath(target, link.parent) if Path(target).is_relative_to(root) else target)
 
 
 def _printable(path: str | Path) -> str:

@@ -19,6 +19,7 @@ _LONGEST_PATH, _DEEPEST = 4_096, 100  # characters, folders
 _LONGEST_NAME = 255  # bytes: what file systems take
 LINK_BYTES = 4_096  # of the target of a link: a longer one leads nowhere
 _SHOWN = 5  # paths that a finding names
+NESTED = "bundle.nested"  # a finding whose message is the folder of a skill inside another's
 _MOST_LICENCES = 20  # files, the nearest first: each skill has all that lie in the folders above it
 
 
@@ -105,6 +106,7 @@ class BundledSkill:
     files: tuple[SourceEntry, ...]  # below its folder, without those of nested skills
     odd: tuple[SourceEntry, ...]  # links and unreadable entries below its folder
     licences: tuple[SourceEntry, ...]  # of its folder, then of each folder above it
+    nested: tuple[str, ...] = ()  # folders right below its own, or deeper, of other skills, relative to it
 
     def sized(self, sizes: Mapping[str, int]) -> BundledSkill:
         """Return the skill with the sizes of its entries by their keys."""
@@ -136,6 +138,16 @@ def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[B
     return rows
 
 
+def links_out(rows: Iterable[object]) -> str:
+    """Return which links to folders out of a source were not followed, and what to do; empty: none."""
+    links = [
+        r.detail for r in rows if isinstance(r, Dropped) and r.reason == "symlink" and " -> /" in r.detail
+    ]
+    shown = ", ".join(link[:300] for link in links[:_SHOWN]) + (", ..." if len(links) > _SHOWN else "")
+    said = f"{len(links):,} links were not followed: {shown}; name what they lead to as sources"
+    return said if links else ""
+
+
 def checked(entry: SourceEntry) -> SourceEntry:
     """Return an entry with a plain path; any other is `unreadable`, under a path that can be looked up."""
     parts = entry.path.split("/")
@@ -157,8 +169,11 @@ class _Listing:
         self._folders = {folder for e in entries for folder in _upwards(e.folder)}
         self._licences: dict[str, list[SourceEntry]] = defaultdict(list)
         self._members: dict[str | None, list[SourceEntry]] = defaultdict(list)
+        self._nested: dict[str | None, list[str]] = defaultdict(list)
+        for folder in sorted(self._skill_folders - {""}):
+            self._nested[self._skill_above(posixpath.dirname(folder))].append(folder)
         for entry in entries:
-            self._members[self._skill_folder(entry)].append(entry)
+            self._members[self._skill_above(entry.folder)].append(entry)
             if entry.kind == "file" and _LICENCE.match(entry.name):
                 self._licences[entry.folder].append(entry)
 
@@ -167,7 +182,8 @@ class _Listing:
         files = tuple(e for e in members if e.kind == "file")
         odd = tuple(e for e in members if e.kind in {"link", "unreadable"})
         licences = tuple(e for folder in _upwards(entry.folder) for e in self._licences[folder])
-        return BundledSkill(doc_id, entry, files, odd, licences)
+        nested = (posixpath.relpath(folder, entry.folder or ".") for folder in self._nested[entry.folder])
+        return BundledSkill(doc_id, entry, files, odd, licences, tuple(nested))
 
     def why_not_taken(self, entry: SourceEntry) -> str:
         """Return the detail of an entry that may hide a skill; empty if it cannot."""
@@ -181,12 +197,12 @@ class _Listing:
         outside = target.startswith(("/", ".."))
         hides = entry.names_skill or target == "." or target in self._folders
         # A link out of the source, inside a skill's folder, is a finding on that skill instead.
-        if hides or (outside and self._skill_folder(entry) is None):
+        if hides or (outside and self._skill_above(entry.folder) is None):
             return f"{entry.path} -> {entry.note}"
         return ""
 
-    def _skill_folder(self, entry: SourceEntry) -> str | None:
-        return next((f for f in _upwards(entry.folder) if f in self._skill_folders), None)
+    def _skill_above(self, folder: str) -> str | None:
+        return next((f for f in _upwards(folder) if f in self._skill_folders), None)
 
 
 def _upwards(folder: str) -> Iterator[str]:
@@ -306,6 +322,7 @@ def read_skill(
     fits = text.size <= limits.document_bytes
     findings = [] if fits else [too_large(text.size, limits.document_bytes)]
     findings += [_odd(entry) for entry in skill.odd]
+    findings += [Finding(NESTED, "info", folder) for folder in skill.nested]
     bundle = take_bundle(skill.files, read, limits, findings, entry.folder)
     licences = tuple(_read_licences(skill, read, limits, findings))
     return RawDocument(
@@ -322,7 +339,8 @@ def _why(error: OSError) -> str:
 
 def _odd(entry: SourceEntry) -> Finding:
     if entry.kind == "link":
-        return Finding("bundle.symlink", "warning", f"{entry.path} is a symbolic link and is not followed")
+        leads = f" to {_some([entry.note])}" if entry.note else ""
+        return Finding("bundle.symlink", "warning", f"{entry.path} is a symbolic link{leads}: not followed")
     return Finding("bundle.unreadable", "warning", f"{entry.path}: {entry.note}")
 
 

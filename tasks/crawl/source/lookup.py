@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import polars as pl
 
 from storage.root import Root
-from storage.state import aliases_table
+from storage.state import aliases_table, seen_table
 from tasks.crawl.source.identity import doc_key
 
 _SHOWN = 5
@@ -25,6 +25,11 @@ def followed(root: Root, doc_id: str) -> Iterator[str]:
         if survivor is None:
             return
         doc_id = survivor
+
+
+def was_brought(root: Root, doc_id: str) -> bool:
+    """Tell whether a source has brought a document of this id, there or gone: then it means no other one."""
+    return any(doc_key(held) == doc_key(doc_id) for held in seen_table(root).of(doc_id)["doc_id"])
 
 
 def meant(wanted: str, names: Mapping[str, str | None]) -> list[str]:

@@ -20,13 +20,7 @@ from storage.errors import SkilleryError, WrongInput
 from tasks.models.http_body import ENCODINGS, BodyRefused, unpacked
 from tasks.models.llm.budget import Ledger, Reservation, Usage, guessed_tokens
 from tasks.models.llm.chat_completion import Dialect, Reply, read_reply
-from tasks.models.llm.errors import (
-    BudgetSpent,
-    ContextOverflow,
-    LlmRefused,
-    LlmUnavailable,
-    error_of_status,
-)
+from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable, error_of_status
 from tasks.models.llm.question import Question
 from tasks.models.retry import RetryPolicy, retrying
 

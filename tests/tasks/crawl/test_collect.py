@@ -242,13 +242,14 @@ def test_an_id_that_a_source_holds_twice_is_taken_once(nights: Nights) -> None:
 
 
 def test_two_sources_that_hold_one_document_are_both_recorded(nights: Nights) -> None:
-    nights.crawl(source(skill("a")))
-    nights.crawl(HandSource("git+x", skill("a", "Knead.")))
-    assert nights.seen("retired_at") == {("a", SPEC): None, ("a", "git+x"): None}
-    nights.crawl(source(skill("b")))
-    assert nights.seen("retired_at")["a", SPEC] == nights.now
-    assert nights.seen("retired_at")["a", "git+x"] is None
-    assert read_sources(nights.root).keys() == {SPEC, "git+x"}
+    listed, cloned = "skillsmp", "git+https://github.com/o/r"
+    nights.crawl(HandSource(listed, skill("o/r/a")))
+    nights.crawl(HandSource(cloned, skill("o/r/a", "Knead.")))
+    assert nights.seen("retired_at") == {("o/r/a", cloned): None, ("o/r/a", listed): None}
+    nights.crawl(HandSource(listed, skill("o/r/b")))
+    assert nights.seen("retired_at")["o/r/a", listed] == nights.now
+    assert nights.seen("retired_at")["o/r/a", cloned] is None
+    assert read_sources(nights.root).keys() == {listed, cloned}
 
 
 def test_a_run_that_is_tried_again_rewrites_no_part(nights: Nights) -> None:

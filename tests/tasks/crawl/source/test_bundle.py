@@ -71,6 +71,10 @@ def test_a_file_belongs_to_the_nearest_skill_above_it(paths: set[str]) -> None:
         for file in skill.files:
             above = [f for f in folders if f == "" or f"{file.folder}/".startswith(f"{f}/")]
             assert max(above, key=len) == skill.entry.folder
+        inside = {posixpath.join(skill.entry.folder, folder) for folder in skill.nested}
+        assert inside <= folders - {skill.entry.folder}
+        below = {f for f in folders if f"{f}/".startswith(f"{skill.entry.folder}/") or not skill.entry.folder}
+        assert all(any(f"{f}/".startswith(f"{n}/") for n in inside) for f in below - {skill.entry.folder})
         for licence in skill.licences:
             assert licence.folder == "" or f"{skill.entry.folder}/".startswith(f"{licence.folder}/")
         depths = [len(licence.folder) for licence in skill.licences]

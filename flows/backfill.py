@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from prefect import flow
+from pydantic import Field
 
 from flows.index import index as index_tables
 from flows.refine import refine_batches
-from flows.run_page import named, show_table, tell
+from flows.run_page import named, show_table, tell, writing
 from flows.run_record import new_run_id
 from flows.runners import run_batches
 from flows.settings import load_settings
@@ -35,6 +36,7 @@ def backfill(
     root: str = "data",
     publish: bool = False,
     stages: list[Stage] | None = None,
+    wait_minutes: Annotated[float, Field(ge=0)] = 60,
 ) -> list[dict[str, Any]]:
     """Refine and parse what had been crawled by each day, into separate tables under backfill/date=…/.
 
@@ -48,6 +50,7 @@ def backfill(
         publish: Serve the corpus of the last day if it passes the gate; the next night continues from it.
         stages: The stages to run for each day, refine or parse; empty: both. The results of a stage that is
             not run stay as an earlier backfill of that day left them.
+        wait_minutes: How long to wait for another run that writes to this root.
 
     Raises:
         WrongInput: `publish` is set, and `stages` lacks one.
@@ -56,9 +59,9 @@ def backfill(
     settings, run, chosen = load_settings(), new_run_id(), stages or STAGES
     if publish:
         require_whole(chosen)
-    encoder = prepare_encoder(root, settings.encoder)
-    days = plan_backfill(root, start.isoformat(), end.isoformat())
-    with writer_lock(Root(root)):
+    with writing(Root(root), wait_minutes, run):
+        encoder = prepare_encoder(root, settings.encoder)
+        days = plan_backfill(root, start.isoformat(), end.isoformat())
         rows = [_rebuild(root, day, run, settings.limits(), encoder, chosen) for day in days]
         for row in rows:
             tell(f"{row['day']}: {row['documents']} documents, {row['nodes']} nodes")

@@ -9,11 +9,10 @@ from prefect import flow
 from pydantic import Field
 
 from flows.index import announce
-from flows.run_page import named, show_table, tell
+from flows.run_page import named, show_table, tell, writing
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.lance.served import require_served
-from storage.locks import writer_lock
 from storage.root import Root
 from tasks.retrieve.shells import (
     clean_files,
@@ -44,7 +43,7 @@ def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60
         NotPublished: Nothing is served.
     """
     run, settings = new_run_id(), load_settings()
-    with writer_lock(Root(root), wait=60 * wait_minutes):
+    with writing(Root(root), wait_minutes, run):
         done, before = compact_served(root), require_served(Root(root))
         version = publish_tables(
             root, done["built"], done["checks"], served_encoder(root), run_id=run, now=before.published_at

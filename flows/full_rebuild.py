@@ -8,9 +8,8 @@ from prefect import flow
 from pydantic import Field
 
 from flows.nightly import refine_to_served, summary
-from flows.run_page import named, recorded_on_page, show_table
+from flows.run_page import named, recorded_on_page, show_table, writing
 from flows.run_record import this_run
-from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.shells import redo_everything
@@ -36,7 +35,7 @@ def full_rebuild(
     """
     place, run = Root(root), this_run()
     with (
-        writer_lock(place, wait=60 * wait_minutes),
+        writing(place, wait_minutes, run),
         recorded_on_page(place, run, specs_to_read(place), flow="full-rebuild") as record,
     ):
         redo_everything(root, keep_vectors=keep_vectors)

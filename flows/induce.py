@@ -9,11 +9,10 @@ from prefect import flow
 from pydantic import Field
 
 from flows.commands.induction.induce import publishing, record, state_summaries, taught
-from flows.run_page import counted, counts, flat, named, show_table, tell
+from flows.run_page import counted, counts, flat, named, show_table, tell, writing
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.errors import WrongInput
-from storage.locks import writer_lock
 from storage.root import Root
 from tasks.induce.library.learn import Learning
 from tasks.induce.shells import keep_trajectories, learn_domain, plan_learning
@@ -60,7 +59,7 @@ def induce(
     """
     run, settings = new_run_id(), load_settings()
     with (
-        writer_lock(Root(root), wait=60 * wait_minutes),
+        writing(Root(root), wait_minutes, run),
         taught(
             Root(root), settings, Learning(verify, Path(verify_in), support, granularity), judge, inducer
         ) as how,

@@ -11,11 +11,10 @@ from flows.crawl import crawl
 from flows.index import index as index_tables
 from flows.parse import parse
 from flows.refine import refine
-from flows.run_page import counted, flat, named, recorded_on_page, show_table
+from flows.run_page import counted, flat, named, recorded_on_page, show_table, writing
 from flows.run_record import RunRecord, this_run
 from flows.runners import require_runner, shared_runner
 from flows.settings import load_settings, run_llm
-from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import normal_spec
@@ -54,7 +53,7 @@ def nightly(
     require_encoder(place.fetch("models"), settings.encoder)
     given = [normal_spec(spec) for spec in sources or []]
     with (
-        writer_lock(place, wait=60 * wait_minutes),
+        writing(place, wait_minutes, run),
         recorded_on_page(place, run, given or specs_to_read(place), flow="nightly") as record,
     ):
         with record.stage("crawl"):

@@ -9,10 +9,9 @@ from prefect import flow
 from pydantic import Field
 
 from flows.nightly import refine_to_served, summary
-from flows.run_page import named, recorded_on_page, show_table
+from flows.run_page import named, recorded_on_page, show_table, writing
 from flows.run_record import this_run
 from flows.settings import load_settings
-from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import require_readable
 from tasks.crawl.shells import find_sources, refresh_source
@@ -45,7 +44,7 @@ def refresh_one(
     """
     place, run, now = Root(root), this_run(), datetime.now(UTC)
     settings = load_settings()
-    with writer_lock(place, wait=60 * wait_minutes):
+    with writing(place, wait_minutes, run):
         specs = find_sources(root, target)
         with recorded_on_page(place, run, specs_to_read(place), flow="refresh-one") as record:
             with record.stage("crawl"):

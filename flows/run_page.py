@@ -6,16 +6,18 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from coolname.data import config
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
+from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
-from prefect.exceptions import MissingContextError
+from prefect.exceptions import MissingContextError, TerminationSignal
 from prefect.logging import get_run_logger
 
 from flows.run_record import RunRecord, recorded
+from storage.locks import writer_lock
 from storage.root import Root
 from tasks.models.visible import visible
 
@@ -58,16 +60,36 @@ def tell(line: str) -> None:
     logger.info("%s", visible(line))
 
 
+def writing(root: Root, wait_minutes: float, run: str) -> AbstractContextManager[None]:
+    """Hold the root's writer lock as `writer_lock` does, and tell on the run's page who is waited for."""
+    return writer_lock(root, 60 * wait_minutes, run=run, say=tell)
+
+
 @contextmanager
 def recorded_on_page(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterator[RunRecord]:
     """Write a run's record as `recorded` does, and tell it on the run's page, also if the run fails."""
     record = None
     try:
         with recorded(root, run_id, specs, flow=flow) as record:
-            yield record
+            try:
+                yield record
+            except TerminationSignal:
+                record.message = _why_terminated()
+                raise
     finally:
         if record is not None:
             _tell_record(record.as_dict())
+
+
+def _why_terminated() -> str:
+    """Return who ended this run by SIGTERM: a person who cancelled it, as Prefect's server knows, or not."""
+    context = FlowRunContext.get()
+    with suppress(Exception), get_client(sync_client=True) as client:
+        run = context.flow_run if context else None
+        state = client.read_flow_run(run.id).state if run else None
+        if state is not None and (state.is_cancelling() or state.is_cancelled()):
+            return "cancelled: a later run picks up where this one was"
+    return "ended by SIGTERM: a later run picks up where this one was"
 
 
 def _tell_record(record: Mapping[str, Any]) -> None:

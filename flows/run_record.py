@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import secrets
 import time
@@ -13,13 +14,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from storage.errors import GateRefused, NothingReadable, StorageError
+from storage.errors import GateRefused, NothingReadable, StorageError, Unreachable
 from storage.lance.served import read_served
 from storage.root import Root
 from storage.state import corpus_counts, write_run
 from tasks.retrieve.versions.doctor import mend_missing
 
-_run_id: ContextVar[str | None] = ContextVar("run_id", default=None)
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Begun:
+    """A run that this process begins: its id, and its record once there is one."""
+
+    run_id: str
+    record: RunRecord | None = None
+
+
+_begun: ContextVar[Begun | None] = ContextVar("begun", default=None)
 
 
 def new_run_id() -> str:
@@ -29,24 +41,27 @@ def new_run_id() -> str:
 
 def this_run() -> str:
     """Return the id of the run that begins: the one of `run_as`, or a new one."""
-    return _run_id.get() or new_run_id()
+    begun = _begun.get()
+    return begun.run_id if begun else new_run_id()
 
 
 @contextmanager
-def run_as(run_id: str) -> Iterator[None]:
-    """Give the run that begins inside an id, by which its record is found; Prefect's form asks for none."""
-    token = _run_id.set(run_id)
+def run_as(run_id: str) -> Iterator[Begun]:
+    """Give the run that begins inside an id, and yield where its record is found, whatever comes of it."""
+    token = _begun.set(found := Begun(run_id))
     try:
-        yield
+        yield found
     finally:
-        _run_id.reset(token)
+        _begun.reset(token)
 
 
 @dataclass(slots=True)
 class RunRecord:
     """What is known of a run so far, with the keys that `run --json` prints.
 
-    `flow` names the flow that ran. `documents`, `dropped`, `nodes` and `edges` count what the root holds now;
+    `flow` names the flow that ran. `documents`, `dropped`, `nodes` and `edges` count the corpus of the root,
+    which is not served before it passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
+    all are null where a bucket did not say;
     `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
     that cost, and is null without one. `mended` names the files that were missing when the run began, and
     what was done about each. `published` says whether `served` names this run's version. `seconds` holds the
@@ -61,12 +76,13 @@ class RunRecord:
     message: str | None = None
     published: bool = False
     served: str | None = None
+    served_counts: dict[str, int | None] | None = None
     mended: list[str] = field(default_factory=list)
     sources: list[dict[str, Any]] = field(default_factory=list)
-    documents: int = 0
+    documents: int | None = 0
     dropped: dict[str, int] = field(default_factory=dict)
-    nodes: int = 0
-    edges: int = 0
+    nodes: int | None = 0
+    edges: int | None = 0
     vectors_new: int = 0
     llm: dict[str, Any] | None = None
     checks: list[dict[str, Any]] = field(default_factory=list)
@@ -90,12 +106,14 @@ class RunRecord:
 def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterator[RunRecord]:
     """Write a run's record with its state below the root, also if the run fails or is interrupted."""
     record = RunRecord(run_id, flow, specs, datetime.now(UTC).isoformat())
+    if (begun := _begun.get()) is not None:
+        begun.record = record
     try:
         record.mended = [f"{defect.found}: {defect.done}" for defect in mend_missing(root)]
         yield record
     except BaseException as error:
         record.state = "refused" if isinstance(error, GateRefused) else "failed"
-        record.message = _message(root, error)
+        record.message = record.message or _message(root, error)
         record.sources = error.reports if isinstance(error, NothingReadable) else record.sources
         record.checks = error.checks if isinstance(error, GateRefused) else record.checks
         raise
@@ -104,8 +122,13 @@ def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterato
         good = good and not (record.llm or {}).get("partial")
         record.state = "complete" if good else "partial"
     finally:
-        _count(root, record)
-        write_run(root, record.as_dict())
+        try:
+            _count(root, record)
+            write_run(root, record.as_dict())
+        except Unreachable as error:  # what ended the run tells more, and this process still has its record
+            record.documents = record.nodes = record.edges = None
+            record.message = record.message or f"this run's record is not kept: {error}"
+            log.warning("the record of run %s is not kept: %s", run_id, error)
 
 
 def _message(root: Root, error: BaseException) -> str:
@@ -127,4 +150,4 @@ def _count(root: Root, record: RunRecord) -> None:
         return
     record.documents, record.dropped = counts.documents, counts.dropped
     record.nodes, record.edges = counts.nodes, counts.edges
-    record.served = served.version if served else None
+    record.served, record.served_counts = (served.version, served.counts(root)) if served else (None, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.run_page import batch_progress
 from flows.settings import Settings, load_settings
-from storage.errors import WrongInput
+from storage.errors import TransientError, WrongInput
 from storage.folder import cores
 from tasks.refine.workers import batch_processes
 
@@ -127,8 +128,10 @@ class _Runner:
     def submit(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
         """Start a task; return its future."""
         if self._runner is None:
-            self._runner = self._stack.enter_context(_runner_of(self._settings))
-        return _submitted(self._runner, task, parameters)
+            with _cluster_named(self._settings, Exception):
+                self._runner = self._stack.enter_context(_runner_of(self._settings))
+        with _cluster_named(self._settings, OSError):  # Dask connects with the first batch
+            return _submitted(self._runner, task, parameters)
 
 
 def _submitted(runner: TaskRunner[Any], task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
@@ -148,6 +151,23 @@ def _opened(settings: Settings) -> Iterator[_Runner]:
     require_runner(settings)
     with ExitStack() as stack:
         yield _Runner(settings, stack)
+
+
+@contextmanager
+def _cluster_named(settings: Settings, *errors: type[Exception]) -> Iterator[None]:
+    """Name the setting and the address in errors of a cluster, which its library may not do."""
+    address = settings.task_runner_address
+    try:
+        yield
+    except errors as error:
+        if address is None or settings.task_runner not in _PACKAGES:
+            raise
+        where, why = re.sub(r"//[^/@]*@", "//", address), (str(error).splitlines() or [""])[0][:200]
+        msg = (
+            f"SKILLERY_TASK_RUNNER_ADDRESS={where}: no {settings.task_runner} cluster answers there "
+            f"({type(error).__name__}: {why}): start it, or unset the variable: workers start here"
+        )
+        raise TransientError(msg) from error
 
 
 def _runner_of(settings: Settings) -> TaskRunner[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, ClassVar
 
 
 class SkilleryError(Exception):
@@ -61,6 +62,28 @@ class VersionGone(StorageError):
 
 class Unreachable(TransientError):
     """The bucket of a root does not answer, or not to these credentials: its files are as they are."""
+
+    AFTER: ClassVar[float] = 60.0  # seconds for which a request is made again before this is raised
+
+    @classmethod
+    def of(cls, where: str, error: Exception) -> Unreachable | None:
+        """Return what to raise for a library's error, None if it is not of a bucket that did not answer.
+
+        The message names the answer alone: what comes with it may hold an address with a password, or a key.
+        """
+        text = str(error)
+        status = re.search(r"\bstatus(?: code)?:? (\d{3})(?: ([A-Z][\w ]*))?", text)
+        code = re.search(r"<Code>(\w+)</Code>", text)
+        if status and status[1] not in ("404", "412"):
+            answer = f"{status[1]} {code[1] if code else status[2] or ''}".strip()
+        elif not status and re.search(r"error sending request|HTTP error|Http\(|RetryError", text):
+            answer = "no connection, or no answer in time"
+        else:
+            return None
+        return cls(
+            f"{where} cannot be reached ({answer}): look at AWS_ENDPOINT_URL, AWS_REGION and the "
+            "credentials, and try again"
+        )
 
 
 class SchemaMismatch(StorageError):

@@ -62,6 +62,8 @@ class Folder:
         WrongInput: `path` names a file.
     """
 
+    patience = 0.0
+
     def __init__(self, path: str | Path) -> None:
         self.folder = Path(path).expanduser().absolute()
         if self.folder.exists() and not self.folder.is_dir():
@@ -186,8 +188,8 @@ def _sync(descriptor: int) -> None:
 
 
 def delete_path(path: Path) -> None:
-    """Remove a file or a folder with all below it; nothing happens where there is none."""
-    if path.is_dir():
+    """Remove a file, a link or a folder with all below it; nothing happens where there is none."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 import os
 import shutil
 import socket
@@ -10,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -26,6 +28,7 @@ from storage.root import Root
 if TYPE_CHECKING:
     from storage.s3 import Bucket
 
+log = logging.getLogger(__name__)
 LOCK = "state/locks/writer.lock"
 _HOLDER = "state/locks/writer.json"
 # Given up where the disk is full: what makes room there, or goes back, writes a little first.
@@ -36,60 +39,93 @@ _PLENTY = 200 * _RESERVE_BYTES  # bytes that must be free for a reserve to be ma
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process that holds a root's writer lock; `since` is its UTC time in ISO form."""
+    """A process that holds a root's writer lock; `since` is its UTC time in ISO form, `run` its run's id."""
 
     pid: int
     host: str
     since: str
     command: str
+    run: str = ""
 
 
 @contextmanager
-def writer_lock(root: Root, wait: float = 0, *, spare: bool = False) -> Iterator[None]:
+def writer_lock(
+    root: Root,
+    wait: float = 0,
+    *,
+    spare: bool = False,
+    run: str = "",
+    say: Callable[[str], object] = log.info,
+) -> Iterator[None]:
     """Hold the root's writer lock; it is released however the process dies.
 
     The system releases a folder's lock at once. A bucket's is a lease that others may take when its holder
-    has been silent for a minute, after which that one can write nothing more.
+    has been silent for `SECONDS`, after which that one can write nothing more unless nobody took it.
 
     Args:
         root: The root to write to.
         wait: Seconds to wait for another process; below 0: until it lets go.
         spare: Whether a full disk is worth the reserve that the lock keeps: the work is small, or makes room.
+        run: The id of the run that takes it, for the others.
+        say: Is told who is waited for, at first and each minute.
 
     Raises:
         Locked: Another process writes to this root; the message says which, if that is known.
     """
-    held = _file_lock(root, wait, spare=spare) if isinstance(root.place, Folder) else _lease(root, wait)
-    with held:
-        yield
 
+    def taken(take: Callable[[], bool]) -> bool:
+        return _taken(take, wait, lambda: say(f"waiting: {_locked(root)}"))
 
-@contextmanager
-def _lease(root: Root, wait: float) -> Iterator[None]:
-    from storage.s3 import Bucket  # noqa: PLC0415 (its library comes with an extra)
+    if isinstance(root.place, Folder):
+        held = _file_lock(root, taken, _this_process(run), spare=spare)
+    else:
+        from storage.s3 import Bucket  # noqa: PLC0415 (its library comes with an extra)
 
-    assert isinstance(root.place, Bucket)  # noqa: S101 (for the types: a root is the one or the other)
-    with leased(root.place, _HOLDER, asdict(_this_process()), wait=wait) as held:
-        if not held:
+        assert isinstance(root.place, Bucket)  # noqa: S101 (for the types: a root is the one or the other)
+        held = leased(root.place, _HOLDER, asdict(_this_process(run)), taken)
+    with held as had:
+        if not had:
             raise Locked(_locked(root))
         yield
 
 
+def _taken(take: Callable[[], bool], wait: float, waiting: Callable[[], object]) -> bool:
+    """Try until `take` succeeds or the wait is over; return whether it did."""
+    until, told = time.monotonic() + (wait if wait >= 0 else math.inf), -math.inf
+    while not take():
+        now = time.monotonic()
+        if now >= until:
+            return False
+        if now - told >= _SECONDS_BETWEEN_LINES:
+            waiting()
+            told = now
+        time.sleep(min(_POLL, until - now))
+    return True
+
+
 @contextmanager
-def _file_lock(root: Root, wait: float, *, spare: bool) -> Iterator[None]:
+def _file_lock(
+    root: Root, taken: Callable[[Callable[[], bool]], bool], holder: Holder, *, spare: bool
+) -> Iterator[bool]:
     path = root.folder / LOCK
     path.parent.mkdir(parents=True, exist_ok=True)
     # One instance a path and process: a flow within a flow enters again, another process does not.
     lock = filelock.FileLock(path, is_singleton=True, thread_local=False)
-    try:
-        lock.acquire(timeout=wait)
-    except filelock.Timeout as error:
-        raise Locked(_locked(root)) from error
+
+    def take() -> bool:
+        with suppress(filelock.Timeout):
+            lock.acquire(blocking=False)
+            return True
+        return False
+
+    if not taken(take):
+        yield False
+        return
     outermost = lock.lock_counter == 1
     try:
         if outermost:
-            _sign(root, spare=spare)
-        yield
+            _sign(root, holder, spare=spare)
+        yield True
     finally:
         # Gone before the lock is: a name that is read belongs to whoever holds it, or to a dead process.
         if outermost:
@@ -97,7 +133,7 @@ def _file_lock(root: Root, wait: float, *, spare: bool) -> Iterator[None]:
         lock.release()
 
 
-def _sign(root: Root, *, spare: bool) -> None:
+def _sign(root: Root, holder: Holder, *, spare: bool) -> None:
     """Write who holds the lock; make the reserve where there is room, and give it up where that is wanted."""
     with suppress(StorageError, OSError):
         free = shutil.disk_usage(root.folder).free
@@ -106,7 +142,7 @@ def _sign(root: Root, *, spare: bool) -> None:
         elif spare and free < _RESERVE_BYTES:
             root.delete(RESERVE)
     with suppress(StorageError):  # the lock is held, whether or not it can be said by whom
-        root.write_json(_HOLDER, asdict(_this_process()))
+        root.write_json(_HOLDER, asdict(holder))
 
 
 def holder(root: Root) -> Holder | None:
@@ -114,29 +150,39 @@ def holder(root: Root) -> Holder | None:
 
     A process of this host that is dead is never named; of another host's, nothing is known but its word.
     """
+    found = _named(root)
+    return None if found is None or _is_dead(found) else found
+
+
+def _named(root: Root) -> Holder | None:
     try:
-        record = root.read_json(_HOLDER)
-        found = Holder(**{k: record[k] for k in Holder.__slots__}) if record else None
+        record = {"run": "", **(root.read_json(_HOLDER) or {})}
+        return Holder(**{k: record[k] for k in Holder.__slots__})
     except (StorageError, TypeError, KeyError):
         return None
-    return found if found and (found.host != socket.gethostname() or _alive(found.pid)) else None
+
+
+def _is_dead(found: Holder) -> bool:
+    return found.host == socket.gethostname() and not _alive(found.pid)
 
 
 def _locked(root: Root) -> str:
-    return f"another run writes to {root.uri}{_said(holder(root))}: wait until it has ended"
+    found = _named(root)
+    dead = found is not None and _is_dead(found)
+    if found is None or (dead and isinstance(root.place, Folder)):  # the system has given a folder's lock on
+        return f"another run writes to {root.uri}: wait until it has ended, or give --wait MINUTES"
+    run = f"run {found.run}, " if found.run else ""
+    who = f"({found.command}, {run}process {found.pid} on {found.host}, since {found.since})"
+    lease = f"its lock is free {SECONDS:.0f} seconds after it last wrote to it"
+    if dead:
+        return f"a run that is dead holds {root.uri} {who}: {lease}; run again then, or give --wait 2"
+    silent = "" if isinstance(root.place, Folder) else f"; if it is dead, {lease}"
+    return f"another run writes to {root.uri} {who}: wait until it has ended, or give --wait MINUTES{silent}"
 
 
-def _said(found: Holder | None) -> str:
-    return (
-        ""
-        if found is None
-        else f" ({found.command}, process {found.pid} on {found.host}, since {found.since})"
-    )
-
-
-def _this_process() -> Holder:
+def _this_process(run: str) -> Holder:
     since = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return Holder(os.getpid(), socket.gethostname(), since, _command(sys.argv))
+    return Holder(os.getpid(), socket.gethostname(), since, _command(sys.argv), run)
 
 
 def _command(argv: list[str]) -> str:
@@ -155,12 +201,12 @@ def _alive(pid: int) -> bool:
     return True
 
 
-SECONDS = 60.0
-
-"""A lease that has not been renewed for so long, by the bucket's clock, may be taken."""
+# A lease that has not been renewed for so long, by the bucket's clock, may be taken: longer than a request is
+# made again, so that none of a holder's is under way when another one is.
+SECONDS = Unreachable.AFTER + 30
 
 _FREE = b"{}"
-_POLL = 1.0
+_POLL, _SECONDS_BETWEEN_LINES = 1.0, 60.0
 _CLOCK = "state/locks/clock"  # written to learn the bucket's time: the clocks of two machines may differ
 _held: dict[str, Lease] = {}
 _guard = threading.Lock()
@@ -180,7 +226,7 @@ class Lease:
         self._bucket, self._relative, self._seconds = bucket, relative, seconds
         self._record, self._tag = record, ""
         self._renewed, self._lost, self.depth = 0.0, False, 0
-        self._ended = threading.Event()
+        self._ended, self._turn = threading.Event(), threading.Lock()
         self._renewer = threading.Thread(target=self._renew, daemon=True, name="skillery-lease")
 
     def take(self) -> bool:
@@ -195,8 +241,18 @@ class Lease:
         return True
 
     def held(self) -> bool:
-        """Tell whether nobody else can have it: it was renewed a short time ago."""
-        return not self._lost and time.monotonic() - self._renewed < self._seconds
+        """Tell whether nobody else has it; where it may be stale, by writing it anew.
+
+        Raises:
+            Unreachable: The bucket does not answer.
+        """
+        if self._stale():
+            with self._turn:
+                self._lost = self._lost or (self._stale() and not self._put(self._tag))
+        return not self._lost
+
+    def _stale(self) -> bool:
+        return time.monotonic() - self._renewed >= self._seconds
 
     def give(self) -> None:
         """Let go, so that others need not wait until it is stale."""
@@ -204,7 +260,8 @@ class Lease:
         self._renewer.join()
         del self._bucket.holds[self._bucket.uri]
         if not self._lost:
-            self._bucket.write_if(self._relative, _FREE, self._tag)
+            with suppress(Unreachable):  # it will be stale; what the body raised tells more
+                self._bucket.write_if(self._relative, _FREE, self._tag)
 
     def _free(self, head: dict[str, Any]) -> bool:
         if self._bucket.read(self._relative) == _FREE:
@@ -216,8 +273,8 @@ class Lease:
         )
 
     def _renew(self) -> None:
-        while not self._lost and not self._ended.wait(self._seconds / 4):
-            with suppress(Unreachable):  # it is ours until it is stale
+        while not self._lost and not self._ended.wait(self._seconds / 6):
+            with suppress(Unreachable), self._turn:  # it is ours until another has taken it
                 self._lost = not self._put(self._tag)
 
     def _put(self, tag: str | None) -> bool:
@@ -236,8 +293,9 @@ class Lease:
 
 @contextmanager
 def leased(
-    bucket: Bucket, relative: str, record: dict[str, Any], *, wait: float, seconds: float = SECONDS
-) -> Iterator[bool]:
+    bucket: Bucket, relative: str, record: dict[str, Any], taken: Callable[[Callable[[], bool]], bool],
+    seconds: float = SECONDS,
+) -> Iterator[bool]:  # fmt: skip
     """Hold a lease; yields whether it could be had.
 
     A holder that was silent for `seconds` may have lost it: from then on its bucket refuses to write.
@@ -246,12 +304,10 @@ def leased(
         bucket: The root's.
         relative: The object.
         record: Who holds it.
-        wait: Seconds to wait for another process; below 0: until it lets go.
+        taken: Tries to take it as often as it likes, and returns whether that succeeded.
         seconds: How long a silent holder keeps it.
     """
-    until = time.monotonic() + wait
-    while not (had := _enter(bucket, relative, record, seconds)) and (wait < 0 or time.monotonic() < until):
-        time.sleep(_POLL)
+    had = taken(lambda: _enter(bucket, relative, record, seconds))
     try:
         yield had
     finally:

@@ -23,6 +23,7 @@ class Place(Protocol):
 
     uri: str
     folder: Path
+    patience: float  # seconds for which a request that failed is made again; 0: there is nobody to ask
 
     def exists(self, relative: str) -> bool: ...  # noqa: D102
     def read(self, relative: str) -> bytes: ...  # noqa: D102
@@ -45,13 +46,14 @@ class Root:
 
     Args:
         spec: A folder's path, or `s3://bucket[/prefix]`; the folder need not be there yet, the bucket must.
+        remembering: Whether a server asks, which goes on with what it knows while a bucket does not answer.
 
     Raises:
         WrongInput: `spec` names a file, no bucket, or an address of another kind.
     """
 
-    def __init__(self, spec: str | Path) -> None:
-        self.place = _place(spec)
+    def __init__(self, spec: str | Path, *, remembering: bool = False) -> None:
+        self.place = _place(spec, remembering=remembering)
         self.folder, self.uri = self.place.folder, self.place.uri
 
     def at(self, relative: str) -> str:
@@ -166,11 +168,11 @@ class Root:
         self.write(relative, json.dumps(value, ensure_ascii=False, indent=1).encode())
 
 
-def _place(spec: str | Path) -> Place:
+def _place(spec: str | Path, *, remembering: bool) -> Place:
     if isinstance(spec, str) and spec.startswith(_S3):
-        from storage.s3 import Bucket  # noqa: PLC0415 (its library comes with an extra)
+        from storage.s3 import Bucket, RememberingBucket  # noqa: PLC0415 (its library comes with an extra)
 
-        return Bucket(spec)
+        return RememberingBucket(spec) if remembering else Bucket(spec)
     # A Path has folded the slashes of an address into one.
     if (isinstance(spec, str) and "://" in spec) or str(spec).startswith("s3:/"):
         msg = f"root {str(spec)!r} is no folder: give a folder's path, or s3://bucket/prefix"

@@ -7,6 +7,9 @@ import functools
 import hashlib
 import os
 import re
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -29,7 +32,8 @@ except ImportError as _missing:
 T = TypeVar("T")
 R = TypeVar("R")
 _AT_ONCE = 16  # requests under way: a bucket answers each in some 20 ms, whatever else is asked
-_TRIES = 5  # after a first one: the waits between them double from 0.1 s
+_UNCOUNTED = 10_000  # tries: time alone bounds them
+_LONGEST_WAIT = timedelta(seconds=4)  # between two tries; the first wait is 0.1 s
 _SIDE = ".copies"  # below a bucket's folder: the entity tag of each copy
 _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 
@@ -44,7 +48,8 @@ class Bucket:
     # Roots whose lock this process took, each with what tells whether it still has it.
     holds: ClassVar[dict[str, Callable[[], bool]]] = {}
 
-    def __init__(self, spec: str) -> None:
+    def __init__(self, spec: str, patience: float | None = None) -> None:
+        self.patience = Unreachable.AFTER if patience is None else patience
         found = _ADDRESS.fullmatch(spec.rstrip("/"))
         if found is None:
             msg = f"root {spec!r} names no bucket: give s3://bucket/prefix"
@@ -53,7 +58,7 @@ class Bucket:
         self.uri = f"s3://{bucket}/{prefix}".rstrip("/")
         self.folder = _copies(self.uri)
         address = sorted((k, v) for k, v in os.environ.items() if k.startswith("AWS_"))
-        self._store = _store(bucket, prefix, tuple(address))
+        self._store = _store(bucket, prefix, self.patience, tuple(address))
 
     def exists(self, relative: str) -> bool:
         """Tell whether an object, or one below that name, is there."""
@@ -178,7 +183,7 @@ class Bucket:
     def _require_lock(self) -> None:
         still_held = self.holds.get(self.uri)
         if still_held is not None and not still_held():
-            msg = f"this run was silent for too long: another may write to {self.uri}, this one does not"
+            msg = f"this run was silent for too long: another writes to {self.uri}, this one does not"
             raise Locked(msg)
 
     @contextlib.contextmanager
@@ -190,21 +195,76 @@ class Bucket:
             if code and code[1] == "NoSuchBucket":
                 msg = f"root {self.uri}: there is no such bucket; make it, or name another"
                 raise WrongInput(msg) from error
+            where = f"{self.uri}/{relative}"
             if isinstance(error, FileNotFoundError):
-                msg = f"{self.uri}/{relative} is missing"
+                msg = f"{where} is missing"
                 raise Missing(msg) from error
-            reason = code[1] if code else str(error).splitlines()[0]
-            msg = (
-                f"{self.uri}/{relative} cannot be reached ({reason}): look at AWS_ENDPOINT_URL, AWS_REGION "
-                "and the credentials, and try again"
-            )
-            raise Unreachable(msg) from error
+            raise Unreachable.of(where, error) or Unreachable(f"{where} cannot be reached") from error
+
+
+_PATIENCE = 5.0  # seconds, of a server whose client waits for its answer
+_GLANCE = 2.0  # seconds in which what is known must come anew
+_PAUSE = 5.0  # seconds for which a bucket that did not answer is not asked again
+_KNOWN_BYTES = 64_000_000
+
+
+class RememberingBucket(Bucket):
+    """A bucket for a server: while it does not answer, what was read before is read again out of memory.
+
+    It is asked for seconds only, and for what is not known not at all where it failed just now, so that
+    answers out of memory wait for nobody.
+    """
+
+    def __init__(self, spec: str) -> None:
+        super().__init__(spec, _PATIENCE)
+        self._glancing = Bucket(spec, _GLANCE)
+        self._known: OrderedDict[str, bytes | None] = OrderedDict()  # None: there was none
+        self._held, self._lock = 0, threading.Lock()
+        self._failed = (-_PAUSE, "")  # when it last did not answer, and what is said of that
+
+    def read(self, relative: str) -> bytes:
+        """Return an object's bytes, as they were where the bucket does not answer."""
+        with self._lock:
+            known, kept = relative in self._known, self._known.get(relative)
+        try:
+            if time.monotonic() - self._failed[0] < _PAUSE:
+                raise Unreachable(self._failed[1])
+            try:
+                asked = self._glancing.read if known else super().read
+                return self._remember(relative, asked(relative))
+            except Unreachable as error:
+                self._failed = time.monotonic(), str(error)
+                raise
+            except Missing:
+                self._remember(relative, None)
+                raise
+        except Unreachable:
+            if not known:
+                raise
+            if kept is None:
+                raise Missing(f"{self.uri}/{relative} is missing") from None
+            return kept
+
+    def _remember(self, relative: str, data: bytes | None) -> bytes:
+        with self._lock:
+            self._held += len(data or b"") - len(self._known.pop(relative, None) or b"")
+            self._known[relative] = data
+            while self._held > _KNOWN_BYTES:
+                self._held -= len(self._known.popitem(last=False)[1] or b"")
+        return data or b""
 
 
 @functools.lru_cache(maxsize=32)
-def _store(bucket: str, prefix: str, _environment: tuple[tuple[str, str], ...]) -> S3Store:
-    retry: Any = {"max_retries": _TRIES, "retry_timeout": timedelta(minutes=1)}
-    return S3Store(bucket, prefix=prefix or None, retry_config=retry)
+def _store(bucket: str, prefix: str, patience: float, _environment: tuple[tuple[str, str], ...]) -> S3Store:
+    retry: Any = {
+        "max_retries": _UNCOUNTED, "retry_timeout": timedelta(seconds=patience),
+        "backoff": {"max_backoff": _LONGEST_WAIT},
+    }  # fmt: skip
+    client: Any = None
+    if patience < _PATIENCE:  # these options replace what the environment says of the client
+        plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "on", "yes", "y")
+        client = {"timeout": timedelta(seconds=patience), "allow_http": plain}
+    return S3Store(bucket, prefix=prefix or None, retry_config=retry, client_options=client)
 
 
 def _copies(uri: str) -> Path:

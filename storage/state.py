@@ -150,7 +150,11 @@ def corpus_counts(root: Root) -> CorpusCounts:
     outcomes = Counter(refined_table(root).read(columns=["outcome"])["outcome"])
     documents = documents_table(root).read(columns=["doc_id", "body_hash"])
     folded = folded_table(root).read(columns=["doc_id", "body_hash"])
-    near = folded.join(documents, on="body_hash", how="anti").height
+    onto = folded.join(aliases_table(root).read(columns=["doc_id", "survivor"]), on="doc_id")
+    same = onto.join(
+        documents, left_on=["survivor", "body_hash"], right_on=["doc_id", "body_hash"], how="semi"
+    )
+    near = folded.height - same.height
     copies = {"duplicate": folded.height - near, "near_duplicate": near}
     dropped = {reason: n for reason, n in sorted(outcomes.items()) if reason not in _NOT_DROPPED}
     return CorpusCounts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -29,7 +30,7 @@ class Agent(str, Enum):  # noqa: UP042 (a StrEnum changes how an option's defaul
 # Of each agent, the folder in a project and the one in a user's home.
 FOLDERS = {
     Agent.claude: (".claude/skills", ".claude/skills"),
-    Agent.codex: (".agents/skills", ".codex/skills"),
+    Agent.codex: (".agents/skills", ".agents/skills"),
     Agent.cursor: (".cursor/skills", ".cursor/skills"),
     Agent.gemini: (".gemini/skills", ".gemini/skills"),
     Agent.copilot: (".github/skills", ".copilot/skills"),
@@ -61,6 +62,11 @@ class Destination:
             return self.to.expanduser().absolute()
         base = Path.home() if self.user else Path.cwd()
         places = {agent: base / folders[self.user] for agent, folders in FOLDERS.items()}
+        if self.user:
+            places[Agent.claude] = Path(os.environ.get("CLAUDE_CONFIG_DIR") or base / ".claude") / "skills"
+            if installed and not (places[Agent.codex] / LOCK_FILE).exists():
+                old = base / ".codex/skills"  # where older versions installed for Codex, which reads it still
+                places[Agent.codex] = old if (old / LOCK_FILE).exists() else places[Agent.codex]
         if self.agent is not None:
             return places[self.agent]
         found = {agent: place for agent, place in places.items() if place.is_dir()}
@@ -92,7 +98,10 @@ _UserOption = Annotated[
 ]
 _AcceptOption = Annotated[
     list[str] | None,
-    typer.Option("--accept-risk", metavar="RULE", help="Do not refuse this rule; repeatable."),
+    typer.Option("--accept-risk", metavar="RULE", help="Accept what this rule finds now; repeatable."),
+]
+_PublisherOption = Annotated[
+    bool, typer.Option("--accept-publisher", help="Also from another publisher than the lock names.")
 ]
 
 
@@ -106,6 +115,7 @@ def install(
         typer.Option("--revision", metavar="HASH", help="As it was: a hash, a commit, a day or a run."),
     ] = None,
     accept_risk: _AcceptOption = None,
+    accept_publisher: _PublisherOption = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -119,7 +129,9 @@ def install(
     from flows.commands.installing import install_skills, load_installing  # noqa: PLC0415
 
     place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder()
-    found = install_skills(place, folder, doc_ids, revision, accept_risk or [], load_installing())
+    found = install_skills(
+        place, folder, doc_ids, revision, accept_risk or [], load_installing(), any_publisher=accept_publisher
+    )
     print_json(found) if as_json else printing.print_installed(found)
 
 
@@ -150,6 +162,7 @@ def update(
     agent: _AgentOption = None,
     user: _UserOption = False,
     accept_risk: _AcceptOption = None,
+    accept_publisher: _PublisherOption = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -163,9 +176,8 @@ def update(
     from flows.commands.updating import DONE, update_skills  # noqa: PLC0415
 
     place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder(installed=True)
-    found = update_skills(
-        place, folder, names or [], accept_risk or [], load_installing(), dry_run=dry_run
-    )  # fmt: skip
+    how = {"dry_run": dry_run, "any_publisher": accept_publisher}
+    found = update_skills(place, folder, names or [], accept_risk or [], load_installing(), **how)
     print_json(found) if as_json else printing.print_updated(found)
     raise typer.Exit(0 if all(skill["state"] in DONE for skill in found["skills"]) else 1)
 

@@ -17,6 +17,7 @@ from flows.cli.options import (
     RootOption,
     TrajectoriesArgument,
     TrajectoryForm,
+    WaitOption,
     given_or_wrong,
     print_json,
     root_of,
@@ -47,9 +48,7 @@ def induce(
     verify: Annotated[
         str,
         typer.Option(
-            "--verify",
-            metavar="HOW",
-            help="recorded, or command:CMD, which replays runs over JSON lines.",
+            "--verify", metavar="HOW", help="recorded, or command:CMD, which replays runs over JSON lines."
         ),
     ] = "recorded",
     folder: Annotated[
@@ -76,6 +75,7 @@ def induce(
             "--judge", metavar="NAME", help="declared (the file's verdict) or llm  [llm where one is set up]"
         ),
     ] = None,
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -90,7 +90,7 @@ def induce(
     settings = load_settings()
     where, how = root_of(settings, root), Learning(verify, folder, support, granularity_of(granularity))
     with taught(where, settings, how, judge, inducer) as own:
-        found = induce(where, settings, trajectories, own, form.value, domain)
+        found = induce(where, settings, trajectories, own, form.value, domain, wait)
     print_json(found) if as_json else _print_induced(found)
     nothing = not found["trajectories"]["read"] and found["trajectories"]["failed"]
     raise typer.Exit(1 if nothing or found["state"] == "refused" else 0)

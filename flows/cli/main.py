@@ -25,6 +25,7 @@ from flows.cli.options import (
     IndexMode,
     JsonOption,
     RootOption,
+    WaitOption,
     print_json,
     require_command,
     root_of,
@@ -77,6 +78,7 @@ def run(
         typer.Option("--limit", metavar="N", min=1, help="Read the first N documents of each source."),
     ] = None,
     index: Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")] = IndexMode.all,
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -84,7 +86,7 @@ def run(
     settings = load_settings()
     from flows.commands.runs import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, which only runs pay)
 
-    record = run_nightly(root_of(settings, root), source, limit, index.value)
+    record = run_nightly(root_of(settings, root), source, limit, index.value, wait)
     print_json(record) if as_json else printing.print_run(record)
     raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
 
@@ -147,13 +149,14 @@ def rollback(
     version: Annotated[
         str | None, typer.Argument(metavar="VERSION", help="Its name  [the one before what is served]")
     ] = None,
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Serve an earlier version again; the one that is served now stays at hand too."""
     from flows.commands.operate import roll_back_root  # noqa: PLC0415
 
-    found = roll_back_root(root_of(load_settings(), root), version)
+    found = roll_back_root(root_of(load_settings(), root), version, wait)
     print_json(found) if as_json else printing.print_rollback(found)
 
 
@@ -171,6 +174,7 @@ def backfill(
         list[BackfillStage] | None,
         typer.Option("--stage", metavar="STAGE", help="Only refine or parse; repeatable  [both]"),
     ] = None,
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -182,16 +186,16 @@ def backfill(
     if dry_run:
         found = foresee_backfill(place, start, end, publish=publish, stages=stages)
     else:
-        found = run_backfill(place, start, end, publish=publish, stages=stages)
+        found = run_backfill(place, start, end, publish=publish, stages=stages, wait=wait)
     print_json({"days": found}) if as_json else printing.print_backfill(found)
 
 
 @app.command(rich_help_panel=REPAIR)
-def doctor(root: RootOption = None, as_json: JsonOption = False) -> None:
+def doctor(wait: WaitOption = 0, root: RootOption = None, as_json: JsonOption = False) -> None:
     """Find what a crash or a bad disk left, and repair it; end with 1 if something is left."""
     from flows.commands.operate import examine_root  # noqa: PLC0415
 
-    found = examine_root(root_of(load_settings(), root))
+    found = examine_root(root_of(load_settings(), root), wait)
     print_json(found) if as_json else printing.print_findings(found)
     raise typer.Exit(0 if found["mended"] else 1)
 
@@ -206,6 +210,7 @@ def forget(
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -224,7 +229,7 @@ def forget(
             print_json(foreseen) if as_json else printing.print_foreseen(foreseen)
             return
         printing.confirm_forgetting(foreseen)
-    found = forget_target(place, target)
+    found = forget_target(place, target, wait)
     print_json(found) if as_json else printing.print_forgotten(found)
 
 

@@ -8,13 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.helps import GroupedHelp
-from flows.cli.options import (
-    JsonOption,
-    RootOption,
-    print_json,
-    require_command,
-    root_of,
-)
+from flows.cli.options import JsonOption, RootOption, print_json, require_command, root_of
 from flows.cli.printing import measures as printing_bench
 from flows.settings import load_settings
 
@@ -104,17 +98,13 @@ def train_routing(
     requests: Annotated[
         Path | None,
         typer.Option(
-            "--requests",
-            metavar="FOLDER",
-            help="With pairs.parquet: its requests are the queries.",
+            "--requests", metavar="FOLDER", help="With pairs.parquet: its requests are the queries."
         ),
     ] = None,
     reranker: Annotated[
         str | None,
         typer.Option(
-            "--reranker",
-            metavar="MODEL",
-            help="A reranker to train too, a cross-encoder or a causal model.",
+            "--reranker", metavar="MODEL", help="A reranker to train too, a cross-encoder or a causal model."
         ),
     ] = None,
     seed: Annotated[

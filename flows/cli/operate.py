@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings
 
 from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
-from flows.cli.options import IndexMode, JsonOption, RootOption, print_json, root_of
+from flows.cli.options import IndexMode, JsonOption, RootOption, WaitOption, print_json, root_of
 from flows.cli.printing import run as printing
 from flows.settings import load_settings
 
@@ -24,13 +24,14 @@ def refresh(
         str, typer.Argument(metavar="TARGET", help="A document's id, as search prints it, or OWNER/REPO.")
     ],
     index: _IndexOption = IndexMode.all,
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read one skill or repository again now, in its sources alone, and serve what changed."""
     from flows.commands.runs import run_refresh  # noqa: PLC0415 (Prefect: only runs pay for it)
 
-    record = run_refresh(root_of(load_settings(), root), target, index.value)
+    record = run_refresh(root_of(load_settings(), root), target, index.value, wait)
     print_json(record) if as_json else printing.print_run(record)
     raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
 
@@ -40,22 +41,23 @@ def rebuild(
     keep_vectors: Annotated[
         bool, typer.Option("--keep-vectors", help="Encode no text again whose vector is kept.")
     ] = False,
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make everything anew from raw snapshots, and serve it if it passes the gate."""
     from flows.commands.runs import run_rebuild  # noqa: PLC0415
 
-    record = run_rebuild(root_of(load_settings(), root), index.value, keep_vectors=keep_vectors)
+    record = run_rebuild(root_of(load_settings(), root), index.value, wait, keep_vectors=keep_vectors)
     print_json(record) if as_json else printing.print_run(record)
     raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
 
 
-def compact(root: RootOption = None, as_json: JsonOption = False) -> None:
+def compact(wait: WaitOption = 0, root: RootOption = None, as_json: JsonOption = False) -> None:
     """Merge small files of the tables, and remove those of versions that are kept no more."""
     from flows.commands.runs import run_compaction  # noqa: PLC0415
 
-    found = run_compaction(root_of(load_settings(), root))
+    found = run_compaction(root_of(load_settings(), root), wait)
     print_json(found) if as_json else printing.print_compaction(found)
 
 

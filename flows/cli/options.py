@@ -84,6 +84,10 @@ TrajectoriesArgument = Annotated[
     list[Path],
     typer.Argument(metavar="TRAJECTORIES", hidden=True),  # its line in the help would name Python's list
 ]
+WaitOption = Annotated[
+    float,
+    typer.Option("--wait", metavar="MINUTES", min=0, help="How long to wait for another run that writes."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 BatchOption = Annotated[
     Path | None,

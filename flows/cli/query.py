@@ -72,7 +72,7 @@ def search(
     settings = load_settings()
     where = root_of(settings, root)
     index = open_index(where, settings)
-    filters = search_filters(kind, licence, source, risk)
+    filters = search_filters(kind, licence, source, risk, person=True)
     with _ranker(where, settings, method, rerank) as ranker:
         how: dict[str, Any] = {"filters": filters, "explain": explain, "min_fit": min_fit, "ranker": ranker}
         if batch is not None or out is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.helps import SOURCE_FORMS, GroupedHelp
-from flows.cli.options import JsonOption, RootOption, print_json, root_of
+from flows.cli.options import JsonOption, RootOption, WaitOption, print_json, root_of
 from flows.cli.printing.run import minute
 from flows.commands.console import say, table
 from flows.settings import load_settings
@@ -33,13 +33,14 @@ def list_all(context: typer.Context, root: RootOption = None, as_json: JsonOptio
 @sources_app.command(help=f"Add a source: every run without --source reads it.\n\n{SOURCE_FORMS}")
 def add(
     spec: Annotated[str, typer.Argument(metavar="SPEC", help="The source, as listed above.")],
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add a source."""
     from flows.commands.operate import add_source  # noqa: PLC0415
 
-    found = add_source(root_of(load_settings(), root), spec)
+    found = add_source(root_of(load_settings(), root), spec, wait)
     if as_json:
         print_json(found)
         return
@@ -52,13 +53,14 @@ def remove(
     retire: Annotated[
         bool, typer.Option("--retire", help="Retire its documents too, but for those that others have.")
     ] = False,
+    wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove a source: no run reads it any more, and its documents stay."""
     from flows.commands.operate import remove_listed  # noqa: PLC0415
 
-    found = remove_listed(root_of(load_settings(), root), spec, retire=retire)
+    found = remove_listed(root_of(load_settings(), root), spec, wait, retire=retire)
     print_json(found) if as_json else _print_removed(found)
 
 

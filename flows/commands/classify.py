@@ -15,9 +15,8 @@ from storage.root import Root
 from tasks.evaluate.measures.edges import edge_agreement, sampled_documents
 from tasks.evaluate.measures.nodes import agreement, read_gold, threshold_table
 from tasks.models.llm.budget import Ledger
-from tasks.parse.classify.attribution import Typing, document_in, typed_by
 from tasks.parse.classify.cascade import embedded_classifier
-from tasks.parse.classify.llm import merged
+from tasks.parse.classify.llm import Typing, document_in, merged, typed_by
 from tasks.parse.classify.options import (
     TypingOptions,
     classifier_name,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -13,15 +13,18 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from flows.settings import load
-from storage.errors import WrongInput
+from storage.errors import UnknownDocument, WrongInput
 from storage.root import Root
 from storage.schemas import Severity
+from storage.state import documents_table
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import meant, suggestion
 from tasks.refine.risks.rules import GROUPS
-from tasks.retrieve.install.contents import Installable, prepare, require_rules
-from tasks.retrieve.install.lock import LOCK_FILE
+from tasks.retrieve.install.contents import Installable, is_same_publisher, prepare, require_rules
+from tasks.retrieve.install.lock import LOCK_FILE, Installed
 from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder, said
+from tasks.retrieve.revisions.edition import Edition
+from tasks.retrieve.revisions.history import read_revision, revisions_of
 from tasks.retrieve.revisions.show import open_edition
 
 _CLASSES = (*get_args(Severity), *GROUPS)
@@ -61,6 +64,7 @@ def load_installing() -> InstallSettings:
 
 
 SHOWN = 12  # hexadecimal digits of a revision
+_ID = "id:"  # before an id that is also a name
 
 
 def install_skills(
@@ -70,32 +74,76 @@ def install_skills(
     revision: str | None,
     accepted: Sequence[str],
     settings: InstallSettings,
+    *,
+    any_publisher: bool = False,
 ) -> dict[str, Any]:
     """Install skills into a folder; all of them are checked before the first is written.
 
     Args:
         root: The root.
         folder: The folder of skills; it is made if it is not there.
-        texts: What each skill is called: an id, the end of one, or a name.
+        texts: What each skill is called: an id, the end of one, or a name; `id:` before an id that is also
+            another skill's name.
         revision: As which they were; None: as they are.
         accepted: Rules of risks that are not refused.
         settings: What is refused.
+        any_publisher: Whether one may be replaced by what another publisher has put at its id.
 
     Raises:
         UnknownDocument, Withheld: As `show`.
-        WrongInput: One is refused (`prepare`), or its folder is not free.
+        WrongInput: One is refused (`prepare`), two may be meant, or its folder is not free.
         Locked: Another process installs there.
         StorageError: A file of the root, or the lock, cannot be read.
     """
     rules = require_rules(accepted)
-    editions = (open_edition(root, text, revision)[0] for text in dict.fromkeys(texts))
+    editions = (_meant(root, text, revision) for text in dict.fromkeys(texts))
     found = {p.installed.doc_id: p for p in (prepare(e, settings.refuse, rules) for e in editions)}
     _require_names(list(found.values()))
     with open_skills_folder(folder, create=True) as skills:
         for prepared in found.values():
             skills.require_free(prepared.name, prepared.installed.doc_id)
+            if not any_publisher and (held := skills.skills.get(prepared.name)):
+                require_publisher(root, held, prepared.row)
         told = [_put(skills, prepared) for prepared in found.values()]
         return {**told_of(skills), "skills": told}
+
+
+def _meant(root: Root, text: str, revision: str | None) -> Edition:
+    """Return the edition of the document that a text means; raise `WrongInput` if it may be two.
+
+    A whole id is certain, but one of a single part may be anybody's choice, and another skill's name.
+    """
+    wanted = text.removeprefix(_ID)
+    edition, _ = open_edition(root, wanted, revision)
+    key = doc_key(text.strip().strip("/"))
+    if wanted == text and "/" not in key:
+        names = documents_table(root).read(columns=["doc_id", "name"]).iter_rows()
+        if named := sorted(i for i, n in names if doc_key(n) == key and i != edition.row["doc_id"]):
+            said = f"it is an id, of {edition.row['doc_id']}, and the name of {', '.join(named[:5])}"
+            msg = f"{text!r} may mean several: {said}; give a whole id, {_ID}{text} for the first"
+            raise WrongInput(msg)
+    return edition
+
+
+def require_publisher(root: Root, was: Installed, now: Mapping[str, Any]) -> None:
+    """Raise `WrongInput` if who published a row of DOCUMENTS is not who published what was installed."""
+    if was.repo is None and was.repo_id is None:  # an older lock: what was fetched then may tell
+        try:
+            known = revisions_of(root, was.doc_id, was.source)
+        except UnknownDocument:
+            known = []
+        if same := [one for one in known if one.revision == was.revision]:
+            raw = read_revision(root, same[-1])
+            was = replace(was, repo=raw.repo, repo_id=raw.repo_id)
+    if not is_same_publisher(was, now):
+        whose = [_publisher(one) for one in (was.publisher, now)]
+        msg = f"{was.doc_id} was installed from {whose[0]}, and {now['doc_id']} is of {whose[1]} by now"
+        raise WrongInput(f"{msg}: read it; --accept-publisher takes it all the same")
+
+
+def _publisher(row: Mapping[str, Any]) -> str:
+    of = f"repository {row['repo']}" if row["repo"] else "a repository that is not known"
+    return f"{row['source']} ({of}{', id ' + row['repo_id'] if row['repo_id'] else ''})"
 
 
 def remove_skills(folder: Path, texts: Sequence[str], *, edited: bool) -> dict[str, Any]:
@@ -140,8 +188,11 @@ def installed_name(skills: SkillsFolder, text: str) -> str:
     """Return the folder of the one installed skill that a text means; raise `WrongInput` if none is."""
     by_id = {installed.doc_id: name for name, installed in skills.skills.items()}
     found = meant(text, by_id)
-    named = [name for name in skills.skills if doc_key(name) == doc_key(text)] or [by_id[i] for i in found]
+    exact = {by_id[i]: i for i in found if doc_key(i) == doc_key(text)}
+    exact |= {n: one.doc_id for n, one in skills.skills.items() if doc_key(n) == doc_key(text)}
+    named = [*exact] or [by_id[i] for i in found]
     if len(named) != 1:
+        found = [*exact.values()] or found
         msg = f"{text!r} is not installed in {skills.path}{suggestion(text, found, by_id)}"
         raise WrongInput(msg)
     return named[0]
@@ -166,5 +217,5 @@ def _put(skills: SkillsFolder, prepared: Installable) -> dict[str, Any]:
     return {
         "name": name, "state": state, "path": str(skills.path / name),
         **asdict(installed), "revision": installed.revision[:SHOWN],
-        "redacted": prepared.redacted, "risks": list(prepared.risks),
+        **prepared.told(), "risks": prepared.risks,
     }  # fmt: skip

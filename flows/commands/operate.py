@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from flows.commands.console import say_aside
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.errors import StorageError, WrongInput
@@ -32,7 +33,11 @@ UNLISTED = "unlisted"  # the state of a source that is not on the list
 
 
 def root_status(root: Root) -> dict[str, Any]:
-    """Return what `skillery status` prints: version served, its age, counts, sources, runs, drop reasons."""
+    """Return what `skillery status` prints of what is served, of the corpus, its sources and the last runs.
+
+    `served_counts` is of what is served; `counts`, `dropped` and `licences` are of the corpus, which may be
+    newer: a version that the gate refused, or that was gone back from, is not served.
+    """
     served = read_served(root)
     age = None if served is None else (datetime.now(UTC) - served.published_at).total_seconds() / 3600
     counts = corpus_counts(root)
@@ -45,6 +50,7 @@ def root_status(root: Root) -> dict[str, Any]:
         "served": served.version if served else None,
         "published_at": served.published_at.isoformat() if served else None,
         "age_hours": None if age is None else round(age, 3),
+        "served_counts": served.counts(root) if served else None,
         "counts": {
             "documents": counts.documents,
             "nodes": counts.nodes,
@@ -75,22 +81,26 @@ def source_rows(root: Root) -> list[dict[str, Any]]:
     return rows
 
 
-def add_source(root: Root, given: str) -> dict[str, Any]:
+def _writing(root: Root, minutes: float) -> AbstractContextManager[None]:
+    return writer_lock(root, 60 * minutes, spare=True, say=say_aside)
+
+
+def add_source(root: Root, given: str, wait: float = 0) -> dict[str, Any]:
     """Put a source on the list, without reading it; return its spec and whether it is `added` now."""
     from tasks.crawl.sources import normal_spec  # noqa: PLC0415 (loads what reads the web)
 
     spec = normal_spec(given)
-    with writer_lock(root, spare=True):
+    with _writing(root, wait):
         return {"source": spec, "added": spec in list_sources(root, [spec])}
 
 
-def remove_listed(root: Root, given: str, *, retire: bool) -> dict[str, Any]:
+def remove_listed(root: Root, given: str, wait: float = 0, *, retire: bool) -> dict[str, Any]:
     """Take a source off the list; return whether it was on it, how many documents retire, how many stay.
 
     Raises:
         WrongInput: No such source is known; the message names those with a similar spec.
     """
-    with writer_lock(root, spare=True):
+    with _writing(root, wait):
         known = known_sources(root)
         spec = _known_spec(given, known)
         retired = remove_source(root, spec, datetime.now(UTC), retire=retire)
@@ -100,9 +110,10 @@ def remove_listed(root: Root, given: str, *, retire: bool) -> dict[str, Any]:
 
 def _known_spec(given: str, known: Mapping[str, Any]) -> str:
     from tasks.crawl.source.identity import hide_credentials  # noqa: PLC0415
+    from tasks.crawl.source.lookup import nearest  # noqa: PLC0415
     from tasks.crawl.sources import normal_spec  # noqa: PLC0415 (loads what reads the web)
 
-    near = difflib.get_close_matches(given, known, n=3)
+    near = nearest(given, known)
     try:
         spec = given if given in known else normal_spec(given)
     except WrongInput:
@@ -111,7 +122,7 @@ def _known_spec(given: str, known: Mapping[str, Any]) -> str:
         spec = given
     if spec in known:
         return spec
-    near = difflib.get_close_matches(spec, known, n=3) or near
+    near = nearest(spec, known) or near
     said = f"near it are {', '.join(near)}" if near else "`skillery sources` lists all"
     raise WrongInput(f"{hide_credentials(spec)} is not on the list of sources: {said}")
 
@@ -126,13 +137,13 @@ def _by_licence_class(root: Root) -> dict[str, int]:
     return {name: counts[name] for name in (*CLASSES, *(["unclassed"] if counts["unclassed"] else []))}
 
 
-def examine_root(root: Root) -> dict[str, Any]:
+def examine_root(root: Root, wait: float = 0) -> dict[str, Any]:
     """Repair what can be repaired; return the findings, whether all are repaired, and what is served.
 
     Another run that writes to the root raises `Locked`: its unfinished work must not be repaired.
     """
     policy = LicencePolicy(**load_settings().licence_policies()["serve"])
-    with writer_lock(root, spare=True):
+    with _writing(root, wait):
         findings = examine(root, policy)
         served = _served(root)
     return {
@@ -177,7 +188,7 @@ def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
     return {"target": found.target, "scope": scope, "doc_ids": found.doc_ids, "copies": found.copies}
 
 
-def forget_target(root: Root, target: str) -> dict[str, Any]:
+def forget_target(root: Root, target: str, wait: float = 0) -> dict[str, Any]:
     """Forget a document, a repository, a trajectory or a learned skill; return what was removed.
 
     Raises:
@@ -185,13 +196,13 @@ def forget_target(root: Root, target: str) -> dict[str, Any]:
     """
     from tasks.retrieve.versions.forget import forget  # noqa: PLC0415 (loads what induces)
 
-    with writer_lock(root, spare=True):
+    with _writing(root, wait):
         return asdict(forget(root, target, run_id=new_run_id(), now=datetime.now(UTC)))
 
 
-def roll_back_root(root: Root, version: str | None) -> dict[str, Any]:
+def roll_back_root(root: Root, version: str | None, wait: float = 0) -> dict[str, Any]:
     """Serve an earlier version again; return what is served, what was, and all versions."""
-    with writer_lock(root, spare=True):
+    with _writing(root, wait):
         was, now = roll_back(root, version)
         kept = published_versions(root)
     return {

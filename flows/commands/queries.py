@@ -61,12 +61,15 @@ def search_filters(
     licences: list[str] | None,
     sources: list[str] | None,
     risks: list[str] | None = None,
+    *,
+    person: bool = False,
 ) -> Filters:
-    """Return which skills may be found; raise `WrongInput` if a kind is neither `skill` nor `mcp-server`."""
+    """Return which skills a person or an agent may find; raise `WrongInput` if a kind is not known."""
     if wrong := [kind for kind in kinds or () if kind not in _KINDS]:
         msg = f"kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}"
         raise WrongInput(msg)
-    return Filters(tuple(kinds or ()), tuple(licences or ()), tuple(sources or ()), tuple(risks or ()))
+    wanted = [tuple(values or ()) for values in (kinds, licences, sources, risks)]
+    return Filters(wanted[0], wanted[1], wanted[2], wanted[3], person=person)
 
 
 def search_batch(

@@ -16,7 +16,6 @@ from flows.settings import load_settings
 from storage.errors import EvaluationFell, WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
-from storage.state import read_run
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
 from tasks.crawl.refresh import target_of
 from tasks.crawl.sources import normal_spec
@@ -69,7 +68,9 @@ def _limit_terminal(*, stacks: bool, progress: bool) -> None:
                 handler.setLevel(logging.WARNING)
 
 
-def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:
+def run_nightly(
+    root: Root, sources: list[str] | None, limit: int | None, index: str, wait: float = 0
+) -> dict[str, Any]:
     """Run the nightly flow and return its record, also if a stage failed or the gate refused.
 
     Raises:
@@ -81,11 +82,17 @@ def run_nightly(root: Root, sources: list[str] | None, limit: int | None, index:
     with prefect_for(root, "flows.nightly", encoder):
         from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
-        return _recorded(root, lambda: nightly(root.uri, specs or None, limit, _mode(index), 0))
+        return _recorded(lambda: nightly(root.uri, specs or None, limit, _mode(index), wait))
 
 
 def run_backfill(
-    root: Root, start: str, end: str, *, publish: bool = False, stages: list[str] | None = None
+    root: Root,
+    start: str,
+    end: str,
+    *,
+    publish: bool = False,
+    stages: list[str] | None = None,
+    wait: float = 0,
 ) -> list[dict[str, Any]]:
     """Run the backfill flow and return one row for each rebuilt day.
 
@@ -100,7 +107,7 @@ def run_backfill(
     with prefect_for(root, "flows.backfill", encoder):
         from flows.backfill import Stage, backfill  # noqa: PLC0415
 
-        return backfill(*days, root.uri, publish, cast("list[Stage] | None", stages))
+        return backfill(*days, root.uri, publish, cast("list[Stage] | None", stages), wait)
 
 
 def foresee_backfill(
@@ -139,7 +146,7 @@ def run_evaluation(root: Root) -> dict[str, Any]:
             return error.found
 
 
-def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
+def run_refresh(root: Root, target: str, index: str, wait: float = 0) -> dict[str, Any]:
     """Read one document or repository again and return the run's record, also if the run failed.
 
     Raises:
@@ -151,10 +158,10 @@ def run_refresh(root: Root, target: str, index: str) -> dict[str, Any]:
     with prefect_for(root, "flows.refresh_one", encoder):
         from flows.refresh_one import refresh_one  # noqa: PLC0415
 
-        return _recorded(root, lambda: refresh_one(wanted, root.uri, _mode(index), 0))
+        return _recorded(lambda: refresh_one(wanted, root.uri, _mode(index), wait))
 
 
-def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]:
+def run_rebuild(root: Root, index: str, wait: float = 0, *, keep_vectors: bool) -> dict[str, Any]:
     """Make everything again from raw snapshots and return the run's record, also if the run failed.
 
     Raises:
@@ -164,10 +171,10 @@ def run_rebuild(root: Root, index: str, *, keep_vectors: bool) -> dict[str, Any]
     with prefect_for(root, "flows.full_rebuild", encoder):
         from flows.full_rebuild import full_rebuild  # noqa: PLC0415
 
-        return _recorded(root, lambda: full_rebuild(root.uri, _mode(index), keep_vectors, 0))
+        return _recorded(lambda: full_rebuild(root.uri, _mode(index), keep_vectors, wait))
 
 
-def run_compaction(root: Root) -> dict[str, Any]:
+def run_compaction(root: Root, wait: float = 0) -> dict[str, Any]:
     """Compact the tables, remove old files, and return the counts.
 
     Raises:
@@ -179,7 +186,7 @@ def run_compaction(root: Root) -> dict[str, Any]:
     with prefect_for(root, "flows.compact"):
         from flows.compact import compact  # noqa: PLC0415
 
-        return compact(root.uri, 0)
+        return compact(root.uri, wait)
 
 
 def _required_encoder(root: Root) -> str:
@@ -193,15 +200,13 @@ def _mode(index: str) -> Literal["all", "skills"]:
     return cast(Literal["all", "skills"], index)
 
 
-def _recorded(root: Root, start: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _recorded(start: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Start a run under a new id and return its record, also if the run fails."""
-    run_id = new_run_id()
-    try:
-        with run_as(run_id):
+    with run_as(new_run_id()) as begun:
+        try:
             return start()
-    except Exception:
-        # Prefect has already shown the error, and the run's record holds it.
-        record = read_run(root, run_id)
-        if record is None:
-            raise
-        return record
+        except Exception:
+            # Prefect has already shown the error, and the run's record holds it.
+            if begun.record is None:
+                raise
+            return begun.record.as_dict()

@@ -6,11 +6,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.commands.installing import SHOWN, InstallSettings, as_dicts, installed_name, told_of
+from flows.commands.installing import (
+    SHOWN,
+    InstallSettings,
+    as_dicts,
+    installed_name,
+    require_publisher,
+    told_of,
+)
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.root import Root
 from tasks.crawl.source.identity import doc_key
-from tasks.retrieve.install.contents import Installable, is_current, prepare, require_rules
+from tasks.retrieve.install.contents import (
+    Installable,
+    is_current,
+    is_same_publisher,
+    new_risks,
+    prepare,
+    require_rules,
+)
 from tasks.retrieve.install.lock import Installed
 from tasks.retrieve.install.skills_folder import (
     HandEdit,
@@ -48,6 +62,7 @@ def update_skills(
     settings: InstallSettings,
     *,
     dry_run: bool,
+    any_publisher: bool = False,
 ) -> dict[str, Any]:
     """Put what the corpus holds now in place of what is installed, each skill in one step.
 
@@ -62,6 +77,7 @@ def update_skills(
         accepted: Rules of risks that are not refused, besides those accepted before.
         settings: What is refused.
         dry_run: Whether to write nothing: what would be written is `outdated`.
+        any_publisher: Whether what another publisher has put at its id by now is not refused.
 
     Raises:
         WrongInput: There is no such folder, or one of `texts` is not installed there.
@@ -70,7 +86,8 @@ def update_skills(
     rules = require_rules(accepted)
     with open_skills_folder(folder) as skills:
         names = [installed_name(skills, text) for text in texts] or list(skills.skills)
-        told = [_update(root, skills, n, rules, settings, dry_run=dry_run) for n in dict.fromkeys(names)]
+        how = {"dry_run": dry_run, "any_publisher": any_publisher}
+        told = [_update(root, skills, n, rules, settings, **how) for n in dict.fromkeys(names)]
         return {**told_of(skills), "dry_run": dry_run, "skills": told}
 
 
@@ -81,12 +98,13 @@ def _state(
     installed = skills.skills[name]
     told: dict[str, Any] = {"name": name, "doc_id": installed.doc_id, "edited": as_dicts(edits)}
     was = {"revision": installed.revision[:SHOWN], "commit": installed.commit}
-    told["from"] = {**was, "content_hash": installed.content_hash}
+    told["from"] = {**was, "content_hash": installed.content_hash, **installed.publisher}
     if (row := _row(root, installed.doc_id)) is None:
         return {**told, "state": "gone", "to": None}, None
-    state = "current" if is_current(installed, row) else "outdated"
-    told["to"] = {"doc_id": row["doc_id"], "commit": row["commit"], "content_hash": row["content_hash"]}
-    return {**told, "state": state}, row
+    known = installed.hits is not None  # an older lock does not tell whose the same text was
+    same = is_current(installed, row) and (not known or is_same_publisher(installed, row))
+    told["to"] = {name: row[name] for name in ("doc_id", "commit", "content_hash", *installed.publisher)}
+    return {**told, "state": "current" if same else "outdated"}, row
 
 
 def _row(root: Root, doc_id: str) -> dict[str, Any] | None:
@@ -107,6 +125,7 @@ def _update(
     settings: InstallSettings,
     *,
     dry_run: bool,
+    any_publisher: bool,
 ) -> dict[str, Any]:
     installed, edits = skills.skills[name], skills.edits(name)
     told, row = _state(root, skills, name, edits)
@@ -117,11 +136,13 @@ def _update(
     if told["state"] == "current":
         return told
     try:
-        prepared = prepare(present_edition(root, row), settings.refuse, {*rules, *installed.accepted_risks})
+        if not any_publisher:
+            require_publisher(root, installed, row)
+        prepared = prepare(present_edition(root, row), settings.refuse, rules, installed)
         _require_name(name, prepared)
     except (WrongInput, Withheld, UnknownDocument) as error:
         return {**told, "state": "refused", "reason": str(error)}
-    told |= _differences(skills.path / name, installed, prepared)
+    told |= prepared.told() | _differences(skills.path / name, installed, prepared)
     told["to"]["revision"] = prepared.installed.revision[:SHOWN]
     if not dry_run:
         skills.put(name, prepared.installed, prepared.contents, before=installed.doc_id)
@@ -136,11 +157,11 @@ def _require_name(name: str, prepared: Installable) -> None:
 
 def _differences(folder: Path, installed: Installed, prepared: Installable) -> dict[str, Any]:
     """Return what changes in a folder that nobody edited."""
-    was, now = set(installed.risks), set(prepared.installed.risks)
+    gone = sorted({*installed.risks}.difference(prepared.installed.risks))
     licences = [installed.licence, prepared.installed.licence]
     return {
         "files": _of_files(folder, installed.files, prepared),
-        "risks": {"added": [r for r in prepared.risks if r["code"] not in was], "gone": sorted(was - now)},
+        "risks": {"added": new_risks(installed, prepared), "gone": gone},
         "licence": licences if licences[0] != licences[1] else None,
     }
 

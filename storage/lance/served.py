@@ -130,6 +130,15 @@ class Served:
         """Return the table of skills, which every version has."""
         return TableAt(root, SKILLS, self.skills)
 
+    def counts(self, root: Root) -> dict[str, int | None] | None:
+        """Return how many documents and nodes are served; None where the tables cannot be read."""
+        names = {"documents": SKILLS, "nodes": NODES}
+        try:
+            found = {what: self.table(root, name) for what, name in names.items()}
+            return {what: table.count() if table else None for what, table in found.items()}
+        except StorageError:
+            return None
+
     def needed(self, table: str) -> int | None:
         """Return the version of a table that must stay: the one served, or the one to build on."""
         return self.tables().get(table, self.nodes_base if table == NODES else None)

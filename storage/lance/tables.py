@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from storage.errors import NewerSchema, StorageError
+from storage.errors import NewerSchema, StorageError, Unreachable
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 
@@ -65,13 +66,36 @@ def schema_of(table: str, model: dict[str, Any]) -> pa.Schema:
     return pa.schema([*fields, vector], metadata=metadata)
 
 
-def database(uri: str) -> lancedb.DBConnection:
-    """Return the LanceDB at an address; for `storage.lance.versions`."""
+def database(root: Root) -> lancedb.DBConnection:
+    """Return the LanceDB of a root; for `storage.lance.versions`.
+
+    Raises:
+        Unreachable: The bucket does not answer.
+    """
     import lancedb  # noqa: PLC0415 (takes half a second, and most queries read no table)
 
-    return lancedb.connect(uri)
+    if not root.place.patience:
+        return lancedb.connect(root.at("lance"))
+    root.exists("state/served.json")  # LanceDB would ask six times as long for a list of what is there
+    options = {
+        "client_max_retries": "10000", "client_retry_timeout": f"{root.place.patience:.0f}",
+        "lance_aimd_max_retries": "0",
+    }  # fmt: skip
+    return lancedb.connect(root.at("lance"), storage_options=options)
 
 
+@contextmanager
+def reached() -> Iterator[None]:
+    """Tell a bucket that did not answer LanceDB as `Unreachable`: nothing is damaged."""
+    try:
+        yield
+    except (ValueError, RuntimeError, OSError) as error:
+        if (outage := Unreachable.of("a table of LanceDB in the bucket", error)) is None:
+            raise
+        raise outage from error
+
+
+@reached()
 def open_vendor_table(root: Root, name: str, version: int) -> lancedb.table.Table:
     """Return LanceDB's table as of a version; for `storage.lance.versions`.
 
@@ -80,11 +104,13 @@ def open_vendor_table(root: Root, name: str, version: int) -> lancedb.table.Tabl
         NewerSchema: It was written by a newer version of this program.
     """
     try:
-        table = database(root.at("lance")).open_table(name)
+        table = database(root).open_table(name)
         table.checkout(version)
         metadata = table.schema.metadata or {}
         written = int(metadata.get(b"schema_version", b"0"))
     except (ValueError, RuntimeError, OSError) as error:
+        if Unreachable.of(name, error):
+            raise
         msg = f"table {name} at version {version} cannot be opened ({str(error).splitlines()[0]})"
         raise StorageError(msg) from error
     if written > SCHEMA_VERSION:
@@ -117,10 +143,12 @@ class _Readable(ABC):
         found: dict[str, Any] = json.loads((self.schema.metadata or {}).get(b"model", b"{}"))
         return found
 
+    @reached()
     def rows(self, columns: Sequence[str] | None = None, **among: Collection[str]) -> pa.Table:
         """Return rows, of all columns or those named; of `name=values` those with one of the values there."""
         return self._chosen(columns, among).to_arrow()
 
+    @reached()
     def first(self, columns: Sequence[str] | None = None, **among: Collection[str]) -> dict[str, Any] | None:
         """Return one of the rows that `rows` returns, None where there is none."""
         found: list[dict[str, Any]] = self._chosen(columns, among).limit(1).to_arrow().to_pylist()
@@ -132,22 +160,27 @@ class _Readable(ABC):
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all rows in batches: together they may be gigabytes."""
-        yield from self._chosen(columns, {}).to_batches()
+        with reached():
+            yield from self._chosen(columns, {}).to_batches()
 
+    @reached()
     def nearest(self, vector: npt.NDArray[np.float32], k: int, columns: Sequence[str]) -> pa.Table:
         """Return the `k` rows of the largest product with a vector, and that as 1 - `_distance`."""
         query: Any = self.opened().search(vector)  # its declared class has no distance_type
         return query.distance_type("dot").limit(k).select([*columns, "_distance"]).to_arrow()
 
+    @reached()
     def count(self, **among: Collection[str]) -> int:
         """Return the number of the rows that `rows` returns."""
         return int(self.opened().count_rows(_where(among)))
 
+    @reached()
     def size(self) -> tuple[int, int]:
         """Return the bytes of the table's files, and how many files hold its rows."""
         found: Any = self.opened().stats()  # annotated as a class, a dictionary when it comes
         return int(found["total_bytes"]), int(found["fragment_stats"]["num_fragments"])
 
+    @reached()
     def unindexed(self) -> dict[str, int]:
         """Return how many rows are not in the index, for each column that has one."""
         return {i.columns[0]: int(i.num_unindexed_rows or 0) for i in self.opened().list_indices()}
@@ -209,8 +242,9 @@ class TableWriter(_Readable):
         NewerSchema: It was written by a newer version of this program.
     """
 
+    @reached()
     def __init__(self, root: Root, name: str, schema: pa.Schema, base: int | None) -> None:
-        self._db, self.name = database(root.at("lance")), name
+        self._db, self.name = database(root), name
         self.rebuilt, self.written = False, False
         exists = name in self._db.list_tables().tables
         if exists and base is not None:
@@ -234,6 +268,7 @@ class TableWriter(_Readable):
         """The version that was written last, or the base."""
         return int(self._table.version)
 
+    @reached()
     def delete(self, ids: Collection[str]) -> None:
         """Remove every row of these documents; of `induced`, these rows."""
         column, named = KEYS[INDUCED] if self.name == INDUCED else "doc_id", sorted(ids)
@@ -241,6 +276,7 @@ class TableWriter(_Readable):
             self._begin()
             self._table.delete(f"{column} IN ({_quoted(named[start : start + _IDS_PER_DELETE])})")
 
+    @reached()
     def add(self, rows: pa.Table) -> None:
         """Append rows in one write."""
         if rows.num_rows:
@@ -257,6 +293,7 @@ class TableWriter(_Readable):
                 self._table.restore()
         self._detached, self.written = False, True
 
+    @reached()
     def finish(self, *, merge: bool = False) -> int:
         """Merge files if there are many, or in any case with `merge`; index columns; return the version.
 

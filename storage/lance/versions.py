@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from storage.errors import StorageError
-from storage.lance.tables import database, is_damage, make_indices, open_vendor_table
+from storage.errors import StorageError, Unreachable
+from storage.lance.tables import database, is_damage, make_indices, open_vendor_table, reached
 from storage.root import Root
 
 if TYPE_CHECKING:  # their imports take longer than a query
@@ -23,11 +23,13 @@ log = logging.getLogger(__name__)
 MARGIN = timedelta(minutes=1)
 
 
+@reached()
 def table_names(root: Root) -> list[str]:
     """Return the names of the tables that exist."""
-    return list(_lancedb(root).list_tables().tables)
+    return list(database(root).list_tables().tables)
 
 
+@reached()
 def versions_of(root: Root, name: str) -> set[int]:
     """Return a table's versions, none where there is no table."""
     if name not in table_names(root):
@@ -35,12 +37,14 @@ def versions_of(root: Root, name: str) -> set[int]:
     return {int(v["version"]) for v in _newest(root, name).list_versions()}
 
 
+@reached()
 def tagged(root: Root, name: str) -> dict[str, int]:
     """Return a table's tags that are those of published versions, `v-...`, each with what it is on."""
     tags = _newest(root, name).tags.list()
     return {label: int(t["version"]) for label, t in tags.items() if label.startswith("v-")}
 
 
+@reached()
 def tag(root: Root, name: str, label: str, version: int) -> None:
     """Tag a version, so that cleanup leaves it; a tag of that name that is already there is moved."""
     tags = _newest(root, name).tags
@@ -50,16 +54,19 @@ def tag(root: Root, name: str, label: str, version: int) -> None:
         tags.create(label, version)
 
 
+@reached()
 def untag(root: Root, name: str, label: str) -> None:
     """Take a tag off a table."""
     _newest(root, name).tags.delete(label)
 
 
+@reached()
 def drop_table(root: Root, name: str) -> None:
     """Remove a table with all its versions."""
-    _lancedb(root).drop_table(name)
+    database(root).drop_table(name)
 
 
+@reached()
 def rewrite(root: Root, name: str, base: int, left: Callable[[pa.RecordBatch], pa.RecordBatch]) -> int:
     """Write a table to new files, without some of its rows; return the version.
 
@@ -80,11 +87,12 @@ def rewrite(root: Root, name: str, base: int, left: Callable[[pa.RecordBatch], p
     old = open_vendor_table(root, name, base)
     batches = old.search().to_batches()
     reader = pa.RecordBatchReader.from_batches(old.schema, (left(batch) for batch in batches))
-    table = _lancedb(root).create_table(name, data=reader, schema=old.schema, mode="overwrite")
+    table = database(root).create_table(name, data=reader, schema=old.schema, mode="overwrite")
     make_indices(table, name)
     return int(table.version)
 
 
+@reached()
 def keep_only(root: Root, name: str, version: int) -> None:
     """Remove every version of a table but its latest, with their tags and files; their readers fail.
 
@@ -104,6 +112,7 @@ def keep_only(root: Root, name: str, version: int) -> None:
         raise StorageError(msg)
 
 
+@reached()
 def prune(
     root: Root, name: str, kept: Collection[int], labels: Collection[str], margin: timedelta = MARGIN,
     least: int = 1,
@@ -138,17 +147,19 @@ def prune(
         try:
             table.optimize(cleanup_older_than=max(age, timedelta()) + margin)
         except RuntimeError as error:
+            if Unreachable.of(name, error):
+                raise
             log.warning("files of old versions of %s stay until the next time: %s", name, error)
 
 
 def manifest_reads(file: str, data: bytes) -> bool:
     """Tell whether Lance can read a manifest's bytes; `file` is its name, which says the version."""
     with tempfile.TemporaryDirectory() as folder:
-        versions = Path(folder) / "alone.lance" / "_versions"
+        versions = Path(folder) / "lance" / "alone.lance" / "_versions"
         versions.mkdir(parents=True)
         (versions / PurePosixPath(file).name).write_bytes(data)
         try:
-            database(folder).open_table("alone")
+            database(Root(folder)).open_table("alone")
         except Exception as error:
             if not is_damage(error):
                 raise
@@ -156,9 +167,5 @@ def manifest_reads(file: str, data: bytes) -> bool:
     return True
 
 
-def _lancedb(root: Root) -> lancedb.DBConnection:
-    return database(root.at("lance"))
-
-
 def _newest(root: Root, name: str) -> lancedb.table.Table:
-    return _lancedb(root).open_table(name)
+    return database(root).open_table(name)

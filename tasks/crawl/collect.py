@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -15,13 +15,16 @@ from storage.root import Root
 from storage.schemas import DROPPED, Dropped, Listing, RawDocument, to_frame
 from storage.state import append_dropped, read_sources, write_source
 from storage.tombstones import Forgotten
-from tasks.crawl.raw_parts import RawParts
+from tasks.crawl.http.settings import CrawlSettings
+from tasks.crawl.raw_parts import RawParts, raw_bytes
 from tasks.crawl.seen import Covers, SeenRows, Verdict
 from tasks.crawl.source.base import Gone, Item, Missed, Source, Unchanged
-from tasks.crawl.source.fields import without_surrogates
+from tasks.crawl.source.bundle import links_out
+from tasks.crawl.source.credentials import without_credentials
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 from tasks.crawl.source.tombstones import drop_forgotten
 from tasks.crawl.source.unchanged import document_digest, same_source
+from tasks.models.fields import without_surrogates
 
 log = logging.getLogger(__name__)
 BATCH_SECONDS = 30.0
@@ -58,16 +61,18 @@ def collect(
     run_id: str,
     now: datetime,
     limit: int | None = None,
-    options: Mapping[str, object] | None = None,
+    settings: CrawlSettings | None = None,
 ) -> SourceReport:
     """Read `source` (its first `limit` documents; None: all) and report what came of it.
 
     New and changed documents go to raw parts before any filter; of unchanged ones only `last_seen_at` is
     written. If the source cannot be read to its end, documents it did not yield stay, marked stale. With
-    other `options` of reading than the last time, all documents are read again.
+    other limits of documents than the last time, all are read again.
     """
-    ingestion = _Ingestion(source, root, run_id, now)
-    read_as, remembered = dict(options or {}), read_sources(root).get(source.spec, {})
+    settings = settings or CrawlSettings()
+    ingestion = _Ingestion(source, root, run_id, now, settings)
+    read_as = settings.model_dump(include={"max_document_bytes", "keep_files", "keep_bytes"})
+    remembered = read_sources(root).get(source.spec, {})
     version: str | None = None
     try:
         found = source.version()
@@ -90,12 +95,20 @@ def collect(
     return report
 
 
-def collect_some(source: Source, root: Root, covers: Covers, *, run_id: str, now: datetime) -> SourceReport:
+def collect_some(
+    source: Source,
+    root: Root,
+    covers: Covers,
+    *,
+    run_id: str,
+    now: datetime,
+    settings: CrawlSettings | None = None,
+) -> SourceReport:
     """Read the documents of `source` whose ids are covered, retire those it lacks, and report.
 
     The remembered version is deleted, so that the next complete reading looks at everything.
     """
-    ingestion = _Ingestion(source, root, run_id, now, covers)
+    ingestion = _Ingestion(source, root, run_id, now, settings or CrawlSettings(), covers)
     # Before anything is kept: if this run dies, a skill retired and put back must not count as unchanged.
     _forget_version(root, source.spec, read_sources(root).get(source.spec, {}))
     try:
@@ -145,9 +158,17 @@ class _Ingestion:
     """
 
     def __init__(
-        self, source: Source, root: Root, run_id: str, now: datetime, covers: Covers = lambda _: True
+        self,
+        source: Source,
+        root: Root,
+        run_id: str,
+        now: datetime,
+        settings: CrawlSettings,
+        covers: Covers = lambda _: True,
     ) -> None:
         self._source, self._root, self._run_id = source, root, run_id
+        self._most_bytes, self._most_seconds = settings.source_bytes, settings.source_seconds
+        self._bytes = 0
         self._seen = SeenRows(root, source.spec, now, covers)
         self._parts = RawParts(root, source.spec, run_id, now)
         self._counts: Counter[str] = Counter()  # by field of SourceReport
@@ -156,7 +177,12 @@ class _Ingestion:
         self._forgotten = Forgotten.load(root)
         self._state = "complete"
         self._error: SourceError | SourceUnavailable | None = None
-        self._batch_began = self._checkpointed = time.monotonic()
+        self._began = self._batch_began = self._checkpointed = time.monotonic()
+        for raw in self._seen.moved():
+            self._verdicts[raw.doc_id] = "new"
+            self._parts.add(raw)
+        if self._verdicts:
+            self._write_batch()
 
     def repeat(self, state: str, since: str) -> int:
         """Count the documents of the reading at `since` (ISO time) as unchanged, with its state."""
@@ -196,13 +222,14 @@ class _Ingestion:
         failed = Counter(row.reason for row in self._dropped)
         failed.update([self._error.reason] if self._error else [])
         message, usage = str(self._error) if self._error else None, asdict(self._source.usage())
+        message = message or links_out(self._dropped) or None
         return SourceReport(
             self._source.spec, self._state, **self._counts, failed=dict(failed), message=message, **usage
         )
 
     def _checkpoint(self) -> None:
         """Write the rows of `seen`, so that a run that dies later need not repeat them."""
-        self._seen.write(self._source.invalidate)
+        self._seen.write(lambda ids: self._source.invalidate(self._seen.claims.given(ids)))
         # Every caller has written the parts before: all that was yielded is on disk.
         self._source.checkpoint()
         self._checkpointed = time.monotonic()
@@ -214,9 +241,20 @@ class _Ingestion:
             if item is None:
                 return True
             self._handle(item)
+            self._check_budget()
             if self._parts.is_full() or time.monotonic() - self._batch_began > BATCH_SECONDS:
                 self._write_batch()
         return False
+
+    def _check_budget(self) -> None:
+        """Raise SourceUnavailable, after which what was read is kept, if the source is too large or slow."""
+        over = ""
+        if self._bytes > self._most_bytes:
+            over = f"it holds over {self._most_bytes:,} bytes; see SKILLERY_SOURCE_BYTES"
+        elif time.monotonic() - self._began > self._most_seconds:
+            over = f"reading it takes over {self._most_seconds:,g} s; see SKILLERY_SOURCE_SECONDS"
+        if over:
+            raise SourceUnavailable(self._source.spec, "budget", f"{over}; what was read before is kept")
 
     def _at_end(self, items: Iterator[Item]) -> bool:
         """Return whether no document follows; after an error one may."""
@@ -224,12 +262,13 @@ class _Ingestion:
             for item in items:
                 if not isinstance(item, Dropped):
                     return False
-                self._dropped.append(item)
+                self._dropped.append(self._seen.claims.owned(without_credentials(item)))
         except (SourceError, SourceUnavailable):
             return False
         return True
 
     def _handle(self, item: Item) -> None:
+        item = self._seen.claims.owned(without_credentials(item))
         if isinstance(item, RawDocument | Listing) and (kept_out := drop_forgotten(self._forgotten, item)):
             self._counts["listed"] += isinstance(item, RawDocument)
             self._dropped.append(kept_out)
@@ -252,6 +291,7 @@ class _Ingestion:
                 self._gone(item)
 
     def _document(self, raw: RawDocument) -> None:
+        self._bytes += raw_bytes(raw)
         verdict = self._seen.compare(raw.doc_id, document_digest(raw))
         if verdict == "repeated":
             detail = f"{raw.path or raw.doc_id}: the source holds this id twice, the first counts"

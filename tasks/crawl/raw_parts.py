@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from storage.schemas import (
     RawDocument,
     to_frame,
 )
+from tasks.crawl.source.credentials import without_credentials
 
 _Row = TypeVar("_Row", RawDocument, Listing)
 # What Polars raises for a number beyond 64 bits, half of a surrogate pair, or a value of another type.
@@ -32,6 +33,12 @@ _NOT_STORABLE = (pl.exceptions.PolarsError, ArithmeticError, TypeError, ValueErr
 _TRIED = pl.Schema({name: kind for name, kind in RAW_DOCUMENTS.items() if name != "contents"})
 BATCH_DOCUMENTS = 100
 BATCH_BYTES = 16_000_000  # texts and bundled files of a part's documents: bounds the memory
+
+
+def raw_bytes(raw: RawDocument) -> int:
+    """Return the bytes of a document's texts and files."""
+    texts = len(raw.content or b"") + sum(len(licence.text) for licence in raw.licence_files)
+    return texts + sum(len(file.content) for file in raw.contents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +68,7 @@ class RawParts:
             self._listings.append(item)
         else:
             self._documents.append(item)
-            self._bytes += len(item.content or b"") + sum(len(f.text) for f in item.licence_files)
-            self._bytes += sum(len(file.content) for file in item.contents)
+            self._bytes += raw_bytes(item)
 
     def is_full(self) -> bool:
         """Return whether the buffer has reached the size of a part."""
@@ -123,7 +129,10 @@ _BARE = ("fetched_at", "run_id", "schema_version")
 
 
 def raw_document(row: dict[str, Any]) -> RawDocument:
-    """Return a row of a raw part as the document that it holds."""
+    """Return a row of a raw part as the document that it holds; credentials in its fields are redacted.
+
+    Its id stays: parts that older versions wrote hold ids that are in use.
+    """
     given = {
         **{key: value for key, value in row.items() if key not in _BARE},
         "tags": tuple(row["tags"] or ()),
@@ -132,4 +141,4 @@ def raw_document(row: dict[str, Any]) -> RawDocument:
         "contents": tuple(FileContent(**f) for f in row["contents"] or ()),
         "files": None if row["files"] is None else tuple(BundledFile(**f) for f in row["files"]),
     }
-    return RawDocument(**given)
+    return replace(without_credentials(RawDocument(**given)), doc_id=row["doc_id"])

@@ -11,6 +11,7 @@ from storage.errors import WrongInput
 from storage.root import Root
 from storage.schemas import Listing
 from storage.state import documents_table, listed_table, repositories_table, seen_table
+from tasks.crawl.claims import Claims
 from tasks.crawl.github.repositories import ListedRepository, listed_repositories
 from tasks.crawl.github.source import RepositorySource
 from tasks.crawl.seen import Covers
@@ -35,7 +36,7 @@ class Target:
     @property
     def repository(self) -> str:
         """Its `owner/repo` in lower case, as tables of repositories spell it."""
-        return "/".join(self.name.lower().split("/")[:2])
+        return "/".join(self.name.lower().removeprefix("github.com/").split("/")[:2])
 
 
 def target_of(root: Root, text: str) -> Target:
@@ -81,7 +82,8 @@ def open_part(spec: str, target: Target, context: CrawlContext) -> tuple[Source,
     source = open_source(spec, context)
     if spec.startswith("github:"):
         return source, lambda _: True
-    return CoveredDocuments(source, target.covers), target.covers
+    claims = Claims(context.root, spec, seen_table(context.root).read())
+    return CoveredDocuments(source, lambda doc_id: target.covers(claims.own(doc_id))), target.covers
 
 
 class CoveredDocuments(Source):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -11,6 +11,8 @@ import polars as pl
 from storage.root import Root
 from storage.schemas import RawDocument
 from storage.state import SEEN, seen_table
+from tasks.crawl.claims import Claims
+from tasks.crawl.source.identity import RECREATED
 from tasks.crawl.source.unchanged import document_digest
 
 Verdict: TypeAlias = Literal["new", "changed", "unchanged", "returned", "unknown", "repeated"]
@@ -22,7 +24,9 @@ class SeenRows:
 
     def __init__(self, root: Root, spec: str, now: datetime, covers: Covers) -> None:
         self._table, self._spec, self._now = seen_table(root), spec, now
-        known = self._table.read().filter(source=spec).to_dicts()
+        rows = self._table.read()
+        self.claims = Claims(root, spec, rows)
+        known = rows.filter(source=spec).to_dicts()
         self._known: dict[str, dict[str, Any]] = {row["doc_id"]: row for row in known}
         self._covers = covers
         self._changes: dict[str, dict[str, Any]] = {}
@@ -50,18 +54,30 @@ class SeenRows:
         """Note that the documents met by the reading at `since` (ISO time) are unchanged; return how many."""
         last = datetime.fromisoformat(since)
         # Equal, not later: after a clock was set back, older readings may have later times.
-        rows = [row for row in self._known.values() if _is_held(row) and row["last_seen_at"] == last]
+        held = [row for doc_id in self._known if _is_held(row := self._row(doc_id))]
+        rows = [row for row in held if row and row["last_seen_at"] == last]
         for row in rows:
             self._touch(row)
         return len(rows)
 
     def put(self, raw: RawDocument, part: str) -> None:
         """Note that a new or changed document was written to a raw part."""
-        first = (self._row(raw.doc_id) or {}).get("first_seen_at", self._now)
+        # Who has taken a repository's name has not been known for as long as the name.
+        taken = any(found.code == RECREATED for found in raw.findings)
+        known = {} if taken else self._row(raw.doc_id) or {}
+        first = known.get("first_seen_at", self._now)
         self._touch({
             "doc_id": raw.doc_id, "source": self._spec, "digest": document_digest(raw), "raw_part": part,
             "first_seen_at": first,
         })  # fmt: skip
+
+    def moved(self) -> Iterator[RawDocument]:
+        """Yield the documents that have other ids than before, which are retired; each has to be `put`."""
+        held = [row for row in self._known.values() if _is_held(row)]
+        for doc_id, raw in self.claims.moved(held):
+            self._changes[raw.doc_id] = {**self._known[doc_id], "doc_id": raw.doc_id}
+            self.retire(doc_id)
+            yield raw
 
     def mark_stale(self, doc_ids: Iterable[str] | None = None) -> None:
         """Note that documents (None: all covered) could not be looked at; they are never deleted for it."""

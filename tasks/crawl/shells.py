@@ -25,9 +25,8 @@ def crawl_source(
 ) -> dict[str, Any]:
     """Crawl one source into raw parts."""
     place = Root(root)
-    read_as = settings.model_dump(include={"max_document_bytes", "keep_files", "keep_bytes"})
     source = open_source(spec, CrawlContext(place, now, limit, settings))
-    return asdict(collect(source, place, run_id=run_id, now=now, limit=limit, options=read_as))
+    return asdict(collect(source, place, run_id=run_id, now=now, limit=limit, settings=settings))
 
 
 @task(name="find-sources", cache_policy=NO_CACHE)
@@ -45,7 +44,7 @@ def refresh_source(
     """Refresh a document or repository from one source; arguments as those of `crawl_source`."""
     place, wanted = Root(root), Target(target)
     source, covers = open_part(spec, wanted, CrawlContext(place, now, None, settings))
-    return asdict(collect_some(source, place, covers, run_id=run_id, now=now))
+    return asdict(collect_some(source, place, covers, run_id=run_id, now=now, settings=settings))
 
 
 @task(name="plan-backfill", cache_policy=NO_CACHE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from storage.schemas import Node
 from tasks.models.protocols import Tokenizer
-from tasks.parse.classify.attribution import TypedBy, Typing, typed_by
+from tasks.parse.classify.llm import TypedBy, Typing, typed_by
 from tasks.parse.classify.protocol import Classifier, FragmentInContext
 from tasks.parse.segment.segment import Fragment, segment
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 
 from storage.schemas import BundledFile, Document, Dropped, Finding, RawDocument
+from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.filters import (
     MAX_CONTROL_SHARE,
@@ -33,10 +34,10 @@ from tasks.refine.risks.scan import scan, scan_all
 from tasks.refine.text.canonical import body_hash, content_hash
 from tasks.refine.text.encodings import decode
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
-from tasks.refine.text.redact import redact
 from tasks.refine.text.rules import finding
 
 _PATH_CHARS = 120  # of a path in a finding
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ def _refine(contents: list[bytes], max_control_share: float) -> dict[bytes, _Ref
 
 def _without_secrets(content: bytes, text: str, risks: tuple[Finding, ...] | None) -> _Refined:
     """Return a file without secrets; `risks` are None for a binary one, which is kept whole or not at all."""
+    if content.startswith(_LFS_POINTER):
+        return _Refined(None, (finding("bundle.lfs-pointer"),))
     if risks is None:
         # UTF-16 without its mark is ASCII with a zero after each byte.
         secrets = redact(content.replace(b"\0", b"").decode("latin-1"))[1]
@@ -174,7 +177,7 @@ def refine_document(
             *(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *_on_language(language)),
             *bundle.findings,
         ),
-        risks=(*(scan(text) if risks is None else risks), *bundle.risks),
+        risks=(*(scan(text) if risks is None else risks), *parts.risks, *bundle.risks),
         fetched_at=fetched_at,
         first_seen_at=first_seen_at,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Collection, Iterator
 from functools import partial
@@ -28,7 +29,7 @@ from tasks.refine.duplicates.shingles import SHINGLE_RULE, Hashes, shingle_sets
 from tasks.refine.plan import STAGED_SIGNATURES
 
 log = logging.getLogger(__name__)
-NEAR = pl.Schema({"body_hash": pl.String, "onto": pl.String, "similarity": pl.Float64})
+NEAR = pl.Schema({"owner": pl.String, "body_hash": pl.String, "onto": pl.String, "similarity": pl.Float64})
 
 
 def read_staged(root: Root, folder: str, schema: pl.Schema) -> pl.DataFrame:
@@ -38,13 +39,24 @@ def read_staged(root: Root, folder: str, schema: pl.Schema) -> pl.DataFrame:
 
 
 def light_documents(root: Root, folder: str, columns: Collection[str]) -> pl.DataFrame:
-    """Return columns of all documents below a folder, in the order given, and the `file` each lies in."""
+    """Return columns of the documents below a folder, the `file` each lies in, the digest of its `bundle`.
+
+    A bundle that is not known counts as an empty one: of both, SKILL.md is all there is to read.
+    """
     schema = pl.Schema({name: DOCUMENTS[name] for name in DOCUMENTS if name in columns})
     frames = [
-        read_frame(root, file, DOCUMENTS, list(columns)).with_columns(file=pl.lit(file))
+        read_frame(root, file, DOCUMENTS, [*columns, "files"]).with_columns(file=pl.lit(file), bundle=_BUNDLE)
         for file in root.files(folder, ".parquet")
     ]
-    return pl.concat([pl.DataFrame(schema={**schema, "file": pl.String}), *frames]).select(*columns, "file")
+    empty = pl.DataFrame(schema={**schema, "file": pl.String, "bundle": pl.String})
+    return pl.concat([empty, *(frame.select(empty.columns) for frame in frames)])
+
+
+_FILE = pl.concat_str(pl.element().struct.field("sha256"), pl.element().struct.field("path"), separator=" ")
+_BUNDLE = (
+    pl.col("files").list.eval(_FILE).list.sort().list.join("\n").fill_null("")
+    .map_elements(lambda files: hashlib.sha256(files.encode()).hexdigest(), return_dtype=pl.String)
+)  # fmt: skip
 
 
 def read_bodies(root: Root, where: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -64,36 +76,48 @@ def near_texts(root: Root, texts: pl.DataFrame, limits: NearLimits) -> pl.DataFr
 
     Args:
         root: Holds the stored signatures and comparisons, and the files with the texts.
-        texts: Columns body_hash (unique) and file, a row a text, best rank first.
+        texts: Columns owner, body_hash (unique of an owner) and file, a row a text, best rank first.
         limits: What counts as near.
 
     Returns:
-        Columns body_hash, onto (the hash of its survivor) and similarity, a row for each text that folds.
+        Columns owner, body_hash, onto (the hash of its survivor, of the same owner) and similarity, a row for
+        each text that folds.
     """
     signed = _signed(root, texts, SignatureRule.for_threshold(limits.threshold))
-    table, hashes = compared_table(root), texts["body_hash"]
+    table = compared_table(root)
     held = table.read().filter(pl.col("rule") == SHINGLE_RULE)
-    known = _numbered(held, hashes)
+    known = _numbered(held, texts)
     sizes = signed["size"].cast(pl.Int64).to_numpy()
-    found = near_folds(_matrix(signed), sizes, partial(_sets, root, texts), known, limits)
+    # Another owner's text shares no band: it is never near, and need not be compared.
+    owners = texts["owner"].rank("dense").cast(pl.UInt64).to_numpy()[:, None] << np.uint64(32)
+    found = near_folds(_matrix(signed) | owners, sizes, partial(_sets, root, texts), known, limits)
     if found.uncompared:
         log.warning("refine: %d texts have more look-alikes than are compared", found.uncompared)
-    new = _compared(found.pairs[len(known[0]) :], found.similarity[len(known[0]) :], hashes)
+    begin, hashes = len(known[0]), texts["body_hash"]
+    new = _compared(found.pairs[begin:], found.similarity[begin:], hashes).unique(maintain_order=True)
     keys = new["body_hash"].unique().to_list()
     of_keys = held.filter(pl.col("body_hash").is_in(keys))
     table.replace(keys, pl.concat([of_keys, new]))
-    return _folded(found, hashes)
+    return _folded(found, texts)
 
 
-def nearest(root: Root, gone: pl.Series, held: pl.Series, threshold: float) -> pl.DataFrame:
-    """Return for each text gone (body_hash) the most similar text held (other), where one is near."""
+def nearest(root: Root, gone: pl.DataFrame, held: pl.DataFrame, threshold: float) -> pl.DataFrame:
+    """Return for each text gone the most similar text held of its owner (`other`), where one is near.
+
+    Args:
+        root: Holds the stored comparisons.
+        gone: Columns owner and body_hash.
+        held: The same columns.
+        threshold: The least similarity.
+    """
     near = compared_table(root).read().filter(pl.col("similarity") >= threshold)
     near = near.select("body_hash", "other", "similarity")
     # A pair is stored once; either of its texts may be the one that is gone.
     both = pl.concat([near, near.select(body_hash="other", other="body_hash", similarity="similarity")])
-    likely = both.filter(pl.col("body_hash").is_in(gone.implode()), pl.col("other").is_in(held.implode()))
+    likely = gone.select("owner", "body_hash").join(both, on="body_hash")
+    likely = likely.join(held, left_on=["owner", "other"], right_on=["owner", "body_hash"], how="semi")
     best = likely.sort("similarity", "other", descending=[True, False])
-    return best.unique("body_hash", keep="first", maintain_order=True).select("body_hash", "other")
+    return best.unique(["owner", "body_hash"], keep="first").select("owner", "body_hash", "other")
 
 
 def forget_texts(root: Root, held: pl.Series) -> None:
@@ -117,7 +141,7 @@ def _signed(root: Root, texts: pl.DataFrame, rule: SignatureRule) -> pl.DataFram
     staged = read_staged(root, STAGED_SIGNATURES, SIGNATURES).unique("body_hash", maintain_order=True)
     staged = staged.filter(pl.col("rule") == rule.name)
     fresh = staged.join(held, on="body_hash", how="anti").join(texts, on="body_hash", how="semi")
-    missing = texts.join(pl.concat([held, fresh]), on="body_hash", how="anti")
+    missing = texts.unique("body_hash").join(pl.concat([held, fresh]), on="body_hash", how="anti")
     made = [
         frame.select("body_hash", rule=pl.lit(rule.name)).hstack(signatures(frame["body"], rule))
         for frame in read_bodies(root, missing.select("body_hash", "file"))
@@ -129,7 +153,7 @@ def _signed(root: Root, texts: pl.DataFrame, rule: SignatureRule) -> pl.DataFram
 
 def _matrix(signed: pl.DataFrame) -> Bands:
     rows = b"".join(row or bytes(4 * BANDS) for row in signed["bands"])
-    return np.frombuffer(rows, np.dtype("<u4")).reshape(-1, BANDS)
+    return np.frombuffer(rows, np.dtype("<u4")).reshape(-1, BANDS).astype(np.uint64)
 
 
 def _sets(root: Root, texts: pl.DataFrame, wanted: Index) -> dict[int, Hashes]:
@@ -141,11 +165,11 @@ def _sets(root: Root, texts: pl.DataFrame, wanted: Index) -> dict[int, Hashes]:
     }
 
 
-def _numbered(compared: pl.DataFrame, hashes: pl.Series) -> tuple[Index, Similarities]:
-    """Return pairs of texts that are both in `hashes`, as places there, better first; and similarities."""
-    numbers = pl.DataFrame({"hash": hashes}).with_row_index("number").cast({"number": pl.Int64})
+def _numbered(compared: pl.DataFrame, texts: pl.DataFrame) -> tuple[Index, Similarities]:
+    """Return pairs of one owner's texts, as places in `texts`, better first; and similarities."""
+    numbers = texts.select("owner", hash="body_hash").with_row_index("number").cast({"number": pl.Int64})
     found = compared.join(numbers, left_on="body_hash", right_on="hash")
-    found = found.join(numbers, left_on="other", right_on="hash", suffix="_other")
+    found = found.join(numbers, left_on=["owner", "other"], right_on=["owner", "hash"], suffix="_other")
     pairs = found.select("number", "number_other").to_numpy().reshape(-1, 2)
     return np.sort(pairs, axis=1), found["similarity"].to_numpy()
 
@@ -159,9 +183,9 @@ def _compared(pairs: Index, similarity: Similarities, hashes: pl.Series) -> pl.D
     )  # fmt: skip
 
 
-def _folded(found: NearFolds, hashes: pl.Series) -> pl.DataFrame:
+def _folded(found: NearFolds, texts: pl.DataFrame) -> pl.DataFrame:
     folded = pl.DataFrame({"better": found.onto, "worse": np.arange(found.onto.size)})
     pairs = pl.DataFrame(found.pairs, schema=["better", "worse"], orient="row")
     rows = folded.join(pairs.with_columns(similarity=found.similarity), on=["better", "worse"])
-    columns = {"body_hash": hashes[rows["worse"]], "onto": hashes[rows["better"]]}
-    return pl.DataFrame({**columns, "similarity": rows["similarity"]}, schema=NEAR)
+    worse, better = texts[rows["worse"]], texts[rows["better"]]
+    return worse.select("owner", "body_hash", onto=better["body_hash"], similarity=rows["similarity"])

@@ -23,7 +23,8 @@ from storage.state import (
     folded_table,
     refined_table,
 )
-from tasks.refine.duplicates.exact import fold, ranked, texts_of
+from tasks.crawl.source.identity import owner_part
+from tasks.refine.duplicates.exact import fold, owner_of, ranked, texts_of
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.near_corpus import forget_texts, light_documents, near_texts, nearest, read_staged
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, read_plan
@@ -112,20 +113,22 @@ def desired_aliases(
 
     Args:
         known: The present aliases. Those of copies are made again; others stay while their id is free.
-        verdict: Columns doc_id, body_hash and survivor of every document of the corpus and every copy.
-        gone: Columns doc_id and body_hash of documents that leave the corpus now.
+        verdict: Columns doc_id, owner, body_hash and survivor of each document of the corpus and each copy,
+            best first.
+        gone: Columns doc_id, owner and body_hash of documents that leave the corpus now.
         again: Documents that a source holds now, whether they are kept or dropped.
     """
     copies = verdict.filter(pl.col("survivor") != pl.col("doc_id"))
-    texts = verdict.select("body_hash", "survivor").unique("body_hash")
-    retired = gone.select("doc_id", "body_hash").join(texts, on="body_hash")
+    texts = texts_of(verdict).select("owner", "body_hash", survivor="doc_id")
+    retired = gone.select("doc_id", "owner", "body_hash").join(texts, on=["owner", "body_hash"])
     taken = {*verdict["doc_id"], *retired["doc_id"], *again}
     carried = known.filter(pl.col("kind") != "folded", ~pl.col("doc_id").is_in(list(taken)))
-    return pl.concat([
-        copies.select("doc_id", "survivor", kind=pl.lit("folded")),
-        retired.select("doc_id", "survivor", kind=pl.lit("retired")),
-        carried.select(_ROW),
+    left = pl.concat([
+        retired.select("doc_id", "survivor", kind=pl.lit("retired")), carried.select(_ROW),
     ])  # fmt: skip
+    # Another publisher's text never stands for an id that is gone, although earlier versions let it.
+    ours = [kind != "retired" or owner_part(ids[0]) == owner_part(ids[1]) for *ids, kind in left.iter_rows()]
+    return pl.concat([copies.select("doc_id", "survivor", kind=pl.lit("folded")), left.filter(ours)])
 
 
 def write_aliases(
@@ -141,7 +144,8 @@ def write_aliases(
 
 
 _LIGHT = (
-    "doc_id", "kind", "source", "repo", "body_hash", "content_hash", "stars", "first_seen_at", "licence"
+    "doc_id", "kind", "source", "repo", "author", "body_hash", "content_hash", "stars", "first_seen_at",
+    "licence",
 )  # fmt: skip
 
 
@@ -171,7 +175,7 @@ def update_corpus(
     held = pl.concat([served, beside]).unique("doc_id", maintain_order=True)
     light = ranked(pl.concat([held.filter(~pl.col("doc_id").is_in(list(replaced))), staged]))
     texts = texts_of(light)
-    verdict = light.join(fold(texts, near_texts(root, texts, limits), light), on="doc_id")
+    verdict = light.join(fold(light, near_texts(root, texts, limits)), on="doc_id", maintain_order="left")
     folded = verdict.filter(pl.col("reason").is_not_null())
     was_folded, now_folded = set(beside["doc_id"]), set(folded["doc_id"])
     newly = folded.filter(~pl.col("doc_id").is_in(list(was_folded - replaced)))
@@ -205,16 +209,17 @@ def _counts(root: Root, verdict: pl.DataFrame) -> dict[str, int]:
 def _light(root: Root, folder: str) -> pl.DataFrame:
     """Return the columns that folding reads; a server's body is only its description: it has no body_hash."""
     frame = light_documents(root, folder, _LIGHT)
-    return frame.with_columns(body_hash=pl.when(pl.col("kind") == "skill").then("body_hash"))
+    text = pl.when(pl.col("kind") == "skill").then("body_hash")
+    return frame.with_columns(body_hash=text, owner=owner_of())
 
 
 def _with_nearest_text(root: Root, gone: pl.DataFrame, texts: pl.DataFrame, near: NearLimits) -> pl.DataFrame:
-    """Return documents that are gone; one whose text is gone too gets the hash of the most similar text."""
-    lost = gone.join(texts, on="body_hash", how="anti")["body_hash"].drop_nulls()
+    """Return documents that are gone; one whose text is gone too gets that of its owner's most similar."""
+    whose = ["owner", "body_hash"]
+    lost = gone.drop_nulls("body_hash").join(texts, on=whose, how="anti")
     if lost.is_empty():
         return gone
-    like = nearest(root, lost, texts["body_hash"], near.threshold)
-    joined = gone.join(like, on="body_hash", how="left")
+    joined = gone.join(nearest(root, lost, texts, near.threshold), on=whose, how="left")
     return joined.with_columns(body_hash=pl.coalesce("other", "body_hash"))
 
 

@@ -9,13 +9,15 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from threadpoolctl import threadpool_limits
 
@@ -27,6 +29,9 @@ U = TypeVar("U")
 # A process takes 2 s to load what refining needs; from so many batches on they take longer.
 WORTH_IT = 4
 _HEAPS = -8  # glibc's M_ARENA_MAX
+_PARENTS = (signal.SIGINT, signal.SIGTERM)  # a terminal, or who cancels, sends them to all processes of a run
+_workers: WeakKeyDictionary[Executor, set[BaseProcess]] = WeakKeyDictionary()  # those started so far
+_ENDED = 75  # the exit code of a worker whose parent told it to end, or is gone
 
 
 @contextmanager
@@ -70,17 +75,34 @@ def run_in(executor: Executor | None, work: Callable[[], T]) -> T:
     """
     if executor is None:
         return work()
-    with _killed_is_said():
+    with _end_is_said(executor):
         return _submitted(executor, work).result()
 
 
 @contextmanager
-def _killed_is_said() -> Iterator[None]:
+def _end_is_said(executor: Executor) -> Iterator[None]:
     try:
         yield
     except BrokenProcessPool as error:
-        msg = "a worker process was ended from outside (out of memory?): set fewer SKILLERY_WORKERS"
-        raise StorageError(msg) from error
+        for worker in (workers := _workers.get(executor, set())):
+            worker.join(1)
+        raise StorageError(_how_ended({worker.exitcode for worker in workers})) from error
+
+
+def _how_ended(codes: Collection[int | None]) -> str:
+    """Return how worker processes ended, by their exit codes; the pool ends the others by SIGTERM."""
+    if -signal.SIGKILL in codes:
+        return (
+            "a worker process was killed (SIGKILL), as the system does where memory runs out: "
+            "set fewer SKILLERY_WORKERS"
+        )
+    if _ENDED in codes:
+        return "worker processes ended with the run that needed them"
+    for code in codes:
+        if code not in (None, 0, -signal.SIGTERM):
+            how = signal.Signals(-code).name if code < 0 else f"code {code}"
+            return f"a worker process crashed ({how}): run again, or set SKILLERY_WORKERS=1"
+    return "a worker process was ended from outside (SIGTERM): run again"
 
 
 def run_each(executor: Executor | None, work: Callable[[U], T], items: Iterable[U]) -> Iterator[T]:
@@ -93,7 +115,7 @@ def run_each(executor: Executor | None, work: Callable[[U], T], items: Iterable[
         yield from map(work, items)
         return
     waiting: deque[Future[T]] = deque()
-    with _killed_is_said():
+    with _end_is_said(executor):
         for item in items:
             waiting.append(_submitted(executor, partial(work, item)))
             if len(waiting) > 2 * cores():
@@ -103,17 +125,19 @@ def run_each(executor: Executor | None, work: Callable[[U], T], items: Iterable[
 
 
 def _submitted(executor: Executor, work: Callable[[], T]) -> Future[T]:
-    """Submit work, which may start a process: Ctrl-C does not reach it before it can tell what to do."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    """Submit work, which may start a process: no signal of ours reaches it before it can tell what to do."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _PARENTS)
     try:
         return executor.submit(work)
     finally:
+        _workers.setdefault(executor, set()).update(multiprocessing.active_children())
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin(stopped: Connection, threads: int) -> None:
-    """Take a share of the cores, and end when told or when the parent has ended: Ctrl-C is the parent's."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Take a share of the cores, and end when told or when the parent has ended."""
+    for number in _PARENTS:
+        signal.signal(number, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = str(threads)
     threadpool_limits(threads)  # of what was loaded before
     _share_one_heap()
@@ -144,4 +168,4 @@ def _ask_library(function: str, *arguments: int) -> None:
 
 def _wait_and_leave(parent: int, stopped: Connection) -> None:
     wait([parent, stopped])
-    os._exit(1)
+    os._exit(_ENDED)

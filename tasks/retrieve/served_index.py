@@ -24,8 +24,8 @@ from storage.errors import (
 from storage.lance.served import Licences, Served, require_licences, require_served, require_shown
 from storage.lance.tables import is_damage
 from storage.root import Root
-from storage.state import read_sources
-from tasks.crawl.source.lookup import followed, meant, suggestion
+from storage.state import read_sources, seen_table
+from tasks.crawl.source.lookup import followed, meant, suggestion, was_brought
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder
 from tasks.parse.classify.protocol import Classifier
@@ -35,9 +35,10 @@ from tasks.retrieve.page import DEFAULT_METHOD, page
 from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
+from tasks.retrieve.revisions.edition import copy_of
 from tasks.retrieve.routing.fit import DECIDING
 from tasks.retrieve.routing.router import Ranked
-from tasks.retrieve.routing.search import Filters, SkillRanker, fitting, provenance
+from tasks.retrieve.routing.search import PROVENANCE, Filters, SkillRanker, fitting, provenance
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -203,7 +204,8 @@ class ServedIndex:
             NotPublished: Nothing is served.
         """
         with self.version() as now:
-            return str(self._shown(now, doc_id)[0]["doc_id"])
+            row, alias_of = self._shown(now, doc_id)
+            return str(alias_of or row["doc_id"])
 
     @contextmanager
     def version(self) -> Iterator[OpenVersion]:
@@ -265,23 +267,42 @@ class ServedIndex:
     def locate(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
         """Return a version's row for an id and, if the id is an alias, the document that it leads to.
 
-        The end of an id, or a name, will do if one document alone has it; else `UnknownDocument` is raised.
+        The id of a copy that is folded on a served document has the copy's own text. The end of an id, or a
+        name, will do if one document alone has it; else `UnknownDocument` is raised.
         """
+        copy: dict[str, Any] | None = None
         for step, wanted in enumerate(followed(self._root, doc_id)):
             if (found := now.row(wanted)) is not None:
-                return found, found["doc_id"] if step else None
+                return found if copy is None else self._as_served(now, copy, found), found[
+                    "doc_id"
+                ] if step else None
+            copy = copy or copy_of(self._root, wanted)
         names = now.names()
-        if len(likely := meant(doc_id, names)) == 1:
+        likely = [] if was_brought(self._root, doc_id) else meant(doc_id, names)
+        if len(likely) == 1:
             return self.locate(now, likely[0])
         msg = f"no served document has the id {doc_id!r}{suggestion(doc_id, likely, names)}"
         raise UnknownDocument(f"{msg}: `skillery search` prints ids")
+
+    def _as_served(self, now: OpenVersion, copy: dict[str, Any], onto: dict[str, Any]) -> dict[str, Any]:
+        """Return a folded copy as a served row; its nodes are those of `onto` if that has its text."""
+        seen = seen_table(self._root).of_document(copy["doc_id"]).filter(source=copy["source"])
+        nodes_of = onto if now.body(onto) == copy["body"] else {"nodes_digest": None}
+        return {
+            **{name: copy[name] for name in PROVENANCE if name != "stale"}, "doc_id": copy["doc_id"],
+            "risks": list(dict.fromkeys(risk["code"] for risk in copy["risks"] or ())),
+            "stale": seen["stale_since"].is_not_null().any(), "text": copy["body"], "body_start": 0,
+            "n_tokens": now.encoder.count([copy["body"]])[0], "nodes_of": nodes_of,
+            "nodes_digest": nodes_of["nodes_digest"],
+        }  # fmt: skip
 
     def _ranked(
         self, now: OpenVersion, query: str, k: int, filters: Filters, ranker: SkillRanker | None
     ) -> list[tuple[dict[str, Any], Ranked]]:
         licences = require_licences(self._root)
         found = now.searcher().search(query, k=k, filters=filters, licences=licences, ranker=ranker)
-        return [(classed(row, licences), ranked) for row, ranked in found]
+        led = (now.led_by_first(*result) for result in found)
+        return [(classed(row, licences), ranked) for row, ranked in led]
 
     def _shown(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
         """Return the result of `locate` for a document whose text may be shown."""
@@ -315,7 +336,9 @@ class ServedIndex:
         doc_id, body = row["doc_id"], now.body(row)
         if row["kind"] == "mcp-server":  # described, not instructed: its page is its description
             return PagedDocument(doc_id, body, [], n_tokens=row["n_tokens"])
-        if now.nodes is None:
+        if "doc_id" in row.get("nodes_of", ()):
+            return self.paged_document(now, row["nodes_of"])
+        if now.nodes is None or "nodes_of" in row:
             from tasks.parse.document import parse_document  # noqa: PLC0415 (a search parses nothing)
 
             nodes = parse_document(doc_id, body, classifier=self._classifier(), tokenizer=now.encoder)

@@ -59,7 +59,7 @@ class ContextNetwork(torch.nn.Module):
         folder = resolve(BASE)[0]
         self.bert = AutoModel.from_pretrained(folder, attn_implementation="eager", add_pooling_layer=False)
         self.head = torch.nn.Linear(2 * self.bert.config.hidden_size, len(NODE_TYPES))
-        self.frozen, self.dropout = tuning.frozen, torch.nn.Dropout(tuning.dropout)
+        self.tuning, self.frozen, self.dropout = tuning, tuning.frozen, torch.nn.Dropout(tuning.dropout)
         lower = self.bert.encoder.layer[: tuning.frozen]
         for parameter in (*self.bert.embeddings.parameters(), *lower.parameters()):
             parameter.requires_grad = False
@@ -86,6 +86,11 @@ class ContextNetwork(torch.nn.Module):
             found = layer(states, away)
             states = found[0] if isinstance(found, tuple) else found
         return states
+
+    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
+        """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`."""
+        unknown = np.zeros((len(fragments), len(NODE_TYPES)))
+        return predict(self, material_of(fragments, unknown, self.tuning), range(len(fragments)))
 
     def tuned(self) -> dict[str, npt.NDArray[np.float32]]:
         """Return the weights that training changed, by their names."""
@@ -120,10 +125,9 @@ class TrainingSet:
 def material(rows: Sequence[Labelled], tuning: Tuning) -> TrainingSet:
     """Read labelled fragments with the layers that stay; labels are smoothed."""
     labels = np.array([NODE_TYPES.index(row.node_type) for row in rows])
-    read, states = _states([row.fragment for row in rows], tuning)
-    targets = torch.nn.functional.one_hot(torch.from_numpy(labels), len(NODE_TYPES)).float()
-    smooth = targets * (1 - tuning.smoothing) + tuning.smoothing / len(NODE_TYPES)
-    return TrainingSet(read, states, smooth, torch.from_numpy(label_weights(rows, labels)))
+    smooth = np.eye(len(NODE_TYPES))[labels] * (1 - tuning.smoothing) + tuning.smoothing / len(NODE_TYPES)
+    found = material_of([row.fragment for row in rows], smooth, tuning)
+    return replace(found, weights=torch.from_numpy(label_weights(rows, labels)))
 
 
 def material_of(
@@ -223,22 +227,9 @@ def trained(lesson: Lesson, known: Sequence[int], first: LocalModel) -> ContextN
 
 def taught(lesson: Lesson, teacher: ContextNetwork, first: LocalModel) -> ContextNetwork:
     """Return a network that learned what teacher and local model together say of unlabelled fragments."""
-    said = answers_of(first, TunedClassifier(teacher, lesson.tuning), lesson.unlabelled)
+    said = answers_of(first, teacher, lesson.unlabelled)
     read = material_of(hidden(said.fragments), said.targets, lesson.tuning)
     return fit(read, range(len(said.fragments)), replace(lesson.tuning, epochs=1))
-
-
-@dataclass(frozen=True, slots=True)
-class TunedClassifier:
-    """A network as what tells types from fragments."""
-
-    network: ContextNetwork
-    tuning: Tuning
-
-    def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
-        """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`."""
-        unknown = np.zeros((len(fragments), len(NODE_TYPES)))
-        return predict(self.network, material_of(fragments, unknown, self.tuning), range(len(fragments)))
 
 
 def held_out(lesson: Lesson, folds: int) -> dict[str, object]:
@@ -251,7 +242,7 @@ def held_out(lesson: Lesson, folds: int) -> dict[str, object]:
         model = fit_model([rows[k] for k in known])
         network = trained(lesson, known, model)
         if lesson.unlabelled:
-            said = answers_of(model, TunedClassifier(network, lesson.tuning), lesson.unlabelled)
+            said = answers_of(model, network, lesson.unlabelled)
             model = fit_model([rows[k] for k in known], answered=said)
         first.append(model.probabilities([rows[k].fragment for k in asked]))
         second.append(predict(network, lesson.given, asked))

@@ -41,14 +41,7 @@ from tasks.parse.classify.local import (
     softmax,
 )
 from tasks.parse.classify.protocol import FragmentInContext, Probabilities
-from tasks.train.fragments import (
-    Agreement,
-    Labelled,
-    agreement,
-    draw_by_type,
-    draw_unlabelled,
-    read_labelled,
-)
+from tasks.train.fragments import Agreement, Labelled, agreement, draw_by_type, draw_unlabelled, read_labelled
 from tasks.train.splits import folds_of
 
 # A label that its annotator doubted counts for less.
@@ -76,6 +69,9 @@ class Boosting:
     least: float = 1.0  # the least curvature a child may have
 
 
+BOOSTING = Boosting()
+
+
 class Answered(NamedTuple):
     """Fragments that nobody labelled, and what a better model says of them: probabilities, shape `(n, 6)`."""
 
@@ -84,14 +80,14 @@ class Answered(NamedTuple):
 
 
 def fit_model(
-    rows: Sequence[Labelled], how: Boosting | None = None, seed: int = 0, answered: Answered | None = None
+    rows: Sequence[Labelled], how: Boosting = BOOSTING, seed: int = 0, answered: Answered | None = None
 ) -> LocalModel:
     """Return a model of these rows, with temperature 1.
 
     Args:
         rows: Should have some thousands; cues found in fewer than 4 rows and words in fewer than 2 are
             left out.
-        how: How trees are grown; None takes the defaults.
+        how: How trees are grown.
         seed: Decides which columns each node of a tree may ask about.
         answered: To learn from as well; then cues and words found in fewer than 8 are left out.
     """
@@ -156,7 +152,7 @@ def fit_linear(
 
 
 def fit_forest(
-    present: Present, target: Floats, weight: Floats, rng: np.random.Generator, how: Boosting | None = None
+    present: Present, target: Floats, weight: Floats, rng: np.random.Generator, how: Boosting = BOOSTING
 ) -> Forest:
     """Return trees for rows of cues present, shape `(n, columns)`.
 
@@ -165,9 +161,8 @@ def fit_forest(
         target: Each row's distribution over types, shape `(n, types)`.
         weight: Each row's, mean about 1.
         rng: Draws each node's columns.
-        how: None takes the defaults.
+        how: How they are grown.
     """
-    how = how or Boosting()
     design = present.astype(np.float32)
     start = np.log((target * weight[:, None]).sum(axis=0) / weight.sum() + 1e-6).astype(np.float32)
     scores = np.tile(start, (len(design), 1))
@@ -247,7 +242,7 @@ def _together(forests: Sequence[Forest]) -> Forest:
 
 
 def held_out(
-    rows: Sequence[Labelled], how: Boosting | None = None, *, folds: int = FOLDS, seed: int = 0
+    rows: Sequence[Labelled], how: Boosting = BOOSTING, *, folds: int = FOLDS, seed: int = 0
 ) -> npt.NDArray[np.float64]:
     """Return each row's probabilities by a model that saw nothing of its document, shape `(len(rows), 6)`."""
     fold, given = folds_of([row.doc_id for row in rows], folds, seed), np.zeros((len(rows), len(NODE_TYPES)))
@@ -296,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path(parse.__file__).parent / WEIGHTS)
     parser.add_argument("--corpus", type=Path, help="Parquet of skills that nobody labelled")
     parser.add_argument("--without", type=Path, help="JSON lines with the doc_id of skills not to learn from")
-    parser.add_argument("--rounds", type=int, default=Boosting().rounds, help="of boosting")
+    parser.add_argument("--rounds", type=int, default=BOOSTING.rounds, help="of boosting")
     options = parser.parse_args(arguments)
     rows, how = read_labelled(options.train), Boosting(rounds=options.rounds)
     given = held_out(rows, how)

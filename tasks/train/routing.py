@@ -171,10 +171,7 @@ class RoutingTraining:
 
 
 def _part_weights(
-    material: Material,
-    router: Router,
-    queries: Sequence[TrainingQuery],
-    lists: Sequence[Sequence[Negative]],
+    material: Material, router: Router, queries: Sequence[TrainingQuery], lists: Sequence[Sequence[Negative]]
 ) -> dict[str, float]:
     """Return the weight of each part of the router's score, fitted by the listwise loss over lists."""
     place = {row: at for at, row in enumerate(material.train.rows.tolist())}

@@ -148,7 +148,7 @@ def train_reranker(
     if loss == "pointwise":
         how = replace(how, batch=how.batch * candidates)
         least: Any = losses.BinaryCrossEntropyLoss(model)
-        dataset, at_once = _labelled(rows, how.seed), candidates
+        dataset, at_once = _dataset(rows, how.seed, labelled=True), candidates
     else:
         scale: Any = 1 / how.temperature  # whose type is said to be a whole number
         # Read one list at a time there are no candidates of other queries, and what is left is equation 2.
@@ -194,31 +194,18 @@ def _arguments(how: TrainingSettings, rows: int, target: Path, *, at_once: int) 
     }  # fmt: skip
 
 
-def _dataset(rows: Sequence[Sequence[str]], seed: int) -> Any:  # noqa: ANN401
+def _dataset(rows: Sequence[Sequence[str]], seed: int, *, labelled: bool = False) -> Any:  # noqa: ANN401
+    """Return rows in random order; labelled, a row a candidate, 1 for the positive, a query's together."""
     from datasets import Dataset, disable_progress_bars  # noqa: PLC0415 (pandas: seconds)
 
     disable_progress_bars()
     # The trainers' samplers begin with the same seed whatever theirs is.
-    order = np.random.default_rng(seed).permutation(len(rows))
-    rows = [rows[i] for i in order.tolist()]
+    drawn: Any = [rows[i] for i in np.random.default_rng(seed).permutation(len(rows)).tolist()]
     names = ["query", "positive", *(f"negative_{n}" for n in range(1, len(rows[0]) - 1))]
-    columns: dict[str, Any] = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    return Dataset.from_dict(columns)
-
-
-def _labelled(rows: Sequence[Sequence[str]], seed: int) -> Any:  # noqa: ANN401 (of an optional package)
-    """Return a row a candidate, 1 for the positive, the candidates of a query one after another."""
-    from datasets import Dataset, disable_progress_bars  # noqa: PLC0415 (pandas: seconds)
-
-    disable_progress_bars()
-    pairs = [
-        (query, text, float(n == 0))
-        for i in np.random.default_rng(seed).permutation(len(rows)).tolist()
-        for query, *texts in [rows[i]]
-        for n, text in enumerate(texts)
-    ]
-    columns = zip(*pairs, strict=True)
-    return Dataset.from_dict(dict(zip(("query", "text", "label"), map(list, columns), strict=True)))
+    if labelled:
+        drawn = [(query, text, float(n == 0)) for query, *texts in drawn for n, text in enumerate(texts)]
+        names = ["query", "text", "label"]
+    return Dataset.from_dict(dict(zip(names, map(list, zip(*drawn, strict=True)), strict=True)))
 
 
 def _run(trainer: Any, target: Path, report: Report) -> tuple[float, list[tuple[int, float]], float]:  # noqa: ANN401

@@ -115,7 +115,7 @@ def main() -> None:
         log = folder / "requests.log"
         source = folder / "skills.parquet"
         skills_of(given.parquet, given.skills).write_parquet(source)
-        with s3_server(folder / "copies", str(log)) as s3:
+        with s3_server(folder / "copies", log) as s3:
             os.environ.update(s3)
             _measure(folder, source, log, given.only, given.workers)
 

@@ -26,9 +26,7 @@ from tasks.induce.skills.actions import Body
 from tests.benchmarks.skill_faults import SEED, measure
 from tests.support.induce.recordings import windows_of
 from tests.support.induce.workshop.application import workshop
-from tests.support.induce.workshop.outcome import Left, left
-from tests.support.induce.workshop.recording import recorded
-from tests.support.induce.workshop.tasks import tasks
+from tests.support.induce.workshop.tasks import Left, left, recorded, tasks
 
 
 def main() -> None:

@@ -16,9 +16,9 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tasks.models.redact import redact
 from tasks.refine.risks.rules import GROUPS, risk_rules
 from tasks.refine.risks.scan import scan_all
-from tasks.refine.text.redact import redact
 
 # Per cent of documents; the rules that come nearest to what was counted.
 BASE_RATES = {

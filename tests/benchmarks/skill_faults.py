@@ -28,8 +28,7 @@ from tasks.induce.replay.verify import RecordedReplay, Replay, ReplayVerdict, ve
 from tasks.induce.replay.window import Call, SourceWindow, call_at, source_windows
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.record import Trajectory, trajectory_of
-from tests.support.induce.effects import done, outcome
-from tests.support.induce.faults import KINDS, with_fault
+from tests.support.induce.faults import KINDS, done, outcome, with_fault
 
 SEED = 42
 Skills = dict[Body, list[SourceWindow]]

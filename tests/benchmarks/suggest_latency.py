@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.induce.skills.actions import Body
-from tasks.induce.skills.windows import Moment, moments
+from tasks.induce.skills.windows import DecisionPoint, decision_points
 from tasks.induce.trajectories.read import Reading, read_trajectories
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.methods import Offered, SkillQuestion, default
@@ -28,7 +28,7 @@ from tasks.retrieve.suggest.methods import Offered, SkillQuestion, default
 _ASKED, _WIDTH = 200, 384
 
 
-def _again(moment: Moment, turn: int) -> Moment:
+def _again(moment: DecisionPoint, turn: int) -> DecisionPoint:
     """Return a moment whose labels are those of another page of the domain."""
     return replace(moment, bodies=tuple(_renamed(body, turn) for body in moment.bodies)) if turn else moment
 
@@ -41,7 +41,7 @@ def _renamed(body: Body, turn: int) -> Body:
     )  # fmt: skip
 
 
-def _turns(known: list[list[Moment]]) -> Iterator[tuple[int, list[Moment]]]:
+def _turns(known: list[list[DecisionPoint]]) -> Iterator[tuple[int, list[DecisionPoint]]]:
     turn = 0
     while True:
         for own in known:
@@ -57,7 +57,7 @@ def _drawn(texts: Sequence[str]) -> Vectors:
 def main(path: str, domain: str, sizes: list[int]) -> None:
     """Print the number of uses, the median and the 95th percentile of each size, in milliseconds."""
     read = read_trajectories([Path(path)], "trajectories", Reading())
-    known = [moments(one) for _, one in read if one.success and one.domain == domain]
+    known = [decision_points(one) for _, one in read if one.success and one.domain == domain]
     offered, turns = Offered(_drawn), _turns(known)
     of_task, *states = _drawn([moment.state for own in known for moment in own][: _ASKED + 1])
     for size in sizes:

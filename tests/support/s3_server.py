@@ -6,9 +6,10 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 from tests.support.paths import PROJECT
@@ -17,14 +18,14 @@ BUCKET = "skills"
 
 
 @contextmanager
-def s3_server(copies: Path, log: str = os.devnull) -> Iterator[Mapping[str, str]]:
+def s3_server(copies: Path, log: Path) -> Iterator[Mapping[str, str]]:
     """Start a server with an empty bucket; yield the environment of those who ask it.
 
     Args:
         copies: Where they keep copies of its objects.
-        log: The file that gets a line a request.
+        log: The file that gets a line a request; while there is a file `outage_of(log)`, all get 503.
     """
-    command = [sys.executable, "-m", "tests.support.s3_server", log]
+    command = [sys.executable, "-m", "tests.support.s3_server", str(log)]
     folder = PROJECT
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=folder, text=True) as process:
@@ -38,9 +39,28 @@ def s3_server(copies: Path, log: str = os.devnull) -> Iterator[Mapping[str, str]
         process.communicate()
 
 
-def _serve(log: str) -> None:
-    from moto.server import ThreadedMotoServer
+def outage_of(log: Path) -> Path:
+    """Return the file whose presence makes the server with this log answer 503."""
+    return log.with_suffix(".down")
 
+
+_SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+
+
+def _serve(log: Path) -> None:
+    from moto.moto_server import threaded_moto_server
+    from moto.server import DomainDispatcherApplication, ThreadedMotoServer
+
+    class Failing(DomainDispatcherApplication):  # type: ignore[misc]
+        def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
+            if outage_of(log).exists():
+                environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+                start_response("503 Slow Down", [("Content-Type", "application/xml")])
+                return [_SLOW_DOWN]
+            answered: Iterable[bytes] = super().__call__(environ, start_response)
+            return answered
+
+    threaded_moto_server.DomainDispatcherApplication = Failing
     logging.lastResort = None  # what moto warns of is nobody's concern
     requests = logging.getLogger("werkzeug")
     requests.addHandler(logging.FileHandler(log))
@@ -58,4 +78,4 @@ def _serve(log: str) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(Path(sys.argv[1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from typing import Any
 
 import typer
@@ -28,8 +29,16 @@ def print_run(record: dict[str, Any]) -> None:
         _say("no source is listed: skillery sources add SPEC adds one")
     for mended in record["mended"]:
         _say(f"found at the start: {mended}", style="red")
-    _say(f"documents {record['documents']}, dropped: {_counts(record['dropped'])}")
+    if record["documents"] is None:  # the bucket did not say what it holds, or serves
+        _say(f"{record['state']}: {record['message']}", style="red")
+        return
+    served = record["served_counts"]
+    other = served is not None and any(n not in (None, record[what]) for what, n in served.items())
+    corpus = "corpus, not served: " if other else ""
+    _say(f"{corpus}documents {record['documents']}, dropped: {_counts(record['dropped'])}")
     _say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
+    if record["sources"] and not (record["documents"] or record["message"]):
+        _say(_nothing_left(record), style="red")
     if record["llm"]:
         _llm(record["llm"])
     if record["message"]:
@@ -37,8 +46,21 @@ def print_run(record: dict[str, Any]) -> None:
     passed = sum(c["passed"] for c in record["checks"])
     news = "published" if record["published"] else "nothing changed" if not record["message"] else "kept"
     checked = f"checks passed {passed} of {len(record['checks'])}; " if record["checks"] else ""
-    _say(f"{checked}served: {record['served'] or 'nothing'} ({news})")
+    _say(f"{checked}served: {record['served'] or 'nothing'} ({news}){_of(served) if other else ''}")
     _say(f"seconds: {_counts({stage: f'{seconds:.1f}' for stage, seconds in record['seconds'].items()})}")
+
+
+def _nothing_left(record: dict[str, Any]) -> str:
+    """Return why a run has no document, and what to do."""
+    lost = sum((Counter(source["failed"]) for source in record["sources"]), Counter(record["dropped"]))
+    listed = sum(source["listed"] for source in record["sources"])
+    told = f"no document is left of {listed} listed, dropped: {_counts(dict(lost))}"
+    return f"{told}; dropped/ below the root names each, skillery sources add SPEC adds a source"
+
+
+def _of(served: dict[str, int | None] | None) -> str:
+    held = {what: n for what, n in (served or {}).items() if n is not None}
+    return f": {_counts(held)}" if held else ""
 
 
 def _llm(report: dict[str, Any]) -> None:
@@ -114,6 +136,11 @@ def print_backfill(days: list[dict[str, Any]]) -> None:
     """Print a row a day of a backfill, or of what one would do."""
     _table("backfill", list(days[0]), [list(day.values()) for day in days])
     served = next((day["published"] for day in days if day.get("published")), None)
+    if "published" not in days[0]:  # a dry run's
+        last = next((day["day"] for day in days if day["would be served"]), None)
+        then = f"that of {last} would be served if it passed the gate" if last else "what is served stays"
+        _say(f"nothing was done; each day would have tables of its own under backfill/; {then}")
+        return
     _say(
         "each day has tables of its own under backfill/; "
         + (f"{served} is served, and the next run goes on from it" if served else "what is served stays")
@@ -143,10 +170,10 @@ def print_export(found: dict[str, Any]) -> None:
 def print_status(status: dict[str, Any]) -> None:
     """Print what a root holds and serves."""
     age = "" if status["age_hours"] is None else f", {status['age_hours']:.1f} h old"
-    _say(f"served: {status['served'] or 'nothing yet'}{age}")
-    _say(f"counts: {_counts(status['counts'])}")
-    _say(f"dropped: {_counts(status['dropped'])}")
-    _say(f"licences, when answering: {_counts(status['licences'])}")
+    _say(f"served: {status['served'] or 'nothing yet'}{age}{_of(status['served_counts'])}")
+    _say(f"corpus: {_counts(status['counts'])}")
+    _say(f"dropped: {_counts(status['dropped'])}", indent=2)
+    _say(f"licences, when answering: {_counts(status['licences'])}", indent=2)
     for source in status["sources"]:
         since = f", stale since {minute(source['stale_since'])}" if source["stale_since"] else ""
         last = (

@@ -99,15 +99,32 @@ def print_installed(found: Mapping[str, Any]) -> None:
         files = f"{len(skill['files'])} file{'s' * (len(skill['files']) != 1)}"
         say(f"{skill['state']}: {skill['path']} ({files})", style="bold")
         say(f"from {skill['doc_id']}, licence {skill['licence'] or 'unknown'}", indent=2)
-        if skill["redacted"]:
-            say(f"keys were redacted in {', '.join(skill['redacted'])}", style="yellow", indent=2)
-        if skill["not_written"]:
-            say(f"not kept, so not written: {', '.join(skill['not_written'])}", style="yellow", indent=2)
-        if skill["not_written"] is None:
-            said = "its source does not tell which files it has: SKILL.md alone is written"
-            say(said, style="yellow", indent=2)
+        _written(skill)
         _risks("risk: ", skill["risks"])
     say(f"{found['lock']} says what was installed")
+
+
+def _written(skill: Mapping[str, Any]) -> None:
+    """Print how what is written of a skill differs from the skill at its source."""
+    lines = {
+        "its name cannot be a folder's": [skill["called"]] if skill["called"] != skill["name"] else [],
+        "keys were redacted in": skill["redacted"],
+        "under another path": [f"{path} as {written}" for path, written in skill["renamed"].items()],
+        "not executable, as no file is: run them by their interpreter or chmod": skill["not_executable"],
+        "not kept, so not written": skill["not_written"] or [],
+        "skills of their own inside, not written": [f["message"] for f in skill["findings"] if _nested(f)],
+    }
+    for what, which in lines.items():
+        if which:
+            say(f"{what}{'' if what.endswith(' in') else ':'} {', '.join(which)}", style="yellow", indent=2)
+    if skill["not_written"] is None:
+        said = "its source does not tell which files it has: SKILL.md alone is written"
+        say(said, style="yellow", indent=2)
+    _risks("finding: ", (found for found in skill["findings"] if not _nested(found)))
+
+
+def _nested(finding: Mapping[str, Any]) -> bool:
+    return bool(finding["code"] == "bundle.nested")
 
 
 def print_outdated(found: Mapping[str, Any]) -> None:
@@ -128,6 +145,8 @@ def print_updated(found: Mapping[str, Any]) -> None:
         _state(skill)
         if "reason" in skill:
             say(f"it stays as it is: {skill['reason']}", style="red", indent=2)
+        if "renamed" in skill:
+            _written(skill)
         if licence := skill.get("licence"):
             say(f"licence: {licence[0] or 'unknown'} -> {licence[1] or 'unknown'}", indent=2)
         _risks("risk added: ", skill.get("risks", {}).get("added", ()))

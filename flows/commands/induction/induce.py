@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from flows.commands.console import progress
+from flows.commands.console import progress, say_aside
 from flows.commands.llm import is_set_up, opened_llm
 from flows.run_record import new_run_id
 from flows.settings import Settings, load
@@ -94,7 +94,7 @@ def state_summaries(root: Root, settings: Settings) -> Iterator[StateWords]:
 
 def induce(
     root: Root, settings: Settings, paths: Sequence[Path], how: Learning, form: Format = "trajectories",
-    domain: str = DOMAIN,
+    domain: str = DOMAIN, wait: float = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Keep the trajectories of files that are new, learn the libraries of their domains, and serve them.
 
@@ -106,6 +106,7 @@ def induce(
             them.
         form: What a row of the files is.
         domain: Of chats that name none.
+        wait: Minutes to wait for another run that writes to the root.
 
     Returns:
         `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
@@ -120,7 +121,7 @@ def induce(
     began, run_id = time.monotonic(), new_run_id()
     encoder = export_below(root, settings.encoder)
     require_model(root, card_of(encoder))
-    with writer_lock(root), opened(how.verify, how.folder) as replay:
+    with writer_lock(root, 60 * wait, run=run_id, say=say_aside), opened(how.verify, how.folder) as replay:
         read = keep_new(root, paths, form, domain)
         todo = to_learn(root, how)
         learned = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from collections import Counter
@@ -14,6 +13,7 @@ from flows.commands.console import folder_at
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
+from tasks.crawl.source.lookup import nearest
 from tasks.induce.skills.skill import InducedSkill
 from tasks.retrieve.suggest.stored import ServedSkills
 
@@ -54,7 +54,7 @@ def shown(root: Root, skill_id: str) -> dict[str, Any]:
     every = {skill.skill_id: skill for one in served.domains for skill in served.skills(one)}
     found = [skill_id] if skill_id in every else [one for one in every if one.endswith(skill_id)]
     if len(found) != 1:
-        near = found[:5] or difflib.get_close_matches(skill_id, every, 3)
+        near = found[:5] or nearest(skill_id, every)
         said = "is not the id of one skill" if found else "is no learned skill"
         msg = f"{skill_id!r} {said}; near: {', '.join(near) or 'none'}"
         raise WrongInput(msg)

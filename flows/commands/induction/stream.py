@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from tasks.evaluate.stream.walk import Decision, Stream, has_succeeded
 from tasks.induce.library.held import KeptTrajectories
 from tasks.induce.skills.actions import GRANULARITIES, Body, told
 from tasks.induce.skills.skill import skill_id_of
-from tasks.induce.skills.windows import moments
+from tasks.induce.skills.windows import decision_points
 from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory
 from tasks.models.cached_encoder import KeptEncoder
@@ -74,10 +73,9 @@ def stream_bench(
     given = [one for _, one in latest(read_trajectories(paths, form, reading))]
     taught, said = _taught(warm, given)
     encoder = OnnxEncoder(exported_encoder(root.folder / "models", settings.encoder))
-    stream = Stream(KeptEncoder(encoder, root).encode, learned=_turned(turned, seed, given))
     rows: list[dict[str, Any]] = []
-    if out is not None:
-        stream = replace(stream, suggested=partial(_noted, rows))
+    encode, learned = KeptEncoder(encoder, root).encode, _turned(turned, seed, given)
+    stream = Stream(encode, learned=learned, suggested=partial(_noted, rows) if out is not None else None)
     runs = _walked(stream, taught, given, methods)
     if out is not None:
         write_lines(out, rows)
@@ -170,7 +168,9 @@ def _granularity(
 ) -> list[dict[str, Any]]:
     rows, methods = [], {name: METHODS[name] for name in _GRANULAR}
     for granularity in GRANULARITIES:
-        own = Stream(stream.encode, teaches=partial(moments, granularity=granularity), learned=stream.learned)
+        own = Stream(
+            stream.encode, teaches=partial(decision_points, granularity=granularity), learned=stream.learned
+        )
         for name, run in _walked(own, warm, given, methods).items():
             rows.append({"granularity": granularity, "method": name, **decision_means(run)})
     return rows

@@ -69,6 +69,7 @@ class Service:
     """
 
     def __init__(self, root: Root, settings: Settings, limits: ServeSettings) -> None:
+        root = Root(root.uri, remembering=True)
         self.root, self.limits = root, limits
         self.index = open_index(root, settings, threads=1)
         self.skills = SkillCatalogue(self.index, root)

@@ -47,7 +47,7 @@ class SearchForm:
 def search_page(service: Service, asked: SearchForm) -> str:
     """Return the page; raises as `ServedIndex.search`, `SkillList.page` and `of_one_version` do."""
     begin = (asked.page - 1) * _SIZE
-    filters = search_filters(*(asked.chosen[facet] for facet in FACETS))
+    filters = search_filters(*(asked.chosen[facet] for facet in FACETS), person=True)
     if asked.task and begin >= _MOST:
         msg = f"page {asked.page}: a search ranks {_MOST} skills, on {_MOST // _SIZE} pages"
         raise WrongInput(msg)

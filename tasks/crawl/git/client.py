@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +15,7 @@ import git
 from git.exc import GitCommandError, GitCommandNotFound
 
 from storage.errors import SourceError, SourceUnavailable
-from tasks.crawl.source.bundle import SourceEntry
+from tasks.crawl.source.bundle import Content, SourceEntry, consume
 from tasks.crawl.source.identity import hide_credentials
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, other sources must still work
@@ -26,7 +26,7 @@ _CONFIG = {
     "maintenance.auto": "false", "protocol.ext.allow": "never",
     "fetch.negotiationAlgorithm": "noop",  # the repository is empty: there is nothing to negotiate
 }  # fmt: skip
-_PIECE = 1 << 16  # bytes
+_PIECE, _LARGE = 1 << 16, 1 << 20  # bytes
 _KINDS: dict[bytes, Literal["link", "submodule"]] = {b"120000": "link", b"160000": "submodule"}
 _FOLDER = b"040000"
 # A pattern of git's words, the reason, the advice. Other errors may pass: time-outs, cut connections.
@@ -128,6 +128,7 @@ class GitClient:
     def __init__(self, url: str, source: str, *, timeout: float) -> None:
         self._source, self._timeout = source, timeout
         self._missing: set[str] = set()
+        self._read: dict[tuple[str, int], Content] = {}  # of large objects, the first bytes that were kept
         self._folder = tempfile.TemporaryDirectory(prefix="skillery-git-", ignore_cleanup_errors=True)
         self._git = open_git(Path(self._folder.name), {"remote.origin.url": url})
         self._run = partial(run_git, self._git, source=source, timeout=timeout, url=url)
@@ -218,16 +219,26 @@ class GitClient:
             raise SourceUnavailable(self._source, "git", f"git ls-tree failed ({process.returncode})")
         return b"".join(pieces).split(b"\0")[:-1]
 
-    def read(self, blob: str) -> Iterator[bytes]:
-        """Yield an object's bytes in pieces, or raise OSError if it is not here; read all before the next."""
+    def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
+        """Return the bytes of each object, 0 where it is not here; none is read."""
+        asked = list(dict.fromkeys(blobs))
+        with tempfile.TemporaryFile() as names:
+            names.write("".join(f"{blob}\n" for blob in asked).encode())
+            names.seek(0)
+            lines = self._run("cat-file", "--batch-check=%(objectsize)", istream=names).decode().splitlines()
+        return {blob: int(line) if line.isdigit() else 0 for blob, line in zip(asked, lines, strict=True)}
+
+    def read(self, blob: str, keep: int) -> Content:
+        """Read an object, or raise OSError if it is not here."""
+        if (known := self._read.get((blob, keep))) is not None:
+            return known
         try:
             stream = self._git.stream_object_data(blob)[3]
         except ValueError as error:
             self._git.clear_cache()  # git exits at a missing object, since it may not fetch it
             raise OSError(f"the server did not send object {blob}") from error
-        try:
-            while piece := stream.read(_PIECE):
-                yield piece
-        finally:
-            while stream.read(_PIECE):  # an unread rest would stand before the next object
-                pass
+        content = consume(iter(partial(stream.read, _PIECE), b""), keep)
+        # Many folders may hold one object. One whose bytes are all kept costs as much to keep as to read.
+        if content.size > max(_LARGE, keep):
+            self._read[blob, keep] = content
+        return content

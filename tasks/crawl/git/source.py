@@ -21,10 +21,10 @@ from tasks.crawl.git.client import PROTOCOLS, GitClient, open_git, run_git
 from tasks.crawl.source.base import Source
 from tasks.crawl.source.bundle import (
     DEFAULT_LIMITS,
+    LINK_BYTES,
     BundledSkill,
     DocumentLimits,
     SourceEntry,
-    consume,
     plan,
     read_skill,
     wanted,
@@ -42,7 +42,6 @@ from tasks.crawl.source.identity import (
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 _BATCH = 100  # documents whose blobs are fetched together
-_LINK_BYTES = 4_096
 FOLDER = Path(__file__).parents[1] / "marketplace"
 _SKIPPED = {".git", "__pycache__"}
 _WHO = b"Skillery <skillery@localhost> 946684800 +0000"  # a fixed time, so that the commit id is fixed
@@ -87,9 +86,14 @@ class GitSource(Source):
             for start in range(0, len(rows), _BATCH):
                 batch = rows[start : start + _BATCH]
                 skills = [row for row in batch if isinstance(row, BundledSkill)]
-                client.fetch_blobs((e.key for s in skills for e in wanted(s, self._limits)), self._ref)
+                blobs = [entry.key for skill in skills for entry in wanted(skill, self._limits)]
+                client.fetch_blobs(blobs, self._ref)
+                sizes = client.sizes(blobs)
                 for row in batch:
-                    yield row if isinstance(row, Dropped) else self._document(row, client, commit, trees)
+                    if isinstance(row, Dropped):
+                        yield row
+                    else:
+                        yield self._document(row.sized(sizes), client, commit, trees)
         if not any(isinstance(row, BundledSkill) for row in rows):
             raise SourceError(self.spec, "no-skill", f"there is no SKILL.md in commit {commit}")
 
@@ -98,20 +102,24 @@ class GitSource(Source):
 
     def _with_targets(self, entries: list[SourceEntry], client: GitClient) -> Iterator[SourceEntry]:
         """Yield the entries, each link with its target, which git keeps as the text of a blob."""
-        client.fetch_blobs((e.key for e in entries if e.kind == "link"), self._ref)
+        links = [entry for entry in entries if entry.kind == "link"]
+        client.fetch_blobs((link.key for link in links), self._ref)
+        sizes = client.sizes(link.key for link in links)
         for entry in entries:
-            if entry.kind == "link":
-                target = consume(client.read(entry.key), keep=_LINK_BYTES).head
-                yield replace(entry, note=target.decode("utf-8", errors="replace"))
-            else:
+            if entry.kind != "link":
                 yield entry
+            elif (size := sizes[entry.key]) > LINK_BYTES:
+                yield replace(entry, kind="unreadable", note=f"a link of {size:,} bytes leads nowhere")
+            else:
+                target = client.read(entry.key, LINK_BYTES).head
+                yield replace(entry, note=target.decode("utf-8", errors="replace"))
 
     def _document(
         self, skill: BundledSkill, client: GitClient, commit: str, trees: dict[str, str]
     ) -> RawDocument | Dropped:
         folder = skill.entry.folder
         return read_skill(
-            skill, lambda entry: client.read(entry.key), self._limits, self.spec,
+            skill, lambda entry, keep: client.read(entry.key, keep), self._limits, self.spec,
             repo=repository_name(self._url), ref=self._ref, commit=commit, tree_sha=trees[folder],
             url=skill_url(self._url, commit, folder), author=author_of(self._url),
         )  # fmt: skip
@@ -133,7 +141,7 @@ def split_ref(address: str) -> tuple[str, str]:
     """Split `URL[@REF]` into URL and REF (empty: none); raise WrongInput if one of them cannot be used."""
     if address.startswith(("/", "./", "../", "~")):
         address = f"file://{os.path.abspath(os.path.expanduser(address))}".replace("%", "%25")
-    if helper := re.match(r"[a-z0-9][a-z0-9+.-]*::", address, re.IGNORECASE):
+    if helper := re.match(r"\A[a-z0-9][a-z0-9+.-]*::", address, re.IGNORECASE):
         raise WrongInput(f"git remote helpers such as {helper[0]} are refused; give a URL")
     remote = parse_remote(address)
     if remote.scheme not in {*PROTOCOLS, "scp"}:

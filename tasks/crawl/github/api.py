@@ -91,7 +91,9 @@ def read_tree(answer: Answer, folder: str = "") -> tuple[Tree, bool]:
             tree.folders[path] = key
         else:
             kind: Literal["file", "link"] = "link" if mode == "120000" else "file"
-            tree.entries.append(SourceEntry(path, "submodule" if mode == "160000" else kind, key))
+            size = _find(item, "size")
+            size = size if isinstance(size, int) else 0
+            tree.entries.append(SourceEntry(path, "submodule" if mode == "160000" else kind, key, size=size))
     return tree, _value(answer, data, "truncated", bool)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import hashlib
 import posixpath
 import re
 import stat
@@ -18,7 +20,7 @@ from typing import Any, BinaryIO, Literal
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from storage.errors import TerminalError
-from tasks.crawl.source.bundle import SourceEntry
+from tasks.crawl.source.bundle import LINK_BYTES, Content, SourceEntry, consume
 from tasks.models.visible import visible
 
 _END = struct.Struct("<4s4H2LH")
@@ -29,7 +31,6 @@ _TAIL = _END.size + 0xFFFF  # an end record with the longest comment
 _ENCRYPTED, _PATCH, _UTF8 = 0x1 | 0x40, 0x20, 0x800
 _COMMIT = re.compile(rb"[0-9a-f]{40}", re.IGNORECASE)
 _PIECE = 1 << 16
-_LINK_BYTES = 4_096
 # Raised by zipfile and zlib for bytes that are not what the directory promised.
 _DAMAGE = (BadZipFile, EOFError, zlib.error, struct.error, NotImplementedError, RuntimeError, ValueError)
 
@@ -175,6 +176,14 @@ def _check_packing(entry: ZipInfo, name: str) -> None:
         raise ArchiveRefused("archive-compression", f"{shown(name)} is neither stored nor deflated")
 
 
+def object_id(pieces: Iterable[bytes], size: int, like: str) -> str:
+    """Return git's id of a blob, by the hash that the id `like` is of."""
+    digest = hashlib.new("sha1" if len(like) == 40 else "sha256", b"blob %d\0" % size, usedforsecurity=False)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
 class Archive:
     """A repository's files in a zip archive, for a `with` statement; memory stays below about 100 MB.
 
@@ -221,13 +230,22 @@ class Archive:
         entries = [self._entry(info) for info in infos if info.filename.rstrip("/") not in parents]
         return [entry for entry in entries if entry is not None]
 
-    def read(self, entry: SourceEntry) -> Iterator[bytes]:
-        """Yield a file's bytes in pieces of at most 64 KB.
+    def read(self, entry: SourceEntry, keep: int) -> Content:
+        """Read a file.
 
         Raises:
             OSError: It is damaged, or unpacks to more or fewer bytes than declared.
             ArchiveRefused: `archive-size`: more was unpacked in all than `limits.unpacked_bytes`.
         """
+        return consume(self._pieces(entry), keep)
+
+    def is_object(self, entry: SourceEntry, key: str) -> bool:
+        """Tell whether a file is the blob with that id of git; one that is damaged is not."""
+        with contextlib.suppress(OSError):
+            return object_id(self._pieces(entry), entry.size, key) == key
+        return False
+
+    def _pieces(self, entry: SourceEntry) -> Iterator[bytes]:
         info = copy.copy(self._zip.getinfo(entry.key))
         declared, unpacked = info.file_size, 0
         info.file_size += 1  # zipfile stops at the declared size, and would hide that the file goes on
@@ -261,13 +279,13 @@ class Archive:
         if kind == "link":
             return self._link(SourceEntry(path, "link", info.filename), info.file_size)
         note = "not a regular file" if kind == "unreadable" else ""
-        return SourceEntry(path, kind, info.filename, note)
+        return SourceEntry(path, kind, info.filename, note, info.file_size)
 
     def _link(self, link: SourceEntry, size: int) -> SourceEntry:
-        if size > _LINK_BYTES:
+        if size > LINK_BYTES:
             return replace(link, kind="unreadable", note=f"a link of {size:,} bytes leads nowhere")
         try:
-            target = b"".join(self.read(link))
+            target = self.read(link, LINK_BYTES).head
         except OSError as error:
             return replace(link, kind="unreadable", note=str(error))
         return replace(link, note=target.decode("utf-8", errors="replace"))

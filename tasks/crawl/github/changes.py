@@ -16,7 +16,18 @@ from tasks.crawl.github.fetch import FetchResult, Snapshot
 from tasks.crawl.github.repositories import NO_MISSES, ListedRepository, ReferenceCounts, fate_of
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.source.base import Gone, Item, Missed, Unchanged
-from tasks.crawl.source.bundle import BundledSkill, DocumentLimits, SourceEntry, plan, read_skill
+from tasks.crawl.source.bundle import (
+    BundledSkill,
+    Content,
+    DocumentLimits,
+    SourceEntry,
+    consume,
+    plan,
+    read_skill,
+)
+from tasks.crawl.source.bundle import wanted as wanted_files
+from tasks.crawl.source.identity import RECREATED
+from tasks.crawl.source.unchanged import INCOMPLETE
 
 _OK = "ok"
 # Such a repository is not looked at again before its rows change or a recheck is due.
@@ -97,39 +108,51 @@ class ChangeReader:
         if last == repository.name.lower():  # what an earlier ref has just brought is left to it
             repository = replace(repository, earlier=repository.earlier | brought)
         rows: list[dict[str, Any]] = []  # of LISTED, as they are now
-        moved = False  # an archive holds a later commit than the tree that was looked at
         for snapshot in result.snapshots:
             if snapshot.refused:
-                yield Dropped(snapshot.metadata.full_name, self._spec, "archive-too-large", snapshot.refused)
+                yield Dropped(snapshot.metadata.full_name, self._spec, *snapshot.refused)
             outcomes: dict[str, str] = {}
+            own = replace(snapshot, changed=snapshot.changed - repository.earlier)
+            for missed in self._left(own):
+                outcomes[missed.doc_ids[0]] = missed.reason
+                yield missed
+            own = replace(own, changed=own.changed.difference(outcomes))
             with Archive(snapshot.archive) if snapshot.archive else contextlib.nullcontext() as archive:
-                # An archive that could only be had by its ref may be of a later commit.
-                commit = (archive and archive.commit) or snapshot.commit
-                moved |= commit != snapshot.commit
-                own = replace(snapshot, commit=commit, changed=snapshot.changed - repository.earlier)
                 for item in self._documents(repository, own, archive):
-                    outcomes[item.doc_id] = _OK if isinstance(item, RawDocument) else item.reason
+                    if isinstance(item, RawDocument) or item.lost_to is None:
+                        outcomes[item.doc_id] = _OK if isinstance(item, RawDocument) else item.reason
                     yield item
             yield from self._compare(repository, snapshot, outcomes, rows)
-        self._remember_found(result, repository, rows, moved=moved)
+        self._remember_found(result, repository, rows)
+
+    def _left(self, snapshot: Snapshot) -> Iterator[Missed]:
+        """Yield the changed skills of which some files are left to the next run."""
+        left = {path: e for path, e in snapshot.failed.items() if isinstance(e, HttpTransient)}
+        for skill in (wanted.skill for wanted in snapshot.skills if left and wanted.skill):
+            why = next((left[e.path] for e in wanted_files(skill, self._limits) if e.path in left), None)
+            if why is not None and skill.doc_id in snapshot.changed:
+                yield Missed((skill.doc_id,), why.reason, str(why))
 
     def _remember_found(
-        self, result: FetchResult, repository: ListedRepository, rows: list[dict[str, Any]], *, moved: bool
+        self, result: FetchResult, repository: ListedRepository, rows: list[dict[str, Any]]
     ) -> None:
         first = result.snapshots[0]
-        self.pending.listed += [{**row, "digest": None} for row in rows] if moved else rows
+        self.pending.listed += rows
         held = {r["doc_id"] for r in rows if r["outcome"] == _OK}
         self._last_read = repository.name.lower(), repository.earlier | held
         self._remember_archives(result)
         # A document that is left to another ref may fall to this one later, though nothing changes here.
         shared = not repository.earlier.isdisjoint(row["doc_id"] for row in rows)
         commit = first.commit if len(result.snapshots) == 1 else None
-        known = {"etag": None, "commit": None} if moved or shared else {"etag": result.etag, "commit": commit}
+        left = any(isinstance(e, HttpTransient) for s in result.snapshots for e in s.failed.values())
+        known = {"etag": None, "commit": None} if left or shared else {"etag": result.etag, "commit": commit}
         changed = {"changed_at": self._now} if any(s.changed for s in result.snapshots) else {}
-        meta = first.metadata
+        # The id known first stays: who has taken the name since is told with every text.
+        meta, first_id = first.metadata, repository.known.get("repo_id")
         row = {
-            "state": _OK, "listed": repository.digest, "full_name": meta.full_name, "repo_id": meta.repo_id,
-            "licence": meta.licence, "stars": meta.stars, "etag_key": self._etag_key,
+            "state": INCOMPLETE if left else _OK, "listed": repository.digest, "stars": meta.stars,
+            "full_name": meta.full_name, "repo_id": first_id or meta.repo_id, "licence": meta.licence,
+            "etag_key": self._etag_key,
         }  # fmt: skip
         self._remember(repository, {**NO_MISSES, **row, **known, **changed})
 
@@ -138,33 +161,32 @@ class ChangeReader:
     ) -> Iterator[RawDocument | Dropped]:
         """Yield the changed skills, completed, and those of them that could not be read."""
         by_id = {wanted.skill.doc_id: wanted.row for wanted in snapshot.skills if wanted.skill}
-        pending = set(snapshot.changed)
         for raw in self._read(snapshot, archive):
-            if raw.doc_id in pending:
-                pending.remove(raw.doc_id)
-                listed = by_id[raw.doc_id]
-                yield raw if isinstance(raw, Dropped) else _completed(raw, repository, snapshot, listed)
+            if isinstance(raw, RawDocument):
+                yield _completed(raw, repository, snapshot, by_id[raw.doc_id])
             # A list of skills is not concerned with what else its repositories hold.
-            elif repository.whole and isinstance(raw, Dropped) and raw.doc_id not in snapshot.changed:
+            elif repository.whole or {raw.doc_id, raw.lost_to} & snapshot.changed:
                 yield raw
-        for doc_id in sorted(pending):
-            detail = f"commit {snapshot.commit} has it, its archive has not"
-            yield Dropped(doc_id, self._spec, "not-in-archive", detail)
 
     def _read(self, snapshot: Snapshot, archive: Archive | None) -> Iterator[RawDocument | Dropped]:
-        def fetched(entry: SourceEntry) -> Iterator[bytes]:
-            if entry.path not in snapshot.files:
-                raise OSError("it was not fetched")
-            yield snapshot.files[entry.path]
+        held = {entry.path: entry for entry in archive.entries()} if archive else {}
 
-        full_name = snapshot.metadata.full_name
-        rows = plan(archive.entries(), full_name, self._spec) if archive else snapshot.rows
-        read = archive.read if archive else fetched
+        def read(entry: SourceEntry, keep: int) -> Content:
+            if file := snapshot.files.get(entry.path):
+                return consume([file.read_bytes()], keep)
+            if error := snapshot.failed.get(entry.path):
+                raise OSError(f"it could not be fetched: {error}")
+            if archive is None or entry.path not in held:
+                raise OSError("it was not fetched")
+            return archive.read(held[entry.path], keep)
+
+        # A tree does not tell where a link leads; an archive does.
+        entries = (held.get(e.path, e) if e.kind == "link" else e for e in snapshot.tree.entries)
+        rows = plan(entries, snapshot.metadata.full_name, self._spec) if archive else snapshot.rows
         for row in rows:
             if isinstance(row, BundledSkill):
                 if row.doc_id in snapshot.changed:
                     yield read_skill(row, read, self._limits, self._spec)
-            # A tree does not tell where a link leads; an archive does.
             elif archive or row.reason != "symlink":
                 yield row
 
@@ -227,7 +249,7 @@ class ChangeReader:
             yield Dropped(_provisional_id(row), self._spec, "not-found", detail)
 
     def _remember_archives(self, result: FetchResult) -> None:
-        self.pending.archives += [s.archive for s in result.snapshots if s.archive is not None]
+        self.pending.archives += [path for s in result.snapshots for path in s.on_disk]
 
     def _remember(self, repository: ListedRepository, values: dict[str, Any]) -> None:
         key = {
@@ -239,7 +261,7 @@ class ChangeReader:
 def as_listed(repository: ListedRepository, spec: str) -> Iterator[Item]:
     """Yield what was found last of a repository's rows; documents that could not be reached are missed."""
     state = repository.known.get("state")
-    if state in (None, _OK):
+    if state in (None, _OK, INCOMPLETE):
         yield from _as_found(repository, spec)
     else:
         detail = repository.known.get("detail") or "as at the last look"
@@ -254,7 +276,7 @@ def _completed(
     folder = raw.path.rpartition("/")[0] if raw.path else ""
     url = f"https://github.com/{meta.full_name}/tree/{snapshot.commit}/{quote(folder)}".rstrip("/")
     message = f"{meta.full_name} was repository {repository.known.get('repo_id')}, is {meta.repo_id}"
-    found = Finding("repository.recreated", "warning", message)
+    found = Finding(RECREATED, "warning", message)
     return replace(
         raw, repo=meta.full_name, repo_id=meta.repo_id, ref=snapshot.ref, commit=snapshot.commit,
         tree_sha=snapshot.tree.folders.get(folder), url=url, author=meta.full_name.partition("/")[0],
@@ -276,7 +298,8 @@ def _as_found(repository: ListedRepository, spec: str) -> Iterator[Item]:
     if known := dict.fromkeys(row["doc_id"] for row in _found_rows(repository)):
         yield Unchanged(tuple(known))
     for row in repository.listed:
-        if row["outcome"] != _OK and not repository.whole:
+        # What a whole repository once held, and no longer does, is retired.
+        if row["outcome"] != _OK and not (repository.whole and row["outcome"] in (None, "not-found")):
             yield Dropped(_provisional_id(row), spec, row["outcome"] or "missing", "as at the last look")
 
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage.schemas import Dropped
 from tasks.crawl.github.api import GitHub, Metadata, NotModified, Tree
+from tasks.crawl.github.archive import Archive, ArchiveRefused, has_control, object_id
 from tasks.crawl.github.repositories import ListedRepository
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient
-from tasks.crawl.source.bundle import BundledSkill, DocumentLimits, plan
+from tasks.crawl.http.responses import HttpFailed, HttpTerminal, HttpTransient
+from tasks.crawl.source.bundle import BundledSkill, DocumentLimits, SourceEntry, plan
 from tasks.crawl.source.bundle import wanted as wanted_files
 from tasks.crawl.source.identity import path_key, split_by_refs
 from tasks.crawl.source.unchanged import comparable, etag_of, same_skill, skill_digest
 
 _FEW_FILES = 3  # up to so many files are fetched one by one; more come as one archive
-_LARGE_FEW = 30  # the same, of a repository whose archive is too large
 _MOST_FAILURES = 20  # in a row; then the forge is down or tells us to stop, and is asked no more
+_OF_SIZE = ("archive-files", "archive-size")  # why an archive is refused that is as it should be
 _OF_REPOSITORY = ("missing", "denied", "unauthorised")  # reasons that speak of the repository itself
 # Git's id of an empty folder, as SHA-1 and as SHA-256.
 _EMPTY_TREES = (
@@ -49,8 +52,16 @@ class Snapshot:
     skills: tuple[WantedSkill, ...]
     changed: frozenset[str]  # doc_ids of wanted skills whose files differ from the last reading
     archive: Path | None = None  # of the commit, if more than a few files had to be fetched
-    files: dict[str, bytes] = field(default_factory=dict)  # by path, if there is no archive
-    refused: str | None = None  # why `files` were fetched in place of the archive
+    files: dict[str, Path] = field(default_factory=dict)  # fetched one by one, by path
+    # Why files can be had neither so nor from the archive, by path; where it is transient, the next run may.
+    failed: dict[str, HttpFailed] = field(default_factory=dict)
+    refused: tuple[str, str] | None = None  # reason and detail of an archive that is not read
+
+    @property
+    def on_disk(self) -> list[Path]:
+        """The archive, and the folder of the files."""
+        folders = {path.parent for path in self.files.values()}
+        return [*([self.archive] if self.archive else []), *folders]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +84,22 @@ class _Ref(NamedTuple):
 class Fetcher:
     """Fetches repositories, several at a time if asked to.
 
-    Archives lie in `folder` until their documents are on disk, and are not fetched twice; `in_use` counts the
-    snapshots that refer to each, and its reader counts them down. An ETag holds for one `etag_key` only.
+    Archives and single files, at most `single_files` of a repository, lie in `folder` until their documents
+    are on disk, and are not fetched twice; `in_use` counts the snapshots that refer to each, and its reader
+    counts them down. An ETag holds for one `etag_key` only.
     """
 
     def __init__(
-        self, github: GitHub, spec: str, folder: Path, limits: DocumentLimits, etag_key: str
+        self,
+        github: GitHub,
+        spec: str,
+        folder: Path,
+        limits: DocumentLimits,
+        etag_key: str,
+        single_files: int,
     ) -> None:
         self._github, self._spec, self._folder = github, spec, folder
-        self._limits, self._key = limits, etag_key
+        self._limits, self._key, self._single_files = limits, etag_key, single_files
         self.in_use: Counter[Path] = Counter()
         self._fetching: dict[Path, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._failed: list[HttpTransient] = []  # since something was answered
@@ -184,38 +202,132 @@ class Fetcher:
     async def _with_files(
         self, repository: ListedRepository, snapshot: Snapshot, skills: list[BundledSkill]
     ) -> Snapshot:
-        """Return the snapshot with the files of changed skills: fetched singly if few, else as an archive."""
-        paths = list(dict.fromkeys(e.path for s in skills for e in wanted_files(s, self._limits)))
-        if len(paths) <= _FEW_FILES and (files := await self._single(snapshot, paths)) is not None:
-            return replace(snapshot, files=files)
+        """Return the snapshot with the files of changed skills: one by one if few, else from an archive.
+
+        What the tree lists and the archive lacks, or has with other bytes (`.gitattributes` may say so), is
+        fetched one by one too, and all of it where there is no archive that can be read.
+        """
+        wanted = list({e.path: e for s in skills for e in wanted_files(s, self._limits)}.values())
         name = hashlib.sha256(f"{repository.name.lower()}@{snapshot.commit}".encode()).hexdigest()[:24]
-        archive = self._folder / f"{name}.zip"
-        full_name = snapshot.metadata.full_name
+        archive, folder = self._folder / f"{name}.zip", self._folder / name
+        if len(wanted) <= _FEW_FILES and (few := await self._few(snapshot, wanted, folder)):
+            return few
         try:
             async with self._fetching[archive]:  # two refs may name one commit
                 if not archive.exists():
+                    full_name = snapshot.metadata.full_name
                     await self._github.archive(full_name, snapshot.commit, snapshot.ref, archive)
-        except HttpTerminal as error:
-            few = error.reason == "too-large" and len(paths) <= _LARGE_FEW
-            files = await self._single(snapshot, paths) if few else None
-            if files is None:
+                self.in_use[archive] += 1
+            lacking, unlike = await asyncio.to_thread(_compared, archive, wanted, folder)
+        except (HttpTerminal, ArchiveRefused) as error:
+            if error.reason in ("withdrawn", "unauthorised"):
                 raise
-            return replace(snapshot, files=files, refused=f"{error}; its files were fetched one by one")
-        self.in_use[archive] += 1
-        return replace(snapshot, archive=archive)
+            if isinstance(error, ArchiveRefused) and error.reason not in _OF_SIZE:
+                return replace(snapshot, archive=archive)  # its reader refuses it
+            reason = error.reason if isinstance(error, ArchiveRefused) else f"archive-{error.reason}"
+            refused = reason, f"{error}; its files were fetched one by one"
+            try:
+                return await self._singly(replace(snapshot, refused=refused), wanted, folder)
+            except HttpTerminal as of_file:
+                raise (error if isinstance(error, HttpTerminal) else of_file) from of_file
+        return await self._singly(replace(snapshot, archive=archive), [*lacking, *unlike], folder, unlike)
 
-    async def _single(self, snapshot: Snapshot, paths: list[str]) -> dict[str, bytes] | None:
-        """Return these files; None if one is too large for a bundle, or cannot be had singly.
+    async def _few(self, snapshot: Snapshot, wanted: list[SourceEntry], folder: Path) -> Snapshot | None:
+        """Return the snapshot with these files, or None if an archive may have what cannot be had singly."""
+        with contextlib.suppress(HttpTerminal):
+            single = await self._singly(snapshot, wanted, folder)
+            if passing := [error for error in single.failed.values() if isinstance(error, HttpTransient)]:
+                raise passing[0]
+            return None if single.failed else single
+        return None
 
-        A mirror without commits gave a tree's id in place of a commit, and no single files exist by that.
+    async def _singly(
+        self,
+        snapshot: Snapshot,
+        wanted: list[SourceEntry],
+        folder: Path,
+        unlike: Collection[SourceEntry] = (),
+    ) -> Snapshot:
+        """Return the snapshot with these files, one by one, until the forge allows no more.
+
+        `unlike` are those that the archive has with other bytes, which count where the forge has none that
+        fit their ids either.
+
+        Raises:
+            HttpTerminal, HttpTransient: There is no archive, and the first files cannot be had.
         """
-        name, commit, most = snapshot.metadata.full_name, snapshot.commit, self._limits.bundle_bytes
-        try:
-            return {path: await self._github.raw(name, commit, path, max_bytes=most) for path in paths}
-        except HttpTerminal as error:
-            if error.reason not in ("too-large", *_OF_REPOSITORY):
-                raise
-            return None
+        self.in_use[folder] += 1
+        files: dict[str, Path] = {}
+        failed: dict[str, HttpFailed] = {}
+        stop: HttpFailed | None = None
+        asked = 0
+        for entry in wanted:
+            known = (folder / entry.key).exists()
+            asked += not known
+            if asked > self._single_files:
+                detail = f"{self._single_files:,} of its files were fetched singly; see SKILLERY_SINGLE_FILES"
+                stop = stop or HttpTransient("budget", snapshot.metadata.full_name, detail)
+            try:
+                if stop is not None and not known:
+                    raise stop
+                file = await self._blob(snapshot, entry, folder)
+            except HttpFailed as error:
+                failed[entry.path] = error
+                # A mirror may have no single files: it is not asked for all.
+                if isinstance(error, HttpTransient) or (len(failed) >= _FEW_FILES and not files):
+                    stop = error
+                continue
+            if entry in unlike and not _fits(file):
+                break  # the ids of this mirror are not git's, and tell nothing of other files either
+            files[entry.path] = file
+        if failed and not (snapshot.archive or files):
+            raise next(iter(failed.values()))
+        for entry in unlike:
+            failed.pop(entry.path, None)
+        return replace(snapshot, files=files, failed=failed)
+
+    async def _blob(self, snapshot: Snapshot, entry: SourceEntry, folder: Path) -> Path:
+        """Return a file of a commit that lies on disk under its id; what lies there is not fetched again."""
+        path, name = folder / entry.key, snapshot.metadata.full_name
+        if has_control(entry.path):
+            raise HttpTerminal("refused", name, "the name has a control character")
+        if not path.exists():
+            most = self._limits.bundle_bytes
+            content = await self._github.raw(name, snapshot.commit, entry.path, max_bytes=most)
+            _keep(content, path)
+        return path
+
+
+def _keep(content: bytes, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".tmp").write_bytes(content)
+    path.with_suffix(".tmp").replace(path)
+
+
+def _compared(
+    path: Path, wanted: list[SourceEntry], folder: Path
+) -> tuple[list[SourceEntry], list[SourceEntry]]:
+    """Return which files an archive lacks, and which it has with other bytes than their ids are of.
+
+    Where only the ends of lines differ, as `.gitattributes` may ask, the file is put into `folder`.
+    """
+    with Archive(path) as archive:
+        held = {entry.path: entry for entry in archive.entries() if entry.kind == "file"}
+        lacking = [entry for entry in wanted if entry.path not in held]
+        others = (entry for entry in wanted if entry.path in held)
+        unlike = [e for e in others if not archive.is_object(held[e.path], e.key)]
+        for entry in unlike:
+            with contextlib.suppress(OSError):
+                content = archive.read(held[entry.path], held[entry.path].size).head.replace(b"\r\n", b"\n")
+                if object_id([content], len(content), entry.key) == entry.key:
+                    _keep(content, folder / entry.key)
+        return lacking, unlike
+
+
+def _fits(file: Path) -> bool:
+    """Tell whether a file is the blob that its name is the id of; a mirror's ids need not be git's."""
+    content = file.read_bytes()
+    return object_id([content], len(content), file.name) == file.name
 
 
 def _require_whole(tree: Tree, sha: str, repository: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterator
 from functools import cached_property
@@ -69,7 +70,7 @@ class RepositorySource(RemoteSource):
         given, folder = self._settings, self._root.folder / self._archives
         urls = given.github_api_url, given.github_archive_url, given.github_raw_url
         github = GitHub(http, self._token, *urls, archive_bytes=given.archive_bytes)
-        fetcher = Fetcher(github, self.spec, folder, self._limits, self._etag_key)
+        fetcher = Fetcher(github, self.spec, folder, self._limits, self._etag_key, given.single_files)
         self._archives_in_use = fetcher.in_use
         again: list[ListedRepository] = []
         async for result in in_order(fetcher.fetch, repositories, _AHEAD):
@@ -136,7 +137,11 @@ class RepositorySource(RemoteSource):
         repositories_table(self._root).upsert(_frame(kept.repositories, REPOSITORIES))
         for archive in kept.archives:
             self._archives_in_use[archive] -= 1
-            if self._archives_in_use[archive] <= 0:  # else another ref of this commit is yet to be read
+            if self._archives_in_use[archive] > 0:  # another ref of this commit is yet to be read
+                continue
+            if archive.is_dir():
+                shutil.rmtree(archive, ignore_errors=True)
+            else:
                 archive.unlink(missing_ok=True)
         if self._ended:
             self._root.delete(self._archives)  # with what runs that died have left in it

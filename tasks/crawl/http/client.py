@@ -36,6 +36,7 @@ from tasks.crawl.http.responses import (
     shown,
 )
 from tasks.crawl.http.settings import CrawlSettings, Secret
+from tasks.models.http_body import ENCODINGS
 from tasks.models.retry import RetryPolicy, retrying
 
 log = logging.getLogger(__name__)
@@ -146,7 +147,7 @@ class Http:
         trace = aiohttp.TraceConfig()
         trace.on_request_headers_sent.append(on_sent)
         self._session = aiohttp.ClientSession(
-            headers={"User-Agent": f"skillery/{version('skillery')}", "Accept-Encoding": "gzip"},
+            headers={"User-Agent": f"skillery/{version('skillery')}", "Accept-Encoding": ENCODINGS},
             timeout=aiohttp.ClientTimeout(total=self._timeout, connect=self._connect_timeout),
             # The limiter bounds the connections of each host.
             connector=aiohttp.TCPConnector(limit=0),

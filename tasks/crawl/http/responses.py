@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import zlib
-from collections.abc import AsyncGenerator, Iterator, Mapping
+import sys
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -16,6 +16,7 @@ import aiohttp
 from yarl import URL
 
 from storage.errors import SkilleryError, TerminalError, TransientError
+from tasks.models.http_body import BodyRefused, unpacked
 from tasks.models.retry import LONGEST_WAIT, retry_after
 
 _PRIVATE_HEADERS = frozenset({"location", "set-cookie"})  # they may hold credentials of others
@@ -24,11 +25,9 @@ _EPOCH_FROM = 1e9  # a smaller number is no time since 1970 but a number of seco
 # "dmca" as a word of its own, since it may be a part of a repository's name.
 _DMCA = re.compile(rb"(?<![\w/.-])dmca(?![\w/-])", re.IGNORECASE)
 _RATE_LIMIT = re.compile(rb"rate limit|abuse detection", re.IGNORECASE)
-_PAGE = re.compile(rb"\s*(<!doctype html|<html\b)", re.IGNORECASE)
+_PAGE = re.compile(rb"\A\s*+(<!doctype html|<html\b)", re.IGNORECASE)
 _TERMINAL = {401: "unauthorised", 404: "missing", 410: "missing", 451: "withdrawn"}
 _TRANSIENT = {408: "timeout", 425: "server", 429: "rate-limited"}
-_STEP = 1 << 16  # bytes
-_GZIP = 16 + zlib.MAX_WBITS
 
 
 def shown(url: str | URL) -> str:
@@ -248,22 +247,21 @@ async def read_body(response: aiohttp.ClientResponse, sink: BinaryIO, *, max_byt
         HttpTransient: `connection`: the body ends too early or is damaged.
         aiohttp.ClientError, TimeoutError: The connection failed.
     """
-    if (response.content_length or 0) > max_bytes:
-        raise _too_large(response, max_bytes, f"announces {response.content_length} bytes")
-    size = 0
-    async with contextlib.aclosing(_pieces(response)) as pieces:
-        async for piece in pieces:
-            size += len(piece)
-            if size > max_bytes:
-                raise _too_large(response, max_bytes, "goes on")
-            sink.write(piece)
+    try:
+        async with contextlib.aclosing(_pieces(response, max_bytes)) as pieces:
+            async for piece in pieces:
+                sink.write(piece)
+    except BodyRefused as refused:
+        kind = HttpTransient if refused.reason == "connection" else HttpTerminal
+        status = None if refused.reason == "connection" else response.status
+        raise kind(refused.reason, response.url, refused.detail, status=status) from None
 
 
 async def read_start(response: aiohttp.ClientResponse, size: int) -> bytes:
     """Return the first `size` unpacked bytes of a body, or fewer if the body ends or breaks off earlier."""
     start = b""
-    with contextlib.suppress(aiohttp.ClientError, TimeoutError, HttpTerminal, HttpTransient):
-        async with contextlib.aclosing(_pieces(response)) as pieces:
+    with contextlib.suppress(aiohttp.ClientError, TimeoutError, BodyRefused):
+        async with contextlib.aclosing(_pieces(response, sys.maxsize)) as pieces:
             async for piece in pieces:
                 start += piece
                 if len(start) >= size:
@@ -273,57 +271,5 @@ async def read_start(response: aiohttp.ClientResponse, size: int) -> bytes:
     return start[:size]
 
 
-async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """Yield an unpacked body in pieces of at most about 128 KB."""
-    encoding = response.headers.get("Content-Encoding", "").strip().lower()
-    if encoding in {"", "identity"}:
-        async for raw in response.content.iter_any():
-            yield raw
-        return
-    if encoding not in {"gzip", "x-gzip", "deflate"}:
-        detail = f"the body comes in the encoding {encoding[:40]!r}, which was not asked for"
-        raise HttpTerminal("refused", response.url, detail, status=response.status)
-    unpacker = _Unpacker(gzip=encoding != "deflate")
-    try:
-        async for raw in response.content.iter_any():
-            for piece in unpacker.feed(raw):
-                yield piece
-    except zlib.error as error:
-        raise HttpTransient("connection", response.url, f"the body is damaged: {error}") from None
-    if not unpacker.whole:
-        raise HttpTransient("connection", response.url, "the body ends too early")
-
-
-class _Unpacker:
-    """Unpacks gzip and zlib streams, with bounded memory: a few bytes can unpack to gigabytes."""
-
-    def __init__(self, *, gzip: bool) -> None:
-        self._bits: int | None = _GZIP if gzip else None
-        self._inflate: zlib._Decompress | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether the stream has come to its end, or never began."""
-        return self._inflate is None or self._inflate.eof
-
-    def feed(self, raw: bytes) -> Iterator[bytes]:
-        """Yield the bytes that `raw` unpacks to, in pieces of at most 64 KB."""
-        while raw:
-            if self._inflate is None or self._inflate.eof:
-                self._inflate = self._begin(raw)
-            piece = self._inflate.decompress(raw, _STEP)
-            while piece:
-                yield piece
-                piece = self._inflate.decompress(self._inflate.unconsumed_tail, _STEP)
-            raw = self._inflate.unused_data
-
-    def _begin(self, raw: bytes) -> zlib._Decompress:
-        if self._bits is None:
-            # `deflate` should mean zlib's format; some servers leave its two bytes of header out.
-            self._bits = zlib.MAX_WBITS if raw[0] & 0x0F == zlib.DEFLATED else -zlib.MAX_WBITS
-        return zlib.decompressobj(self._bits)
-
-
-def _too_large(response: aiohttp.ClientResponse, max_bytes: int, how: str) -> HttpTerminal:
-    detail = f"the body {how}, beyond the {max_bytes} bytes that are read"
-    return HttpTerminal("too-large", response.url, detail, status=response.status)
+def _pieces(response: aiohttp.ClientResponse, most: int) -> AsyncGenerator[bytes, None]:
+    return unpacked(response.content.iter_any(), response.headers, most)

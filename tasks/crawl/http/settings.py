@@ -25,6 +25,15 @@ class CrawlSettings(BaseModel):
     )
     git_timeout: float = Field(300.0, gt=0, description="Seconds that one git command may take.")
     max_repository_paths: int = Field(500_000, ge=1, description="A git repository of more is not read.")
+    source_bytes: int = Field(
+        10_000_000_000, ge=1, description="Bytes of texts and files that one source may give a run."
+    )
+    source_seconds: float = Field(43_200.0, gt=0, description="Seconds that reading one source may take.")
+    single_files: int = Field(
+        2_000,
+        ge=1,
+        description="Files that one run fetches singly of a repository, if no archive has them.",
+    )
     skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
     github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")
     github_archive_url: str = Field("https://codeload.github.com", description="Archives of repositories.")

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
@@ -13,8 +14,11 @@ from tasks.crawl.source.base import Source
 from tasks.crawl.source.bundle import (
     DEFAULT_LIMITS,
     BundledSkill,
+    Content,
     DocumentLimits,
     SourceEntry,
+    consume,
+    links_out,
     plan,
     read_skill,
 )
@@ -54,7 +58,8 @@ class DirectorySource(Source):
                 url = (root / row.entry.folder).as_uri()
                 yield read_skill(row, _read, self._limits, self.spec, repo=repository, url=url)
         if not any(isinstance(row, BundledSkill) for row in rows):
-            raise SourceError(self.spec, "no-skill", "there is no SKILL.md in this folder")
+            detail = "; ".join(filter(None, ("there is no SKILL.md in this folder", links_out(rows))))
+            raise SourceError(self.spec, "no-skill", detail)
 
     def _root(self) -> Path:
         if not self._path.is_dir():
@@ -86,14 +91,17 @@ def _entry(child: os.DirEntry[str], root: Path) -> SourceEntry:
         return SourceEntry(path, "link", child.path, note=_target(Path(child.path), root))
     if not child.is_file(follow_symlinks=False):
         return SourceEntry(path, "unreadable", child.path, note="not a regular file")
-    return SourceEntry(path, "file", child.path)
+    try:
+        size = child.stat(follow_symlinks=False).st_size
+    except OSError:  # it is gone, which reading it will say
+        size = 0
+    return SourceEntry(path, "file", child.path, size=size)
 
 
 def _target(link: Path, root: Path) -> str:
-    """Return where a link leads, relative to its own folder where that is inside `root`."""
-    target = os.readlink(link)
-    inside = Path(target).is_absolute() and Path(target).is_relative_to(root)
-    return _printable(os.path.relpath(target, link.parent) if inside else target)
+    """Return where a link leads: relative to its own folder inside `root`, else the whole path."""
+    target = os.path.normpath(link.parent / os.readlink(link))
+    return _printable(os.path.relpath(target, link.parent) if Path(target).is_relative_to(root) else target)
 
 
 def _printable(path: str | Path) -> str:
@@ -101,9 +109,17 @@ def _printable(path: str | Path) -> str:
     return os.fsencode(path).decode("utf-8", errors="replace")
 
 
-def _read(entry: SourceEntry) -> Iterator[bytes]:
-    # Since it was listed, a file may have become a link or a pipe.
+def _read(entry: SourceEntry, keep: int) -> Content:
+    # Since it was listed, a file may have become a link or a pipe, or have grown without an end.
     descriptor = os.open(entry.key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
-        while piece := file.read(_PIECE):
-            yield piece
+        content = consume(_pieces(file, entry.size), keep)
+        if file.read(1):
+            raise OSError("it grew while it was read")
+    return content
+
+
+def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
+    while size and (piece := file.read(min(size, _PIECE))):
+        size -= len(piece)
+        yield piece

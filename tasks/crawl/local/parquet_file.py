@@ -24,8 +24,8 @@ from tasks.crawl.source.bundle import (
     take_bundle,
     too_large,
 )
-from tasks.crawl.source.fields import count_of
 from tasks.crawl.source.identity import doc_key
+from tasks.models.fields import count_of
 
 _OPTIONAL = ("source_url", "owner", "repo", "branch", "path", "stars")
 _TEXT_TYPES = (
@@ -165,7 +165,8 @@ def _bundle(rows: _Files | None, limits: DocumentLimits, findings: list[Finding]
             findings.append(Finding("bundle.unreadable", "warning", f"{entry.path}: {why}"))
         elif path.lower() != "skill.md":
             named[path] = content
-    return take_bundle(((path, iter([named[path]])) for path in sorted(named)), len(named), limits, findings)
+    entries = [SourceEntry(path, size=len(named[path])) for path in sorted(named)]
+    return take_bundle(entries, lambda entry, keep: consume([named[entry.path]], keep), limits, findings)
 
 
 def _files(cell: pa.Scalar) -> _Files | _Unreadable | None:

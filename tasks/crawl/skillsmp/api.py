@@ -18,8 +18,8 @@ from tasks.crawl.http.responses import (
     error_code,
 )
 from tasks.crawl.http.settings import Secret
-from tasks.crawl.source.fields import count_of, text_of, time_of
 from tasks.crawl.source.identity import hide_credentials
+from tasks.models.fields import count_of, text_of, time_of, whole_of
 
 PAGE_ROWS = 100  # the most that either endpoint gives
 SEARCH, SITE = "/api/v1/skills/search", "/api/skills"
@@ -135,7 +135,8 @@ def _reported(answer: Answer, error: object) -> HttpTerminal | HttpTransient:
 def _page(
     records: list[Any], pagination: Mapping[str, Any], number: int, limit: int, source: str
 ) -> ListingPage:
-    count, total, per_page = len(records), _whole(pagination.get("total")), _whole(pagination.get("limit"))
+    count, total = len(records), whole_of(pagination.get("total"))
+    per_page = whole_of(pagination.get("limit"))
     size = min(per_page or limit, limit)
     # A short page is not the end if the server says that more follow: it may have left rows out. A full page
     # is followed whatever the server says: one page too many costs a request, one too few costs rows.
@@ -143,10 +144,6 @@ def _page(
     shown = (number - 1) * size + count
     capped = not has_next and total is not None and shown < total
     return ListingPage(number, tuple(listing_of(r, source) for r in records), has_next, total, capped)
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def listing_of(record: object, source: str) -> Listing | Dropped:

@@ -6,8 +6,8 @@ import hashlib
 import posixpath
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from storage.schemas import BundledFile, Dropped, FileContent, Finding, LicenceFile, RawDocument
@@ -17,7 +17,10 @@ _LICENCE = re.compile(r"licen[cs]e|copying", re.IGNORECASE)
 # Every folder above an entry is looked up: without limits, one path of 64 KB has 2 GB of them.
 _LONGEST_PATH, _DEEPEST = 4_096, 100  # characters, folders
 _LONGEST_NAME = 255  # bytes: what file systems take
+LINK_BYTES = 4_096  # of the target of a link: a longer one leads nowhere
 _SHOWN = 5  # paths that a finding names
+NESTED = "bundle.nested"  # a finding whose message is the folder of a skill inside another's
+_MOST_LICENCES = 20  # files, the nearest first: each skill has all that lie in the folders above it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class SourceEntry:
     kind: Literal["file", "link", "submodule", "unreadable"] = "file"
     key: str = ""  # the id of a git object, or the path as the file system spells it
     note: str = ""  # the target of a link, or why the entry is unreadable
+    size: int = 0  # bytes, as the source says before they are read; 0 too where it does not say
 
     @property
     def folder(self) -> str:
@@ -89,7 +93,8 @@ class SourceEntry:
         return self.name.lower() == "skill.md"
 
 
-Reader = Callable[[SourceEntry], Iterator[bytes]]  # a file in pieces; raises OSError where it cannot be read
+# Reads a file, and keeps its first bytes, so many at most; raises OSError where it cannot be read.
+Reader = Callable[[SourceEntry, int], Content]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,17 @@ class BundledSkill:
     files: tuple[SourceEntry, ...]  # below its folder, without those of nested skills
     odd: tuple[SourceEntry, ...]  # links and unreadable entries below its folder
     licences: tuple[SourceEntry, ...]  # of its folder, then of each folder above it
+    nested: tuple[str, ...] = ()  # folders right below its own, or deeper, of other skills, relative to it
+
+    def sized(self, sizes: Mapping[str, int]) -> BundledSkill:
+        """Return the skill with the sizes of its entries by their keys."""
+
+        def told(entries: Iterable[SourceEntry]) -> tuple[SourceEntry, ...]:
+            return tuple(replace(entry, size=sizes.get(entry.key, 0)) for entry in entries)
+
+        return replace(
+            self, entry=told([self.entry])[0], files=told(self.files), licences=told(self.licences)
+        )
 
 
 def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[BundledSkill | Dropped]:
@@ -120,6 +136,16 @@ def plan(entries: Iterable[SourceEntry], repository: str, source: str) -> list[B
             reason = "symlink" if entry.kind == "link" else entry.kind
             rows.append(Dropped(doc_id, source, reason, detail))
     return rows
+
+
+def links_out(rows: Iterable[object]) -> str:
+    """Return which links to folders out of a source were not followed, and what to do; empty: none."""
+    links = [
+        r.detail for r in rows if isinstance(r, Dropped) and r.reason == "symlink" and " -> /" in r.detail
+    ]
+    shown = ", ".join(link[:300] for link in links[:_SHOWN]) + (", ..." if len(links) > _SHOWN else "")
+    said = f"{len(links):,} links were not followed: {shown}; name what they lead to as sources"
+    return said if links else ""
 
 
 def checked(entry: SourceEntry) -> SourceEntry:
@@ -143,8 +169,11 @@ class _Listing:
         self._folders = {folder for e in entries for folder in _upwards(e.folder)}
         self._licences: dict[str, list[SourceEntry]] = defaultdict(list)
         self._members: dict[str | None, list[SourceEntry]] = defaultdict(list)
+        self._nested: dict[str | None, list[str]] = defaultdict(list)
+        for folder in sorted(self._skill_folders - {""}):
+            self._nested[self._skill_above(posixpath.dirname(folder))].append(folder)
         for entry in entries:
-            self._members[self._skill_folder(entry)].append(entry)
+            self._members[self._skill_above(entry.folder)].append(entry)
             if entry.kind == "file" and _LICENCE.match(entry.name):
                 self._licences[entry.folder].append(entry)
 
@@ -153,7 +182,8 @@ class _Listing:
         files = tuple(e for e in members if e.kind == "file")
         odd = tuple(e for e in members if e.kind in {"link", "unreadable"})
         licences = tuple(e for folder in _upwards(entry.folder) for e in self._licences[folder])
-        return BundledSkill(doc_id, entry, files, odd, licences)
+        nested = (posixpath.relpath(folder, entry.folder or ".") for folder in self._nested[entry.folder])
+        return BundledSkill(doc_id, entry, files, odd, licences, tuple(nested))
 
     def why_not_taken(self, entry: SourceEntry) -> str:
         """Return the detail of an entry that may hide a skill; empty if it cannot."""
@@ -167,12 +197,12 @@ class _Listing:
         outside = target.startswith(("/", ".."))
         hides = entry.names_skill or target == "." or target in self._folders
         # A link out of the source, inside a skill's folder, is a finding on that skill instead.
-        if hides or (outside and self._skill_folder(entry) is None):
+        if hides or (outside and self._skill_above(entry.folder) is None):
             return f"{entry.path} -> {entry.note}"
         return ""
 
-    def _skill_folder(self, entry: SourceEntry) -> str | None:
-        return next((f for f in _upwards(entry.folder) if f in self._skill_folders), None)
+    def _skill_above(self, folder: str) -> str | None:
+        return next((f for f in _upwards(folder) if f in self._skill_folders), None)
 
 
 def _upwards(folder: str) -> Iterator[str]:
@@ -191,73 +221,42 @@ class Bundle:
     contents: tuple[FileContent, ...] = ()
 
 
-class _TooLarge(Exception):
-    """The bundle exceeds its limit of bytes."""
-
-
 def take_bundle(
-    files: Iterable[tuple[str, Iterator[bytes]]], count: int, limits: DocumentLimits, found: list[Finding]
+    files: Sequence[SourceEntry], read: Reader, limits: DocumentLimits, found: list[Finding], folder: str = ""
 ) -> Bundle:
-    """Return the bundle of a skill; add to `found` what is unreadable, left out, or badly named.
+    """Return the bundle of the skill in `folder`; add to `found` what is unreadable, left out or badly named.
 
-    In the order given, each file that fits into what is left of the limits is kept.
-
-    Args:
-        files: Each file's path, relative to the skill's folder, and its bytes in pieces, which may raise
-            OSError where they cannot be read.
-        count: The number of files.
-        limits: The most that is taken.
-        found: Findings on the document.
+    In the order given, each file that fits into what is left of the limits is kept. Nothing is read of a
+    bundle that is over its limits by the sizes of its entries.
     """
-    if count > limits.bundle_files:
-        found.append(_too_large(f"{count:,} files, more than the limit of {limits.bundle_files:,}"))
+    if len(files) > limits.bundle_files:
+        found.append(_too_large(f"{len(files):,} files, more than the limit of {limits.bundle_files:,}"))
         return Bundle(None)
+    below = len(folder) + 1 if folder else 0
     taken: list[BundledFile] = []
     contents: list[FileContent] = []
-    budget = _Budget(limits)
-    try:
-        for path, pieces in files:
-            try:
-                read = consume(budget.counted(pieces), budget.left_to_keep)
-            except OSError as error:
-                found.append(Finding("bundle.unreadable", "warning", f"{path}: {error.strerror or error}"))
-                continue
-            taken.append(BundledFile(path, read.size, read.sha256))
-            if budget.keeps(read.size):
-                contents.append(FileContent(path, read.head))
-    except _TooLarge:
+    unread, room = limits.bundle_bytes - sum(entry.size for entry in files), limits.kept_bytes
+    for entry in files if unread >= 0 else ():
+        path, keeps = entry.path[below:], len(contents) < limits.kept_files and entry.size <= room
+        try:
+            content = read(entry, room if keeps else 0)
+        except OSError as error:
+            found.append(Finding("bundle.unreadable", "warning", f"{path}: {_why(error)}"))
+            continue
+        unread += entry.size - content.size
+        if unread < 0:
+            break
+        taken.append(BundledFile(path, content.size, content.sha256))
+        if keeps and content.size <= room:
+            contents.append(FileContent(path, content.head))
+            room -= content.size
+    if unread < 0:
         found.append(_too_large(f"more than the limit of {limits.bundle_bytes:,} bytes"))
         return Bundle(None)
     kept = {file.path for file in contents}
     found += _not_kept([file.path for file in taken if file.path not in kept], limits)
     found += _on_names([file.path for file in taken])
     return Bundle(tuple(taken), tuple(contents))
-
-
-class _Budget:
-    """Counts bytes read and kept."""
-
-    def __init__(self, limits: DocumentLimits) -> None:
-        self._unread, self._bytes, self._files = limits.bundle_bytes, limits.kept_bytes, limits.kept_files
-
-    @property
-    def left_to_keep(self) -> int:
-        return self._bytes if self._files else 0
-
-    def counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        # Pieces are counted as they come: one huge file must not be read to its end.
-        for piece in pieces:
-            self._unread -= len(piece)
-            if self._unread < 0:
-                raise _TooLarge
-            yield piece
-
-    def keeps(self, size: int) -> bool:
-        """Tell whether a file of this size is kept, and count it if it is."""
-        if not self._files or size > self._bytes:
-            return False
-        self._files, self._bytes = self._files - 1, self._bytes - size
-        return True
 
 
 def _too_large(message: str) -> Finding:
@@ -292,9 +291,11 @@ def _some(paths: list[str]) -> str:
 
 
 def wanted(skill: BundledSkill, limits: DocumentLimits) -> list[SourceEntry]:
-    """Return the files that reading a skill opens; a bundle with too many files is not opened."""
-    files = skill.files if len(skill.files) <= limits.bundle_files else ()
-    return [skill.entry, *files, *skill.licences]
+    """Return the files that reading a skill opens: none that is over a limit, by number or by size."""
+    fits = len(skill.files) <= limits.bundle_files and sum(e.size for e in skill.files) <= limits.bundle_bytes
+    licences = [entry for entry in skill.licences[:_MOST_LICENCES] if entry.size <= limits.document_bytes]
+    text = [skill.entry] if skill.entry.size <= limits.bundle_bytes else []
+    return [*text, *(skill.files if fits else ()), *licences]
 
 
 def read_skill(
@@ -306,22 +307,28 @@ def read_skill(
 ) -> RawDocument | Dropped:
     """Return a skill with these fields of its `origin`, or why its SKILL.md could not be read.
 
-    Over `limits.document_bytes` the content is None, and a finding says why. Other files of the bundle that
-    cannot be read become findings too.
+    Over `limits.document_bytes` the content is None, and a finding says why. A text larger than a bundle may
+    be is not read: `raw_hash` is the digest of its key and its size. Other files of the bundle that cannot be
+    read become findings too.
     """
-    try:
-        text = consume(read(skill.entry), limits.document_bytes)
-    except OSError as error:
-        return Dropped(skill.doc_id, source, "unreadable", f"{skill.entry.path}: {_why(error)}")
+    entry = skill.entry
+    if entry.size > limits.bundle_bytes:
+        text = Content(b"", entry.size, hashlib.sha256(f"{entry.key} {entry.size}".encode()).hexdigest())
+    else:
+        try:
+            text = read(entry, 0 if entry.size > limits.document_bytes else limits.document_bytes)
+        except OSError as error:
+            return Dropped(skill.doc_id, source, "unreadable", f"{entry.path}: {_why(error)}")
     fits = text.size <= limits.document_bytes
     findings = [] if fits else [too_large(text.size, limits.document_bytes)]
     findings += [_odd(entry) for entry in skill.odd]
-    bundle = _read_files(skill, read, limits, findings)
+    findings += [Finding(NESTED, "info", folder) for folder in skill.nested]
+    bundle = take_bundle(skill.files, read, limits, findings, entry.folder)
     licences = tuple(_read_licences(skill, read, limits, findings))
     return RawDocument(
         doc_id=skill.doc_id, source=source, content=text.head if fits else None, size=text.size,
         raw_hash=text.sha256,
-        path=skill.entry.path, files=bundle.files, contents=bundle.contents, licence_files=licences,
+        path=entry.path, files=bundle.files, contents=bundle.contents, licence_files=licences,
         findings=tuple(findings), **origin,
     )  # fmt: skip
 
@@ -332,23 +339,23 @@ def _why(error: OSError) -> str:
 
 def _odd(entry: SourceEntry) -> Finding:
     if entry.kind == "link":
-        return Finding("bundle.symlink", "warning", f"{entry.path} is a symbolic link and is not followed")
+        leads = f" to {_some([entry.note])}" if entry.note else ""
+        return Finding("bundle.symlink", "warning", f"{entry.path} is a symbolic link{leads}: not followed")
     return Finding("bundle.unreadable", "warning", f"{entry.path}: {entry.note}")
-
-
-def _read_files(skill: BundledSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]) -> Bundle:
-    below = len(skill.entry.folder) + 1 if skill.entry.folder else 0
-    files = ((entry.path[below:], read(entry)) for entry in skill.files)
-    return take_bundle(files, len(skill.files), limits, findings)
 
 
 def _read_licences(
     skill: BundledSkill, read: Reader, limits: DocumentLimits, findings: list[Finding]
 ) -> Iterator[LicenceFile]:
-    for entry in skill.licences:
+    for entry in skill.licences[:_MOST_LICENCES]:
         try:
-            found = consume(read(entry), limits.licence_bytes)
+            if entry.size > limits.document_bytes:
+                raise OSError(f"{entry.size:,} bytes, more than the limit of {limits.document_bytes:,}")
+            found = read(entry, limits.licence_bytes)
         except OSError as error:
             findings.append(Finding("licence.unreadable", "warning", f"{entry.path}: {_why(error)}"))
             continue
         yield LicenceFile(entry.path, found.sha256, found.head.decode("utf-8", errors="replace"))
+    if (more := len(skill.licences) - _MOST_LICENCES) > 0:
+        message = f"{more:,} more files of a licence, beside the {_MOST_LICENCES} nearest, are not read"
+        findings.append(Finding("licence.unreadable", "warning", message))

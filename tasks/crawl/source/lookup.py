@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import polars as pl
 
 from storage.root import Root
-from storage.state import aliases_table
+from storage.state import aliases_table, seen_table
 from tasks.crawl.source.identity import doc_key
 
 _SHOWN = 5
+_COMPARED, _LONGEST = 100, 300  # names that are compared letter by letter, and characters of what is wanted
 _ALIAS_STEPS = 8  # a chain of folds and renames longer than this is a circle
 
 
@@ -22,6 +25,11 @@ def followed(root: Root, doc_id: str) -> Iterator[str]:
         if survivor is None:
             return
         doc_id = survivor
+
+
+def was_brought(root: Root, doc_id: str) -> bool:
+    """Tell whether a source has brought a document of this id, there or gone: then it means no other one."""
+    return any(doc_key(held) == doc_key(doc_id) for held in seen_table(root).of(doc_id)["doc_id"])
 
 
 def meant(wanted: str, names: Mapping[str, str | None]) -> list[str]:
@@ -37,10 +45,10 @@ def meant(wanted: str, names: Mapping[str, str | None]) -> list[str]:
     key = doc_key(wanted.strip().strip("/"))
     if not key:
         return []
-    same = sorted(doc_id for doc_id in names if doc_key(doc_id) == key)
-    if same:
-        return same[:1]
-    ends = {doc_id for doc_id in names if doc_key(doc_id).endswith(f"/{key}")}
+    keys = {doc_id: doc_key(doc_id) for doc_id in names}
+    if same := [doc_id for doc_id, other in keys.items() if other == key]:
+        return [min(same)]
+    ends = {doc_id for doc_id, other in keys.items() if other.endswith(f"/{key}")}
     named = {doc_id for doc_id, name in names.items() if name is not None and doc_key(name) == key}
     return sorted(ends | named)
 
@@ -63,8 +71,20 @@ def suggestion(wanted: str, found: list[str], ids: Iterable[str]) -> str:
 def _nearest(key: str, ids: Mapping[str, str]) -> list[str]:
     """Return at most three of the ids most like a key."""
     last = {other.rpartition("/")[2]: other for other in ids}
-    close = [
-        *difflib.get_close_matches(key, ids, n=3),
-        *map(last.__getitem__, difflib.get_close_matches(key.rpartition("/")[2], last)),
-    ]
+    close = [*nearest(key, ids), *map(last.__getitem__, nearest(key.rpartition("/")[2], last))]
     return [ids[other] for other in dict.fromkeys(close)][:3]
+
+
+def nearest(wanted: str, names: Collection[str], n: int = 3) -> list[str]:
+    """Return at most `n` of any number of names: those most like a wanted one, best first.
+
+    Comparing letter by letter takes a tenth of a millisecond a name: of many, those that share most pairs of
+    letters with the wanted one are compared.
+    """
+    wanted = wanted[:_LONGEST].encode(errors="replace").decode()
+    pairs = {wanted[at : at + 2] for at in range(len(wanted) - 1)}
+    if len(names) > _COMPARED and pairs:
+        shared = pl.sum_horizontal(pl.col("name").str.contains(pair, literal=True) for pair in sorted(pairs))
+        score = shared / (pl.col("name").str.len_chars() + len(pairs))
+        names = pl.DataFrame({"name": list(names)}).top_k(_COMPARED, by=score)["name"].to_list()
+    return difflib.get_close_matches(wanted, names, n)

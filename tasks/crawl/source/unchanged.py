@@ -22,8 +22,9 @@ from storage.schemas import RawDocument
 from tasks.crawl.source.bundle import BundledSkill, DocumentLimits
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 
-# States of a repository that the last run did not reach.
-UNREACHED = ("failed", "missing", "denied")
+INCOMPLETE = "incomplete"  # the state of a repository of which some files are left to the next run
+# States of a repository that the last run did not reach, or not to its end.
+UNREACHED = ("failed", "missing", "denied", INCOMPLETE)
 
 
 def same_source(
@@ -59,6 +60,8 @@ def comparable(
         limits: The limits of this reading.
     """
     same_list = known.get("listed") == digest and known.get("state") in ("ok", *UNREACHED)
+    # Older versions took what an archive lacked for lost.
+    same_list = same_list and all(row["outcome"] != "not-in-archive" for row in listed)
     return same_list and all(row["digest"].startswith(_kept(limits)) for row in listed if row["digest"])
 
 

@@ -272,7 +272,9 @@ def descriptions_of(request: KnownRequest) -> tuple[str, ...]:
 
 _CUTS = (
     re.compile(r"(?<=[.!?])\s+|[;:]\s+"),
-    re.compile(r",\s+(?:and\s+)?(?:(?:then|next|finally)\s+)?|\s+and\s+(?:(?:then|afterwards|finally)\s+)?"),
+    re.compile(
+        r",\s+(?:and\s+)?(?:(?:then|next|finally)\s+)?|(?<!\s)\s+and\s+(?:(?:then|afterwards|finally)\s+)?"
+    ),
 )
 
 

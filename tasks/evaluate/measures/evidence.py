@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from bisect import bisect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, text_field
+from tasks.crawl.source.lookup import suggestion
 
 # An item is covered by any one of its spans.
 Item = tuple[str, ...]
@@ -148,18 +148,10 @@ def read_paging_bench(documents: Path, queries: Path) -> tuple[dict[str, str], l
     return texts, [query for _, query in located]
 
 
-def nearest(doc_id: str, known: Collection[str]) -> str:
-    """Return `; near it are ...` with up to three known ids most like one that is not there, or nothing."""
-    ids = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(doc_id.casefold(), ids, n=3)
-    return f"; near it are {', '.join(ids[key] for key in close)}" if close else ""
-
-
 def _require_document(where: str, doc_id: str, texts: Mapping[str, str], documents: Path) -> None:
     if doc_id not in texts:
-        msg = (
-            f"{where}: {documents} has no document {doc_id!r}{nearest(doc_id, texts)}; add it or mend the id"
-        )
+        near = suggestion(doc_id, [], texts)
+        msg = f"{where}: {documents} has no document {doc_id!r}{near}; add it or mend the id"
         raise WrongInput(msg)
 
 

@@ -13,8 +13,7 @@ from storage.errors import WrongInput
 from storage.jsonl import read_lines
 from storage.schemas import NODE_TYPES
 from tasks.evaluate.measures.statistics import calibration, calibration_error
-from tasks.parse.classify.attribution import document_in
-from tasks.parse.classify.llm import hybrid_curve
+from tasks.parse.classify.llm import document_in, hybrid_curve
 from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments
 
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)

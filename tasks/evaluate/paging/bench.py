@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage.errors import WrongInput
-from tasks.evaluate.measures.evidence import EvidenceQuery, coverage, nearest
+from tasks.crawl.source.lookup import suggestion
+from tasks.evaluate.measures.evidence import EvidenceQuery, coverage
 from tasks.evaluate.paging.held_out import held_out_scorer
 from tasks.evaluate.paging.outcomes import Outcome, Setting
 from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
@@ -206,6 +207,6 @@ def require_paging(
         raise WrongInput(msg)
     for query in queries:
         if query.doc_id not in documents:
-            near = nearest(query.doc_id, documents)
+            near = suggestion(query.doc_id, [], documents)
             msg = f"query {query.query_id}: no document {query.doc_id!r} is given{near}; add it"
             raise WrongInput(msg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +113,8 @@ def _by_task(decisions: Iterable[Decision]) -> dict[str, float]:
     return {task: decision_means(own)["usable@5"] for task, own in grouped(decisions, _task).items()}
 
 
-# Success rates in % on Shopping, Reddit and Map, and over all five domains, where a sentence states them.
-_PAPER_ALPHA = {0.5: "34.6 / 35.9 / 32.3"}
-_NOT_STATED = "not stated"
+# Success rates in % on Shopping, Reddit and Map with alpha 0.5 and MMR of 0.7, which a sentence states.
+_PAPER = "34.6 / 35.9 / 32.3"
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 NOTE = (
     "Ours is the share of steps at which one of five skills offered does exactly what was done next"
@@ -155,8 +154,8 @@ def stream_markdown(found: Row) -> str:
     return markdown([
         "# Skills offered along a stream", said, NOTE, Table("Methods", shown, rows),
         _domains("By domain: usable@5", "Method", rows),
-        _table("Table 2: task and state", "alpha", rows, _alphas()),
-        _table("Table 3: MMR", "relevance weight", rows, _weights()),
+        _table("Table 2: task and state", "alpha", rows, ALPHAS.items(), 0.5),
+        _table("Table 3: MMR", "relevance weight", rows, RELEVANCE_WEIGHTS.items(), 0.7),
         Table("Table 4: granularity", _GRANULARITY, granular),
     ])  # fmt: skip
 
@@ -168,21 +167,18 @@ def _domains(title: str, method: str, rows: Sequence[Row]) -> Table:
     return Table(title, {method: "{method}", **shown}, held)
 
 
-def _table(title: str, what: str, rows: Iterable[Row], lines: Iterator[tuple[str, str, str]]) -> Table:
+def _table(
+    title: str, what: str, rows: Iterable[Row], lines: Iterable[tuple[float | None, str]], stated: float
+) -> Table:
     known = {row["method"]: row for row in rows}
-    held = [{**known[name], "label": label, "paper": said} for label, name, said in lines if name in known]
+    held = [
+        {
+            **known[name], "label": "no MMR" if number is None else f"{number:g}",
+            "paper": _PAPER if number == stated else "not stated",
+        }
+        for number, name in lines if name in known
+    ]  # fmt: skip
     return Table(title, {what: "{label}", **_TABLE}, held)
-
-
-def _alphas() -> Iterator[tuple[str, str, str]]:
-    for alpha, name in ALPHAS.items():
-        yield f"{alpha:g}", name, _PAPER_ALPHA.get(alpha, _NOT_STATED)
-
-
-def _weights() -> Iterator[tuple[str, str, str]]:
-    for weight, name in RELEVANCE_WEIGHTS.items():
-        label = "no MMR" if weight is None else f"{weight:g}"
-        yield label, name, _PAPER_ALPHA[0.5] if weight == 0.7 else _NOT_STATED
 
 
 def terminal_blocks(found: Row) -> list[Block]:

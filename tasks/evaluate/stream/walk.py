@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tasks.induce.skills.actions import Body
-from tasks.induce.skills.windows import Moment, begins, last_actions, misfit, moments
+from tasks.induce.skills.windows import DecisionPoint, begins, decision_points, last_actions, misfit
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.outline import page_seen
@@ -65,29 +65,39 @@ def has_succeeded(trajectory: Trajectory) -> bool:
     return trajectory.success is True
 
 
-@dataclass(frozen=True, slots=True)
 class Stream:
     """How a stream is walked.
 
-    `encode` returns unit vectors of texts, `teaches` the moments that a trajectory teaches, `learned` whether
-    it is learned from. `suggested`, if given, is told what the first method offers at each step of each
-    trajectory, of those too that are no decision points.
+    Args:
+        encode: Returns unit vectors of texts.
+        k: So many skills are offered.
+        teaches: Returns the moments that a trajectory teaches.
+        learned: Tells whether it is learned from.
+        suggested: Is told what the first method offers at each step of each trajectory, of those too that are
+            no decision points.
     """
 
-    encode: Encode
-    k: int = 5
-    teaches: Callable[[Trajectory], list[Moment]] = moments
-    learned: Callable[[Trajectory], bool] = has_succeeded
-    suggested: Suggested | None = None
-    offered: defaultdict[str, Offered] = field(init=False)
+    def __init__(
+        self,
+        encode: Encode,
+        k: int = 5,
+        teaches: Callable[[Trajectory], list[DecisionPoint]] = decision_points,
+        learned: Callable[[Trajectory], bool] = has_succeeded,
+        suggested: Suggested | None = None,
+    ) -> None:
+        self.encode, self.learned, self._k, self._teaches, self._suggested = (
+            encode,
+            learned,
+            k,
+            teaches,
+            suggested,
+        )
+        self.offered: defaultdict[str, Offered] = defaultdict(lambda: Offered(encode))
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "offered", defaultdict(lambda: Offered(self.encode)))
-
-    def teach(self, trajectories: Sequence[Trajectory]) -> None:
-        """Learn trajectories before the first question; all of them count as successful."""
+    def teach(self, trajectories: Iterable[Trajectory]) -> None:
+        """Learn trajectories before the next question; all of them count as successful."""
         for one in trajectories:
-            self.offered[one.domain].learn(self.teaches(one))
+            self.offered[one.domain].learn(self._teaches(one))
 
     def walk(
         self, trajectories: Iterable[Trajectory], methods: Mapping[str, Method]
@@ -96,21 +106,32 @@ class Stream:
         for trajectory in trajectories:
             yield from self._asked(trajectory, methods)
             if self.learned(trajectory):
-                self.offered[trajectory.domain].learn(self.teaches(trajectory))
+                self.teach([trajectory])
 
-    def _asked(self, trajectory: Trajectory, methods: Mapping[str, Method]) -> Iterator[tuple[str, Decision]]:
-        kept, _ = cleaned(trajectory)
+    def _asked(self, one: Trajectory, methods: Mapping[str, Method]) -> Iterator[tuple[str, Decision]]:
+        kept, _ = cleaned(one)
         deciding = {step.place: number for number, step in enumerate(kept) if not step.action.speaks}
-        wanted = list(range(len(trajectory.steps))) if self.suggested else sorted(deciding)
-        if not wanted or not (self.suggested or trajectory.success):
+        wanted = list(range(len(one.steps))) if self._suggested else sorted(deciding)
+        if not wanted or not (self._suggested or one.success):
             return
-        asked = list(self._questions(trajectory, kept, wanted))
-        own = self.offered[trajectory.domain]
-        near = {place: reachable(own, trajectory, kept, number) for place, number in deciding.items()}
-        steps = _Steps(self, trajectory, kept, asked, near)
-        for number, (name, method) in enumerate(methods.items()):
-            for decision in steps.decide(method, deciding, is_first=number == 0):
-                yield name, decision
+        asked, own = list(self._questions(one, kept, wanted)), self.offered[one.domain]
+        near = {place: reachable(own, one, kept, number) for place, number in deciding.items()}
+        for turn, (name, method) in enumerate(methods.items()):
+            stands_at = 0
+            for place, question in asked:
+                is_told = turn == 0 and self._suggested is not None
+                is_decided = place in deciding and one.success
+                if not (is_told or is_decided):
+                    continue
+                skills = [own.skills[offer.skill] for offer in method(own, question, self._k)]
+                if is_told and self._suggested is not None:
+                    self._suggested(one, one.steps[place], skills)
+                if is_decided:
+                    number = deciding[place]
+                    decision = _decision(skills, one, kept, number, near[place], walked=number >= stands_at)
+                    if decision.walked and decision.usable:
+                        stands_at = number + decision.usable
+                    yield name, decision
 
     def _questions(
         self, trajectory: Trajectory, kept: Sequence[CleanStep], wanted: Sequence[int]
@@ -123,37 +144,14 @@ class Stream:
             yield place, SkillQuestion(task, state, start, before[place], page, trajectory.task_id, place)
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """The questions of one trajectory, and what was done."""
-
-    stream: Stream
-    trajectory: Trajectory
-    kept: Sequence[CleanStep]
-    questions: Sequence[tuple[int, SkillQuestion]]
-    reachable: Mapping[int, bool]
-
-    def decide(self, method: Method, deciding: Mapping[int, int], *, is_first: bool) -> Iterator[Decision]:
-        """Yield the decisions of a method."""
-        offered, stands_at = self.stream.offered[self.trajectory.domain], 0
-        for place, asked in self.questions:
-            if place not in deciding and not is_first:
-                continue
-            skills = [offered.skills[offer.skill] for offer in method(offered, asked, self.stream.k)]
-            if is_first and self.stream.suggested is not None:
-                self.stream.suggested(self.trajectory, self.trajectory.steps[place], skills)
-            if place in deciding and self.trajectory.success:
-                decision = self._decision(skills, deciding[place], stands_at)
-                if decision.walked and decision.usable:
-                    stands_at = deciding[place] + decision.usable
-                yield decision
-
-    def _decision(self, skills: Sequence[Body], number: int, stands_at: int) -> Decision:
-        one, step = self.trajectory, self.kept[number]
-        fitting = [len(body) for body in skills if misfit(body, one.task, self.kept, number) is None]
-        return Decision(
-            one.trajectory_id, one.task_id, one.domain, step.t,
-            usable=max((length for length in fitting if length > 1), default=0),
-            begun=any(begins(body[0], one.task, step) for body in skills),
-            reachable=self.reachable[step.place], walked=number >= stands_at,
-        )  # fmt: skip
+def _decision(
+    skills: Sequence[Body], one: Trajectory, kept: Sequence[CleanStep], number: int, is_reachable: bool, *,
+    walked: bool,
+) -> Decision:  # fmt: skip
+    step = kept[number]
+    fitting = [len(body) for body in skills if misfit(body, one.task, kept, number) is None]
+    return Decision(
+        one.trajectory_id, one.task_id, one.domain, step.t,
+        usable=max((length for length in fitting if length > 1), default=0),
+        begun=any(begins(body[0], one.task, step) for body in skills), reachable=is_reachable, walked=walked,
+    )  # fmt: skip

@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import astuple, fields
 from typing import Any
 
 import polars as pl
@@ -135,17 +136,15 @@ class HeldVerdicts:
         return [one for one in trajectories if one.trajectory_id in succeeded]
 
 
-_SKILL_COLUMNS: dict[str, Any] = {
-    **dict.fromkeys(("skill_id", "domain", "name", "description", "code", "actions", "callable"), pl.String),
-    "support": pl.Int32, "verified": pl.List(pl.String), "verified_sources": pl.Int32, "inducer": pl.String,
-    "tasks": pl.List(pl.String), "sources": pl.String, "near": pl.List(pl.String),
-    "granularity": pl.String,
-}  # fmt: skip
-_SKILLS = pl.Schema(_SKILL_COLUMNS)
-_DROPPED_COLUMNS: dict[str, Any] = {
-    **dict.fromkeys(("skill_id", "domain", "reason", "detail", "trajectory_id"), pl.String), "t": pl.Int32,
-}  # fmt: skip
-_DROPPED = pl.Schema(_DROPPED_COLUMNS)
+# Columns of a file of skills; those that are no texts are lists of them, or numbers.
+_LISTS = ("verified", "tasks", "near")
+_COLUMNS = (
+    "skill_id", "domain", "name", "description", "code", "actions", "callable", "support", "verified",
+    "verified_sources", "inducer", "tasks", "sources", "near", "granularity",
+)  # fmt: skip
+_TYPES: dict[str, Any] = {**dict.fromkeys(_COLUMNS, pl.String), **dict.fromkeys(_LISTS, pl.List(pl.String))}
+_SKILLS = pl.Schema({**_TYPES, "support": pl.Int32, "verified_sources": pl.Int32})
+_DROPPED = pl.Schema({one.name: pl.Int32 if one.name == "t" else pl.String for one in fields(DroppedSkill)})
 _FOLDER = "induced"
 MADE = f"{_FOLDER}/made-of.json"
 _PLAIN = re.compile(r"[^a-z0-9-]+")
@@ -171,10 +170,9 @@ class HeldLibraries:
     def put(self, domain: str, library: DomainLibrary, made_of: str) -> None:
         """Write a domain's library in place of the one before, and then what it was made of."""
         rows = [_row(skill) for skill in library.skills]
-        frame = pl.DataFrame(rows, schema=_SKILLS, orient="row")
+        frame = pl.DataFrame(rows, schema=_SKILLS)
         write_frame(self._root, _file("skills", domain), frame, _SKILLS)
-        gone = [(d.skill_id, d.domain, d.reason, d.detail, d.trajectory_id, d.t) for d in library.dropped]
-        frame = pl.DataFrame(gone, schema=_DROPPED, orient="row")
+        frame = pl.DataFrame([astuple(one) for one in library.dropped], schema=_DROPPED, orient="row")
         write_frame(self._root, _file("dropped", domain), frame, _DROPPED)
         self._root.write_json(MADE, dict(sorted({**self.made_of(), domain: made_of}.items())))
 
@@ -201,15 +199,6 @@ class HeldLibraries:
         """Return the skills of a domain by their ids; none where it has no library."""
         return {one.skill_id: one for one in self.skills(domain)} if self._has(domain) else {}
 
-    def dropped(self, domain: str) -> list[DroppedSkill]:
-        """Return what a domain's library leaves out, and why."""
-        if not self._root.exists(_file("dropped", domain)):
-            return []  # a run that was killed may have written the skills alone
-        return [
-            DroppedSkill(**row)
-            for row in read_frame(self._root, _file("dropped", domain), _DROPPED).to_dicts()
-        ]
-
     def _has(self, domain: str) -> bool:
         return self._root.exists(_file("skills", domain))
 
@@ -220,22 +209,18 @@ def _file(what: str, domain: str) -> str:
     return f"{_FOLDER}/{what}/{_PLAIN.sub('-', domain.lower())[:40]}-{digest}.parquet"
 
 
-def _row(skill: InducedSkill) -> tuple[object, ...]:
-    told = skill.told()
-    return (
-        skill.skill_id, skill.domain, skill.name, skill.description, skill.code,
-        json.dumps(told["actions"], ensure_ascii=False), skill.callable, skill.support, list(skill.verified),
-        skill.verified_sources, skill.inducer, list(skill.tasks), json.dumps(skill.sources),
-        list(skill.near), skill.granularity,
-    )  # fmt: skip
+def _row(skill: InducedSkill) -> dict[str, object]:
+    own = {name: getattr(skill, name) for name in _COLUMNS if name not in {"actions", "sources"}}
+    lists = {name: list(own[name]) for name in _LISTS}
+    actions = json.dumps(skill.told()["actions"], ensure_ascii=False)
+    return {**own, **lists, "actions": actions, "sources": json.dumps(skill.sources)}
 
 
-def _skill(row: dict[str, object]) -> InducedSkill:
+def _skill(row: dict[str, Any]) -> InducedSkill:
     return InducedSkill(
-        str(row["skill_id"]), str(row["domain"]), str(row["name"]), str(row["description"]),
-        body_of(json.loads(str(row["actions"]))), tuple(row["tasks"]),  # type: ignore[arg-type]
-        tuple((one, t) for one, t in json.loads(str(row["sources"]))),
-        tuple(row["verified"]), int(str(row["verified_sources"])), str(row["inducer"]),  # type: ignore[arg-type]
+        row["skill_id"], row["domain"], row["name"], row["description"], body_of(json.loads(row["actions"])),
+        tuple(row["tasks"]), tuple((one, t) for one, t in json.loads(row["sources"])),
+        tuple(row["verified"]), row["verified_sources"], row["inducer"],
         # Both are null in files of before there were any.
-        tuple(row["near"] or ()), granularity_of(row["granularity"] or "window"),  # type: ignore[arg-type]
+        tuple(row["near"] or ()), granularity_of(row["granularity"] or "window"),
     )  # fmt: skip

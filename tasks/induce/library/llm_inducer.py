@@ -196,8 +196,7 @@ def checked_skill(
     verdict = verify(body, draft.windows, replay)
     place = verdict.broken and verdict.broken.place
     _require(
-        place is None,
-        f"call {place}: replayed, it does not do what was recorded, or no caller could know it",
+        place is None, f"call {place}: replayed, it does not do what was recorded, or no caller could know it"
     )
     return skill.with_verdict(verdict.how, len(verdict.sources))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -40,6 +39,7 @@ RESET, STATE = "/.skillery/reset", "/.skillery/state"
 _HOST = re.compile(r"[\w.:-]+")
 _SECONDS, _MOST_BYTES = 10.0, 8 << 20  # of one answer
 _SLACK = 90.0  # seconds: what is stamped may be written to the minute, or by a clock that is a little off
+_LATEST = 1e15  # milliseconds since 1970: a larger number, of any size, is no time
 _DATE = len("2026-01-31")
 
 
@@ -120,7 +120,7 @@ def without_times(value: Any, begin: float, end: float) -> Any:  # noqa: ANN401
 
 def _times(value: object) -> tuple[float, ...]:
     """Return what a value may be as a time, in seconds since 1970."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LATEST:
         return value, value / 1000
     if not isinstance(value, str) or len(value) <= _DATE:
         return ()
@@ -137,7 +137,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _FOCUS = ":focus, body"  # the last of these has the keyboard
 _CALM, _LONG_CALM = 0.05, 0.2  # seconds without a request: after an action, after a run
 _OPEN_ENDED = frozenset({"eventsource", "ping", "websocket"})  # requests that nobody waits for the end of
-_ID = re.compile(r"\s*\[\S+\] ")
+_ID = re.compile(r"\A\s*+\[[^\]\s]++\] ")
 _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d)?")
 # What actions are given, and what does them with the last of it.
 _ACTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[Locator, str, float], object]]] = {

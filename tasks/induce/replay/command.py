@@ -9,12 +9,20 @@ would be missing from the rewritten trajectory alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from storage.errors import EnvironmentUnusable
 from tasks.induce.replay.environment import CommandEnvironment, LiveAnswer
-from tasks.induce.replay.window import Broken, Call, NotTaken, SourceWindow, arguments_at
+from tasks.induce.replay.window import (
+    Broken,
+    Call,
+    Finder,
+    NotTaken,
+    SourceWindow,
+    arguments_at,
+    no_element,
+)
 from tasks.induce.skills.actions import Body, Result
 from tasks.induce.skills.windows import at_path
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep
@@ -25,14 +33,37 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _LiveOriginal:
-    """What a trajectory does here: what is seen before each step and at the end, and the state it leaves.
+class _Original:
+    """What a trajectory does here, and the state that it leaves.
 
-    A page that is not the same each time is None.
+    Of tools `seen` is what each kept step gave, None where it was not sent; of pages what is seen before each
+    step and at the end, None where that is not the same each time.
     """
 
-    pages: tuple[str | None, ...]
+    seen: tuple[LiveAnswer | str | None, ...]
     digest: str
+
+
+def _done(
+    body: Body, call: Call, find: Finder, do: Callable[[Action, Element | None], LiveAnswer]
+) -> list[LiveAnswer] | Broken:
+    """Do a skill's actions, and return what they gave."""
+    answers: list[LiveAnswer] = []
+    for place, action in enumerate(body):
+        if Action(action.name, {}).speaks:
+            return Broken(place, f"{action.name} speaks to a person")
+        results = [answer.result(done.name) for done, answer in zip(body, answers, strict=False)]
+        given = arguments_at(body, place, call, results, find)
+        if isinstance(given, Broken):
+            return given
+        element = given.get(ELEMENT)
+        on = element if isinstance(element, Element) else None
+        answer = do(Action(action.name, {n: value for n, value in given.items() if value is not on}), on)
+        if (error := answer.error) is not None:
+            is_lacking = error.startswith("the page has no ")
+            return Broken(place, error if is_lacking else f"{action.name} fails: {error}")
+        answers.append(answer)
+    return answers
 
 
 class PageReplay:
@@ -40,22 +71,15 @@ class PageReplay:
 
     def __init__(self, environment: CommandEnvironment) -> None:
         self._environment = environment
-        self._originals: dict[str, _LiveOriginal | str] = {}
+        self._originals: dict[str, _Original | str] = {}  # or why it proves nothing
 
     def takes(self, window: SourceWindow) -> bool:
         """Tell whether all of a window's trajectory can be done here, and leaves the same state each time."""
-        return isinstance(self._original(window), _LiveOriginal)
+        return isinstance(self._original(window), _Original)
 
     def replay(self, body: Body, window: SourceWindow, call: Call) -> Broken | None:
-        """Return the action by which a rewritten trajectory differs; None if it does the same.
-
-        A difference that is seen only after the skill has the number that follows its last action.
-
-        Raises:
-            NotTaken: What comes before the window can no longer be done; no window of its trajectory is taken
-                from now on.
-        """
-        original = self._original(window)
+        """Replay as `CommandReplay.replay`; after `NotTaken` no window of the trajectory is taken."""
+        original, end = self._original(window), window.start + window.length
         if isinstance(original, str):
             return Broken(0, original)
         try:
@@ -66,44 +90,41 @@ class PageReplay:
             no_longer = f"what comes before a window can no longer be done: {reason}"
             self._know(window, no_longer)
             raise NotTaken(no_longer) from reason
-        end = window.start + window.length
-        return self._called(body, call) or self._ended(window.steps[end:], original, end, len(body))
+        # What the skill finds, the live page is asked for; its actions give no results.
+        done = _done(body, call, lambda *on: Element("", *on), self._environment.step)
+        return done if isinstance(done, Broken) else self._ended(window.steps[end:], original, end, len(body))
 
-    def _original(self, window: SourceWindow) -> _LiveOriginal | str:
+    def _original(self, window: SourceWindow) -> _Original | str:
         """Return what a trajectory does here, or why it proves nothing."""
         if window.trajectory_id not in self._originals:
             try:
-                one, other = self._done(window), self._done(window)
-                same = tuple(a if a == b else None for a, b in zip(one.pages, other.pages, strict=True))
-                original: _LiveOriginal | str = _LiveOriginal(same, one.digest)
-                if one.digest != other.digest:
-                    original = "the same actions leave another state"
+                (pages, digest), (others, other) = self._whole(window), self._whole(window)
+                same = tuple(a if a == b else None for a, b in zip(pages, others, strict=True))
+                is_same = digest == other
+                self._know(
+                    window, _Original(same, digest) if is_same else "the same actions leave another state"
+                )
             except NotTaken as reason:
-                original = str(reason)
-            self._know(window, original)
+                self._know(window, str(reason))
         return self._originals[window.trajectory_id]
 
-    def _know(self, window: SourceWindow, original: _LiveOriginal | str) -> None:
+    def _know(self, window: SourceWindow, original: _Original | str) -> None:
         self._originals[window.trajectory_id] = original
         if isinstance(original, str):
             _LOG.warning("%s is not replayed in live pages: %s", window.trajectory_id, original)
 
-    def _done(self, window: SourceWindow) -> _LiveOriginal:
-        """Do an original trajectory."""
+    def _whole(self, window: SourceWindow) -> tuple[list[str], str]:
+        """Do an original trajectory; return the pages that were seen, and the digest."""
         self._begin(window.domain)
-        pages = [self._redone(step) for step in window.steps]
-        return _LiveOriginal((*pages, self._page()), self._environment.digest())
+        pages = [*(self._redone(step) for step in window.steps), self._page()]
+        return pages, self._environment.digest()
 
     def _begin(self, domain: str) -> None:
-        if (error := self._environment.reset(domain).error) is not None:
-            raise NotTaken(error)
+        _seen(self._environment.reset(domain))
 
     def _page(self, until: str | None = None) -> str:
         """Return what is seen once the page is quiet, or is the one waited for."""
-        answer = self._environment.page(until)
-        if answer.error is not None:
-            raise NotTaken(answer.error)
-        return answer.observation
+        return _seen(self._environment.page(until))
 
     def _redone(self, step: CleanStep) -> str:
         """Do a recorded step, unless it speaks to a person, and return what was seen before it."""
@@ -114,36 +135,13 @@ class PageReplay:
             msg = f"step {step.t} is on an element that its page does not show"
             raise NotTaken(msg)
         args = {name: value for name, value in step.action.args.items() if name != ELEMENT}
-        on = step.element if named else None
-        answer = self._environment.step(Action(step.action.name, args), on)
-        if answer.error is not None:
-            msg = f"step {step.t}: {answer.error}"
-            raise NotTaken(msg)
-        return answer.observation
+        answer = self._environment.step(Action(step.action.name, args), step.element if named else None)
+        return _seen(answer, f"step {step.t}: ")
 
-    def _called(self, body: Body, call: Call) -> Broken | None:
-        """Do a skill's actions; those of pages give no results."""
-        for place, action in enumerate(body):
-            if Action(action.name, {}).speaks:
-                return Broken(place, f"{action.name} speaks to a person")
-            given = arguments_at(body, place, call, [None] * place, _wherever)
-            if isinstance(given, Broken):
-                return given
-            element = given.get(ELEMENT)
-            on = element if isinstance(element, Element) else None
-            args = {name: value for name, value in given.items() if value is not on}
-            error = self._environment.step(Action(action.name, args), on).error
-            if error is not None:
-                return Broken(
-                    place, error if error.startswith("the page has no ") else f"{action.name} fails: {error}"
-                )
-        return None
-
-    def _ended(
-        self, steps: Sequence[CleanStep], original: _LiveOriginal, end: int, after: int
-    ) -> Broken | None:
+    def _ended(self, steps: Sequence[CleanStep], original: _Original, end: int, after: int) -> Broken | None:
         """Do what comes after a skill, and return what is other than in the original."""
-        wanted = original.pages[end]
+        page = original.seen[end]
+        wanted = page if isinstance(page, str) else None
         try:
             if self._page(wanted) != wanted and wanted is not None:
                 return Broken(after, "another page is seen after it")
@@ -153,22 +151,14 @@ class PageReplay:
                 self._page()
         except NotTaken as reason:
             return Broken(after, f"the trajectory does not go on: {reason}")
-        if self._environment.digest() != original.digest:
-            return Broken(after, "the application is left in another state")
-        return None
+        is_same = self._environment.digest() == original.digest
+        return None if is_same else Broken(after, "the application is left in another state")
 
 
-def _wherever(role: str, label: str, ordinal: int) -> Element:
-    """Return an element that the live page will be asked for."""
-    return Element("", role, label, ordinal)
-
-
-@dataclass(frozen=True, slots=True)
-class _Original:
-    """What each kept step of a trajectory gave here, None where it was not sent, and the state it left."""
-
-    answers: tuple[LiveAnswer | None, ...]
-    digest: str
+def _seen(answer: LiveAnswer, where: str = "") -> str:
+    if answer.error is not None:
+        raise NotTaken(where + answer.error)
+    return answer.observation
 
 
 class CommandReplay:
@@ -190,20 +180,17 @@ class CommandReplay:
         all in the results that the skill reads in the recorded ones; of pages, if it does the trajectory and
         leaves the same each time. Where that is not so, a skill that does the same proves nothing.
         """
-        if (
-            window.length < 1
-            or not body
-            or any(_is_page(step) is not _is_page(window.steps[0]) for step in window.steps)
-        ):
+        kinds = {_is_page(step) for step in window.steps}
+        if window.length < 1 or not body or len(kinds) > 1:
             return False
         if window.domain not in self._known:
             self._known[window.domain] = self._environment.reset(window.domain)
-        known = self._known[window.domain]
-        if known.pages or _is_page(window.steps[0]):
-            return known.pages and _is_page(window.steps[0]) and self._pages.takes(window)
+        known, (is_page,) = self._known[window.domain], kinds
+        if known.pages or is_page:
+            return known.pages and is_page and self._pages.takes(window)
         if known.error is not None:
             return False
-        own = self._original(window).answers[window.start : window.start + window.length]
+        own = self._given(window)
         done = all(answer is not None and answer.error is None for answer in own)
         return done and not _cannot_read(body, window, own)
 
@@ -219,21 +206,20 @@ class CommandReplay:
             return self._pages.replay(body, window, call)
         original, end = self._original(window), window.start + window.length
         self._environment.reset(window.domain)
-        if self._first_other(window.steps[: window.start], original.answers) is not None:
+        if self._first_other(window.steps[: window.start], original.seen) is not None:
             detail = f"gives other answers to the same actions of {window.trajectory_id} after a reset"
             raise EnvironmentUnusable(self._environment.command, "repeat", detail)
-        answers = self._do(body, call)
+        answers = _done(body, call, no_element, lambda action, _: self._environment.step(action))
         if isinstance(answers, Broken):
             return answers
-        unlike = _unlike(body, answers, window, original.answers[window.start : end])
+        unlike = _unlike(body, answers, window, self._given(window))
         if unlike is not None:
             return unlike
-        later = self._first_other(window.steps[end:], original.answers[end:])
+        later = self._first_other(window.steps[end:], original.seen[end:])
         if later is not None:
             return Broken(len(body), f"{later.action.name} of step {later.t} gives another result afterwards")
-        if self._environment.digest() != original.digest:
-            return Broken(len(body), "the environment is left in another state")
-        return None
+        is_same = self._environment.digest() == original.digest
+        return None if is_same else Broken(len(body), "the environment is left in another state")
 
     def _original(self, window: SourceWindow) -> _Original:
         known = self._originals.get(window.trajectory_id)
@@ -242,6 +228,11 @@ class CommandReplay:
             answers = tuple(self._sent(step) for step in window.steps)
             known = self._originals[window.trajectory_id] = _Original(answers, self._environment.digest())
         return known
+
+    def _given(self, window: SourceWindow) -> list[LiveAnswer | None]:
+        """Return what the steps of a window gave."""
+        own = self._original(window).seen[window.start : window.start + window.length]
+        return [answer if isinstance(answer, LiveAnswer) else None for answer in own]
 
     def _sent(self, step: CleanStep) -> LiveAnswer | None:
         """Return what a step gives; None for one that speaks to people where the environment has none.
@@ -256,38 +247,16 @@ class CommandReplay:
             return None
         return answer
 
-    def _first_other(
-        self, steps: Iterable[CleanStep], answers: Iterable[LiveAnswer | None]
-    ) -> CleanStep | None:
+    def _first_other(self, steps: Iterable[CleanStep], answers: Iterable[object]) -> CleanStep | None:
         """Do steps, and return the first that gives another answer than it gave in the original."""
         for step, known in zip(steps, answers, strict=False):
             if known is not None and self._environment.step(step.action) != known:
                 return step
         return None
 
-    def _do(self, body: Body, call: Call) -> list[LiveAnswer] | Broken:
-        """Do a skill's actions, and return what they gave."""
-        answers: list[LiveAnswer] = []
-        for place, action in enumerate(body):
-            if Action(action.name, {}).speaks:
-                return Broken(place, f"{action.name} speaks to a person")
-            results = [answer.result(done.name) for done, answer in zip(body, answers, strict=False)]
-            given = arguments_at(body, place, call, results, _nowhere)
-            if isinstance(given, Broken):
-                return given
-            answer = self._environment.step(Action(action.name, given))
-            if answer.error is not None:
-                return Broken(place, f"{action.name} fails: {answer.error}")
-            answers.append(answer)
-        return answers
-
 
 def _is_page(step: CleanStep) -> bool:
     return step.outline is not None
-
-
-def _nowhere(role: str, label: str, ordinal: int) -> None:  # noqa: ARG001 (tools have no elements)
-    return None
 
 
 def _unlike(

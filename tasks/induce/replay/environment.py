@@ -201,8 +201,9 @@ class LiveAnswer:
     pages: bool = False
 
     def result(self, name: str) -> Any:  # noqa: ANN401
-        """Return what the action of that name gave, as cleaning reads it; None where it failed."""
-        return None if self.error is not None else parsed(self.observation.removeprefix(f"{name} returned: "))
+        """Return what the action of that name gave, as cleaning reads it; None of pages and of failures."""
+        nothing = self.pages or self.error is not None
+        return None if nothing else parsed(self.observation.removeprefix(f"{name} returned: "))
 
 
 class CommandEnvironment:

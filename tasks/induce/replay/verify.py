@@ -16,7 +16,16 @@ from typing import Any, Protocol
 from storage.errors import WrongInput
 from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import SECONDS, CommandEnvironment, LineProcess
-from tasks.induce.replay.window import Broken, Call, NotTaken, SourceWindow, arguments_at, call_at, crossed
+from tasks.induce.replay.window import (
+    Broken,
+    Call,
+    NotTaken,
+    SourceWindow,
+    arguments_at,
+    call_at,
+    crossed,
+    no_element,
+)
 from tasks.induce.skills.actions import Body, SkillAction, const
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep
 from tasks.induce.trajectories.outline import Element
@@ -40,7 +49,7 @@ class RecordedReplay:
             if place == len(body):
                 return Broken(place, f"the skill ends before {step.action.name}")
             results = [earlier.result for earlier in inside[:place]]
-            find = step.outline.find if step.outline is not None else _nowhere
+            find = step.outline.find if step.outline is not None else no_element
             given = arguments_at(body, place, call, results, find)
             reason = _target(body[place], step)
             if reason is None and isinstance(given, Broken):
@@ -54,10 +63,6 @@ class RecordedReplay:
             if len(body) > len(inside)
             else None
         )
-
-
-def _nowhere(role: str, label: str, ordinal: int) -> None:  # noqa: ARG001 (tools have no elements)
-    return None
 
 
 def _target(action: SkillAction, step: CleanStep) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Granularity, Result, SkillAction, Source
 from tasks.induce.skills.skill import parameter_name
-from tasks.induce.skills.windows import Moment, at_path, is_known, moments
+from tasks.induce.skills.windows import DecisionPoint, at_path, decision_points, is_known
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep, cleaned
 from tasks.induce.trajectories.outline import Element
 from tasks.induce.trajectories.record import Trajectory
@@ -46,12 +46,12 @@ class SourceWindow:
 
 def source_windows(
     trajectory: Trajectory, granularity: Granularity = "window"
-) -> Iterator[tuple[Moment, Body, SourceWindow]]:
+) -> Iterator[tuple[DecisionPoint, Body, SourceWindow]]:
     """Yield the skills of a trajectory, each once a moment, with the window that it was learned from."""
     steps, _ = cleaned(trajectory)
     acting = [place for place, step in enumerate(steps) if not step.action.speaks]
     own = (trajectory.trajectory_id, trajectory.domain, trajectory.task, steps)
-    for moment, place in zip(moments(trajectory, granularity), acting, strict=True):
+    for moment, place in zip(decision_points(trajectory, granularity), acting, strict=True):
         for body in dict.fromkeys(moment.bodies):
             yield moment, body, SourceWindow(*own, place, len(body))
 
@@ -141,6 +141,10 @@ def _named_for(action: SkillAction, name: str, parameter: str) -> bool:
 Finder = Callable[[str, str, int], Element | None]  # by role, label and ordinal, on a page
 
 
+def no_element(_role: str, _label: str, _ordinal: int) -> None:
+    """Find nothing: tools have no elements."""
+
+
 class _Unresolved(Exception):
     """A source gives nothing; its text is the reason."""
 
@@ -165,12 +169,7 @@ def arguments_at(
 
 
 def _given(
-    action: SkillAction,
-    name: str,
-    source: Source,
-    call: Call,
-    results: Sequence[Any],
-    find: Finder,
+    action: SkillAction, name: str, source: Source, call: Call, results: Sequence[Any], find: Finder
 ) -> Any:  # noqa: ANN401
     match source:
         case Const():

@@ -16,7 +16,7 @@ KEY = "@key"  # at the end of a path: the key of the entry before it
 ON, FROM = "on", "_from"  # what code has for itself: an argument, and how names of arguments may end
 Path = tuple[str | int, ...]
 LEAST, MOST = 2, 5  # actions of a skill that is cut out of windows
-Granularity = Literal["window", "trajectory", "action"]  # what skills are cut out of (`bind.windows`)
+Granularity = Literal["window", "trajectory", "action"]  # what skills are cut out of (`windows.windows`)
 GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
 
 

@@ -225,8 +225,8 @@ class InducedSkill:
 
     `tasks` are those whose trajectories did it, `sources` the trajectories and steps at which they did;
     `verified` names the replays that it passed, in `verified_sources` of its sources; `inducer` found it;
-    `near` are the ids of skills that do nearly the same (`library.near`); `granularity` is what all skills of
-    its library are cut out of.
+    `near` are the ids of skills that do nearly the same (`library.build.linked`); `granularity` is what all
+    of its library are cut out of.
     """
 
     skill_id: str

@@ -15,9 +15,9 @@ from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Prompt, Values
 from tasks.models.llm.quoting import addresses_the_reader, shortened
+from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.risks.scan import scan
-from tasks.refine.text.redact import redact
 
 _LINK = re.compile(r"://|\bwww\.|\bmailto:|\]\(", re.IGNORECASE)
 # A sentence about a page names what is done; it tells nobody what to do.

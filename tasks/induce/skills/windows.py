@@ -253,7 +253,7 @@ Target = tuple[str, str | None, str | None]  # an action's name, and the role an
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class DecisionPoint:
     """A step of a successful trajectory that speaks to nobody, and the skills that do what was done next.
 
     `t` is the step's number, `page` what its state is called and `state` that state summed up; `before` is
@@ -270,17 +270,17 @@ class Moment:
     bodies: tuple[Body, ...]
 
 
-def moments(trajectory: Trajectory, granularity: Granularity = "window") -> list[Moment]:
-    """Return the moments of a trajectory: its steps that speak to nobody, with skills of their windows.
+def decision_points(trajectory: Trajectory, granularity: Granularity = "window") -> list[DecisionPoint]:
+    """Return the decision points of a trajectory: steps that speak to nobody, with skills of their windows.
 
     Args:
         trajectory: One that succeeded.
-        granularity: Which windows become skills (`bind.windows`).
+        granularity: Which windows become skills (`windows`).
     """
     steps, _ = cleaned(trajectory)
     before = [None, *(step.target for step in steps)]
     return [
-        Moment(
+        DecisionPoint(
             trajectory.trajectory_id, trajectory.task_id, trajectory.domain, step.t,
             page_of(step.observation, step.url, step.title),
             summed_up(step.observation, step.url, step.title), before[start],

@@ -15,7 +15,7 @@ from typing import Any
 from tasks.induce.trajectories.cleaning import ELEMENT
 from tasks.induce.trajectories.outline import outline_of
 from tasks.induce.trajectories.record import Trajectory
-from tasks.refine.text.redact import secrets_in
+from tasks.models.redact import secrets_in
 
 _IDS = frozenset({"trajectory_id", "task_id", "domain"})  # what these name must stay the same
 # A shorter secret, as a password, may be part of an unrelated word.
@@ -25,7 +25,7 @@ _LEAST_ALONE = 16
 def redacted(row: Mapping[str, Any], trajectory: Trajectory) -> Mapping[str, Any]:
     """Return a row with a placeholder `[redacted:KIND-N]` for each secret; the row itself if it has none.
 
-    What is a secret is decided as in skills (`tasks.refine.text.redact`), of each text with the name under
+    What is a secret is decided as in skills (`tasks.models.redact`), of each text with the name under
     which it stands, and of what is filled into an element with the element's label. It is replaced wherever
     it stands, one of less than 16 characters as a whole word; N is its number among those of its kind.
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
+from tasks.models.fields import whole_of
 from tasks.models.llm.budget import Usage
 from tasks.models.llm.errors import LlmUnavailable
 from tasks.models.llm.question import Question
 
+_MOST_TOKENS = 10**9  # of one answer: a server that says more has not counted
 _FORMATS = ("json_schema", "json_object", "none")
 
 
@@ -157,10 +159,8 @@ def _usage(record: dict[str, Any]) -> Usage | None:
     usage = record.get("usage")
     if not isinstance(usage, dict):
         return None
-    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not (isinstance(prompt, int) and isinstance(completion, int) and min(prompt, completion) >= 0):
-        return None
-    return Usage(prompt, completion)
+    prompt, completion = (whole_of(usage.get(f"{n}_tokens"), _MOST_TOKENS) for n in ("prompt", "completion"))
+    return None if prompt is None or completion is None else Usage(prompt, completion)
 
 
 def _no_answer(detail: str) -> LlmUnavailable:

@@ -17,22 +17,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import SkilleryError, WrongInput
+from tasks.models.http_body import ENCODINGS, BodyRefused, unpacked
 from tasks.models.llm.budget import Ledger, Reservation, Usage, guessed_tokens
 from tasks.models.llm.chat_completion import Dialect, Reply, read_reply
-from tasks.models.llm.errors import (
-    BudgetSpent,
-    ContextOverflow,
-    LlmRefused,
-    LlmUnavailable,
-    error_of_status,
-)
+from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable, error_of_status
 from tasks.models.llm.question import Question
 from tasks.models.retry import RetryPolicy, retrying
 
 if TYPE_CHECKING:
+    import httpx
     from openai import AsyncOpenAI
 
 log = logging.getLogger(__name__)
+_MOST_BYTES = 20_000_000  # of one answer, unpacked
 # More patient than crawling: an answer takes a model minutes, and its server queues questions.
 LLM_RETRY = RetryPolicy(tries=5, wait_min=1.0, wait_max=30.0, server_wait_max=120.0)
 
@@ -248,6 +245,8 @@ class LlmClient:
             return LlmUnavailable("timeout", f"no whole answer within {self.endpoint.timeout:g} s")
         if not isinstance(error, self._openai.APIStatusError):
             cause = error.__cause__ or error
+            if isinstance(cause, BodyRefused):
+                return LlmUnavailable("cut", f"the answer cannot be read: {cause}")
             return LlmUnavailable("connection", f"{type(cause).__name__} {self._hidden(str(cause))}")
         response = error.response
         failure = error_of_status(
@@ -287,9 +286,23 @@ def _connect(openai: ModuleType, endpoint: Endpoint) -> AsyncOpenAI:
         api_key=endpoint.api_key or "none",
         timeout=endpoint.timeout,
         max_retries=0,
-        http_client=openai.DefaultAsyncHttpxClient(verify=_trusted(), timeout=endpoint.timeout),
-    )
+        http_client=openai.DefaultAsyncHttpxClient(
+            verify=_trusted(), timeout=endpoint.timeout, headers={"Accept-Encoding": ENCODINGS},
+            event_hooks={"response": [_bounded]},
+        ),
+    )  # fmt: skip
     return client
+
+
+async def _bounded(response: httpx.Response) -> None:
+    """Read the body of an answer up to a bound: the library by itself unpacks whatever comes."""
+    whole: Any = response.stream  # of its two declared types, the asynchronous one
+    try:
+        body = b"".join([piece async for piece in unpacked(whole, response.headers, _MOST_BYTES)])
+    finally:
+        await whole.aclose()
+    response.headers.pop("Content-Encoding", None)
+    response.stream = importlib.import_module("httpx").ByteStream(body)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any
 
 from tasks.models.llm.errors import Rejected
@@ -29,7 +30,7 @@ def find_json(text: str) -> Any:  # noqa: ANN401
             break
         try:
             value, position = decoder.raw_decode(said, start.start())
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # of a number of thousands of digits, a bare ValueError
             position = start.end()
             continue
         # Brackets around nothing, or around a word of prose, are no answer.
@@ -52,8 +53,7 @@ def without_thoughts(text: str) -> str:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         reason = f"the key {twice[:40]!r} occurs more than once"
         raise Rejected(reason)
     return record

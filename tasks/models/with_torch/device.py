@@ -19,7 +19,8 @@ def device_of(wanted: str) -> str:
     import torch  # noqa: PLC0415 (seconds, megabytes)
 
     if wanted == AUTO:
-        return _fastest()
+        fastest = "mps" if torch.backends.mps.is_available() else "cpu"
+        return "cuda" if torch.cuda.is_available() else fastest
     try:
         torch.zeros(1, device=wanted)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -47,11 +48,3 @@ def compute_in_bf16(module: Any, wanted: str) -> None:  # noqa: ANN401 (of torch
         # Not by the trainers' own setting: it holds for all that this process trains afterwards, and bf16
         # loses too much of a reranker's scores, which are no cosines.
         module.forward = torch.autocast(kind, torch.bfloat16)(module.forward)
-
-
-def _fastest() -> str:
-    import torch  # noqa: PLC0415 (seconds, megabytes)
-
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"

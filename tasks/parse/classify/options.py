@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from storage.root import Root
 from tasks.models.llm.ask import EARLY, LlmOptions, Slot, open_llm
 from tasks.models.llm.budget import Carried, Ledger
-from tasks.parse.classify.attribution import FALLBACKS
 from tasks.parse.classify.llm import (
     ACCURACY,
     BATCH,
+    FALLBACKS,
     HybridClassifier,
     LlmClassifier,
     hybrid_name,
@@ -35,13 +35,6 @@ class TypingOptions(LlmOptions):
         """Return the options of each of several batches that ask at once: its share of the questions."""
         share = max(1, self.endpoint.concurrency // batches)
         return replace(self, endpoint=replace(self.endpoint, concurrency=share))
-
-
-class Opened(NamedTuple):
-    """A classifier that is ready, and the account of what it asks."""
-
-    classifier: Classifier
-    ledger: Ledger
 
 
 def everything(llm: TypingOptions) -> TypingOptions:
@@ -76,8 +69,8 @@ def open_classifier(
     *,
     ledger: Ledger | None = None,
     slot: Slot = nullcontext,
-) -> Iterator[Opened]:
-    """Hold a classifier; with a language model, its answers are kept below the root.
+) -> Iterator[tuple[Classifier, Ledger]]:
+    """Hold a classifier and its account; with a language model, its answers are kept below the root.
 
     Args:
         root: Nothing is read or written there without a language model.
@@ -91,14 +84,12 @@ def open_classifier(
         StorageError: The answers kept cannot be read.
     """
     if llm is None:
-        yield Opened(local, ledger or Ledger())
+        yield local, ledger or Ledger()
         return
     ledger = ledger or Ledger(llm.prices, llm.ceiling)
     with open_llm(root, llm, ledger=ledger, slot=slot) as asked:
         model = LlmClassifier(asked, local, batch=llm.batch, accuracy=llm.accuracy)
-        yield Opened(
-            model if llm.threshold is None else HybridClassifier(local, model, llm.threshold), ledger
-        )
+        yield model if llm.threshold is None else HybridClassifier(local, model, llm.threshold), ledger
 
 
 def llm_report(

@@ -155,10 +155,10 @@ def open_asked(
 
     Without a linker the rules alone infer edges. The answers of both are kept below the root.
     """
-    with open_classifier(root, local, llm, ledger=ledger, slot=slot) as opened:
+    with open_classifier(root, local, llm, ledger=ledger, slot=slot) as (classifier, _):
         if edges is None:
-            yield opened.classifier, None
+            yield classifier, None
             return
         with open_llm(root, edges.llm, ledger=ledger, slot=slot) as asked:
             linker = Linker(asked, candidates_only=edges.kind == "hybrid", batch=edges.llm.batch)
-            yield opened.classifier, linker
+            yield classifier, linker

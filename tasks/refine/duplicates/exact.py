@@ -16,6 +16,10 @@ SOURCE_RANKS: tuple[tuple[str, ...], ...] = (
     ("dir:",),
     ("mcp-registry", "awesome:"),  # a line on a repository's server must not hide a skill at its root
 )
+_NEAR = ("owner", "body_hash", "onto", "similarity")
+_FOLDS = pl.Schema({
+    "doc_id": pl.String, "survivor": pl.String, "similarity": pl.Float64, "reason": pl.String,
+})  # fmt: skip
 
 
 def _source_rank(source: pl.Expr) -> pl.Expr:
@@ -33,11 +37,24 @@ def _aggregators() -> str:
     return "^(?:" + "|".join(rules_data("aggregators.yaml")["repositories"]) + ")$"
 
 
+def owner_of() -> pl.Expr:
+    """Return whose each document is: its owner on its forge, else what the source says of its author.
+
+    Of columns source, repo and author. A file may name anybody as the author, so that its source counts too.
+    """
+    source, repo = pl.col("source"), pl.col("repo").str.to_lowercase()
+    forge = pl.any_horizontal(source.str.starts_with(p) for p in ("git+", "github:", "skillsmp"))
+    claimed = pl.concat_str(source, pl.lit("\n"), pl.col("author").fill_null(""))
+    named = forge & ~repo.str.starts_with("local/")
+    return pl.when(named).then(repo.str.replace("/[^/]*$", "")).otherwise(claimed)
+
+
 def ranked(frame: pl.DataFrame) -> pl.DataFrame:
     """Sort documents so that of several copies the one to keep comes first; the order of rows does not count.
 
-    Sorted by: not from an aggregator; the source's rank; repository known; licence known; most stars; first
-    seen; doc_id in lower case, then as written. Unknown stars and times come last.
+    Sorted by: not from an aggregator; first seen; source's rank; not in a hidden folder, where agents hold
+    what was installed; repository known; licence known; most stars; the shortest path; doc_id in lower case,
+    then as written. Unknown stars and times come last.
 
     Args:
         frame: Columns doc_id (unique), source, repo, licence, stars and first_seen_at, among others.
@@ -45,11 +62,13 @@ def ranked(frame: pl.DataFrame) -> pl.DataFrame:
     again = pl.col("repo").str.to_lowercase().str.contains(_aggregators()).fill_null(value=False)
     return frame.sort(
         again,
+        "first_seen_at",
         _source_rank(pl.col("source")),
+        pl.col("doc_id").str.contains("/.", literal=True),
         pl.col("repo").is_null(),
         pl.col("licence").is_null(),
         pl.col("stars").fill_null(-1).neg(),
-        "first_seen_at",
+        pl.col("doc_id").str.count_matches("/", literal=True),
         pl.col("doc_id").str.to_lowercase(),
         "doc_id",
         nulls_last=True,
@@ -57,38 +76,39 @@ def ranked(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def texts_of(best_first: pl.DataFrame) -> pl.DataFrame:
-    """Return the first document of each body_hash, in order; a null is no text."""
-    return best_first.drop_nulls("body_hash").unique("body_hash", keep="first", maintain_order=True)
+    """Return the first document of each owner's body_hash, in order; a null is no text."""
+    texts = best_first.drop_nulls("body_hash")
+    return texts.unique(["owner", "body_hash"], keep="first", maintain_order=True)
 
 
-def fold(texts: pl.DataFrame, near: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
-    """Fold the copies of a text onto its best document, and near-duplicates onto their survivor.
+def fold(documents: pl.DataFrame, near: pl.DataFrame) -> pl.DataFrame:
+    """Fold each document onto the best one with its text, and with its files or its owner.
+
+    A text that differs from a better one of its owner by little folds onto that one.
 
     Args:
-        texts: Columns doc_id and body_hash, the best document of each text.
-        near: Columns body_hash, onto (a text that survives) and similarity.
-        documents: Columns doc_id (unique) and body_hash; a row with null is never folded.
+        documents: Columns doc_id (unique), body_hash, bundle and owner, best first; a null is no text.
+        near: Columns owner, body_hash, onto (a text of the owner that survives) and similarity.
 
     Returns:
         Columns doc_id, survivor (itself where kept), similarity (null where kept) and reason (`duplicate`,
         `near_duplicate`, null where kept): a row for each of `documents`, in their order.
     """
-    heads = texts.select("body_hash", head="doc_id")
-    onto = near.join(heads.rename({"body_hash": "onto", "head": "near"}), on="onto").drop("onto")
-    joined = (
-        documents.select("doc_id", "body_hash")
-        .join(heads, on="body_hash", how="left", maintain_order="left")
-        .join(onto, on="body_hash", how="left", maintain_order="left")
-        .with_columns(survivor=pl.coalesce("near", "head", "doc_id"))
-    )
-    folded = pl.col("survivor") != pl.col("doc_id")
-    near_or_not = pl.when(pl.col("near").is_not_null()).then(pl.lit("near_duplicate"))
-    return joined.select(
-        "doc_id",
-        "survivor",
-        similarity=pl.when(folded).then(pl.coalesce("similarity", pl.lit(1.0))),
-        reason=near_or_not.when(folded).then(pl.lit("duplicate")),
-    )
+    like = {(owner, text): rest for owner, text, *rest in near.select(*_NEAR).iter_rows()}
+    heads: dict[tuple[str, str], tuple[int, str]] = {}
+    rows: list[tuple[str, str, float | None, str | None]] = []
+    light = documents.select("doc_id", "body_hash", "bundle", "owner")
+    for place, (doc_id, text, bundle, owner) in enumerate(light.iter_rows()):
+        keys = [] if text is None else [(text, f"files {bundle}"), (text, f"owner {owner}")]
+        onto, similarity = like.get((owner, text), (None, 0.0))
+        if same := [heads[key] for key in keys if key in heads]:
+            rows.append((doc_id, min(same)[1], 1.0, "duplicate"))
+        elif better := heads.get((onto or "", f"owner {owner}")):
+            rows.append((doc_id, better[1], similarity, "near_duplicate"))
+        else:
+            rows.append((doc_id, doc_id, None, None))
+            heads |= dict.fromkeys(keys, (place, doc_id))
+    return pl.DataFrame(rows, schema=_FOLDS, orient="row")
 
 
 def preferred(frame: pl.DataFrame) -> pl.DataFrame:

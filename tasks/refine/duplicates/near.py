@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from rensa import RMinHash
 
 from tasks.refine.duplicates.shingles import SHINGLE_RULE, Hashes, jaccard, jaccards, shingle_sets
 
-Bands = npt.NDArray[np.uint32]
+Bands = npt.NDArray[np.unsignedinteger[Any]]
 BANDS = 20
 MAX_MISS = 0.005
 _MAX_ROWS = 16

@@ -15,11 +15,11 @@ _UNSAFE = re.compile(r"[^\w.@+-]|\.(?=\.)")
 _RESERVED = re.compile(
     r"(?:con|prn|aux|nul|com\d|lpt\d|skill\.md|license|provenance\.json)(?:\..*)?", re.IGNORECASE
 )
-_MAX_PART_BYTES = 80
+_MAX_PART_BYTES, _MAX_NAME_BYTES = 80, 250  # of a part that is made; of one that is kept (systems: 255)
 # Systems take paths of 4,096 bytes, the export's own folder and the files' names included.
 _MAX_PATH_BYTES = 1_000
-# Names of bundled files that stay as they are; a hidden folder such as .git means something to a program.
-_PLAIN = re.compile(r"(?![ .])[\w .@+,&=#!'()-]{1,200}(?<![ .])")
+# Names of bundled files that stay as they are; .git alone means something to a program that is run nearby.
+_PLAIN = re.compile(r"(?! |\.git$|\.{1,2}$)[\w .@+,&=#!$%;^'()\[\]{}-]{1,200}(?<![ .])", re.IGNORECASE)
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 
 
@@ -40,10 +40,15 @@ def safe_path(doc_id: str) -> str:
 
 
 def file_path(path: str) -> str:
-    """Return the path of a bundled file as it is if any file system takes it, else one by `safe_path`."""
-    parts = path.split("/")
-    plain = all(_PLAIN.fullmatch(part) and not _DEVICE.fullmatch(part) for part in parts)
-    return path if plain and len(path.encode()) <= _MAX_PATH_BYTES else safe_path(path)
+    """Return the path of a bundled file; parts that some file system refuses are those of `safe_path`."""
+    parts = (part if _is_plain(part) else safe_path(part) for part in path.split("/"))
+    found = "/".join(parts)
+    return found if len(found.encode()) <= _MAX_PATH_BYTES else safe_path(path)
+
+
+def _is_plain(part: str) -> bool:
+    plain = _PLAIN.fullmatch(part) and not _DEVICE.fullmatch(part)
+    return bool(plain) and len(part.encode()) <= _MAX_NAME_BYTES
 
 
 class FreePaths:

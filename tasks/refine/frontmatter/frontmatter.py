@@ -1,4 +1,4 @@
-"""Frontmatter, read leniently: as strict YAML, then with its values quoted, then line by line.
+"""Frontmatter, read leniently: as strict YAML, then field by field with values quoted, then as plain text.
 
 PyYAML and ruamel.yaml both refuse 804 of 4,000 skills whose front matter is read here.
 """
@@ -8,131 +8,38 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import textwrap
+import tomllib
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from storage.schemas import Finding
+from tasks.refine.frontmatter.place import (
+    KEY_LINE,
+    SPEC_KEYS,
+    Place,
+    is_known,
+    leading_run,
+    place_of,
+    plain_field,
+    spelling,
+    unquoted,
+)
 from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import StrictYamlError, Value, load_strict
 
-# A colon before two slashes belongs to a URL.
-KEY_LINE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_][\w.-]*)[ \t]*:(?!//)[ \t]*(?P<value>.*)")
-_BLOCK_INDICATOR = re.compile(r"[|>][-+0-9]*(?:[ \t]+#.*)?$")
-_INDICATED_TEXT = re.compile(r"[|>][-+0-9]*[ \t]+(?P<text>\S.*)", re.DOTALL)
-_QUOTED = re.compile(
-    r"""(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^']|'')*)')[ \t]*(?:[ \t]#.*)?$""", re.DOTALL
-)
-_FLOW = re.compile(r"(?:\[[^\[\]{}:]*\]|\{(?=[^\[\]{}]*:[ \t])[^\[\]{}]*\}|\{\})$")
-
-
-class Requoted(NamedTuple):
-    """A block with quoted values, and the keys whose block indicator had text on its line."""
-
-    text: str
-    indicated: tuple[str, ...]
-
-
-def _is_indented(line: str) -> bool:
-    return line[:1] in {" ", "\t"} and bool(line.strip())
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
-
-
-def _untabbed(line: str) -> str:
-    """Replace leading tabs, which YAML refuses, by two spaces each."""
-    bare = line.lstrip(" \t")
-    return line[: len(line) - len(bare)].replace("\t", "  ") + bare
-
-
-def _deeper(lines: list[str], start: int, indent: int, *, blank: bool) -> list[str]:
-    """Return the run of lines from `start` that are deeper than `indent`, or, if these count, blank."""
-    # By index: a slice for each key would take quadratic time.
-    rest = (lines[at] for at in range(start, len(lines)))
-    return list(itertools.takewhile(lambda line: _indent(line) > indent if line.strip() else blank, rest))
-
-
-def _quoted(value: str) -> tuple[str, bool]:
-    """Return a value quoted where YAML could misread it, and whether a block indicator stood before it."""
-    if indicated := _INDICATED_TEXT.match(value):
-        return json.dumps(indicated["text"], ensure_ascii=False), True
-    if not value or _QUOTED.match(value) or _FLOW.match(value):
-        return value, False
-    return json.dumps(value, ensure_ascii=False), False
-
-
-def requote(block: str) -> Requoted:
-    """Quote the values of `key: value` lines, joined by spaces with the lines that continue them.
-
-    Block scalars, complete quoted strings and complete flow collections stay as they are. Text after a block
-    indicator on the key's own line (`description: | Use it ...`) is the value.
-    """
-    lines = [_untabbed(line) for line in block.split("\n")]
-    out: list[str] = []
-    indicated: list[str] = []
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        at += 1
-        match = KEY_LINE.fullmatch(line)
-        value = match["value"].strip() if match else ""
-        if not match or not value:
-            out.append(line)
-            continue
-        is_block = bool(_BLOCK_INDICATOR.match(value))
-        more = _deeper(lines, at, len(match["indent"]), blank=is_block)
-        if is_block:
-            out += [line, *more]
-        else:
-            text, was_indicated = _quoted(" ".join([value, *map(str.strip, more)]))
-            indicated += [match["key"]] if was_indicated else []
-            out.append(f"{match['indent']}{match['key']}: {text}")
-        at += len(more)
-    return Requoted("\n".join(out), tuple(indicated))
-
-
-def _plain(value: str) -> str:
-    """Return a value's text without its block indicator or quotes."""
-    value = re.sub(r"\A[|>][-+0-9]*(?:\s+|\Z)", "", value.strip())
-    quoted = _QUOTED.fullmatch(value)
-    if not quoted:
-        return value
-    return quoted["double"] if quoted["double"] is not None else quoted["single"].replace("''", "'")
-
-
-def fields_of_lines(block: str) -> dict[str, str]:
-    """Return the text after each top-level `key:` up to the next key; the last of equal keys counts."""
-    fields: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in block.split("\n"):
-        match = KEY_LINE.fullmatch(line)
-        if match and not match["indent"]:
-            current = fields[match["key"]] = [match["value"]]
-        else:
-            current.append(line.strip())
-    return {key: _plain(" ".join(part for part in parts if part)) for key, parts in fields.items()}
-
-
-def leading_run(text: str) -> str:
-    """Return the lines at a text's start that look like front matter: keys, indented lines and list items."""
-    end = 0
-    for line in text.splitlines(keepends=True):
-        bare = line.rstrip("\n")
-        match = KEY_LINE.fullmatch(bare)
-        if not ((match and not match["indent"]) or _is_indented(bare) or bare.startswith("- ")):
-            break
-        end += len(line)
-    return text[:end]
-
-
-# Agent Skills specification, section "Frontmatter": these six keys and no others.
-SPEC_KEYS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed-tools"})
 MAX_FRONTMATTER_CHARS = 64 * 1024
-_OPENING = re.compile(r"\A(?:[ \t]*\n)*---[ \t]*(?:\n|\Z)")
+_BLOCK_INDICATOR = re.compile(r"\A(?P<style>[|>])[1-9]?(?P<chomp>[-+]?)[1-9]?(?:[ \t]+#.*)?$")
+_INDICATED_TEXT = re.compile(r"\A[|>][-+0-9]*[ \t]+(?P<text>\S.*)", re.DOTALL)
+_QUOTED = re.compile(
+    r"""\A(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^']|'')*)')[ \t]*(?:[ \t]#.*)?$""", re.DOTALL
+)
+_FLOW = re.compile(r"\A(?:\[[^\[\]{}:]*\]|\{(?=[^\[\]{}]*:[ \t])[^\[\]{}]*\}|\{\})$")
 _DESCRIPTION = re.compile(r"^description:[ \t]+(?P<value>\S.*)$", re.MULTILINE)
-# Three dashes inside a value do not close: only a line of their own does.
-_CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
+_ONLY_RULES = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
+_SINGLE = frozenset({"name", "license", "licence", "compatibility"})
+_OPENS, _CLOSES = "“„‘\"'", "”“’\"'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +56,25 @@ class _Read(NamedTuple):
     findings: tuple[Finding, ...]
 
 
+class _Section(NamedTuple):
+    """A top-level key, and its line with those that belong to it."""
+
+    key: str
+    lines: list[str]
+
+
+def _untabbed(line: str) -> str:
+    """Replace leading tabs and wide spaces, which YAML refuses, by two spaces each."""
+    bare = line.lstrip(" \t\u00a0\u3000")
+    return re.sub("[\t\u00a0\u3000]", "  ", line[: len(line) - len(bare)]) + bare
+
+
 def _mapping(text: str) -> _Read:
     value, duplicates = load_strict(text)
     if not isinstance(value, dict):
         raise StrictYamlError("not a mapping")
+    if worded := next((key for key in value if " " in key and not is_known(key)), None):
+        raise StrictYamlError(f"{worded!r} is no key, but text")
     return _Read(value, tuple(finding("frontmatter.duplicate-key", key) for key in duplicates))
 
 
@@ -169,28 +91,165 @@ def _with_rest(read: _Read, block: str) -> _Read:
     return _Read(fields, (*read.findings, finding("frontmatter.comment", value[cut + 1 : cut + 81])))
 
 
-def _read_yaml(block: str) -> _Read:
-    """Read a block as YAML: as it is, then with its values quoted; raise the first error."""
+def _quoted(value: str) -> tuple[str, bool]:
+    """Return a value quoted where YAML could misread it, and whether a block indicator stood before it."""
+    if indicated := _INDICATED_TEXT.match(value):
+        return json.dumps(indicated["text"], ensure_ascii=False), True
+    if not value or _QUOTED.match(value) or _FLOW.match(value):
+        return value, False
+    return json.dumps(value, ensure_ascii=False), False
+
+
+def _is_below(indent: int, line: str) -> bool:
+    return len(line) - len(line.lstrip(" ")) > indent or not line.strip()
+
+
+def _joined(lines: list[str]) -> str:
+    """Join lines as YAML folds them: by spaces, a blank line being a line's end."""
+    paragraphs = itertools.groupby(lines, key=lambda line: bool(line.strip()))
+    return "\n".join(" ".join(map(str.strip, some)) for is_text, some in paragraphs if is_text)
+
+
+def _requoted(lines: list[str]) -> tuple[list[str], bool]:
+    """Quote the values of `key: value` lines, joined with the deeper lines that continue them.
+
+    Block scalars are indented alike; complete quoted strings and flow collections stay as they are. Text
+    after a block indicator on the key's own line (`description: | Use it ...`) is the value: then the second
+    result is true.
+    """
+    out: list[str] = []
+    at, indicated = 0, False
+    while at < len(lines):
+        match = KEY_LINE.fullmatch(lines[at])
+        at += 1
+        if not match:
+            out.append(lines[at - 1])
+            continue
+        value, indent = match["value"].strip(), len(match["indent"])
+        rest = (lines[i] for i in range(at, len(lines)))
+        more = list(itertools.takewhile(partial(_is_below, indent), rest))
+        first = next(filter(str.strip, more), "").strip()
+        structured = not first or KEY_LINE.fullmatch(first) or first.startswith(("- ", "#", "{", "["))
+        if not value and structured:
+            out.append(lines[at - 1])
+            continue
+        head = f"{match['indent']}{match['key']}:"
+        if block := _BLOCK_INDICATOR.match(value):
+            out.append(f"{head} {block['style']}2{block['chomp']}")
+            out += textwrap.indent(textwrap.dedent("\n".join(more)), " " * (indent + 2)).split("\n")
+        else:
+            text, was_indicated = _quoted(_joined([value, *more]))
+            indicated = indicated or was_indicated
+            out.append(f"{head} {text}")
+        at += len(more)
+    return out, indicated
+
+
+def _sections(block: str) -> list[_Section]:
+    """Cut a block at its top-level keys; a known key that is indented by mistake is one, too."""
+    lines = [_untabbed(line) for line in _ONLY_RULES.sub("", unquoted(block)).split("\n")]
+    top = [line for line in lines if line.strip() and not line.startswith(" ")]
+    bullets = bool(top) and all(line.startswith(("- ", "* ", "+ ")) for line in top)
+    lines = [plain_field(line, bullets=bullets) for line in lines]
+    keys = {match["key"] for line in lines if (match := KEY_LINE.match(line)) and not match["indent"]}
+    sections: list[_Section] = []
+    for line in lines:
+        match = KEY_LINE.fullmatch(line)
+        if match and _opens(match, sections, keys):
+            sections.append(_Section(match["key"], [line.lstrip()]))
+        elif sections:
+            sections[-1].lines.append(line)
+    return sections
+
+
+def _opens(match: re.Match[str], sections: list[_Section], keys: set[str]) -> bool:
+    """Tell whether a line opens a section, rather than going on with the text or the mapping above it."""
+    key = match["key"]
+    head = sections[-1].lines[0].partition(":")[2].strip() if sections else ""
+    if match["indent"]:
+        stray = key in SPEC_KEYS and key not in keys
+        return stray and (not sections or (bool(head) and not _BLOCK_INDICATOR.match(head)))
+    if is_known(key) or key[0].islower():
+        return True
+    # In a text that its author has not indented, `Note: ...` is a part of it.
+    last = next((line for line in reversed(sections[-1].lines[1:]) if line.strip()), " ") if sections else " "
+    return not (last[0] not in " -#" or (_BLOCK_INDICATOR.match(head) and len(sections[-1].lines) == 1))
+
+
+def _of_section(section: _Section) -> tuple[Value, str]:
+    """Return a section's value, and how it was read: `` as YAML, or a finding's code."""
+    first, *more = section.lines
+    # A list may stand below its key without indent; anything else goes on with the key's value.
+    listed = not first.partition(":")[2].strip() and all(m[0] in " -#" for m in more if m.strip())
+    if not listed and any(line.strip() and not line.startswith(" ") for line in more):
+        more = [f"  {line.lstrip()}" for line in more]
+    lines = [first, *more]
+    requoted, indicated = _requoted(lines)
+    code = "frontmatter.block-indicator" if indicated else "frontmatter.requoted"
+    for text, how in (("\n".join(lines) + "\n", ""), ("\n".join(requoted) + "\n", code)):
+        try:
+            return _mapping(text).fields[section.key], how
+        except (StrictYamlError, KeyError):
+            continue
+    return _plain(
+        " ".join(part for part in (first.partition(":")[2], *map(str.strip, more)) if part)
+    ), "frontmatter.lines"
+
+
+def _plain(value: str) -> str:
+    """Return a value's text without its block indicator or quotes."""
+    value = re.sub(r"\A[|>][-+0-9]*(?:\s+|\Z)", "", value.strip())
+    quoted = _QUOTED.fullmatch(value)
+    if not quoted:
+        return value
+    return quoted["double"] if quoted["double"] is not None else quoted["single"].replace("''", "'")
+
+
+def _read_sections(block: str, *found: Finding, complaint: str = "") -> _Read | None:
+    """Read field by field; return None if no key is one of the specification: then it is prose."""
+    fields: dict[str, Value] = {}
+    repairs: list[Finding] = []
+    hows: set[str] = set()
+    for section in _sections(block):
+        value, how = _of_section(section)
+        hows.add(how)
+        if how == "frontmatter.block-indicator":
+            repairs.append(finding(how, section.key))
+        if section.key in fields:
+            repairs.append(finding("frontmatter.duplicate-key", section.key))
+        fields[section.key] = value or fields.get(section.key, value)
+    if not any(is_known(key) for key in fields):
+        return None
+    code = "frontmatter.lines" if "frontmatter.lines" in hows else "frontmatter.requoted"
+    return _Read(fields, (*found, *((finding(code, complaint),) if complaint else ()), *repairs))
+
+
+def _of_toml(block: str) -> _Read | None:
+    try:
+        return _Read({key: _text(value) for key, value in tomllib.loads(block).items()}, ())
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def _text(value: object) -> Value:
+    if isinstance(value, dict):
+        return {str(key): _text(item) for key, item in value.items()}
+    return [_text(item) for item in value] if isinstance(value, list) else str(value)
+
+
+def _strictly(block: str) -> _Read | str:
+    """Return what a block says as YAML, or why it is none."""
     try:
         return _with_rest(_mapping(block), block)
     except StrictYamlError as refused:
-        complaint = str(refused)
-    requoted = requote(block)
-    try:
-        read = _mapping(requoted.text)
-    except StrictYamlError as refused:
-        raise StrictYamlError(complaint) from refused
-    # Quoting makes a mapping even of prose with a colon in it.
-    if not SPEC_KEYS & read.fields.keys():
-        raise StrictYamlError(complaint)
-    indicated = tuple(finding("frontmatter.block-indicator", key) for key in requoted.indicated)
-    return _Read(read.fields, (finding("frontmatter.requoted", complaint), *indicated, *read.findings))
+        return str(refused)
 
 
-def _read_lines(block: str, *found: Finding) -> _Read | None:
-    """Read single lines; return None if they name no key of the specification: then they are prose."""
-    fields: dict[str, Value] = dict(fields_of_lines(block))
-    return _Read(fields, found) if SPEC_KEYS & fields.keys() else None
+def _read(block: str, complaint: str) -> _Read | str:
+    """Return what a block that is no YAML says, or the complaint if it says nothing."""
+    if " = " in block and (read := _of_toml(block)):
+        return read
+    return _read_sections(block, complaint=complaint) or complaint
 
 
 def _not_mapping(text: str, complaint: str) -> FrontMatter:
@@ -200,70 +259,140 @@ def _not_mapping(text: str, complaint: str) -> FrontMatter:
 def _unclosed(text: str, start: int) -> FrontMatter | None:
     """Read front matter without a closing mark: it ends before the first line that does not look like it."""
     run = leading_run(text[start : start + MAX_FRONTMATTER_CHARS])
-    if not run.strip():
+    read = _strictly(run)
+    read = _read(run, read) if isinstance(read, str) else read
+    if isinstance(read, str) or not any(map(is_known, read.fields)):
         return None
-    try:
-        read: _Read | None = _read_yaml(run)
-    except StrictYamlError as refused:
-        read = _read_lines(run, finding("frontmatter.lines", str(refused)))
-    if read is None or not SPEC_KEYS & read.fields.keys():
-        return None
-    return FrontMatter(
-        read.fields, text[start + len(run) :], (finding("frontmatter.unclosed"), *read.findings)
-    )
+    found = (finding("frontmatter.unclosed"), *read.findings)
+    return FrontMatter(read.fields, text[start + len(run) :], found)
 
 
-def _closed(text: str, start: int, closing: re.Match[str]) -> FrontMatter:
-    block, body = text[start : closing.start()], text[closing.end() :]
+def _goes_on(block: str, run: str) -> bool:
+    """Tell whether text below the fields that a block begins with is not yet the body.
+
+    It goes on with the last value, if no blank line or title parts them, if it is indented, if a known key
+    follows it, or if the mark follows at once: below a paragraph of the body that would be a title.
+    """
+    rest = block[len(run) :]
+    if not rest.strip() or not (rest.startswith(("\n", "#")) or run.endswith("\n\n")):
+        return True
+    before_title = re.split(r"^#{1,6}[ \t]", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line for line in before_title.split("\n") if line.strip()]
+    if before_title == rest and (not rest.endswith("\n\n") or all(line.startswith(" ") for line in lines)):
+        return True
+    keys = map(KEY_LINE.fullmatch, lines)
+    return any(key and not key["indent"] and key["key"] in SPEC_KEYS for key in keys)
+
+
+def _at(text: str, place: Place) -> FrontMatter:
+    """Read the front matter at its place."""
+    if not place.closed:
+        return _unclosed(text, place.start) or FrontMatter({}, text, (finding("frontmatter.missing"),))
+    block, body = text[place.start : place.end], text[place.resume :]
     if len(block) > MAX_FRONTMATTER_CHARS:
         size = f"{len(block):,} characters, {MAX_FRONTMATTER_CHARS:,} allowed"
-        read = _read_lines(block[:MAX_FRONTMATTER_CHARS], finding("frontmatter.too-large", size))
-        return FrontMatter(read.fields, body, read.findings) if read else _not_mapping(text, size)
+        start = _read_sections(block[:MAX_FRONTMATTER_CHARS], finding("frontmatter.too-large", size))
+        return FrontMatter(start.fields, body, start.findings) if start else _not_mapping(text, size)
     if all(not line.strip() or line.lstrip().startswith("#") for line in block.split("\n")):
         return FrontMatter({}, body, (finding("frontmatter.empty"),))
-    try:
-        read = _read_yaml(block)
-    except StrictYamlError as refused:
-        # The closing mark may be a horizontal rule further down.
-        if "\n\n" in block and (unclosed := _unclosed(text, start)):
+    read = _strictly(block)
+    if isinstance(read, str):
+        run = leading_run(block)
+        if run and not _goes_on(block, run) and (unclosed := _unclosed(text, place.start)):
             return unclosed
-        read = _read_lines(block, finding("frontmatter.lines", str(refused)))
-        if read is None:
-            return _not_mapping(text, str(refused))
+        read = _read(block, read)
+    if isinstance(read, str):
+        return _not_mapping(text, read)
     return FrontMatter(read.fields, body, read.findings)
 
 
 def _parsed(text: str) -> FrontMatter:
     """Read the first front matter of a text whose newlines are LF."""
-    opening = _OPENING.match(text)
-    if not opening:
+    place = place_of(text)
+    if place is None:
         return FrontMatter({}, text, (finding("frontmatter.missing"),))
-    closing = _CLOSING.search(text, opening.end())
-    if closing:
-        return _closed(text, opening.end(), closing)
-    return _unclosed(text, opening.end()) or FrontMatter({}, text, (finding("frontmatter.missing"),))
+    front = _at(text, place)
+    found = list(front.findings)
+    if front.body == text:
+        return front
+    body = front.body
+    if place.fence and (last := re.search(rf"^[ \t]*{place.fence}+[ \t]*\n?\Z", body, re.MULTILINE)):
+        body = body[: last.start()]
+    elif place.fence:
+        body = re.sub(rf"\A\s*{place.fence}+[ \t]*(?:\n|\Z)", "", body)
+    marks = [place.marks] if place.marks else []
+    marks += [f"a fence {place.fence} around it"] if place.fence else []
+    found += [finding("frontmatter.marks", ", ".join(marks))] if marks else []
+    if place.above:
+        found.append(finding("frontmatter.displaced"))
+        body = f"{place.above}\n\n{body.lstrip(chr(10))}"
+    return FrontMatter(front.fields, body, tuple(found))
 
 
 def _with_nested(front: FrontMatter) -> FrontMatter:
     """Merge the author's front matter, if somebody who copied the file put another one above it."""
-    if not _OPENING.match(front.body):
-        return front
     nested = _parsed(front.body)
-    if not SPEC_KEYS & nested.fields.keys() or any(f.code == "frontmatter.unclosed" for f in nested.findings):
+    if not SPEC_KEYS & nested.fields.keys():
+        return front
+    # What no mark opens may be the body's, if the first has said it.
+    if (
+        not front.body.lstrip("\n ").startswith("---")
+        and SPEC_KEYS & nested.fields.keys() & front.fields.keys()
+    ):
+        return front
+    if any(f.code in {"frontmatter.unclosed", "frontmatter.displaced"} for f in nested.findings):
         return front
     stated = {key: value for key, value in nested.fields.items() if value}
     found = (*front.findings, finding("frontmatter.nested"), *nested.findings)
     return FrontMatter({**front.fields, **stated}, nested.body, found)
 
 
-def parse_frontmatter(text: str) -> FrontMatter:
-    """Split a SKILL.md into front matter and body; every problem is a finding, no error is raised.
+def _spelled(front: FrontMatter) -> FrontMatter:
+    """Name known keys as the specification does, and take typographic quotes off their values."""
+    fields: dict[str, Value] = {}
+    found: list[Finding] = []
+    for written, value in front.fields.items():
+        key = spelling(written)
+        if key != written and key in front.fields:
+            key = written
+        elif key != written:
+            found.append(finding("frontmatter.key-spelling", f"{written}, read as {key}"))
+        single = value[0] if key in _SINGLE and isinstance(value, list) and len(value) == 1 else value
+        bare = _without_quotes(single, key) if is_known(key) and isinstance(single, str) else single
+        found += [finding("frontmatter.list", key)] if single != value else []
+        found += [finding("frontmatter.quotes", key)] if bare != single else []
+        fields[key] = bare
+    metadata = fields.get("metadata")
+    for key in ("name", "description", "allowed-tools"):
+        if not fields.get(key) and isinstance(metadata, dict) and metadata.get(key):
+            found.append(finding("frontmatter.key-spelling", f"metadata.{key}, read as {key}"))
+            fields[key] = metadata[key]
+    return FrontMatter(fields, front.body, (*front.findings, *found))
 
-    The opening mark is the first line that is not blank; `---` or `...` on a line of its own closes. The text
-    between, at most 65,536 characters, is read as strict YAML (strings only; no anchors, aliases or further
-    documents), then with single-line values quoted, then as `key: value` lines. If it has no key it stays in
-    the body. A second front matter right below the first overrides it. Newlines become LF.
+
+def _without_quotes(value: str, key: str) -> str:
+    """Return a value without typographic quotes around all of it, a quote that nothing closes, or marks."""
+    text = value.strip()
+    if (
+        text[:1]
+        and text[0] in _OPENS
+        and not any(c in text[1:-1] for c in (*_OPENS[:3], *_CLOSES[:3], text[0]))
+    ):
+        if text[-1] in _CLOSES and (text[0] in _OPENS[:3] or text[-1] in _CLOSES[:3]):
+            return text[1:-1].strip()
+        if text[0] in _OPENS[:4] and text[-1] != text[0]:
+            return text[1:].strip()
+    return text.strip("*_`") if key in {"name", "license"} and text[:1] in {"*", "_", "`"} else value
+
+
+def parse_frontmatter(text: str) -> FrontMatter:
+    """Split a SKILL.md into front matter and body; every repair is a finding, no error is raised.
+
+    Where it stands is `place_of`'s to say. The block, at most 65,536 characters, is read as strict YAML
+    (strings only; no anchors, aliases or further documents) or TOML, then field by field: as YAML, with its
+    values quoted, or as plain text. If it has no key it stays in the body, as does what stands above it. A
+    second front matter right below the first overrides it. Newlines become LF.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     front = _parsed(text)
-    return _with_nested(front) if front.fields else front
+    return _spelled(_with_nested(front) if front.fields or front.body != text else front)

@@ -8,13 +8,14 @@ import unicodedata
 from dataclasses import dataclass
 
 from storage.schemas import Finding, RawDocument
+from tasks.crawl.source.bundle import NESTED
+from tasks.models.redact import redact
 from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
-from tasks.refine.frontmatter.spec_findings import on_body, on_description, on_fields, on_links
+from tasks.refine.frontmatter.spec_findings import on_body, on_description, on_fields, on_links, on_offering
 from tasks.refine.licences.resolve import skill_folder
 from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.refine.text.hidden import without_hidden
-from tasks.refine.text.redact import redact
 from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
 
@@ -69,6 +70,7 @@ class SkillText:
     inferred: tuple[str, ...] = ()  # fields whose text its author has not written
     declared_licence: Value | None = None
     findings: tuple[Finding, ...] = ()
+    risks: tuple[Finding, ...] = ()  # what its author says of who may use it
 
 
 def _declared_licence(fields: dict[str, Value]) -> Value | None:
@@ -101,6 +103,7 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
     name, name_inferred, on_name = name_of(fields.get("name"), folder_of(raw.doc_id, raw.path))
     description, inferred, on_stated = description_of(fields.get("description"), body)
     advice = () if inferred else on_description(description, name)
+    nested = [found.message for found in raw.findings if found.code == NESTED]
     return SkillText(
         name=name,
         description=description,
@@ -119,8 +122,9 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
                 *on_stated,
                 *advice,
             ),
-            *(*on_fields(fields), *on_body(body), *on_links(body, raw.files)),
+            *(*on_fields(fields), *on_body(body), *on_links(body, raw.files, nested)),
         ),
+        risks=on_offering(fields),
     )
 
 

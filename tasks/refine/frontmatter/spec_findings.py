@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from storage.schemas import BundledFile, Finding
-from tasks.refine.frontmatter.frontmatter import SPEC_KEYS
-from tasks.refine.text.markdown import has_open_fence, outside_fences
+from tasks.refine.frontmatter.place import CLIENT_KEYS, SPEC_KEYS
+from tasks.refine.text.markdown import has_open_fence, outside_fences, without_code
 from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
 from tasks.refine.text.words import fold
 
 MAX_COMPATIBILITY_CHARS = 500
+# Values are texts here: these are true in YAML.
+_TRUE = frozenset({"true", "yes", "on"})
 _MAX_SHOWN_CHARS, _MAX_SHOWN_PATHS = 300, 5
 # The specification's advice: under 500 lines and 5,000 tokens.
 MAX_BODY_LINES, MAX_BODY_TOKENS = 500, 5_000
@@ -32,9 +34,8 @@ _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?>")
 _INLINE = re.compile(
     r"\]\([ \t]*(?:<(?P<angled>[^<>\n]{1,500})>|(?P<plain>[^\s()<>]{1,500}))[^()\n]{0,200}\)"
 )
-_REFERENCE = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]+<?(?P<plain>[^\s<>]{1,500})")
-_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
-_ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|/|#|\\|~|www\.")
+_REFERENCE = re.compile(r"\A {0,3}\[[^\]\n]{1,200}\]:[ \t]+<?(?P<plain>[^\s<>]{1,500})")
+_ELSEWHERE = re.compile(r"\A(?:[A-Za-z][A-Za-z0-9+.-]*:|/|#|\\|~|www\.)")
 # A gap in a template, a pattern or an example's dots are not the name of a file.
 _NO_NAME = re.compile(r"[{}*$|]|\.\.\.|…")
 
@@ -90,13 +91,23 @@ def _on_metadata(value: Value | None) -> Iterator[Finding]:
 
 def on_fields(fields: dict[str, Value]) -> tuple[Finding, ...]:
     """Return findings on unknown keys, `allowed-tools`, `compatibility` and `metadata`."""
-    unknown = ", ".join(sorted(fields.keys() - SPEC_KEYS))
+    unknown = ", ".join(sorted(fields.keys() - SPEC_KEYS - CLIENT_KEYS))
     return (
         *((finding("keys.unknown", unknown[:_MAX_SHOWN_CHARS]),) if unknown else ()),
         *allowed_tools(fields.get("allowed-tools"))[1],
         *_on_compatibility(fields.get("compatibility")),
         *_on_metadata(fields.get("metadata")),
     )
+
+
+def on_offering(fields: dict[str, Value]) -> tuple[Finding, ...]:
+    """Return a finding for each wish of the author that a skill is not offered to everyone."""
+    metadata = fields.get("metadata")
+    wishes = {
+        "offer.internal": metadata.get("internal") if isinstance(metadata, dict) else None,
+        "offer.person-only": fields.get("disable-model-invocation"),
+    }
+    return tuple(finding(code) for code, value in wishes.items() if str(value).strip().lower() in _TRUE)
 
 
 def on_description(description: str, name: str) -> tuple[Finding, ...]:
@@ -139,7 +150,7 @@ def _targets(body: str) -> Iterator[str]:
     if "](" not in body and "]:" not in body:
         return
     for line in outside_fences(body):
-        text = _CODE.sub("", line) if "]" in line else ""
+        text = without_code(line) if "]" in line else ""
         for match in _INLINE.finditer(text):
             yield match["angled"] or match["plain"]
         if reference := _REFERENCE.match(text):
@@ -162,12 +173,15 @@ def _listed(paths: list[str]) -> str:
     return ", ".join(paths[:_MAX_SHOWN_PATHS]) + more
 
 
-def on_links(body: str, files: tuple[BundledFile, ...] | None) -> tuple[Finding, ...]:
+def on_links(
+    body: str, files: tuple[BundledFile, ...] | None, nested: Collection[str] = ()
+) -> tuple[Finding, ...]:
     """Return findings on links that leave the skill's folder, and on links to files that the bundle lacks.
 
     Args:
         body: Canonical Markdown.
         files: The bundle, paths relative to the skill's folder; None: unknown, so no file is called missing.
+        nested: Folders in it, relative to it, of other skills, whose files are in bundles of their own.
     """
     linked = relative_links(body)
     outside = [path for path in linked if path.startswith("..")]
@@ -175,7 +189,9 @@ def on_links(body: str, files: tuple[BundledFile, ...] | None) -> tuple[Finding,
     if files is not None:
         held = {posixpath.normpath(file.path) for file in files}
         folders = {str(folder) for path in held for folder in PurePosixPath(path).parents}
-        there = held | folders | {".", "SKILL.md"}
-        missing = [path for path in linked if path not in there and path not in outside]
+        folders |= {str(folder) for path in nested for folder in PurePosixPath(path).parents}
+        there = held | folders | {".", "SKILL.md", *nested, *outside}
+        inside = tuple(f"{folder}/" for folder in nested)
+        missing = [path for path in linked if path not in there and not path.startswith(inside)]
         found.extend([finding("links.missing", _listed(missing))] if missing else [])
     return tuple(found)

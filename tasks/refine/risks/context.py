@@ -6,11 +6,11 @@ import functools
 import re
 from bisect import bisect_left
 
+from tasks.refine.frontmatter.place import leading_run, place_of
 from tasks.refine.risks.rules import Context, Region, RiskRules
 from tasks.refine.text.markdown import fenced
 from tasks.refine.text.words import NEGATION_BREAK
 
-_FRONT_MATTER = re.compile(r"[\s\ufeff]*---[ \t]*\n")
 # A comment that is never closed runs to the end, as in a browser.
 _COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
 _SENTENCE_CHARS = 160
@@ -54,6 +54,12 @@ class Surroundings:
         """Return the line of an offset, counted from 1."""
         return bisect_left(self._newlines, offset) + 1
 
+    def lines(self, start: int, end: int) -> Region:
+        """Return the region of the whole lines that a region touches."""
+        at, after = bisect_left(self._newlines, start), bisect_left(self._newlines, max(start, end - 1))
+        until = self._newlines[after] if after < len(self._newlines) else len(self.text)
+        return self._newlines[at - 1] + 1 if at else 0, until
+
     def regions(self, where: str) -> list[Region]:
         """Return a text's comments (`comment`), or the value of a front matter's key, as offsets."""
         if where not in self._values:
@@ -65,18 +71,20 @@ class Surroundings:
 
     @functools.cached_property
     def _front_matter(self) -> Region:
-        opening = _FRONT_MATTER.match(self.text)
-        if not opening:
+        place = place_of(self.text)
+        if place is None:
             return (0, 0)
-        closing = self.text.find("\n---", opening.end() - 1)
-        return (opening.end(), closing if closing >= 0 else opening.end())
+        run = "" if place.closed else leading_run(self.text[place.start :])
+        return (place.start, place.end if place.closed else place.start + len(run))
 
     def _front_matter_value(self, key: str) -> list[Region]:
         start, end = self._front_matter
-        at = self.lowered.find(f"\n{key}:", start - 1, end) if end > start else -1
-        if at < 0:
+        # The key may stand in bold, in quotes or with other marks between its words.
+        named = r"[>\s*_`\"'“-]{0,8}" + key.replace("-", "[-_ ]?") + r"[*_`\"'”]{0,3}[ \t]{0,8}[:：=]"
+        opening = re.compile("^" + named, re.MULTILINE).search(self.lowered, start, end)
+        if not opening:
             return []
-        begin = at + len(key) + 2
+        begin = opening.end()
         following = self.lowered.find("\n", begin, end)
         # The value goes on in indented lines and in a list's items, which YAML allows in the first column.
         while following >= 0 and self.lowered[following + 1 : following + 2] in {" ", "\t", "-", "\n"}:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from storage.errors import TerminalError
 from storage.schemas import Severity
-from tasks.refine.text.redact import secret_rules_text
+from tasks.models.redact import secret_rules_text
 from tasks.refine.text.rules import parse_rules, rules_text
 
 # To be raised when the code around the rules gives other findings than before; the rules' text is in the

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 
 import polars as pl
 
 from storage.schemas import Finding, Severity
+from tasks.models.redact import redact
 from tasks.refine.risks.context import Surroundings
 from tasks.refine.risks.rules import Region, RiskRule, RiskRules, risk_rules
-from tasks.refine.text.redact import redact
 
 # How far a match extends before and after one of its literals at most, and the least distance of two literals
 # that each get a window, in characters.
@@ -270,6 +271,20 @@ def scan_all(texts: Sequence[str], *, rules: RiskRules | None = None) -> list[tu
     for text, may_hit in zip(surroundings, screened([s.lowered for s in surroundings], known), strict=True):
         of_text = (_finding(rule, text, may_hit) for rule in may_hit.rules)
         found.append(tuple(finding for finding in of_text if finding))
+    return found
+
+
+def hit_digests(texts: Sequence[str], rule_ids: Collection[str]) -> list[dict[str, str]]:
+    """Return, of each of many files, the SHA-256 of the lines that each of some rules hits there, by rule."""
+    known, found = risk_rules(), []
+    surroundings = [Surroundings(text, known) for text in texts]
+    for text, may_hit in zip(surroundings, screened([s.lowered for s in surroundings], known), strict=True):
+        rules = [rule for rule in may_hit.rules if rule.id in rule_ids]
+        lines = {
+            rule.id: merged([*{text.lines(*hit) for hit in _hits(rule, text, may_hit)}]) for rule in rules
+        }
+        said = {rule: "\n".join(text.text[slice(*one)] for one in hit) for rule, hit in lines.items() if hit}
+        found.append({rule: hashlib.sha256(hit.encode()).hexdigest() for rule, hit in said.items()})
     return found
 
 

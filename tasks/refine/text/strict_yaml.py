@@ -60,9 +60,11 @@ class _Builder:
             key = self.value(event, depth)
             if not isinstance(key, str):
                 raise StrictYamlError("a key is a list or a mapping")
+            value = self.value(next(self.events), depth)
             if key in fields:
                 self.duplicates.append(key)
-            fields[key] = self.value(next(self.events), depth)
+                value = value or fields[key]
+            fields[key] = value
         return fields
 
 

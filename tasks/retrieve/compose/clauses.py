@@ -26,15 +26,15 @@ _SUBORDINATE = (
 )
 _SIGNS = re.compile(
     rf"""
-    (?P<sentence>(?<=[.!?…。！？])["')\]”’]*\s+(?=\S) | [。！？] | \s*\n+\s*)
+    (?P<sentence>(?<=[.!?…。！？])["')\]”’]*\s+(?=\S) | [。！？] | (?<!\s)[^\S\n]*\n\s*)
   | (?P<semicolon>[;；]\s*)
   | (?P<colon>:\s+|：)
-  | (?P<dash>\s+[-–—]+>?\s+|\s*[—→⇒]\s*|\s+=>\s+)
-  | (?P<bracket>\s*\(\s*|\s*\)[,;]?\s*)
+  | (?P<dash>(?<!\s)\s+(?:[-–—]+>?|=>)\s+|(?:(?<!\s)\s+)?[—→⇒]\s*)
+  | (?P<bracket>(?:(?<!\s)\s+)?(?:\(|\)[,;]?)\s*)
   | (?P<comma>[,，、]\s+)
-  | (?P<and>\s+(?:and|&|plus|or|nor)\s+)
-  | (?P<then>\s+(?:then|afterwards)\s+)
-  | (?P<sub>\s+(?=(?:{_SUBORDINATE})\b))
+  | (?P<and>(?<!\s)\s+(?:and|&|plus|or|nor)\s+)
+  | (?P<then>(?<!\s)\s+(?:then|afterwards)\s+)
+  | (?P<sub>(?<!\s)\s+(?=(?:{_SUBORDINATE})\b))
     """,
     re.VERBOSE | re.IGNORECASE,
 )

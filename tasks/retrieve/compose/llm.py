@@ -28,7 +28,7 @@ Row = Mapping[str, Any]  # of the index
 FALLBACK = "local:fallback"
 LONGEST_STEP = 300  # characters
 _HINTED = 120  # characters of a hint's description
-_NO_STEPS = re.compile(r"\s*(?:```\w*\s*)?(?:\{\s*\"steps\"\s*:\s*)?\[\s*\]\s*\}?\s*(?:```)?\s*")
+_NO_STEPS = re.compile(r"\A\s*+(?:```\w*+\s*+)?(?:\{\s*+\"steps\"\s*+:\s*+)?\[\s*+\]\s*+\}?\s*+(?:```)?\s*+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ RERANK: Prompt[int] = Prompt(
     text=True,
 )
 _DESCRIBED = 140  # characters of a candidate's description
-_NUMBER = re.compile(r"\s*\[?\s*(\d{1,6})\s*\]?\s*\.?\s*")
+_NUMBER = re.compile(r"\A\s*+\[?\s*+(\d{1,6})\s*+\]?\s*+\.?\s*+")
 
 
 def llm_reranker(llm: Llm) -> StepReranker:

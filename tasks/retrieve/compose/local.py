@@ -111,7 +111,7 @@ _REFERS = re.compile(
     re.IGNORECASE,
 )
 _STOP = re.compile(
-    r"\s*(?:[,;:.!?(—–]|\s(?:on|in|from|to|into|with|at|by|for|according|using|via|through|that|which|who|whose|of"
+    r"(?<!\s)\s*(?:[,;:.!?(—–]|\s(?:on|in|from|to|into|with|at|by|for|according|using|via|through|that|which|who|whose|of"
     r"|about|if|when|once|and|or|so|until)\b)",
     re.IGNORECASE,
 )

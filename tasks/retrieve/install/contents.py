@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,16 @@ from typing import Any
 from storage.errors import WrongInput
 from tasks.refine.export.paths import FreePaths, file_path
 from tasks.refine.risks.rules import risk_rules
-from tasks.retrieve.install.lock import Installed, is_folder_name
+from tasks.refine.risks.scan import hit_digests
+from tasks.refine.text.encodings import decode
+from tasks.retrieve.install.lock import Installed, RiskHit, is_folder_name
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 
 _RISK = "risk."
+_NOT_IN_NAME = re.compile(r"[^\w.@+ ]+")
+_CARRIED = (
+    "doc_id", "source", "repo", "repo_id", "url", "commit", "raw_hash", "content_hash", "licence",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +34,30 @@ class Installable:
     installed: Installed
     contents: dict[str, bytes]
     redacted: list[str]
-    risks: Sequence[Mapping[str, Any]]
+    row: Mapping[str, Any]
+
+    @property
+    def risks(self) -> list[Mapping[str, Any]]:
+        """The risks found in it."""
+        return list(self.row["risks"] or ())
+
+    def told(self) -> dict[str, Any]:
+        """Return how what is written differs from the skill at its source, as JSON takes it."""
+        found = self.row["findings"] or ()
+        return {
+            "called": self.row["name"], "renamed": self.installed.renamed, "redacted": self.redacted,
+            "not_written": self.installed.not_written,
+            "not_executable": sorted(p for p, content in self.contents.items() if content[:2] == b"#!"),
+            "findings": [finding for finding in found if finding["code"].startswith("bundle.")],
+        }  # fmt: skip
 
 
-def prepare(edition: Edition, refused: Collection[str], accepted: Collection[str]) -> Installable:
+def prepare(
+    edition: Edition,
+    refused: Collection[str],
+    accepted: Collection[str],
+    before: Installed | None = None,
+) -> Installable:
     """Return what is to be written of an edition.
 
     Files whose bytes are not kept are named in the lock. Of a skill whose files are not known, which the lock
@@ -39,11 +66,12 @@ def prepare(edition: Edition, refused: Collection[str], accepted: Collection[str
     Args:
         edition: The skill.
         refused: Severities and groups of risk rules that are refused.
-        accepted: Rules that are not, by `rule_id`.
+        accepted: Rules of which nothing is refused that the edition holds, by `rule_id`.
+        before: What was installed of it; what was accepted then, and is there unchanged, stays accepted.
 
     Raises:
         Withheld: The licence policy keeps its text back.
-        WrongInput: It is no skill, its name is no name of a folder, or it holds a risk that is refused.
+        WrongInput: It is no skill, no folder can be called after it, or it holds a risk that is refused.
         StorageError: A file of it is missing or damaged.
     """
     row = edition.row
@@ -51,12 +79,10 @@ def prepare(edition: Edition, refused: Collection[str], accepted: Collection[str
     if row["kind"] != "skill" or edition.skill_file is None:
         msg = f"{row['doc_id']}, of kind {row['kind']}, has no SKILL.md: only skills can be installed"
         raise WrongInput(msg)
-    if not is_folder_name(row["name"]):
+    name = folder_name(row["name"])
+    if not is_folder_name(name):
         msg = f"the name of {row['doc_id']}, {row['name']!r}, cannot name a folder: it cannot be installed"
         raise WrongInput(msg)
-    hit = _hit(row["risks"] or (), refused)
-    if left := [risk for risk in hit if rule_id(risk["code"]) not in accepted]:
-        raise WrongInput(_refusal(row["doc_id"], left))
     blobs = planned(row)
     contents = {path: edition.read(blob["path"]) for path, blob in blobs.items()}
     contents[SKILL_FILE] = edition.skill_file
@@ -65,15 +91,74 @@ def prepare(edition: Edition, refused: Collection[str], accepted: Collection[str
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(contents.items())}
     if digests[SKILL_FILE] != row["raw_hash"]:
         redacted.insert(0, SKILL_FILE)
+    hits, classes = risk_hits(row["risks"] or (), contents), set(refused)
+    asked = {hit.rule for hit in {*hits} - _accepted(before, hits, digests)} - {*accepted}
+    grave = [r for r in row["risks"] or () if {r["severity"], rule_id(r["code"]).partition(".")[0]} & classes]
+    if left := [risk for risk in grave if rule_id(risk["code"]) in asked]:
+        raise WrongInput(_refusal(row["doc_id"], left, before))
     installed = Installed(
-        **{n: row[n] for n in ("doc_id", "source", "url", "commit", "raw_hash", "content_hash", "licence")},
+        **{n: row[n] for n in _CARRIED},
         revision=edition.revision.revision,
         files=digests,
         not_written=not_kept(row),
         risks=sorted(risk["code"] for risk in row["risks"] or ()),
-        accepted_risks=sorted(rule_id(risk["code"]) for risk in hit),
+        accepted_risks=sorted({rule_id(risk["code"]) for risk in grave}),
+        renamed={blob["path"]: path for path, blob in blobs.items() if blob["path"] != path},
+        hits=hits,
     )
-    return Installable(row["name"], installed, contents, redacted, row["risks"] or ())
+    return Installable(name, installed, contents, redacted, row)
+
+
+def folder_name(name: str) -> str:
+    """Return what the folder of a skill is called: its name, without what some file system refuses."""
+    return name if is_folder_name(name) else file_path(_NOT_IN_NAME.sub("-", name).strip("-. "))
+
+
+def risk_hits(risks: Sequence[Mapping[str, Any]], contents: Mapping[str, bytes]) -> list[RiskHit]:
+    """Return what the rules of a skill's risks hit in its files, sorted.
+
+    Of a risk that is in no file as it is kept, it is what was said of it.
+    """
+    said: dict[str, list[str]] = {}
+    for risk in risks:
+        said.setdefault(rule_id(risk["code"]), []).append(risk["message"])
+    digests = hit_digests([decode(content)[0] for content in contents.values()], said) if said else []
+    found = [
+        RiskHit(rule, path, digest)
+        for path, by_rule in zip(contents, digests, strict=bool(said))
+        for rule, digest in by_rule.items()
+    ]
+    unseen = {rule: "\n".join(said[rule]).encode() for rule in said.keys() - {hit.rule for hit in found}}
+    return sorted([*found, *(RiskHit(r, "", hashlib.sha256(m).hexdigest()) for r, m in unseen.items())])
+
+
+def _accepted(before: Installed | None, hits: Sequence[RiskHit], digests: Mapping[str, str]) -> set[RiskHit]:
+    """Return what was accepted when a skill was installed; of an older lock, hits in files as they were."""
+    if before is None:
+        return set()
+    unchanged = (hit for hit in hits if hit.file and before.files.get(hit.file) == digests[hit.file])
+    return {h for h in (unchanged if before.hits is None else before.hits) if h.rule in before.accepted_risks}
+
+
+def new_risks(before: Installed, now: Installable) -> list[Mapping[str, Any]]:
+    """Return the risks of a skill that hit something which was not there before."""
+    if before.hits is None:
+        return [risk for risk in now.risks if risk["code"] not in before.risks]
+    new = {hit.rule for hit in {*(now.installed.hits or ())}.difference(before.hits)}
+    return [risk for risk in now.risks if rule_id(risk["code"]) in new]
+
+
+def is_same_publisher(was: Installed, now: Mapping[str, Any]) -> bool:
+    """Tell whether who published what was installed published a row of DOCUMENTS, or another edition, too.
+
+    A repository is known by the id that its forge gave it, whatever it is called and whoever led there;
+    without one by its name at one source. What is not known any more, or was not known, is another one.
+    """
+    if was.repo_id is not None:
+        return bool(was.repo_id == now["repo_id"])
+    if was.repo is not None:
+        return (was.repo, was.source) == (now["repo"], now["source"])
+    return now["repo_id"] is None and was.source == now["source"]
 
 
 def planned(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -93,7 +178,7 @@ def not_kept(row: Mapping[str, Any]) -> list[str] | None:
 
 
 def is_current(installed: Installed, row: Mapping[str, Any]) -> bool:
-    """Tell whether the document of a row of DOCUMENTS is what was installed, its licence included."""
+    """Tell whether the document of a row of DOCUMENTS has the text, files and licence that were installed."""
     digests = {path: blob["sha256"] for path, blob in planned(row).items()}
     same = all(row[name] == getattr(installed, name) for name in ("raw_hash", "content_hash", "licence"))
     return same and {**digests, SKILL_FILE: installed.files.get(SKILL_FILE)} == installed.files
@@ -114,11 +199,9 @@ def require_rules(accepted: Collection[str]) -> list[str]:
     return ids
 
 
-def _hit(risks: Sequence[Mapping[str, Any]], refused: Collection[str]) -> list[Mapping[str, Any]]:
-    return [r for r in risks if {r["severity"], rule_id(r["code"]).partition(".")[0]} & set(refused)]
-
-
-def _refusal(doc_id: str, left: Sequence[Mapping[str, Any]]) -> str:
+def _refusal(doc_id: str, left: Sequence[Mapping[str, Any]], before: Installed | None) -> str:
+    rules = dict.fromkeys(rule_id(risk["code"]) for risk in left)
     risks = "; ".join(f"{risk['severity']} {risk['code']}, {risk['message']}" for risk in left)
-    flags = " ".join(f"--accept-risk {rule_id(risk['code'])}" for risk in left)
-    return f"{doc_id} is refused for its risks: {risks}. Read it; to install it all the same: {flags}"
+    flags = " ".join(f"--accept-risk {rule}" for rule in rules)
+    other = " (not what was accepted before)" if before and rules.keys() & set(before.accepted_risks) else ""
+    return f"{doc_id} is refused for its risks{other}: {risks}. Read it; to install it all the same: {flags}"

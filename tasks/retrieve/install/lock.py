@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,13 +22,24 @@ _VERSION = 1
 _MAX_NAME_BYTES = 200  # file systems take 255
 
 
+@dataclass(frozen=True, order=True, slots=True)
+class RiskHit:
+    """What a rule of risks hits in a file: the SHA-256 of the lines, or of what was said of it (no file)."""
+
+    rule: str
+    file: str
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True)
 class Installed:
     """What was installed as one folder.
 
-    `files` maps each path, relative and with `/`, to the SHA-256 of the bytes that were written there.
+    `files` maps each path, relative and with `/`, to the SHA-256 of the bytes that were written there;
+    `renamed` the skill's own paths to those that were written in their place.
     `not_written` names files of the skill whose bytes are not kept, None where its files are not known.
-    `risks` are the codes found in it, `accepted_risks` those of them that would have been refused.
+    `risks` are the codes found in it, `accepted_risks` the rules of those that would have been refused, and
+    `hits` what all of them hit: None in a lock that older versions wrote, which names no repository either.
     """
 
     doc_id: str
@@ -40,6 +54,15 @@ class Installed:
     not_written: list[str] | None
     risks: list[str]
     accepted_risks: list[str]
+    repo: str | None = None
+    repo_id: str | None = None
+    renamed: dict[str, str] = field(default_factory=dict)
+    hits: list[RiskHit] | None = None
+
+    @property
+    def publisher(self) -> dict[str, str | None]:
+        """Whose it is: its source, its repository, and the id that the forge gave that."""
+        return {"source": self.source, "repo": self.repo, "repo_id": self.repo_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +87,8 @@ _FORM = TypeAdapter(InstallLock)
 
 def is_folder_name(name: str) -> bool:
     """Tell whether any file system takes a name for a folder, beside the lock."""
-    plain = "/" not in name and file_path(name) == name and len(name.encode()) <= _MAX_NAME_BYTES
-    return plain and name.casefold() != LOCK_FILE
+    plain = not name.startswith(".") and "/" not in name and file_path(name) == name
+    return plain and len(name.encode()) <= _MAX_NAME_BYTES and name.casefold() != LOCK_FILE
 
 
 def read_lock(folder: Path) -> InstallLock:
@@ -78,7 +101,7 @@ def read_lock(folder: Path) -> InstallLock:
     path = folder / LOCK_FILE
     remedy = "restore it, or delete it: its skills then count as not installed"
     try:
-        lock = _FORM.validate_json(path.read_bytes())
+        lock = _FORM.validate_json(_regular(path))
     except FileNotFoundError:
         return InstallLock()
     except (OSError, ValidationError) as error:
@@ -96,6 +119,14 @@ def read_lock(folder: Path) -> InstallLock:
         msg = f"{path} names {wrong[0]!r}, which Skillery does not write: {remedy}"
         raise StorageError(msg)
     return lock
+
+
+def _regular(path: Path) -> bytes:
+    """Return the bytes of a file; whoever made the folder may have put a pipe or a device in its place."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        return file.read()
 
 
 def _is_below(file: str) -> bool:

@@ -20,7 +20,7 @@ from tasks.retrieve.install.lock import Installed, Pending, read_lock, write_loc
 
 _NO_FILE = "no regular file"
 # What running a script, or opening a folder on a desktop, leaves there is no edit.
-_GENERATED = re.compile(r"(?:.*/)?(?:__pycache__/.*|\.DS_Store)")
+_GENERATED = re.compile(r"\A(?:.*/)?(?:__pycache__/.*|\.DS_Store)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,12 @@ class SkillsFolder:
         self.path, self._new, self._old = path, path / STAGING / "new", path / STAGING / "old"
         self._lock = read_lock(path)
         self.mended: dict[str, str] = {}
-        if self._lock.pending:
-            self._mend(self._lock.pending)
-        delete_path(path / STAGING)
+        with self._writing():
+            if (path / STAGING).is_symlink():  # what it leads to is not ours to move or to remove
+                delete_path(path / STAGING)
+            if self._lock.pending:
+                self._mend(self._lock.pending)
+            delete_path(path / STAGING)
 
     @property
     def skills(self) -> Mapping[str, Installed]:

@@ -9,15 +9,16 @@ from typing import Any
 from storage.blobs import BlobStore
 from storage.errors import UnknownDocument, WrongInput
 from storage.lance.served import require_licences, require_shown
+from storage.partitions import PartitionedTable
 from storage.root import Root
 from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
-from storage.state import documents_table, seen_table
+from storage.state import documents_table, folded_table, seen_table
 from tasks.crawl.source.identity import doc_key
-from tasks.crawl.source.lookup import followed, meant, suggestion
+from tasks.crawl.source.lookup import followed, meant, suggestion, was_brought
+from tasks.models.redact import redact
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical
 from tasks.refine.text.encodings import decode
-from tasks.refine.text.redact import redact
 from tasks.refine.text.strict_yaml import Value
 from tasks.retrieve.revisions.history import Revision, read_revision, revisions_of, snapshots_in
 
@@ -87,21 +88,36 @@ class Edition:
 def find_row(root: Root, text: str) -> tuple[dict[str, Any], str | None]:
     """Return the row of the document that a text means, and the alias by which, None if by none.
 
+    A folded copy is an alias in what is searched, but its id means its own text and files.
+
     Raises:
         UnknownDocument: Nothing has this id, and not exactly one document has an id that ends in it or this
             name.
     """
     table = documents_table(root)
     for step, wanted in enumerate(followed(root, text.strip().strip("/"))):
-        rows = table.of(wanted)
-        for row in rows.filter([doc_key(d) == doc_key(wanted) for d in rows["doc_id"]]).iter_rows(named=True):
+        if row := _row_in(table, wanted):
             return row, text if step else None
+        if row := _row_in(folded_table(root), wanted):
+            return row, text
     known = table.read(columns=["doc_id", "name"])
     names = dict(known.select("doc_id", "name").iter_rows())
-    if len(found := meant(text, names)) == 1:
+    found = [] if was_brought(root, text.strip().strip("/")) else meant(text, names)
+    if len(found) == 1:
         return table.of_document(found[0]).row(0, named=True), None
     msg = f"no document has the id {text!r}{suggestion(text, found, names)}: `skillery search` prints ids"
     raise UnknownDocument(msg)
+
+
+def copy_of(root: Root, doc_id: str) -> dict[str, Any] | None:
+    """Return the row of a folded copy by its id in any letter case; None: there is no such copy."""
+    return _row_in(folded_table(root), doc_id)
+
+
+def _row_in(table: PartitionedTable, doc_id: str) -> dict[str, Any] | None:
+    rows = table.of(doc_id)
+    same = rows.filter([doc_key(d) == doc_key(doc_id) for d in rows["doc_id"]])
+    return next(same.iter_rows(named=True), None)
 
 
 def present_edition(root: Root, row: Mapping[str, Any]) -> Edition:
@@ -157,10 +173,10 @@ def served_edition(root: Root, row: Mapping[str, Any]) -> Edition:
         UnknownDocument: No snapshot gives the text that is served; it may have been forgotten.
         StorageError: A file of the root cannot be read.
     """
-    rows = documents_table(root).of_document(row["doc_id"])
-    for document in rows.iter_rows(named=True):
-        if _is_same(document, row):
-            return present_edition(root, document)
+    for table in (documents_table(root), folded_table(root)):
+        for document in table.of_document(row["doc_id"]).iter_rows(named=True):
+            if _is_same(document, row):
+                return present_edition(root, document)
     for revision in reversed(revisions_of(root, row["doc_id"], row["source"])):
         if revision.commit == row["commit"]:
             try:

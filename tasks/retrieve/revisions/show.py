@@ -12,6 +12,8 @@ import polars as pl
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.state import aliases_table, seen_table
+from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.lookup import followed
 from tasks.refine.text.encodings import decode
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition, find_row, past_edition, present_edition
 from tasks.retrieve.revisions.history import Revision, choose, revisions_of
@@ -67,7 +69,7 @@ def shown(edition: Edition, alias: str | None) -> dict[str, Any]:
         told["description"] = None
     return {
         "doc_id": row["doc_id"],
-        **({"alias_of": row["doc_id"], "doc_id": alias} if alias else {}),
+        **({"alias_of": _leads_to(edition, alias), "doc_id": alias} if alias else {}),
         **told,
         "licence_class": edition.licence_class,
         "front_matter": edition.front_matter if allowed else None,
@@ -81,6 +83,13 @@ def shown(edition: Edition, alias: str | None) -> dict[str, Any]:
         **{k: v for k, v in edition.revision.as_dict().items() if k in ("revision", "run_id")},
         "aliases": _aliases(edition.root, row["doc_id"]),
     }
+
+
+def _leads_to(edition: Edition, alias: str) -> str:
+    """Return the document that an alias leads to; of a folded copy, the one that it is folded on."""
+    *_, survivor = followed(edition.root, edition.row["doc_id"])
+    same = doc_key(alias.strip().strip("/")) == doc_key(edition.row["doc_id"])
+    return survivor if same else str(edition.row["doc_id"])
 
 
 def _findings(found: list[dict[str, Any]] | None, *, allowed: bool) -> list[dict[str, Any]]:

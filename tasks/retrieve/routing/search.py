@@ -64,6 +64,8 @@ class Filters:
     A licence is an SPDX identifier in any letter case, or `unknown`. A source is a source spec, or the part
     before its colon. A risk is the code of a finding, with or without its `risk.`, or `none`, which is for
     skills without findings. `without` holds the ids, in lower case, of skills that must not be found.
+    What its author keeps to his project is found by its risk alone, `offer.internal`; what only a person may
+    start, `offer.person-only`, is so if it is no `person` who asks.
     """
 
     kinds: tuple[str, ...] = ()
@@ -71,6 +73,12 @@ class Filters:
     sources: tuple[str, ...] = ()
     risks: tuple[str, ...] = ()
     without: frozenset[str] = frozenset()
+    person: bool = False
+
+    def kept_back(self) -> list[str]:
+        """Return the codes of the risks whose rows are not found."""
+        codes = ["offer.internal", *([] if self.person else ["offer.person-only"])]
+        return [code for code in codes if code not in self.risks]
 
 
 class RowFacts(NamedTuple):
@@ -132,6 +140,10 @@ class Searcher:
         rows = self._fetched([r.doc_id for r in ranked])
         return list(zip(rows, ranked, strict=True))
 
+    def row_of(self, doc_id: str) -> dict[str, Any]:
+        """Return the row of an id, as it is written."""
+        return self._fetched([doc_id])[0]
+
     def rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
         """Return the rows at some places of the index, in that order."""
         return self._fetched(self.ids(places))
@@ -175,6 +187,10 @@ class Searcher:
         codes = self._rows.select("risks").with_row_index("place").explode("risks", empty_as_null=True)
         return codes.with_columns(pl.col("risks").fill_null(_NO_RISK))
 
+    @functools.cached_property
+    def _offers(self) -> pl.DataFrame:
+        return self._risks.filter(pl.col("risks").str.starts_with("offer."))
+
     def _with_risks(self, wanted: Sequence[str]) -> pl.Series:
         """Return for each row whether it has one of the codes wanted, or none where that is wanted."""
         codes = self._risks["risks"]
@@ -201,7 +217,7 @@ class Searcher:
 
         Rows of a denied licence do not count; one without a licence is `unknown`, one without risks `none`.
         """
-        shown = self.allowed(Filters(), licences)
+        shown = self.allowed(Filters(person=True), licences)
         rows, risks = self._rows.filter(shown), self._risks.filter(shown[self._risks["place"].to_numpy()])
         columns = {
             "kind": rows["kind"], "licence": rows["licence"].fill_null(_UNKNOWN), "source": rows["source"],
@@ -226,6 +242,9 @@ class Searcher:
         mask &= _any_of("source", filters.sources, [source, source.str.split(":").list.first()])
         if filters.risks:
             mask &= self._with_risks(filters.risks)
+        back = self._offers["place"].filter(self._offers["risks"].is_in(filters.kept_back()))
+        if len(back):
+            mask &= ~pl.int_range(len(mask), eager=True).is_in(back.implode())
         if filters.without:
             mask &= ~self._rows["doc_id"].str.to_lowercase().is_in(list(filters.without))
         return mask.to_numpy()

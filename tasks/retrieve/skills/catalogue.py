@@ -35,7 +35,7 @@ from tasks.retrieve.skills.bundle import (
 PAGE_SKILLS = 32
 _KEPT_BYTES = 32_000_000  # SKILL.md files of bundles that are kept for the next request
 _KEPT = 512
-_ORIGIN = ("source", "url", "commit", "licence")
+_ORIGIN = ("source", "repo", "repo_id", "url", "commit", "licence")
 Row = Mapping[str, Any]
 
 
@@ -141,7 +141,7 @@ class SkillCatalogue:
         """
         with self._index.version() as now:
             row, alias_of = self._index.locate(now, text)
-            edition = served_edition(self._root, self._rows(now).rows[doc_key(row["doc_id"])])
+            edition = served_edition(self._root, row)
             shown = nodes and edition.licence_class == "allow"
             document = self._index.paged_document(now, row) if shown else None
         return SkillReading(edition, text if alias_of else None, now.served.version, document)

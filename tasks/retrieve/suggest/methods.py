@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.induce.skills.actions import Arg, Body
-from tasks.induce.skills.windows import Moment, Target
+from tasks.induce.skills.windows import DecisionPoint, Target
 from tasks.induce.skills.wording import described, page_named
 from tasks.induce.trajectories.cleaning import ELEMENT
 from tasks.induce.trajectories.outline import PageOutline
@@ -84,14 +84,14 @@ class Offered:
         self._of_states: Vectors | None = None
         self._uses: SkillUses | None = None
 
-    def learn(self, moments: Iterable[Moment]) -> None:
+    def learn(self, moments: Iterable[DecisionPoint]) -> None:
         """Add the moments of one trajectory."""
         self._forget_arrays()
         for moment in moments:
             for body in dict.fromkeys(moment.bodies):
                 self._add(moment, body)
 
-    def _add(self, moment: Moment, body: Body) -> None:
+    def _add(self, moment: DecisionPoint, body: Body) -> None:
         skill, own = self._skill[body], self._skills_of[moment.task_id]
         if skill == len(self.skills):
             self.skills.append(body)

@@ -7,7 +7,6 @@ before hold more: the last three actions of a moment, and what was done next; th
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
 import json
@@ -24,11 +23,12 @@ from storage.lance.served import Served, read_served
 from storage.lance.tables import INDUCED, TableAt
 from storage.root import Root
 from storage.tombstones import Forgotten
+from tasks.crawl.source.lookup import nearest
 from tasks.induce.library.build import unnamed_digest
 from tasks.induce.skills.actions import Body, body_of
 from tasks.induce.skills.skill import InducedSkill, skill_told
 from tasks.induce.skills.texts import Summarise
-from tasks.induce.skills.windows import Moment, Target
+from tasks.induce.skills.windows import DecisionPoint, Target
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned
 from tasks.induce.trajectories.record import Trajectory
 from tasks.models.encoder import OnnxEncoder
@@ -57,7 +57,7 @@ class InducedRow:
 def rows_of_domain(
     domain: str,
     skills: Sequence[InducedSkill],
-    runs: Iterable[tuple[Trajectory, Sequence[Moment]]],
+    runs: Iterable[tuple[Trajectory, Sequence[DecisionPoint]]],
     summarise: Summarise,
 ) -> Iterator[InducedRow]:
     """Yield the rows of a domain, each once.
@@ -91,12 +91,12 @@ def _acting(run: Trajectory) -> list[CleanStep]:
     return [step for step in cleaned(run)[0] if not step.action.speaks]
 
 
-def _state(domain: str, moment: Moment, text: str) -> InducedRow:
+def _state(domain: str, moment: DecisionPoint, text: str) -> InducedRow:
     record = as_json({"page": moment.page})
     return InducedRow(f"state/{_digest(domain, text, record)}", STATE, domain, text, record)
 
 
-def _told(moment: Moment, state: str, skills: Sequence[str]) -> dict[str, Any]:
+def _told(moment: DecisionPoint, state: str, skills: Sequence[str]) -> dict[str, Any]:
     before = [moment.before] if moment.before else []
     return {"t": moment.t, "state": state, "before": before, "skills": skills}
 
@@ -129,7 +129,7 @@ class StoredDomain:
 
     skills: list[InducedSkill]
     vectors: Vectors
-    runs: list[list[Moment]]
+    runs: list[list[DecisionPoint]]
     states: dict[str, Vectors]
     tasks: dict[str, str]
 
@@ -151,15 +151,12 @@ def domain_of(rows: pa.Table) -> StoredDomain:
 
 
 def _moments(
-    domain: str,
-    record: Mapping[str, Any],
-    states: Mapping[str, tuple[str, str]],
-    bodies: Mapping[str, Body],
-) -> Iterator[Moment]:
+    domain: str, record: Mapping[str, Any], states: Mapping[str, tuple[str, str]], bodies: Mapping[str, Body]
+) -> Iterator[DecisionPoint]:
     for told in record["moments"]:
         own = tuple(bodies[one] for one in told["skills"] if one in bodies)  # others were forgotten since
         ids = (record["trajectory_id"], record["task_id"], domain, told["t"])
-        yield Moment(*ids, *states[told["state"]], _last(told["before"]), own)
+        yield DecisionPoint(*ids, *states[told["state"]], _last(told["before"]), own)
 
 
 def _last(told: Sequence[Sequence[str | None]]) -> Target | None:
@@ -185,7 +182,7 @@ def _stacked(vectors: Sequence[Vectors]) -> Vectors:
 _FIELDS = ("row_id", "kind", "domain", "text", "record")
 
 
-class Remainder:
+class WithoutForgotten:
     """Leaves out forgotten runs, states that they alone met, skills that they alone did, or that are named.
 
     A skill that other runs did too stays, without the forgotten ones among its sources and their tasks.
@@ -290,7 +287,7 @@ class ServedSkills:
             return str(given)
         if given is None and len(self.domains) == 1:
             return self.domains[0]
-        near = difflib.get_close_matches(given or "", self.domains, 1)
+        near = nearest(given or "", self.domains, 1)
         said = f"domain {given!r} has no skills" if given else "domain is missing"
         known = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(self.domains) or 'none'}"
         raise WrongInput(f"{said}{known}")

@@ -21,7 +21,7 @@ from storage.root import Root
 from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
 from tasks.induce.skills.actions import Granularity
 from tasks.induce.skills.texts import BY_RULE, StateWords, Summarise
-from tasks.induce.skills.windows import moments
+from tasks.induce.skills.windows import decision_points
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.protocols import IndexEncoder
@@ -170,7 +170,7 @@ def _rows(root: Root, summarise: Summarise) -> Iterator[InducedRow]:
         skills = libraries.skills(domain)
         # Moments are cut as the library was: all its skills are of one granularity.
         cut: Granularity = skills[0].granularity if skills else "window"
-        runs = ((one, moments(one, cut)) for one in verdicts.successful(domain, kept.of(domain)))
+        runs = ((one, decision_points(one, cut)) for one in verdicts.successful(domain, kept.of(domain)))
         yield from rows_of_domain(domain, skills, runs, summarise)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable
 
@@ -10,6 +9,7 @@ from storage.answers import forget_answers
 from storage.errors import StorageError, UnknownDocument, WrongInput
 from storage.root import Root
 from storage.tombstones import Forgotten, Tombstone
+from tasks.crawl.source.lookup import nearest
 from tasks.induce.library.build import unnamed_digest
 from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
 from tasks.induce.library.llm_inducer import WINDOWS_ASKED
@@ -36,7 +36,7 @@ def learned_tombstone(root: Root, target: str) -> Tombstone:
     skills = {} if scope == _RUN else _skills(root)
     known = _runs(root) if scope == _RUN else set(skills)
     if name not in known and name not in Forgotten.load(root).named(scope):
-        near = difflib.get_close_matches(name, known, 3)
+        near = nearest(name, known)
         said = f": near {', '.join(near)}" if near else ""
         msg = f"no {SCOPES[scope]} has the id {name!r}{said}"
         raise UnknownDocument(msg)

@@ -26,7 +26,7 @@ from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.parse.classify.cascade import CACHED_PROBABILITIES
 from tasks.retrieve.index.build import nodes_base
 from tasks.retrieve.routing.store import keep_routing
-from tasks.retrieve.suggest.stored import Remainder
+from tasks.retrieve.suggest.stored import WithoutForgotten
 from tasks.retrieve.versions.publish import switch_to
 from tasks.retrieve.versions.retention import drop_blobs, drop_unused_vectors
 
@@ -191,7 +191,7 @@ def _purge_tables(root: Root, forgotten: Forgotten, label: str, run_id: str) -> 
             continue
         table = TableAt(root, name, base)
         if name == INDUCED:
-            rest = Remainder(table.rows(["kind", "record"]), forgotten)
+            rest = WithoutForgotten(table.rows(["kind", "record"]), forgotten)
             versions[name] = rewrite(root, name, base, rest.of)
             removed[f"lance/{name}"] = rest.gone
         else:

@@ -25,6 +25,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storied: SkillRoot)
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     monkeypatch.setenv("SKILLERY_ROOT", storied.root.uri)
     return tmp_path / "project"
 
@@ -73,6 +74,20 @@ def test_each_agent_s_folder_holds_the_source_s_bytes_until_they_are_removed(
     assert answer(ask, "update", *where)["skills"][0]["state"] == "current"
     assert answer(ask, "remove", "bread", *where)["skills"][0]["doc_id"] == BREAD_ID
     assert list(folder.iterdir()) == []
+
+
+def test_a_home_that_was_moved_or_is_deprecated_is_known(
+    ask: Ask, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(project / "moved"))
+    bees = ("install", "local/market/bees")
+    assert answer(ask, *bees, "--agent", "claude", "--user")["folder"] == str(project / "moved/skills")
+    assert answer(ask, *bees, "--agent", "claude")["folder"] == str(project / ".claude/skills")
+    codex, old = ("--agent", "codex", "--user"), project.parent / "home/.codex/skills"
+    answer(ask, *bees, "--to", str(old))
+    assert answer(ask, "outdated", *codex)["folder"] == str(old)
+    new = answer(ask, *bees, *codex)["folder"]
+    assert (new, answer(ask, "outdated", *codex)["folder"]) == (str(old.parents[1] / ".agents/skills"), new)
 
 
 def test_a_risky_skill_is_refused_with_its_rule(ask: Ask, project: Path) -> None:

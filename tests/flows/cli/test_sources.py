@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,19 @@ def test_a_list_that_was_emptied_is_a_night_that_reads_nothing_and_says_so(
     capsys.readouterr()
     print_run(record)
     assert "no source is listed: skillery sources add SPEC adds one\n" in capsys.readouterr().out
+
+
+def test_a_night_of_which_nothing_is_left_says_why_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    from flows.cli.printing.run import print_run
+    from flows.run_record import RunRecord
+    from tasks.crawl.collect import SourceReport
+
+    source = asdict(SourceReport("dir:/skills", listed=2, new=2, failed={"unreadable": 1}))
+    record = RunRecord("r1", "nightly", ["dir:/skills"], "2026-01-01", "complete", sources=[source])
+    record.dropped = {"no_body": 2}
+    print_run(record.as_dict())
+    told = "no document is left of 2 listed, dropped: no_body 2, unreadable 1; dropped/ below the root"
+    assert told in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_source_too_large_to_lose_is_retired_where_the_gate_is_told_so(

@@ -198,7 +198,7 @@ def test_fragments_typed_in_pieces_have_the_types_of_the_whole(
     path = write_fragments(tmp_path / "f.jsonl", fragments_of(1, 7))
     command.typed(path, "local")
     whole = command.rows()
-    monkeypatch.setattr("tasks.parse.classify.attribution._AT_ONCE", 2)
+    monkeypatch.setattr("tasks.parse.classify.llm._AT_ONCE", 2)
     command.typed(path, "local")
     assert command.rows() == whole
     assert [row["id"] for row in whole] == [f.fragment_id for f in fragments_of(1, 7)]

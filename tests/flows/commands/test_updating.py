@@ -9,6 +9,7 @@ import pytest
 
 from flows.commands.installing import InstallSettings, install_skills
 from flows.commands.updating import outdated_skills, update_skills
+from storage.errors import WrongInput
 from storage.lance.served import Licences, write_licences
 from tasks.retrieve.install.lock import LOCK_FILE, InstallLock, Pending, read_lock, write_lock
 from tasks.retrieve.install.skills_folder import open_skills_folder
@@ -42,16 +43,78 @@ def install(nights: Nights, place: Path, *ids: str) -> None:
     install_skills(nights.root, place, ids, None, [], SETTINGS)
 
 
-def test_a_copy_that_was_folded_is_updated_to_its_survivor(nights: Nights, place: Path) -> None:
+def test_a_stranger_s_better_copy_is_not_put_in_place(nights: Nights, place: Path) -> None:
     nights.run(HandSource("dir:copies", skill(COPY)))
     install(nights, place, COPY)
     better = replace(with_files(skill(BREAD), {"notes.md": b"Use rye.\n"}), stars=100)
     nights.run(HandSource("dir:kitchen", better), HandSource("dir:copies", skill(COPY)))
-    assert nights.aliases() == {COPY: (BREAD, "folded")}
+    assert update(nights, place)["bread"]["state"] in ("current", "refused")
+    assert files_in(place / "bread") == {"SKILL.md"}
+
+
+def files_in(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+TOOL = "good/tools/bread"
+GITHUB = {"repo": "good/tools", "repo_id": "1"}
+LATER = [
+    ("github:good/tools", {"repo": "good/tools", "repo_id": "1"}, True),
+    ("skillsmp", {"repo": "better/tools", "repo_id": "1"}, True),  # renamed, and reached by another list
+    ("github:good/tools", {"repo": "good/tools", "repo_id": "2"}, False),
+    ("github:good/tools", {"repo": "good/tools", "repo_id": None}, False),
+]
+
+
+@pytest.mark.parametrize("old_lock", [False, True])
+@pytest.mark.parametrize(("spec", "origin", "is_same"), LATER)
+def test_another_publisher_is_refused_in_a_line_unless_accepted(
+    nights: Nights, place: Path, spec: str, origin: dict[str, Any], is_same: bool, old_lock: bool
+) -> None:
+    nights.run(HandSource("github:good/tools", skill(TOOL, **GITHUB)))
+    install(nights, place, TOOL)
+    if old_lock:
+        forget_in_lock(place, "repo", "repo_id", "renamed", "hits")
+    assert outdated_skills(nights.root, place)["skills"][0]["state"] == "current"
+    if spec != "github:good/tools":
+        nights.run(HandSource("github:good/tools", version="gone"))
+    nights.run(HandSource(spec, skill(TOOL, "Let it rise for long.", **origin)))
+    (foreseen,) = outdated_skills(nights.root, place)["skills"]
     told = update(nights, place)["bread"]
-    assert (told["state"], told["doc_id"], told["to"]["doc_id"]) == ("updated", COPY, BREAD)
-    assert (place / "bread/notes.md").read_bytes() == b"Use rye.\n"
-    assert update(nights, place)["bread"]["doc_id"] == BREAD
+    assert (foreseen["state"], told["state"]) == ("outdated", "updated" if is_same else "refused")
+    if is_same:
+        assert read_lock(place).skills["bread"].publisher == {"source": spec, **origin}
+        return
+    for part in ("github:good/tools (repository good/tools, id 1)", spec, "--accept-publisher"):
+        assert part in told["reason"]
+    assert "\n" not in told["reason"]
+    with pytest.raises(WrongInput, match="--accept-publisher"):
+        install(nights, place, TOOL)
+    assert (place / "bread/SKILL.md").read_bytes() == skill(TOOL).content
+    done = update_skills(nights.root, place, [], [], SETTINGS, dry_run=False, any_publisher=True)
+    assert [one["state"] for one in done["skills"]] == ["updated"]
+    assert update(nights, place)["bread"]["state"] == "current"
+
+
+def forget_in_lock(place: Path, *keys: str) -> None:
+    """Write a lock as versions did that knew no such keys."""
+    lock = json.loads((place / LOCK_FILE).read_bytes())
+    for key in keys:
+        del lock["skills"]["bread"][key]
+    (place / LOCK_FILE).write_text(json.dumps(lock), "utf-8")
+
+
+def test_a_name_that_is_another_skill_s_id_is_asked_about(nights: Nights, place: Path) -> None:
+    other = raw("bread", b"---\nname: loaf\ndescription: Bakes loaves.\n---\nBake it in a tin.\n")
+    nights.run(HandSource("parquet:x", other), HandSource("dir:kitchen", skill(BREAD)))
+    for text in ("bread", "Bread"):
+        with pytest.raises(WrongInput, match=f"an id, of bread, and the name of {BREAD}"):
+            install(nights, place, text)
+    assert not place.exists()
+    install(nights, place, "id:bread", BREAD)
+    assert {n: one.doc_id for n, one in read_lock(place).skills.items()} == {"bread": BREAD, "loaf": "bread"}
+    with pytest.raises(WrongInput, match=f"may mean bread, {BREAD}"):
+        update(nights, place, "bread")
 
 
 def test_a_skill_that_has_another_name_by_now_stays(nights: Nights, place: Path) -> None:
@@ -65,15 +128,44 @@ def test_a_skill_that_has_another_name_by_now_stays(nights: Nights, place: Path)
     assert not (place / "loaf").exists()
 
 
-def test_a_rule_that_was_accepted_stays_accepted(nights: Nights, place: Path) -> None:
-    def source(text: str) -> HandSource:
-        return HandSource("dir:kitchen", with_files(skill(BREAD, text), {"knead.sh": PIPED}))
+OTHER = PIPED.replace(b"203.0.113.9", b"203.0.113.8")
+EDITED = [
+    # What the file holds by now, whether that is what was accepted, and whether an older lock tells so.
+    ({"knead.sh": PIPED}, True, True),
+    ({"knead.sh": PIPED + b"echo done\n"}, True, False),
+    ({"knead.sh": OTHER}, False, False),
+    ({"knead.sh": PIPED + OTHER}, False, False),
+    ({"other.sh": PIPED}, False, False),
+    ({"knead.sh": PIPED, "other.sh": PIPED}, False, False),
+]
 
-    nights.run(source("Wait for it."))
+
+@pytest.mark.parametrize("old_lock", [False, True])
+@pytest.mark.parametrize(("files", "is_same", "is_same_by_files"), EDITED)
+def test_what_was_accepted_is_a_hit_not_a_rule(
+    nights: Nights,
+    place: Path,
+    files: dict[str, bytes],
+    is_same: bool,
+    is_same_by_files: bool,
+    old_lock: bool,
+) -> None:
+    def source(text: str, files: dict[str, bytes]) -> HandSource:
+        return HandSource("dir:kitchen", with_files(skill(BREAD, text), files))
+
+    nights.run(source("Wait for it.", {"knead.sh": PIPED}))
     install_skills(nights.root, place, [BREAD], None, [RULE], SETTINGS)
-    nights.run(source("Wait for two hours."))
-    assert update(nights, place)["bread"]["state"] == "updated"
+    if old_lock:
+        forget_in_lock(place, "repo", "repo_id", "renamed", "hits")
+    nights.run(source("Wait for two hours.", files))
+    told = update(nights, place)["bread"]
+    assert told["state"] == ("updated" if (is_same_by_files if old_lock else is_same) else "refused")
+    if told["state"] == "refused":
+        assert f"(not what was accepted before): error risk.{RULE}" in told["reason"]
+        done = update_skills(nights.root, place, [], [RULE], SETTINGS, dry_run=False)["skills"]
+        assert [risk["code"] for risk in done[0]["risks"]["added"]] == [] if old_lock else [f"risk.{RULE}"]
     assert read_lock(place).skills["bread"].accepted_risks == [RULE]
+    assert update(nights, place)["bread"]["state"] == "current"
 
 
 def test_only_what_is_named_is_updated(nights: Nights, place: Path) -> None:

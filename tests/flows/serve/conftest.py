@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.induce.learned_root import learned_root
+from tests.support.induce.learning import learned_root
 from tests.support.roots.hand_written import BEES, BREAD
 from tests.support.roots.skill_root import Export, SkillRoot
 from tests.support.roots.storied import LOGO

@@ -58,9 +58,8 @@ class Crawler:
         settings = self.settings.model_copy(update={"keep_files": keep_files})
         opening = CrawlContext(self.root, self.now, limit, settings)
         self.nights += 1
-        report = collect(
-            open_source(spec, opening), self.root, run_id=f"night-{self.nights}", now=self.now, limit=limit
-        )
+        source, run_id = open_source(spec, opening), f"night-{self.nights}"
+        report = collect(source, self.root, run_id=run_id, now=self.now, limit=limit, settings=settings)
         self.now += timedelta(days=days)
         return report
 

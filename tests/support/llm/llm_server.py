@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import json
 import re
@@ -82,7 +83,7 @@ class LlmServer:
     def __init__(self, fault: Fault = never, *, say: Say = sorted_out, delay: float = 0.0) -> None:
         self.fault, self.say, self.delay = fault, say, delay
         self.asked: list[Asked] = []
-        self.usage: dict[str, int] | None = {"prompt_tokens": 100, "completion_tokens": 10}
+        self.usage: dict[str, object] | None = {"prompt_tokens": 100, "completion_tokens": 10}
         self.refuses = "no"
         self.most_at_once = 0
         self._under_way = 0
@@ -147,8 +148,8 @@ class LlmServer:
             return web.json_response(body, status=status, headers=headers)
         if asked.fault == "refuses":
             return web.json_response({"error": {"message": self.refuses}}, status=400)
-        if asked.fault == "html":
-            return web.Response(text="<html><body>Please log in.</body></html>", content_type="text/html")
+        if asked.fault in _BODIES:
+            return web.Response(**_BODIES[asked.fault])
         if asked.fault == "timeout":
             await asyncio.sleep(30)
         if asked.fault in ("stream", "cut-stream"):
@@ -175,6 +176,13 @@ class LlmServer:
             await response.write(f"data: {json.dumps(end)}\n\ndata: [DONE]\n\n".encode())
         await response.write_eof()
         return response
+
+
+_BODIES: dict[str | None, dict[str, Any]] = {
+    "html": {"text": "<html><body>Please log in.</body></html>", "content_type": "text/html"},
+    # 400 MB of zeros.
+    "bomb": {"body": gzip.compress(bytes(1 << 20)) * 400, "headers": {"Content-Encoding": "gzip"}},
+}
 
 
 async def _cut(request: web.BaseRequest) -> web.StreamResponse:

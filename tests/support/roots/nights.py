@@ -17,7 +17,7 @@ from storage.schemas import DROPPED, Finding, RawDocument
 from storage.state import aliases_table, documents_table, folded_table, refined_table, seen_table
 from tasks.crawl.collect import SourceReport, collect
 from tasks.crawl.source.base import Source
-from tasks.crawl.source.bundle import DocumentLimits, take_bundle
+from tasks.crawl.source.bundle import DocumentLimits, SourceEntry, consume, take_bundle
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import RefinePlan, plan_refine
@@ -41,8 +41,8 @@ def raw(doc_id: str, content: bytes, **origin: Any) -> RawDocument:  # noqa: ANN
 def with_files(document: RawDocument, files: Mapping[str, bytes]) -> RawDocument:
     """Return a document with these files beside its SKILL.md."""
     found: list[Finding] = []
-    pieces = ((path, iter([content])) for path, content in files.items())
-    bundle = take_bundle(pieces, len(files), DocumentLimits(), found)
+    entries = [SourceEntry(path) for path in files]
+    bundle = take_bundle(entries, lambda e, keep: consume([files[e.path]], keep), DocumentLimits(), found)
     return replace(document, files=bundle.files, contents=bundle.contents, findings=tuple(found))
 
 

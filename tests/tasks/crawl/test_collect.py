@@ -13,6 +13,7 @@ from storage.root import Root
 from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
 from tasks.crawl.collect import SourceReport, collect, require_readable
+from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.local.parquet_file import ParquetSource
 from tasks.crawl.source.base import Source
@@ -241,13 +242,14 @@ def test_an_id_that_a_source_holds_twice_is_taken_once(nights: Nights) -> None:
 
 
 def test_two_sources_that_hold_one_document_are_both_recorded(nights: Nights) -> None:
-    nights.crawl(source(skill("a")))
-    nights.crawl(HandSource("git+x", skill("a", "Knead.")))
-    assert nights.seen("retired_at") == {("a", SPEC): None, ("a", "git+x"): None}
-    nights.crawl(source(skill("b")))
-    assert nights.seen("retired_at")["a", SPEC] == nights.now
-    assert nights.seen("retired_at")["a", "git+x"] is None
-    assert read_sources(nights.root).keys() == {SPEC, "git+x"}
+    listed, cloned = "skillsmp", "git+https://github.com/o/r"
+    nights.crawl(HandSource(listed, skill("o/r/a")))
+    nights.crawl(HandSource(cloned, skill("o/r/a", "Knead.")))
+    assert nights.seen("retired_at") == {("o/r/a", cloned): None, ("o/r/a", listed): None}
+    nights.crawl(HandSource(listed, skill("o/r/b")))
+    assert nights.seen("retired_at")["o/r/a", listed] == nights.now
+    assert nights.seen("retired_at")["o/r/a", cloned] is None
+    assert read_sources(nights.root).keys() == {listed, cloned}
 
 
 def test_a_run_that_is_tried_again_rewrites_no_part(nights: Nights) -> None:
@@ -307,7 +309,7 @@ def test_raising_the_size_limit_reads_what_was_left_unread(tmp_path: Path) -> No
         source = opened(f"dir:{shelf}", max_document_bytes=limit)
         report = collect(
             source, root, run_id=f"r{night}", now=datetime(2026, 1, night, tzinfo=UTC),
-            options={"max_document_bytes": limit},
+            settings=CrawlSettings(max_document_bytes=limit),
         )  # fmt: skip
         assert (report.new, report.changed) == ((1, 0), (0, 0), (0, 1))[night - 1]
 
@@ -322,3 +324,26 @@ def test_only_a_reading_to_the_end_counts_as_complete(tmp_path: Path) -> None:
     assert read_sources(root)[f"dir:{shelf}"]["last_complete"] is None
     collect(opened(f"dir:{shelf}"), root, run_id="r2", now=now)
     assert read_sources(root)[f"dir:{shelf}"]["last_complete"] == now.isoformat()
+
+
+@pytest.mark.parametrize(
+    ("budget", "setting"),
+    [({"source_bytes": 30}, "SKILLERY_SOURCE_BYTES"), ({"source_seconds": 1e-9}, "SKILLERY_SOURCE_SECONDS")],
+)
+def test_a_source_over_its_budget_keeps_what_was_read_and_is_named(
+    tmp_path: Path, budget: dict[str, float], setting: str
+) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / "shelf" / name).mkdir(parents=True)
+        (tmp_path / "shelf" / name / "SKILL.md").write_text(f"# {name}\n\nDo it, then again.\n", "utf-8")
+    spec, root = f"dir:{tmp_path / 'shelf'}", Root(tmp_path / "root")
+    settings = CrawlSettings.model_validate(budget)
+    for night in (1, 2):
+        now = datetime(2026, 1, night, tzinfo=UTC)
+        report = collect(opened(spec), root, run_id=f"r{night}", now=now, settings=settings)
+        assert (report.state, report.failed) == ("partial", {"budget": 1})
+        assert 1 <= report.listed < 3
+        assert (report.message or "").startswith(spec)
+        assert setting in (report.message or "")
+    report = collect(opened(spec), root, run_id="r3", now=now, settings=CrawlSettings())
+    assert (report.state, report.listed, report.retired) == ("complete", 3, 0)

@@ -131,8 +131,9 @@ def test_other_limits_read_a_folder_again(tmp_path: Path) -> None:
     outcomes = []
     for night, most in enumerate((0, 0, 512, 1), start=1):
         now = datetime(2026, 1, night, tzinfo=UTC)
-        source = open_source(f"dir:{shelf}", CrawlContext(root, now, settings=CrawlSettings(keep_files=most)))
-        report = collect(source, root, run_id=f"r{night}", now=now, options={"keep_files": most})
+        settings = CrawlSettings(keep_files=most)
+        source = open_source(f"dir:{shelf}", CrawlContext(root, now, settings=settings))
+        report = collect(source, root, run_id=f"r{night}", now=now, settings=settings)
         outcomes.append((report.new, report.changed, sorted(kept(root))))
     first = min(BUNDLE)
     assert outcomes == [(1, 0, []), (0, 0, []), (0, 1, sorted(BUNDLE)), (0, 1, [first])]

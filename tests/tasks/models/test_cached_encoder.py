@@ -118,11 +118,6 @@ def test_states_packed_in_another_way_are_others(
     assert len({before, version, axes}) == 3
 
 
-def test_no_texts_give_no_vectors(tmp_path: Path, counting: CountingEncoder) -> None:
-    assert kept(Root(tmp_path), counting).encode([]).shape == (0, 384)
-    assert counting.encoded == []
-
-
 @pytest.mark.parametrize("changed", [{"revision": "other"}, {"max_tokens": 128}, {"pooling": "cls"}])
 def test_whatever_changes_a_vector_has_vectors_of_its_own(
     tmp_path: Path, counting: CountingEncoder, changed: dict[str, object]
@@ -133,18 +128,6 @@ def test_whatever_changes_a_vector_has_vectors_of_its_own(
     kept(root, counting).encode(["Knead the dough."])
     assert counting.encoded.count("Knead the dough.") == 2
     assert len(vector_stores(root)) == 2
-
-
-def test_it_counts_tokens_as_the_encoder_inside_does(tmp_path: Path, counting: CountingEncoder) -> None:
-    encoder = kept(Root(tmp_path), counting)
-    assert encoder.count(TEXTS) == counting.count(TEXTS)
-    assert encoder.offsets(TEXTS[0]) == counting.offsets(TEXTS[0])
-    assert encoder.card == counting.card
-
-
-def test_it_is_loaded_once_a_process(tmp_path: Path, minilm_export: Export) -> None:
-    arguments = str(tmp_path), str(minilm_export.folder)
-    assert load_kept_encoder(*arguments) is load_kept_encoder(*arguments)
 
 
 PLACE = "vectors/some-384"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from storage.errors import ModelMismatch
-from tasks.models.encoder import OnnxEncoder, card_of, load_encoder
+from tasks.models.encoder import OnnxEncoder, card_of
 from tests.support.roots.skill_root import MINILM, Export
 
 TEXTS = [
@@ -105,21 +105,11 @@ def test_vectors_do_not_depend_on_the_number_of_threads(minilm_export: Export) -
     assert np.array_equal(three.encode(texts), one.encode(texts))
 
 
-def test_no_texts_give_no_vectors(minilm: OnnxEncoder) -> None:
-    assert minilm.encode([]).shape == (0, 384)
-    assert minilm.count([]) == []
-
-
 def test_tokens_are_counted_without_special_ones_as_offsets_lists_them(minilm: OnnxEncoder) -> None:
     texts = [*TEXTS, words(300)]
     assert minilm.count(texts) == [len(minilm.offsets(text)) for text in texts]
     assert minilm.count(["", "knead the dough"]) == [0, 4]
     assert [TEXTS[0][a:b] for a, b in minilm.offsets(TEXTS[0])] == ["Kn", "ead", "the", "dough", "."]
-
-
-def test_an_encoder_is_loaded_once_a_process(minilm_export: Export) -> None:
-    folder = str(minilm_export.folder)
-    assert load_encoder(folder) is load_encoder(folder)
 
 
 def test_an_encoder_that_loads_ahead_has_the_same_vectors(minilm: OnnxEncoder, minilm_export: Export) -> None:
@@ -141,11 +131,6 @@ def test_what_fails_to_load_ahead_is_told_where_it_is_needed_until_it_is_mended(
     for file in minilm_export.folder.iterdir():  # as a run mends it, while a server has it open
         shutil.copy(file, tmp_path)
     np.testing.assert_array_equal(lacking.encode(TEXTS), minilm.encode(TEXTS))
-
-
-def test_a_folder_without_a_card_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelMismatch, match="holds no exported encoder"):
-        OnnxEncoder(tmp_path)
 
 
 @pytest.mark.parametrize(

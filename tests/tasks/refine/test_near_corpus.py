@@ -39,12 +39,16 @@ def stored(root: Root, *names: str, file: str = "documents/one.parquet") -> pl.D
     hashes = [HASH[name] for name in names]
     rows = {**columns, "doc_id": names, "body": [TEXTS[name] for name in names], "body_hash": hashes}
     write_frame(root, file, pl.DataFrame(rows, schema=DOCUMENTS), DOCUMENTS)
-    schema = {"body_hash": pl.String, "file": pl.String}
-    return pl.DataFrame({"body_hash": hashes, "file": [file] * len(names)}, schema=schema)
+    return owned("ann", hashes).with_columns(file=pl.lit(file))
+
+
+def owned(owner: str, hashes: list[str]) -> pl.DataFrame:
+    schema = {"owner": pl.String, "body_hash": pl.String}
+    return pl.DataFrame({"owner": [owner] * len(hashes), "body_hash": hashes}, schema=schema)
 
 
 def folded(found: pl.DataFrame) -> dict[str, tuple[str, float]]:
-    return {NAME[text]: (NAME[onto], round(similarity, 3)) for text, onto, similarity in found.iter_rows()}
+    return {NAME[text]: (NAME[onto], round(similarity, 3)) for _, text, onto, similarity in found.iter_rows()}
 
 
 def known(root: Root) -> tuple[set[str], set[frozenset[str]]]:
@@ -108,13 +112,24 @@ def test_where_nothing_is_gone_nothing_is_written(root: Root) -> None:
 
 def test_the_nearest_of_a_text_that_is_gone_is_the_one_most_like_it(root: Root) -> None:
     near_texts(root, stored(root, *TEXTS), LIMITS)
-    gone = pl.Series([HASH["base"], HASH["half"]])
+    gone = owned("ann", [HASH["base"], HASH["half"]])
 
-    def like(*held: str, threshold: float = 0.85) -> list[tuple[str, str]]:
-        found = nearest(root, gone, pl.Series([HASH[name] for name in held]), threshold)
-        return [(NAME[one], NAME[other]) for one, other in found.iter_rows()]
+    def like(*held: str, threshold: float = 0.85, owner: str = "ann") -> list[tuple[str, str]]:
+        found = nearest(root, gone, owned(owner, [HASH[name] for name in held]), threshold)
+        return [(NAME[one], NAME[other]) for _, one, other in found.iter_rows()]
 
     assert like("cousin", "twin", "short") == [("base", "twin")]
     assert like("cousin", "short") == [("base", "cousin")]
     assert like("cousin", "short", threshold=0.97) == []
     assert like("short") == []
+    assert like("twin", owner="bob") == []
+
+
+def test_a_text_is_near_only_to_its_owner_s(root: Root) -> None:
+    texts = stored(root, *TEXTS).with_columns(owner=pl.Series(["ann", "bob", "bob", "ann", "ann"]))
+    assert folded(near_texts(root, texts, LIMITS)) == {"cousin": ("twin", 0.979)}
+    both = pl.concat([texts, texts[:2].with_columns(owner=pl.lit("cid"))])
+    assert near_texts(root, both, LIMITS).select("owner", "body_hash").rows() == [
+        ("bob", HASH["cousin"]),
+        ("cid", HASH["twin"]),
+    ]

@@ -12,7 +12,7 @@ from tasks.refine.batch import refine_batch
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.filters import FilterLimits
 from tasks.refine.update import update_corpus
-from tests.support.roots.nights import HandSource, Nights, raw, skill
+from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files
 
 CORPUS = ("documents", "state/folded", "state/aliases", "state/refined")
 
@@ -98,12 +98,20 @@ def test_a_copy_returns_when_its_survivor_changes(nights: Nights) -> None:
     assert (nights.documents(), nights.folded()) == (["a"], ["b"])
 
 
-def test_a_document_gives_way_to_a_better_one_with_its_text(nights: Nights) -> None:
-    nights.run(shelf(skill("a")))
-    nights.run(shelf(skill("a"), skill("z", stars=5)))
-    assert (nights.documents(), nights.folded()) == (["z"], ["a"])
-    assert reasons(nights) == [("a", "duplicate", "z")]
-    assert nights.aliases() == {"a": ("z", "folded")}
+def test_a_document_gives_way_to_no_later_one_with_its_text(nights: Nights) -> None:
+    nights.run(shelf(skill("b")))
+    nights.run(shelf(skill("a", stars=5), skill("b")))
+    assert (nights.documents(), nights.folded()) == (["b"], ["a"])
+    assert reasons(nights) == [("a", "duplicate", "b")]
+    assert nights.aliases() == {"a": ("b", "folded")}
+
+
+def test_another_owner_s_copy_with_other_files_or_words_is_a_document(nights: Nights) -> None:
+    theirs = HandSource("dir:theirs", with_files(skill("x"), {"run.sh": b"rm -r ."}), skill("y", BUNS))
+    nights.run(shelf(with_files(skill("a"), {"run.sh": b"ls"}), skill("b", BREAD)), theirs)
+    assert (nights.documents(), nights.folded(), nights.aliases()) == (["a", "b", "x", "y"], [], {})
+    nights.run(shelf(), theirs)
+    assert (nights.documents(), nights.aliases()) == (["x", "y"], {})
 
 
 def test_a_copy_that_loses_its_body_is_no_copy_any_more(nights: Nights) -> None:
@@ -167,10 +175,10 @@ def test_one_more_document_leaves_other_clusters_as_they_are(nights: Nights) -> 
     assert nights.folded() == ["q"]
     before = nights.times("state/aliases")
     nights.run(shelf(*pies, skill("a", BREAD), skill("z", BUNS, stars=9)))
-    assert (nights.documents(), nights.folded()) == (["p", "z"], ["a", "q"])
+    assert (nights.documents(), nights.folded()) == (["a", "p"], ["q", "z"])
     after = nights.times("state/aliases")
     assert {file: at for file, at in after.items() if file in before} == before
-    assert reasons(nights) == [("a", "near_duplicate", "z")]
+    assert reasons(nights) == [("z", "near_duplicate", "a")]
 
 
 def test_what_is_known_of_a_text_goes_with_it(nights: Nights) -> None:
@@ -223,12 +231,14 @@ def test_a_source_that_cannot_be_read_takes_nothing_out_of_the_corpus(nights: Ni
 
 # One document in several sources
 
+URL = "https://github.com/O/R/tree/main/bread"
+
 
 @pytest.mark.parametrize("other", ["o/r/bread", "O/r/Bread"])
 def test_a_document_of_two_sources_is_one_and_the_loser_is_named_once(nights: Nights, other: str) -> None:
     sources = [
         git(skill("o/r/bread")),
-        HandSource("parquet:p", skill(other, "An older text."), skill("q", "Soak the grain.")),
+        HandSource("parquet:p", skill(other, "An older text.", url=URL), skill("q", "Soak the grain.")),
     ]
     counts = {"documents": 2, "other_source": 1}
     assert nights.run(*sources) == counts
@@ -242,7 +252,7 @@ def test_a_document_of_two_sources_is_one_and_the_loser_is_named_once(nights: Ni
 
 @pytest.mark.parametrize("other", ["o/r/bread", "O/r/Bread"])
 def test_the_better_source_takes_over_and_gives_back(nights: Nights, other: str) -> None:
-    parquet = HandSource("parquet:p", skill(other, "An older text."))
+    parquet = HandSource("parquet:p", skill(other, "An older text.", url=URL))
     assert nights.run(parquet) == {"documents": 1}
     assert nights.run(parquet, git(skill("o/r/bread"))) == {"documents": 1, "other_source": 1}
     assert texts(nights) == {"o/r/bread": "Let it rise."}
@@ -252,7 +262,8 @@ def test_the_better_source_takes_over_and_gives_back(nights: Nights, other: str)
 
 
 def test_a_loser_that_its_source_drops_is_counted_no_more(nights: Nights) -> None:
-    nights.run(git(skill("a")), HandSource("parquet:p", skill("a"), skill("b", "Soak the grain.")))
+    older = HandSource("parquet:p", skill("o/r/a", url=URL), skill("b", "Soak the grain."))
+    nights.run(git(skill("o/r/a")), older)
     before = texts(nights)
     assert nights.run(HandSource("parquet:p", skill("b", "Soak the grain."))) == {"documents": 2}
     assert texts(nights) == before

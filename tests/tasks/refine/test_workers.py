@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
@@ -96,11 +96,27 @@ def test_items_are_taken_as_they_are_needed() -> None:
     assert len(taken) < 100
 
 
-def test_a_process_ended_from_outside_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (partial(signal.raise_signal, signal.SIGKILL), r"killed \(SIGKILL\).*memory.*fewer SKILLERY_WORKERS"),
+        (partial(signal.raise_signal, signal.SIGABRT), r"crashed \(SIGABRT\)"),
+        (partial(os._exit, 3), r"crashed \(code 3\)"),
+        (partial(os._exit, processes._ENDED), "ended with the run"),
+    ],
+)
+def test_how_a_process_ended_is_said(end: Callable[[], object], said: str) -> None:
     with batch_processes(ENOUGH, 2) as executor:
         assert executor is not None
-        with pytest.raises(StorageError, match="ended from outside"):
-            run_in(executor, partial(signal.raise_signal, signal.SIGKILL))
+        with pytest.raises(StorageError, match=said):
+            run_in(executor, end)
+
+
+def test_who_ends_a_run_and_all_its_processes_by_sigterm_does_not_end_its_workers_first() -> None:
+    with batch_processes(ENOUGH, 2) as executor:
+        assert executor is not None
+        assert run_in(executor, partial(signal.raise_signal, signal.SIGTERM)) is None
+        assert run_in(executor, os.getpid) != os.getpid()
 
 
 def test_a_process_ended_while_items_are_still_handed_out_is_said_too() -> None:
@@ -111,7 +127,7 @@ def test_a_process_ended_while_items_are_still_handed_out_is_said_too() -> None:
             run_in(executor, os.getpid)  # which the killed process' end ends too
         yield 0
 
-    with batch_processes(ENOUGH, 2) as executor, pytest.raises(StorageError, match="ended from outside"):
+    with batch_processes(ENOUGH, 2) as executor, pytest.raises(StorageError, match="killed"):
         list(run_each(executor, signal.raise_signal, items()))
 
 

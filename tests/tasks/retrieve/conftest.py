@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.induce.learned_root import learned_root
+from tests.support.induce.learning import learned_root
 from tests.support.roots.forgetting import fill
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import Export, SkillRoot

@@ -58,6 +58,7 @@ def test_sentences_of_prose_and_lists_are_asked_with_and_markup_is_not() -> None
         "Read more about it on https://bread.example before you begin.",
         "These are the things that you will need today:",
         " ".join(["flour"] * 61) + ".",
+        "```\nstir the dough until it comes off the bowl\n```\n\n| a | b |\n|---|---|\n| c | d |",
     ],
 )
 def test_what_repeats_the_description_names_the_skill_or_is_no_sentence_is_not_asked(sentence: str) -> None:
@@ -73,13 +74,6 @@ def test_what_repeats_the_description_names_the_skill_or_is_no_sentence_is_not_a
 )
 def test_what_shares_a_few_words_with_name_and_description_is_asked(sentence: str) -> None:
     assert asked(f"# Bread\n\n{sentence}\n") == [sentence]
-
-
-def test_code_and_tables_are_not_asked_with() -> None:
-    assert (
-        asked("```\nstir the dough until it comes off the bowl\n```\n\n| a | b |\n|---|---|\n| c | d |\n")
-        == []
-    )
 
 
 def test_queries_are_absent_from_name_and_description_and_stand_in_the_body() -> None:

@@ -40,13 +40,6 @@ def test_no_name_and_no_body_stands_on_both_sides(skills: list[Skill], share: fl
     assert len({s.name for s in sides[1]}) == len({s.body for s in sides[1]}) == len(sides[1])
 
 
-@given(shelves(), st.integers(0, 5))
-def test_a_split_is_the_same_for_the_same_seed(skills: list[Skill], seed: int) -> None:
-    of = families(skills)
-    one, other = (split_families(of, 0.4, seed) for _ in range(2))
-    assert [side.tolist() for side in one] == [side.tolist() for side in other]
-
-
 @given(shelves(), st.floats(0, 1), st.integers(0, 5), st.data())
 def test_who_is_trained_with_is_never_held_out_and_who_is_asked_for_stands_for_the_family(
     skills: list[Skill], share: float, seed: int, data: st.DataObject
@@ -116,10 +109,6 @@ def test_clusters_are_the_same_for_the_same_seed_and_never_more_than_vectors() -
     assert one == other
     assert len(set(one)) <= 6
     assert len(set(categories_of([None] * 3, np.stack([_EAST] * 3), 50, seed=3))) == 1
-
-
-def test_where_all_have_a_category_nothing_is_clustered() -> None:
-    assert categories_of(["a", "b"], np.zeros((2, 4), np.float32), 50, seed=0) == ["a", "b"]
 
 
 def test_categories_take_turns_each_in_its_own_order() -> None:
@@ -245,12 +234,6 @@ def test_a_copy_under_another_name_is_left_out_too(corpus: Path, tmp_path: Path)
 def test_a_corpus_of_which_nothing_may_be_drawn_is_refused(corpus: Path) -> None:
     with pytest.raises(WrongInput, match=r"skills\.parquet: no document"):
         draw_fragments(corpus, without=["rye", "oat", "spelt"])
-
-
-def test_ids_may_be_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "numbered.parquet"
-    pl.DataFrame({"id": [7], "content": [skill("rye")]}).write_parquet(path)
-    assert owners(draw_fragments(path)) == {"7"}
 
 
 def test_a_seed_draws_the_same(corpus: Path) -> None:

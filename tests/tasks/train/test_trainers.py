@@ -12,13 +12,7 @@ import pytest
 from storage.errors import ModelMismatch, WrongInput
 from tasks.models.with_torch.reranker import CausalReranker, CrossEncoder, load_reranker
 from tasks.train import trainers
-from tasks.train.trainers import (
-    Loss,
-    TrainingSettings,
-    require_training,
-    train_bi_encoder,
-    train_reranker,
-)
+from tasks.train.trainers import Loss, TrainingSettings, require_training, train_bi_encoder, train_reranker
 from tests.support.models.tiny_models import save_bi_encoder, save_cross_encoder, save_qwen3
 
 # Each skill is asked for in words that its text does not have: only training can know.

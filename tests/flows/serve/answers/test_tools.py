@@ -10,8 +10,7 @@ import pytest
 from storage.errors import ModelMismatch, NotPublished, WrongInput
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.command import Ask
-from tests.support.induce.learned_root import HARBOUR, induced, learned_root
-from tests.support.induce.learning import RUNS, learned
+from tests.support.induce.learning import HARBOUR, RUNS, induced, learned, learned_root
 from tests.support.induce.runs import FORM, mooring
 from tests.support.roots.hand_written import BIKE, BREAD
 from tests.support.roots.skill_root import MINILM, SkillRoot

@@ -1,9 +1,24 @@
-"""Tasks in the workshop: thirty of ten kinds, and what is done for each, written by hand."""
+"""Tasks in the workshop: thirty of ten kinds, how each is recorded in a browser, and what is left."""
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from playwright.sync_api import Browser, Error, Locator, Page
+
+from tasks.induce.replay.chromium import Limits, opened_page
+from tasks.induce.replay.window import Call, SourceWindow
+from tasks.induce.skills.actions import Body
+from tasks.induce.trajectories.outline import Element, folded, outline_of
+from tasks.induce.trajectories.record import Action, Step, Trajectory
+from tests.support.induce.faults import Done as Effect
+from tests.support.induce.faults import done
+from tests.support.induce.workshop.application import Workshop
 
 # An action, `role name` of what it is on, its ordinal, and what it is given.
 Done = tuple[str, str, int, str]
@@ -113,3 +128,93 @@ def _people() -> Iterator[Task]:
             (_click("link Settings"), _click("radio Weekend"), _click("checkbox Send reminders"),
              _fill("Greeting", greeting), _click("button Save settings")),
         )  # fmt: skip
+
+
+_GIVEN = {"fill": "text", "select_option": "option", "keyboard_press": "key"}
+
+
+def recorded(browser: Browser, shop: Workshop, task: Task) -> Trajectory:
+    """Do a task from a reset on, and return what was seen and done."""
+    shop.records.reset()
+    steps = []
+    with opened_page(browser, shop.url, Limits()) as page:
+        for t, done in enumerate(task.done):
+            seen, action = page.look(partial(_action, done), lambda found: found[1] is not None)
+            assert action is not None, f"{done} is not on the page:\n{seen}"
+            steps.append(Step(t, seen, action))
+            page.do(action)
+        page.settle()
+        final = page.look(str, bool)
+    name = re.sub(r"\W", "-", f"{task.kind}-{task.number}")
+    return Trajectory(name, name, "workshop", task.text, True, tuple(steps), final)
+
+
+def _action(done: Done, seen: str) -> tuple[str, Action | None]:
+    """Return a page with what is done on it, by an element's id; None if it is not there."""
+    name, on, ordinal, value = done
+    args: dict[str, Any] = {_GIVEN[name]: value} if name in _GIVEN else {}
+    if on:
+        role, _, label = on.partition(" ")
+        element = outline_of(seen).find(role, folded(label), ordinal)
+        if element is None:
+            return seen, None
+        args["element"] = element.element_id
+    return seen, Action(name, args)
+
+
+_MS, _CALM_MS = 600, 100  # that an element may take to come, and what it starts: the workshop takes a few
+Left = dict[str, Any] | None
+
+
+def left(browser: Browser, shop: Workshop, body: Body, call: Call, window: SourceWindow) -> Left:
+    """Return the facts of the workshop after a trajectory with a skill; None if it cannot go on."""
+    shop.records.reset()
+    own: list[Effect] = []
+    for step in window.steps:
+        on = {"element": step.element} if step.element else {}
+        own.append((step.action.name, None, None, {**step.action.args, **on}))
+    own[window.start : window.start + window.length] = done(body, call, window)
+    context = browser.new_context()
+    context.set_default_timeout(_MS)
+    with contextlib.closing(context):
+        page = context.new_page()
+        page.goto(shop.url)
+        for each in own:
+            try:
+                _act(page, each)
+            except (Error, KeyError, TypeError):
+                return None
+            page.wait_for_timeout(_CALM_MS)
+        return shop.records.facts()
+
+
+def _act(page: Page, done: Effect) -> None:
+    name, role, target, args = done
+    if name == "keyboard_press":
+        page.keyboard.press(args["key"])
+        return
+    element = args["element"]
+    if isinstance(element, Element):
+        if role is not None and (role, target) != (element.role, element.label):
+            raise KeyError(element)
+        on = _all(page, element.role, element.label).nth(element.ordinal)
+    elif isinstance(element, int) and role is not None and target is not None:
+        on = _all(page, role, target).nth(element)
+    else:
+        raise TypeError(element)
+    if name == "click":
+        on.click()
+    elif name == "fill":
+        on.fill(args["text"])
+    else:
+        on.select_option(label=args["option"])
+
+
+def _all(page: Page, role: str, label: str) -> Locator:
+    """Return the elements of a role and a folded label, those of an open dialog first."""
+    words = re.compile(r"^\W*" + r"\W+".join(map(re.escape, label.split())) + r"(\W+\d+)?\W*$", re.IGNORECASE)
+    above = page.locator("dialog[open]")
+    place = above if above.count() else page.locator("body")
+    if role == "clickable":
+        return place.locator("[onclick]:not(button)").filter(has_text=words)
+    return place.get_by_role(role, name=words)  # type: ignore[arg-type] # as told

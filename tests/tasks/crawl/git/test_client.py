@@ -95,9 +95,11 @@ def test_no_local_command_fetches_a_missing_blob(garden: WorkTree, git_daemon: s
     with GitClient(f"{git_daemon}/herbs", "spec", timeout=60) as client:
         client.fetch("HEAD")
         with pytest.raises(OSError, match=film):
-            list(client.read(film))
+            client.read(film, 0)
         client.fetch_blobs([film], "HEAD")
-        assert sum(map(len, client.read(film))) == 5_000_000
+        assert client.sizes([film, "0" * 40]) == {film: 5_000_000, "0" * 40: 0}
+        assert client.read(film, 0).size == 5_000_000
+        assert client.read(film, 0) is client.read(film, 0)  # it is read once
 
 
 def test_credentials_open_a_private_server_and_appear_nowhere(

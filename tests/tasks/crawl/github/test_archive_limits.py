@@ -8,7 +8,6 @@ from zipfile import ZipFile
 import pytest
 
 from tasks.crawl.github.archive import Archive, ArchiveLimits, ArchiveRefused
-from tasks.crawl.source.bundle import consume
 from tests.support.crawl.zip_files import DIRECTORY_HEADER, FLAGS, METHOD, saved, zipped
 from tests.support.marketplace import malice
 
@@ -191,4 +190,4 @@ def test_a_bomb_is_refused_by_what_it_says_and_left_off_where_it_says_less(tmp_p
     with Archive(saved(tmp_path, malice.understated(4_000_000, 1_000)), limits) as archive:
         bomb = next(entry for entry in archive.entries() if "bomb" in entry.path)
         with pytest.raises(OSError, match="archive"):
-            consume(archive.read(bomb))
+            archive.read(bomb, 0)

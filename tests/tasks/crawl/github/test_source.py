@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import polars as pl
 import pytest
 
 from storage.errors import WrongInput
+from storage.parquet import read_frame
+from storage.root import Root
+from storage.schemas import RAW_DOCUMENTS
+from storage.state import listed_table
 from tasks.crawl import raw_parts
 from tasks.crawl.github.source import split_name
 from tests.support.crawl.crawling import Crawler, grows
+from tests.support.crawl.zip_files import zipped
 from tests.support.marketplace import malice
-from tests.support.marketplace.repository import Repository
+from tests.support.marketplace.faults import Fault, Faults
+from tests.support.marketplace.repository import Blob, Repository, link
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
@@ -104,11 +113,99 @@ def test_a_refused_archive_leaves_what_was_known(garden: Repository, crawler: Cr
 
 
 def test_links_are_named_and_not_followed(garden: Repository, crawler: Crawler) -> None:
-    garden.commit({"beds/links/SKILL.md": grows("links"), "beds/links/a.md": b"A"})
-    garden.archive_override = malice.links_out()
+    garden.commit({"beds/links/SKILL.md": link("../../../../etc/hostname")})
     report = crawler.crawl(SPEC)
-    assert report.failed["symlink"] == 1
-    assert not any(b"root" in (text or b"") for text in crawler.held().values())
+    assert (report.new, report.failed) == (5, {"symlink": 1})
+    garden.commit({"beds/links/SKILL.md": grows("links"), "beds/links/a.md": b"A"})
+    garden.archive_override = malice.links_out()  # is not what the tree lists
+    assert crawler.crawl(SPEC).failed == {}
+    assert crawler.held()["ann/garden/beds/links"] == grows("links")
+
+
+def archived(repository: Repository, changes: dict[str, bytes | None]) -> None:
+    """Let the repository's archives hold these bytes in place of its files; None leaves a file out."""
+    held = {path: b"".join(n.pieces()) for path, n in repository.head.tree.walk() if isinstance(n, Blob)}
+    told = {path: content for path, content in (held | changes).items() if content is not None}
+    files = {f"garden-main/{path}": content for path, content in told.items()}
+    repository.archive_override = zipped(files, comment=repository.head.sha.encode())
+
+
+def raw_row(root: Root, doc_id: str) -> dict[str, Any]:
+    parts = [read_frame(root, file, RAW_DOCUMENTS) for file in root.files("raw/documents")]
+    return pl.concat(parts).filter(doc_id=doc_id).row(-1, named=True)
+
+
+LACKING = {
+    "beds/dill/SKILL.md": None,
+    "beds/chard/scripts/water.sh": None,
+    "beds/basil/SKILL.md": b"$Format$",
+}
+
+
+@pytest.mark.parametrize("spec", [SPEC, "skillsmp"])
+def test_what_the_archive_lacks_or_has_otherwise_is_fetched_singly(
+    garden: Repository, crawler: Crawler, market: Marketplace, spec: str
+) -> None:
+    garden.commit({"beds/chard/scripts/water.sh": b"echo water\n"})
+    archived(garden, LACKING)
+    report = crawler.crawl(spec)
+    assert (report.new, report.failed) == (5, {})
+    assert crawler.held() == {f"ann/garden/beds/{n}": grows(n) for n in HERBS}
+    chard = raw_row(crawler.root, "ann/garden/beds/chard")
+    assert [file["content"] for file in chard["contents"]] == [b"echo water\n"]
+    assert (market.count(kind="archive"), market.count(kind="raw")) == (1, 3)
+    assert crawler.crawl(spec).unchanged == 5
+
+
+def test_ends_of_lines_that_the_archive_has_otherwise_cost_no_request(
+    garden: Repository, crawler: Crawler, market: Marketplace
+) -> None:
+    archived(garden, {f"beds/{n}/SKILL.md": grows(n).replace(b"\n", b"\r\n") for n in HERBS})
+    assert crawler.crawl(SPEC).new == 5
+    assert crawler.held() == {f"ann/garden/beds/{n}": grows(n) for n in HERBS}
+    assert market.count(kind="raw") == 0
+
+
+def test_a_skill_that_an_older_version_took_for_lost_is_fetched_though_nothing_changed(
+    garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl(SPEC)
+    rows = (
+        listed_table(crawler.root)
+        .read()
+        .with_columns(
+            outcome=pl.when(pl.col("doc_id") == DILL).then(pl.lit("not-in-archive")).otherwise("outcome")
+        )
+    )
+    listed_table(crawler.root).upsert(rows)
+    assert (crawler.crawl(SPEC).unchanged, crawler.crawl(SPEC).failed) == (5, {})
+
+
+@pytest.mark.parametrize("spec", [SPEC, "skillsmp"])
+def test_what_neither_archive_nor_forge_has_is_named_each_night(
+    garden: Repository, crawler: Crawler, faults: Faults, spec: str
+) -> None:
+    garden.commit({"beds/chard/scripts/water.sh": b"echo water\n"})
+    archived(garden, LACKING)
+    faults.script("raw:*", [Fault("html", status=404)] * 3)
+    for known in (0, 4, 4):
+        report = crawler.crawl(spec, days=8)
+        assert (report.unchanged, report.failed) == (known, {"unreadable": 1})
+    chard = raw_row(crawler.root, "ann/garden/beds/chard")
+    assert [f["code"] for f in chard["findings"]] == ["bundle.unreadable"]
+    assert crawler.held()["ann/garden/beds/basil"] == b"$Format$"
+    garden.commit({"README.md": b"Sow."})
+    assert crawler.crawl(spec).new == 1
+
+
+@pytest.mark.parametrize("spec", [SPEC, "skillsmp"])
+def test_a_second_text_that_folds_onto_a_skill_is_dropped_by_name(
+    garden: Repository, crawler: Crawler, spec: str
+) -> None:
+    garden.commit({"beds/dill/skill.md": grows("dill", "Another."), "beds/leek/skill.md": grows("leek")})
+    assert crawler.crawl(spec).failed == {"duplicate_id": 1}
+    assert crawler.dropped()["duplicate_id"] == "beds/dill/skill.md"
+    assert crawler.held()[DILL] == grows("dill")
 
 
 @pytest.fixture

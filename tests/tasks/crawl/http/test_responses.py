@@ -55,7 +55,7 @@ def sends(head: str, pieces: list[bytes], *, endless: bool = False) -> Reply:
         ("identity", bytes),
         ("gzip", gzip.compress),
         ("x-gzip", gzip.compress),
-        ("GZip", lambda data: gzip.compress(data[:100]) + gzip.compress(data[100:])),
+        ("GZip", lambda data: gzip.compress(data[:100_000]) + gzip.compress(data[100_000:])),
         ("deflate", zlib.compress),
         ("deflate", raw_deflate),
     ],

@@ -3,12 +3,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from storage.errors import SourceError
+from storage.root import Root
 from storage.schemas import Dropped, RawDocument
+from tasks.crawl.collect import collect
 from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.source.bundle import DocumentLimits
 
@@ -190,3 +193,19 @@ def test_a_folder_that_is_not_there_or_has_no_skill_is_terminal(garden: Path) ->
     with pytest.raises(SourceError, match=r"no SKILL\.md") as caught:
         next(rows)
     assert caught.value.reason == "no-skill"
+
+
+@pytest.mark.parametrize("has_skill", [True, False])
+def test_links_that_lead_out_are_told_with_where_they_lead(
+    garden: Path, tmp_path: Path, has_skill: bool
+) -> None:
+    (garden / "mint").symlink_to("../agents/mint")
+    write(garden, "sage/SKILL.md" if has_skill else "notes.md")
+    report = collect(
+        DirectorySource(str(garden)),
+        Root(tmp_path / "root"),
+        run_id="1",
+        now=datetime(2026, 3, 1, tzinfo=UTC),
+    )
+    said = f"1 links were not followed: mint -> {tmp_path}/agents/mint; name what they lead to as sources"
+    assert (report.state, said in str(report.message)) == ("complete" if has_skill else "failed", True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage.schemas import DROPPED, LISTINGS, Dropped, Listing, to_frame
 from tasks.crawl.skillsmp.api import listing_of
-from tasks.crawl.source.fields import count_of, time_of
+from tasks.models.fields import count_of, time_of
 
 SOURCE = "skillsmp"
 ROW: dict[str, Any] = {

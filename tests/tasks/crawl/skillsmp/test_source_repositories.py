@@ -64,13 +64,14 @@ def test_what_is_withdrawn_by_law_goes_at_once(garden: Repository, crawler: Craw
     assert (report.new, report.failed, crawler.held()) == (0, {"withdrawn": 5}, {})
 
 
-@pytest.mark.parametrize("route", ["archive:*", "api:/repos/ann/garden/git/trees/*"])
-def test_an_archive_or_a_tree_that_is_not_found_is_no_miss_of_its_repository(
-    garden: Repository, faults: Faults, crawler: Crawler, route: str
+@pytest.mark.parametrize("routes", [["archive:*", "raw:*"], ["api:/repos/ann/garden/git/trees/*"]])
+def test_files_or_a_tree_that_are_not_found_are_no_miss_of_its_repository(
+    garden: Repository, faults: Faults, crawler: Crawler, routes: list[str]
 ) -> None:
     crawler.crawl()
     garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sold.") for n in ("basil", "chard", "dill", "endive")})
-    faults.script(route, [Fault("html", status=404)] * 100)
+    for route in routes:
+        faults.script(route, [Fault("html", status=404)] * 100)
     reports = [crawler.crawl(days=8) for _ in range(5)]
     assert [(r.retired, r.failed) for r in reports] == [(0, {"not-fetched": 5})] * 5
     assert len(crawler.stale()) == 5
@@ -173,17 +174,20 @@ def test_what_a_refused_archive_left_stale_stays_so_while_nothing_changes(
     assert (report.unchanged, report.failed, len(crawler.stale())) == (0, {"refused": 5}, 5)
 
 
-def test_a_repository_over_the_limit_is_taken_file_by_file_where_that_is_enough(
+def test_a_repository_over_the_limit_is_taken_file_by_file_over_several_nights(
     garden: Repository, market: Marketplace, tmp_path: Path
 ) -> None:
-    garden.pad_to(400_000)
-    network = settings_of(market.environment(), archive_bytes=300_000)
-    small = Crawler(tmp_path / "small", network)
-    report = small.crawl()
-    assert (report.new, report.failed, len(small.held())) == (5, {"archive-too-large": 1}, 5)
     garden.commit({f"beds/{n}/SKILL.md": grows(f"plant-{n}") for n in range(40)})
-    many = Crawler(tmp_path / "many", network)
-    assert many.crawl().failed == {"too-large": 45}
+    garden.pad_to(400_000)
+    small = settings_of(market.environment(), archive_bytes=300_000, single_files=20)
+    crawler = Crawler(tmp_path / "small", small)
+    reports = [crawler.crawl() for _ in range(4)]
+    assert [(r.new, r.unchanged, r.failed.get("budget", 0)) for r in reports] == [
+        (20, 0, 25), (20, 20, 5), (5, 40, 0), (0, 45, 0),
+    ]  # fmt: skip
+    assert [r.failed.get("archive-too-large", 0) for r in reports] == [1, 1, 1, 0]
+    assert "SKILLERY_SINGLE_FILES" in crawler.dropped()["budget"]
+    assert market.count(kind="raw") == 45
 
 
 def test_a_body_without_end_is_cut_off_and_named(world: World, garden: Repository, crawler: Crawler) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,10 +18,12 @@ from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.source.bundle import (
     Bundle,
     BundledSkill,
+    Content,
     DocumentLimits,
     SourceEntry,
     consume,
     plan,
+    read_skill,
     take_bundle,
 )
 
@@ -70,6 +71,10 @@ def test_a_file_belongs_to_the_nearest_skill_above_it(paths: set[str]) -> None:
         for file in skill.files:
             above = [f for f in folders if f == "" or f"{file.folder}/".startswith(f"{f}/")]
             assert max(above, key=len) == skill.entry.folder
+        inside = {posixpath.join(skill.entry.folder, folder) for folder in skill.nested}
+        assert inside <= folders - {skill.entry.folder}
+        below = {f for f in folders if f"{f}/".startswith(f"{skill.entry.folder}/") or not skill.entry.folder}
+        assert all(any(f"{f}/".startswith(f"{n}/") for n in inside) for f in below - {skill.entry.folder})
         for licence in skill.licences:
             assert licence.folder == "" or f"{skill.entry.folder}/".startswith(f"{licence.folder}/")
         depths = [len(licence.folder) for licence in skill.licences]
@@ -105,8 +110,9 @@ def test_consuming_keeps_the_first_bytes_whatever_the_pieces(pieces: list[bytes]
 
 def take(files: dict[str, bytes], limits: DocumentLimits | None = None) -> tuple[Bundle, list[Finding]]:
     found: list[Finding] = []
-    given = ((path, iter([content])) for path, content in files.items())
-    return take_bundle(given, len(files), limits or DocumentLimits(), found), found
+    entries = [SourceEntry(path, size=len(content)) for path, content in files.items()]
+    limits = limits or DocumentLimits()
+    return take_bundle(entries, lambda e, keep: consume([files[e.path]], keep), limits, found), found
 
 
 def codes(found: list[Finding]) -> list[str]:
@@ -140,39 +146,73 @@ def test_one_large_file_does_not_keep_the_next_one_out() -> None:
     assert [file.path for file in bundle.contents] == ["run.sh"]
 
 
-def test_five_thousand_files_are_named_and_none_is_read() -> None:
-    def refuse() -> Iterator[tuple[str, Iterator[bytes]]]:
-        msg = "nothing may be read"
-        raise AssertionError(msg)
-        yield
+def unread(entry: SourceEntry, keep: int) -> Content:
+    msg = f"{entry.path}: nothing may be read, to keep {keep} bytes"
+    raise AssertionError(msg)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([SourceEntry(str(n)) for n in range(5000)], "5,000 files, more than the limit of 2,000"),
+        ([SourceEntry(str(n), size=26_000_000) for n in range(2)], "more than the limit of 50,000,000 bytes"),
+    ],
+)
+def test_a_bundle_over_its_limits_is_named_and_nothing_of_it_is_read(
+    entries: list[SourceEntry], message: str
+) -> None:
+    found: list[Finding] = []
+    assert take_bundle(entries, unread, DocumentLimits(), found) == Bundle(None)
+    assert found == [Finding("bundle.too-large", "warning", message)]
+
+
+def test_a_bundle_of_unknown_size_is_read_to_the_limit() -> None:
+    read: list[str] = []
+
+    def thousand(entry: SourceEntry, keep: int) -> Content:
+        read.append(entry.path)
+        return consume([b"0" * 1000], keep)
 
     found: list[Finding] = []
-    assert take_bundle(refuse(), 5000, DocumentLimits(), found) == Bundle(None)
-    assert found == [Finding("bundle.too-large", "warning", "5,000 files, more than the limit of 2,000")]
+    entries = [SourceEntry(f"f{n}") for n in range(100)]
+    assert take_bundle(entries, thousand, DocumentLimits(bundle_bytes=10_000), found) == Bundle(None)
+    assert (codes(found), len(read)) == (["bundle.too-large"], 11)
 
 
-def test_a_file_that_never_ends_is_read_to_the_limit() -> None:
-    read = 0
+@pytest.mark.parametrize("name", ["SKILL.md", "LICENSE"])
+def test_a_text_too_large_by_its_size_is_named_and_not_read(name: str) -> None:
+    entries = [SourceEntry("a/SKILL.md"), SourceEntry("LICENSE")]
+    entries = [replace(e, key=e.path, size=60_000_000 if e.name == name else 0) for e in entries]
+    (skill,) = plan(entries, "ada/herbs", "spec")
+    assert isinstance(skill, BundledSkill)
 
-    def endless() -> Iterator[bytes]:
-        nonlocal read
-        while True:
-            read += 1
-            yield b"0" * 1000
+    def read(entry: SourceEntry, keep: int) -> Content:
+        return unread(entry, keep) if entry.size else consume([b"text"], keep)
 
-    found: list[Finding] = []
-    limits = DocumentLimits(bundle_bytes=10_000)
-    assert take_bundle([("bomb", endless())], 1, limits, found) == Bundle(None)
-    assert (codes(found), read) == (["bundle.too-large"], 11)
+    document = read_skill(skill, read, DocumentLimits(), "spec")
+    assert isinstance(document, RawDocument)
+    code = {"SKILL.md": "document.too-large", "LICENSE": "licence.unreadable"}[name]
+    assert code in codes(list(document.findings))
+
+
+def test_licences_beyond_the_twenty_nearest_are_counted() -> None:
+    names = [f"a/LICENSE-{n:03}" for n in range(30)]
+    (skill,) = plan([SourceEntry("a/b/SKILL.md"), *map(SourceEntry, names)], "ada/herbs", "spec")
+    assert isinstance(skill, BundledSkill)
+    document = read_skill(skill, lambda _, keep: consume([b"text"], keep), DocumentLimits(), "spec")
+    assert isinstance(document, RawDocument)
+    assert len(document.licence_files) == 20
+    assert [f.message[:7] for f in document.findings] == ["10 more"]
 
 
 def test_an_unreadable_file_is_named_and_the_others_are_taken() -> None:
-    def broken() -> Iterator[bytes]:
-        yield b"half"
-        raise OSError("it is damaged")
+    def read(entry: SourceEntry, keep: int) -> Content:
+        if entry.path == "a":
+            raise OSError("it is damaged")
+        return consume([b"1"], keep)
 
     found: list[Finding] = []
-    bundle = take_bundle([("a", broken()), ("b", iter([b"1"]))], 2, DocumentLimits(), found)
+    bundle = take_bundle([SourceEntry("a"), SourceEntry("b")], read, DocumentLimits(), found)
     assert [file.path for file in bundle.contents] == ["b"]
     assert found == [Finding("bundle.unreadable", "warning", "a: it is damaged")]
 

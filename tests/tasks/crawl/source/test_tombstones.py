@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from storage.schemas import Document, Listing, RawDocument
 from storage.state import seen_table
 from storage.tombstones import Forgotten, Tombstone, add_tombstones
 from tasks.crawl.backfill import replay_seen
-from tasks.crawl.source.lookup import meant, suggestion
+from tasks.crawl.source.lookup import meant, nearest, suggestion
 from tasks.crawl.source.tombstones import drop_forgotten, listed_ids
 from tests.support.roots.nights import HandSource, Nights, skill
 
@@ -167,3 +169,17 @@ def test_several_are_named_or_the_nearest() -> None:
     )
     assert "ann/garden/beds/basil" in suggestion("beds/bazil", [], NAMES)
     assert suggestion("xyzzy 42", [], NAMES) == ""
+
+
+def test_the_nearest_of_many_ids_are_found_without_comparing_each() -> None:
+    some = random.Random(1)  # noqa: S311 (test data)
+    words = ["chart", "deploy", "mail", "merge", "notes", "pdf", "report", "skills", "tidy", "tools"]
+    ids = [f"{'-'.join(some.choices(words, k=2))}/skills/{some.choice(words)}-{n}" for n in range(60_000)]
+    for wanted in some.sample(ids, 5):
+        at = some.randrange(len(wanted) - 2)
+        for typo in (wanted[:at] + wanted[at + 1 :], f"{wanted[:at]}q{wanted[at:]}", wanted.upper()[:-1]):
+            assert wanted in suggestion(typo, [], ids) or wanted.startswith(typo.lower())
+    began = time.thread_time()
+    assert suggestion("notes-pdf/skills/no-such-skill", [], ids)
+    assert time.thread_time() - began < 1.5  # comparing each takes seven
+    assert nearest("\udcff" * 5_000, ids) == []

@@ -126,11 +126,6 @@ def test_a_picture_is_drawn_into_a_file_of_its_kind(tmp_path: Path, suffix: str,
     assert path.read_bytes().startswith(head)
 
 
-def test_a_stream_of_one_step_has_a_picture_too(tmp_path: Path) -> None:
-    draw_stream([{"method": "default", "along": [(1, 1.0)]}], tmp_path / "stream.png")
-    assert (tmp_path / "stream.png").stat().st_size > 1_000
-
-
 def test_each_method_is_named_in_the_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")  # words stay words

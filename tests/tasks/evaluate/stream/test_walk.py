@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tasks.evaluate.stream.report import decision_means
 from tasks.evaluate.stream.walk import MEASURES, Decision, Stream, has_succeeded, reachable
 from tasks.induce.skills.actions import Body
-from tasks.induce.skills.windows import misfit, moments
+from tasks.induce.skills.windows import decision_points, misfit
 from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 from tasks.retrieve.suggest.methods import METHODS, Offer, Offered, SkillQuestion
@@ -86,7 +86,7 @@ def test_skills_that_come_from_the_own_task_alone_are_neither_offered_nor_reacha
 
 
 def test_single_actions_are_begun_but_never_usable(stream: Stream) -> None:
-    single = Stream(stream.encode, teaches=partial(moments, granularity="action"))
+    single = Stream(stream.encode, teaches=partial(decision_points, granularity="action"))
     found = walked(single, PETREL, AUK)[4:]
     assert [one.usable for one in found] == [0] * 4
     assert [one.begun for one in found] == [True] * 4
@@ -109,15 +109,9 @@ def test_what_was_taught_before_serves_as_if_it_had_been_walked(stream: Stream, 
     assert found[0].usable == 3
 
 
-def test_nothing_may_be_taught_before(stream: Stream) -> None:
-    stream.teach([])
-    assert not any(one.begun for one in walked(stream, PETREL))
-
-
 @pytest.mark.parametrize("success", [False, None])
 def test_only_successful_trajectories_have_decisions_and_are_learned_from(
-    stream: Stream,
-    success: bool | None,
+    stream: Stream, success: bool | None
 ) -> None:
     failed = Trajectory("h0", "z", "harbour", PETREL.task, success, PETREL.steps, PETREL.final)
     found = walked(stream, failed, AUK)
@@ -227,7 +221,7 @@ def test_reachable_is_what_any_skill_of_another_task_would_do() -> None:
         return [reachable(offered, run, kept(run), place) for place in range(5)]
 
     assert found() == [False] * 5
-    offered.learn(moments(own))
+    offered.learn(decision_points(own))
     assert found() == [False] * 5
-    offered.learn(moments(other))
+    offered.learn(decision_points(other))
     assert found() == [True, True, False, False, False]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.induce.library.build import RareValues, SkillDraft
-from tests.support.induce.drafts import drafts_of
+from tests.support.induce.learning import drafts_of
 from tests.support.induce.runs import add_bed
 
 BEDS = [add_bed(f"g{n}", f"b{n}", bed) for n, bed in enumerate(("Fern corner", "Rose row", "Lily pond"))]

@@ -16,7 +16,7 @@ from tasks.induce.replay.verify import RecordedReplay
 from tasks.induce.skills.actions import GRANULARITIES, Granularity
 from tasks.induce.skills.skill import skill_told
 from tasks.induce.trajectories.record import digest_of, trajectory_of
-from tests.support.induce.rows import row
+from tests.support.induce.recordings import row
 from tests.support.induce.runs import add_bed, mooring
 
 

@@ -14,7 +14,6 @@ from storage.answers import Answers
 from storage.root import Root
 from tasks.induce.library.judge import MOST_STATE, PROMPT, LlmTrajectoryJudge, record_of
 from tasks.models.llm.ask import Llm
-from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied, Rejected
 from tests.support.induce.runs import FORM, HOME, add_bed, mooring, tool_run, web_run
 from tests.support.llm.induce_llm import SUCCESS
@@ -70,11 +69,6 @@ def test_an_answer_that_is_none_is_asked_for_once_more_and_then_the_run_waits(
     assert server.requests == 2  # what was said is known
 
 
-def test_an_error_that_is_named_may_be_put_right(llm: Llm, server: LlmServer) -> None:
-    server.say = lambda asked: FAILURE if asked.corrected else "success"
-    assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [False]
-
-
 def test_a_run_waits_where_the_server_is_silent_and_is_judged_the_next_time(
     llm: Llm, server: LlmServer
 ) -> None:
@@ -83,13 +77,6 @@ def test_a_run_waits_where_the_server_is_silent_and_is_judged_the_next_time(
     assert llm.unfinished
     server.fault = lambda _: None
     assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [True]
-
-
-def test_no_run_is_judged_above_the_ceiling(server: LlmServer, tmp_path: Path) -> None:
-    with Answers(Root(tmp_path)) as answers:
-        llm = llm_of(server.url, answers, Ledger(ceiling=Ceiling(tokens=10)))
-        assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [None]
-        assert (server.requests, llm.unfinished) == (0, True)
 
 
 def test_a_server_that_lets_nobody_in_ends_it(llm: Llm, server: LlmServer) -> None:

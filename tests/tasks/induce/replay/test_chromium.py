@@ -1,22 +1,141 @@
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import socket
 import sys
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from playwright.sync_api import Browser
 
 from storage.errors import EnvironmentStopped
-from tasks.induce.replay.chromium import ApplicationUnusable, launched
+from tasks.induce.replay.chromium import ApplicationUnusable, WebApplication, launched, without_times
 from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer
+from tasks.induce.replay.snapshot import outline_text
+from tasks.induce.trajectories.outline import Element, folded, outline_of
 from tests.support.chromium_there import require_chromium
+from tests.support.induce.runs import JSON
 from tests.support.induce.workshop.application import workshop
-from tests.support.induce.workshop.server import Asked, Said, goes_to, served
+from tests.support.induce.workshop.server import Asked, Said, goes_to, says_json, served
 from tests.support.processes import marked
+
+Answer = Callable[[Asked], Said]
+
+
+def begun(url: str) -> WebApplication:
+    """Return an application that was reset."""
+    application = WebApplication(url)
+    application.reset()
+    return application
+
+
+def test_an_application_is_reset_and_its_state_is_told_from_others_without_times() -> None:
+    with workshop() as shop:
+        application = begun(f"{shop.url}jobs/new?from=home#form")
+        before = application.digest()
+        shop.records.order("Saddle", "3")
+        after = application.digest()
+        application.reset()
+        again = application.digest()
+        time.sleep(0.01)
+        shop.records.order("Saddle", "3")
+        assert again == before != after
+        assert application.digest() == after
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (lambda _: Said("", 404), "answers POST /.skillery/reset with 404"),
+        (lambda _: goes_to("/elsewhere"), "answers POST /.skillery/reset with 303"),
+        (lambda _: Said("Welcome!"), "GET /.skillery/state must answer with JSON"),
+        (lambda _: Said("[" * 100_000), "GET /.skillery/state must answer with JSON"),
+        (lambda _: says_json("x" * (8 << 20)), "answers with more than 8,388,608 bytes"),
+    ],
+)
+def test_an_application_that_cannot_be_reset_or_asked_is_unusable(answer: Answer, what: str) -> None:
+    with served(answer) as url, pytest.raises(ApplicationUnusable, match=what):
+        begun(url).digest()
+
+
+def test_an_application_that_is_not_there_is_to_be_started() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(ApplicationUnusable, match=r"refused.*; start it first"):
+        WebApplication(f"http://127.0.0.1:{port}/").reset()
+
+
+def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with workshop() as shop:
+        assert begun(shop.url).digest()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "shop", "ftp://127.0.0.1/", "http:///jobs", "http://127.0.0.1:many/", "http://a,b/", "http://[::1/"],
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ApplicationUnusable, match="give the address of a web application"):
+        WebApplication(url)
+
+
+BEGIN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+RUN = (BEGIN.timestamp(), BEGIN.timestamp() + 10)
+ABOUT = BEGIN + timedelta(seconds=4)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2026-03-01T12:00:04+00:00",
+        "2026-03-01T12:00:04.123Z",
+        "2026-03-01T14:00:04+02:00",
+        "2026-03-01 12:00",
+        ABOUT.timestamp(),
+        int(ABOUT.timestamp() * 1000),
+        ABOUT.astimezone().replace(tzinfo=None).isoformat(),  # of this machine's zone
+        ABOUT.astimezone(timezone(timedelta(hours=-7))).isoformat(),
+    ],
+)
+def test_a_time_of_the_run_is_left_out_however_it_is_written(written: object) -> None:
+    held = {"orders": [{"at": written, "pieces": 3}]}
+    assert without_times(held, *RUN) == {"orders": [{"at": "time", "pieces": 3}]}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2026-03-01",
+        "2026-03-02T12:00:00Z",
+        "2025-03-01T12:00:04+00:00",
+        ABOUT.timestamp() + 86_400,
+        "2026-03-01T25:00:00",
+        "ready at 2026-03-01T12:00:04Z",
+        7,
+        True,
+        None,
+        float("inf"),
+        "0001-01-01T00:00:00",
+    ],
+)
+def test_other_times_and_values_are_data(written: object) -> None:
+    assert without_times([written], *RUN) == [written]
+
+
+@given(JSON)
+def test_what_holds_no_time_stays_as_it_is(value: object) -> None:
+    assert without_times(value, *RUN) == value
+
 
 _FETCH = "to => fetch(to, {mode: 'no-cors'}).then(() => 'there', () => 'refused')"
 _SOCKET = "to => new Promise(say => { const s = new WebSocket(to); s.onerror = s.onopen = e => say(e.type) })"
@@ -110,11 +229,11 @@ def test_without_a_program_that_is_chromium_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    for given, what in (
+    for words, what in (
         ([], r"there is no chromium, chromium-browser, .*--chromium"),
         (["--chromium", "firefox"], "there is no firefox: install Chromium"),
     ):
-        with LineProcess(program("http://127.0.0.1:9/", *given), tmp_path) as process:
+        with LineProcess(program("http://127.0.0.1:9/", *words), tmp_path) as process:
             environment = CommandEnvironment(process)
             with pytest.raises(EnvironmentStopped, match=what):
                 environment.reset("any")
@@ -141,3 +260,95 @@ def test_without_playwright_the_line_that_installs_it_is_said(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
     with pytest.raises(ApplicationUnusable, match=r"pip install '.\[browser\]'"), launched("127.0.0.1"):
         pass
+
+
+def outline(*lines: str) -> list[str]:
+    return outline_text("\n".join(lines)).split("\n")
+
+
+def test_elements_that_one_can_act_on_have_ids_and_states() -> None:
+    assert outline(
+        '- heading "Garden" [level=1] [ref=e2]',
+        '- button "Save" [disabled] [ref=e3]',
+        '- checkbox "Ready" [checked] [ref=e4]',
+        '- button "More" [expanded] [ref=e5]',
+        '- img "Rose" [ref=e6]',
+    ) == [
+        '[e2] heading "Garden"',
+        '[e3] button "Save" disabled',
+        '[e4] checkbox "Ready" checked',
+        '[e5] button "More" on',
+        'text "Rose"',
+    ]
+
+
+def test_fields_show_their_values_and_options() -> None:
+    assert outline(
+        '- textbox "Name" [ref=e1]: Ada',
+        '- textbox "Note" [ref=e2]',
+        '- spinbutton "Pieces" [ref=e3]: "4"',
+        '- combobox "Soil" [ref=e4]:',
+        '  - option "loam"',
+        '  - option "clay" [selected]',
+    ) == [
+        '[e1] textbox "Name" value="Ada"',
+        '[e2] textbox "Note" value=""',
+        '[e3] spinbutton "Pieces" value="4"',
+        '[e4] combobox "Soil" value="clay" options=["loam", "clay"]',
+    ]
+
+
+def test_an_element_without_a_role_is_clickable_where_the_pointer_says_so() -> None:
+    assert outline(
+        "- generic [ref=e1]:",
+        "  - row [ref=e2] [cursor=pointer]:",
+        '    - cell "Fern" [ref=e3]',
+        "    - cell [ref=e4]:",
+        '      - link "Open" [ref=e5] [cursor=pointer]:',
+        '        - /url: "#fern"',
+        "  - generic [ref=e6]: only a text",
+    ) == ['[e2] clickable "Fern Open"', '  text "Fern"', '  [e5] link "Open"', 'text "only a text"']
+
+
+def test_an_element_without_a_name_is_called_by_what_is_in_it() -> None:
+    assert outline("- heading [level=2] [ref=e1]:", '  - link "Roses" [ref=e2]:', '    - /url: "/r"') == [
+        '[e1] heading "Roses"',
+        '  [e2] link "Roses"',
+    ]
+    assert outline("- generic [ref=e1] [cursor=pointer]:", f"  - text: {'x' * 100}")[0] == (
+        f'[e1] clickable "{"x" * 90}"'
+    )
+
+
+def test_what_lies_above_the_page_stands_first() -> None:
+    assert outline(
+        '- button "Save" [ref=e1]',
+        "- generic [ref=e2]:",
+        '  - dialog "Sure?" [ref=e3]:',
+        '    - button "Save" [ref=e4]',
+        '- button "Back" [ref=e5]',
+    ) == ['dialog "Sure?"', '  [e4] button "Save"', '[e1] button "Save"', '[e5] button "Back"']
+
+
+@given(st.lists(st.tuples(st.sampled_from(["button", "link", "checkbox"]), st.text(max_size=12)), max_size=8))
+def test_every_element_is_found_by_role_label_and_ordinal(named: list[tuple[str, str]]) -> None:
+    entries = [
+        f"{role} {json.dumps(name, ensure_ascii=False)} [ref=e{n}]" for n, (role, name) in enumerate(named)
+    ]
+    page = outline_of(outline_text(yaml.safe_dump(entries, allow_unicode=True)))
+    seen: list[tuple[str, str]] = []
+    for n, (role, name) in enumerate(named):
+        ordinal = seen.count((role, folded(name)))
+        seen.append((role, folded(name)))
+        found = page.find(role, folded(name), ordinal)
+        assert found == Element(f"e{n}", role, folded(name), ordinal)
+
+
+def test_characters_that_yaml_does_not_allow_are_blanks() -> None:
+    assert outline('- button "a\x7fb" [ref=e1]') == ['[e1] button "a b"']
+
+
+def test_what_is_no_snapshot_is_refused() -> None:
+    assert outline_text("") == ""
+    with pytest.raises(ValueError, match="accessibility tree cannot be read"):
+        outline_text("- [")

@@ -16,14 +16,12 @@ from storage.errors import EnvironmentStopped, WrongInput
 from tasks.induce.replay.verify import RecordedReplay, ReplayVerdict, opened, verify
 from tasks.induce.replay.window import Broken, SourceWindow, call_at
 from tasks.induce.skills.actions import Arg, Body, Const, Find, Result
-from tests.support.induce.effects import done
-from tests.support.induce.faults import KINDS, with_fault
+from tests.support.induce.faults import KINDS, done, with_fault
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, renewal, whole, windows_of
 from tests.support.induce.workshop.application import workshop
-from tests.support.induce.workshop.recording import recorded
 from tests.support.induce.workshop.server import Said, served
-from tests.support.induce.workshop.tasks import tasks
+from tests.support.induce.workshop.tasks import recorded, tasks
 
 SKILLS = [*windows_of(renewal("ada")), *windows_of(renewal("cleo", 1)), *windows_of(mails())]
 
@@ -217,9 +215,3 @@ def test_an_application_without_a_state_verifies_nothing(browser: Browser, tmp_p
         pytest.raises(EnvironmentStopped, match=what),
     ):
         verify(body, [window], replay)
-
-
-def test_the_form_that_drove_a_browser_is_refused(tmp_path: Path) -> None:
-    instead = "'command:python -m tasks.induce.replay.chromium http://a/'"
-    with pytest.raises(WrongInput, match=instead), opened("browser:http://a/", tmp_path):
-        pass

@@ -63,12 +63,6 @@ def test_the_words_of_a_value_stand_in_a_text_as_whole_words(value: object, text
     assert stands_in(value, text) is stands
 
 
-def test_the_leaves_of_a_value_are_its_single_values() -> None:
-    assert list(leaves({"a": [1, {"b": "x"}], "c": None})) == [1, "x", None]
-    assert list(leaves([])) == []
-    assert list(leaves("x")) == ["x"]
-
-
 def test_a_caller_knows_what_was_read_when_the_window_begins() -> None:
     steps = kept(
         tool_run(
@@ -110,18 +104,6 @@ def test_what_was_read_when_the_window_begins_stays_known_when_it_is_read_again(
     steps = kept(tool_run("Moor the Petrel.", calls))
     assert is_known("B7", "", steps, 1, 2)
     assert not is_known("B7", "", steps, 0, 2)
-
-
-def test_null_stands_nowhere() -> None:
-    assert paths_to(None, {"berth": None}) == []
-    assert paths_to(None, None) == []
-    assert at_path({"berth": None}, ("berth",)) is None
-
-
-def test_an_empty_path_is_all_that_was_given() -> None:
-    assert paths_to("sent", "sent") == [()]
-    assert at_path("sent", ()) == "sent"
-    assert paths_to(BERTHS, BERTHS) == [()]
 
 
 def test_a_key_of_the_data_that_looks_like_the_sign_for_keys_is_no_path() -> None:

@@ -57,11 +57,6 @@ def test_a_number_does_not_meet_an_argument_that_has_that_name() -> None:
     assert given_names(with_names(twice[::-1])) == ["bed_2", "bed", "bed_3"]
 
 
-def test_other_sources_stay_as_they_are() -> None:
-    body = (call("water", bed=Const(const(1))), call("weed", bed=Result(0, ())))
-    assert with_names(body) == body
-
-
 @settings(deadline=None)
 @given(any_body(least=1))
 def test_each_argument_has_a_name_of_its_own(body: Body) -> None:
@@ -181,14 +176,6 @@ WRONG_ARGUMENTS = [
 def test_an_argument_that_is_neither_parameter_nor_value_is_refused(given: str) -> None:
     with pytest.raises(WrongInput):
         actions_of(in_call(given))
-
-
-@pytest.mark.parametrize(
-    "path", ["[0, [1]]", "[0, {}]", "[0, None]", "[0, -1]", "[0, 1.5]", "[1]", "[5, 'k']"]
-)
-def test_a_result_is_read_by_texts_and_places_of_an_earlier_call(path: str) -> None:
-    with pytest.raises(WrongInput):
-        actions_of(f"def f():\n    a()\n    b(x_from={path})\n")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from tasks.induce.skills.actions import Arg, Const, Find, Path, Result, SkillAction, const
-from tasks.induce.skills.windows import begins, last_actions, misfit, moments
+from tasks.induce.skills.windows import begins, decision_points, last_actions, misfit
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 from tests.support.induce.runs import (
     BEDS,
@@ -21,7 +21,6 @@ from tests.support.induce.runs import (
     mooring,
     page,
     press,
-    tool_run,
     web_run,
     web_runs,
 )
@@ -30,7 +29,7 @@ BEDS_LINK, ADD_BUTTON = ("click", "link", "beds"), ("click", "button", "add bed"
 
 
 def test_each_step_that_speaks_to_nobody_is_a_moment() -> None:
-    found = moments(mooring("h1", "a"))
+    found = decision_points(mooring("h1", "a"))
     assert [moment.t for moment in found] == [0, 1, 2, 4]
     assert {(moment.trajectory_id, moment.task_id, moment.domain) for moment in found} == {
         ("h1", "a", "harbour")
@@ -39,7 +38,7 @@ def test_each_step_that_speaks_to_nobody_is_a_moment() -> None:
 
 
 def test_a_moment_holds_the_action_before_and_its_state_summed_up() -> None:
-    boats, beds = moments(mooring("h1", "a")), moments(add_bed("g1", "a"))
+    boats, beds = decision_points(mooring("h1", "a")), decision_points(add_bed("g1", "a"))
     told = [moment.before[0] if moment.before else None for moment in boats]
     assert told == [None, "find_berth", "hold_berth", "send_msg_to_user"]
     assert [moment.before for moment in beds[:3]] == [None, BEDS_LINK, ADD_BUTTON]
@@ -52,17 +51,14 @@ def test_a_moment_holds_the_action_before_and_its_state_summed_up() -> None:
 
 
 def test_equal_windows_of_two_tasks_are_one_skill() -> None:
-    one, other = moments(mooring("h1", "a")), moments(mooring("h2", "b", "Auk", "C3", 55))
+    one, other = decision_points(mooring("h1", "a")), decision_points(mooring("h2", "b", "Auk", "C3", 55))
     assert [moment.bodies for moment in one] == [moment.bodies for moment in other]
-    ferns, palms = moments(add_bed("g1", "a")), moments(add_bed("g2", "b", "Palm house", "peat"))
+    ferns, palms = (
+        decision_points(add_bed("g1", "a")),
+        decision_points(add_bed("g2", "b", "Palm house", "peat")),
+    )
     assert [moment.bodies for moment in ferns] == [moment.bodies for moment in palms]
     assert (press("link", "beds", Arg("beds_link")), press("button", "add bed", Find(0))) in ferns[0].bodies
-
-
-def test_granularity_sets_which_windows_are_skills() -> None:
-    run = mooring("h1", "a")
-    assert [len(body) for m in moments(run, "action") for body in m.bodies] == [1, 1, 1, 1]
-    assert [len(body) for m in moments(run, "trajectory") for body in m.bodies] == [3]
 
 
 def test_steps_that_fell_out_come_after_an_action_but_are_none_before_another() -> None:
@@ -70,32 +66,23 @@ def test_steps_that_fell_out_come_after_an_action_but_are_none_before_another() 
     failed = Step(1, BEDS, Action("click", {"element": "99"}), error="no such element")
     run = Trajectory("g", "g", "greenhouse", "Add a bed", True, (first, failed, second), FORM)
     assert last_actions(run, kept(run)) == [None, BEDS_LINK, BEDS_LINK]
-    assert [moment.t for moment in moments(run)] == [0, 1]
-
-
-def test_a_trajectory_without_steps_has_no_moments() -> None:
-    assert moments(tool_run("nothing", [])) == []
-    assert moments(web_run("nothing", [])) == []
+    assert [moment.t for moment in decision_points(run)] == [0, 1]
 
 
 @settings(deadline=None)
 @given(TOOL_RUNS | web_runs())
 def test_moments_stand_at_the_steps_that_are_kept_and_speak_to_nobody(run: Trajectory) -> None:
-    found = moments(run)
+    found = decision_points(run)
     assert [moment.t for moment in found] == [step.t for step in kept(run) if not step.action.speaks]
     before = last_actions(run, kept(run))
     acting = [step for step in kept(run) if not step.action.speaks]
     assert [moment.before for moment in found] == [before[step.place] for step in acting]
-    assert moments(run) == found
+    assert decision_points(run) == found
 
 
 MOOR = mooring("h1", "a")
 FIND, HOLD = call("find_berth", boat=Arg("boat")), call("hold_berth", code=Result(0, ("berth", "code")))
 OPEN = SkillAction("click", None, None, (("element", Arg("element")),))
-
-
-def test_a_skill_that_does_what_was_done_has_no_misfit() -> None:
-    assert misfit((FIND, HOLD), MOOR.task, kept(MOOR), 0) is None
 
 
 def test_the_first_action_that_is_another_one_is_told() -> None:
@@ -191,10 +178,7 @@ def test_of_elements_that_are_alike_the_ordinal_decides() -> None:
     ],
 )
 def test_an_open_element_is_one_that_the_task_names_and_no_narrow_one(
-    seen: str,
-    on: str,
-    task: str,
-    fits: bool,
+    seen: str, on: str, task: str, fits: bool
 ) -> None:
     steps = kept(web_run(task, [(seen, "click", on, {})]))
     assert (misfit((OPEN,), task, steps, 0) is None) is fits

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage.errors import WrongInput
 from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
-from tests.support.induce.rows import PAGE, row, step, written
+from tests.support.induce.recordings import PAGE, row, step, written
 
 CHAT = {"messages": [{"role": "user", "content": "Order beans."}, {"role": "assistant", "content": "Done."}]}
 
@@ -178,8 +178,3 @@ def test_a_verdict_that_comes_later_is_read_and_stays(
     assert reading.unread == []
     verdict = first if second is None else second
     assert [(own.trajectory_id, own.success) for _, own in found] == [("a", verdict), ("b", True)]
-
-
-def test_a_verdict_that_changes_is_another_content(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", one("a"), one("a", success=False))
-    assert read(path)[1].reasons == {"two-contents": 1}

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Result
-from tasks.induce.skills.windows import moments
+from tasks.induce.skills.windows import decision_points
 from tasks.induce.trajectories.read import Reading, read_trajectories
 from tasks.induce.trajectories.record import digest_of, trajectory_of
 from tasks.induce.trajectories.redaction import redacted
-from tests.support.induce.rows import row, step, written
+from tests.support.induce.recordings import row, step, written
 
 ALNUM = "k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Ye9Ua3Io5Pq1Wz8Xv6"
 TOKEN, OTHER = "ghp_" + ALNUM[:36], "ghp_" + ALNUM[4:40]
@@ -103,9 +103,12 @@ def test_a_secret_that_a_result_gave_is_still_bound_to_it() -> None:
         step("log_in", "user: Order beans.", user="ann"),
         step("order", f'log_in returned: {{"session": {{"t": "{TOKEN}"}}, "old": "{OTHER}"}}', t=TOKEN),
     )
-    (body, *_) = moments(trajectory_of(clean(given)))[0].bodies
+    (body, *_) = decision_points(trajectory_of(clean(given)))[0].bodies
     assert dict(body[1].args) == {"t": Result(0, ("session", "t"))}
-    assert moments(trajectory_of(clean(given)))[0].bodies == moments(trajectory_of(given))[0].bodies
+    assert (
+        decision_points(trajectory_of(clean(given)))[0].bodies
+        == decision_points(trajectory_of(given))[0].bodies
+    )
 
 
 def test_what_is_read_is_redacted_counted_once_and_known_again(tmp_path: Path) -> None:

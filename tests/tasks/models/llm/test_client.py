@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import resource
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -102,11 +104,31 @@ def test_no_key_is_sent_where_none_is_given_and_nothing_of_another_account(
     assert "of-another-server" not in str(server.asked[0].headers)
 
 
-def test_tokens_that_the_server_does_not_count_are_guessed_and_said_to_be(server: LlmServer) -> None:
-    server.usage = None
-    client = client_of(server)
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        *({"prompt_tokens": odd, "completion_tokens": 1} for odd in (10**400, -1, True, 1.5, "3", math.nan)),
+    ],
+    ids=str,
+)
+def test_tokens_that_the_server_does_not_count_are_guessed_and_said_to_be(
+    server: LlmServer, usage: dict[str, object] | None
+) -> None:
+    server.usage = usage
+    client = client_of(server, ledger=Ledger(Prices(1.0, 1.0)))
     ask(client, question())
     assert client.ledger.counts["tokens_guessed"] == client.ledger.tokens > 0
+    assert client.ledger.cost < 1
+
+
+def test_an_answer_that_unpacks_without_end_takes_no_memory(server: LlmServer) -> None:
+    server.fault = in_turn("bomb")
+    client = client_of(server)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert ask(client, question()).text == "yes"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # KB
+    assert client.ledger.counts["retries"] == 1
 
 
 @pytest.mark.parametrize(("fault", "paid"), [("cut-stream", True), ("500", False), ("rate", False)])

@@ -179,33 +179,13 @@ SHOWN = [ShownWindow(0, {"does": "x", "code": "def f(): ..."}), ShownWindow(1, {
 @pytest.mark.parametrize(
     ("prompt", "values", "key"),
     [
-        (
-            CLASSIFY,
-            about_fragments(FRAGMENTS),
-            "e52d2ba49f00e7ec",
-        ),
-        (
-            EDGES,
-            about_nodes(NODES, ALL, "market/bees"),
-            "1af80fafc467b9f1",
-        ),
-        (
-            EDGES,
-            about_nodes(NODES, ONLY, "market/bees"),
-            "88d37417a64440e6",
-        ),
+        (CLASSIFY, about_fragments(FRAGMENTS), "e52d2ba49f00e7ec"),
+        (EDGES, about_nodes(NODES, ALL, "market/bees"), "1af80fafc467b9f1"),
+        (EDGES, about_nodes(NODES, ONLY, "market/bees"), "88d37417a64440e6"),
         (JUDGE, about_case(CASE, 0), "6504a37b80d363fb"),
         (JUDGE, about_case(CASE, 2), "c60d42cd1e09affa"),
-        (
-            WINDOWS,
-            about_windows(SHOWN, Sampling()),
-            "db921a5a7c914ca6",
-        ),
-        (
-            REQUESTS,
-            replace(about_skill(SKILL), sampling=Sampling(max_tokens=4096)),
-            "0ceaaf8c816e7d3b",
-        ),
+        (WINDOWS, about_windows(SHOWN, Sampling()), "db921a5a7c914ca6"),
+        (REQUESTS, replace(about_skill(SKILL), sampling=Sampling(max_tokens=4096)), "0ceaaf8c816e7d3b"),
     ],
 )
 def test_a_question_has_the_key_that_it_always_had(prompt: Prompt[object], values: Values, key: str) -> None:
@@ -256,6 +236,7 @@ def test_what_is_no_answer_is_passed_over(text: str, value: Any) -> None:  # noq
     ("text", "complaint"),
     [
         ("", "no complete JSON"),
+        pytest.param('{"1": ' + 5_000 * "9" + "}", "no complete JSON", id="a number that none reads"),
         ("All of them are steps.", "no complete JSON"),
         ('{"1": "step", "2": "par', "no complete JSON"),
         ('{"1": "step"} no wait {"1": "param"}', "2 JSON values"),

@@ -28,7 +28,6 @@ from tasks.parse.classify.context_model import (
     GRAPH,
     WEIGHTS,
     packaged_context_model,
-    packaged_identity,
     packed,
     unpacked,
     windows,
@@ -216,11 +215,6 @@ def test_a_text_in_another_context_is_read(root: Root) -> None:
     assert counting.read == [SKIM, elsewhere]
 
 
-def test_nothing_read_keeps_nothing(root: Root) -> None:
-    assert CachedContextModel(root).probabilities([]).shape == (0, len(NODE_TYPES))
-    assert root.files("") == []
-
-
 def test_types_are_those_of_the_classifier_that_keeps_nothing(root: Root) -> None:
     fragments = [window(f"{text} {n}") for n in range(9) for text in ("Smoke", "Nectar flow in May")]
     keeping = CascadeClassifier(second=CachedContextModel(root))
@@ -229,8 +223,3 @@ def test_types_are_those_of_the_classifier_that_keeps_nothing(root: Root) -> Non
     assert given[0] == given[1]
     plain = CascadeClassifier().classify(fragments)
     assert [typed.node_type for typed in given[0]] == [typed.node_type for typed in plain]
-
-
-def test_the_packaged_model_has_one_identity() -> None:
-    assert packaged_identity() == packaged_identity()
-    assert len(packaged_identity()) == 16

@@ -14,13 +14,14 @@ from storage.errors import WrongInput
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.retry import RetryPolicy
-from tasks.parse.classify.attribution import Typing, document_of
 from tasks.parse.classify.llm import (
     ACCURACY,
     HybridClassifier,
     HybridPoint,
     LlmClassifier,
+    Typing,
     batches,
+    document_of,
     hybrid_curve,
 )
 from tasks.parse.classify.local import LocalClassifier
@@ -219,11 +220,6 @@ def test_progress_is_told_to_the_end(server: LlmServer, answers: Answers) -> Non
     classifier_of(server.url, answers).type_all(fragments_of(1, 30), report=lambda *done: told.append(done))
     assert sorted(done for done, _ in told) in ([10, 30], [20, 30])
     assert {total for _, total in told} == {30}
-
-
-def test_no_fragments_need_no_request(server: LlmServer, answers: Answers) -> None:
-    assert classifier_of(server.url, answers).classify([]) == []
-    assert server.requests == 0
 
 
 @pytest.mark.parametrize("wrong", [{"batch": 0}, {"tries": 0}, {"accuracy": 1.0}])

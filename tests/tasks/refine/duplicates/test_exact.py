@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.schemas import DOCUMENTS
-from tasks.refine.duplicates.exact import fold, preferred, ranked, texts_of
+from tasks.refine.duplicates.exact import fold, owner_of, preferred, ranked
 
-COLUMNS = ("doc_id", "source", "body_hash", "repo", "licence", "stars", "first_seen_at")
+COLUMNS = ("doc_id", "source", "body_hash", "repo", "licence", "stars", "first_seen_at", "author")
 SCHEMA = {name: DOCUMENTS[name] for name in COLUMNS}
-NEAR = pl.Schema({"body_hash": pl.String, "onto": pl.String, "similarity": pl.Float64})
+NEAR = pl.Schema({"owner": pl.String, "body_hash": pl.String, "onto": pl.String, "similarity": pl.Float64})
 Row = tuple[str, str, str | None, str | None, str | None, int | None, datetime | None]
-NearRow = tuple[str, str, float]
+NearRow = tuple[str, str, str, float]
 
 _NEVER = pl.lit(None, pl.Datetime("us", "UTC"))
 
@@ -24,9 +24,13 @@ def day(number: int) -> datetime:
     return datetime(2026, 1, number, tzinfo=UTC)
 
 
-def folded(rows: list[Row], near: list[NearRow] | None = None) -> dict[str, list[object]]:
-    documents = ranked(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
-    found = fold(texts_of(documents), pl.DataFrame(near or [], schema=NEAR, orient="row"), documents)
+def folded(
+    rows: list[Row], near: list[NearRow] | None = None, files: dict[str, str] | None = None
+) -> dict[str, list[object]]:
+    frame = pl.DataFrame([(*row, None) for row in rows], schema=SCHEMA, orient="row")
+    bundles = pl.Series([(files or {}).get(row[0], "") for row in rows], dtype=pl.String)
+    documents = ranked(frame.with_columns(owner=owner_of(), bundle=bundles))
+    found = fold(documents, pl.DataFrame(near or [], schema=NEAR, orient="row"))
     return {doc_id: rest for doc_id, *rest in found.iter_rows()}
 
 
@@ -56,25 +60,29 @@ ROWS = st.lists(
             ("z", "parquet:x", "h", "o/kilns", None, 0, day(9)),
             ("a", "git+x", "h", "x/Awesome-Agent-Skills", "MIT", 99, day(1)),
         ),
-        (("z", "git+x", "h", None, None, 0, day(9)), ("a", "parquet:x", "h", "o/r", "MIT", 99, day(1))),
-        (("z", "s", "h", "o/r", None, 0, day(9)), ("a", "s", "h", None, "MIT", 99, day(1))),
-        (("z", "s", "h", None, "MIT", 0, day(9)), ("a", "s", "h", None, None, 99, day(1))),
-        (("z", "s", "h", None, "MIT", 5, day(9)), ("a", "s", "h", None, "MIT", 4, day(1))),
-        (("z", "s", "h", None, None, 0, day(9)), ("a", "s", "h", None, None, None, day(1))),
-        (("z", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, day(2))),
+        (("z", "parquet:x", "h", None, None, 0, day(1)), ("a", "git+x", "h", "o/r", "MIT", 99, day(2))),
         (("z", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, None)),
+        (("z", "git+x", "h", None, None, 0, day(1)), ("a", "parquet:x", "h", "o/r", "MIT", 99, day(1))),
+        (("z", "s", "h", "o/r", None, 0, day(1)), ("a", "s", "h", None, "MIT", 99, day(1))),
+        (("z", "s", "h", None, "MIT", 0, day(1)), ("a", "s", "h", None, None, 99, day(1))),
+        (("z", "s", "h", None, "MIT", 5, day(1)), ("a", "s", "h", None, "MIT", 4, day(1))),
+        (("z", "s", "h", None, None, 0, day(1)), ("a", "s", "h", None, None, None, day(1))),
+        (("o/r/skills/z", "s", "h", "o/r", None, 5, day(1)), ("o/r/.a/z", "s", "h", "o/r", "MIT", 5, day(1))),
+        (("o/r/z/z", "s", "h", "o/r", None, 5, day(1)), ("o/r/a/a/z", "s", "h", "o/r", None, 5, day(1))),
         (("a", "s", "h", None, None, 5, day(1)), ("B", "s", "h", None, None, 5, day(1))),
         (("A", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, day(1))),
     ],
     ids=[
         "not from an aggregator",
+        "older",
+        "time known",
         "origin",
         "repository known",
         "licence",
         "stars",
         "stars known",
-        "older",
-        "time known",
+        "not in a hidden folder",
+        "shorter path",
         "id lower-cased",
         "id as written",
     ],
@@ -131,13 +139,39 @@ def test_all_copies_of_a_text_follow_it_onto_the_text_it_is_near_to() -> None:
     rows: list[Row] = [
         (doc_id, "s", f"h{doc_id[0]}", None, None, None, day(1)) for doc_id in ("a1", "a2", "b1", "b2", "c1")
     ]
-    assert folded(rows, [("hb", "ha", 0.9)]) == {
+    assert folded(rows, [("s\n", "hb", "ha", 0.9)]) == {
         "a1": ["a1", None, None],
         "a2": ["a1", 1.0, "duplicate"],
         "b1": ["a1", 0.9, "near_duplicate"],
         "b2": ["a1", 0.9, "near_duplicate"],
         "c1": ["c1", None, None],
     }
+
+
+OWN, OTHER = ("github:ann/a", "Ann/A"), ("skillsmp", "bob/b")
+
+
+@pytest.mark.parametrize(
+    ("whose", "files", "folds"),
+    [
+        ([OWN, OTHER], {"a": "x", "b": "x"}, {"b": "a"}),
+        ([OWN, OTHER], {"a": "x", "b": "y"}, {}),
+        ([OWN, ("git+https://github.com/ann/c", "ann/c")], {"a": "x", "b": "y"}, {"b": "a"}),
+        ([("git+file:///x/s", "local/s"), ("git+file:///y/s", "local/s")], {"a": "x", "b": "y"}, {}),
+        ([("parquet:p", "ann/a"), ("github:ann/a", "ann/a")], {"a": "x", "b": "y"}, {}),
+        # What is its neighbour's by its files, and that one's by its owner, is not the first's.
+        ([OWN, ("skillsmp", "ann/c"), OTHER], {"a": "x", "b": "y", "c": "y"}, {"b": "a"}),
+    ],
+)
+def test_a_copy_folds_only_with_equal_files_or_the_same_owner(
+    whose: list[tuple[str, str]], files: dict[str, str], folds: dict[str, str]
+) -> None:
+    rows: list[Row] = [
+        (doc_id, source, "h", repo, None, None, day(place + 1))
+        for place, (doc_id, (source, repo)) in enumerate(zip("abc", whose, strict=False))
+    ]
+    found = folded(rows, files=files)
+    assert {doc_id: kept for doc_id, (kept, *_) in found.items() if kept != doc_id} == folds
 
 
 SOURCES = ["git+https://example.org/a", "github:ann/a", "parquet:a", "dir:a", "mcp-registry", "unheard-of"]

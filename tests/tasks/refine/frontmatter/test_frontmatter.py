@@ -24,8 +24,8 @@ def fields(block: str) -> dict[str, Value]:
 
 @given(st.one_of(st.text(), st.lists(YAML_PIECES, max_size=40).map("".join)))
 def test_no_text_whatever_makes_it_raise(text: str) -> None:
-    front = parse_frontmatter(text)
-    assert front.body in text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    left = iter(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
+    assert all(c in left for c in parse_frontmatter(text).body.replace("\n", ""))
 
 
 @given(
@@ -171,12 +171,14 @@ def test_the_finding_says_what_strict_yaml_disliked_and_where() -> None:
     assert "line 2" in found.message
 
 
-def test_where_quoting_does_not_help_single_lines_are_read() -> None:
-    text = "---\n}{\nname: 'kiln'\ndescription: > Fires clay\nand glass.\n  - x: y: z\n---\nFire it."
+def test_where_quoting_does_not_help_a_field_is_read_as_text() -> None:
+    block = "}{\nname: 'kiln'\ndescription: > Fires clay\nand glass.\n  - x: y: z\nmetadata:\n - a\n b: c"
+    text = f"---\n{block}\n---\nFire it."
     front = parse_frontmatter(text)
-    assert front.fields == {"name": "kiln", "description": "Fires clay and glass. - x: y: z"}
+    description = "Fires clay and glass. - x: y: z"
+    assert front.fields == {"name": "kiln", "description": description, "metadata": "- a b: c"}
     assert front.body == "Fire it."
-    assert codes(text) == ["frontmatter.lines"]
+    assert codes(text) == ["frontmatter.lines", "frontmatter.block-indicator"]
 
 
 def test_a_key_without_a_space_after_its_colon_is_read() -> None:
@@ -217,7 +219,7 @@ def test_front_matter_over_the_limit_is_read_by_lines_up_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Fire it.", "", "# Kiln\n\n---\nname: x\n---\n", "---- \nx", "---\nJust a rule."]
+    "text", ["Fire it.", "", "# Kiln\n\n---\nnote: x\n---\n", "---- \nx", "---\nJust a rule."]
 )
 def test_a_text_without_front_matter_is_all_body(text: str) -> None:
     front = parse_frontmatter(text)
@@ -273,3 +275,98 @@ def test_a_body_that_starts_with_a_rule_stays_whole(body: str) -> None:
     text = f"---\nname: kiln\n---\n{body}"
     assert parse_frontmatter(text).body == body
     assert codes(text) == []
+
+
+KILN = "name: kiln\ndescription: Fires clay.\nlicense: MIT\n"
+BODY = "# Fire it\n\nSlowly.\n"
+FENCED = f"---\n{KILN}---\n{BODY}"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (f"<!-- generated,\n do not edit -->\n{FENCED}", "displaced"),
+        (f"# Kiln\n\n> A copy.\n\n{FENCED}", "displaced"),
+        (f"Kiln firing\n===\n{FENCED}", "displaced"),
+        (f"[![build](a.svg)](b)\n\ufeff{FENCED}", "displaced"),
+        (f"# Kiln\n{KILN}---\n{BODY}", "marks"),
+        (f"{KILN}\n{BODY}", "marks"),
+        (f"<!--\n{KILN}-->\n{BODY}", "marks"),
+        (f"> name: kiln\n> description: Fires clay.\n> license: MIT\n\n{BODY}", "marks"),
+        (f"```yaml\n{KILN}```\n{BODY}", "marks"),
+        (f"```yaml\n---\n{KILN}---\n```\n{BODY}", "marks"),
+        (f"```markdown\n{FENCED}```\n", "marks"),
+        (f"# Kiln\n\n```yaml\n{KILN}```\n\n{BODY}", "marks"),
+        (f"+++\n{KILN}+++\n{BODY}", "marks"),
+        (f'+++\nname = "kiln"\ndescription = "Fires clay."\nlicense = "MIT"\n[a]\n+++\n{BODY}', "marks"),
+        (f"+++\nname = kiln\ndescription = Fires clay.\nlicense = MIT\n+++\n{BODY}", "marks"),
+        (f"——\n{KILN}——\n{BODY}", "marks"),
+        (f"---\n{KILN}----\n{BODY}", "marks"),
+        (f"# Kiln\n\n**Name:** kiln\n**Description:** Fires clay.\n**License:** MIT\n\n{BODY}", "marks"),
+        (f"- **name**: kiln\n- **description**: Fires clay.\n- **license**: MIT\n\n---\n{BODY}", "marks"),
+        (f"---\n**name:** kiln\n`description`: Fires clay.\n**license: MIT**\n---\n{BODY}", "requoted"),
+        (f"---\n- name: kiln\n- description: Fires clay.\n- license: MIT\n---\n{BODY}", "requoted"),
+        (f"---\nname：kiln\ndescription： Fires clay.\nlicense:\u00a0MIT\n---\n{BODY}", "requoted"),
+        (f"---\nname: kiln\n  description: Fires clay.\n  license: MIT\n---\n{BODY}", "requoted"),
+        (f"---\n name: kiln\ndescription: Fires clay.\n\tlicense: MIT\n---\n{BODY}", "requoted"),
+        (f"---\nname: kiln\ndescription:\nFires clay.\nlicense: MIT\n---\n{BODY}", "requoted"),
+        (f"---\nname: “kiln”\ndescription: „Fires clay.“\nlicense: 'MIT’\n---\n{BODY}", "quotes"),
+        (f"---\n“name”: “kiln”\ndescription: \"Fires clay.\nlicense: **MIT**\n---\n{BODY}", "quotes"),
+        (f"---\nNAME: kiln\nDescription: Fires clay.\nLicense: MIT\n---\n{BODY}", "key-spelling"),
+        (f"---\nname: [kiln]\ndescription: Fires clay.\nlicense:\n- MIT\n---\n{BODY}", "list"),
+        (f"---\n{KILN}description:\n---\n{BODY}", "duplicate-key"),
+        (f"---\nname: kiln\n---\ndescription: Fires clay.\nlicense: MIT\n---\n{BODY}", "nested"),
+        (f"---\n---\n{FENCED}", "nested"),
+        (f"---\nname: kiln\n\ndescription: Fires clay.\n\nlicense: MIT\n\n{BODY}", "unclosed"),
+    ],
+)  # fmt: skip
+def test_what_the_author_plainly_meant_is_read_and_each_repair_found(text: str, code: str) -> None:
+    front = parse_frontmatter(text)
+    assert [front.fields.get(key) for key in ("name", "description", "license")] == [
+        "kiln",
+        "Fires clay.",
+        "MIT",
+    ]
+    assert f"frontmatter.{code}" in codes(text)
+    assert front.body.rstrip().endswith(BODY.rstrip())
+    assert "Fires clay" not in front.body
+
+
+@pytest.mark.parametrize(
+    ("lines", "description"),
+    [
+        ("Fires clay.\n\n  Keywords: cone, shelf", "Fires clay.\nKeywords: cone, shelf"),
+        ("Fires clay.\n\nUse it: when cold.", "Fires clay.\nUse it: when cold."),
+        ("|\nFires clay.\nNote: slowly.", "Fires clay.\nNote: slowly.\n"),
+        (">\n    Fires clay.\n  Note: slowly.", "  Fires clay.\nNote: slowly.\n"),
+        ("|-\n  Fires clay.\n\nNot glass.", "Fires clay.\n\nNot glass."),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_a_description_that_goes_on_below_is_read_whole(lines: str, description: str, last: bool) -> None:
+    fields = [f"description: {lines}\n", "license: MIT\n"]
+    front = parse_frontmatter(f"---\nname: kiln\n{''.join(reversed(fields) if last else fields)}---\n{BODY}")
+    assert front.fields == {"name": "kiln", "description": description, "license": "MIT"}
+    assert front.body == BODY
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# Skills\n\nWrite it so:\n\n{FENCED}",
+        f"# Skills\n\n```yaml\n{KILN}```\n\nThen fire it.",
+        "# Kiln\n\n**Description:** Fires clay.\n\nMore.\n",
+        "# Kiln\n\n---\n\nName: it is so.\n\nFire it.\n\n---\n",
+        "Name: kiln is a word.\n\nFire it.\n",
+    ],
+    ids=["example", "example in a fence", "one bold word", "prose between rules", "prose"],
+)
+def test_text_of_the_body_is_taken_for_no_field(text: str) -> None:
+    front = parse_frontmatter(text)
+    assert (front.fields, front.body) == ({}, text)
+
+
+def test_fields_below_the_front_matter_are_the_bodys() -> None:
+    body = "# Fire it\n\n**Name:** oven\n\nlicense: GPL\n"
+    front = parse_frontmatter(f"---\n{KILN}---\n{body}")
+    assert (front.fields["name"], front.fields["license"], front.body) == ("kiln", "MIT", body)

@@ -12,6 +12,7 @@ from tasks.refine.frontmatter.spec_findings import (
     on_description,
     on_fields,
     on_links,
+    on_offering,
     relative_links,
 )
 from tasks.refine.text.strict_yaml import Value
@@ -57,6 +58,20 @@ def test_tools_are_read_in_each_spelling(
 )
 def test_fields_are_judged_by_the_specification(fields: dict[str, Value], codes: list[str]) -> None:
     assert [f.code for f in on_fields(fields)] == codes
+
+
+@pytest.mark.parametrize(
+    ("fields", "codes"),
+    [
+        ({"disable-model-invocation": "True"}, ["offer.person-only"]),
+        ({"metadata": {"internal": "yes"}}, ["offer.internal"]),
+        ({"metadata": {"internal": ["true"]}, "disable-model-invocation": "false"}, []),
+        ({"metadata": "internal: true", "user-invocable": "false"}, []),
+    ],
+)
+def test_who_may_be_offered_a_skill_is_read(fields: dict[str, Value], codes: list[str]) -> None:
+    assert [f.code for f in on_offering(fields)] == codes
+    assert "keys.unknown" not in [f.code for f in on_fields(fields)]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +140,12 @@ def test_a_link_to_a_file_that_the_bundle_lacks_is_found() -> None:
     (missing,) = found(body, "scripts/fire.py", "references/cones.md")
     assert (missing.code, missing.message) == ("links.missing", "scripts/cool.py")
     assert found(body, "scripts/fire.py", "scripts/cool.py", "references/deep/cones.md") == []
+
+
+def test_a_link_into_another_skill_s_folder_is_no_missing_file() -> None:
+    body = "[a](roles/writer/SKILL.md) [b](roles/writer) [c](roles) [d](roles/writer/x.md) [e](roles/writers)"
+    (missing,) = on_links(body, (), ["roles/writer"])
+    assert (missing.code, missing.message) == ("links.missing", "roles/writers")
 
 
 def test_nothing_is_said_of_a_bundle_that_is_unknown_but_of_links_that_leave_it() -> None:

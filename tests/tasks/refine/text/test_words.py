@@ -90,7 +90,7 @@ def test_what_has_no_words_has_no_language(body: str) -> None:
     assert found.letters < 40
 
 
-FILES = ("aggregators.yaml", "licences.yaml", "placeholders.yaml", "risk_rules.yaml", "secret_rules.yaml")
+FILES = ("aggregators.yaml", "licences.yaml", "placeholders.yaml", "risk_rules.yaml")
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 from storage.errors import StorageError, Withheld, WrongInput
 from storage.lance.served import Licences, write_licences
 from storage.schemas import RawDocument
-from tasks.crawl.source.bundle import DocumentLimits, take_bundle
+from tasks.crawl.source.bundle import DocumentLimits, SourceEntry, consume, take_bundle
 from tasks.refine.export.paths import file_path
-from tasks.retrieve.install.contents import is_current, planned, prepare, require_rules
+from tasks.retrieve.install.contents import folder_name, is_current, planned, prepare, require_rules
 from tasks.retrieve.install.lock import LOCK_FILE, InstallLock, Pending, is_folder_name, read_lock, write_lock
 from tasks.retrieve.revisions.edition import Edition
 from tasks.retrieve.revisions.show import open_edition
@@ -82,11 +83,44 @@ def test_what_is_withheld_is_refused(nights: Nights) -> None:
         prepare(bread(nights, {}), [], [])
 
 
-@pytest.mark.parametrize("name", ["../bread", "a/b", ".hidden", "nul", "skillery.lock"])
-def test_a_name_that_is_no_folder_s_is_refused(nights: Nights, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("bread", "bread"), ("ckm:brand", "ckm-brand"), ("../bread", "bread"), ("a/b", "a-b"),
+        ("nul", "_nul"), (".hidden", "hidden"), ("skillery.lock", None), ("::", "_"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_no_folder_s_gets_one(nights: Nights, name: str, folder: str | None) -> None:
     text = f"---\nname: {name!r}\ndescription: Bakes bread.\n---\nLet it rise.\n"
-    with pytest.raises(WrongInput, match="cannot name a folder"):
-        prepare(edition(nights, raw(BREAD_ID, text.encode())), [], [])
+    found = edition(nights, raw(BREAD_ID, text.encode()))
+    if folder is None:
+        with pytest.raises(WrongInput, match="cannot name a folder"):
+            prepare(found, [], [])
+    else:
+        made = prepare(found, [], [])
+        assert (made.name, made.told()["called"]) == (folder, name)
+
+
+@given(st.text(min_size=1, max_size=300))
+def test_any_name_has_a_folder_that_is_safe_or_none(name: str) -> None:
+    assert is_folder_name(folder_name(name)) or folder_name(name).casefold() == LOCK_FILE
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 5\n"
+
+
+def test_what_is_written_otherwise_or_not_at_all_is_said(nights: Nights) -> None:
+    files = {
+        ".env.example": b"A=1\n", ".gitattributes": b"* text\n", ".git/config": b"x", "a:b.md": b"y",
+        "run": b"#!/bin/sh\n", "t/[slug].md": b"z", "model.bin": POINTER,
+    }  # fmt: skip
+    made = prepare(bread(nights, files), [], [])
+    renamed = {".git/config": "git/config", "a:b.md": "a_b.md"}
+    assert made.installed.renamed == renamed
+    assert {*made.contents} == {renamed.get(f, f) for f in files} - {"model.bin"} | {"SKILL.md"}
+    told = made.told()
+    assert (told["not_written"], told["not_executable"]) == (["model.bin"], ["run"])
+    assert [found["code"] for found in told["findings"]] == ["bundle.lfs-pointer"]
 
 
 def test_only_skills_are_installed(nights: Nights) -> None:
@@ -98,8 +132,10 @@ def test_only_skills_are_installed(nights: Nights) -> None:
 
 def test_files_that_are_not_known_or_not_kept_are_said_in_the_lock(nights: Nights) -> None:
     assert prepare(edition(nights, skill("local/kitchen/alone")), [], []).installed.not_written is None
-    pieces = [("big.bin", iter([bytes(range(256))])), ("small.md", iter([b"x\n"]))]
-    bundle = take_bundle(pieces, 2, DocumentLimits(kept_bytes=100), [])
+    files = {"big.bin": bytes(range(256)), "small.md": b"x\n"}
+    entries = [SourceEntry(path) for path in files]
+    limits = DocumentLimits(kept_bytes=100)
+    bundle = take_bundle(entries, lambda e, keep: consume([files[e.path]], keep), limits, [])
     document = replace(
         skill(BREAD_ID, "Let it rise on a tray."), files=bundle.files, contents=bundle.contents
     )
@@ -182,13 +218,19 @@ def test_other_names_do(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (None, "it is no file"),
         ("{", "cannot be read"),
         ('{"skills": {"bread": {"doc_id": 3}}}', "cannot be read"),
         ('{"version": 2}', "a newer Skillery wrote"),
     ],
 )
-def test_a_lock_that_cannot_be_used_is_said_with_what_to_do(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / LOCK_FILE).write_text(text, "utf-8")
+def test_a_lock_that_cannot_be_used_is_said_with_what_to_do(
+    tmp_path: Path, text: str | None, said: str
+) -> None:
+    if text is None:
+        os.mkfifo(tmp_path / LOCK_FILE)
+    else:
+        (tmp_path / LOCK_FILE).write_text(text, "utf-8")
     with pytest.raises(StorageError, match=said):
         read_lock(tmp_path)
 

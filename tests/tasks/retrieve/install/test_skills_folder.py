@@ -124,6 +124,18 @@ def test_a_folder_of_others_is_never_touched(tmp_path: Path) -> None:
     assert files_in(tmp_path) == {}
 
 
+@pytest.mark.parametrize("pending", [None, Pending("bread", installed(NEW))])
+def test_a_link_in_place_of_what_is_being_written_is_taken_away(place: Path, pending: Pending | None) -> None:
+    lock = read_lock(place)
+    lock.pending = pending
+    write_lock(place, lock)
+    (place / "bread").rename(place.parent / "old")
+    (place / STAGING).symlink_to(place.parent)
+    with open_skills_folder(place) as skills:
+        put(NEW, skills)
+    assert (files_in(place / "bread"), files_in(place.parent / "old")) == (NEW, OLD)
+
+
 def test_a_link_in_place_of_a_skill_is_an_edit_and_is_not_followed(place: Path, tmp_path: Path) -> None:
     (place / "bread").rename(tmp_path / "elsewhere")
     (place / "bread").symlink_to(tmp_path / "elsewhere")

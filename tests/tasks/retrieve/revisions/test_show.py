@@ -165,12 +165,13 @@ def test_of_what_is_withheld_only_the_metadata_is_shown(withheld: SkillRoot) -> 
             read(withheld, path)
 
 
-def test_a_folded_copy_is_shown_by_its_survivor(skill_root: Any) -> None:  # noqa: ANN401
+def test_a_folded_copy_is_shown_as_it_is_itself(skill_root: Any) -> None:  # noqa: ANN401
     root = skill_root({"bread": SECOND, "copy": SECOND.replace("name: bread", "name: copied")})
     root.publish()
     (gone,) = {"local/market/bread", "local/market/copy"} - set(documents_table(root.root).read()["doc_id"])
     found = show(root, gone)
     assert (found["doc_id"], found["alias_of"]) == (gone, *({BREAD_ID, "local/market/copy"} - {gone}))
+    assert found["name"] == ("bread" if gone == BREAD_ID else "copied")
     assert show(root, found["alias_of"])["aliases"] == [{"doc_id": gone, "kind": "folded"}]
 
 

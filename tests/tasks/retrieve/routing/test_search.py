@@ -131,6 +131,30 @@ def test_skills_are_filtered_by_the_risks_found_in_them(
     assert {r["doc_id"].removeprefix("local/market/") for r in results} == names
 
 
+def test_what_is_not_seen_lifts_nothing_and_what_is_kept_back_is_asked_for_by_its_risk(
+    skill_root: Make,
+) -> None:
+    stuffed = f"<!-- {'restring the violin, peg, bow, fingerboard ' * 30} -->\n\nWash the car with soap."
+    root = skill_root({
+        "violin": skill("violin", "Restrings a violin.", "Turn the peg, then tune each string."),
+        "deploy": skill("deploy", "Restrings a violin\ndisable-model-invocation: true", "Turn the peg."),
+        "inner": skill("inner", "Restrings a violin\nmetadata:\n  internal: true", "Turn the peg at home."),
+        "wash": skill("wash", "Washes cars.", stuffed),
+    })  # fmt: skip
+    root.publish(nodes=False)
+    index = root.ask()
+
+    def names(filters: Filters) -> list[str]:
+        results = index.search("restring a violin, peg and bow", filters=filters)["results"]
+        return [row["name"] for row in results if row["name"] != "wash"]
+
+    assert names(Filters()) == ["violin"]
+    assert set(names(Filters(person=True))) == {"violin", "deploy"}
+    assert names(Filters(risks=("offer.internal",))) == ["inner"]
+    assert names(Filters(risks=("offer.person-only",))) == ["deploy"]
+    assert "restring" not in index.document("local/market/wash").body
+
+
 def test_a_risk_that_no_served_skill_has_is_wrong_to_ask_for(storied: SkillRoot) -> None:
     with pytest.raises(WrongInput, match=r"^risk 'remote'.*there are none, risk.remote.pipe-to-shell$"):
         storied.ask().search("bees", filters=Filters(risks=("remote",)))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
-from tasks.induce.skills.windows import Moment, Target, moments
+from tasks.induce.skills.windows import DecisionPoint, Target, decision_points
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.outline import outline_of, page_seen
 from tasks.models.protocols import Vectors
@@ -50,7 +50,7 @@ TEXTS = {TASK: (1, 0, 0, 0), STATE: (0, 1, 0, 0), START: (0, 0, 0, 1)}
 
 
 def library(
-    vectors: Mapping[str, tuple[float, ...]], task_ids: Sequence[str] = (), uses: Sequence[Moment] = ()
+    vectors: Mapping[str, tuple[float, ...]], task_ids: Sequence[str] = (), uses: Sequence[DecisionPoint] = ()
 ) -> Offered:
     """Return skills of uses, or one of each name, described by it alone, with vectors written by hand."""
 
@@ -63,7 +63,7 @@ def library(
     for number, name in enumerate([] if uses else vectors):
         task_id = task_ids[number] if task_ids else f"task {number}"
         body = (call(name), call("end"))
-        offered.learn([Moment("h", task_id, "d", 0, "", START, None, (body,))])
+        offered.learn([DecisionPoint("h", task_id, "d", 0, "", START, None, (body,))])
     return offered
 
 
@@ -142,7 +142,7 @@ def test_skills_of_the_own_task_alone_are_no_candidates() -> None:
 
 def test_the_skills_that_most_tasks_share_come_first() -> None:
     offered = library(SKILLS, ["a"] * 8)
-    again = [Moment("h", task_id, "d", 0, "", START, None, (offered.skills[n],)) for n, task_id in
+    again = [DecisionPoint("h", task_id, "d", 0, "", START, None, (offered.skills[n],)) for n, task_id in
              [(5, "b"), (5, "c"), (2, "b"), (7, "a"), (7, "a")]]  # fmt: skip
     offered.learn(again)
     assert skills(popular(offered, asked(), 4)) == [5, 2, 0, 1]  # two runs of one task are one task
@@ -168,8 +168,8 @@ HOLD: Target = ("hold_berth", None, None)
 FIND: Target = ("find_berth", None, None)
 
 
-def use(name: str, task_id: str, state: str = START, before: Target | None = None) -> Moment:
-    return Moment("h", task_id, "d", 0, "", state, before, ((call(name), call("end")),))
+def use(name: str, task_id: str, state: str = START, before: Target | None = None) -> DecisionPoint:
+    return DecisionPoint("h", task_id, "d", 0, "", state, before, ((call(name), call("end")),))
 
 
 def test_the_default_scores_a_skill_by_its_best_use_the_task_and_its_support() -> None:
@@ -215,7 +215,7 @@ def test_a_skill_whose_elements_the_page_does_not_show_is_not_offered() -> None:
     adding = (press("button", "add bed"), press("button", "save", Find(0)))
     helping = (press("button", "help"), call("wait"))
     offered = Offered(ENCODE)
-    offered.learn([Moment("h", "a", "d", 0, "", "seen", None, (adding, helping))])
+    offered.learn([DecisionPoint("h", "a", "d", 0, "", "seen", None, (adding, helping))])
 
     def shown(page: str | None) -> set[Body]:
         task, state = ENCODE(["a task", "seen"])
@@ -240,9 +240,9 @@ def test_a_page_shows_what_the_caller_must_give() -> None:
 def test_what_was_done_in_like_states_is_offered() -> None:
     offered = Offered(ENCODE)
     for run in RUNS:
-        offered.learn(moments(run))
+        offered.learn(decision_points(run))
     for run in (add_bed("g4", "f", "Moss wall", "clay"), mooring("h4", "g", "Gannet")):
-        for met in moments(run):
+        for met in decision_points(run):
             texts = ENCODE([run.task, met.state])
             found = default(offered, SkillQuestion(*texts, texts[1], met.before), 5)
             assert not met.bodies or {offered.skills[one.skill] for one in found} & set(met.bodies)
@@ -254,7 +254,7 @@ def test_the_order_of_trajectories_does_not_change_how_skills_score(order: list[
     def scores(order: Sequence[int]) -> list[float]:
         offered = Offered(ENCODE)
         for n in order:
-            offered.learn(moments(RUNS[n]))
+            offered.learn(decision_points(RUNS[n]))
         task, state, start = ENCODE([RUNS[0].task, summed_up(BEDS), summed_up(HOME)])
         found = METHODS[name](offered, SkillQuestion(task, state, start), 40)
         return [round(offer.score, 5) for offer in found]
@@ -274,7 +274,7 @@ def test_skills_of_the_own_task_alone_are_never_offered(tasks: list[str], own: s
     for number, task_id in enumerate(tasks):
         run = mooring(f"h{number}", task_id, BOATS[number], fee=30 + 10 * (number % 2))
         # Each task has a skill that no other has.
-        known = [*moments(run), moment_of(task_id)]
+        known = [*decision_points(run), moment_of(task_id)]
         offered.learn(known)
     texts = [mooring("h9", own, "Skua").task, "after find berth", "after a message of the user"]
     step = SkillQuestion(*ENCODE(texts), task_id=own)
@@ -285,6 +285,6 @@ def test_skills_of_the_own_task_alone_are_never_offered(tasks: list[str], own: s
         assert bool(found) is any(task != own for task in tasks), name
 
 
-def moment_of(task_id: str) -> Moment:
+def moment_of(task_id: str) -> DecisionPoint:
     body = (call(f"only_{task_id}"), call("end"))
-    return Moment("h", task_id, "harbour", 9, "", "after hold berth", None, (body,))
+    return DecisionPoint("h", task_id, "harbour", 9, "", "after hold berth", None, (body,))

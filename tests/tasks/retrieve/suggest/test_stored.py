@@ -12,7 +12,7 @@ import pytest
 
 from tasks.induce.library.build import build
 from tasks.induce.replay.verify import RecordedReplay
-from tasks.induce.skills.windows import moments
+from tasks.induce.skills.windows import decision_points
 from tasks.induce.skills.wording import summed_up
 from tasks.induce.trajectories.record import Trajectory
 from tasks.retrieve.suggest.methods import Offered
@@ -34,7 +34,7 @@ SKILLS = build("greenhouse", GREENHOUSE, RecordedReplay()).skills
 
 
 def rows(runs: list[Trajectory]) -> list[InducedRow]:
-    cut = ((run, moments(run)) for run in runs)
+    cut = ((run, decision_points(run)) for run in runs)
     return list(rows_of_domain("greenhouse", SKILLS, cut, summed_up))
 
 
@@ -56,7 +56,7 @@ def test_skills_moments_and_tasks_come_back_whatever_the_order_of_the_rows() -> 
     assert held.runs == [
         [
             replace(moment, bodies=tuple(body for body in known if body in moment.bodies))
-            for moment in moments(run)
+            for moment in decision_points(run)
         ]
         for run in GREENHOUSE
     ]
@@ -74,7 +74,7 @@ def test_each_vector_is_that_of_its_own_row() -> None:
 def test_a_state_that_several_runs_met_is_one_row() -> None:
     given = rows(GREENHOUSE)
     states = [row for row in given if row.kind == STATE]
-    assert len(states) < sum(len(moments(run)) for run in GREENHOUSE)
+    assert len(states) < sum(len(decision_points(run)) for run in GREENHOUSE)
     assert len({row.row_id for row in given}) == len(given)
     assert {row.kind for row in given} == {SKILL, RUN, STATE}
 
@@ -117,7 +117,7 @@ def learned(*runs: tuple[str, str]) -> tuple[Offered, WordEncoder]:
     offered = Offered(encoder.encode)
     for name, task_id in runs:
         run = mooring(name, task_id)
-        offered.learn(moments(run))
+        offered.learn(decision_points(run))
     encoder.encoded.clear()
     return offered, encoder
 
@@ -136,7 +136,7 @@ def test_a_skill_of_one_task_alone_has_no_support_without_it() -> None:
 
 def test_a_skill_is_described_on_the_page_that_most_of_its_tasks_had() -> None:
     offered, _ = learned()
-    (found, *_) = moments(add_bed("g1", "a"))
+    (found, *_) = decision_points(add_bed("g1", "a"))
     for page, tasks in (
         ("on the Beds page", "abc"),
         ("on the Home page", "abcd"),
@@ -149,14 +149,14 @@ def test_a_skill_is_described_on_the_page_that_most_of_its_tasks_had() -> None:
 
 def test_a_page_that_two_tasks_had_often_is_not_named() -> None:
     offered, _ = learned()
-    (found, *_) = moments(add_bed("g1", "a"))
+    (found, *_) = decision_points(add_bed("g1", "a"))
     for task_id in "ababab":
         offered.learn([replace(found, page="on Ann's page", task_id=task_id)])
     assert offered.description(0) == "Click the beds link, then click the add bed button."
 
 
 def test_a_skill_that_is_described_already_keeps_its_words() -> None:
-    (found, *_) = moments(add_bed("g1", "a"))
+    (found, *_) = decision_points(add_bed("g1", "a"))
     offered = Offered(WordEncoder().encode, {found.bodies[0]: "Adds a bed."})
     offered.learn([found])
     assert offered.description(0) == "Adds a bed."
@@ -165,10 +165,10 @@ def test_a_skill_that_is_described_already_keeps_its_words() -> None:
 def test_texts_are_encoded_once() -> None:
     offered, encoder = learned(("h1", "a"), ("h2", "b"))
     vectors, states = offered.vectors(), offered.states()
-    offered.learn(moments(mooring("h3", "a")))
+    offered.learn(decision_points(mooring("h3", "a")))
     offered.vectors()
     offered.states()
-    met = [moment.state for moment in moments(mooring("h1", "a")) if moment.bodies]
+    met = [moment.state for moment in decision_points(mooring("h1", "a")) if moment.bodies]
     assert encoder.encoded == [*map(offered.description, range(3)), *met]
     assert len(states) == len(met)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1)

@@ -17,8 +17,7 @@ from tasks.retrieve.versions import forget as forget_module
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.publish import roll_back
-from tests.support.induce.learned_root import FLAG, HARBOUR, ids, induced
-from tests.support.induce.learning import RUNS, learned
+from tests.support.induce.learning import FLAG, HARBOUR, RUNS, ids, induced, learned
 from tests.support.induce.runs import mooring, tool_run
 from tests.support.roots.skill_root import Export, SkillRoot
 

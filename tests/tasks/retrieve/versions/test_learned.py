@@ -28,8 +28,7 @@ from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.learned import LearnedBuild, build_learned, serve_learned
 from tasks.retrieve.versions.publish import publish, roll_back
 from tasks.retrieve.versions.retention import check_compacted, compact_tables
-from tests.support.induce.learned_root import FLAG, ids, induced
-from tests.support.induce.learning import GATE, RUNS, learned, served
+from tests.support.induce.learning import FLAG, GATE, RUNS, ids, induced, learned, served
 from tests.support.induce.runs import mooring, tool_run
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot

@@ -7,11 +7,11 @@ import hashlib
 import re
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tasks.refine.text.redact import redact
-from tasks.refine.text.rules import rules_data
+from tasks.models.redact import redact, secret_rules_text
 
 ALNUM = "k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Ye9Ua3Io5Pq1Wz8Xv6"
 HEX = hashlib.sha256(b"knots").hexdigest()
@@ -134,7 +134,7 @@ def test_a_secret_is_replaced_and_all_around_it_stays(
 
 
 def test_every_kind_has_an_example() -> None:
-    rules = rules_data("secret_rules.yaml")["rules"]
+    rules = yaml.safe_load(secret_rules_text())["rules"]
     assert {kind for kind, *_ in SECRETS} == {rule["kind"] for rule in rules}
 
 

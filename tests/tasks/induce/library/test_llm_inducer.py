@@ -20,7 +20,6 @@ from tasks.induce.replay.window import Broken, Call, SourceWindow
 from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.record import Trajectory
 from tasks.models.llm.ask import Llm
-from tasks.models.llm.budget import Ceiling, Ledger
 from tests.support.induce.runs import add_bed, mooring, tool_run
 from tests.support.llm.induce_llm import skill_of, skills, teaches, windows_of
 from tests.support.llm.llm_asking import llm_of
@@ -200,12 +199,6 @@ def test_where_the_server_is_silent_recurrence_stands_in_until_it_answers(
     assert (llm.unfinished, llm.fallbacks) == (True, {"induce-windows-1: unavailable": 30})
     server.fault = lambda _: None
     assert by(learned(llm, CHAIN)) == ["llm"] * 30
-
-
-def test_above_the_ceiling_nothing_is_asked(server: LlmServer, answers: Answers) -> None:
-    llm = llm_of(server.url, answers, Ledger(ceiling=Ceiling(tokens=10)))
-    assert by(learned(llm, CHAIN)) == ["recurrence"] * 30
-    assert (server.requests, llm.unfinished) == (0, True)
 
 
 @pytest.mark.parametrize("fault", ["overflow", "length"])

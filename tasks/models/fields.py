@@ -1,4 +1,4 @@
-"""Reads fields of the rows that marketplaces and registries answer: texts, times and counts.
+"""Reads fields of what marketplaces, registries and models' servers answer: texts, times and counts.
 
 JSON from third parties holds one fact in many forms. Each function takes any JSON value, never raises, and
 returns None where the value has none of the known forms.
@@ -53,6 +53,13 @@ def count_of(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return round(value) if 0 <= value < _LARGEST else None
+
+
+def whole_of(value: object, most: int = _LARGEST) -> int | None:
+    """Return a whole number from 0 to `most`: JSON may hold one of hundreds of digits."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= most else None
 
 
 def text_of(value: object) -> str | None:

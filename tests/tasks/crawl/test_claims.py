@@ -1,0 +1,153 @@
+"""Which id a document has where several publishers claim it, over nights that crawl and refine."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.errors import UnknownDocument
+from storage.schemas import RawDocument
+from storage.state import documents_table, folded_table
+from tasks.crawl.claims import Claims, publisher
+from tasks.retrieve.revisions.edition import find_row
+from tests.support.roots.nights import HandSource, Nights, skill, with_files
+
+HOME, UNPACKED = "dir:/home/ann/skills", "dir:/home/ann/dl/skills"
+PDF, LIST, TABLE = "local/skills/pdf", "skillsmp:pdf", "parquet:/p"
+WORDS = " ".join(f"step{n} takes {n} minutes" for n in range(20))
+
+
+def marked(doc_id: str, path: str) -> str:
+    folder = hashlib.sha256(path.encode()).hexdigest()[:6]
+    return doc_id.replace("local/skills", f"local/skills~{folder}")
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "root")
+
+
+def whose(nights: Nights) -> dict[str, str]:
+    tables = documents_table(nights.root), folded_table(nights.root)
+    return {row["doc_id"]: row["source"] for table in tables for row in table.read().to_dicts()}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ids"),
+    [
+        (HOME, UNPACKED, (PDF, marked(PDF, "/home/ann/dl/skills"))),
+        (HOME, "git+file:///home/ann/skills/.git", (PDF,)),
+        (HOME, "git+file:///srv/skills", (PDF, marked(PDF, "/srv/skills"))),
+        (HOME, LIST, (PDF, f"github.com/{PDF}")),
+        (LIST, HOME, (f"github.com/{PDF}", PDF)),
+        (HOME, TABLE, (PDF, f"{PDF}~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}")),
+        (TABLE, HOME, (PDF, marked(PDF, "/home/ann/skills"))),
+    ],
+)
+def test_a_second_publisher_of_an_id_is_kept_apart(
+    nights: Nights, first: str, second: str, ids: tuple[str, ...]
+) -> None:
+    one, other = (
+        HandSource(first, skill(PDF, "Merge all pages.")),
+        HandSource(second, skill(PDF, "Upload all pages.")),
+    )
+    nights.run(one)
+    for _ in range(2):
+        nights.run(one, other)
+        assert whose(nights) == dict(zip(ids, (first, second) if len(ids) > 1 else (second,), strict=True))
+    apart = next((doc_id for doc_id in ids if "~" in doc_id), None)
+    if apart is not None:
+        codes = [finding["code"] for finding in find_row(nights.root, apart)[0]["findings"]]
+        assert codes.count("identity.apart") == 1
+    # What goes leaves its id to nobody else.
+    nights.run(HandSource(first), other)
+    assert set(whose(nights)) == set(ids[-1:])
+
+
+def test_what_an_earlier_version_wrote_under_another_s_id_moves_without_being_read(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {HOME: "Merge all pages.", UNPACKED: "Upload all pages.", LIST: "Burn all pages."}
+    sources = [HandSource(spec, skill(PDF, text), version="1") for spec, text in texts.items()]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Claims, "own", lambda _, doc_id, *__: doc_id)
+        for source in sources:
+            nights.run(source)
+        assert list(whose(nights)) == [PDF]
+    counts = nights.run(*sources)
+    apart = marked(PDF, UNPACKED[4:])
+    assert counts == {"documents": 3} == nights.run(*sources)
+    assert whose(nights) == {PDF: HOME, apart: UNPACKED, f"github.com/{PDF}": LIST}
+    assert [source.reads for source in sources] == [1, 1, 1]
+    assert find_row(nights.root, apart)[0]["body"] == "Upload all pages."
+
+
+class Event(NamedTuple):
+    """What a source holds from a night on: of each place the text and the files."""
+
+    source: str
+    held: dict[str, tuple[str, str]]
+
+
+PLACES = {
+    HOME: [PDF, "local/skills/a"],
+    UNPACKED: [PDF, "local/skills/a"],
+    LIST: [PDF, "good/tools/pdf", "evil/tools/pdf"],
+    TABLE: [PDF, "good/tools/pdf", "pdf"],
+}
+EVENTS = st.lists(
+    st.sampled_from(sorted(PLACES)).flatmap(
+        lambda source: st.builds(
+            Event,
+            st.just(source),
+            st.dictionaries(
+                st.sampled_from(PLACES[source]),
+                st.tuples(st.sampled_from([WORDS, f"{WORDS} Done."]), st.sampled_from(["same", source])),
+            ),
+        )
+    ),
+    min_size=2,
+    max_size=4,
+)
+
+
+def held(event: Event) -> list[RawDocument]:
+    return [
+        with_files(
+            skill(place, text, repo="/".join(place.split("/")[:2]) if event.source == LIST else None),
+            {"run.sh": files.encode()},
+        )
+        for place, (text, files) in event.held.items()
+    ]
+
+
+@given(EVENTS)
+@settings(max_examples=8, deadline=None)
+def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) -> None:
+    owners: dict[str, tuple[str, str | None]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        nights, sources = Nights(Path(folder)), dict[str, Event]()
+        for event in events:
+            sources[event.source] = event
+            nights.run(*(HandSource(spec, *held(e)) for spec, e in sources.items()))
+            for doc_id in {*owners, *whose(nights), *nights.aliases()}:
+                try:
+                    row, _ = find_row(nights.root, doc_id)
+                except UnknownDocument:
+                    continue
+                owner = publisher(row["source"]), row["repo"] if row["source"] == LIST else None
+                assert owners.setdefault(doc_id, owner) == owner
+                texts = [document.raw_hash for document in held(sources[row["source"]])]
+                assert row["raw_hash"] in texts
+                bundles = [
+                    [f.sha256 for f in document.files or ()] for document in held(sources[row["source"]])
+                ]
+                assert [f["sha256"] for f in row["files"]] in bundles
+        count = sum(len(event.held) for event in sources.values())
+        assert len(whose(nights)) == count

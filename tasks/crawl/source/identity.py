@@ -19,7 +19,7 @@ _USER_INFO = re.compile(r"(?<=://)(?:[^/\s:]*:\S*|[^/\s]*)@")  # generous: a pas
 RECREATED = "repository.recreated"  # the finding that another repository has taken a name
 SAMPLE = "sample"  # the spec of the marketplace that comes with the package
 # A name that git takes for a branch, a tag or a commit.
-GIT_REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
+GIT_REF = re.compile(r"\A(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 _GITHUB = {"github.com", "www.github.com", "ssh.github.com"}
 _HOSTS = {"github.com", "www.github.com"}
 _PORTS = {"http": {None, 80}, "https": {None, 443}}

@@ -61,6 +61,7 @@ class RunRecord:
 
     `flow` names the flow that ran. `documents`, `dropped`, `nodes` and `edges` count the corpus of the root,
     which is not served before it passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
+    all are null where a bucket did not say;
     `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
     that cost, and is null without one. `mended` names the files that were missing when the run began, and
     what was done about each. `published` says whether `served` names this run's version. `seconds` holds the
@@ -78,10 +79,10 @@ class RunRecord:
     served_counts: dict[str, int | None] | None = None
     mended: list[str] = field(default_factory=list)
     sources: list[dict[str, Any]] = field(default_factory=list)
-    documents: int = 0
+    documents: int | None = 0
     dropped: dict[str, int] = field(default_factory=dict)
-    nodes: int = 0
-    edges: int = 0
+    nodes: int | None = 0
+    edges: int | None = 0
     vectors_new: int = 0
     llm: dict[str, Any] | None = None
     checks: list[dict[str, Any]] = field(default_factory=list)
@@ -125,6 +126,7 @@ def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterato
             _count(root, record)
             write_run(root, record.as_dict())
         except Unreachable as error:  # what ended the run tells more, and this process still has its record
+            record.documents = record.nodes = record.edges = None
             record.message = record.message or f"this run's record is not kept: {error}"
             log.warning("the record of run %s is not kept: %s", run_id, error)
 

@@ -128,8 +128,10 @@ class _Runner:
     def submit(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
         """Start a task; return its future."""
         if self._runner is None:
-            self._runner = self._stack.enter_context(_started(self._settings))
-        return _submitted(self._runner, task, parameters)
+            with _cluster_named(self._settings, Exception):
+                self._runner = self._stack.enter_context(_runner_of(self._settings))
+        with _cluster_named(self._settings, OSError):  # Dask connects with the first batch
+            return _submitted(self._runner, task, parameters)
 
 
 def _submitted(runner: TaskRunner[Any], task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
@@ -152,21 +154,20 @@ def _opened(settings: Settings) -> Iterator[_Runner]:
 
 
 @contextmanager
-def _started(settings: Settings) -> Iterator[TaskRunner[Any]]:
-    runner, address = _runner_of(settings), settings.task_runner_address
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(runner)
-        except Exception as error:  # each library has its own for a time-out, and they name no address
-            if address is None or settings.task_runner not in _PACKAGES:
-                raise
-            where, why = re.sub(r"//[^/@]*@", "//", address), (str(error).splitlines() or [""])[0][:200]
-            msg = (
-                f"SKILLERY_TASK_RUNNER_ADDRESS={where}: no {settings.task_runner} cluster can be used there "
-                f"({type(error).__name__}: {why}): start it, or unset the variable: workers start here"
-            )
-            raise TransientError(msg) from error
-        yield runner
+def _cluster_named(settings: Settings, *errors: type[Exception]) -> Iterator[None]:
+    """Name the setting and the address in errors of a cluster, which its library may not do."""
+    address = settings.task_runner_address
+    try:
+        yield
+    except errors as error:
+        if address is None or settings.task_runner not in _PACKAGES:
+            raise
+        where, why = re.sub(r"//[^/@]*@", "//", address), (str(error).splitlines() or [""])[0][:200]
+        msg = (
+            f"SKILLERY_TASK_RUNNER_ADDRESS={where}: no {settings.task_runner} cluster answers there "
+            f"({type(error).__name__}: {why}): start it, or unset the variable: workers start here"
+        )
+        raise TransientError(msg) from error
 
 
 def _runner_of(settings: Settings) -> TaskRunner[Any]:

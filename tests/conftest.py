@@ -11,6 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from filelock import FileLock
@@ -19,7 +20,7 @@ from tasks.models.encoder import OnnxEncoder
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import MINILM, PUBLISHED, Export, SkillRoot
 from tests.support.roots.storied import tell
-from tests.support.s3_server import BUCKET, s3_server
+from tests.support.s3_server import BUCKET, outage_of, s3_server
 
 # No test is about a machine that loses its power, and waiting for the disk takes a fifth of their time.
 os.environ.setdefault("SKILLERY_SYNC_FILES", "false")
@@ -106,6 +107,23 @@ def bucket(s3: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "copies"))
     return f"s3://{BUCKET}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def outage(s3_log: Path) -> Iterator[Callable[[float], None]]:
+    """Let the S3 server answer 503 from now on, and again as it should after so many seconds."""
+    down, timers = outage_of(s3_log), list[Timer]()
+
+    def begin(seconds: float) -> None:
+        down.touch()
+        timers.append(Timer(seconds, down.unlink))
+        timers[-1].start()
+
+    yield begin
+    for timer in timers:
+        timer.cancel()
+        timer.join()
+    down.unlink(missing_ok=True)
 
 
 @pytest.fixture

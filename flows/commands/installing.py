@@ -115,12 +115,10 @@ def _meant(root: Root, text: str, revision: str | None) -> Edition:
     """
     wanted = text.removeprefix(_ID)
     edition, _ = open_edition(root, wanted, revision)
-    if wanted == text and "/" not in text.strip("/"):
+    key = doc_key(text.strip().strip("/"))
+    if wanted == text and "/" not in key:
         names = documents_table(root).read(columns=["doc_id", "name"]).iter_rows()
-        named = sorted(
-            i for i, name in names if doc_key(name) == doc_key(text) and i != edition.row["doc_id"]
-        )
-        if named:
+        if named := sorted(i for i, n in names if doc_key(n) == key and i != edition.row["doc_id"]):
             said = f"it is an id, of {edition.row['doc_id']}, and the name of {', '.join(named[:5])}"
             msg = f"{text!r} may mean several: {said}; give a whole id, {_ID}{text} for the first"
             raise WrongInput(msg)

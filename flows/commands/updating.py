@@ -101,7 +101,8 @@ def _state(
     told["from"] = {**was, "content_hash": installed.content_hash, **installed.publisher}
     if (row := _row(root, installed.doc_id)) is None:
         return {**told, "state": "gone", "to": None}, None
-    same = is_current(installed, row) and is_same_publisher(installed, row)
+    known = installed.hits is not None  # an older lock does not tell whose the same text was
+    same = is_current(installed, row) and (not known or is_same_publisher(installed, row))
     told["to"] = {name: row[name] for name in ("doc_id", "commit", "content_hash", *installed.publisher)}
     return {**told, "state": "current" if same else "outdated"}, row
 

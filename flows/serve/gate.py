@@ -191,6 +191,9 @@ class Gate:
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may believe the one and we the other, and the rest of the body be another's request.
+            raise Refused(400, "Content-Length and Transfer-Encoding exclude each other: send one of them")
         refused = self._callers.refuse(headers, open_to_all=scope["path"] in _OPEN)
         if refused is not None:
             # On `Basic` a browser asks its user, and sends what it is told with each request to this server.

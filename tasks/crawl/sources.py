@@ -62,7 +62,7 @@ SOURCES = {
 }
 ACCEPTED = ", ".join(kind.form for kind in SOURCES.values())
 _ALONE = [name for name, kind in SOURCES.items() if kind.alone]
-_ADDRESS = re.compile(r"\w+://|(www\.)?github\.com/")
+_ADDRESS = re.compile(r"\A(?:\w+://|(?:www\.)?github\.com/)")
 
 
 def open_source(spec: str, context: CrawlContext) -> Source:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -115,13 +114,16 @@ def word_counts(tokenizer: Tokenizer) -> WordCounts:
     return WordCounts(tokenizer)
 
 
-class TokenSpans(ABC):
-    """Counts tokens and tells where they stand, without special ones; implements Tokenizer."""
+class TokenSpans:
+    """Counts tokens and tells where they stand, without special ones, by a tokenizer of transformers."""
+
+    def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401 (transformers has no common type)
+        self._tokenizer = tokenizer
 
     @property
-    @abstractmethod
     def tokenizer(self) -> Any:  # noqa: ANN401 (transformers has no common type)
         """The tokenizer of transformers."""
+        return self._tokenizer
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text."""
@@ -131,15 +133,3 @@ class TokenSpans(ABC):
         """Return each token's character span in `text`, in order."""
         found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         return [(int(start), int(end)) for start, end in found["offset_mapping"]]
-
-
-class LibraryTokens(TokenSpans):
-    """The spans of a tokenizer that is there."""
-
-    def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401 (transformers has no common type)
-        self._tokenizer = tokenizer
-
-    @property
-    def tokenizer(self) -> Any:  # noqa: ANN401 (transformers has no common type)
-        """The tokenizer of transformers."""
-        return self._tokenizer

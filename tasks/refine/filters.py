@@ -27,8 +27,8 @@ _RULE = frozenset("-=_*")
 _WRAPPING = " \t\n>*_`\"'“”<>[](){}-+#:!."
 _TASK_MARK = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 # One line of text and its underline; a list item, quote, table or fence above dashes is no heading.
-_TEXT = re.compile(r" {0,3}(?![-*+>|`~ \t]|\d+[.)])")
-_UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
+_TEXT = re.compile(r"\A {0,3}(?![-*+>|`~ \t]|\d+[.)])")
+_UNDERLINE = re.compile(r"\A {0,3}(?:=+|-{2,})[ \t]*$")
 # A link, a reference's target, an address, a file to include; taken out one by one: a pattern of a line of
 # them takes time exponential in their number.
 _LINK = re.compile(

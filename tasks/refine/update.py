@@ -23,6 +23,7 @@ from storage.state import (
     folded_table,
     refined_table,
 )
+from tasks.crawl.source.identity import owner_part
 from tasks.refine.duplicates.exact import fold, owner_of, ranked, texts_of
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.near_corpus import forget_texts, light_documents, near_texts, nearest, read_staged
@@ -126,18 +127,8 @@ def desired_aliases(
         retired.select("doc_id", "survivor", kind=pl.lit("retired")), carried.select(_ROW),
     ])  # fmt: skip
     # Another publisher's text never stands for an id that is gone, although earlier versions let it.
-    ours = [kind != "retired" or _is_owners(*ids) for *ids, kind in left.iter_rows()]
+    ours = [kind != "retired" or owner_part(ids[0]) == owner_part(ids[1]) for *ids, kind in left.iter_rows()]
     return pl.concat([copies.select("doc_id", "survivor", kind=pl.lit("folded")), left.filter(ours)])
-
-
-def _is_owners(one: str, other: str) -> bool:
-    """Tell whether two ids begin with the same owner, as far as ids tell."""
-    begins = [doc_id.casefold().split("/")[:-1] for doc_id in (one, other)]
-    return _owner_part(begins[0]) == _owner_part(begins[1])
-
-
-def _owner_part(parts: list[str]) -> list[str]:
-    return parts[: 2 if parts and (parts[0] == "local" or "." in parts[0]) else 1]
 
 
 def write_aliases(

@@ -9,7 +9,7 @@ import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -17,13 +17,16 @@ import polars as pl
 from storage.errors import StorageError
 from storage.lance.served import Served
 from storage.lance.tables import NODES, TableAt
+from storage.partitions import partition_of
 from storage.root import Root
-from storage.state import documents_table
+from storage.state import documents_table, seen_table
+from tasks.crawl.source.identity import owner_part
 from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder
 from tasks.refine.text.canonical import content_hash
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
+from tasks.retrieve.routing.router import Ranked, plain_name
 from tasks.retrieve.routing.search import PROVENANCE, Searcher
 from tasks.retrieve.routing.store import RoutingIndex, open_routing, routing_rows
 
@@ -149,6 +152,25 @@ class OpenVersion:
     @functools.cached_property
     def _searcher(self) -> Searcher:
         return Searcher(self.skills, self._routing, self.encoder, self.fit)
+
+    def led_by_first(self, row: dict[str, Any], found: Ranked) -> tuple[dict[str, Any], Ranked]:
+        """Return a result led by that of its near-identical skills which has been known for longest.
+
+        An owner's own skill that fits best leads, and so does one that the query names alone.
+        """
+        ids = [found.doc_id, *found.folded]
+        if not found.folded:
+            return row, found
+        seen = seen_table(self.root).read({partition_of(i) for i in ids}, ["doc_id", "first_seen_at"])
+        seen = seen.filter(pl.col("doc_id").is_in(ids)).sort("first_seen_at", descending=True)
+        known = dict(seen.iter_rows())  # of several sources the first
+        first = min(known, key=lambda i: (known[i], ids.index(i)), default=found.doc_id)
+        if first == found.doc_id or owner_part(first) == owner_part(found.doc_id):
+            return row, found
+        led = self.searcher().row_of(first)
+        if found.parts.get("named") and plain_name(led["name"]) != plain_name(row["name"]):
+            return row, found
+        return led, replace(found, doc_id=first, folded=tuple(i for i in ids if i != first))
 
     def kept(self, doc_id: str) -> PagedDocument | None:
         """Return a kept document, None if it is not kept; it becomes the one requested last."""

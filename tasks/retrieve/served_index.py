@@ -301,7 +301,8 @@ class ServedIndex:
     ) -> list[tuple[dict[str, Any], Ranked]]:
         licences = require_licences(self._root)
         found = now.searcher().search(query, k=k, filters=filters, licences=licences, ranker=ranker)
-        return [(classed(row, licences), ranked) for row, ranked in found]
+        led = (now.led_by_first(*result) for result in found)
+        return [(classed(row, licences), ranked) for row, ranked in led]
 
     def _shown(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
         """Return the result of `locate` for a document whose text may be shown."""

@@ -90,7 +90,7 @@ GRAM = 5
 
 _READ = 20_000  # characters of a body; later sentences seldom say what a skill is for
 _FEWEST, _MOST = 6, 60  # words of a sentence
-_MARK = re.compile(r"^(?:[\s>]*(?:[-*+•]|\d+[.)])\s+)+(?:\[[ xX]\]\s+)?")
+_MARK = re.compile(r"\A(?:[\s>]*+(?:[-*+•]|\d+[.)])\s++)++(?:\[[ xX]\]\s+)?")
 _SIGNS = re.compile(r"[*_`]+")
 _CODE = re.compile(r"https?://|[{}<>|=\\$]|\w/\w|--\w|\w\.\w+\(|\(\)")
 

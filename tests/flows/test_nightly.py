@@ -6,12 +6,14 @@ from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import Timer
-from typing import Any
+from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
 import polars as pl
 import pytest
 
+from flows.cli.printing.run import print_run
+from flows.commands.operate import root_status
 from storage.errors import GateRefused, Locked, NothingReadable
 from storage.lance.served import read_served
 from storage.root import Root
@@ -20,6 +22,8 @@ from tasks.crawl.source_list import specs_to_read
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM
+
+T = TypeVar("T")
 
 
 def _nightly(root: str, *sources: str) -> dict[str, Any]:
@@ -122,9 +126,10 @@ def test_a_night_that_cannot_look_leaves_what_is_served_marked_stale(
 
 
 def test_a_version_that_fails_a_check_is_refused_and_the_old_one_stays(
-    prefect_server: str, root: str, skills: Path
+    prefect_server: str, root: str, skills: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    served = _nightly(root, f"dir:{skills}")["served"]
+    before = _nightly(root, f"dir:{skills}")
+    served = before["served"]
     parsed = parsed_table(Root(root))
     rows = parsed.read()
     parsed.replace(rows["doc_id"].to_list(), rows.with_columns(pl.col("n_nodes") + 1))
@@ -133,6 +138,14 @@ def test_a_version_that_fails_a_check_is_refused_and_the_old_one_stays(
         _nightly(root)
     record = read_runs(Root(root))[0]
     assert (record["state"], record["served"], record["published"]) == ("refused", served, False)
+    assert record["served_counts"] == {"documents": 2, "nodes": before["nodes"]}
+    assert record["nodes"] != before["nodes"]
+    print_run(record)
+    shown = capsys.readouterr().out
+    assert "corpus, not served: documents 2" in shown
+    assert f"served: {served} (kept): documents 2, nodes {before['nodes']}" in " ".join(shown.split())
+    status = root_status(Root(root))
+    assert (status["counts"]["nodes"], status["served_counts"]["nodes"]) == (record["nodes"], before["nodes"])
 
 
 def test_two_nights_on_one_root_do_not_write_at_once(
@@ -151,15 +164,23 @@ def test_two_nights_on_one_root_do_not_write_at_once(
 def test_a_night_waits_for_another_writer_to_end(
     prefect_server: str, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
 ) -> None:
+    from flows.backfill import backfill
     from flows.nightly import nightly
 
-    held = ExitStack()
-    held.enter_context(other_writer(root))
-    ending = Timer(1, held.close)
-    ending.start()
-    record = nightly(root, [f"dir:{skills}"], wait_minutes=5)
-    ending.join()
+    def while_another_writes(start: Callable[[], T]) -> T:
+        held = ExitStack()
+        held.enter_context(other_writer(root))
+        ending = Timer(1, held.close)
+        ending.start()
+        found = start()
+        ending.join()
+        return found
+
+    record = while_another_writes(lambda: nightly(root, [f"dir:{skills}"], wait_minutes=5))
     assert record["state"] == "complete"
+    today = datetime.now(UTC).date()
+    (row,) = while_another_writes(lambda: backfill(today, today, root, wait_minutes=5))
+    assert row["documents"] == record["documents"]
 
 
 def test_evaluation_reports_each_leg_and_keeps_history(prefect_server: str, root: str, skills: Path) -> None:

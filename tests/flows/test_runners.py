@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from flows.settings import load_settings
-from storage.errors import StorageError, Unreachable, WrongInput
+from storage.errors import StorageError, TransientError, Unreachable, WrongInput
 from storage.root import Root
 from tasks.models.retry import RetryPolicy, task_retries
 from tests.support.paths import PROJECT
@@ -84,6 +84,21 @@ def test_a_runner_of_no_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("SKILLERY_TASK_RUNNER", "slurm")
     with pytest.raises(WrongInput, match="SKILLERY_TASK_RUNNER='slurm'"):
         load_settings()
+
+
+def test_a_cluster_that_does_not_answer_is_named_with_its_setting(
+    prefect_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dask
+
+    monkeypatch.setenv("SKILLERY_TASK_RUNNER", "dask")
+    monkeypatch.setenv("SKILLERY_TASK_RUNNER_ADDRESS", "tcp://127.0.0.1:9")
+    said = r"SKILLERY_TASK_RUNNER_ADDRESS=tcp://127\.0\.0\.1:9: no dask cluster answers"
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(TransientError, match=said),
+    ):
+        _ran(1)
 
 
 @pytest.fixture

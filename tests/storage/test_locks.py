@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import Locked
+from storage.errors import Locked, Unreachable
 from storage.locks import Holder, holder, leased, writer_lock
 from storage.root import Root
 from storage.s3 import Bucket
@@ -235,6 +235,39 @@ def test_a_flow_within_a_flow_enters_again_and_the_outer_one_lets_go(bucket: str
     assert holder(root) is None
     with writer_lock(root), writer_lock(Root(root.at("backfill/date=2026-01-02"))):
         pass
+
+
+def test_a_run_that_died_is_named_to_who_finds_its_lease_with_what_to_do(bucket: str) -> None:
+    code = _HOLD_LEASES.replace("(Root(sys.argv[1]))", "(Root(sys.argv[1]), run='20260101T000000-abcdef')")
+    with subprocess.Popen([sys.executable, "-c", code, bucket], stdout=subprocess.PIPE, text=True) as dead:
+        assert dead.stdout is not None
+        assert dead.stdout.readline() == "held\n"
+        dead.kill()
+        dead.wait()
+    who = rf"\(-c, run 20260101T000000-abcdef, process {dead.pid} on {socket.gethostname()}, since 20.+Z\)"
+    with pytest.raises(Locked, match=rf"a run that is dead holds {bucket} {who}: .+ --wait 2"):
+        writer_lock(Root(bucket)).__enter__()
+    said: list[str] = []
+    with pytest.raises(Locked), writer_lock(Root(bucket), wait=1.5, say=lambda line: said.append(str(line))):
+        pass
+    assert len(said) == 1
+    assert said[0].startswith("waiting: a run that is dead")
+
+
+def test_a_holder_that_could_not_renew_goes_on_if_nobody_took_its_lease(
+    place: Bucket, outage: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Unreachable, "AFTER", 0.5)
+    impatient = Bucket(place.uri)
+    with leased(impatient, _LEASE, {"name": "one"}, lambda take: take(), seconds=2) as held:
+        assert held
+        outage(4)
+        time.sleep(2.5)
+        with pytest.raises(Unreachable):
+            impatient.write("while it is stale", b"")
+        time.sleep(2)
+        place.write("after", b"")
+    assert place.read(_LEASE) == b"{}"
 
 
 def test_a_holder_renews_its_lease_each_time_in_other_bytes(place: Bucket) -> None:

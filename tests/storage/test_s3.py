@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import os
 import re
 import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +13,8 @@ import polars as pl
 import pytest
 
 from storage.errors import Missing, SkilleryError, StorageError, Unreachable, WrongInput
+from storage.lance.versions import table_names
+from storage.locks import writer_lock
 from storage.partitions import PARTITIONS, PartitionedTable, partition_of
 from storage.root import Root
 from storage.s3 import Bucket
@@ -86,6 +92,63 @@ def test_a_server_that_is_gone_is_no_damage_and_nothing_is_taken_for_missing(
     assert not isinstance(caught.value, StorageError)
     with pytest.raises(Unreachable):
         gone.exists("documents")
+
+
+def held(root: Root) -> None:
+    with writer_lock(root):
+        pass
+
+
+ASKING: list[Callable[[Root], object]] = [
+    lambda root: root.read("there"),
+    lambda root: root.write("new", b"two"),
+    lambda root: root.files(""),
+    lambda root: root.delete("old"),
+    lambda root: root.exists("there"),
+    lambda root: root.fetch("there"),
+    held,
+    table_names,
+]
+
+
+def said_to_all(root: Root) -> list[Exception | None]:
+    """Ask all at once; return what each raised."""
+    with ThreadPoolExecutor(len(ASKING)) as pool:
+        return [asked.exception() for asked in [pool.submit(ask, root) for ask in ASKING]]  # type: ignore[misc]
+
+
+def test_a_service_that_is_too_busy_is_asked_again_and_what_it_answered_is_said_without_a_password(
+    root: Root, monkeypatch: pytest.MonkeyPatch, outage: Callable[[float], None]
+) -> None:
+    for name in ("there", "old"):
+        root.write(name, b"one")
+    outage(10)  # longer than a few tries take
+    begun, address = time.monotonic(), os.environ["AWS_ENDPOINT_URL"]
+    with monkeypatch.context() as hasty:
+        hasty.setattr(Unreachable, "AFTER", 1.0)
+        hasty.setenv("AWS_ENDPOINT_URL", address.replace("//", "//me:open-sesame@"))
+        for error in said_to_all(Root(root.uri)):
+            assert isinstance(error, Unreachable)
+            assert re.search(r"cannot be reached \(503 (SlowDown|Service Unavailable)\)", str(error))
+            assert not re.search(f"sesame|{os.environ['AWS_SECRET_ACCESS_KEY']}", str(error))
+    assert said_to_all(Root(root.uri)) == [None] * len(ASKING)
+    assert 10 <= time.monotonic() - begun < 25
+
+
+def test_a_server_goes_on_with_what_it_knows(root: Root, outage: Callable[[float], None]) -> None:
+    server = Root(root.uri, remembering=True)
+    root.write("state/served.json", b"one")
+    assert server.read("state/served.json") == b"one"
+    assert server.read_json("state/absent.json") is None
+    root.write("state/served.json", b"two")
+    assert server.read("state/served.json") == b"two"
+    outage(60)
+    begun = time.monotonic()
+    assert {server.read("state/served.json") for _ in range(50)} == {b"two"}
+    assert server.read_json("state/absent.json") is None
+    with pytest.raises(Unreachable, match="503 SlowDown"):
+        server.read("state/unknown.json")
+    assert time.monotonic() - begun < 4
 
 
 def test_copies_follow_the_bucket_and_go_when_their_object_does(

@@ -4,99 +4,128 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import pkgutil
 import re
+import re._compiler as compiler  # type: ignore[import-not-found]
 import re._constants as codes  # type: ignore[import-not-found]
 import re._parser as parser  # type: ignore[import-not-found]
 import time
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-_TRAINED = "tasks.train"  # loads torch; what it compiles is taken from its source
-_COMMON = (
-    " ",
-    "\n",
-    "\t",
-    "`",
-    "*",
-    "|",
-    "<",
-    "[",
-    "(",
-    '"',
-    "'",
-    "a",
-    "A",
-    "0",
-    "-",
-    "_",
-    ".",
-    "/",
-    ":",
-    "#",
+# Programs of the samples, and what loads torch: of the latter, constant calls are read from the source.
+_SAMPLES, _TRAINED = "tasks.crawl.marketplace", "tasks.train"
+# What reads rules from a file when it is first asked.
+_RULES = (
+    ("tasks.refine.risks.rules", "risk_rules"),
+    ("tasks.models.redact", "_secret_rules"),
+    ("tasks.refine.filters", "_placeholder"),
+    ("tasks.refine.licences.texts", "_wholes"),
+    ("tasks.refine.licences.texts", "_texts"),
 )
+_COMMON = tuple(" \n\t`*|<[(\"'aA0-_./:#")
 _ENDS = ("", "\n\x00", "!x")
+_PROBED = [*map(chr, range(32, 127)), "\n", "\t", "é", "。", "あ", "\x00"]
+_REPEATS = {codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT}
+_SHORT = 8  # times: what is repeated no more often takes a bounded time at each place
+_LETTERS = 10
+MOST = 2.5  # times as long for twice the size
+_MEASURABLE, _HOPELESS = 0.002, 2.0  # seconds: of the clock, and of what is waited for
+_LARGEST = 400_000  # characters
+Pattern = re.Pattern[Any]
 
 
-def collected(packages: Iterable[str] = ("tasks", "flows", "storage")) -> dict[str, re.Pattern[Any]]:
-    """Return every pattern that packages make when they load, and the constant ones in calls of `re`."""
-    found: dict[str, re.Pattern[Any]] = {}
-    for package in packages:
-        root = importlib.import_module(package)
-        for module in pkgutil.walk_packages(root.__path__, f"{package}."):
-            if module.name.startswith("tasks.crawl.marketplace") or module.ispkg:
+class Run(NamedTuple):
+    """A hostile run: a beginning, a piece that is repeated after it, and an end."""
+
+    before: str
+    piece: str
+    end: str
+
+    def text(self, size: int, pattern: Pattern) -> Any:  # noqa: ANN401 (text or bytes, as the pattern)
+        """Return it in about `size` characters."""
+        text = self.before + self.piece * (size // len(self.piece)) + self.end
+        return text if isinstance(pattern.pattern, str) else text.encode(errors="surrogatepass")
+
+
+def collected() -> dict[Pattern, str]:
+    """Return the patterns that packages make when they load, and the constant ones of calls, with a place."""
+    found: dict[Pattern, str] = {}
+    for package in ("tasks", "flows", "storage"):
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            name = module.name
+            if name.startswith(_SAMPLES) or module.ispkg:
                 continue
-            source = pkgutil.get_loader(module.name).get_source(module.name)  # type: ignore[union-attr, attr-defined]
-            found |= {f"{module.name}:{line}": p for line, p in _called(ast.parse(source))}
-            if not module.name.startswith(_TRAINED):
-                found |= _held(importlib.import_module(module.name), module.name)
-    return found
+            if name.startswith(_TRAINED):
+                spec = module.module_finder.find_spec(name, None)  # type: ignore[call-arg]
+                source = spec.loader.get_source(name)  # type: ignore[union-attr]
+            else:
+                loaded = importlib.import_module(name)
+                source = inspect.getsource(loaded)
+                found |= {p: where for where, p in _held(vars(loaded), name, 0)}
+            found |= {p: f"{name}:{line}" for line, p in _called(ast.parse(source)) if p not in found}
+    return found | {
+        p: w for name, made in _RULES for w, p in _held(_loader(name, made)(), f"{name}.{made}", 0)
+    }
 
 
-def _held(thing: object, place: str) -> dict[str, re.Pattern[Any]]:
-    return dict(_walk(vars(thing), place, 0))
+def _loader(module: str, made: str) -> Callable[[], object]:
+    loader: Callable[[], object] = getattr(importlib.import_module(module), made)
+    return loader
 
 
-def _walk(thing: object, place: str, depth: int) -> Iterator[tuple[str, re.Pattern[Any]]]:
+def _held(thing: object, place: str, depth: int) -> Iterator[tuple[str, Pattern]]:
     if isinstance(thing, re.Pattern):
         yield place, thing
-    elif depth < 6 and isinstance(thing, dict):
+    elif depth < 8 and isinstance(thing, dict):
         for key, value in thing.items():
-            yield from _walk(value, f"{place}.{key}", depth + 1)
-    elif depth < 6 and isinstance(thing, list | tuple | set | frozenset):
-        for n, value in enumerate(thing):
-            yield from _walk(value, f"{place}[{n}]", depth + 1)
+            yield from _held(value, f"{place}.{key}", depth + 1)
+    elif depth < 8 and isinstance(thing, list | tuple | set | frozenset):
+        for value in thing:
+            yield from _held(value, place, depth + 1)
+    elif depth < 8 and hasattr(thing, "__dataclass_fields__") and not isinstance(thing, type):
+        for name in thing.__dataclass_fields__:
+            yield from _held(getattr(thing, name), f"{place}.{name}", depth + 1)
 
 
-def _called(tree: ast.AST) -> Iterator[tuple[int, re.Pattern[Any]]]:
+def _called(tree: ast.AST) -> Iterator[tuple[int, Pattern]]:
     for node in ast.walk(tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
-            continue
-        if isinstance(node.func.value, ast.Name) and node.func.value.id == "re":
-            given = node.args[0]
-            if isinstance(given, ast.Constant) and isinstance(given.value, str | bytes):
-                yield node.lineno, re.compile(given.value)
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="re"), attr=made),
+                args=[ast.Constant(value=str() | bytes() as given), *_],
+            ) if made != "escape":
+                flags = [k for k in ast.walk(node) if isinstance(k, ast.Attribute) and k.attr.isupper()]
+                yield node.lineno, re.compile(given, sum({getattr(re, flag.attr) for flag in flags}))
 
 
-def pumps(pattern: re.Pattern[Any]) -> list[tuple[str, str]]:
-    """Return pairs of a beginning and a piece to repeat after it, made from the pattern's own alphabet.
-
-    None where each repeat of the pattern is short: it then takes a bounded time at each place.
-    """
+def hostile_runs(pattern: Pattern) -> list[Run]:
+    """Return hostile runs made of the pattern's own alphabet; none where all its repeats are short."""
     tree = parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)
-    repeats = list(dict.fromkeys(_repeats(tree, "", {})))
+    repeats = list(dict.fromkeys(_repeats(tree, "")))
     if not repeats:
         return []
-    letters = list(dict.fromkeys(_letters(tree)))[:10]
+    letters = list(dict.fromkeys(_letters(tree)))[:_LETTERS]
     found = dict.fromkeys(("", one) for one in (*letters, *_COMMON))
     found |= dict.fromkeys(("", a + b) for a in letters[:5] for b in (*letters[:5], " ", "\n") if a != b)
     for before, body in repeats:
-        found |= dict.fromkeys(
-            [(before, body), ("", before + body), (before, " "), (before, "\n"), (before, "a")]
-        )
-    found["", _sample(tree, {}) or "a"] = None
-    return list(found)
+        found |= dict.fromkeys([("", before + body), *((before, one) for one in (body, " ", "\n", "a"))])
+    found["", _sample(tree)] = None
+    return [Run(before, piece, end) for before, piece in found if piece for end in _ENDS]
+
+
+def _below(op: object, value: Any) -> list[Any]:  # noqa: ANN401 (trees of the library's parser)
+    """Return the trees below a node of a pattern's tree."""
+    if op in _REPEATS:
+        return [value[2]]
+    if op is codes.SUBPATTERN:
+        return [value[3]]
+    if op is codes.BRANCH:
+        return list(value[1])
+    if op in (codes.ASSERT, codes.ASSERT_NOT):
+        return [value[1]]
+    return [value] if op is codes.ATOMIC_GROUP else []
 
 
 def _letters(tree: Any) -> Iterator[str]:  # noqa: ANN401
@@ -104,121 +133,86 @@ def _letters(tree: Any) -> Iterator[str]:  # noqa: ANN401
         if op in (codes.LITERAL, codes.NOT_LITERAL):
             yield chr(value)
         elif op is codes.IN:
-            yield from {one for one in (_member(value, n) for n in range(3)) if one}
-        elif op is codes.BRANCH:
-            for branch in value[1]:
-                yield from _letters(branch)
-        elif op in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
-            yield from _letters(value[2])
-        elif op is codes.SUBPATTERN:
-            yield from _letters(value[3])
-        elif op is codes.ATOMIC_GROUP:
-            yield from _letters(value)
-        elif op in (codes.ASSERT, codes.ASSERT_NOT):
-            yield from _letters(value[1])
+            yield from filter(None, (_member(value, n) for n in range(3)))
+        for below in _below(op, value):
+            yield from _letters(below)
 
 
-_PROBE = [*map(chr, range(32, 127)), "\n", "\t", "é", "。", "\u3042", "\x00"]
-
-
-def _member(items: Any, n: int = 0) -> str:  # noqa: ANN401
-    """Return the n-th probe character that a class holds, preferring letters."""
-    source = parser.parse("[a]")
-    source.data[:] = [(codes.IN, items)]
-    from re import _compiler  # type: ignore[attr-defined]
-
-    one = _compiler.compile(source)
-    held = [c for c in _PROBE if one.match(c)]
+def _member(items: Any, n: int) -> str:  # noqa: ANN401
+    """Return a character of a class: the first of some probes, one in their middle, or the last."""
+    one = parser.parse("[a]")
+    one.data[:] = [(codes.IN, items)]
+    held = list(filter(compiler.compile(one).match, _PROBED))
     return held[n * (len(held) - 1) // 2] if held else ""
 
 
-def _sample(tree: Any, groups: dict[int, str]) -> str:  # noqa: ANN401, C901
-    """Return a short text that a pattern's tree matches, look-around left out."""
+def _sample(tree: Any) -> str:  # noqa: ANN401
+    """Return a short text that a tree matches, but for what it looks at ahead or behind."""
     said = ""
     for op, value in tree:
         if op is codes.LITERAL:
             said += chr(value)
-        elif op is codes.NOT_LITERAL:
-            said += "a" if value != ord("a") else "b"
-        elif op is codes.ANY:
+        elif op in (codes.ANY, codes.NOT_LITERAL):
             said += "a"
         elif op is codes.IN:
-            said += _member(value)
+            said += _member(value, 0)
         elif op is codes.BRANCH:
-            said += _sample(value[1][0], groups)
-        elif op in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
-            said += _sample(value[2], groups) * max(
-                value[0], 1 if value[0] == 0 and value[1] > 1 else value[0]
-            )
-        elif op is codes.SUBPATTERN:
-            inner = _sample(value[3], groups)
-            if value[0] is not None:
-                groups[value[0]] = inner
-            said += inner
-        elif op is codes.ATOMIC_GROUP:
-            said += _sample(value, groups)
-        elif op is codes.GROUPREF:
-            said += groups.get(value, "")
+            said += _sample(value[1][0])
+        elif op in _REPEATS:
+            said += _sample(value[2]) * max(value[0], int(value[1] > 1))
+        elif op in (codes.SUBPATTERN, codes.ATOMIC_GROUP):
+            said += _sample(_below(op, value)[0])
     return said
 
 
-def _repeats(tree: Any, before: str, groups: dict[int, str]) -> Iterator[tuple[str, str]]:  # noqa: ANN401
-    """Yield for each repeat in a tree a text that leads to it, and one that its body matches."""
-    for item in tree:
-        op, value = item
-        if op in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT) and value[1] > 8:
-            yield before, _sample(value[2], groups)
-            yield from _repeats(value[2], before, groups)
-        elif op in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
-            yield from _repeats(value[2], before, groups)
-        elif op is codes.SUBPATTERN:
-            yield from _repeats(value[3], before, groups)
-        elif op is codes.ATOMIC_GROUP:
-            yield from _repeats(value, before, groups)
-        elif op is codes.BRANCH:
-            for branch in value[1]:
-                yield from _repeats(branch, before, groups)
-        elif op in (codes.ASSERT, codes.ASSERT_NOT):
-            yield from _repeats(value[1], before, groups)
-        before += _sample([item], groups)
+def _repeats(tree: Any, before: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401
+    """Yield for each long repeat in a tree a text that leads to it, and one that its body matches."""
+    for op, value in tree:
+        if op in _REPEATS and value[1] > _SHORT:
+            yield before, _sample(value[2])
+        for below in _below(op, value):
+            yield from _repeats(below, before)
+        before += _sample([(op, value)])
 
 
-def _scan(pattern: re.Pattern[Any], text: Any) -> None:  # noqa: ANN401
-    for _ in pattern.finditer(text):
-        pass
+class Growth(NamedTuple):
+    """How many times longer a scan of twice the size takes, from which size on, and on what run."""
+
+    ratio: float
+    size: int
+    seconds: float
+    run: Run | None
 
 
-def seconds(call: Callable[[], object], tries: int) -> float:
-    """Return the least processor time of a call over some tries."""
-    took = []
+def growth_of(pattern: Pattern, size: int = 4_000) -> Growth:
+    """Return the worst growth of a pattern over its three slowest hostile runs of a size.
+
+    A pattern that repeats a bounded number of times may grow by more up to there, and a clock that is
+    disturbed may say more: what then grows by less at four times the size is as it is there.
+    """
+    runs = sorted(hostile_runs(pattern), key=lambda run: -_seconds(pattern, run, size))[:3]
+    return max((_growth(pattern, run, size) for run in runs), default=Growth(1.0, size, 0.0, None))
+
+
+def _growth(pattern: Pattern, run: Run, size: int) -> Growth:
+    while _seconds(pattern, run, size) < _MEASURABLE and size < _LARGEST:
+        size *= 4
+    found = []
+    for at in (size, 4 * size):
+        shorter, longer = (_seconds(pattern, run, n, tries=3) for n in (at, 2 * at))
+        found.append(Growth(longer / max(shorter, 1e-6), at, shorter, run))
+        if found[-1].ratio <= MOST or longer > _HOPELESS:
+            break
+    return min(found)
+
+
+def _seconds(pattern: Pattern, run: Run, size: int, tries: int = 1) -> float:
+    """Return the least processor time of a match at the start and of a scan of a hostile run."""
+    text, took = run.text(size, pattern), []
     for _ in range(tries):
         began = time.thread_time()
-        call()
+        pattern.match(text)
+        for _found in pattern.finditer(text):
+            pass
         took.append(time.thread_time() - began)
-        if took[-1] > 0.5:
-            break
     return min(took)
-
-
-def run(pattern: re.Pattern[Any], before: str, piece: str, end: str, size: int) -> Any:  # noqa: ANN401
-    """Return a hostile run of about `size` characters, of the pattern's own type."""
-    text = before + piece * (size // max(len(piece), 1)) + end
-    return text if isinstance(pattern.pattern, str) else text.encode(errors="surrogatepass")
-
-
-def slowest(pattern: re.Pattern[Any], size: int, enough: float = 0.3) -> tuple[float, tuple[str, str, str]]:
-    """Return the longest time that a scan, or a match, of a hostile run took, and that run.
-
-    Where a run of a tenth of the size, or another one, takes a tenth of `enough` seconds or more, that is it.
-    """
-    worst = (0.0, ("", "", ""))
-    for before, piece in pumps(pattern):
-        for end in _ENDS:
-            for length in (size // 40, size):
-                text = run(pattern, before, piece, end, length)
-                for call in (partial(_scan, pattern), pattern.match, pattern.fullmatch):
-                    took = seconds(partial(call, text), 1) * size / length
-                    worst = max(worst, (took, (before, piece, end)))
-                    if worst[0] > enough:
-                        return worst
-    return worst

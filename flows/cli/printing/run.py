@@ -29,6 +29,9 @@ def print_run(record: dict[str, Any]) -> None:
         _say("no source is listed: skillery sources add SPEC adds one")
     for mended in record["mended"]:
         _say(f"found at the start: {mended}", style="red")
+    if record["documents"] is None:  # the bucket did not say what it holds, or serves
+        _say(f"{record['state']}: {record['message']}", style="red")
+        return
     served = record["served_counts"]
     other = served is not None and any(n not in (None, record[what]) for what, n in served.items())
     corpus = "corpus, not served: " if other else ""

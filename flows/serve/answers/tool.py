@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -52,14 +53,21 @@ class Tool(Generic[A, O]):
     slow: bool = False
 
     def parse(self, given: dict[str, Any] | None) -> A:
-        """Return the arguments; raises `WrongInput` that names the first one that cannot be used."""
+        """Return the arguments; raises `WrongInput` that names the first one that cannot be used.
+
+        What is null was left out: clients send it for whatever their model did not say.
+        """
+        where, why = "arguments", "a text holds half a character"  # of a surrogate pair
         try:
-            return self.arguments.model_validate(given or {})
+            json.dumps(given, ensure_ascii=False).encode()
+            return self.arguments.model_validate(_given(given or {}))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"])) or "arguments"
-            msg = f"{where}: {first['msg']}; {self.name} takes {', '.join(self.arguments.model_fields)}"
-            raise WrongInput(msg) from error
+            where = ".".join(map(str, first["loc"])) or where
+            why = "Input should be an object" if first["type"] == "model_type" else first["msg"]
+        except UnicodeEncodeError:
+            pass
+        raise WrongInput(f"{where}: {why}; {self.name} takes {', '.join(self.arguments.model_fields)}")
 
     async def answer(self, service: Service, given: dict[str, Any] | None) -> O:
         """Return what the tool finds; raises as its function does, and as `parse`."""
@@ -72,6 +80,12 @@ class Tool(Generic[A, O]):
         # What is left out is null: hosts read a field or do without.
         fields = {name: _brief(field) for name, field in outcome["properties"].items()}
         return arguments, {"type": "object", "properties": fields}
+
+
+def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments without those that are null, also within an argument."""
+    said = {name: value for name, value in arguments.items() if value is not None}
+    return {name: _given(value) if isinstance(value, dict) else value for name, value in said.items()}
 
 
 def _lean(schema: object, defined: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 (JSON)

@@ -30,7 +30,7 @@ _TAGS = {
 }  # fmt: skip
 _ATTRIBUTES = {"a": {"href"}, "ol": {"start"}}
 _NUMBER = re.compile(r"(?m)^[ \t>*+-]*\d+[.)](?=\s|$)")  # of a list item, which `start` holds
-_TAG, _HREF = re.compile(r"<[^>]*>"), re.compile(r'<a href="([^"]*)"')
+_TAG, _HREF = re.compile(r"<[^<>]*>"), re.compile(r'<a href="([^"]*)"')
 
 
 class Rendered(NamedTuple):

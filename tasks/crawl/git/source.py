@@ -141,7 +141,7 @@ def split_ref(address: str) -> tuple[str, str]:
     """Split `URL[@REF]` into URL and REF (empty: none); raise WrongInput if one of them cannot be used."""
     if address.startswith(("/", "./", "../", "~")):
         address = f"file://{os.path.abspath(os.path.expanduser(address))}".replace("%", "%25")
-    if helper := re.match(r"[a-z0-9][a-z0-9+.-]*::", address, re.IGNORECASE):
+    if helper := re.match(r"\A[a-z0-9][a-z0-9+.-]*::", address, re.IGNORECASE):
         raise WrongInput(f"git remote helpers such as {helper[0]} are refused; give a URL")
     remote = parse_remote(address)
     if remote.scheme not in {*PROTOCOLS, "scp"}:

@@ -26,6 +26,7 @@ from tasks.crawl.source.bundle import (
     read_skill,
 )
 from tasks.crawl.source.bundle import wanted as wanted_files
+from tasks.crawl.source.identity import RECREATED
 from tasks.crawl.source.unchanged import INCOMPLETE
 
 _OK = "ok"
@@ -275,7 +276,7 @@ def _completed(
     folder = raw.path.rpartition("/")[0] if raw.path else ""
     url = f"https://github.com/{meta.full_name}/tree/{snapshot.commit}/{quote(folder)}".rstrip("/")
     message = f"{meta.full_name} was repository {repository.known.get('repo_id')}, is {meta.repo_id}"
-    found = Finding("repository.recreated", "warning", message)
+    found = Finding(RECREATED, "warning", message)
     return replace(
         raw, repo=meta.full_name, repo_id=meta.repo_id, ref=snapshot.ref, commit=snapshot.commit,
         tree_sha=snapshot.tree.folders.get(folder), url=url, author=meta.full_name.partition("/")[0],

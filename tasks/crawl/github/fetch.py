@@ -218,7 +218,7 @@ class Fetcher:
                     full_name = snapshot.metadata.full_name
                     await self._github.archive(full_name, snapshot.commit, snapshot.ref, archive)
                 self.in_use[archive] += 1
-            lacking, unlike = await asyncio.to_thread(_compared, archive, wanted)
+            lacking, unlike = await asyncio.to_thread(_compared, archive, wanted, folder)
         except (HttpTerminal, ArchiveRefused) as error:
             if error.reason in ("withdrawn", "unauthorised"):
                 raise
@@ -260,12 +260,15 @@ class Fetcher:
         files: dict[str, Path] = {}
         failed: dict[str, HttpFailed] = {}
         stop: HttpFailed | None = None
+        asked = 0
         for entry in wanted:
-            if len(files) >= self._single_files:
-                detail = f"{len(files):,} of its files were fetched singly; see SKILLERY_SINGLE_FILES"
+            known = (folder / entry.key).exists()
+            asked += not known
+            if asked > self._single_files:
+                detail = f"{self._single_files:,} of its files were fetched singly; see SKILLERY_SINGLE_FILES"
                 stop = stop or HttpTransient("budget", snapshot.metadata.full_name, detail)
             try:
-                if stop is not None:
+                if stop is not None and not known:
                     raise stop
                 file = await self._blob(snapshot, entry, folder)
             except HttpFailed as error:
@@ -291,19 +294,34 @@ class Fetcher:
         if not path.exists():
             most = self._limits.bundle_bytes
             content = await self._github.raw(name, snapshot.commit, entry.path, max_bytes=most)
-            folder.mkdir(parents=True, exist_ok=True)
-            path.with_suffix(".tmp").write_bytes(content)
-            path.with_suffix(".tmp").replace(path)
+            _keep(content, path)
         return path
 
 
-def _compared(path: Path, wanted: list[SourceEntry]) -> tuple[list[SourceEntry], list[SourceEntry]]:
-    """Return which files an archive lacks, and which it has with other bytes than their ids are of."""
+def _keep(content: bytes, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".tmp").write_bytes(content)
+    path.with_suffix(".tmp").replace(path)
+
+
+def _compared(
+    path: Path, wanted: list[SourceEntry], folder: Path
+) -> tuple[list[SourceEntry], list[SourceEntry]]:
+    """Return which files an archive lacks, and which it has with other bytes than their ids are of.
+
+    Where only the ends of lines differ, as `.gitattributes` may ask, the file is put into `folder`.
+    """
     with Archive(path) as archive:
         held = {entry.path: entry for entry in archive.entries() if entry.kind == "file"}
         lacking = [entry for entry in wanted if entry.path not in held]
         others = (entry for entry in wanted if entry.path in held)
-        return lacking, [e for e in others if not archive.is_object(held[e.path], e.key)]
+        unlike = [e for e in others if not archive.is_object(held[e.path], e.key)]
+        for entry in unlike:
+            with contextlib.suppress(OSError):
+                content = archive.read(held[entry.path], held[entry.path].size).head.replace(b"\r\n", b"\n")
+                if object_id([content], len(content), entry.key) == entry.key:
+                    _keep(content, folder / entry.key)
+        return lacking, unlike
 
 
 def _fits(file: Path) -> bool:

@@ -25,7 +25,7 @@ _EPOCH_FROM = 1e9  # a smaller number is no time since 1970 but a number of seco
 # "dmca" as a word of its own, since it may be a part of a repository's name.
 _DMCA = re.compile(rb"(?<![\w/.-])dmca(?![\w/-])", re.IGNORECASE)
 _RATE_LIMIT = re.compile(rb"rate limit|abuse detection", re.IGNORECASE)
-_PAGE = re.compile(rb"\s*(<!doctype html|<html\b)", re.IGNORECASE)
+_PAGE = re.compile(rb"\A\s*+(<!doctype html|<html\b)", re.IGNORECASE)
 _TERMINAL = {401: "unauthorised", 404: "missing", 410: "missing", 451: "withdrawn"}
 _TRANSIENT = {408: "timeout", 425: "server", 429: "rate-limited"}
 

@@ -27,15 +27,15 @@ from tasks.crawl.source.identity import (
 
 _LINK = r"\[(?P<name>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<url>(?:[^()\s]|\([^()\s]*\))*)(?:\s+\"[^\"]*\")?\)"
 _BULLET = r"^\s*(?:[-*+]|\d+[.)])\s"
-_CONTINUED = re.compile(rf"(?!{_BULLET})[ \t]\s*\S")
+_CONTINUED = re.compile(rf"\A(?!{_BULLET})[ \t]\s*\S")
 _ENTRY = re.compile(
     rf"{_BULLET}\s*(?:<[^>]*>\s*)*(?P<mark>\*\*|__)?{_LINK}(?(mark)(?:\*\*|__)?)(?P<rest>.*)$"
 )
 _HEADING = re.compile(r"^(?P<level>#{1,6})\s+(?P<title>\S.*)$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
-_BADGE = re.compile(r"\[!\[[^\]]*\]\([^)]*\)\]\([^)]*\)|!\[[^\]]*\]\([^)]*\)")
-_TAG = re.compile(r"<[^>]*>")
-_LINKED = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_BADGE = re.compile(r"\[!\[[^\]]{0,200}\]\([^)]{0,500}\)\]\([^)]{0,500}\)|!\[[^\]]{0,200}\]\([^)]{0,500}\)")
+_TAG = re.compile(r"<[^>]{0,500}>")
+_LINKED = re.compile(r"\[([^\]]{0,200})\]\([^)]{0,500}\)")
 _GAP = re.compile(r"\A[\s\uFE0F/,|)\-–—:]+")  # what people put between flags, and before a description
 _SYMBOL = re.compile(r"[#*0-9]\uFE0F?\u20E3|\S\uFE0F?(?:\u200D\S\uFE0F?)*")  # keycaps, joined ones too
 _VARIATION = "\ufe0f"

@@ -22,7 +22,7 @@ from tasks.models.fields import text_of, time_of
 _OFFICIAL = "io.modelcontextprotocol.registry/official"
 # A namespace and a name, each of letters, digits, dots, hyphens and underscores; none is only dots.
 _PART = r"(?=[^/]*[A-Za-z0-9])(?!\.\.)[A-Za-z0-9._-]+"
-_NAME = re.compile(rf"{_PART}(?:/{_PART})+")
+_NAME = re.compile(rf"\A{_PART}(?:/{_PART})+")
 _LONGEST_NAME = 200
 FULL_DAYS = 30  # a complete reading finds what readings of changes missed
 OVERLAP = timedelta(days=1)  # of two readings of changes: the registry's clock may differ from ours

@@ -16,9 +16,10 @@ _URL = re.compile(
 )
 _SCP = re.compile(r"^(?:(?P<user>[^@:/]+)@)?(?P<host>\[[^\]]+\]|[^@:/]+):(?P<path>(?!:|//).+)$", re.S)
 _USER_INFO = re.compile(r"(?<=://)(?:[^/\s:]*:\S*|[^/\s]*)@")  # generous: a password may hold a slash
+RECREATED = "repository.recreated"  # the finding that another repository has taken a name
 SAMPLE = "sample"  # the spec of the marketplace that comes with the package
 # A name that git takes for a branch, a tag or a commit.
-GIT_REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
+GIT_REF = re.compile(r"\A(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 _GITHUB = {"github.com", "www.github.com", "ssh.github.com"}
 _HOSTS = {"github.com", "www.github.com"}
 _PORTS = {"http": {None, 80}, "https": {None, 443}}
@@ -115,6 +116,12 @@ def make_doc_id(repository: str, folder: str) -> str:
 def doc_key(doc_id: str) -> str:
     """Return the form in which two ids are compared."""
     return doc_id.casefold()
+
+
+def owner_part(doc_id: str) -> str:
+    """Return what an id tells of its owner, in the form in which ids are compared; empty: nothing."""
+    parts = doc_key(doc_id).split("/")[:-1]
+    return "/".join(parts[: 2 if parts and (parts[0] == "local" or "." in parts[0]) else 1])
 
 
 def path_key(path: str) -> str:

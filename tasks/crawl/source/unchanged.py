@@ -60,6 +60,8 @@ def comparable(
         limits: The limits of this reading.
     """
     same_list = known.get("listed") == digest and known.get("state") in ("ok", *UNREACHED)
+    # Older versions took what an archive lacked for lost.
+    same_list = same_list and all(row["outcome"] != "not-in-archive" for row in listed)
     return same_list and all(row["digest"].startswith(_kept(limits)) for row in listed if row["digest"])
 
 

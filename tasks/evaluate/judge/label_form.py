@@ -20,7 +20,7 @@ from tasks.evaluate.judge.judge import PROMPT
 SUFFIX = ".md"
 Setting = tuple[str, float | None]  # a method and its budget
 _PAIR = re.compile(r"## Pair \d+ of \d+ \[([0-9a-f]{12})-([0-9a-f]{12})\]")
-_ANSWER = re.compile(r"\W*sufficient\W*:\W*(\w*)\W*", re.IGNORECASE)
+_ANSWER = re.compile(r"\A\W*+sufficient[^\w:]*+:\W*+(\w*+)\W*+", re.IGNORECASE)
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
 

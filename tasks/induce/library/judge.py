@@ -23,7 +23,7 @@ TRIES = 2  # requests for one verdict: once more, with the error named
 MOST_STATE, MOST_ACTIONS = 12_000, 24_000  # characters that are sent
 _MOST_TEXT = 300  # characters of one argument, and of what a tool answered
 _SIGNS = r"[\s*_\"'`.]*"  # quotation marks, and Markdown's
-_NAMES_STATUS = re.compile(rf"{_SIGNS}status{_SIGNS}:", re.IGNORECASE)
+_NAMES_STATUS = re.compile(rf"\A{_SIGNS}status{_SIGNS}:", re.IGNORECASE)
 _STATUS = re.compile(rf"{_NAMES_STATUS.pattern}{_SIGNS}(success|failure){_SIGNS}", re.IGNORECASE)
 # What is typed where one of these is asked for has no form by which redaction could know it.
 _SECRET = re.compile(r"pass ?(?:word|code|phrase)|secret|token|\bpin\b|\bcv[cv]\b|api ?key")

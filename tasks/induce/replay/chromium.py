@@ -137,7 +137,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _FOCUS = ":focus, body"  # the last of these has the keyboard
 _CALM, _LONG_CALM = 0.05, 0.2  # seconds without a request: after an action, after a run
 _OPEN_ENDED = frozenset({"eventsource", "ping", "websocket"})  # requests that nobody waits for the end of
-_ID = re.compile(r"\s*\[\S+\] ")
+_ID = re.compile(r"\A\s*+\[[^\]\s]++\] ")
 _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d)?")
 # What actions are given, and what does them with the last of it.
 _ACTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[Locator, str, float], object]]] = {

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-_KEY = re.compile(r'(?P<role>[\w-]+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?(?P<states>(?: \[[^\]]*\])*)\Z')
-_STATE = re.compile(r"\[([\w-]+)(?:=([^\]]*))?\]")
+_KEY = re.compile(r'\A(?P<role>[\w-]+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?(?P<states>(?: \[[^\]]*\])*)\Z')
+_STATE = re.compile(r"\[([\w-]{1,60})(?:=([^\]]{0,2000}))?\]")
 _VALUED = frozenset({"combobox", "searchbox", "slider", "spinbutton", "textbox"})
 _ACTED = _VALUED | {
     "button", "checkbox", "heading", "link", "listbox", "menuitem", "menuitemcheckbox", "menuitemradio",

@@ -17,7 +17,7 @@ _VERBS = {
     "click": "click", "fill": "fill in", "select_option": "select an option of", "hover": "hover over",
     "keyboard_press": "press a key", "scroll": "scroll", "goto": "go to an address",
 }  # fmt: skip
-_HEADING = re.compile(r'(?:\[[^\]]+\] )?heading "((?:[^"\\]|\\.)*)"')
+_HEADING = re.compile(r'(?:\[[^\[\]]+\] )?heading "((?:[^"\\]|\\.)*)"')
 _KEY = re.compile(r'"([A-Za-z_]+)":')
 _ADDRESS = re.compile(r"[a-z]{2,}")
 _MOST_ELEMENTS = 40

@@ -12,7 +12,7 @@ from tasks.induce.trajectories.outline import Element, PageOutline, outline_of
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 
 ELEMENT = "element"  # the argument of an action of the web that names what it acts on
-_TOOL = re.compile(r"(\w+) returned: ")
+_TOOL = re.compile(r"\A(\w+) returned: ")
 _USER = "user: "
 _INWARD = frozenset({"think", "get_input_from_user"})  # tools that do nothing outside the agent
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_LINE = re.compile(r'\s*(?:\[(?P<id>[^\]\s]+)\] )?(?P<role>[\w-]+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?')
+_LINE = re.compile(r'\A\s*+(?:\[(?P<id>[^\]\s]+)\] )?(?P<role>[\w-]+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?')
 _SIGNS = re.compile(r"[\W_]+")
 _COUNT = re.compile(r"(?<=\S) \d+$")
 _ID = re.compile(r"^([ \t]*)\[[^\]\s]+\] ", re.MULTILINE)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from storage.errors import ModelMismatch
 from tasks.models.hub import require_on_hub
 from tasks.models.protocols import Tokenizer
-from tasks.models.tokens import LibraryTokens, TokenSpans, first_tokens
+from tasks.models.tokens import TokenSpans, first_tokens
 from tasks.models.with_torch.device import AUTO, device_of
 
 PairScores = npt.NDArray[np.float64]
@@ -249,7 +249,7 @@ def asked_row(
     A query may take half of them. Marks of the chat within are broken up, so that they are plain characters.
     """
     plain = [text.replace("<|", "< |") for text in row]
-    query, *texts = _cut(plain, tokens, LibraryTokens(tokenizer))
+    query, *texts = _cut(plain, tokens, TokenSpans(tokenizer))
     return f"{_BEFORE}{_asked(instruction, query)}", *(f"{text}{_AFTER}" for text in texts)
 
 

@@ -24,8 +24,13 @@ def as_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_FLAGS = re.compile(r"\A(?:\(\?[im]+\))?")
+
+
 def _patterns(kind: str) -> list[tuple[str, re.Pattern[str]]]:
-    return [(name, re.compile(pattern)) for name, pattern in _LEXICON[kind].items()]
+    """Return patterns by name; those of a beginning are tried at no other place."""
+    begin = r"\\A" if kind in ("openings", "heading") else ""
+    return [(n, re.compile(_FLAGS.sub(rf"\g<0>{begin}(?:", p) + ")")) for n, p in _LEXICON[kind].items()]
 
 
 _LEXICON: dict[str, Any] = tomllib.loads(
@@ -38,16 +43,19 @@ _READ = 400
 _LENGTHS = (3, 6, 12, 24, 48, 96, 192, 400)
 _WORD_COUNTS = (1, 2, 3, 5, 8, 14, 25)
 # The term of a definition: `**Term**: what it is`.
-_TERM = re.compile(r"(?:\*\*[^*\n]{1,80}\*\*|`[^`\n]{1,80}`|[^.:：\n]{1,40}(?=[:：]\s))\s*[:：–—-]*\s*(?=\S)")
+_TERM = re.compile(
+    r"\A(?:\*\*[^*\n]{1,80}\*\*|`[^`\n]{1,80}`|[^.:：\n]{1,40}(?=[:：]\s))"
+    r"\s*+(?:[:：–—-]*+\s*+(?=\S)|[:：–—-]*(?=[:：–—-]))"
+)
 _AFTER_TERM = as_words("code quoted gerund third_person if article lowercase see for example")
 _NOMINAL = re.compile(
-    r"[a-z-]+(?:tions?|ments?|ity|ities|ness|ances?|ences?|ers?|ors?|ures?|ics|ology|isms?)$"
+    r"\A[a-z-]+(?:tions?|ments?|ity|ities|ness|ances?|ences?|ers?|ors?|ures?|ics|ology|isms?)$"
 )
 _DETERMINERS = as_words(
     """a all an and any at both by each every existing for from how if in into it its new no on only or our
     out that the their them these this those to under up using what when where whether which with your"""
 )
-_MARKER = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_MARKER = re.compile(r"\A\s*+(?:[-*+•]|\d{1,3}[.)])\s+")
 # The cues of a neighbour that tell something about the fragment beside it.
 _ECHOED = as_words(
     """has:colon_end has:stop_end verb verb_later verbless verb_object nominal finite opens:checkbox

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from storage.schemas import Edge, Node
 from tasks.models.protocols import Vectors
+from tasks.refine.text.markdown import unlinked
 from tasks.refine.text.words import COMPOUND
 
 # A node that mentions more is a table of contents.
@@ -42,16 +43,17 @@ _COMMON_NAMES = """
 _COMMON = frozenset(tuple(name.split("_")) for name in _COMMON_NAMES.split())
 _Words = tuple[str, ...]
 _NUMBERED = re.compile(
-    r"\W*((?:step|phase|stage|part|section|appendix|rule|task|level|pattern|method|option)\s+(?:\d+(?:\.\d+)*|[A-Z]\b))",
+    r"\A\W*+((?:step|phase|stage|part|section|appendix|rule|task|level|pattern|method|option)\s+(?:\d+(?:\.\d+)*|[A-Z]\b))",
     re.IGNORECASE,
 )
-_ORDINAL = re.compile(r"^\W*(?:(?:step|phase|stage|part)\s+)?\d+(?:\.\d+)*\s*[.):：–—-]*\s*", re.IGNORECASE)
-_LINK = re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)")
+_ORDINAL = re.compile(
+    r"\A\W*+(?:(?:step|phase|stage|part)\s+)?\d+(?:\.\d+)*+\s*+[.):：–—-]*+\s*+", re.IGNORECASE
+)
 _DEFINED = re.compile(
-    r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+)?"
+    r"\A\s*+(?:[-*+•]\s+|\d{1,3}[.)]\s+)?"
     r"(?:\*\*(?P<bold>[^*`\n]{2,60}?)\s*:?\*\*|(?:\*\*)?`(?P<code>[^`\n]{2,60})`(?:\*\*)?)\s*(?:\([^)\n]*\)\s*)?[:：–—=→-]"
 )
-_DEFINED_WITHIN = re.compile(r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+)?\*\*(?P<bold>[^*`\n]{2,60}?)[:：]\*\*")
+_DEFINED_WITHIN = re.compile(r"\A\s*+(?:[-*+•]\s+|\d{1,3}[.)]\s+)?\*\*(?P<bold>[^*`\n]{2,60}?)[:：]\*\*")
 _MARKED = re.compile(
     r"`(?P<code>[^`\n]{1,80})`|\*\*(?P<bold>[^*\n]{1,80})\*\*|[\"“](?P<quote>[^\"“”\n]{4,80})[\"”]"
     r"|\[(?P<link>[^\]\n]{1,120})\](?:\((?:#(?P<anchor>[\w-]{1,120}))?)?"
@@ -128,7 +130,7 @@ def _sections(nodes: Sequence[Node], common: frozenset[_Words]) -> Iterator[tupl
 
 
 def _names_of_title(title: str, common: frozenset[_Words]) -> Iterator[_Words]:
-    plain = _LINK.sub(r"\1", title)
+    plain = unlinked(title)
     if numbered := _NUMBERED.match(plain):
         yield _words(numbered[1])
     name = _words(_ORDINAL.sub("", plain, count=1))
@@ -202,9 +204,10 @@ _DEPENDENCY = re.compile(
 _WHOLE_SKILL = re.compile(
     r"\b(?:pre-?requisites?|pre-?conditions?|before (?:you )?(?:start\w*|begin\w*))\b"
     r"|前提|先决|触发|适用|何时"
-    r"|^\W*(?:[\d.]+\s*)?(?:system |general )?requirements?\W*$|^\W*(?:triggers?|activation|trigger on)\W*$"
-    r"|^\W*when (?:not )?to (?:use|apply|invoke|activate|trigger)(?: (?:this|it)\b.*)?\W*$"
-    r"|^\W*use (?:this|when)\b|^\W*when (?:not|this skill)\b|^\W*(?:do not|don't) use\b",
+    r"|^\W*+(?:[\d.]++\s*+)?(?:system |general )?requirements?\W*$"
+    r"|^\W*+(?:triggers?|activation|trigger on)\W*$"
+    r"|^\W*+when (?:not )?to (?:use|apply|invoke|activate|trigger)(?: (?:this|it)\b.*+)?+\W*+$"
+    r"|^\W*+use (?:this|when)\b|^\W*+when (?:not|this skill)\b|^\W*+(?:do not|don't) use\b",
     re.IGNORECASE,
 )
 

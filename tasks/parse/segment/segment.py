@@ -13,7 +13,7 @@ from tasks.parse.segment.sentences import opens, sentence_spans
 # Characters. Each fragment carries both, so that a hostile text could make them the bulk of the index.
 _LONGEST_TITLE = 300
 _LONGEST_LEAD_IN = 1000
-_BLANK_LINES = re.compile(r"(?:[^\S\r\n]*(?:\r\n?|\n))*")
+_BLANK_LINES = re.compile(r"(?:[^\S\r\n]{0,200}(?:\r\n?|\n))*+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,12 +102,13 @@ _OWN_LINE = re.compile(
     r"|\(?\d{1,3}[.)][ \t]"
     r"|\[[^\]\r\n]{1,60}\]:[ \t]"
 )
-_CONNECTIVE = re.compile(r"[*_(\[>\s]*(?:(?:or|and)\b|(?:e\.g|i\.e)\.)", re.IGNORECASE)
+_CONNECTIVE = re.compile(r"[*_(\[>\s]{0,60}(?:(?:or|and)\b|(?:e\.g|i\.e)\.)", re.IGNORECASE)
 # A label or a number that runs into its sentence: "**Always.** Text", "Step 2. Text", "1. Text".
 _RUN_IN = re.compile(
-    r"[\s>]*(?:(?:\*\*|__)[^*_]{1,40}(?:\*\*|__)|[*_]*(?:[^\W\d_]+ )?\d+(?:\.\d+)*[.)][*_]*)"
+    r"[\s>]{0,60}(?:(?:\*\*|__)[^*_]{1,40}(?:\*\*|__)"
+    r"|[*_]{0,6}(?:[^\W\d_]{1,40} )?\d{1,9}(?:\.\d{1,9}){0,9}[.)][*_]{0,6})"
 )
-_WORD = re.compile(r"[^\W_](?:[\w.]*\w)?$")
+_WORD = re.compile(r"[^\W_](?:[\w.]{0,14}\w)?$")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
 _ANOTHER_INITIAL = re.compile(r"\.\s[^\W\d_]\.")
 _ABBREVIATION = re.compile(

@@ -17,8 +17,8 @@ MAX_DESCRIPTION_CHARS = 1024
 # A body may have megabytes, and its first prose stands at its start.
 _PROSE_WITHIN_CHARS = 10_000
 _MIN_PROSE_CHARS = 20
-_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)|[ \t]*(?:=+|-{2,}|\*{3,}|_{3,})[ \t]*$")
-_MARKED = re.compile(r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|>|\||<)|(?: {4}|\t)")
+_HEADING = re.compile(r"\A(?: {0,3}#{1,6}(?:[ \t]|$)|[ \t]*+(?:=+|-{2,}|\*{3,}|_{3,})[ \t]*$)")
+_MARKED = re.compile(r"\A(?:[ \t]*+(?:[-*+][ \t]|\d{1,9}[.)][ \t]|>|\||<)|(?: {4}|\t))")
 
 
 def _paragraphs(body: str) -> Iterator[list[str]]:

@@ -30,12 +30,12 @@ from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import StrictYamlError, Value, load_strict
 
 MAX_FRONTMATTER_CHARS = 64 * 1024
-_BLOCK_INDICATOR = re.compile(r"(?P<style>[|>])[1-9]?(?P<chomp>[-+]?)[1-9]?(?:[ \t]+#.*)?$")
-_INDICATED_TEXT = re.compile(r"[|>][-+0-9]*[ \t]+(?P<text>\S.*)", re.DOTALL)
+_BLOCK_INDICATOR = re.compile(r"\A(?P<style>[|>])[1-9]?(?P<chomp>[-+]?)[1-9]?(?:[ \t]+#.*)?$")
+_INDICATED_TEXT = re.compile(r"\A[|>][-+0-9]*[ \t]+(?P<text>\S.*)", re.DOTALL)
 _QUOTED = re.compile(
-    r"""(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^']|'')*)')[ \t]*(?:[ \t]#.*)?$""", re.DOTALL
+    r"""\A(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^']|'')*)')[ \t]*(?:[ \t]#.*)?$""", re.DOTALL
 )
-_FLOW = re.compile(r"(?:\[[^\[\]{}:]*\]|\{(?=[^\[\]{}]*:[ \t])[^\[\]{}]*\}|\{\})$")
+_FLOW = re.compile(r"\A(?:\[[^\[\]{}:]*\]|\{(?=[^\[\]{}]*:[ \t])[^\[\]{}]*\}|\{\})$")
 _DESCRIPTION = re.compile(r"^description:[ \t]+(?P<value>\S.*)$", re.MULTILINE)
 _ONLY_RULES = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 _SINGLE = frozenset({"name", "license", "licence", "compatibility"})

@@ -10,12 +10,12 @@ SPEC_KEYS = frozenset({"name", "description", "license", "compatibility", "metad
 # Keys of clients, which say who may start a skill.
 CLIENT_KEYS = frozenset({"disable-model-invocation", "user-invocable"})
 # A colon before two slashes belongs to a URL.
-KEY_LINE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_][\w.-]*)[ \t]*:(?!//)[ \t]*(?P<value>.*)")
+KEY_LINE = re.compile(r"\A(?P<indent> *)(?P<key>[A-Za-z_][\w.-]*)[ \t]*+:(?!//)[ \t]*+(?P<value>.*)")
 _DECORATION = r"[*_`\"'“”]{0,3}"
 _FIELD = re.compile(
-    rf"(?P<indent>[ \t]*)(?P<bullet>[-*+][ \t]+)?(?P<mark>{_DECORATION})"
+    rf"\A(?P<indent>[ \t]*+)(?P<bullet>[-*+][ \t]+)?(?P<mark>{_DECORATION})"
     rf"(?P<key>[A-Za-z]+(?:[-_ ](?:model[-_ ])?[A-Za-z]+)?){_DECORATION}"
-    r"[ \t]*[:：=](?!//)[*_]{0,3}[\s\u3000]*(?P<value>.*)"
+    r"[ \t]*[:：=](?!//)[*_]{0,3}[\s\u3000]*+(?P<value>.*)"
 )
 _SPELLINGS = {re.sub("-", "", key): key for key in (*SPEC_KEYS, *CLIENT_KEYS, "licence")}
 _NEEDED = frozenset({"name", "description"})

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from storage.schemas import BundledFile, Finding
 from tasks.refine.frontmatter.place import CLIENT_KEYS, SPEC_KEYS
-from tasks.refine.text.markdown import has_open_fence, outside_fences
+from tasks.refine.text.markdown import has_open_fence, outside_fences, without_code
 from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
 from tasks.refine.text.words import fold
@@ -34,9 +34,8 @@ _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?>")
 _INLINE = re.compile(
     r"\]\([ \t]*(?:<(?P<angled>[^<>\n]{1,500})>|(?P<plain>[^\s()<>]{1,500}))[^()\n]{0,200}\)"
 )
-_REFERENCE = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]+<?(?P<plain>[^\s<>]{1,500})")
-_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
-_ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|/|#|\\|~|www\.")
+_REFERENCE = re.compile(r"\A {0,3}\[[^\]\n]{1,200}\]:[ \t]+<?(?P<plain>[^\s<>]{1,500})")
+_ELSEWHERE = re.compile(r"\A(?:[A-Za-z][A-Za-z0-9+.-]*:|/|#|\\|~|www\.)")
 # A gap in a template, a pattern or an example's dots are not the name of a file.
 _NO_NAME = re.compile(r"[{}*$|]|\.\.\.|…")
 
@@ -151,7 +150,7 @@ def _targets(body: str) -> Iterator[str]:
     if "](" not in body and "]:" not in body:
         return
     for line in outside_fences(body):
-        text = _CODE.sub("", line) if "]" in line else ""
+        text = without_code(line) if "]" in line else ""
         for match in _INLINE.finditer(text):
             yield match["angled"] or match["plain"]
         if reference := _REFERENCE.match(text):

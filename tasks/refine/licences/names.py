@@ -18,12 +18,13 @@ _MAX_CHARS = 300
 _MAX_EXPRESSION_WORDS = 15
 # "MIT. See LICENSE for details": the text before the match may name the licence.
 _POINTER = re.compile(
-    r"[\s.;,(-]*\b(?:(?:see|complete terms|full terms|terms|full text|refer to|as in)\b.{0,60}?"
-    r"(?:licen[cs]e|copying)\S*|licen[cs]e(?:\.\w{2,4})?\s+(?:has|contains|for)\b).*\Z|\A\W*licen[cs]e(?:\.\w+)?\W*\Z",
+    r"(?<![\s.;,(-])[\s.;,(-]*+\b(?:(?:see|complete terms|full terms|terms|full text|refer to|as in)\b"
+    r".{0,60}?(?:licen[cs]e|copying)\S*|licen[cs]e(?:\.\w{2,4})?\s+(?:has|contains|for)\b).*\Z"
+    r"|\A\W*+licen[cs]e(?:\.\w+)?\W*+\Z",
     re.IGNORECASE | re.DOTALL,
 )
 _PROPRIETARY = re.compile(
-    r"(?:proprietary|all rights reserved)\b|©.*all rights reserved", re.IGNORECASE | re.DOTALL
+    r"\A(?:(?:proprietary|all rights reserved)\b|©.*all rights reserved)", re.IGNORECASE | re.DOTALL
 )
 _IDENTIFIER_URL = re.compile(
     r"(?:https?://)?(?:www\.)?(?:opensource\.org/licenses?|spdx\.org/licenses|choosealicense\.com/licenses)/"

@@ -15,13 +15,13 @@ from tasks.refine.licences.names import hedged, licence_tables, stated_licence
 from tasks.refine.text.words import WORD, fold
 
 _SLOT = re.compile(r"\{(\d+)\}")
-_COPYRIGHT = re.compile(r"\W*(?:copyright\b|©|\(c\)|all rights reserved\b)", re.IGNORECASE)
+_COPYRIGHT = re.compile(r"\A\W*(?:copyright\b|©|\(c\)|all rights reserved\b)", re.IGNORECASE)
 _TAG_LINE = re.compile(
-    r"\W*SPDX-(?:License-Identifier|FileCopyrightText|FileContributor):[^\n]*", re.IGNORECASE
+    r"\A\W*+SPDX-(?:License-Identifier|FileCopyrightText|FileContributor):[^\n]*", re.IGNORECASE
 )
 # A copyright line with an open end goes on in the next line; a name with its address may stand alone.
 _OPEN = re.compile(r"(?:,|&|\band)\s*\Z", re.IGNORECASE)
-_EMAIL = re.compile(r"\W*(?:[^\s@]+ ){0,4}[<(]?[\w.+-]+@[\w.-]+[>)]?\W*")
+_EMAIL = re.compile(r"\A\W{0,20}(?:[^\s@]{1,60} ){0,4}[<(]?[\w.+-]{1,90}@[\w.-]{1,255}[>)]?\W{0,20}")
 _TERMS = re.compile(r"\b(?:terms|under|available|grants?|licen[cs]ors?)\b", re.IGNORECASE)
 _MAX_COPYRIGHT_WORDS = 30
 _IN_TITLES = frozenset({
@@ -128,10 +128,10 @@ _HEAD_WORDS, _HEAD_LINES = 100, 5
 # Most words of a file that only names its licence, and of its other sentences.
 _NOTICE_WORDS, _BESIDE_WORDS = 80, 15
 _SYMBOL = re.compile(r"[\w.-]+")
-_TAG = re.compile(r"SPDX-License-Identifier:[ \t]*(?P<licence>[^\n*]+)")
+_TAG = re.compile(r"SPDX-License-Identifier:(?P<licence>[^\n*]+)")
 _SENTENCE = re.compile(
-    r"(?:licen[cs]ed|released|available|distributed)\s+under\s+(?:the\s+)?(?:terms\s+of\s+(?:the\s+)?)?"
-    r"(?P<licence>[\w.+ -]{2,60}?)(?:\s+licen[cs]e)?(?:[.,;\n(]|\s+see\b|\Z)",
+    r"(?:licen[cs]ed|released|available|distributed)\s{1,20}under\s{1,20}(?:the\s{1,20})?(?:terms\s{1,20}of\s{1,20}(?:the\s{1,20})?)?"
+    r"(?P<licence>[\w.+ -]{2,60}?)(?:\s{1,20}licen[cs]e)?(?:[.,;\n(]|\s{1,20}see\b|\Z)",
     re.IGNORECASE,
 )
 
@@ -210,7 +210,7 @@ def _of_tag(tag: str, whole: list[str], rest: str) -> Recognised:
     named = stated_licence(tag).licence
     if named and not rest and all(licence in _SYMBOL.findall(named) for licence in whole):
         return Recognised(named, _TAGGED)
-    return Recognised(None, note=f"it is tagged {tag.strip()}, but says more: {rest[:80]!r}")
+    return Recognised(None, note=f"it is tagged {tag}, but says more: {rest[:80]!r}")
 
 
 @functools.lru_cache(maxsize=512)
@@ -227,7 +227,7 @@ def recognise(text: str) -> Recognised:
         return Recognised(refused, _REFUSED)
     whole, rest = whole_texts(text)
     if tag := _TAG.search("\n".join(text.strip().splitlines()[:_HEAD_LINES])):
-        return _of_tag(tag["licence"], whole, rest)
+        return _of_tag(tag["licence"].strip(), whole, rest)
     if not whole:
         return _of_phrases(words, plain) or _of_notice(text, len(words))
     names = " and ".join(whole)

@@ -97,7 +97,7 @@ class BoilerplateRule(NamedTuple):
 
 
 _TOMEVAULT_TRAILER = re.compile(
-    r"(?:^-{3,}[ \t]*\n\s*)?^> Source: [^\n]*distributed by \[?TomeVault\b[^\n]*"
+    r"(?:^-{3,}[ \t]*\n\s*)?^> Source: [^\n]*distributed by \[?TomeVault\b[^\n]*+"
     r"(?:\s*<!-- tomevault:[^\n]*-->)?\s*\Z",
     re.MULTILINE,
 )

@@ -16,7 +16,7 @@ _MARK = re.compile(
     # Code is seen as it is written: no mark in a fence or in backticks hides anything.
     r"^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})|(?P<ticks>`+)"
     r"|(?P<comment><!--)|<(?P<tag>[a-z][a-z0-9]{0,15})(?P<attributes>(?:\s[^<>]*)?)>"
-    r"|^ {0,3}\[(?P<label>[^\[\]\n^][^\[\]\n]{0,200})\]:[ \t]*(?P<target><[^<>\n]*>|[^\s<]\S*)"
+    r"|^ {0,3}\[(?P<label>[^\[\]\n^][^\[\]\n]{0,200})\]:[ \t]*(?P<target><[^<>\n]*>|[^\s<]\S*+)"
     r"(?P<title>[^\n]*)"
     rf"|(?<=!\[)(?P<picture>[^\[\]\n]{{{MOST_TOLD},}})(?=\]\()"
     rf"|(?<=\]\()[^\s()<>]{{0,2000}}"
@@ -42,7 +42,7 @@ _HIDES = re.compile(
     re.IGNORECASE,
 )
 _TELLS = re.compile(r"title|alt|content|value|placeholder|label|summary|(?:data|aria)-.*", re.IGNORECASE)
-_ADDRESS = re.compile(r"[<#/.]|[\w+.-]*[:./]")
+_ADDRESS = re.compile(r"\A(?:[<#/.]|[\w+.-]*[:./])")
 # Cheap tests, of which most texts pass none: then they are not read mark by mark.
 _MAYBE = (
     re.compile("<!--"),

@@ -3,21 +3,74 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 # The beginning of a heading `# Title`; group 1 are its marks.
 HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
-FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})")
+FENCE = re.compile(r"[ \t>]{0,100}(?:`{3,}|~{3,})")
 LIST_MARK = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?")
 # A link or a picture on one line; group 1 is its text.
-LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+LINK = re.compile(r"!?\[([^\]]{0,300})\]\([^)]{0,600}\)")
 # The same in prose that becomes a description: nested brackets and asides that look like targets stay.
 _PROSE_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:[ \t]+\"[^\"]*\")?\)")
 _PROSE_MARK = re.compile(r"[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+)?(?:\[[ xX]\][ \t]+)?")
-_EMPHASIS = re.compile(r"(\*{1,3}|__)(?=\S)(.+?)(?<=\S)\1")
+_EMPHASIS = re.compile(r"(\*{1,3}|__)(?=\S)(.{1,600}?)(?<=\S)\1")
 # A fence may open inside quotes and list items at any depth; its info string holds no backtick.
-_OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
-_CLOSER = re.compile(r"[ \t>]*(?P<fence>`{3,}|~{3,})[ \t]*$")
+_OPENER = re.compile(r"\A[ \t>]*+(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
+_CLOSER = re.compile(r"\A[ \t>]*+(?P<fence>`{3,}|~{3,})[ \t]*$")
+
+
+_TICKS = re.compile("`+|\n")
+_BRACKETED = re.compile(r"\[([^\]\n]*+)(?:\]\([^)\n]*+(\))?)?")
+
+
+def unlinked(text: str) -> str:
+    """Return a text in which the links of each line are their texts alone."""
+    return _BRACKETED.sub(lambda link: link[1] if link[2] else link[0], text)
+
+
+def code_spans(text: str) -> list[tuple[int, int]]:
+    """Return where code between backticks stands: on one line, the same number on both sides.
+
+    Of more backticks than are found again, the last so many are taken that are.
+    """
+    spans: list[tuple[int, int]] = []
+    line: list[tuple[int, int]] = []
+    for run in (*_TICKS.finditer(text), None):
+        if run is not None and run[0] != "\n":
+            line.append(run.span())
+            continue
+        spans += _pairs(line)
+        line = []
+    return spans
+
+
+def without_code(line: str) -> str:
+    """Return a text without its code between backticks."""
+    kept, at = [], 0
+    for start, end in code_spans(line):
+        kept.append(line[at:start])
+        at = end
+    return "".join(kept) + line[at:]
+
+
+def _pairs(runs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the spans of code between the runs of backticks of a line."""
+    alike: dict[int, list[int]] = {}
+    for place in range(len(runs) - 1, -1, -1):
+        alike.setdefault(runs[place][1] - runs[place][0], []).append(place)
+    place = 0
+    while place < len(runs):
+        begin, end = runs[place]
+        for size in range(end - begin, 0, -1):
+            later = alike.get(size, [])
+            while later and later[-1] <= place:
+                later.pop()
+            if later:
+                yield end - size, runs[later[-1]][1]
+                place = later[-1]
+                break
+        place += 1
 
 
 def fenced(lines: Sequence[str]) -> tuple[list[bool], bool]:

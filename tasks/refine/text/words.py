@@ -48,7 +48,8 @@ BASELINE_BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
 NODE_BREAK = re.compile(r"(?<=[.!?;:。！？])\s+(?=\S)")
 # A request is cut for paging into clauses, each of which a page has to answer.
 CLAUSE_BREAK = re.compile(
-    r"(?<=[.!?;:。！？；：，、])\s*|,\s+|\s+(?:and|then|but|so that|so|while|or)\s+|\s+[-—–]\s+|\n+|[()]"
+    r"(?<=[.!?;:。！？；：，、])\s*|,\s+"
+    r"|(?<!\s)\s+(?:(?:and|then|but|so that|so|while|or)\s+|[-—–]\s+)|\n+|[()]"
 )
 # Ends of sentences are counted, so that no text has more nodes than can be parsed.
 COUNTED_END = re.compile(r"[.!?](?= )|[。！？]")

@@ -18,18 +18,17 @@ from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.prompt import Answer, Prompt, Values, known_of, schema_of
 from tasks.models.llm.question import Sampling
 from tasks.models.protocols import Encoder
-from tasks.retrieve.compose.alignment import MOST_CLAUSES, aligned
 from tasks.retrieve.compose.candidates import StepReranker
-from tasks.retrieve.compose.clauses import clauses
+from tasks.retrieve.compose.clauses import MOST_CLAUSES, aligned, clauses
 from tasks.retrieve.compose.drafts import Draft
-from tasks.retrieve.compose.matches import Matcher
+from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import Decomposer
 
 Row = Mapping[str, Any]  # of the index
 FALLBACK = "local:fallback"
 LONGEST_STEP = 300  # characters
 _HINTED = 120  # characters of a hint's description
-_NO_STEPS = re.compile(r"\s*(?:```\w*\s*)?(?:\{\s*\"steps\"\s*:\s*)?\[\s*\]\s*\}?\s*(?:```)?\s*")
+_NO_STEPS = re.compile(r"\A\s*+(?:```\w*+\s*+)?(?:\{\s*+\"steps\"\s*+:\s*+)?\[\s*+\]\s*+\}?\s*+(?:```)?\s*+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +240,7 @@ RERANK: Prompt[int] = Prompt(
     text=True,
 )
 _DESCRIBED = 140  # characters of a candidate's description
-_NUMBER = re.compile(r"\s*\[?\s*(\d{1,6})\s*\]?\s*\.?\s*")
+_NUMBER = re.compile(r"\A\s*+\[?\s*+(\d{1,6})\s*+\]?\s*+\.?\s*+")
 
 
 def llm_reranker(llm: Llm) -> StepReranker:

@@ -30,7 +30,7 @@ _FEWEST_ROWS, _ROWS_PER_ROOT = 24, 2.6
 MOST_CHARACTERS = {1: 96, 2: 56, 3: 48}
 _FEWEST_CHARACTERS = 38
 _READ = 1000  # characters of a node that its label is made of
-_RULE = re.compile(r"[\s|:>-]*-[\s|:>-]*")
+_RULE = re.compile(r"\A(?=[^-]*-)[\s|:>-]+")
 _HALF_BOLD = re.compile(r"(?<![\w/*])\*\*(?=[^\s/*])|(?<=[^\s/*])\*\*(?![\w/*])")
 
 

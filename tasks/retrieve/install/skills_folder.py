@@ -20,7 +20,7 @@ from tasks.retrieve.install.lock import Installed, Pending, read_lock, write_loc
 
 _NO_FILE = "no regular file"
 # What running a script, or opening a folder on a desktop, leaves there is no edit.
-_GENERATED = re.compile(r"(?:.*/)?(?:__pycache__/.*|\.DS_Store)")
+_GENERATED = re.compile(r"\A(?:.*/)?(?:__pycache__/.*|\.DS_Store)")
 
 
 @dataclass(frozen=True, slots=True)

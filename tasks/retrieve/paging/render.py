@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,17 +11,15 @@ from itertools import pairwise
 import numpy as np
 
 from storage.schemas import Node
+from tasks.refine.text.markdown import code_spans
 from tasks.retrieve.paging.context import GAP_MARK
 from tasks.retrieve.paging.prepared import Prepared, frame_of
 
-_BOLD = re.compile(
-    r"(`+)(?:(?!\1).)+\1|(?<![\w*\\/])\*\*(?=[^\s*])([^*\n`]*(?:`[^`\n]*`[^*\n`]*)*)(?<=[^\s*])\*\*(?![\w*/])"
-)
+_BOLD = re.compile(r"(?<![\w*\\/])\*\*(?=[^\s*])([^*\n`]*+(?:`[^`\n]*`[^*\n`]*+)*+)(?<=[^\s*])\*\*(?![\w*/])")
 _BREAK = re.compile(r"(?:^|\n)[ \t>]*(?:-[ \t]*){3,}(?=\n|$)|(?:^|\n)[ \t>]*(?:[*_][ \t]*){3,}(?=\n|$)")
-_RULE = re.compile(r"^[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_RULE = re.compile(r"\A[ \t>]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*$")
+_OPEN_EDGE = re.compile(r"\A[|\s]|[|\s\\]\Z")
 _DASHES = re.compile(r":?-+:?")
-# An edge cell that is empty needs its mark, and so does a table of one column.
-_EDGES = re.compile(r"^[ \t]*\|[ \t]*((?=[^|\s]).*\|.*[^|\s\\])[ \t]*\|[ \t]*$")
 _COMMENT = re.compile(r"^[ \t]*(?:#|//|--(?=\s|-*$)|;|/?\*)[^\n]*", re.MULTILINE)
 _RULER = re.compile(r"([-=─━~*])\1{4,}|(#)\2{7,}")
 
@@ -46,12 +45,25 @@ def compact(text: str, block: str) -> str:
 
 
 def _without_edges(row: str) -> str:
-    found = _EDGES.match(row)
-    return row if found is None else found[1]
+    """Return a row without the marks at its edges; an empty cell needs its mark, and so does one column."""
+    bare = row.strip(" \t")
+    inner = bare[1:-1].strip(" \t")
+    marked = bare[:1] == bare[-1:] == "|" and "|" in inner
+    return inner if marked and not _OPEN_EDGE.search(inner[0] + "x" + inner[-1]) else row
 
 
 def _unbolded(text: str) -> str:
-    return _BOLD.sub(lambda m: m[0] if m[2] is None else m[2], text) if "**" in text else text
+    if "**" not in text:
+        return text
+    code, parts, at, begun = code_spans(text), list[str](), 0, 0
+    while bold := _BOLD.search(text, begun):
+        before = bisect_left(code, (bold.start(), 0)) - 1
+        if before >= 0 and code[before][1] > bold.start():
+            begun = code[before][1]  # between backticks a star is a star
+            continue
+        parts += [text[at : bold.start()], bold[1]]
+        at = begun = bold.end()
+    return "".join(parts) + text[at:]
 
 
 _PARAGRAPH = "\n\n"

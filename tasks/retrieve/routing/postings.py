@@ -98,7 +98,7 @@ FIELDS = ("name", "description", "headings", "body")
 _MOST = 255  # a term is counted no further in one field: what saturates by 20 is flat by then
 _DOCUMENTS_PER_PART = 2000
 _BINS = 64
-_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]++(.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Postings:
 
 def headings(body: str) -> str:
     """Return the headings of a Markdown body, a line each."""
-    return "\n".join(_HEADING.findall(body))
+    return "\n".join(title.rstrip("#").rstrip(" \t") or title[0] for title in _HEADING.findall(body))
 
 
 def postings_of(documents: Iterable[Skill]) -> Postings:

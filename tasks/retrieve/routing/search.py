@@ -140,6 +140,10 @@ class Searcher:
         rows = self._fetched([r.doc_id for r in ranked])
         return list(zip(rows, ranked, strict=True))
 
+    def row_of(self, doc_id: str) -> dict[str, Any]:
+        """Return the row of an id, as it is written."""
+        return self._fetched([doc_id])[0]
+
     def rows(self, places: Sequence[int]) -> list[dict[str, Any]]:
         """Return the rows at some places of the index, in that order."""
         return self._fetched(self.ids(places))

@@ -72,7 +72,7 @@ def parse_uri(uri: str) -> Address:
     return found
 
 
-_FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*\r?(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

@@ -35,7 +35,7 @@ from tasks.retrieve.skills.bundle import (
 PAGE_SKILLS = 32
 _KEPT_BYTES = 32_000_000  # SKILL.md files of bundles that are kept for the next request
 _KEPT = 512
-_ORIGIN = ("source", "url", "commit", "licence")
+_ORIGIN = ("source", "repo", "repo_id", "url", "commit", "licence")
 Row = Mapping[str, Any]
 
 

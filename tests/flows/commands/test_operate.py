@@ -6,8 +6,9 @@ import json
 import os
 import pty
 import subprocess
+import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -312,3 +313,21 @@ def test_what_cannot_be_mended_is_told_with_the_file_and_what_to_do(skill_root: 
     assert not found["mended"]
     assert [f["where"] for f in found["findings"]] == [raw]
     assert "put a copy of it back" in found["findings"][0]["done"]
+
+
+def test_a_command_waits_for_another_writer_as_long_as_it_is_asked_to_and_says_for_whom(
+    tmp_path: Path, ask: Ask, other_writer: Callable[[str], AbstractContextManager[None]]
+) -> None:
+    root, held = str(tmp_path / "root"), ExitStack()
+    held.enter_context(other_writer(root))
+    add = ("sources", "add", f"dir:{tmp_path}", "--root", root)
+    refused = ask(*add)
+    assert refused.code == 1
+    assert refused.stderr.count("\n") == 1
+    assert "give --wait MINUTES" in refused.stderr
+    ending = threading.Timer(1, held.close)
+    ending.start()
+    added = ask(*add, "--wait", "5")
+    ending.join()
+    assert added.code == 0
+    assert f"waiting: another run writes to {root} (-c, process" in " ".join(added.stderr.split())

@@ -14,6 +14,7 @@ from flows.commands.runs import foresee_backfill
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.state import documents_table
+from tests.support.command import Ask
 
 if TYPE_CHECKING:
     from flows.backfill import Stage
@@ -96,6 +97,18 @@ def test_a_day_is_not_served_of_which_not_all_is_done(tmp_path: Path, stages: li
     with pytest.raises(WrongInput, match=f"refine and parse, not {stages[0]} alone"):
         foresee_backfill(Root(tmp_path), "2026-03-01", "2026-03-02", publish=True, stages=stages)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_backfill_would_do_is_told_without_a_contradiction(tmp_path: Path, ask: Ask) -> None:
+    for day in ("2026-03-01", "2026-03-02"):
+        file = tmp_path / f"raw/documents/date={day}/run=r/part-0.parquet"
+        file.parent.mkdir(parents=True)
+        file.touch()
+    dry = ("backfill", "--from", "2026-03-01", "--to", "2026-03-02", "--dry-run", "--root", str(tmp_path))
+    said = " ".join(ask(*dry, "--publish").stdout.split())
+    assert "nothing was done" in said
+    assert "that of 2026-03-02 would be served if it passed the gate" in said
+    assert "what is served stays" in " ".join(ask(*dry).stdout.split())
 
 
 def test_the_form_asks_for_days() -> None:

@@ -56,13 +56,13 @@ def files_in(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
+TOOL = "good/tools/bread"
 GITHUB = {"repo": "good/tools", "repo_id": "1"}
 LATER = [
     ("github:good/tools", {"repo": "good/tools", "repo_id": "1"}, True),
     ("skillsmp", {"repo": "better/tools", "repo_id": "1"}, True),  # renamed, and reached by another list
     ("github:good/tools", {"repo": "good/tools", "repo_id": "2"}, False),
     ("github:good/tools", {"repo": "good/tools", "repo_id": None}, False),
-    ("dir:kitchen", {"repo": None, "repo_id": None}, False),
 ]
 
 
@@ -71,13 +71,14 @@ LATER = [
 def test_another_publisher_is_refused_in_a_line_unless_accepted(
     nights: Nights, place: Path, spec: str, origin: dict[str, Any], is_same: bool, old_lock: bool
 ) -> None:
-    nights.run(HandSource("github:good/tools", skill(BREAD, **GITHUB)))
-    install(nights, place, BREAD)
+    nights.run(HandSource("github:good/tools", skill(TOOL, **GITHUB)))
+    install(nights, place, TOOL)
     if old_lock:
         forget_in_lock(place, "repo", "repo_id", "renamed", "hits")
+    assert outdated_skills(nights.root, place)["skills"][0]["state"] == "current"
     if spec != "github:good/tools":
         nights.run(HandSource("github:good/tools", version="gone"))
-    nights.run(HandSource(spec, skill(BREAD, "Let it rise for long.", **origin)))
+    nights.run(HandSource(spec, skill(TOOL, "Let it rise for long.", **origin)))
     (foreseen,) = outdated_skills(nights.root, place)["skills"]
     told = update(nights, place)["bread"]
     assert (foreseen["state"], told["state"]) == ("outdated", "updated" if is_same else "refused")
@@ -88,8 +89,8 @@ def test_another_publisher_is_refused_in_a_line_unless_accepted(
         assert part in told["reason"]
     assert "\n" not in told["reason"]
     with pytest.raises(WrongInput, match="--accept-publisher"):
-        install(nights, place, BREAD)
-    assert (place / "bread/SKILL.md").read_bytes() == skill(BREAD).content
+        install(nights, place, TOOL)
+    assert (place / "bread/SKILL.md").read_bytes() == skill(TOOL).content
     done = update_skills(nights.root, place, [], [], SETTINGS, dry_run=False, any_publisher=True)
     assert [one["state"] for one in done["skills"]] == ["updated"]
     assert update(nights, place)["bread"]["state"] == "current"

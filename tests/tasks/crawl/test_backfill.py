@@ -64,13 +64,13 @@ def replayed(nights: Nights, day: str) -> dict[tuple[str, str], str]:
 def test_a_day_has_the_newest_text_fetched_by_its_end(nights: Nights) -> None:
     nights.crawl(HandSource("dir:d", skill("a", "one"), skill("b", "one")))
     nights.crawl(HandSource("dir:d", skill("a", "two"), skill("b", "one"), skill("c", "two")))
-    nights.crawl(HandSource("git+x", skill("a", "three")))
+    nights.crawl(HandSource("git+x", skill("e", "three")))
     assert {day_of(f) for f in nights.raw_parts()} == {"2026-03-02", "2026-03-03", "2026-03-04"}
     assert replayed(nights, "2026-03-01") == {}
     assert replayed(nights, "2026-03-02") == {("a", "dir:d"): "one", ("b", "dir:d"): "one"}
     third = {("a", "dir:d"): "two", ("b", "dir:d"): "one", ("c", "dir:d"): "two"}
     assert replayed(nights, "2026-03-03") == third
-    assert replayed(nights, "2026-03-31") == {**third, ("a", "git+x"): "three"}
+    assert replayed(nights, "2026-03-31") == {**third, ("e", "git+x"): "three"}
 
 
 def test_within_a_day_the_later_fetch_counts_whatever_its_run_is_called(nights: Nights) -> None:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -15,10 +15,12 @@ from storage.lance.served import write_served
 from storage.lance.tables import NODES
 from storage.root import Root
 from storage.state import ALIASES, aliases_table, documents_table
+from tasks.crawl.collect import collect
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.command import MAIN
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
+from tests.support.roots.nights import HandSource, raw, with_files
 from tests.support.roots.skill_root import MINILM, SPEC, SkillRoot
 from tests.support.roots.vendor import connect
 
@@ -143,6 +145,20 @@ def test_a_folded_copy_is_answered_by_its_own_text(skill_root: Make) -> None:
     assert near["alias_of"] == BEES
     assert "wrung by hand" in near["context"]
     assert root.ask().find("local/market/zz-copy") == BEES
+
+
+def test_another_owner_s_later_copy_does_not_lead_the_result_of_the_first(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish()
+    theirs = with_files(raw("aaa/hives/bees", SKILLS["bees"].encode(), repo="aaa/hives"), {"run.sh": b"ls"})
+    collect(
+        HandSource("github:aaa/hives", theirs), root.root, run_id="theirs", now=root.now + timedelta(hours=1)
+    )
+    root.publish()
+    best = root.ask().search(MITES, k=1)["results"][0]
+    assert (best["doc_id"], best["folded"]) == (BEES, ["aaa/hives/bees"])
+    assert best["source"] == SPEC
+    assert "alias_of" not in page(root.ask(), "aaa/hives/bees")
 
 
 def test_chains_of_aliases_are_followed_and_circles_are_not(skill_root: Make) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
+import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import EncodingTooLong
+from storage.errors import EncodingTooLong, Unreachable
+from storage.locks import writer_lock
 from storage.root import Root
 from tasks.models.cached_encoder import export_here
 from tasks.models.encoder import OnnxEncoder
@@ -81,6 +85,25 @@ def test_it_holds_the_same_as_a_folder_and_another_machine_answers_from_it(
     assert export_here(other.uri, "/elsewhere/models/x") == str(other.folder / "models/x")
 
 
+def test_while_the_bucket_fails_a_server_answers_as_before_and_what_it_does_not_know_is_no_damage(
+    filled: SkillRoot, outage: Callable[[float], None]
+) -> None:
+    server = ask(Root(filled.root.uri, remembering=True))
+
+    def answered() -> list[object]:
+        page = server.page("local/market/bread", _QUERY, budget=1.0, method="facets")
+        return [server.search(_QUERY, 3)["results"], page["context"]]
+
+    before = answered()
+    outage(60)
+    begun = time.monotonic()
+    for _ in range(5):
+        assert answered() == before
+    assert time.monotonic() - begun < 10
+    with pytest.raises(Unreachable, match="503 SlowDown"):
+        server.page("local/market/bees", "who lives there?", budget=1.0, method="facets")
+
+
 def test_a_damaged_routing_index_is_found_and_made_again_by_readers(filled: SkillRoot) -> None:
     (arrays,) = [f for f in filled.root.files("routing") if f.endswith("vectors.npy")]
     filled.root.write(arrays, b"not an array")
@@ -107,6 +130,28 @@ def test_a_night_without_a_change_publishes_nothing_and_one_with_a_change_can_be
     assert report.served == "v-later"
     held = [f for f in filled.root.files("") if b"Knead the dough" in filled.root.read(f)]
     assert held == []
+
+
+@pytest.mark.slow
+def test_a_night_goes_on_after_the_bucket_failed_for_seconds_and_the_next_one_does_after_it_gave_up(
+    filled: SkillRoot, outage: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.write("bees", f"{SKILLS['bees']}\n- Wear a veil.\n")
+    outage(8)
+    with writer_lock(filled.root):
+        assert filled.publish().changed
+    filled.write("bees", f"{SKILLS['bees']}\n- Wear a veil, and gloves.\n")
+    monkeypatch.setattr(Unreachable, "AFTER", 1.0)
+    hasty = copy.copy(filled)
+    hasty.root = Root(filled.root.uri)
+    begin = threading.Timer(0.5, outage, [15])
+    begin.start()
+    with pytest.raises(Unreachable, match="503"), writer_lock(hasty.root):
+        hasty.publish()
+    begin.join()
+    monkeypatch.undo()
+    assert filled.publish().changed
+    assert examine(filled.root) == []
 
 
 BEES = "local/market/bees"

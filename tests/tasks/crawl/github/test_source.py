@@ -11,6 +11,7 @@ from storage.errors import WrongInput
 from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS
+from storage.state import listed_table
 from tasks.crawl import raw_parts
 from tasks.crawl.github.source import split_name
 from tests.support.crawl.crawling import Crawler, grows
@@ -154,6 +155,30 @@ def test_what_the_archive_lacks_or_has_otherwise_is_fetched_singly(
     assert [file["content"] for file in chard["contents"]] == [b"echo water\n"]
     assert (market.count(kind="archive"), market.count(kind="raw")) == (1, 3)
     assert crawler.crawl(spec).unchanged == 5
+
+
+def test_ends_of_lines_that_the_archive_has_otherwise_cost_no_request(
+    garden: Repository, crawler: Crawler, market: Marketplace
+) -> None:
+    archived(garden, {f"beds/{n}/SKILL.md": grows(n).replace(b"\n", b"\r\n") for n in HERBS})
+    assert crawler.crawl(SPEC).new == 5
+    assert crawler.held() == {f"ann/garden/beds/{n}": grows(n) for n in HERBS}
+    assert market.count(kind="raw") == 0
+
+
+def test_a_skill_that_an_older_version_took_for_lost_is_fetched_though_nothing_changed(
+    garden: Repository, crawler: Crawler
+) -> None:
+    crawler.crawl(SPEC)
+    rows = (
+        listed_table(crawler.root)
+        .read()
+        .with_columns(
+            outcome=pl.when(pl.col("doc_id") == DILL).then(pl.lit("not-in-archive")).otherwise("outcome")
+        )
+    )
+    listed_table(crawler.root).upsert(rows)
+    assert (crawler.crawl(SPEC).unchanged, crawler.crawl(SPEC).failed) == (5, {})
 
 
 @pytest.mark.parametrize("spec", [SPEC, "skillsmp"])

@@ -75,7 +75,7 @@ def test_the_rules_are_those_by_which_roots_were_refined() -> None:
         "risk rules": "392dc50b1464",
         "licences": "2b7fa3811d87",
         "placeholders": "aa6fa77fbf88",
-        "boilerplate": "afd7ef7b2372",
+        "boilerplate": "3959ada1de69",
     }
 
 

@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from flows.commands.induction.suggest import ServedSuggester
 from flows.commands.queries import open_index
 from flows.settings import Settings, load
-from storage.errors import SkilleryError
+from storage.errors import SkilleryError, StorageError
 from storage.lance.served import read_served, require_licences, require_served
 from storage.root import Root
 from tasks.retrieve.skills.catalogue import SkillCatalogue
@@ -85,7 +85,12 @@ class Service:
         When the caller is cancelled, work that has not begun is dropped; work under way keeps its thread, so
         that no more threads than allowed ever run.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._slow if slow else self._quick, work)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._slow if slow else self._quick, work)
+        except StorageError as error:
+            # A caller need not know where the root lies.
+            error.args = (str(error).replace(self.root.uri, "ROOT"),)
+            raise
 
     def warm(self) -> None:
         """Begin to open what is served, in a thread; what goes wrong, the first request is told."""

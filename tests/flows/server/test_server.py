@@ -90,7 +90,7 @@ def port() -> int:
         return int(probe.getsockname()[1])
 
 
-_PASSWORD = "somebody:open-sesame"
+_PASSWORD = "somebody:open-sesame"  # noqa: S105 (of servers of these tests alone)
 
 
 class Up:

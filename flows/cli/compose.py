@@ -79,7 +79,7 @@ def compose(
 ) -> None:
     """Plan a task that needs several skills: its steps, their order, and what serves each."""
     from flows.cli.printing.plan import print_plan  # noqa: PLC0415 (as all below: other commands do without)
-    from flows.commands.plans.llm import plan_makers  # noqa: PLC0415
+    from flows.commands.plans.llm import planner  # noqa: PLC0415
     from flows.commands.queries import (  # noqa: PLC0415
         PLAN_FORMS,
         compose_batch,
@@ -88,7 +88,6 @@ def compose(
         search_filters,
     )
     from tasks.retrieve.compose.compose import ComposeOptions  # noqa: PLC0415
-    from tasks.retrieve.compose.compose import compose as composed  # noqa: PLC0415
 
     settings = load_settings()
     where = root_of(settings, root)
@@ -98,12 +97,11 @@ def compose(
     batched = batch is not None or (out is not None and task is None)
     if out is not None and not batched:
         form_of(out, PLAN_FORMS)  # before the work that a wrong ending would waste
-    with plan_makers(where, settings, index, options, decomposer=decomposer, rerank=rerank) as makers:
+    with planner(where, settings, index, options, decomposer=decomposer, rerank=rerank) as planned:
         if batched:
-            failed = compose_batch(index, batch, out, options, makers.decomposer, makers.reranker)
+            failed = compose_batch(planned, batch, out)
         else:
-            asked = given_or_wrong(task, "TASK", ", or --batch and --out")
-            plan = composed(index, asked, options, makers.decomposer(), makers.reranker)
+            plan = planned(given_or_wrong(task, "TASK", ", or --batch and --out"))
     if batched:
         raise typer.Exit(1 if failed and not allow_errors else 0)
     if out is not None:

@@ -223,7 +223,7 @@ def evaluate_compose(
     answers = root_of(settings, root) if corpus and Path(corpus).is_file() else None
     with _served(corpus, root, settings) as served:
         found = plans_bench(
-            served, settings, queries, methods=method, baseline=baseline, categories=categories,
+            served, settings, queries, methods=method or (), baseline=baseline, categories=categories,
             report=report, without_category=without_category or (), leave_out=leave_out, seed=seed,
             hide_gold=without_gold, answers=answers,
         )  # fmt: skip

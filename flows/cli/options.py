@@ -69,7 +69,11 @@ FromOption = Annotated[
 ]
 RiskOption = Annotated[
     list[str] | None,
-    typer.Option("--risk", metavar="CODE", help="Only with this risk found, or none; repeatable."),
+    typer.Option(
+        "--risk",
+        metavar="CODE",
+        help="Only with this risk found, or none; offer.internal finds what is kept back; repeatable.",
+    ),
 ]
 MinFitOption = Annotated[
     float | None,

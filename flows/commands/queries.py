@@ -22,9 +22,6 @@ from tasks.retrieve.served_index import ServedIndex
 if TYPE_CHECKING:  # a search loads nothing of these
     from tasks.parse.classify.protocol import Classifier
     from tasks.retrieve.baselines.llm_page_rerank import LlmReranker
-    from tasks.retrieve.compose.candidates import StepReranker
-    from tasks.retrieve.compose.compose import ComposeOptions
-    from tasks.retrieve.compose.rounds import Decomposer
 
 Line = dict[str, Any]
 MERMAID = "mmd"
@@ -101,24 +98,9 @@ def search_batch(
     return _answer(batch, out, answer, ("query_id", "query"))
 
 
-def compose_batch(
-    index: ServedIndex,
-    batch: Path | None,
-    out: Path | None,
-    options: ComposeOptions,
-    decomposer: Callable[[], Decomposer | None] = lambda: None,
-    reranker: StepReranker | None = None,
-) -> int:
-    """Compose for a file of tasks, lines `{query_id, query}`; files, errors as in `search_batch`.
-
-    `decomposer` gives each task its own, or None for the local one.
-    """
-    from tasks.retrieve.compose.compose import compose  # noqa: PLC0415
-
-    def answer(line: Line) -> Line:
-        return compose(index, line["query"], options, decomposer(), reranker)
-
-    return _answer(batch, out, answer, ("query_id", "query"))
+def compose_batch(plan: Callable[[str], Line], batch: Path | None, out: Path | None) -> int:
+    """Plan a file of tasks, lines `{query_id, query}`; files, errors as in `search_batch`."""
+    return _answer(batch, out, lambda line: plan(line["query"]), ("query_id", "query"))
 
 
 def put_plan(plan: Line, out: Path) -> None:

@@ -22,7 +22,7 @@ from storage.errors import (
     WrongInput,
 )
 from storage.lance.served import Licences, Served, require_licences, require_served, require_shown
-from storage.lance.tables import is_damage
+from storage.lance.tables import INDEXED, TableAt, is_damage
 from storage.root import Root
 from storage.state import read_sources, seen_table
 from tasks.crawl.source.lookup import followed, meant, suggestion, was_brought
@@ -231,9 +231,20 @@ class ServedIndex:
                 raise VersionGone(msg) from error
             if known:
                 raise
-            why, mend = str(error).splitlines()[0], f"skillery doctor --root {self._root.uri}"
-            msg = f"{served.version} cannot be read: `{mend}` repairs it ({why})"
-            raise StorageError(msg) from error
+            mend, what = f"skillery doctor --root {self._root.uri}", self._damage(served, error)
+            raise StorageError(f"{served.version} cannot be read: `{mend}` repairs it ({what})") from error
+
+    def _damage(self, served: Served, error: Exception) -> str:
+        """Return which table is damaged, by its indices, else the library's words, which name none."""
+        for name, version in served.tables().items():
+            try:
+                for column in INDEXED[name]:
+                    TableAt(self._root, name, version).first([column], **{column: [""]})
+            except Exception as found:
+                if not (isinstance(found, StorageError) or is_damage(found)):
+                    raise
+                return f"table {name} is damaged"
+        return str(error).splitlines()[0]
 
     def _pointer(self) -> Served:
         return self._pinned or require_served(self._root)

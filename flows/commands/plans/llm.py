@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import Any
 
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.retrieve.compose.candidates import StepReranker
-from tasks.retrieve.compose.compose import ComposeOptions
+from tasks.retrieve.compose.compose import ComposeOptions, compose
 from tasks.retrieve.compose.local import LocalDecomposer
-from tasks.retrieve.compose.rounds import Decomposer
 from tasks.retrieve.served_index import ServedIndex
-
-if TYPE_CHECKING:
-    from tasks.models.llm.ask import Llm
 
 LOCAL, LLM, HYBRID = "local", "llm", "hybrid"
 DECOMPOSERS = (LOCAL, LLM, HYBRID)
-_INSTEAD = "such tasks are taken apart locally, such candidates keep their order"
-_MEASURED = f"{_INSTEAD}, llm-direct and react have no plan"
-
-
-@dataclass(frozen=True, slots=True)
-class PlanMakers:
-    """What plans are made with: for each task a decomposer of its own (None: the local one), a reranker."""
-
-    decomposer: Callable[[], Decomposer | None] = lambda: None
-    reranker: StepReranker | None = None
+INSTEAD = "such tasks are taken apart locally, such candidates keep their order"
 
 
 @contextmanager
-def plan_makers(
+def planner(
     root: Root,
     settings: Settings,
     index: ServedIndex,
@@ -42,8 +27,8 @@ def plan_makers(
     *,
     decomposer: str,
     rerank: bool,
-) -> Iterator[PlanMakers]:
-    """Yield what plans are made with; an LLM is opened, and its client loaded, only if it is to be asked.
+) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """Yield what plans a task; an LLM is opened, and its client loaded, only if it is to be asked.
 
     If it gave no answer, stderr says so at the end.
 
@@ -55,28 +40,23 @@ def plan_makers(
         msg = f"--decomposer {decomposer!r} is not known: choose one of {', '.join(DECOMPOSERS)}"
         raise WrongInput(msg)
     if decomposer == LOCAL and not rerank:
-        yield PlanMakers()
+        yield lambda task: compose(index, task, options)
         return
     from flows.commands.llm import opened_llm  # noqa: PLC0415
     from tasks.retrieve.compose.llm import HybridDecomposer, LlmDecomposer, llm_reranker  # noqa: PLC0415
 
-    with opened_llm(root, settings, _INSTEAD) as llm:
+    with opened_llm(root, settings, INSTEAD) as llm:
+        reranker = llm_reranker(llm) if rerank else None
 
-        def decomposer_of() -> Decomposer | None:
+        def plan(task: str) -> dict[str, Any]:
             if decomposer == LOCAL:
-                return None
+                return compose(index, task, options, None, reranker)
             with index.version() as now:
                 encoder = now.encoder
             local = LocalDecomposer(most=options.max_steps)
             asking = LlmDecomposer(llm, local, encoder, most=options.max_steps)
             certain = settings.compose_certainty
-            return asking if decomposer == LLM else HybridDecomposer(local, asking, certain)
+            cut_by = asking if decomposer == LLM else HybridDecomposer(local, asking, certain)
+            return compose(index, task, options, cut_by, reranker)
 
-        yield PlanMakers(decomposer_of, llm_reranker(llm) if rerank else None)
-
-
-def measured_llm(root: Root, settings: Settings, *, wanted: bool) -> AbstractContextManager[Llm | None]:
-    """Return the context of the LLM that is measured if one is wanted and set up, else of None."""
-    from flows.commands.llm import is_set_up, opened_llm  # noqa: PLC0415
-
-    return opened_llm(root, settings, _MEASURED) if wanted and is_set_up(settings) else nullcontext()
+        yield plan

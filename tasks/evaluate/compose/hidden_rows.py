@@ -23,6 +23,8 @@ from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tasks.evaluate.measures.statistics import auroc
 from tasks.retrieve.served_index import ServedIndex
 
+_SHARE = 0.2  # of rows that a report leaves out
+
 
 @dataclass(frozen=True, slots=True)
 class TakenRows:
@@ -81,6 +83,25 @@ def most_needed(requests: Sequence[KnownRequest], rows: Mapping[str, frozenset[s
     return sorted(needed, key=lambda name: (-needed[name], name))[:n]
 
 
+def taken_rows(
+    requests: Sequence[KnownRequest],
+    rows: Mapping[str, frozenset[str]],
+    wanted: Sequence[str],
+    share: float | None,
+    seed: int,
+    *,
+    whole: bool,
+) -> list[TakenRows]:
+    """Return the rows of categories, and a share, if wanted; of a `whole` report by default as the paper.
+
+    That is two categories, those that most requests need, and a fifth of the rows (section 7.9).
+    """
+    if whole:
+        wanted, share = wanted or most_needed(requests, rows, 2), _SHARE if share is None else share
+    found = [without_categories(rows, wanted)] if wanted else []
+    return found + ([left_out_share(rows, share, seed)] if share is not None else [])
+
+
 def needing(requests: Sequence[KnownRequest], taken: TakenRows) -> list[KnownRequest]:
     """Return the requests that need what was taken: a step loses one of its `servers`.
 
@@ -123,7 +144,7 @@ def transfer(
     bare, whole = run_method(asking, method, chosen, step, hidden), run.among(hidden)
     return {
         **found,
-        "unserved": sum(map(_loses_all, chosen, [taken] * len(chosen))) if chosen[0].main else None,
+        "unserved": sum(_loses_all(request, taken) for request in chosen) if chosen[0].main else None,
         "with": summary(whole),
         "without": summary(bare),
         "da": compared(bare.column("da"), whole.column("da")),
@@ -178,7 +199,7 @@ def without_gold(
         nothing is null.
     """
     chosen = [request for request in run.requests if request.needed.steps]
-    whole = run.among(request.query_id for request in chosen)
+    whole = run.among([request.query_id for request in chosen])
     hidden = {request.query_id: hidden_servers(request, seed) for request in chosen}
     bare = run_method(asking, method, chosen, step, hidden)
     served, gone = [], []

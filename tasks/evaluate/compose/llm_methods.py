@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -22,11 +21,12 @@ from tasks.evaluate.compose.methods import (
     Cutter,
     MadePlan,
     PlanMethod,
+    chained,
     composed,
     nearest,
     with_found,
 )
-from tasks.evaluate.compose.requests import CategorySet, KnownRequest
+from tasks.evaluate.compose.requests import KnownRequest
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Values, known_of
@@ -128,7 +128,7 @@ def direct(llm: Llm) -> PlanMethod:
             ),
         )
         chosen = [] if isinstance(said, Fallback) else [n - 1 for n in dict.fromkeys(said.services)]
-        return _made([_step([rows[n]], rows[n]["name"], asking.categories) for n in chosen])
+        return _made([asking.step([rows[n]], rows[n]["name"]) for n in chosen])
 
     return plan
 
@@ -163,18 +163,10 @@ class _Turns:
     found: list[tuple[str, list[Row]]] = field(default_factory=list)  # for each row in `rows`
 
     def search(self, thought: str, words: str) -> None:
-        with self.asking.index.version() as now:
-            rows = now.searcher().search(
-                words, k=_FOUND, filters=self.asking.filters, licences=require_licences(now.root)
-            )
-        seen = [row for row, _ in rows]
+        seen = [row for row, _ in self.asking.search(words, _FOUND)]
         shown = [
-            {
-                "number": len(self.rows) + n,
-                "name": row["name"],
-                "description": described(row["description"]),
-            }
-            for n, row in enumerate(seen, start=1)
+            {"number": n, "name": row["name"], "description": described(row["description"])}
+            for n, row in enumerate(seen, start=len(self.rows) + 1)
         ]
         self.told.append({"thought": thought, "search": words, "found": shown})
         self.rows += seen
@@ -184,7 +176,7 @@ class _Turns:
         """Return the step of a row: the row first, then what else its search found."""
         words, seen = self.found[number]
         others = [row for row in seen if row is not self.rows[number]]
-        return _step([self.rows[number], *others], words, self.asking.categories)
+        return self.asking.step([self.rows[number], *others], words)
 
 
 def react(llm: Llm) -> PlanMethod:
@@ -214,12 +206,7 @@ def react(llm: Llm) -> PlanMethod:
 
 
 def _made(steps: Sequence[PlannedStep]) -> MadePlan:
-    return MadePlan(Planned(tuple(steps), frozenset(pairwise(range(len(steps))))))
-
-
-def _step(rows: Sequence[Row], text: str, categories: CategorySet) -> PlannedStep:
-    ids = tuple(row["doc_id"].lower() for row in rows)
-    return PlannedStep(ids, tuple(categories.of(row["category"]) for row in rows), text)
+    return MadePlan(Planned(tuple(steps), chained(len(steps))))
 
 
 def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
@@ -254,19 +241,15 @@ def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
 def _cut_by(llm: Llm, wording: Wording = OWN, *, counted: bool = False) -> Cutter:
     def cutter(asking: Asking, request: KnownRequest) -> LlmDecomposer:
         exactly = len(request.needed.steps) if counted else None
-        with asking.index.version() as now:
-            encoder = now.encoder
         local = LocalDecomposer(exactly=exactly)
-        return LlmDecomposer(llm, local, encoder, wording=wording, exactly=exactly)
+        return LlmDecomposer(llm, local, asking.encoder, wording=wording, exactly=exactly)
 
     return cutter
 
 
 def _hybrid(llm: Llm, certain: float) -> Cutter:
     def cutter(asking: Asking, _request: KnownRequest) -> Decomposer:
-        with asking.index.version() as now:
-            encoder = now.encoder
         local = LocalDecomposer()
-        return HybridDecomposer(local, LlmDecomposer(llm, local, encoder), certain)
+        return HybridDecomposer(local, LlmDecomposer(llm, local, asking.encoder), certain)
 
     return cutter

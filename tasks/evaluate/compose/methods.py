@@ -6,28 +6,30 @@ candidates of its steps in another way, `given(...)` is told the steps.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 from scipy.optimize import linear_sum_assignment
 
 from storage.errors import WrongInput
 from storage.lance.served import require_licences
 from tasks.evaluate.compose.measures import Edges, Planned, PlannedStep
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest
-from tasks.evaluate.compose.row_vectors import RowVectors
-from tasks.models.protocols import Encoder
+from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.compose.candidates import StepReranker
 from tasks.retrieve.compose.compose import ComposeOptions, compose
 from tasks.retrieve.compose.drafts import Draft, DraftStep, words_of
 from tasks.retrieve.compose.local import LocalDecomposer
-from tasks.retrieve.compose.matches import Matcher
+from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import Decomposer
+from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters
 from tasks.retrieve.served_index import ServedIndex
 
@@ -98,7 +100,6 @@ class Asking:
     """What a method is asked with: the index, the categories that count, and what must not be found."""
 
     index: ServedIndex
-    vectors: RowVectors
     categories: CategorySet = field(default_factory=CategorySet)
     filters: Filters = field(default_factory=Filters)
 
@@ -106,18 +107,36 @@ class Asking:
         """Return the same without rows, whose ids are in lower case."""
         return replace(self, filters=replace(self.filters, without=frozenset(ids)))
 
+    @property
+    def encoder(self) -> Encoder:
+        """The index's encoder."""
+        with self.index.version() as now:
+            return now.encoder
+
+    def search(self, text: str, k: int) -> list[tuple[dict[str, Any], Ranked]]:
+        """Return what `search` finds for a text."""
+        with self.index.version() as now:
+            licences = require_licences(now.root)
+            return now.searcher().search(text, k=k, filters=self.filters, licences=licences)
+
+    def step(
+        self, rows: Sequence[Mapping[str, Any]], text: str, sure: float = 0.0, *, gap: bool = False
+    ) -> PlannedStep:
+        """Return the step of a text whose candidates are some rows, best first."""
+        ids = tuple(row["doc_id"].lower() for row in rows)
+        return PlannedStep(ids, tuple(self.categories.of(row["category"]) for row in rows), text, sure, gap)
+
 
 @dataclass(frozen=True, slots=True)
 class MadePlan:
     """A plan as it is measured, its tokens (of the chosen, of all that is served), and what rounds did.
 
-    `jaccards` has one value for each round after the first; `converged` is as the plan says it.
+    `jaccards` has one value for each round after the first.
     """
 
     plan: Planned
     tokens: tuple[int, int] | None = None
     jaccards: tuple[float, ...] = ()
-    converged: bool = False
 
 
 PlanMethod = Callable[[Asking, KnownRequest], MadePlan]
@@ -142,13 +161,16 @@ def composed(
         told = made["steps"]
         if isinstance(decomposer, ToldSteps):  # measured in the order in which it was told
             told = sorted(told, key=lambda step: decomposer.texts.index(step["text"]))
-        steps = tuple(_composed_step(step, asking.categories) for step in told)
+        steps = tuple(
+            asking.step(step["candidates"], step["text"], step["confidence"], gap=step["gap"])
+            for step in told
+        )
         place = {step["step"]: number for number, step in enumerate(told)}
         edges = frozenset((place[e["from"]], place[e["to"]]) for e in made["edges"])
         jaccards = tuple(r["jaccard"] for r in made["trace"] if r["jaccard"] is not None)
         tokens = (made["tokens"]["chosen"], made["tokens"]["all"])
-        planned = Planned(steps, _chain(len(steps)) if chain else edges)
-        return MadePlan(planned, tokens, jaccards, made["converged"])
+        planned = Planned(steps, chained(len(steps)) if chain else edges)
+        return MadePlan(planned, tokens, jaccards)
 
     return plan
 
@@ -159,7 +181,7 @@ def with_found(method: PlanMethod, find: Find) -> PlanMethod:
     def plan(asking: Asking, request: KnownRequest) -> MadePlan:
         made = method(asking, request)
         found = find(asking, [step.text for step in made.plan.steps])
-        return MadePlan(replace(made.plan, steps=tuple(found)), None, made.jaccards, made.converged)
+        return MadePlan(replace(made.plan, steps=tuple(found)), None, made.jaccards)
 
     return plan
 
@@ -169,48 +191,71 @@ def given(texts: Texts, find: Find) -> PlanMethod:
 
     def plan(asking: Asking, request: KnownRequest) -> MadePlan:
         found = find(asking, texts(request))
-        return MadePlan(Planned(tuple(found), _chain(len(found))))
+        return MadePlan(Planned(tuple(found), chained(len(found))))
 
     return plan
 
 
 def searched(asking: Asking, texts: Sequence[str]) -> list[PlannedStep]:
     """Return what `search` finds for each text."""
+    found = [asking.search(text, CANDIDATES) for text in texts]
+    return [
+        asking.step([row for row, _ in rows], text, rows[0][1].score if rows else 0.0)
+        for text, rows in zip(texts, found, strict=True)
+    ]
 
-    def one(text: str) -> PlannedStep:
-        with asking.index.version() as now:
-            found = now.searcher().search(
-                text, k=CANDIDATES, filters=asking.filters, licences=require_licences(now.root)
-            )
-        categories = tuple(asking.categories.of(row["category"]) for row, _ in found)
-        sure = found[0][1].score if found else 0.0
-        return PlannedStep(tuple(row["doc_id"].lower() for row, _ in found), categories, text, sure)
 
-    return [one(text) for text in texts]
+BODY = 2_000  # characters of the body that are encoded with name and description
+_COLUMNS = ["doc_id", "kind", "name", "description", "text", "body_start", "category", "licence", "vector"]
+_AT_ONCE = 256  # texts encoded in one call, so that Ctrl-C is heard between two
+NO_BODIES = "a method with bodies needs skills; all that is served are servers"
 
 
 def nearest(*, body: bool) -> Find:
-    """Return SkillWeaver's retriever: the cosine to name and description, or with `body` to the text too."""
+    """Return SkillWeaver's retriever (4.2): the cosine to name and description, or with `body` to the text.
+
+    It raises `WrongInput` if bodies are wanted and no row has one.
+    """
 
     def find(asking: Asking, texts: Sequence[str]) -> list[PlannedStep]:
-        found = asking.vectors.find(texts, CANDIDATES, asking.filters, body=body)
-        return [
-            PlannedStep(
-                tuple(row.doc_id for row in rows),
-                tuple(asking.categories.of(row.category) for row in rows),
-                text,
-                rows[0].score if rows else 0.0,
-            )
-            for text, rows in zip(texts, found, strict=True)
-        ]
+        if not texts:
+            return []
+        rows, vectors = _row_vectors(asking.index, body=body)
+        cosines = asking.encoder.encode(texts) @ vectors.T
+        cosines[:, rows["doc_id"].is_in(list(asking.filters.without)).to_numpy()] = -np.inf
+        found = []
+        for text, scores in zip(texts, cosines, strict=True):
+            best = np.argsort(-scores, kind="stable")[:CANDIDATES]
+            kept = best[np.isfinite(scores[best])].tolist()
+            named = rows[kept].select("doc_id", "category").to_dicts()
+            found.append(asking.step(named, text, float(scores[kept[0]]) if kept else 0.0))
+        return found
 
     return find
 
 
+@functools.lru_cache(maxsize=2)
+def _row_vectors(index: ServedIndex, *, body: bool) -> tuple[pl.DataFrame, Vectors]:
+    """Return the rows whose licence is not denied, by id in lower case, and the vectors of an index."""
+    with index.version() as now:
+        licences, held = require_licences(now.root), now.skills.frame(_COLUMNS)
+        shown = [name for name in held["licence"].unique() if licences.class_of(name) != "deny"]
+        rows = held.filter(pl.col("licence").is_in(shown, nulls_equal=True))
+        rows = rows.with_columns(pl.col("doc_id").str.to_lowercase()).sort("doc_id")
+        if not body:
+            return rows, np.asarray(rows["vector"].to_numpy(), dtype=np.float32)
+        if not (rows["kind"] == "skill").any():
+            raise WrongInput(NO_BODIES)
+        texts = [
+            f"{name}\n{description}\n{text[start : start + BODY]}"
+            for name, description, text, start in rows.select(*_COLUMNS[2:6]).iter_rows()
+        ]
+        parts = [now.encoder.encode(texts[at : at + _AT_ONCE]) for at in range(0, len(texts), _AT_ONCE)]
+    return rows, np.concatenate(parts)
+
+
 def _told(asking: Asking, request: KnownRequest) -> Decomposer:
-    with asking.index.version() as now:
-        encoder = now.encoder
-    return ToldSteps(descriptions_of(request), encoder)
+    return ToldSteps(descriptions_of(request), asking.encoder)
 
 
 def _counted(_asking: Asking, request: KnownRequest) -> Decomposer:
@@ -244,18 +289,9 @@ def whole_request(request: KnownRequest) -> list[str]:
     return [request.query]
 
 
-def _chain(steps: int) -> Edges:
+def chained(steps: int) -> Edges:
+    """Return the edges of steps each of which is done after the one before."""
     return frozenset(pairwise(range(steps)))
-
-
-def _composed_step(step: dict[str, Any], categories: CategorySet) -> PlannedStep:
-    return PlannedStep(
-        tuple(c["doc_id"].lower() for c in step["candidates"]),
-        tuple(categories.of(c["category"]) for c in step["candidates"]),
-        step["text"],
-        step["confidence"],
-        step["gap"],
-    )
 
 
 _DENSE, _BODY = nearest(body=False), nearest(body=True)
@@ -285,18 +321,26 @@ METHODS: dict[str, PlanMethod] = {
     "local-body": with_found(composed(), _BODY),
     "gold-body": given(descriptions_of, _BODY),
 }
-
 """Methods by name; an ablation is one more line."""
 
 NEED_ENDPOINT = (
     *(f"llm-r{rounds}" for rounds in range(4)), *(f"llm-hints-{hints}" for hints in HINTS if hints != 15),
     "hybrid", "paper", "llm-gold-count", "llm-rerank", "llm-direct", "react",
 )  # fmt: skip
-
 """Names of methods that ask a language model, which `llm_methods` returns; `METHODS` has none of them."""
 
 NEED_DESCRIPTIONS = frozenset(name for name in METHODS if name.startswith("gold-") and "count" not in name)
 NEED_BODIES = frozenset(name for name in METHODS if name.endswith("-body"))
+
+
+def unusable(index: ServedIndex, requests: Iterable[KnownRequest]) -> dict[str, str]:
+    """Return the methods that cannot be measured here, with why."""
+    bare = next((request.query_id for request in requests if request.descriptions is None), None)
+    why = f"query {bare!r} has no `description` of its steps"
+    with index.version() as now:
+        skills = now.skills.count(kind=["skill"])
+    found = {} if bare is None else {name: why for name in METHODS if name in NEED_DESCRIPTIONS}
+    return found | ({} if skills else {name: NO_BODIES for name in METHODS if name in NEED_BODIES})
 
 
 def require_methods(names: Sequence[str], methods: Iterable[str] = METHODS) -> None:

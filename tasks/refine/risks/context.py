@@ -56,7 +56,9 @@ class Surroundings:
 
     def lines(self, start: int, end: int) -> Region:
         """Return the region of the whole lines that a region touches."""
-        at, after = bisect_left(self._newlines, start), bisect_left(self._newlines, max(start, end - 1))
+        hit = self.text[start:end]  # a pattern may begin or end with the blank of another line
+        first, last = start + len(hit) - len(hit.lstrip()), start + len(hit.rstrip()) - 1
+        at, after = bisect_left(self._newlines, first), bisect_left(self._newlines, max(first, last))
         until = self._newlines[after] if after < len(self._newlines) else len(self.text)
         return self._newlines[at - 1] + 1 if at else 0, until
 

@@ -14,8 +14,15 @@ import numpy as np
 from storage.lance.served import Licences
 from tasks.retrieve.compose.dependencies import PlannedTask
 from tasks.retrieve.compose.drafts import DraftStep, told_order
-from tasks.retrieve.compose.matches import NEAR, Matcher
-from tasks.retrieve.compose.ranking import RANKING_FEATURES, StepRanker, StepRanking, confidence, fitted
+from tasks.retrieve.compose.ranking import (
+    NEAR,
+    RANKING_FEATURES,
+    Matcher,
+    StepRanker,
+    StepRanking,
+    confidence,
+    fitted,
+)
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Searcher, provenance
 
@@ -29,12 +36,18 @@ StepReranker = Callable[[str, Sequence[Mapping[str, Any]]], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class ServedStep:
-    """The candidates of a step, best first; `confidence` of the first; whether nothing served fits."""
+class StepCandidates:
+    """A step and its rows, best first: its text, its needs, and the `confidence` of the first row.
 
+    `needs` are the places of the steps that it depends on directly. A `gap` is a step that nothing served
+    fits: nothing is chosen for it, so that no step after it is compared with its rows.
+    """
+
+    text: str
     rows: Sequence[Found]
-    confidence: float
-    gap: bool
+    needs: frozenset[int] = frozenset()
+    gap: bool = False
+    confidence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +67,23 @@ class CandidateFinder:
     context: bool = True
     reranker: StepReranker | None = None
 
-    def find(self, task: str, steps: Sequence[DraftStep], plan: PlannedTask) -> list[ServedStep]:
+    def find(self, task: str, steps: Sequence[DraftStep], plan: PlannedTask) -> list[StepCandidates]:
         """Return the candidates of each step, in the order of `steps`."""
         told = told_order(steps)
-        ranker = StepRanker(self.matcher, None if self.context else _BY_TEXT)
-        rankings = dict(zip(told, ranker.rank(task, [steps[k] for k in told]), strict=True))
-        in_order = [rankings[k] for k in range(len(steps))]
-        gaps = [self._sure(ranking) < fitted()["gap"]["least"] for ranking in in_order]
-        found = self._rows(in_order)
-        if self.reranker is not None:
-            given = zip(steps, found, gaps, strict=True)
-            found = [rows if gap else _reranked(self.reranker, step.text, rows) for step, rows, gap in given]
-        needs = [frozenset(d.before for d in plan.dependencies if d.after == at) for at in range(len(steps))]
-        given_to = zip(steps, found, needs, gaps, strict=True)
-        candidates = [StepCandidates(step.text, rows, own, gap=gap) for step, rows, own, gap in given_to]
+        ranked = StepRanker(self.matcher, None if self.context else _BY_TEXT)
+        rankings = dict(zip(told, ranked.rank(task, [steps[k] for k in told]), strict=True))
+        rows = self._rows([rankings[k] for k in range(len(steps))])
+        found = []
+        for at, step in enumerate(steps):
+            gap = self._sure(rankings[at]) < fitted()["gap"]["least"]
+            if self.reranker is not None and not gap:
+                rows[at] = _reranked(self.reranker, step.text, rows[at])
+            needs = frozenset(d.before for d in plan.dependencies if d.after == at)
+            found.append(StepCandidates(step.text, rows[at], needs, gap))
+        chosen = select(found, plan.order, self.alpha)
         return [
-            ServedStep(rows, self._sure(ranking, rows[0][0]["doc_id"] if rows else None), gap)
-            for ranking, rows, gap in zip(
-                in_order, select(candidates, plan.order, self.alpha), gaps, strict=True
-            )
+            replace(step, rows=own, confidence=self._sure(rankings[at], own[0][0]["doc_id"] if own else None))
+            for at, (step, own) in enumerate(zip(found, chosen, strict=True))
         ]
 
     def _sure(self, ranking: StepRanking, doc_id: str | None = None) -> float:
@@ -113,20 +124,6 @@ def _reranked(reranker: StepReranker, step: str, found: list[Found]) -> list[Fou
     scores = [ranked.score for _, ranked in found]
     best = [(row, replace(ranked, score=s)) for (row, ranked), s in zip(moved, scores, strict=False)]
     return [*best, *found[RERANKED:]]
-
-
-@dataclass(frozen=True, slots=True)
-class StepCandidates:
-    """A step whose rows are put in order: its text, its rows, most relevant first, and its needs.
-
-    `needs` are the places of the steps that it depends on directly. Of a `gap` nothing is chosen, so that
-    no step after it is compared with its rows.
-    """
-
-    text: str
-    rows: Sequence[Found]
-    needs: frozenset[int] = frozenset()
-    gap: bool = False
 
 
 def select(steps: Sequence[StepCandidates], order: Sequence[int], alpha: float) -> list[list[Found]]:

@@ -14,11 +14,11 @@ from typing import Any
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.lance.served import require_licences
 from tasks.models.adapted_encoder import is_base
-from tasks.retrieve.compose.candidates import FOLDED, CandidateFinder, Found, ServedStep, StepReranker
+from tasks.retrieve.compose.candidates import FOLDED, CandidateFinder, Found, StepCandidates, StepReranker
 from tasks.retrieve.compose.dependencies import PlannedTask, condition_of, ordered
 from tasks.retrieve.compose.drafts import Draft, left_out
 from tasks.retrieve.compose.local import LocalDecomposer
-from tasks.retrieve.compose.matches import MOST, Matcher
+from tasks.retrieve.compose.ranking import MOST, Matcher
 from tasks.retrieve.compose.rounds import HINTS, Decomposer, Decomposition, decompose
 from tasks.retrieve.compose.task_model import packaged_model
 from tasks.retrieve.open_version import OpenVersion
@@ -135,13 +135,13 @@ def _composed(
     }  # fmt: skip
 
 
-def _tokens(served: Sequence[ServedStep]) -> int:
+def _tokens(served: Sequence[StepCandidates]) -> int:
     """Return the tokens of what is chosen; what is chosen twice counts once."""
     chosen = [step.rows[0][0] for step in served if not step.gap]
     return sum({row["doc_id"]: row["n_tokens"] for row in chosen}.values())
 
 
-def _steps(draft: Draft, plan: PlannedTask, served: Sequence[ServedStep], k: int) -> list[dict[str, Any]]:
+def _steps(draft: Draft, plan: PlannedTask, served: Sequence[StepCandidates], k: int) -> list[dict[str, Any]]:
     """Return the steps of a plan in its order, each with `k` candidates."""
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     groups = {place: number for number, group in enumerate(plan.groups, start=1) for place in group}

@@ -181,7 +181,7 @@ def step_texts(task: str, steps: Sequence[DraftStep]) -> list[StepText]:
     ]
 
 
-def ordered(task: str, draft: Draft, model: TaskModel, pairs: PairModel | None = None) -> PlannedTask:
+def ordered(task: str, draft: Draft, model: TaskModel) -> PlannedTask:
     """Return the order of a draft's steps; the likeliest dependencies are kept first.
 
     Where the draft's steps stand in an order in which they can be done, none needs a later one.
@@ -190,7 +190,7 @@ def ordered(task: str, draft: Draft, model: TaskModel, pairs: PairModel | None =
     told = told_order(steps)
     texts = step_texts(task, [steps[k] for k in told])
     shares = model.pairs(model.read(task), [steps[k].spans for k in told])
-    by_words = pairs or packaged_pairs()
+    by_words = packaged_pairs()
     for i, a in enumerate(told):
         for j, b in list(enumerate(told))[i + 1 :]:
             both = np.sqrt(shares[i, j] * by_words.shares(pair_features(texts, i, j)))

@@ -18,11 +18,10 @@ from tasks.models.llm.parse_json import find_json
 from tasks.models.llm.prompt import Answer, Prompt, Values, known_of, schema_of
 from tasks.models.llm.question import Sampling
 from tasks.models.protocols import Encoder
-from tasks.retrieve.compose.alignment import MOST_CLAUSES, aligned
 from tasks.retrieve.compose.candidates import StepReranker
-from tasks.retrieve.compose.clauses import clauses
+from tasks.retrieve.compose.clauses import MOST_CLAUSES, aligned, clauses
 from tasks.retrieve.compose.drafts import Draft
-from tasks.retrieve.compose.matches import Matcher
+from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import Decomposer
 
 Row = Mapping[str, Any]  # of the index

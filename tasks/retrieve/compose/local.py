@@ -1,30 +1,110 @@
-"""The local decomposer: cuts a task by the labels of its words, which the task model gives."""
+"""The local decomposer: cuts a task by the labels of its words, which the task model scores.
+
+A linear-chain model labels words: each begins a step, continues one, or is left out (Lafferty, McCallum and
+Pereira, "Conditional random fields", ICML 2001, equation 1), decoded for the number of steps first: each
+count has a probability, and best labels of its own.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from tasks.retrieve.compose.chain import BEGIN, INSIDE, OUT, CountedLabels, counted
-from tasks.retrieve.compose.clauses import clauses
+import numpy as np
+import numpy.typing as npt
+
+from tasks.retrieve.compose.clauses import CONTEXT, clauses, joined, reason_of
 from tasks.retrieve.compose.drafts import Draft, DraftStep, LeftOut, Span, leads, words_of
-from tasks.retrieve.compose.matches import Matcher
+from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import chosen_count
 from tasks.retrieve.compose.task_model import TaskModel, TaskReading, packaged_model
 
-CONTEXT = "context"  # the reason of what asks for nothing
+Scores = npt.NDArray[np.float64]
+BEGIN, INSIDE, OUT = 0, 1, 2
+LABELS = 3
+_NEVER = -1e9
+
+
+@dataclass(frozen=True, slots=True)
+class CountedLabels:
+    """The labels of a task's words by their number of steps.
+
+    `shares`, shape `(most + 1,)`, are the counts' probabilities; `_best`, `(most + 1, 3)`, and `_back`,
+    `(words, most + 1, 3)`, are what Viterbi's algorithm found for each count and last label.
+    """
+
+    shares: Scores
+    _best: Scores
+    _back: npt.NDArray[np.int64]
+
+    def likeliest(self) -> int:
+        """Return the number of steps that is most probable; of equals the smallest."""
+        return int(np.argmax(self.shares))
+
+    def nearest(self, wanted: int) -> int:
+        """Return the count nearest to the one wanted for which there are labels."""
+        possible = np.flatnonzero(self._best.max(axis=1) > _NEVER / 2)
+        return int(possible[np.argmin(np.abs(possible - wanted))])
+
+    def labels(self, count: int) -> tuple[int, ...]:
+        """Return the best labels with so many steps; none of no words."""
+        if not len(self._back):
+            return ()
+        label = int(np.argmax(self._best[count]))
+        found = [label]
+        for back in self._back[:0:-1]:
+            before = int(back[count, label])
+            count -= int(label == BEGIN)
+            label = before
+            found.append(label)
+        return tuple(found[::-1])
+
+
+def counted(scores: Scores, moves: Scores, most: int) -> CountedLabels:
+    """Return the labels of words for each number of steps.
+
+    Args:
+        scores: Of each word's labels, shape `(words, 3)`.
+        moves: Of a label (row) before another (column), shape `(3, 3)`.
+        most: The largest number of steps.
+    """
+    if not len(scores):
+        return CountedLabels(
+            np.eye(1, most + 1)[0], np.zeros((most + 1, LABELS)), np.zeros((0, 1, 1), np.int64)
+        )
+    sums = np.full((most + 1, LABELS), _NEVER)
+    sums[0, OUT] = scores[0, OUT]
+    if most:
+        sums[1, BEGIN] = scores[0, BEGIN]
+    best = sums.copy()
+    back = np.zeros((len(scores), most + 1, LABELS), dtype=np.int64)
+    for i in range(1, len(scores)):
+        chosen = (best[:, :, None] + moves).argmax(axis=1)
+        back[i] = chosen
+        back[i, 1:, BEGIN] = chosen[:-1, BEGIN]
+        sums = _onward(sums, moves, scores[i], lambda into: np.logaddexp.reduce(into, axis=1))
+        best = _onward(best, moves, scores[i], lambda into: into.max(axis=1))
+    totals = np.logaddexp.reduce(sums, axis=1)
+    return CountedLabels(np.exp(totals - np.logaddexp.reduce(totals)), best, back)
+
+
+def _onward(before: Scores, moves: Scores, own: Scores, combined: Callable[[Scores], Scores]) -> Scores:
+    """Return the scores of counts and labels at the next word."""
+    into = combined(before[:, :, None] + moves)
+    after = np.full_like(before, _NEVER)
+    after[1:, BEGIN] = into[:-1, BEGIN]
+    after[1:, INSIDE] = into[1:, INSIDE]  # nothing continues a step before one has begun
+    after[:, OUT] = into[:, OUT]
+    return np.maximum(after + own, _NEVER)
+
+
 LEAST = 0.02  # share of a number of steps under which it is not tried
 BEYOND = 4  # steps that are looked for beyond those allowed, to say what is left out
-_GAP = 12  # characters between parts of a step that are taken as one: a comma, and a word that was left out
 _SIGNS = " \t\r\n,;:.!?…。！？、，；-–—→>()[]"
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
 _LATIN_SHARE = 0.5  # of the letters of a task, from which the model is asked
 _CONDITIONAL = frozenset(["if", "unless", "once", "when", "whenever", "until", "provided"])
-_OWN = re.compile(
-    r"\b(?:choose|compare|consider|decide|describe|explain|judge|pick|prefer|rank|recommend|rephrase|rewrite"
-    r"|sum|summari[sz]e|tell|think|word)\b",
-    re.IGNORECASE,
-)
 _REFERS = re.compile(
     r"\b(?:it|its|it's|them|they|their|that|this|these|those|there|both|one|he|she|him|her|his|the (?:result"
     r"|results|outcome|same|whole|lot)|all of (?:it|that|them))\b",
@@ -97,19 +177,8 @@ def _steps(reading: TaskReading, labels: Sequence[int]) -> Iterator[tuple[Span, 
         conditional = reading.task[slice(*word)].lower() in _CONDITIONAL
         before = word if label == OUT and conditional else None
     for words in held:
-        if spans := _joined(reading.task, words):
+        if spans := tuple(span for each in joined(words) if (span := _stripped(reading.task, *each))):
             yield spans
-
-
-def _joined(task: str, words: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the spans of words, near ones in one, without signs at either end."""
-    spans: list[Span] = []
-    for start, end in words:
-        if spans and start - spans[-1][1] <= _GAP:
-            spans[-1] = (spans[-1][0], end)
-        else:
-            spans.append((start, end))
-    return tuple(span for each in spans if (span := _stripped(task, *each)))
 
 
 def _stripped(task: str, start: int, end: int) -> Span | None:
@@ -132,11 +201,6 @@ def _left_out(task: str, steps: Sequence[Sequence[Span]], beyond: Sequence[Span]
         if span and reason_of(task[slice(*span)]) != CONTEXT:
             yield LeftOut(task[slice(*span)], span, "own-work")
         at = max(at, end)
-
-
-def reason_of(text: str) -> str:
-    """Return why a part of a task is left out."""
-    return "own-work" if _OWN.search(text) else CONTEXT
 
 
 def _is_latin(task: str) -> bool:

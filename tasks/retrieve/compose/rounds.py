@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.retrieve.compose.drafts import Draft, DraftStep
-from tasks.retrieve.compose.matches import NEAR, Matcher
-from tasks.retrieve.compose.ranking import fitted
+from tasks.retrieve.compose.ranking import NEAR, Matcher, fitted
 
 HINTS = 15  # section 6
 CONVERGED = 0.6  # Jaccard of two rounds' hints above which nothing is asked again

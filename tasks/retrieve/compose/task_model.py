@@ -70,7 +70,7 @@ class TaskModel:
         return TaskReading(task, tuple(word for word, _ in placed), states)
 
     def labels(self, reading: TaskReading) -> npt.NDArray[np.float64]:
-        """Return the scores of each word's labels (`chain`), shape `(words, 3)`."""
+        """Return the scores of each word's labels (`local`), shape `(words, 3)`."""
         scores = reading.states @ self._heads["label.w"].T + self._heads["label.b"]
         return np.asarray(scores, dtype=np.float64)
 

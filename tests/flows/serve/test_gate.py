@@ -190,6 +190,13 @@ def test_a_body_that_is_too_large_is_refused_with_the_limit(limited: Serving) ->
     ).startswith(b"HTTP/1.1 413 ")
 
 
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(server: Serving) -> None:
+    smuggled = b"0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    head = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n"
+    said = raw(server, head + smuggled)
+    assert (said[:13], said.count(b"HTTP/1.1"), b"connection: close" in said) == (b"HTTP/1.1 400 ", 1, True)
+
+
 def test_half_a_request_is_not_waited_for(limited: Serving) -> None:
     for half in (b"", b"GET /api", b"GET / HTTP/1.1\r\nhost: localhost\r\n"):
         began = time.monotonic()

@@ -1,7 +1,13 @@
 from __future__ import annotations
 
 import base64
+import copy
+import functools
+import itertools
 import json
+import math
+import operator
+import re
 from typing import Any
 
 import pytest
@@ -109,6 +115,46 @@ def test_every_tool_is_there_over_http_too(server: Serving) -> None:
     assert ask_http(server, "/api/tools/search_skills", {"task": 1}).status == 400
     assert ask_http(server, "/api/tools/search_skills", b"{").status == 400
     assert ask_http(server, "/api/tools/search_skills", [1]).status == 400
+
+
+_WHOLE: dict[str, dict[str, Any]] = {
+    "search_skills": {
+        "task": "bees",
+        "k": 1,
+        "filters": {"kind": [], "licence": [], "source": [], "risk": []},
+    },
+    "page_skill": {"doc_id": "local/market/bees", "request": "feed", "budget": 50},
+    "show_skill": {"doc_id": "local/market/bees"},
+    "read_skill_file": {"doc_id": "local/market/bees", "path": "SKILL.md", "offset": 0, "limit": 10},
+    "compose_plan": {"task": "Feed the bees.", "k": 1, "filters": {"kind": []}},
+    "suggest_steps": {
+        "task": "x",
+        "state": {"observation": "", "url": "", "previous": []},
+        "domain": "x",
+        "k": 1,
+    },
+}
+_ODD = (None, "\ud800", 10**400, -1, 1.5, math.nan, True, "", [], {}, ["\ud800"], [None], {"a": None}, "\0")
+
+
+@pytest.mark.parametrize("tool", _WHOLE)
+def test_odd_arguments_are_left_out_or_refused_in_a_line(server: Serving, tool: str) -> None:
+    whole = _WHOLE[tool]
+    folders = [(), *((name,) for name in whole if isinstance(whole[name], dict))]
+    within = [(*folder, name) for folder in folders for name in _at(whole, folder)]
+    for place, odd in itertools.product(within, _ODD):
+        given = copy.deepcopy(whole)
+        _at(given, place[:-1])[place[-1]] = odd
+        answer = ask_http(server, f"/api/tools/{tool}", given)
+        said = answer.body.decode() if answer.status != 200 else ""
+        assert answer.status in (200, 400, 404), (place, odd, said)
+        assert not re.search(r"Form\b|Error|pydantic|Traceback|/tmp/|\\n", said), (place, odd, said)
+        if odd is None and place[-1] not in {"task", "doc_id", "request", "state", "observation"}:
+            assert said == "" or "no learned skills" in said, (place, said)
+
+
+def _at(given: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+    return functools.reduce(operator.getitem, place, given)
 
 
 def test_the_api_is_described(server: Serving) -> None:

@@ -10,15 +10,21 @@ import torch
 
 from storage.errors import WrongInput
 from tasks.models.onnx_export import GRAPHS
-from tasks.retrieve.compose.chain import BEGIN, INSIDE, OUT, counted
-from tasks.retrieve.compose.ranking import CONFIDENCE_FEATURES as OF_CONFIDENCE
-from tasks.retrieve.compose.ranking import RANKING_FEATURES as OF_RANKING
+from tasks.retrieve.compose.local import BEGIN, INSIDE, OUT, counted
 from tasks.retrieve.compose.ranking import fitted
-from tasks.retrieve.compose.rounds import FEEDBACK_FEATURES as OF_FEEDBACK
 from tasks.retrieve.compose.task_model import BACKWARD, NEITHER, ONWARD, TaskModel, packaged_model
-from tasks.train.compose.requests import WrittenRequest, batched, lessons, read_written
-from tasks.train.compose.task_model import Recipe, StepNetwork, train_average, train_network, write_graph
-from tasks.train.compose.training import fit, held_out, labelled_pairs, report, train_pairs
+from tasks.train.compose.task_model import (
+    Recipe,
+    StepNetwork,
+    WrittenRequest,
+    batched,
+    lessons,
+    read_written,
+    train_average,
+    train_network,
+    write_graph,
+)
+from tasks.train.compose.training import FEATURES, fit, held_out, labelled_pairs, report, told, train_pairs
 from tasks.train.networks import encoder_graph
 from tests.support.paths import PROJECT
 from tests.support.roots.skill_root import SkillRoot
@@ -89,10 +95,7 @@ def test_the_packaged_graphs_of_encoders_are_those_that_are_written() -> None:
 
 
 def test_the_packaged_weights_are_of_the_features_that_are_read() -> None:
-    held = {model: tuple(weights) for model, weights in fitted().items()}
-    assert held == {
-        "feedback": OF_FEEDBACK, "ranking": OF_RANKING, "confidence": OF_CONFIDENCE, "gap": ("least",),
-    }  # fmt: skip
+    assert {model: tuple(weights) for model, weights in fitted().items()} == FEATURES
 
 
 def test_pairs_of_steps_are_told_by_their_words() -> None:
@@ -155,17 +158,14 @@ def test_what_is_fitted_on_answers_is_told_with_how_well_it_does(served_bakery: 
     requests = [asked(a, b, k) for k, (a, b) in enumerate(permutations(WORK, 2))]
     with served_bakery.ask().version() as now:
         found = held_out(requests, now, Recipe(rank=2, epochs=2, batch=4), folds=2)
-    assert len(found.answers) == len(requests)
-    assert set(found.folds) == {0, 1}
-    assert all(len(answer.rows) == 2 and answer.rows[0].right.any() for answer in found.answers)
+    answers = [answer for own in found for answer in own]
+    assert (len(found), len(answers)) == (2, len(requests))
+    assert all(len(answer.rows) == 2 and answer.rows[0].right.any() for answer in answers)
     # A step whose server was taken out is gone, and nothing is right for it.
-    gone = [step for answer in found.answers for step in answer.found if step.gone]
+    gone = [step for answer in answers for step in answer.found if step.gone]
     assert gone
     assert not any(step.right.any() or step.served for step in gone)
-    weights = fit(found.answers).told()
-    assert {model: tuple(held) for model, held in weights.items()} == {
-        "feedback": OF_FEEDBACK, "ranking": OF_RANKING, "confidence": OF_CONFIDENCE, "gap": ("least",),
-    }  # fmt: skip
-    told = report(found)
-    assert 0.25 < float(told["hit@1"] or 0) <= told["hit@10"] == 1
-    assert all(value is None or 0 <= value <= 1 for value in told.values())
+    assert {model: tuple(held) for model, held in told(fit(answers)).items()} == FEATURES
+    shares = report(found)
+    assert 0.25 < float(shares["hit@1"] or 0) <= shares["hit@10"] == 1
+    assert all(value is None or 0 <= value <= 1 for value in shares.values())

@@ -10,6 +10,7 @@ import pytest
 
 from storage.parquet import read_frame
 from storage.schemas import RAW_DOCUMENTS
+from storage.state import seen_table
 from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.marketplace import github, malice
 from tests.support.marketplace.faults import Fault, Faults
@@ -133,7 +134,16 @@ def test_a_repository_recreated_under_its_name_is_pointed_out(
     again.commit({f"beds/{n}/SKILL.md": grows(n, "Sold out.") for n in ("basil", "chard", "dill", "endive")})
     crawler.crawl()
     assert b"Sold out" in (crawler.held()["ann/garden/beds/dill"] or b"")
-    assert "repository.recreated" in _findings(crawler)
+    # The name has not been theirs for as long, and each later text says so too.
+    again.commit({"beds/dill/SKILL.md": grows("dill", "Sold out for ever.")})
+    crawler.crawl(days=8)
+    rows = pl.concat(read_frame(crawler.root, f, RAW_DOCUMENTS) for f in crawler.root.files("raw/documents"))
+    dill = rows.filter(doc_id="ann/garden/beds/dill").sort("fetched_at")
+    assert dill["repo_id"].n_unique() == 2
+    codes = [{finding["code"] for finding in found} for found in dill["findings"].to_list()]
+    assert ["repository.recreated" in found for found in codes] == [False, True, True]
+    seen = seen_table(crawler.root).of_document("ann/garden/beds/dill")
+    assert (seen["first_seen_at"] > dill["fetched_at"][0]).all()
 
 
 # Archives that are not to be trusted
@@ -298,8 +308,3 @@ def test_credentials_reach_their_host_alone_and_no_file(
     }
     for file in crawler.folder.rglob("*"):
         assert not file.is_file() or b"garden-secret" not in file.read_bytes(), file
-
-
-def _findings(crawler: Crawler) -> set[str]:
-    frames = [read_frame(crawler.root, f, RAW_DOCUMENTS) for f in crawler.root.files("raw/documents")]
-    return {f["code"] for row in pl.concat(frames)["findings"].to_list() for f in row}

@@ -9,7 +9,6 @@ import pytest
 
 from tasks.evaluate.compose.methods import Asking
 from tasks.evaluate.compose.requests import KnownRequest, read_requests
-from tasks.evaluate.compose.row_vectors import RowVectors
 from tests.support.roots.kitchen_servers import REQUESTS, serve_kitchen
 from tests.support.roots.skill_root import Export
 
@@ -17,7 +16,7 @@ from tests.support.roots.skill_root import Export
 @pytest.fixture(scope="session")
 def asking(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Asking:
     index = serve_kitchen(tmp_path_factory.mktemp("kitchen"), minilm_export).ask()
-    return Asking(index, RowVectors(index))
+    return Asking(index)
 
 
 @pytest.fixture

@@ -12,14 +12,16 @@ from storage.errors import WrongInput
 from tasks.evaluate.compose.bench import (
     MethodRun,
     against,
+    feedback,
     groups,
     paraphrase_row,
-    paraphrased,
+    rounds_of,
     run_method,
+    simulated,
     summarise_methods,
     summary,
+    when_right,
 )
-from tasks.evaluate.compose.feedback import feedback, rounds_of, simulated, when_right
 from tasks.evaluate.compose.hidden_rows import (
     drawn_step,
     hidden_servers,
@@ -47,7 +49,8 @@ def run_of(requests: list[KnownRequest], **columns: list[float]) -> MethodRun:
 def test_a_row_has_means_groups_tokens_and_paraphrases(asking: Asking, requests: list[KnownRequest]) -> None:
     methods = {name: METHODS[name] for name in ("gold-steps", "whole")}
     runs = {name: run_method(asking, method, requests) for name, method in methods.items()}
-    again = {name: run_method(asking, m, paraphrased(requests)) for name, m in methods.items()}
+    others = [request.reworded() for request in requests if request.paraphrase]
+    again = {name: run_method(asking, m, others) for name, m in methods.items()}
     gold, whole = summarise_methods(runs, again, "whole")
     assert (gold["queries"], gold["needed"], gold["steps"], gold["da"], gold["srvr@1"]) == (3, 2, 2, 1, 1)
     assert (whole["da"], whole["da±1"]) == (pytest.approx(1 / 3), pytest.approx(2 / 3))

@@ -13,7 +13,7 @@ from storage.answers import Answers
 from storage.root import Root
 from tasks.evaluate.compose.llm_methods import SHOWN, TURNS, llm_methods, shown_rows
 from tasks.evaluate.compose.measures import Needed, NeededStep, measured
-from tasks.evaluate.compose.methods import METHODS, NEED_ENDPOINT, Asking, PlanMethod
+from tasks.evaluate.compose.methods import METHODS, NEED_ENDPOINT, Asking, PlanMethod, nearest
 from tasks.evaluate.compose.requests import KnownRequest
 from tasks.models.llm.ask import Llm
 from tests.support.llm.llm_asking import llm_of
@@ -93,8 +93,7 @@ def test_the_paper_finds_candidates_by_its_own_retriever(
     methods: dict[str, PlanMethod], asking: Asking, requests: list[KnownRequest]
 ) -> None:
     steps = methods["paper"](asking, requests[1]).plan.steps
-    found = asking.vectors.find([step.text for step in steps], 10, asking.filters, body=False)
-    assert [step.ids for step in steps] == [tuple(row.doc_id for row in rows) for rows in found]
+    assert steps == tuple(nearest(body=False)(asking, [step.text for step in steps]))
 
 
 def test_direct_chooses_among_names_that_hold_the_right_ones(

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.models.encoder import OnnxEncoder
-from tasks.retrieve.compose.alignment import MOST_CLAUSES, aligned
-from tasks.retrieve.compose.clauses import JOINS, clauses
+from tasks.retrieve.compose.clauses import JOINS, MOST_CLAUSES, aligned, clauses
 from tasks.retrieve.compose.drafts import Draft
 
 WORDS = [

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.retrieve.compose.drafts import Draft, Span
 from tasks.retrieve.compose.local import LocalDecomposer, filled
-from tasks.retrieve.compose.matches import Matcher
+from tasks.retrieve.compose.ranking import Matcher
 from tests.support.roots.skill_root import SkillRoot
 
 TASK = "My shop is new. Count the open orders in Shopify, write them to a Google sheet, and mail it to Ida."

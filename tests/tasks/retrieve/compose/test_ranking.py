@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from tasks.retrieve.compose.drafts import DraftStep
-from tasks.retrieve.compose.matches import Matcher, name_terms, proper_nouns
-from tasks.retrieve.compose.ranking import RANKING_FEATURES, StepRanker, StepRanking, confidence
+from tasks.retrieve.compose.ranking import (
+    RANKING_FEATURES,
+    Matcher,
+    StepRanker,
+    StepRanking,
+    confidence,
+    name_terms,
+    proper_nouns,
+)
 from tasks.retrieve.routing.search import RowFacts, Searcher
 from tests.support.roots.skill_root import SkillRoot
 

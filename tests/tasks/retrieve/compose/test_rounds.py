@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tasks.retrieve.compose.drafts import Draft, DraftStep
-from tasks.retrieve.compose.matches import Matcher
-from tasks.retrieve.compose.ranking import fitted
+from tasks.retrieve.compose.ranking import Matcher, fitted
 from tasks.retrieve.compose.rounds import FEEDBACK_FEATURES, chosen_count, decompose, draft_features, jaccard
 from tests.support.roots.skill_root import SkillRoot
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.retrieve.compose.chain import BEGIN, INSIDE, LABELS, Scores, counted
+from tasks.retrieve.compose.local import BEGIN, INSIDE, LABELS, Scores, counted
 from tasks.retrieve.compose.task_model import NEITHER, ONWARD, TaskModel, packaged_model, placed_words
 
 TASK = "Look up when the ferry leaves, and once you know it, tell Ida by mail."

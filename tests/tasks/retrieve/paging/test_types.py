@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -136,3 +137,13 @@ def test_a_row_needs_marks_between_its_cells_only(row: str, shorter: str) -> Non
 )
 def test_rulers_in_comments_of_code_are_short(line: str, shorter: str) -> None:
     assert compact(line, "code") == shorter
+
+
+@pytest.mark.parametrize("block", ["prose", "table", "row", "code"])
+@pytest.mark.parametrize(
+    "text", ["**" + "`" * 4_000 + " x", "| a " * 5_000 + "|", "**a `" * 4_000, " " * 20_000 + "|"]
+)
+def test_no_text_of_a_paragraph_takes_long(text: str, block: str) -> None:
+    began = time.thread_time()
+    compact(text, block)
+    assert time.thread_time() - began < 0.5

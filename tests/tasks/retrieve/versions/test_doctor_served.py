@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +51,22 @@ def context(root: SkillRoot) -> str:
 def only(findings: list[Defect]) -> Defect:
     assert len(findings) == 1, findings
     return findings[0]
+
+
+def test_a_flipped_bit_of_an_index_is_told_in_a_line_that_names_the_table(root: SkillRoot) -> None:
+    # What says which columns the index's file has, in the middle of it.
+    for file in root.root.files("lance/nodes.lance/_indices", "page_lookup.lance"):
+        whole = bytearray(path(root, file).read_bytes())
+        whole[640] ^= 1
+        path(root, file).write_bytes(whole)
+    began = time.monotonic()
+    with pytest.raises(StorageError) as told:
+        context(root)
+    assert time.monotonic() - began < 8
+    assert re.fullmatch(
+        r"\S+ cannot be read: `skillery doctor --root \S+` repairs it \(table nodes is damaged\)",
+        str(told.value),
+    )
 
 
 def test_a_tag_of_a_publication_that_was_cut_short_is_taken_off(root: SkillRoot) -> None:

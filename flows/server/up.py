@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import SecretStr
 
 import flows
 from flows.server.child import end_child, start_child
@@ -46,7 +45,8 @@ def serve_flows(root: Root, port: int, say: Callable[[str], object]) -> None:
         "PREFECT_API_URL": f"{address}/api", "PREFECT_SERVER_API_HOST": "127.0.0.1",
         "PREFECT_SERVER_API_PORT": str(port),
     }  # fmt: skip
-    _hold_password()
+    if password := os.environ.get("PREFECT_SERVER_API_AUTH_STRING"):  # which the server asks all others for
+        os.environ["PREFECT_API_AUTH_STRING"] = password
     say(f"starting Prefect's server on {address}; the first time takes half a minute")
     log = home / "server.log"
     server = start_child("prefect", ["server", "start"], {}, log)
@@ -80,15 +80,6 @@ def _require_free(port: int, url: str) -> None:
         except (OSError, OverflowError) as error:
             msg = f"port {port} of this machine cannot be used ({error}): give another one with --port"
             raise WrongInput(msg) from error
-
-
-def _hold_password() -> None:
-    """Let this process and its children hold the password that the server will ask for, if there is one."""
-    from prefect.settings import PREFECT_SERVER_API_AUTH_STRING  # noqa: PLC0415 (reads the environment)
-
-    if password := PREFECT_SERVER_API_AUTH_STRING.value():
-        secret = password.get_secret_value() if isinstance(password, SecretStr) else str(password)
-        os.environ["PREFECT_API_AUTH_STRING"] = secret
 
 
 def _project() -> Path:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from storage.root import Root
+from storage.state import read_runs
 from tests.support.command import MAIN, Ask
 from tests.support.paths import PROJECT
 
@@ -87,12 +90,16 @@ def port() -> int:
         return int(probe.getsockname()[1])
 
 
+_PASSWORD = "somebody:open-sesame"  # noqa: S105 (of servers of these tests alone)
+
+
 class Up:
     """The command under way, in a process of its own."""
 
     def __init__(self, root: str, port: int) -> None:
         self.api, self.lines = f"http://127.0.0.1:{port}/api", list[str]()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+        environment["PREFECT_SERVER_API_AUTH_STRING"] = _PASSWORD
         self.process = subprocess.Popen(
             [*MAIN, "up", "--root", root, "--port", str(port)], cwd=PROJECT, env=environment,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -106,7 +113,9 @@ class Up:
 
     def ask(self, path: str, **given: object) -> dict[str, Any]:
         data = json.dumps(given).encode() if given else None
-        request = Request(f"{self.api}/{path}", data, {"Content-Type": "application/json"})  # noqa: S310
+        known = f"Basic {b64encode(_PASSWORD.encode()).decode()}"
+        headers = {"Content-Type": "application/json", "Authorization": known}
+        request = Request(f"{self.api}/{path}", data, headers)  # noqa: S310
         with urlopen(request, timeout=30) as answer:  # noqa: S310 (an address of this machine)
             found: dict[str, Any] = json.load(answer)
             return found
@@ -168,6 +177,13 @@ def test_a_night_is_started_stopped_half_way_and_run_again_by_the_next_up(
     assert gone(started)
     second = up()
     assert second.ask(f"flow_runs/{run}")["state_type"] == "CRASHED"
+    unwanted = second.ask(f"deployments/{night['id']}/create_flow_run", state={"type": "SCHEDULED"})["id"]
+    await_state(second, unwanted, "RUNNING")
+    while not second.ask("flow_runs/filter", flow_runs={"parent_flow_run_id": {"any_": [unwanted]}}):
+        time.sleep(0.2)
+    second.ask(f"flow_runs/{unwanted}/set_state", state={"type": "CANCELLING"})
+    await_state(second, unwanted, "CANCELLED")
+    assert read_runs(Root(root))[0]["message"].startswith("cancelled: ")
     again = second.ask(f"deployments/{night['id']}/create_flow_run", state={"type": "SCHEDULED"})["id"]
     await_state(second, again, "COMPLETED")
     started = children(second.process)

@@ -39,6 +39,7 @@ _FLOW = re.compile(r"\A(?:\[[^\[\]{}:]*\]|\{(?=[^\[\]{}]*:[ \t])[^\[\]{}]*\}|\{\
 _DESCRIPTION = re.compile(r"^description:[ \t]+(?P<value>\S.*)$", re.MULTILINE)
 _ONLY_RULES = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 _SINGLE = frozenset({"name", "license", "licence", "compatibility"})
+_MARKED = re.compile(r"(?P<marks>\*{1,3}|__?|`)(?P<word>[A-Za-z0-9][A-Za-z0-9.+-]+)(?P=marks)")
 _OPENS, _CLOSES = "“„‘\"'", "”“’\"'"
 
 
@@ -335,10 +336,8 @@ def _with_nested(front: FrontMatter) -> FrontMatter:
     if not SPEC_KEYS & nested.fields.keys():
         return front
     # What no mark opens may be the body's, if the first has said it.
-    if (
-        not front.body.lstrip("\n ").startswith("---")
-        and SPEC_KEYS & nested.fields.keys() & front.fields.keys()
-    ):
+    unmarked = not front.body.lstrip("\n ").startswith("---")
+    if unmarked and SPEC_KEYS & nested.fields.keys() & front.fields.keys():
         return front
     if any(f.code in {"frontmatter.unclosed", "frontmatter.displaced"} for f in nested.findings):
         return front
@@ -373,16 +372,14 @@ def _spelled(front: FrontMatter) -> FrontMatter:
 def _without_quotes(value: str, key: str) -> str:
     """Return a value without typographic quotes around all of it, a quote that nothing closes, or marks."""
     text = value.strip()
-    if (
-        text[:1]
-        and text[0] in _OPENS
-        and not any(c in text[1:-1] for c in (*_OPENS[:3], *_CLOSES[:3], text[0]))
-    ):
+    inside = (*_OPENS[:3], *_CLOSES[:3], text[:1])
+    if text[:1] and text[0] in _OPENS and not any(mark in text[1:-1] for mark in inside):
         if text[-1] in _CLOSES and (text[0] in _OPENS[:3] or text[-1] in _CLOSES[:3]):
             return text[1:-1].strip()
         if text[0] in _OPENS[:4] and text[-1] != text[0]:
             return text[1:].strip()
-    return text.strip("*_`") if key in {"name", "license"} and text[:1] in {"*", "_", "`"} else value
+    marked = _MARKED.fullmatch(text) if key in {"name", "license"} else None
+    return marked["word"] if marked else value
 
 
 def parse_frontmatter(text: str) -> FrontMatter:

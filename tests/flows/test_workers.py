@@ -35,11 +35,15 @@ from tests.support.roots.skill_root import Export, SkillRoot
 
 NOW = datetime(2026, 3, 1, 2, tzinfo=UTC)
 ROUTE = "\n".join(f"{n}. Walk {n} hundred steps along path {n} and rest there." for n in range(1, 30))
-# By shelf and skill; `walk` lies on two shelves, a third has it with one line more.
+# By shelf and skill; `walk` lies on two shelves, one of which has it with one line more, too.
 SHELVES = {
-    "hills": {"walk": ROUTE, "tent": "Pitch the tent where the ground is dry, with its door off the wind."},
+    "hills": {
+        "walk": ROUTE,
+        "hike": f"{ROUTE}\nThen go home.",
+        "tent": "Pitch the tent where the ground is dry, with its door off the wind.",
+    },
     "lakes": {"walk": ROUTE, "canoe": "Kneel in the middle of the canoe and paddle on both sides in turn."},
-    "woods": {"hike": f"{ROUTE}\nThen go home.", "blank": ""},
+    "woods": {"blank": ""},
     "coast": {"tide": "Read the tide table before you go out on the sand, and be back an hour early."},
 }
 WANTED = {"documents": 4, "no_body": 1, "duplicate": 1, "near_duplicate": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -90,7 +91,8 @@ def test_the_whole_life_of_sources(
     }  # fmt: skip
     assert (_rows(ask, root)[other]["state"], _stale(root)) == ("unlisted", {one: 0.0})
     assert nightly(root)["specs"] == [one]
-    assert _documents(root) == {f"local/shared/{name}" for name in ("cocoa", "coffee", "broth")}
+    apart = f"shared~{hashlib.sha256(str(two[1]).encode()).hexdigest()[:6]}"
+    assert _documents(root) == {"local/shared/cocoa", "local/shared/coffee", f"local/{apart}/broth"}
 
     assert _done(ask, "remove", other, "--retire", "--root", root)["retired"] == 2
     assert nightly(root)["documents"] == 2

@@ -39,7 +39,7 @@ ROUTE = "\n".join(f"{n}. Walk {n} hundred steps along path {n} and rest there." 
 SHELVES = {
     "hills": {
         "walk": ROUTE,
-        "hike": f"{ROUTE}\nThen go home.",
+        "walk-home": f"{ROUTE}\nThen go home.",
         "tent": "Pitch the tent where the ground is dry, with its door off the wind.",
     },
     "lakes": {"walk": ROUTE, "canoe": "Kneel in the middle of the canoe and paddle on both sides in turn."},

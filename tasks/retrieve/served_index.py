@@ -298,13 +298,14 @@ class ServedIndex:
     def _as_served(self, now: OpenVersion, copy: dict[str, Any], onto: dict[str, Any]) -> dict[str, Any]:
         """Return a folded copy as a served row; its nodes are those of `onto` if that has its text."""
         seen = seen_table(self._root).of_document(copy["doc_id"]).filter(source=copy["source"])
-        nodes_of = onto if now.body(onto) == copy["body"] else {"nodes_digest": None}
+        # Without nodes that are served, no row has a digest of them.
+        nodes_of = onto if now.body(onto) == copy["body"] else {}
         return {
             **{name: copy[name] for name in PROVENANCE if name != "stale"}, "doc_id": copy["doc_id"],
             "risks": list(dict.fromkeys(risk["code"] for risk in copy["risks"] or ())),
             "stale": seen["stale_since"].is_not_null().any(), "text": copy["body"], "body_start": 0,
             "n_tokens": now.encoder.count([copy["body"]])[0], "nodes_of": nodes_of,
-            "nodes_digest": nodes_of["nodes_digest"],
+            "nodes_digest": nodes_of.get("nodes_digest"),
         }  # fmt: skip
 
     def _ranked(

@@ -64,7 +64,7 @@ _ADDRESS = re.compile(r"\A(?:[<#/.]|[\w+.-]*[:./])")
 # Cheap tests, of which most texts pass none: then they are not read mark by mark.
 _MAYBE = (
     re.compile("<!--"),
-    re.compile(r"<[a-z][a-z0-9-]*+\s[^<>]*(?:=|hidden)|<template", re.IGNORECASE),
+    re.compile(r"<[a-z][a-z0-9-]*+\s[^<>]*(?:=|hidden)", re.IGNORECASE),
     re.compile(r"\n {0,3}\[[^\[\]\n]{1,201}\]:"),
     re.compile(rf"!\[[^\[\]\n]{{{MOST_TOLD}}}"),
     re.compile(rf"\]\([^\s()<>]*[ \t]+[\"'][^\n]{{{MOST_TOLD}}}"),
@@ -204,8 +204,6 @@ class _Scan:
     def _element(self, mark: re.Match[str]) -> tuple[int, int, str]:
         tag, attributes = mark["tag"].lower(), mark["attributes"]
         closed = self._element_ends.get(mark.start())
-        if tag == "template" and closed:
-            return mark.start(), closed, "hidden element"
         if not attributes or (tag not in _TAGS and "-" not in tag):
             return 0, mark.end(), ""
         # The first of two is the one that counts.

@@ -33,7 +33,6 @@ LONG = "invoice pdf csv " * 20
         ("<div style='x:y;opacity : 0.0 !important'>kiln</div>Fire.", "Fire."),
         *((f"<{tag} hidden>kiln</{tag}>Fire.", "Fire.")
           for tag in ("code", "button", "video", "textarea", "template", "x-foo")),
-        ("<template>kiln</template>Fire.", "Fire."),
         ("<p hidden>kiln\nclay\n\nFire.\n\n<b hidden/>pots\n\nCool.", "Fire.\n\nCool."),
         ("<p hidden>kiln<p>Fire.</p>", "<p>Fire.</p>"),
         ("- <p hidden>kiln\n- Fire.", "- \n- Fire."),

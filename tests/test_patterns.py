@@ -18,4 +18,4 @@ def test_no_pattern_takes_more_than_linear_time() -> None:
 
 @pytest.mark.parametrize("pattern", [r"\s+x", r"^.*\|.*\|$", r"<[^>]*>"])
 def test_a_pattern_that_takes_more_is_found(pattern: str) -> None:
-    assert growth_of(re.compile(pattern), 1_000).ratio > MOST
+    assert growth_of(re.compile(pattern), 400).ratio > MOST

@@ -298,7 +298,6 @@ class ServedIndex:
     def _as_served(self, now: OpenVersion, copy: dict[str, Any], onto: dict[str, Any]) -> dict[str, Any]:
         """Return a folded copy as a served row; its nodes are those of `onto` if that has its text."""
         seen = seen_table(self._root).of_document(copy["doc_id"]).filter(source=copy["source"])
-        # Without nodes that are served, no row has a digest of them.
         nodes_of = onto if now.body(onto) == copy["body"] else {}
         return {
             **{name: copy[name] for name in PROVENANCE if name != "stale"}, "doc_id": copy["doc_id"],

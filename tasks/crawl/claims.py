@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import polars as pl
@@ -47,12 +48,24 @@ class _Claim(NamedTuple):
     doc_id: str
 
 
+class _Brought(NamedTuple):
+    """What a source says of a document: where it lies, and what its bytes are."""
+
+    url: str | None
+    raw_hash: str
+    files: frozenset[tuple[str, str]]  # paths and digests
+
+
 class Claims:
     """The ids of one source's documents, by what it and the others have brought, gone or not.
 
     A folder of this machine whose name another one has is `local/<name>~<6 hex of its path's SHA-256>`, an id
     that another publisher brought `<id>~<6 hex of the source's>`. The owners `local` and `mcp` of a forge are
     written with its host. One repository that several sources reach has one id.
+
+    What a row of a table says of its URL is no proof. It has the id of a forge's document that it names
+    only while its bytes are the forge's as they are held; from then on it is kept apart for good, also where
+    it came before the forge. A row that names no repository keeps an id that it brought first.
 
     Args:
         root: The root.
@@ -74,6 +87,18 @@ class Claims:
         self._kin = self._first(near.filter(own)) if self._rivals else {}
         self._mine = set(seen.filter(source=spec)["doc_id"])
         self._given: dict[str, str] = {}
+        self._seen, self._whose = near, whose
+        self._parts: dict[str, dict[tuple[str, str], _Brought]] = {}
+
+    @cached_property
+    def _hosted(self) -> dict[str, list[_Claim]]:
+        """What forges have brought, by the key of its id."""
+        forges = [other for other, name in self._whose.items() if name == _FORGE]
+        rows = self._seen.filter(pl.col("source").is_in(forges)).select(*_Claim._fields)
+        found: dict[str, list[_Claim]] = {}
+        for claim in map(_Claim._make, rows.iter_rows()):
+            found.setdefault(doc_key(claim.doc_id), []).append(claim)
+        return found
 
     def _first(self, rows: pl.DataFrame) -> dict[str, _Claim]:
         """Return the first claim to each id and, where folders count, to each `local/<name>`."""
@@ -85,14 +110,14 @@ class Claims:
                 found[name] = min(claim, found.get(name, claim))
         return found
 
-    def own(self, doc_id: str, url: str | None = None) -> str:
-        """Return the id of the document that the source calls `doc_id`; `url` is where it says it lies."""
-        own = self._own(doc_id, url)
+    def own(self, doc_id: str, brought: _Brought | None = None) -> str:
+        """Return the id of the document that the source calls `doc_id`, of which it may have brought more."""
+        own = self._own(doc_id, brought)
         if own != doc_id:
             self._given[own] = doc_id
         return own
 
-    def _own(self, doc_id: str, url: str | None) -> str:
+    def _own(self, doc_id: str, brought: _Brought | None) -> str:
         key = doc_key(doc_id)
         if key.startswith(_KEPT) and self._spec.startswith(_HOSTED) and not self._is_place:
             return f"github.com/{doc_id}"
@@ -100,32 +125,57 @@ class Claims:
             folder = _folder(doc_id)
             marked = f"{folder}~{self._mark}"
             held = any(doc_key(f"{mine}/").startswith(doc_key(f"{marked}/")) for mine in self._mine)
-            return marked + doc_id[len(folder) :] if held or self._is_rivals(_folder(key), url) else doc_id
+            return (
+                marked + doc_id[len(folder) :] if held or self._is_rivals(_folder(key), brought) else doc_id
+            )
         if doc_id in self._mine and doc_id.endswith(f"~{self._mark}"):
             return doc_id
         marked = f"{doc_id}~{self._mark}"
-        rival = self._is_rivals(key, url) or (key.startswith(_LOCAL) and self._is_rivals(_folder(key), url))
-        return marked if marked in self._mine or rival else doc_id
+        if marked in self._mine or (brought is None and doc_id in self._mine):
+            return marked if marked in self._mine else doc_id
+        rival = self._is_rivals(key, brought)
+        rival = rival or (key.startswith(_LOCAL) and self._is_rivals(_folder(key), brought))
+        return marked if rival else doc_id
 
-    def _is_rivals(self, key: str, url: str | None) -> bool:
+    def _is_rivals(self, key: str, brought: _Brought | None) -> bool:
         """Tell whether an id, or a folder, belongs to another publisher."""
         rival, kin = self._rivals.get(key), self._kin.get(key)
-        if rival is None or (kin is not None and kin < rival):
+        if rival is None:
             return False
-        if publisher(rival.source) == _FORGE:
-            return not _names(url, key)
-        return not (self._publisher == _FORGE and _names(self._url(rival), key))
+        named = brought is not None and _names(brought.url, key)
+        if brought and named and self._publisher != _FORGE and (hosted := self._hosted.get(key)):
+            return not any(self._is_copy(brought, claim) for claim in hosted)
+        if kin is not None and kin < rival:
+            return False
+        held = self._held(rival) if self._publisher == _FORGE else None
+        return held is None or not _names(held.url, key)
 
-    def _url(self, claim: _Claim) -> str | None:
-        found = self._snapshot(claim.doc_id, claim.source, claim.raw_part)
-        return None if found is None else found.url
+    def _is_copy(self, brought: _Brought, claim: _Claim) -> bool:
+        held = self._held(claim)
+        return held is not None and brought.raw_hash == held.raw_hash and brought.files <= held.files
 
-    def _snapshot(self, doc_id: str, source: str, raw_part: str) -> RawDocument | None:
+    def _held(self, claim: _Claim) -> _Brought | None:
+        """Return what a raw part holds of a document; each part is read once."""
+        if claim.raw_part not in self._parts:
+            columns = ["doc_id", "source", *_Brought._fields]
+            try:
+                rows = read_frame(self._root, claim.raw_part, RAW_DOCUMENTS, columns)
+            except StorageError:
+                rows = pl.DataFrame(schema=columns)
+            self._parts[claim.raw_part] = {
+                (doc_id, source): _Brought(
+                    url, raw_hash, frozenset((file["path"], file["sha256"]) for file in files or ())
+                )
+                for doc_id, source, url, raw_hash, files in rows.select(columns).iter_rows()
+            }
+        return self._parts[claim.raw_part].get((claim.doc_id, claim.source))
+
+    def _snapshot(self, doc_id: str, raw_part: str) -> RawDocument | None:
         try:
             rows = read_frame(self._root, raw_part, RAW_DOCUMENTS)
         except StorageError:
             return None
-        found = rows.filter(doc_id=doc_id, source=source)
+        found = rows.filter(doc_id=doc_id, source=self._spec)
         return raw_document(found.row(-1, named=True)) if found.height else None
 
     def given(self, doc_ids: list[str]) -> list[str]:
@@ -135,7 +185,8 @@ class Claims:
     def owned(self, item: T) -> T:
         """Return an item of the source with ids of its own; what is kept apart has a finding."""
         if isinstance(item, RawDocument):
-            own = self.own(item.doc_id, item.url)
+            files = frozenset((file.path, file.sha256) for file in item.files or ())
+            own = self.own(item.doc_id, _Brought(item.url, item.raw_hash, files))
             repo = item.repo
             if own != item.doc_id and repo and own.endswith(rest := item.doc_id[len(repo) :]):
                 repo = own[: len(own) - len(rest)]
@@ -154,13 +205,16 @@ class Claims:
             return replace(item, doc_ids=tuple(map(self.own, item.doc_ids)))
         return item
 
-    def moved(self, rows: list[dict[str, object]]) -> Iterator[tuple[str, RawDocument]]:
+    def moved(self, rows: list[dict[str, Any]]) -> Iterator[tuple[str, RawDocument]]:
         """Yield, of rows of `seen` that an earlier version wrote under another's ids, id and document."""
         for row in rows:
-            doc_id, part = str(row["doc_id"]), str(row["raw_part"])
-            if self.own(doc_id) != doc_id and (raw := self._snapshot(doc_id, self._spec, part)):
+            claim = _Claim._make(row[name] for name in _Claim._fields)
+            doc_id = claim.doc_id
+            held = self._held(claim) if doc_key(doc_id) in self._rivals and not self._is_place else None
+            if self.own(doc_id, held) != doc_id and (raw := self._snapshot(doc_id, claim.raw_part)):
                 own = self.owned(raw)
                 if own.doc_id != doc_id and own.doc_id not in self._mine:
+                    self._mine.add(own.doc_id)
                     yield doc_id, own
 
 

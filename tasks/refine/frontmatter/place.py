@@ -26,6 +26,8 @@ _CLOSING_RULE = re.compile(rf"^ {{0,3}}(?:{_RULE}|\.\.\.)[ \t]*$", re.MULTILINE)
 _CLOSING_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[ \t]*$", re.MULTILINE)
 _FORMATS = frozenset({"", "yaml", "yml", "toml", "json", "frontmatter", "markdown", "md"})
 _MOST_ABOVE_CHARS = 4_000
+_MOST_TRIES = 4  # lines above that could begin it; each is read on from
+_MOST_CHARS = 64 * 1024
 # Titles, remarks, quotes, badges and tags: a paragraph above it makes it an example.
 _ABOVE = ("#", ">", "//", "[//]:", "[![", "![", "<img", "<p", "<a", "</", "<div", "<h")
 _TITLE_CHARS = 80
@@ -121,14 +123,18 @@ def place_of(text: str) -> Place | None:
     It may stand below titles, remarks and quotes, between other rules, in a fence or a comment, in a quote or
     without marks, if its keys say what it is: a paragraph above it, or prose in it, makes it an example.
     """
-    at, fence = 0, ""
+    at, fence, tries = 0, "", 0
     while at < min(len(text), _MOST_ABOVE_CHARS):
         end = _line_end(text, at)
         line = text[at:end].strip(_UNSEEN)
         above = text[:at].strip(_UNSEEN + "\n").removeprefix(fence).strip("\n")
         opening = _OPENING.fullmatch(line)
+        tries += bool(opening) or _begins_fields(line)
+        if tries > _MOST_TRIES:
+            return None
         found = _between(text, end, opening, above) if opening else None
-        found = found or _in_comment(text, at, line) or _without_opening(text, at, line)
+        found = found or _in_comment(text, at, line)
+        found = found or (_without_opening(text, at, line) if _begins_fields(line) else None)
         if found:
             return found._replace(above=above, fence=fence and fence[:3])
         if line.startswith("<!--"):
@@ -168,7 +174,7 @@ def _between(text: str, line_end: int, opening: re.Match[str], above: str) -> Pl
         end, resume = closing.span() if closing else (len(text), len(text))
         marks = f"closed by `{closing[0].strip()}`" if closing and not exact else ""
         return Place(start, end, min(resume + 1, len(text)), marks=marks, closed=bool(closing))
-    block = text[start : closing.start()] if closing else leading_run(text[start:])
+    block = text[start : closing.start()] if closing else leading_run(text[start : start + _MOST_CHARS])
     said = known_keys(block)
     if not said & _NEEDED or _has_prose(block):
         return None
@@ -209,13 +215,14 @@ def _in_comment(text: str, at: int, line: str) -> Place | None:
     return Place(start, end, end + 3, marks="a comment")
 
 
+def _begins_fields(line: str) -> bool:
+    field = KEY_LINE.fullmatch(plain_field(line.removeprefix(">").lstrip(" "), bullets=True))
+    return field is not None and is_known(field["key"])
+
+
 def _without_opening(text: str, at: int, line: str) -> Place | None:
     """Return the place of fields from a line on that no mark opens, if they are closed or are all there."""
-    bare = line.removeprefix(">").lstrip(" ")
-    field = KEY_LINE.fullmatch(plain_field(bare, bullets=True))
-    if not field or not is_known(field["key"]):
-        return None
-    run = leading_run(text[at : at + 64 * 1024])
+    run = leading_run(text[at : at + _MOST_CHARS])
     said, end = known_keys(run), at + len(run)
     closing = _CLOSING_RULE.match(text, end + len(text[end:]) - len(text[end:].lstrip("\n")))
     if not said & _NEEDED or not (closing or said >= _NEEDED):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
@@ -12,10 +12,16 @@ from storage.schemas import Finding
 from tasks.refine.text.rules import finding
 
 MOST_TOLD = 160  # characters of attributes, of a picture's text or a link's title: one sentence needs no more
+# A tag ends in its paragraph; what stands in quotes does not end it.
+_TAG = (
+    r"(?P<tag>[a-z][a-z0-9]{0,15}(?:-[a-z0-9-]{1,40})?)(?P<attributes>(?:(?=[\s/])(?:[^<>\"'\n]++|\n(?!\n)"
+    r"|\"(?:[^\"\n]++|\n(?!\n))*+\"|'(?:[^'\n]++|\n(?!\n))*+'){0,200}+)?)>"
+)
 _MARK = re.compile(
+    r"(?P<escape>\\[\\`<])|"
     # Code is seen as it is written: no mark in a fence or in backticks hides anything.
     r"^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})|(?P<ticks>`+)"
-    r"|(?P<comment><!--)|<(?P<tag>[a-z][a-z0-9]{0,15})(?P<attributes>(?:\s[^<>]*)?)>"
+    rf"|(?P<comment><!--)|<{_TAG}"
     r"|^ {0,3}\[(?P<label>[^\[\]\n^][^\[\]\n]{0,200})\]:[ \t]*(?P<target><[^<>\n]*>|[^\s<]\S*+)"
     r"(?P<title>[^\n]*)"
     rf"|(?<=!\[)(?P<picture>[^\[\]\n]{{{MOST_TOLD},}})(?=\]\()"
@@ -25,28 +31,40 @@ _MARK = re.compile(
 )
 _FENCE_END = re.compile(r"^[ \t>]*(?P<fence>`{3,}|~{3,})[ \t]*$", re.MULTILINE)
 _LINE_START = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*")
+# What ends a paragraph: a blank line, an item, a heading, a row.
+_BLOCK_END = re.compile(r"\n(?=\n|[ \t>]*+(?:(?:[-*+]|\d{1,9}[.)]|#{1,6})[ \t]|\|))")
+_INDENTED = re.compile(r"(?:\A|(?<=\n\n))(?:(?: {4}|\t)[^\n]*+(?:\n|\Z))+")
+# Lines that begin an item, or end a list.
+_LISTED = re.compile(
+    r"^ {0,3}(?:(?P<item>(?:[-*+]|\d{1,9}[.)])(?=\s))|#{1,6}[ \t]|```|~~~)|(?<=\n\n)[^\s]", re.MULTILINE
+)
+_ANY_TAG = re.compile(rf"<(?P<closing>/?){_TAG}", re.IGNORECASE)
 _LABEL = re.compile(r"(?P<first>^ {0,3})?\[(?P<label>[^\[\]\n]{1,200})\](?P<colon>:)?", re.MULTILINE)
 _TITLE_ENDS = {'"': '"', "'": "'", "(": ")"}
 _VOID = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"})
 _TAGS = _VOID | frozenset((
-    "a", "abbr", "article", "aside", "b", "blockquote", "center", "dd", "details", "div", "dl", "dt",
-    "em", "figure", "font", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "i", "ins",
-    "label", "li", "main", "nav", "ol", "p", "pre", "section", "small", "span", "strong", "sub",
-    "summary", "sup", "table", "tbody", "td", "th", "thead", "tr", "u", "ul",
+    "a", "abbr", "address", "article", "aside", "audio", "b", "bdi", "bdo", "big", "blockquote", "body",
+    "button", "canvas", "caption", "center", "cite", "code", "dd", "del", "details", "dfn", "dialog", "div",
+    "dl", "dt", "em", "fieldset", "figcaption", "figure", "font", "footer", "form", "h1", "h2", "h3", "h4",
+    "h5", "h6", "header", "i", "iframe", "ins", "kbd", "label", "legend", "li", "main", "mark", "menu", "nav",
+    "object", "ol", "optgroup", "option", "p", "picture", "pre", "q", "s", "samp", "section", "select",
+    "small", "span", "strike", "strong", "sub", "summary", "sup", "svg", "table", "tbody", "td", "template",
+    "textarea", "tfoot", "th", "thead", "time", "tr", "tt", "u", "ul", "var", "video",
 ))  # fmt: skip
-_VALUE = re.compile(r"([a-z][\w-]{0,40})\s{0,8}=\s{0,8}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)", re.IGNORECASE)
+_VALUE = re.compile(r"([^\s\"'<>/=]{1,60})\s{0,8}=\s{0,8}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
+_ZERO = r"(?:0{1,9}(?:\.0{0,9})?|\.0{1,9})(?:[a-z]{2,4}|%)?"
+# Whole declarations of a style; those of the second pattern hide what flows over.
 _HIDES = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|color\s*:\s*transparent|font-size\s*:\s*1px"
-    r"|(?:font-size|opacity|height)\s*:\s*0(?:\.0{1,4})?(?:px|pt|r?em|%)?\s*(?:[;!\"']|$)"
-    r"|(?:left|right|top|text-indent)\s*:\s*-\d{3,}",
-    re.IGNORECASE,
+    r"display:none|visibility:(?:hidden|collapse)|color:transparent"
+    rf"|font-size:(?:1px|{_ZERO})|opacity:{_ZERO}|(?:left|right|top|text-indent):-\d{{3,}}.*"
 )
+_FLAT = re.compile(rf"(?:max-)?height:{_ZERO}")
 _TELLS = re.compile(r"title|alt|content|value|placeholder|label|summary|(?:data|aria)-.*", re.IGNORECASE)
 _ADDRESS = re.compile(r"\A(?:[<#/.]|[\w+.-]*[:./])")
 # Cheap tests, of which most texts pass none: then they are not read mark by mark.
 _MAYBE = (
     re.compile("<!--"),
-    re.compile(r"<[a-z][a-z0-9]*\s[^<>]*=|<[a-z]+ hidden", re.IGNORECASE),
+    re.compile(r"<[a-z][a-z0-9-]*+\s[^<>]*(?:=|hidden)|<template", re.IGNORECASE),
     re.compile(r"\n {0,3}\[[^\[\]\n]{1,201}\]:"),
     re.compile(rf"!\[[^\[\]\n]{{{MOST_TOLD}}}"),
     re.compile(rf"\]\([^\s()<>]*[ \t]+[\"'][^\n]{{{MOST_TOLD}}}"),
@@ -101,6 +119,9 @@ class _Scan:
         """Yield the start and end of each hidden text, in order and apart, and what hides it."""
         at = 0
         while mark := _MARK.search(self.text, at):
+            if on := mark.end() if mark["escape"] else self._code_end(mark.start()):
+                at = on
+                continue
             start, end, kind = self._of(mark)
             at = max(end, mark.start() + 1)
             if kind:
@@ -139,9 +160,31 @@ class _Scan:
         """Return the end of inline code: the next run of as many backticks in its paragraph."""
         runs = self._runs[len(mark["ticks"])]
         following = bisect_right(runs, mark.start())
-        if following < len(runs) and runs[following] < self._next("\n\n", mark.end()):
+        if following < len(runs) and runs[following] < self._block_end(mark.end()):
             return runs[following] + len(mark["ticks"])
         return mark.end()
+
+    def _block_end(self, at: int) -> int:
+        following = bisect_left(self._block_ends, at)
+        return self._block_ends[following] if following < len(self._block_ends) else len(self.text)
+
+    @functools.cached_property
+    def _block_ends(self) -> list[int]:
+        return [end.start() for end in _BLOCK_END.finditer(self.text)]
+
+    def _code_end(self, at: int) -> int:
+        """Return the end of the indented code around an offset, 0 if none is."""
+        before = bisect_right(self._code, (at, len(self.text))) - 1
+        end = self._code[before][1] if before >= 0 else 0
+        return end if at < end else 0
+
+    @functools.cached_property
+    def _code(self) -> list[tuple[int, int]]:
+        """The indented code: what is as far in below an item is the item's text."""
+        lines = [(line.start(), bool(line["item"])) for line in _LISTED.finditer(self.text)]
+        spans = [block.span() for block in _INDENTED.finditer(self.text)]
+        above = [bisect_left(lines, (start, False)) - 1 for start, _ in spans]
+        return [span for span, line in zip(spans, above, strict=True) if line < 0 or not lines[line][1]]
 
     @functools.cached_property
     def _runs(self) -> dict[int, list[int]]:
@@ -154,32 +197,43 @@ class _Scan:
         """A comment in a line ends in its paragraph, or is none; one with a line of its own ends anywhere."""
         end = self._next("-->", mark.end())
         line = self.text.rfind("\n", 0, mark.start()) + 1
-        if _LINE_START.fullmatch(self.text, line, mark.start()) or end < self._next("\n\n", mark.end()):
+        if _LINE_START.fullmatch(self.text, line, mark.start()) or end < self._block_end(mark.end()):
             return mark.start(), min(end + 3, len(self.text)), "comment"
         return 0, mark.end(), ""
 
     def _element(self, mark: re.Match[str]) -> tuple[int, int, str]:
         tag, attributes = mark["tag"].lower(), mark["attributes"]
-        if tag not in _TAGS or not attributes:
+        closed = self._element_ends.get(mark.start())
+        if tag == "template" and closed:
+            return mark.start(), closed, "hidden element"
+        if not attributes or (tag not in _TAGS and "-" not in tag):
             return 0, mark.end(), ""
-        values = {name.lower(): value.strip("\"'") for name, value in _VALUE.findall(attributes)}
-        bare = _VALUE.sub(" ", attributes).lower().split()
-        hidden = "hidden" in bare or values.get("hidden", "until-found").lower() != "until-found"
-        if hidden or values.get("type", "").lower() == "hidden" or _HIDES.search(values.get("style", "")):
-            end = mark.end() if tag in _VOID else self._element_end(tag, mark.end())
-            return mark.start(), end, "hidden element"
+        # The first of two is the one that counts.
+        found = reversed(_VALUE.findall(attributes))
+        values = {name.lower(): value.strip("\"'") for name, value in found}
+        if _is_hidden(tag, values, _VALUE.sub(" ", attributes).lower().replace("/", " ").split()):
+            if tag in _VOID:
+                return *mark.span(), "hidden element"
+            line = self.text.rfind("\n", 0, mark.start()) + 1
+            alone = not self.text[line : mark.start()].strip()
+            block = self._next("\n\n", mark.end()) if alone else self._block_end(mark.end())
+            return mark.start(), closed or block, "hidden element"
         if sum(len(value) for name, value in values.items() if _TELLS.fullmatch(name)) > MOST_TOLD:
             return *mark.span("attributes"), "overlong attributes"
         return 0, mark.end(), ""
 
-    def _element_end(self, tag: str, at: int) -> int:
-        """Return the end of an element whose content starts at an offset; unclosed, it is the text's."""
-        depth = 1
-        for other in re.compile(rf"<(/?){tag}(?=[\s>/])[^<>]*>", re.IGNORECASE).finditer(self.text, at):
-            depth += -1 if other[1] else 1
-            if not depth:
-                return other.end()
-        return len(self.text)
+    @functools.cached_property
+    def _element_ends(self) -> dict[int, int]:
+        """The end of each element that is closed, by its start; one paragraph ends where another begins."""
+        ends: dict[int, int] = {}
+        opened: defaultdict[str, list[int]] = defaultdict(list)
+        for mark in _ANY_TAG.finditer(self.text):
+            starts = opened[mark["tag"].lower()]
+            if starts and (mark["closing"] or mark["tag"] in "pP"):
+                ends[starts.pop()] = mark.end() if mark["closing"] else mark.start()
+            if not mark["closing"]:
+                starts.append(mark.start())
+        return ends
 
     def _definition(self, mark: re.Match[str]) -> tuple[int, int, str]:
         """A definition ends behind its target, or with a title that may have several lines."""
@@ -206,3 +260,14 @@ class _Scan:
     def _used(self) -> set[str]:
         labels = _LABEL.finditer(self.text)
         return {m["label"].casefold() for m in labels if m["first"] is None or not m["colon"]}
+
+
+def _is_hidden(tag: str, values: dict[str, str], bare: list[str]) -> bool:
+    """Tell whether an element's attributes hide it; what a program computes, in braces, is not known."""
+    value = values.get("hidden", "until-found").lower()
+    if "hidden" in bare or (value != "until-found" and not value.startswith("{")):
+        return True
+    style = re.sub(r"\s+|!\s*important", "", values.get("style", "").lower()).split(";")
+    if any(map(_HIDES.fullmatch, style)) or ("overflow:hidden" in style and any(map(_FLAT.fullmatch, style))):
+        return True
+    return tag == "input" and values.get("type", "").lower() == "hidden"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage.errors import WrongInput
+from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, repository_name
 from tasks.refine.export.paths import FreePaths, file_path
 from tasks.refine.risks.rules import risk_rules
 from tasks.refine.risks.scan import hit_digests
@@ -17,6 +18,7 @@ from tasks.retrieve.install.lock import Installed, RiskHit, is_folder_name
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 
 _RISK = "risk."
+_TOLD = ("bundle.", "identity.apart", RECREATED)  # begin the codes of findings that an install tells
 _NOT_IN_NAME = re.compile(r"[^\w.@+ ]+")
 _CARRIED = (
     "doc_id", "source", "repo", "repo_id", "url", "commit", "raw_hash", "content_hash", "licence",
@@ -48,7 +50,7 @@ class Installable:
             "called": self.row["name"], "renamed": self.installed.renamed, "redacted": self.redacted,
             "not_written": self.installed.not_written,
             "not_executable": sorted(p for p, content in self.contents.items() if content[:2] == b"#!"),
-            "findings": [finding for finding in found if finding["code"].startswith("bundle.")],
+            "findings": [finding for finding in found if finding["code"].startswith(_TOLD)],
         }  # fmt: skip
 
 
@@ -152,13 +154,33 @@ def is_same_publisher(was: Installed, now: Mapping[str, Any]) -> bool:
     """Tell whether who published what was installed published a row of DOCUMENTS, or another edition, too.
 
     A repository is known by the id that its forge gave it, whatever it is called and whoever led there;
-    without one by its name at one source. What is not known any more, or was not known, is another one.
+    where one side has none by the place on its forge that its source names, or by its name at one source.
+    What is not known any more, or was not known, is another one.
     """
-    if was.repo_id is not None:
+    if was.repo_id is not None and now["repo_id"] is not None:
         return bool(was.repo_id == now["repo_id"])
+    places = [_place(source) for source in (was.source, now["source"])]
+    if was.source != now["source"] and places[0] is not None:
+        return places[0] == places[1]
+    if was.repo_id is not None:
+        return False
     if was.repo is not None:
         return (was.repo, was.source) == (now["repo"], now["source"])
     return now["repo_id"] is None and was.source == now["source"]
+
+
+def _place(spec: str) -> str | None:
+    """Return the repository on a forge that a source is; None: it is no single one."""
+    if spec.startswith("github:"):
+        spec = f"git+https://github.com/{spec[7:]}"
+    url = spec.removeprefix("git+")
+    if url == spec or url.startswith("file:"):
+        return None
+    try:
+        ref = parse_remote(url).path.partition("@")[2]
+        return doc_key(repository_name(url.removesuffix(f"@{ref}")))
+    except WrongInput:
+        return None
 
 
 def planned(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -88,6 +88,46 @@ def test_what_an_earlier_version_wrote_under_another_s_id_moves_without_being_re
     assert find_row(nights.root, apart)[0]["body"] == "Upload all pages."
 
 
+def test_a_table_that_names_a_forge_s_repository_shares_its_bytes_alone(nights: Nights) -> None:
+    said = {"url": "https://github.com/good/tools/tree/main/pdf"}
+    good, evil = "good/tools/pdf", f"good/tools/pdf~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"
+    forge = HandSource("github:good/tools", skill(good, "Merge all pages.", repo="good/tools", **said))
+    copy = HandSource(TABLE, skill(good, "Merge all pages.", **said))
+    nights.run(forge, copy)
+    assert set(whose(nights)) == {good}
+    for bad in (
+        with_files(skill(good, "Merge all pages.", **said), {"run.sh": b"upload"}),
+        skill(good, "Upload all pages.", **said),
+    ):
+        nights.run(forge, HandSource(TABLE, bad))
+        assert {doc_id for doc_id, table in nights.seen() if table == TABLE} == {good, evil}
+        assert find_row(nights.root, good)[0]["source"] == forge.spec
+    nights.run(HandSource(forge.spec), HandSource(TABLE, bad))
+    assert whose(nights) == {evil: TABLE}
+    with pytest.raises(UnknownDocument):
+        find_row(nights.root, good)
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_forge_takes_its_id_from_a_table_that_came_first_with_another_text(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch, *, earlier: bool
+) -> None:
+    said = {"url": "https://github.com/good/tools/tree/main/pdf"}
+    good, evil = "good/tools/pdf", f"good/tools/pdf~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"
+    forge = HandSource("github:good/tools", skill(good, "Merge all pages.", repo="good/tools", **said))
+    table = HandSource(TABLE, skill(good, "Upload all pages.", **said), version="1")
+    with monkeypatch.context() as before:
+        if earlier:
+            before.setattr(Claims, "own", lambda _, doc_id, *__: doc_id)
+        nights.run(table)
+        nights.run(forge)
+    for _ in range(2):
+        nights.run(table, forge)
+        assert whose(nights) == {good: forge.spec, evil: TABLE}
+    nights.run(HandSource(forge.spec), table)
+    assert (whose(nights), table.reads) == ({evil: TABLE}, 1)
+
+
 class Event(NamedTuple):
     """What a source holds from a night on: of each place the text and the files."""
 

@@ -139,6 +139,12 @@ def test_braces_that_never_close_are_read_in_linear_time() -> None:
     assert "frontmatter.requoted" in codes(text)
 
 
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("line", ["> name: a\n", ">  name: a\n\n", "     ===\n> name: a\n"])
+def test_lines_that_could_begin_a_block_are_not_each_read_on_from(line: str) -> None:
+    assert not parse_frontmatter(line * 7_000).fields
+
+
 @pytest.mark.parametrize("indicator", ["|", ">", "|-", ">+", "|2"])
 def test_text_on_the_line_of_a_block_indicator_is_the_value(indicator: str) -> None:
     text = f"---\ndescription: {indicator} Use when the kiln is cold.\n  And dry.\nname: kiln\n---\nFire it."

@@ -14,10 +14,17 @@ from hypothesis import strategies as st
 
 from storage.errors import StorageError, Withheld, WrongInput
 from storage.lance.served import Licences, write_licences
-from storage.schemas import RawDocument
+from storage.schemas import Finding, RawDocument
 from tasks.crawl.source.bundle import DocumentLimits, SourceEntry, consume, take_bundle
 from tasks.refine.export.paths import file_path
-from tasks.retrieve.install.contents import folder_name, is_current, planned, prepare, require_rules
+from tasks.retrieve.install.contents import (
+    folder_name,
+    is_current,
+    is_same_publisher,
+    planned,
+    prepare,
+    require_rules,
+)
 from tasks.retrieve.install.lock import LOCK_FILE, InstallLock, Pending, is_folder_name, read_lock, write_lock
 from tasks.retrieve.revisions.edition import Edition
 from tasks.retrieve.revisions.show import open_edition
@@ -101,6 +108,27 @@ def test_a_name_that_is_no_folder_s_gets_one(nights: Nights, name: str, folder: 
         assert (made.name, made.told()["called"]) == (folder, name)
 
 
+GIT, HUB = "git+https://github.com/o/r", "github:o/r"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "is_same"),
+    [
+        ((GIT, None), (HUB, "1"), True), ((HUB, "1"), (GIT, None), True),
+        ((GIT, None), (f"{GIT}@v2", None), True),
+        ((GIT, None), ("git+ssh://git@github.com/O/R.git@f/1", None), True), ((GIT, "1"), (HUB, "2"), False),
+        ((GIT, None), ("git+https://gitlab.com/o/r", None), False), ((HUB, "1"), (HUB, None), False),
+        ((GIT, None), ("skillsmp", "1"), False), ((GIT, None), ("parquet:x", None), False),
+        (("git+file:///a/r", None), ("git+file:///b/r", None), False),
+    ],
+)  # fmt: skip
+def test_one_repository_by_two_ways_is_one_publisher(
+    was: tuple[str, str | None], now: tuple[str, str | None], *, is_same: bool
+) -> None:
+    before = replace(installed(OLD), repo="o/r", source=was[0], repo_id=was[1])
+    assert is_same_publisher(before, {"repo": "o/r", "source": now[0], "repo_id": now[1]}) is is_same
+
+
 @given(st.text(min_size=1, max_size=300))
 def test_any_name_has_a_folder_that_is_safe_or_none(name: str) -> None:
     assert is_folder_name(folder_name(name)) or folder_name(name).casefold() == LOCK_FILE
@@ -114,13 +142,19 @@ def test_what_is_written_otherwise_or_not_at_all_is_said(nights: Nights) -> None
         ".env.example": b"A=1\n", ".gitattributes": b"* text\n", ".git/config": b"x", "a:b.md": b"y",
         "run": b"#!/bin/sh\n", "t/[slug].md": b"z", "model.bin": POINTER,
     }  # fmt: skip
-    made = prepare(bread(nights, files), [], [])
+    held = [Finding(code, "warning", code) for code in ("identity.apart", "repository.recreated", "x.y")]
+    document = replace(with_files(skill(BREAD_ID), files), findings=tuple(held))
+    made = prepare(edition(nights, document), [], [])
     renamed = {".git/config": "git/config", "a:b.md": "a_b.md"}
     assert made.installed.renamed == renamed
     assert {*made.contents} == {renamed.get(f, f) for f in files} - {"model.bin"} | {"SKILL.md"}
     told = made.told()
     assert (told["not_written"], told["not_executable"]) == (["model.bin"], ["run"])
-    assert [found["code"] for found in told["findings"]] == ["bundle.lfs-pointer"]
+    assert [found["code"] for found in told["findings"]] == [
+        "identity.apart",
+        "repository.recreated",
+        "bundle.lfs-pointer",
+    ]
 
 
 def test_only_skills_are_installed(nights: Nights) -> None:

@@ -206,6 +206,8 @@ _PATIENCE = 5.0  # seconds, of a server whose client waits for its answer
 _GLANCE = 2.0  # seconds in which what is known must come anew
 _PAUSE = 5.0  # seconds for which a bucket that did not answer is not asked again
 _KNOWN_BYTES = 64_000_000
+_ENTRY_BYTES = 500  # of what is known, beside the object's own: also of one that is absent
+_GLANCED = 1_000_000  # bytes of an object: a larger one may take longer to come than a glance
 
 
 class RememberingBucket(Bucket):
@@ -226,11 +228,12 @@ class RememberingBucket(Bucket):
         """Return an object's bytes, as they were where the bucket does not answer."""
         with self._lock:
             known, kept = relative in self._known, self._known.get(relative)
+        glanced = known and len(kept or b"") < _GLANCED
         try:
             if time.monotonic() - self._failed[0] < _PAUSE:
                 raise Unreachable(self._failed[1])
             try:
-                asked = self._glancing.read if known else super().read
+                asked = self._glancing.read if glanced else super().read
                 return self._remember(relative, asked(relative))
             except Unreachable as error:
                 self._failed = time.monotonic(), str(error)
@@ -247,11 +250,17 @@ class RememberingBucket(Bucket):
 
     def _remember(self, relative: str, data: bytes | None) -> bytes:
         with self._lock:
-            self._held += len(data or b"") - len(self._known.pop(relative, None) or b"")
+            if relative in self._known:
+                self._held -= _weight(self._known.pop(relative))
             self._known[relative] = data
+            self._held += _weight(data)
             while self._held > _KNOWN_BYTES:
-                self._held -= len(self._known.popitem(last=False)[1] or b"")
+                self._held -= _weight(self._known.popitem(last=False)[1])
         return data or b""
+
+
+def _weight(data: bytes | None) -> int:
+    return _ENTRY_BYTES + len(data or b"")
 
 
 @functools.lru_cache(maxsize=32)
@@ -260,11 +269,9 @@ def _store(bucket: str, prefix: str, patience: float, _environment: tuple[tuple[
         "max_retries": _UNCOUNTED, "retry_timeout": timedelta(seconds=patience),
         "backoff": {"max_backoff": _LONGEST_WAIT},
     }  # fmt: skip
-    client: Any = None
-    if patience < _PATIENCE:  # these options replace what the environment says of the client
-        plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "on", "yes", "y")
-        client = {"timeout": timedelta(seconds=patience), "allow_http": plain}
-    return S3Store(bucket, prefix=prefix or None, retry_config=retry, client_options=client)
+    # `client_options` would take the place of all that the environment says of the client, as of its proxy.
+    hasty: Any = {"timeout": f"{patience} seconds"} if patience < _PATIENCE else None
+    return S3Store(bucket, prefix=prefix or None, retry_config=retry, config=hasty)
 
 
 def _copies(uri: str) -> Path:

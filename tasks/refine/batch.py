@@ -31,7 +31,7 @@ from tasks.refine.duplicates.near import NearLimits, SignatureRule, signatures
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
 from tasks.refine.risks.scan import scan_all
-from tasks.refine.text.encodings import decode
+from tasks.refine.text.encodings import scanned
 
 
 def refine_batch(
@@ -81,7 +81,7 @@ def _refined(
 ) -> list[Document | Dropped]:
     # Scanned together, texts take a fraction of the time.
     raws = [raw for raw, _, _ in documents]
-    risks = scan_all([decode(raw.content or b"")[0] for raw in raws])
+    risks = scan_all([scanned(raw.content or b"") for raw in raws])
     bundles = refine_bundles(raws, max_control_share=limits.max_control_share)
     results: list[Document | Dropped] = []
     kept: list[bytes] = []

@@ -32,7 +32,7 @@ from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
 from tasks.refine.risks.scan import scan, scan_all
 from tasks.refine.text.canonical import body_hash, content_hash
-from tasks.refine.text.encodings import decode
+from tasks.refine.text.encodings import decode, scanned
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
 from tasks.refine.text.rules import finding
 
@@ -80,8 +80,8 @@ def refine_bundles(
 def _refine(contents: list[bytes], max_control_share: float) -> dict[bytes, _Refined]:
     texts = {content: decode(content)[0] for content in contents}
     binary = {c for c, text in texts.items() if not_text(text, max_control_share=max_control_share)}
-    scanned = [content for content in contents if content not in binary]
-    risks = dict(zip(scanned, scan_all([texts[content] for content in scanned]), strict=True))
+    texts_only = [content for content in contents if content not in binary]
+    risks = dict(zip(texts_only, scan_all([scanned(content) for content in texts_only]), strict=True))
     return {content: _without_secrets(content, texts[content], risks.get(content)) for content in contents}
 
 
@@ -177,7 +177,7 @@ def refine_document(
             *(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *_on_language(language)),
             *bundle.findings,
         ),
-        risks=(*(scan(text) if risks is None else risks), *parts.risks, *bundle.risks),
+        risks=(*(scan(scanned(content)) if risks is None else risks), *parts.risks, *bundle.risks),
         fetched_at=fetched_at,
         first_seen_at=first_seen_at,
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -34,6 +35,7 @@ from tasks.retrieve.routing.store import RoutingIndex, open_routing, routing_row
 # this many bytes of token embeddings, of which a long document has a hundred times as many as most.
 _RECENT = 32
 _RECENT_BYTES = 256_000_000
+Results: TypeAlias = list[tuple[dict[str, Any], Ranked]]
 _TEXT = ("text", "body_start")
 _COLUMNS = (*_TEXT, "doc_id", "n_tokens", "nodes_digest", *PROVENANCE)
 _SMALL = 4_000_000  # bytes of a file of the corpus, of which one body is read sooner than LanceDB is imported
@@ -48,6 +50,8 @@ class OpenVersion:
     encoder: OnnxEncoder
     recent: OrderedDict[str, PagedDocument] = field(default_factory=OrderedDict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    first_seen: dict[str, datetime] = field(default_factory=dict)
+    seen_parts: set[int] = field(default_factory=set)
 
     @functools.cached_property
     def skills(self) -> TableAt:
@@ -153,24 +157,35 @@ class OpenVersion:
     def _searcher(self) -> Searcher:
         return Searcher(self.skills, self._routing, self.encoder, self.fit)
 
-    def led_by_first(self, row: dict[str, Any], found: Ranked) -> tuple[dict[str, Any], Ranked]:
-        """Return a result led by that of its near-identical skills which has been known for longest.
+    def led_by_first(self, results: Results) -> Results:
+        """Return results, each led by that of its near-identical skills which has been known for longest.
 
         An owner's own skill that fits best leads, and so does one that the query names alone.
         """
+        contested = [f for _, f in results if {owner_part(i) for i in f.folded} - {owner_part(f.doc_id)}]
+        since = self._known_since({i for found in contested for i in (found.doc_id, *found.folded)})
+        return [self._led(row, found, since) for row, found in results]
+
+    def _led(
+        self, row: dict[str, Any], found: Ranked, since: Mapping[str, datetime]
+    ) -> tuple[dict[str, Any], Ranked]:
         ids = [found.doc_id, *found.folded]
-        if not found.folded:
-            return row, found
-        seen = seen_table(self.root).read({partition_of(i) for i in ids}, ["doc_id", "first_seen_at"])
-        seen = seen.filter(pl.col("doc_id").is_in(ids)).sort("first_seen_at", descending=True)
-        known = dict(seen.iter_rows())  # of several sources the first
-        first = min(known, key=lambda i: (known[i], ids.index(i)), default=found.doc_id)
-        if first == found.doc_id or owner_part(first) == owner_part(found.doc_id):
+        known = [i for i in ids if i in since]
+        first = min(known, key=since.__getitem__, default=found.doc_id)
+        if owner_part(first) == owner_part(found.doc_id):
             return row, found
         led = self.searcher().row_of(first)
         if found.parts.get("named") and plain_name(led["name"]) != plain_name(row["name"]):
             return row, found
         return led, replace(found, doc_id=first, folded=tuple(i for i in ids if i != first))
+
+    def _known_since(self, ids: Iterable[str]) -> Mapping[str, datetime]:
+        """Return when skills, these among them, were first seen; what was read once stays as it was then."""
+        if lacking := {partition_of(i) for i in ids} - self.seen_parts:
+            rows = seen_table(self.root).read(lacking, ["doc_id", "first_seen_at"])
+            self.first_seen.update(rows.sort("first_seen_at", descending=True).iter_rows())  # the first wins
+            self.seen_parts.update(lacking)
+        return self.first_seen
 
     def kept(self, doc_id: str) -> PagedDocument | None:
         """Return a kept document, None if it is not kept; it becomes the one requested last."""

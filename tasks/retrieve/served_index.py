@@ -278,16 +278,15 @@ class ServedIndex:
     def locate(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
         """Return a version's row for an id and, if the id is an alias, the document that it leads to.
 
-        The id of a copy that is folded on a served document has the copy's own text. The end of an id, or a
-        name, will do if one document alone has it; else `UnknownDocument` is raised.
+        The id of a copy folded on a served document when that was published has the copy's own text. The end
+        of an id, or a name, will do if one document alone has it; else `UnknownDocument` is raised.
         """
         copy: dict[str, Any] | None = None
         for step, wanted in enumerate(followed(self._root, doc_id)):
             if (found := now.row(wanted)) is not None:
-                return found if copy is None else self._as_served(now, copy, found), found[
-                    "doc_id"
-                ] if step else None
-            copy = copy or copy_of(self._root, wanted)
+                row = found if copy is None else self._as_served(now, copy, found)
+                return row, found["doc_id"] if step else None
+            copy = copy or copy_of(self._root, wanted, now.served)
         names = now.names()
         likely = [] if was_brought(self._root, doc_id) else meant(doc_id, names)
         if len(likely) == 1:
@@ -312,8 +311,7 @@ class ServedIndex:
     ) -> list[tuple[dict[str, Any], Ranked]]:
         licences = require_licences(self._root)
         found = now.searcher().search(query, k=k, filters=filters, licences=licences, ranker=ranker)
-        led = (now.led_by_first(*result) for result in found)
-        return [(classed(row, licences), ranked) for row, ranked in led]
+        return [(classed(row, licences), ranked) for row, ranked in now.led_by_first(found)]
 
     def _shown(self, now: OpenVersion, doc_id: str) -> tuple[dict[str, Any], str | None]:
         """Return the result of `locate` for a document whose text may be shown."""

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from storage import s3
 from storage.errors import Missing, SkilleryError, StorageError, Unreachable, WrongInput
 from storage.lance.versions import table_names
 from storage.locks import writer_lock
@@ -149,6 +150,22 @@ def test_a_server_goes_on_with_what_it_knows(root: Root, outage: Callable[[float
     with pytest.raises(Unreachable, match="503 SlowDown"):
         server.read("state/unknown.json")
     assert time.monotonic() - begun < 4
+
+
+def test_a_server_behind_a_proxy_reads_anew_and_what_it_knows_is_bounded(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as behind:
+        behind.setenv("AWS_PROXY_URL", os.environ["AWS_ENDPOINT_URL"])
+        behind.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nothing answers there
+        server = Root(root.uri, remembering=True)
+    for data in (b"one", b"two"):
+        root.write("state/served.json", data)
+        assert server.read("state/served.json") == data
+    monkeypatch.setattr(s3, "_KNOWN_BYTES", 10_000)
+    for number in range(40):
+        assert server.read_json(f"state/{number}.json") is None
+    assert len(vars(server.place)["_known"]) <= 20
 
 
 def test_copies_follow_the_bucket_and_go_when_their_object_does(

@@ -19,7 +19,7 @@ _MARKS = (
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 # Western text in Windows-1252 has single letters with accents, and signs between words.
 _WESTERN = re.compile(
-    r"[^\x00-\xffŒœŸ‘’‚“”„–—…•€™]|[ÐðÝýÞþ]|[^\x00-\x7f\W]{3}|[^\W_](?:[¡¿]|[¢-©«-´¶-¹»-¾×÷][^\W_])"
+    r"[^\x00-\xffŒœŸ‘’‚“”„–—…•€™]|[ÐðÝýÞþ]|[^\x00-\x7f\W]{3}|[^\W_](?:[¡¿]|[¢-©«-®¯´¶-¸»][^\W_]|[°±²³¹¼-¾×÷][^\W\d_]{3})"
 )
 # The encodings that are told apart, each with the characters that a text in it is made of.
 _HAN, _KANA, _CYRILLIC = "\u3000-\u303f\u4e00-\u9fff\uff01-\uff60", "\u3040-\u30ff", "\u0400-\u045f"
@@ -36,6 +36,8 @@ _SAMPLE_BYTES = 20_000
 _MOST_DAMAGED = 0.2  # of the characters beyond ASCII in UTF-8 that somebody cut or mixed
 # The zeros of UTF-16 that is partly ASCII stand at even places, or at odd ones.
 _LEAST_ZEROS, _MOST_STRAY_ZEROS = 0.02, 0.1
+# What is UTF-8 as well is UTF-16 only if it is so all along: a script may have zeros at its end.
+_WINDOW_BYTES, _LEAST_ZEROS_OF_ASCII = 256, 0.8
 
 
 def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
@@ -64,6 +66,15 @@ def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
     return text, (finding("document.unknown-encoding"),) if _WESTERN.search(text) else _other("latin-1")
 
 
+def scanned(content: bytes) -> str:
+    """Return the text to scan for risks: with zeros or a mark, also what a shell reads, which drops both."""
+    text = decode(content)[0]
+    if b"\0" not in content and not any(content.startswith(mark) for mark, _ in _MARKS):
+        return text
+    plain = content.replace(b"\0", b"").decode("ascii", "ignore")
+    return text if plain == text else f"{text}\n{plain}"
+
+
 def _other(encoding: str) -> tuple[Finding, ...]:
     return (finding("document.not-utf8", f"not UTF-8; read as {encoding}"),)
 
@@ -75,7 +86,17 @@ def _wide(content: bytes) -> list[str]:
     zeros = [content[parity::2].count(0) for parity in (0, 1)]
     often = max(zeros) >= _LEAST_ZEROS * len(content) / 2 and min(zeros) <= _MOST_STRAY_ZEROS * max(zeros)
     encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+    if _is_utf8(content):
+        high = content[int(zeros[1] > zeros[0]) :: 2]
+        windows = [high[at : at + _WINDOW_BYTES // 2] for at in range(0, len(high), _WINDOW_BYTES // 2)]
+        often = often and all(some.count(0) >= _LEAST_ZEROS_OF_ASCII * len(some) for some in windows)
     return [encoding] if often and _reads_as_wide(content.decode(encoding, "replace")) else []
+
+
+def _is_utf8(content: bytes) -> bool:
+    with contextlib.suppress(UnicodeDecodeError):
+        return bool(content.decode())
+    return False
 
 
 def _reads_as_wide(text: str) -> bool:

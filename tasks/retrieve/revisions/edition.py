@@ -8,11 +8,11 @@ from typing import Any
 
 from storage.blobs import BlobStore
 from storage.errors import UnknownDocument, WrongInput
-from storage.lance.served import require_licences, require_shown
+from storage.lance.served import Served, require_licences, require_shown
 from storage.partitions import PartitionedTable
 from storage.root import Root
 from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Dropped, RawDocument, to_frame
-from storage.state import documents_table, folded_table, seen_table
+from storage.state import documents_table, folded_table, read_run, seen_table
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import followed, meant, suggestion, was_brought
 from tasks.models.redact import redact
@@ -109,9 +109,18 @@ def find_row(root: Root, text: str) -> tuple[dict[str, Any], str | None]:
     raise UnknownDocument(msg)
 
 
-def copy_of(root: Root, doc_id: str) -> dict[str, Any] | None:
-    """Return the row of a folded copy by its id in any letter case; None: there is no such copy."""
-    return _row_in(folded_table(root), doc_id)
+def copy_of(root: Root, doc_id: str, served: Served) -> dict[str, Any] | None:
+    """Return the row of a folded copy by its id in any letter case; None: none was published with `served`.
+
+    The corpus may be ahead of what is served: the gate refused it, or the root was rolled back.
+    """
+    copy = _row_in(folded_table(root), doc_id)
+    if copy is None or copy["fetched_at"] <= served.published_at:
+        return copy
+    # A run that changes nothing but copies passes, and the version stays.
+    run = read_run(root, copy["run_id"]) or {}
+    passed = run.get("state") in ("complete", "partial") and run.get("served") == served.version
+    return copy if passed else None
 
 
 def _row_in(table: PartitionedTable, doc_id: str) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from storage.errors import ModelMismatch, NotPublished, StorageError, UnknownDoc
 from storage.lance.served import write_served
 from storage.lance.tables import NODES
 from storage.root import Root
-from storage.state import ALIASES, aliases_table, documents_table
+from storage.state import ALIASES, aliases_table, documents_table, write_run
 from tasks.crawl.collect import collect
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
@@ -136,6 +136,13 @@ def test_a_folded_copy_is_answered_by_its_own_text(skill_root: Make) -> None:
     root.publish()
     root.write("zz-copy", SKILLS["bees"])
     root.write("zz-near", f"{SKILLS['bees']}\nHoney is wrung by hand.\n")
+    first, run = root.served(), {"specs": [], "sources": [], "served": root.served().version}
+    root.crawl()
+    for state, own in (("complete", True), ("refused", False)):  # the tables are as they were
+        write_run(root.root, {**run, "run_id": root.run_id, "state": state})
+        near = page(root.ask(), "local/market/zz-near", "how honey is wrung")
+        assert ("wrung by hand" in near["context"], near["alias_of"]) == (own, BEES)
+    root.write("rye", skill("rye", "Bakes a loaf of rye.", "Knead the sour dough."))
     root.publish()
     answer = page(root.ask(), "local/market/ZZ-copy")
     assert (answer["doc_id"], answer["alias_of"]) == ("local/market/ZZ-copy", BEES)
@@ -145,6 +152,9 @@ def test_a_folded_copy_is_answered_by_its_own_text(skill_root: Make) -> None:
     assert near["alias_of"] == BEES
     assert "wrung by hand" in near["context"]
     assert root.ask().find("local/market/zz-copy") == BEES
+    write_served(root.root, first)
+    back = page(root.ask(), "local/market/zz-near", "how honey is wrung")
+    assert ("wrung by hand" in back["context"], back["alias_of"]) == (False, BEES)
 
 
 def test_another_owner_s_later_copy_does_not_lead_the_result_of_the_first(skill_root: Make) -> None:
@@ -155,9 +165,12 @@ def test_another_owner_s_later_copy_does_not_lead_the_result_of_the_first(skill_
         HandSource("github:aaa/hives", theirs), root.root, run_id="theirs", now=root.now + timedelta(hours=1)
     )
     root.publish()
-    best = root.ask().search(MITES, k=1)["results"][0]
+    asked = root.ask()
+    best = asked.search(MITES, k=1)["results"][0]
     assert (best["doc_id"], best["folded"]) == (BEES, ["aaa/hives/bees"])
     assert best["source"] == SPEC
+    root.root.delete("state/seen")  # what was read once is neither read again nor another order
+    assert asked.search(MITES, k=1)["results"][0]["folded"] == ["aaa/hives/bees"]
     assert "alias_of" not in page(root.ask(), "aaa/hives/bees")
 
 

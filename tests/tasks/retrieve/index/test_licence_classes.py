@@ -184,7 +184,7 @@ def test_a_copy_is_withheld_with_the_document_it_is_a_copy_of(skill_root: Make) 
     root.publish()
     root.write("zz-copy", SKILLS_LICENSED["bees"])
     root.publish()
-    with pytest.raises(Withheld, match="local/market/zz-copy is withheld"):
+    with pytest.raises(Withheld, match="is withheld: its licence"):
         page(root.ask(), "zz-copy")
 
 

@@ -238,13 +238,13 @@ URL = "https://github.com/O/R/tree/main/bread"
 def test_a_document_of_two_sources_is_one_and_the_loser_is_named_once(nights: Nights, other: str) -> None:
     sources = [
         git(skill("o/r/bread")),
-        HandSource("parquet:p", skill(other, "An older text.", url=URL), skill("q", "Soak the grain.")),
+        HandSource("github:O/R", skill(other, "An older text.", url=URL), skill("q", "Soak the grain.")),
     ]
     counts = {"documents": 2, "other_source": 1}
     assert nights.run(*sources) == counts
     assert texts(nights) == {"o/r/bread": "Let it rise.", "q": "Soak the grain."}
     lost = nights.dropped().filter(pl.col("reason") == "other_source")
-    assert lost.select("doc_id", "source", "lost_to").rows() == [(other, "parquet:p", "o/r/bread")]
+    assert lost.select("doc_id", "source", "lost_to").rows() == [(other, "github:O/R", "o/r/bread")]
     for _ in range(2):
         assert nights.run(*sources) == counts
         assert nights.dropped().is_empty()
@@ -252,12 +252,12 @@ def test_a_document_of_two_sources_is_one_and_the_loser_is_named_once(nights: Ni
 
 @pytest.mark.parametrize("other", ["o/r/bread", "O/r/Bread"])
 def test_the_better_source_takes_over_and_gives_back(nights: Nights, other: str) -> None:
-    parquet = HandSource("parquet:p", skill(other, "An older text.", url=URL))
-    assert nights.run(parquet) == {"documents": 1}
-    assert nights.run(parquet, git(skill("o/r/bread"))) == {"documents": 1, "other_source": 1}
+    listed = HandSource("github:O/R", skill(other, "An older text.", url=URL))
+    assert nights.run(listed) == {"documents": 1}
+    assert nights.run(listed, git(skill("o/r/bread"))) == {"documents": 1, "other_source": 1}
     assert texts(nights) == {"o/r/bread": "Let it rise."}
     assert reasons(nights) == [(other, "other_source", "o/r/bread")]
-    assert nights.run(parquet, git()) == {"documents": 1}
+    assert nights.run(listed, git()) == {"documents": 1}
     assert texts(nights) == {other: "An older text."}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from tasks.evaluate.compose.methods import (
 from tasks.evaluate.compose.report import compose_markdown
 from tasks.evaluate.compose.requests import KnownRequest, read_categories, read_requests
 from tasks.evaluate.measures.runs import write_run
+from tasks.models.llm.ask import Llm
 
 USUAL = (DEFAULT, VANILLA)
 _SURE = (DEFAULT, "gold-steps", "gold-dense")  # whose confidence a report measures
@@ -88,41 +89,54 @@ def plans_bench(
         LlmDenied: The server of the language model denies access.
     """
     whole = report is not None
-    asks = (whole or not {*methods, baseline}.isdisjoint(NEED_ENDPOINT)) and is_set_up(settings)
-    instead = f"{INSTEAD}, llm-direct and react have no plan"
-    with opened_llm(answers or root, settings, instead) if asks else nullcontext() as llm:
+    needed = whole or not {*methods, baseline}.isdisjoint(NEED_ENDPOINT)
+    with _asked_llm(answers or root, settings) if needed else nullcontext() as llm:
         known = {**METHODS, **(llm_methods(llm, settings.compose_certainty) if llm else {})}
-        names = [*(methods or (known if whole else USUAL)), baseline]
-        require_methods(names, known)
-        counted = read_categories(categories)
-        requests = read_requests(queries, counted)
+        require_methods(names := [*(methods or (known if whole else USUAL)), baseline], known)
+        requests = read_requests(queries, counted := read_categories(categories))
         if hide_gold:
             require_servers(requests, "--without-gold")
         asking = Asking(open_index(root, settings), counted)
         rows, skipped = rows_by_id(asking.index, counted), unusable(asking.index, requests)
-        if impossible := [name for name in (*methods, baseline) if name in skipped]:
-            msg = f"--method {impossible[0]}: {skipped[impossible[0]]}"
-            raise WrongInput(msg)
+        _require_usable((*methods, baseline), skipped)
         if report is not None:
             folder_at(report, "--report")
-            names = [*USUAL, *names]
         taken = taken_rows(requests, rows, without_category, leave_out, seed, whole=whole)
-        chosen = {name: known[name] for name in dict.fromkeys(names) if name not in skipped}
+        wanted = dict.fromkeys([*(USUAL if whole else ()), *names])
+        chosen = {name: known[name] for name in wanted if name not in skipped}
         asked = [name for name in chosen if name in (methods or USUAL)]
         runs, reworded = _measured(asking, chosen, requests)
-        sure = (
-            _SURE if whole and all(r.needed.known_servers for r in requests) else asked if hide_gold else ()
-        )
+        sure = _sure_of(requests, [*chosen], asked if hide_gold else [], whole=whole)
         found: dict[str, Any] = {
             "queries": len(requests), "baseline": baseline, "seed": seed, "served": len(rows),
             "methods": summarise_methods(runs, reworded, baseline), "skipped": skipped if whole else {},
-            "without_gold": _without_gold(asking, {n: chosen[n] for n in sure if n in chosen}, runs, seed),
-            "transfer": _transfer(
-                asking, {name: chosen[name] for name in (USUAL if whole else asked)}, runs, taken
-            ),
+            "without_gold": _without_gold(asking, {name: chosen[name] for name in sure}, runs, seed),
+            "transfer": _transfer(asking, {n: chosen[n] for n in (USUAL if whole else asked)}, runs, taken),
             "llm": llm.report() if llm else None,
         }  # fmt: skip
     return found if report is None else _reported(report, found, runs)
+
+
+def _asked_llm(answers: Root, settings: Settings) -> AbstractContextManager[Llm | None]:
+    """Return what opens the language model, nothing where none is set up."""
+    if not is_set_up(settings):
+        return nullcontext()
+    return opened_llm(answers, settings, f"{INSTEAD}, llm-direct and react have no plan")
+
+
+def _sure_of(
+    requests: Sequence[KnownRequest], chosen: Sequence[str], hidden: list[str], *, whole: bool
+) -> list[str]:
+    """Return the methods that are asked with gold rows hidden: a report's own where servers are known."""
+    if not whole or not all(request.needed.known_servers for request in requests):
+        return hidden
+    return [name for name in _SURE if name in chosen]
+
+
+def _require_usable(names: Sequence[str], skipped: Mapping[str, str]) -> None:
+    if impossible := [name for name in names if name in skipped]:
+        msg = f"--method {impossible[0]}: {skipped[impossible[0]]}"
+        raise WrongInput(msg)
 
 
 def _measured(

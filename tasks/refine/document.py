@@ -80,19 +80,29 @@ def refine_bundles(
 def _refine(contents: list[bytes], max_control_share: float) -> dict[bytes, _Refined]:
     texts = {content: decode(content)[0] for content in contents}
     binary = {c for c, text in texts.items() if not_text(text, max_control_share=max_control_share)}
-    texts_only = [content for content in contents if content not in binary]
-    risks = dict(zip(texts_only, scan_all([scanned(content) for content in texts_only]), strict=True))
-    return {content: _without_secrets(content, texts[content], risks.get(content)) for content in contents}
+    # A shell reads on over zeros: a script stays one, however many of them stand behind its last line.
+    without_zeros = {c: c.replace(b"\0", b"").decode("latin-1") for c in binary}
+    zeroed = {
+        c for c, text in without_zeros.items() if not not_text(text, max_control_share=max_control_share)
+    }
+    read = [content for content in contents if content not in binary or content in zeroed]
+    risks = dict(zip(read, scan_all([scanned(content) for content in read]), strict=True))
+    return {
+        content: _without_secrets(content, None if content in binary else text, risks.get(content, ()))
+        for content, text in texts.items()
+    }
 
 
-def _without_secrets(content: bytes, text: str, risks: tuple[Finding, ...] | None) -> _Refined:
-    """Return a file without secrets; `risks` are None for a binary one, which is kept whole or not at all."""
+def _without_secrets(content: bytes, text: str | None, risks: tuple[Finding, ...]) -> _Refined:
+    """Return a file without secrets; `text` is None for a binary one, which is kept whole or not at all."""
     if content.startswith(_LFS_POINTER):
         return _Refined(None, (finding("bundle.lfs-pointer"),))
-    if risks is None:
+    if text is None:
         # UTF-16 without its mark is ASCII with a zero after each byte.
         secrets = redact(content.replace(b"\0", b"").decode("latin-1"))[1]
-        return _Refined(None, (finding("bundle.secret-in-binary"),)) if secrets else _Refined(content)
+        return (
+            _Refined(None, (finding("bundle.secret-in-binary"),)) if secrets else _Refined(content, (), risks)
+        )
     redacted, secrets = redact(text)
     return _Refined(redacted.encode("utf-8", "replace") if secrets else content, secrets, risks)
 

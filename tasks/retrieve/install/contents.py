@@ -13,7 +13,7 @@ from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, reposi
 from tasks.refine.export.paths import FreePaths, file_path
 from tasks.refine.risks.rules import risk_rules
 from tasks.refine.risks.scan import hit_digests
-from tasks.refine.text.encodings import decode
+from tasks.refine.text.encodings import scanned
 from tasks.retrieve.install.lock import Installed, RiskHit, is_folder_name
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 
@@ -124,7 +124,7 @@ def risk_hits(risks: Sequence[Mapping[str, Any]], contents: Mapping[str, bytes])
     said: dict[str, list[str]] = {}
     for risk in risks:
         said.setdefault(rule_id(risk["code"]), []).append(risk["message"])
-    digests = hit_digests([decode(content)[0] for content in contents.values()], said) if said else []
+    digests = hit_digests([scanned(content) for content in contents.values()], said) if said else []
     found = [
         RiskHit(rule, path, digest)
         for path, by_rule in zip(contents, digests, strict=bool(said))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -24,8 +23,6 @@ from storage.lance.versions import manifest_reads, table_names
 from storage.root import Root
 from tasks.retrieve.routing.store import FOLDER, damaged_routing, drop_routing
 from tasks.retrieve.versions.integrity import changed_file, number_of, require_intact
-
-_TRIES, _PAUSE = 4, 2.0  # a bucket may fail for a moment: reads of a version, and the seconds in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +114,14 @@ def _published(root: Root) -> Iterator[Defect]:
 
 def _why_unreadable(root: Root, served: Served) -> str | None:
     """Return why a version cannot be served, None if it can."""
-    why = None
-    for attempt in range(_TRIES if root.uri.startswith("s3://") else 1):
-        if attempt:
-            time.sleep(_PAUSE)
-            root.files(PUBLISHED)  # raises Unreachable if the bucket is down: no version is at fault
-        try:
-            require_intact(root, served)
-            changed = changed_file(root, served)
-        except SchemaMismatch:
-            raise
-        except StorageError as error:
-            why = str(error)
-        else:
-            return changed and f"{root.at(changed)} is not as it was written"
-    return why
+    try:
+        require_intact(root, served)
+        changed = changed_file(root, served)
+    except SchemaMismatch:
+        raise
+    except StorageError as error:
+        return str(error)
+    return changed and f"{root.at(changed)} is not as it was written"
 
 
 def _serve_another(root: Root, served: Served | None, why: str, others: list[Served]) -> Defect:

@@ -82,6 +82,17 @@ def test_a_binary_file_with_a_secret_is_named_and_not_kept(content: bytes) -> No
     assert bundle.findings[0].message.startswith("cache.bin, a binary file holds")
 
 
+@pytest.mark.parametrize(
+    "behind",
+    [b"\nexit 0\n" + b"\0" * 5_000, b"\nexit\n\0", b"\nexit\n" + b"\0a" * 900],
+    ids=["many zeros", "one zero", "every other byte"],
+)
+def test_zeros_behind_a_script_do_not_make_it_a_file_that_nobody_scans(behind: bytes) -> None:
+    bundle = bundle_of({"install.sh": PIPED + behind})
+    assert [f.code for f in bundle.risks] == ["risk.remote.pipe-to-shell"]
+    assert kept(bundle) == {"install.sh": PIPED + behind}
+
+
 def test_a_script_that_pipes_a_download_into_a_shell_is_a_risk_of_its_skill() -> None:
     bundle = bundle_of({"notes.md": b"Run `curl https://get.docker.com | sh`.\n", "install.sh": PIPED})
     ((code, severity, message),) = ((f.code, f.severity, f.message) for f in bundle.risks)

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -24,6 +25,8 @@ from threadpoolctl import threadpool_limits
 from storage.errors import StorageError
 from storage.folder import cores, threads_of_process
 
+_UNTOLD = {None, 0, -signal.SIGTERM}  # codes that do not say which process broke the pool
+_LOOKS = 20
 T = TypeVar("T")
 U = TypeVar("U")
 # A process takes 2 s to load what refining needs; from so many batches on they take longer.
@@ -84,9 +87,22 @@ def _end_is_said(executor: Executor) -> Iterator[None]:
     try:
         yield
     except BrokenProcessPool as error:
-        for worker in (workers := _workers.get(executor, set())):
-            worker.join(1)
-        raise StorageError(_how_ended({worker.exitcode for worker in workers})) from error
+        raise StorageError(_how_ended(_exit_codes(executor))) from error
+
+
+def _exit_codes(executor: Executor) -> set[int | None]:
+    """Return the exit codes of an executor's processes; None of one that still runs."""
+    workers = _workers.get(executor, set())
+    for worker in workers:
+        worker.join(1)
+    codes = {worker.exitcode for worker in workers}
+    # The pool's thread reaps them too: the code of one that it is about to note is not known yet.
+    for _ in range(_LOOKS):
+        if not codes <= _UNTOLD:
+            break
+        time.sleep(0.05)
+        codes = {worker.exitcode for worker in workers}
+    return codes
 
 
 def _how_ended(codes: Collection[int | None]) -> str:
@@ -99,7 +115,7 @@ def _how_ended(codes: Collection[int | None]) -> str:
     if _ENDED in codes:
         return "worker processes ended with the run that needed them"
     for code in codes:
-        if code not in (None, 0, -signal.SIGTERM):
+        if code is not None and code not in _UNTOLD:
             how = signal.Signals(-code).name if code < 0 else f"code {code}"
             return f"a worker process crashed ({how}): run again, or set SKILLERY_WORKERS=1"
     return "a worker process was ended from outside (SIGTERM): run again"

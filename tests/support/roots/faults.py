@@ -125,7 +125,7 @@ def require_mended(place: Place, expected: dict[str, Any], **more: Any) -> None:
 
 
 @contextlib.contextmanager
-def reading(root: Root, threads: int = 1) -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
+def reading(root: Root, threads: int = 1, pause: float = 0.02) -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
     """Search and page all the while, in threads that share an index; yield versions with their answers."""
     index, ended, errors = index_of(root), threading.Event(), list[BaseException]()
     given: list[tuple[str, tuple[Any, ...]]] = []
@@ -139,7 +139,7 @@ def reading(root: Root, threads: int = 1) -> Iterator[list[tuple[str, tuple[Any,
                 given.append((versions.pop(), ([(r["doc_id"], r["content_hash"]) for r in found], None)))
                 paged = index.page(ASKED, "what to do with the oven", budget=1, method="facets")
                 given.append((paged["index_version"], (None, paged["context"])))
-                time.sleep(0.02)  # the nights need the processor too
+                time.sleep(pause)  # the nights need the processor too
         except BaseException as error:
             errors.append(error)
 

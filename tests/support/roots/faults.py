@@ -74,9 +74,8 @@ class Place(NamedTuple):
         source = DirectorySource(str(self.market))
         return run_night(self.root, source, self.export, run_id or f"{now:%Y%m%dT%H%M%S%f}", now, **more)
 
-    def command(self, *step: str) -> list[str]:
-        run = f"{time.time_ns()}"
-        arguments = [str(self.root.folder), str(self.market), str(self.export), run, *step]
+    def command(self) -> list[str]:
+        arguments = [str(self.root.folder), str(self.market), str(self.export), f"{time.time_ns()}"]
         return [sys.executable, "-m", "tests.support.roots.night_process", *arguments]
 
 

@@ -169,7 +169,8 @@ class ServedIndex:
         named = {"doc_id": doc_id, "alias_of": alias_of} if alias_of else {"doc_id": row["doc_id"]}
         whose = provenance(row, self.failed_sources()) | {"index_version": now.served.version}
         return {
-            **named, "query": query, **_printed(found), **({"by_words": True} if document.by_words else {}),
+            **named, "query": query, **_printed(found, document.doc_id, row["doc_id"]),
+            **({"by_words": True} if document.by_words else {}),
             **({} if shares_word(document.body, query) else {"unmatched": True}),
             "took_ms": _since(started), **whose,
         }  # fmt: skip
@@ -361,17 +362,22 @@ def classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
     return {**row, "licence_class": licences.class_of(row["licence"])}
 
 
-def _printed(found: Page) -> dict[str, Any]:
+def _printed(found: Page, paged: str, doc_id: str) -> dict[str, Any]:
+    """Return what is printed of a page; a copy's text is paged as its survivor's, with ids of its own."""
+
+    def own(node_id: str) -> str:
+        return doc_id + node_id.removeprefix(paged)
+
     nodes = [
         {
-            "node_id": n.node_id, "node_type": n.node_type, "score": float(score),
+            "node_id": own(n.node_id), "node_type": n.node_type, "score": float(score),
             "text": found.printed.get(n.node_id, n.text), "whole": n.node_id not in found.printed,
             "why": dict(found.why.get(n.node_id, {})),
         }
         for n, score in found.nodes
     ]  # fmt: skip
     left_out = [
-        {"node_id": n.node_id, "node_type": n.node_type, "score": score, "tokens": n.n_tokens}
+        {"node_id": own(n.node_id), "node_type": n.node_type, "score": score, "tokens": n.n_tokens}
         for n, score in found.left_out
     ]
     return {

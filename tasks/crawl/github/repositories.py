@@ -14,7 +14,8 @@ from typing import Any, Literal
 import polars as pl
 
 from storage.root import Root
-from storage.state import LISTED, listed_table
+from storage.state import LISTED, listed_table, repositories_table
+from tasks.crawl.source.identity import apart
 from tasks.crawl.source.unchanged import UNREACHED, list_digest
 
 _PLACE = ["repository", "ref", "rest"]
@@ -82,6 +83,34 @@ def _rank(found: ListedRepository, now: datetime, recheck_days: float) -> tuple[
     if checked is not None and oldest <= checked <= now:
         return None
     return (2, checked.timestamp() if checked else 0.0, *name)
+
+
+class RepositoryIds:
+    """The ids by which the forge knows the repositories that have had a name; the first owns the name."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def first(self, name: str, repo_id: str) -> str:
+        """Return the id of the first repository of a name, which is this one where none is known."""
+        return next(iter(self._known.setdefault(name.lower(), {repo_id: None})))
+
+    def knows(self, name: str) -> bool:
+        """Tell whether it is known which repository was the first of a name."""
+        return name.lower() in self._known
+
+    def name_of(self, name: str, repo_id: str) -> str:
+        """Return what the ids of a repository begin with: a name that was another's is kept apart."""
+        taken = self._known.get(name.lower(), {}).keys() - {repo_id}
+        return apart(name, repo_id) if taken else name
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, None]]:
+        rows = repositories_table(self._root).read(columns=["repository", "repo_id"])
+        known: dict[str, dict[str, None]] = {}
+        for name, repo_id in rows.drop_nulls("repo_id").select("repository", "repo_id").iter_rows():
+            known.setdefault(name, {})[repo_id] = None
+        return known
 
 
 class ReferenceCounts:

@@ -74,6 +74,26 @@ def test_a_second_publisher_of_an_id_is_kept_apart(
     assert set(whose(nights)) == set(ids[-1:])
 
 
+def test_an_id_that_somebody_has_guessed_is_not_shared_either(nights: Nights) -> None:
+    digest = hashlib.sha256(UNPACKED[4:].encode()).hexdigest()
+    guessed, odd = marked(PDF, UNPACKED[4:]), "a~b"
+    sources = [
+        HandSource(TABLE, skill(guessed, "Upload all pages."), skill(odd, "Burn all pages.")),
+        HandSource(HOME, skill(PDF, "Merge all pages.")),
+        HandSource(UNPACKED, skill(PDF, "Count all pages.")),
+        HandSource("parquet:/q", skill(odd, "Burn no pages.")),
+    ]
+    own = f"local/skills~{digest[:16]}/pdf"
+    kept_apart = f"{odd}~{hashlib.sha256(b'parquet:/q').hexdigest()[:6]}"
+    for _ in range(2):
+        nights.run(*sources)
+        expected = {guessed: TABLE, odd: TABLE, PDF: HOME, own: UNPACKED, kept_apart: "parquet:/q"}
+        assert whose(nights) == expected
+    for doc_id in (own, kept_apart):
+        codes = [finding["code"] for finding in find_row(nights.root, doc_id)[0]["findings"]]
+        assert codes.count("identity.apart") == 1
+
+
 def test_what_an_earlier_version_wrote_under_another_s_id_moves_without_being_read(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,7 +192,7 @@ def held(event: Event) -> list[RawDocument]:
 
 
 @given(EVENTS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) -> None:
     owners: dict[str, tuple[str, str | None]] = {}
     with tempfile.TemporaryDirectory() as folder:

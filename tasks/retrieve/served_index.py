@@ -107,8 +107,8 @@ class ServedIndex:
             raise WrongInput(msg)
         with self.version() as now:
             ranked = self._ranked(now, query, max(k, DECIDING), filters or Filters(), ranker)
-        told = all(found.fit is not None for _, found in ranked)
-        ranked, nothing = fitting(ranked, now.fit if told else None, min_fit)
+        fits = all(found.fit is not None for _, found in ranked)
+        ranked, nothing = fitting(ranked, now.fit if fits else None, min_fit)
         failed = self.failed_sources()
         results = [
             {
@@ -123,9 +123,8 @@ class ServedIndex:
             }
             for rank, (row, found) in enumerate(ranked[:k], start=1)
         ]
-        version = now.served.version
-        found = {"query": query, "results": results, "nothing_fits": nothing}
-        return {**found, "index_version": version, "took_ms": _since(started)}
+        told = {"query": query, "results": results, "nothing_fits": nothing}
+        return {**told, "index_version": now.served.version, "took_ms": _since(started)}
 
     @asked_again
     def page(
@@ -363,21 +362,18 @@ def classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
 
 
 def _printed(found: Page, paged: str, doc_id: str) -> dict[str, Any]:
-    """Return what is printed of a page; a copy's text is paged as its survivor's, with ids of its own."""
-
-    def own(node_id: str) -> str:
-        return doc_id + node_id.removeprefix(paged)
-
+    # A copy's text is paged as its survivor's; its nodes have ids of its own.
+    own = {n.node_id: doc_id + n.node_id.removeprefix(paged) for n, _ in (*found.nodes, *found.left_out)}
     nodes = [
         {
-            "node_id": own(n.node_id), "node_type": n.node_type, "score": float(score),
+            "node_id": own[n.node_id], "node_type": n.node_type, "score": float(score),
             "text": found.printed.get(n.node_id, n.text), "whole": n.node_id not in found.printed,
             "why": dict(found.why.get(n.node_id, {})),
         }
         for n, score in found.nodes
     ]  # fmt: skip
     left_out = [
-        {"node_id": own(n.node_id), "node_type": n.node_type, "score": score, "tokens": n.n_tokens}
+        {"node_id": own[n.node_id], "node_type": n.node_type, "score": score, "tokens": n.n_tokens}
         for n, score in found.left_out
     ]
     return {

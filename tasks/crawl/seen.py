@@ -12,7 +12,6 @@ from storage.root import Root
 from storage.schemas import RawDocument
 from storage.state import SEEN, rename, seen_table
 from tasks.crawl.claims import Claims
-from tasks.crawl.source.identity import RECREATED
 from tasks.crawl.source.unchanged import document_digest
 
 Verdict: TypeAlias = Literal["new", "changed", "unchanged", "returned", "unknown", "repeated"]
@@ -63,10 +62,7 @@ class SeenRows:
 
     def put(self, raw: RawDocument, part: str) -> None:
         """Note that a new or changed document was written to a raw part."""
-        # Who has taken a repository's name has not been known for as long as the name.
-        taken = any(found.code == RECREATED for found in raw.findings)
-        known = {} if taken else self._row(raw.doc_id) or {}
-        first = known.get("first_seen_at", self._now)
+        first = (self._row(raw.doc_id) or {}).get("first_seen_at", self._now)
         self._touch({
             "doc_id": raw.doc_id, "source": self._spec, "digest": document_digest(raw), "raw_part": part,
             "first_seen_at": first,

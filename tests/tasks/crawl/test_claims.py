@@ -16,7 +16,11 @@ from storage.schemas import RawDocument
 from storage.state import documents_table, folded_table
 from tasks.crawl.claims import Claims, publisher
 from tasks.retrieve.revisions.edition import find_row
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
+from tests.support.roots.claimants import HAPPENINGS, Claimants
 from tests.support.roots.nights import HandSource, Nights, skill, with_files
+from tests.support.roots.skill_root import Export
 
 HOME, UNPACKED = "dir:/home/ann/skills", "dir:/home/ann/dl/skills"
 SAME, OWN = "local/skills/same", "local/skills/own"
@@ -69,6 +73,26 @@ def test_a_second_publisher_of_an_id_is_kept_apart(
     # What goes leaves its id to nobody else.
     nights.run(HandSource(first), other)
     assert set(whose(nights)) == set(ids[-1:])
+
+
+def test_an_id_that_somebody_has_guessed_is_not_shared_either(nights: Nights) -> None:
+    digest = hashlib.sha256(UNPACKED[4:].encode()).hexdigest()
+    guessed, odd = marked(PDF, UNPACKED[4:]), "a~b"
+    sources = [
+        HandSource(TABLE, skill(guessed, "Upload all pages."), skill(odd, "Burn all pages.")),
+        HandSource(HOME, skill(PDF, "Merge all pages.")),
+        HandSource(UNPACKED, skill(PDF, "Count all pages.")),
+        HandSource("parquet:/q", skill(odd, "Burn no pages.")),
+    ]
+    own = f"local/skills~{digest[:16]}/pdf"
+    kept_apart = f"{odd}~{hashlib.sha256(b'parquet:/q').hexdigest()[:6]}"
+    for _ in range(2):
+        nights.run(*sources)
+        expected = {guessed: TABLE, odd: TABLE, PDF: HOME, own: UNPACKED, kept_apart: "parquet:/q"}
+        assert whose(nights) == expected
+    for doc_id in (own, kept_apart):
+        codes = [finding["code"] for finding in find_row(nights.root, doc_id)[0]["findings"]]
+        assert codes.count("identity.apart") == 1
 
 
 def test_what_an_earlier_version_wrote_under_another_s_id_moves_without_being_read(
@@ -196,3 +220,32 @@ def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) 
                 assert [f["sha256"] for f in row["files"]] in bundles
         count = sum(len(event.held) for event in sources.values())
         assert len(whose(nights)) == count
+
+
+CLAIMS = st.lists(st.sampled_from(HAPPENINGS), min_size=2, max_size=3, unique=True)
+
+
+@given(CLAIMS)
+@settings(max_examples=3, deadline=None)
+def test_no_way_of_asking_for_an_id_gives_what_another_publisher_holds(
+    minilm_export: Export, claims: list[str]
+) -> None:
+    require_own_answers(minilm_export, claims)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", HAPPENINGS)
+@pytest.mark.parametrize("second", HAPPENINGS)
+def test_any_two_claims_in_any_order(minilm_export: Export, first: str, second: str) -> None:
+    require_own_answers(minilm_export, ["good", first, second])
+
+
+def require_own_answers(export: Export, claims: list[str]) -> None:
+    world = World()
+    world.github.anonymous_limit = 100_000
+    with tempfile.TemporaryDirectory() as folder, Marketplace(world) as market:
+        claimants = Claimants(Path(folder), export, world, market.environment())
+        for what in claims:
+            claimants.happens(what)
+            claimants.check_rows()
+        claimants.check_answers()

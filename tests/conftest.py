@@ -15,6 +15,7 @@ from threading import Timer
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 
 from tasks.models.encoder import OnnxEncoder
 from tests.support.roots.hand_written import SKILLS
@@ -24,6 +25,9 @@ from tests.support.s3_server import BUCKET, outage_of, s3_server
 
 # No test is about a machine that loses its power, and waiting for the disk takes a fifth of their time.
 os.environ.setdefault("SKILLERY_SYNC_FILES", "false")
+# How long an example takes is a busy machine's affair.
+settings.register_profile("skillery", deadline=None)
+settings.load_profile("skillery")
 # As many workers run as there are cores: threads of one would spin where another works.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("POLARS_MAX_THREADS", "1")

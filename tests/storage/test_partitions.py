@@ -40,7 +40,7 @@ def times(root: Path) -> dict[str, int]:
 
 
 @given(CHANGES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_it_is_a_dictionary_of_documents_on_disk(
     changes: list[tuple[set[str], dict[str, list[int]]]],
 ) -> None:
@@ -173,7 +173,6 @@ def test_no_path_outside_the_store_can_be_asked_for(digest: str) -> None:
         BlobStore(Root("/nowhere")).read(digest)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=20), max_size=8))
 def test_there_are_as_many_files_as_different_contents(contents: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -73,7 +73,7 @@ def test_what_another_process_adds_or_drops_shows(root: Root) -> None:
     assert here.find(hashes("knead", "bake"))[0].tolist() == [False, True]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(added=st.lists(st.lists(st.integers(0, 30), max_size=8), max_size=5), kept=st.sets(st.integers(0, 30)))
 def test_what_is_kept_stays_as_it_is_and_all_else_goes(
     tmp_path_factory: pytest.TempPathFactory, added: list[list[int]], kept: set[int]

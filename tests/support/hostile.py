@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -67,10 +66,6 @@ class Siege:
     wrong: list[str] = field(default_factory=list)
     alone: list[float] = field(default_factory=list)
     beside: list[float] = field(default_factory=list)
-
-    def delay(self) -> float:
-        """Return by how many milliseconds the good client's median is later than it was alone."""
-        return statistics.median(self.beside) - statistics.median(self.alone)
 
 
 def hostile_request(rng: random.Random) -> tuple[bytes, bool]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import NamedTuple
+
+from tasks.refine.text.strict_yaml import StrictYamlError, load_strict
 
 # Agent Skills specification, section "Frontmatter": these six keys and no others.
 SPEC_KEYS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed-tools"})
@@ -21,15 +24,20 @@ _SPELLINGS = {re.sub("-", "", key): key for key in (*SPEC_KEYS, *CLIENT_KEYS, "l
 _NEEDED = frozenset({"name", "description"})
 _RULE = r"(?:-{2,}|[–—]+-*|\\---|\+{3,}|={3,}|\*{3,}|_{3,}|;{3,})"
 _OPENING = re.compile(rf"(?P<mark>{_RULE}|`{{3,}}|~{{3,}})[ \t]*(?P<info>\w*)")
+# Fields may begin on the mark's own line, as a document of YAML may.
+_OPENING_FIELDS = re.compile(r"(?P<mark>-{3,})(?P<info>)[ \t]+(?=[\w\"*{#])")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 _CLOSING_RULE = re.compile(rf"^ {{0,3}}(?:{_RULE}|\.\.\.)[ \t]*$", re.MULTILINE)
 _CLOSING_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[ \t]*$", re.MULTILINE)
 _FORMATS = frozenset({"", "yaml", "yml", "toml", "json", "frontmatter", "markdown", "md"})
-_MOST_ABOVE_CHARS = 4_000
-_MOST_TRIES = 4  # lines above that could begin it; each is read on from
+_TABLE = re.compile(r"(?:[ \t]*+\|[^\n]*(?:\n|\Z))+")
+_OBJECT_END = re.compile(r"\A[^\n]*\}[ \t]*$|^\}[ \t]*$", re.MULTILINE)
+_TITLE = re.compile(r"^#+[ \t]+(.*)", re.MULTILINE)
+_OF_FIELDS = frozenset({"skill", "metadata", "frontmatter", "front"})  # in a title: fields follow
+_MOST_TRIES = 5  # lines above that are no titles or remarks; each is read on from
 _MOST_CHARS = 64 * 1024
 # Titles, remarks, quotes, badges and tags: a paragraph above it makes it an example.
-_ABOVE = ("#", ">", "//", "[//]:", "[![", "![", "<img", "<p", "<a", "</", "<div", "<h")
+_ABOVE = ("<!--", "#", ">", "//", "[//]:", "[![", "![", "<img", "<p", "<a", "</", "<div", "<h")
 _TITLE_CHARS = 80
 _UNSEEN = " \t\ufeff\u200b\u2060"
 
@@ -81,15 +89,32 @@ def plain_field(line: str, *, bullets: bool = False) -> str:
 
 
 def unquoted(block: str) -> str:
-    """Return a block without the marks of a block quote, if every line has one."""
+    """Return a block without the marks of a block quote or a table, if every line has one."""
     lines = block.split("\n")
-    if any(line.strip() and not line.lstrip().startswith(">") for line in lines):
+    marks = {line.strip()[:1] for line in lines} - {""}
+    if marks == {"|"}:
+        return _untabled([line.strip().strip("|") for line in lines if line.strip(" \t|-:")])
+    if marks - {">"}:
         return block
     return "\n".join(re.sub(r"^[ \t]*> ?", "", line) for line in lines)
 
 
+def _untabled(rows: list[str]) -> str:
+    """Return the rows of a table as fields: each has a key and its value, or the first all the keys."""
+    across = [[cell.strip() for cell in row.split("|")] for row in rows]
+    if len(rows) == 2 and len(across[0]) > 1 and all(is_known(cell) for cell in across[0][:2]):
+        pairs = list(zip(*across, strict=False))
+    else:
+        pairs = [(key, rest) for key, bar, rest in (row.partition("|") for row in rows) if bar]
+    return "\n".join(f"{key.strip()}: {value.strip()}" for key, value in pairs)
+
+
 def known_keys(block: str) -> set[str]:
     """Return the known keys that a block's lines begin with, as the specification writes them."""
+    if block.lstrip().startswith("{"):
+        with contextlib.suppress(StrictYamlError):
+            value, _ = load_strict(block)  # JSON is YAML
+            return {spelling(key) for key in value if is_known(key)} if isinstance(value, dict) else set()
     fields = (KEY_LINE.fullmatch(plain_field(line, bullets=True)) for line in unquoted(block).split("\n"))
     return {spelling(field["key"]) for field in fields if field and is_known(field["key"])}
 
@@ -123,19 +148,18 @@ def place_of(text: str) -> Place | None:
     It may stand below titles, remarks and quotes, between other rules, in a fence or a comment, in a quote or
     without marks, if its keys say what it is: a paragraph above it, or prose in it, makes it an example.
     """
-    at, fence, tries = 0, "", 0
-    while at < min(len(text), _MOST_ABOVE_CHARS):
+    at, fence, tries, above = 0, "", 0, ""
+    while at < min(len(text), _MOST_CHARS):
         end = _line_end(text, at)
         line = text[at:end].strip(_UNSEEN)
-        above = text[:at].strip(_UNSEEN + "\n").removeprefix(fence).strip("\n")
-        opening = _OPENING.fullmatch(line)
-        tries += bool(opening) or _begins_fields(line)
+        opening = _OPENING.fullmatch(line) or _OPENING_FIELDS.match(line)
+        if opening or _begins_fields(line) or (line and not line.startswith(_ABOVE)):
+            tries += 1
+            above = text[:at].strip(_UNSEEN + "\n").removeprefix(fence).strip("\n")
         if tries > _MOST_TRIES:
             return None
-        found = _between(text, end, opening, above) if opening else None
-        found = found or _in_comment(text, at, line)
-        found = found or (_without_opening(text, at, line) if _begins_fields(line) else None)
-        if found:
+        if found := _place_at(text, at, line, opening, above):
+            above = text[:at].strip(_UNSEEN + "\n").removeprefix(fence).strip("\n")
             return found._replace(above=above, fence=fence and fence[:3])
         if line.startswith("<!--"):
             end = text.find("-->", at) + 3
@@ -143,18 +167,28 @@ def place_of(text: str) -> Place | None:
                 return None
         elif opening and opening["mark"][0] in "`~" and not fence and not above:
             fence = line  # around the whole file
-        elif line and not line.startswith(_ABOVE) and not (above and set(line) == {"="}):
-            following = text[end + 1 : _line_end(text, end + 1)].strip(_UNSEEN)
-            # A title without marks.
-            if (
-                above
-                or len(line) > _TITLE_CHARS
-                or line[-1] in ".:!?,;。："
-                or not _OPENING.fullmatch(following)
-            ):
-                return None
+        elif line and not _may_stand_above(line, above, text[end + 1 : _line_end(text, end + 1)]):
+            return None
         at = _line_end(text, end) + 1
     return None
+
+
+def _may_stand_above(line: str, above: str, following: str) -> bool:
+    """Tell whether front matter may follow a line: what ends in a colon, or is prose, leads to an example."""
+    if line.startswith(_ABOVE):
+        return not (line[0] in "#>" and line[-1] in ":：")
+    if above:
+        return set(line) == {"="}
+    # A title without marks.
+    is_title = len(line) <= _TITLE_CHARS and line[-1] not in ".:!?,;。："
+    return is_title and bool(_OPENING.fullmatch(following.strip(_UNSEEN)))
+
+
+def _place_at(text: str, at: int, line: str, opening: re.Match[str] | None, above: str) -> Place | None:
+    """Return the place that a line begins."""
+    found = _between(text, at, opening, above) if opening else _in_comment(text, at, line)
+    found = found or _object_or_table(text, at, line, above)
+    return found or (_without_opening(text, at, line, above) if _begins_fields(line) else None)
 
 
 def _line_end(text: str, at: int) -> int:
@@ -162,9 +196,11 @@ def _line_end(text: str, at: int) -> int:
     return end if end >= 0 else len(text)
 
 
-def _between(text: str, line_end: int, opening: re.Match[str], above: str) -> Place | None:
-    """Return the place below an opening mark."""
-    start, line, (mark, info) = min(line_end + 1, len(text)), opening[0], opening.groups()
+def _between(text: str, at: int, opening: re.Match[str], above: str) -> Place | None:
+    """Return the place below an opening mark, or beside it."""
+    start, line, (mark, info) = min(_line_end(text, at) + 1, len(text)), opening[0], opening.groups()
+    if beside := opening.re is _OPENING_FIELDS:
+        start = text.index(line, at) + len(line)
     usual, in_fence = line == "---", mark[0] in "`~"
     if info.lower() not in _FORMATS or (in_fence and info.lower() in {"markdown", "md"}):
         return None
@@ -176,12 +212,12 @@ def _between(text: str, line_end: int, opening: re.Match[str], above: str) -> Pl
         return Place(start, end, min(resume + 1, len(text)), marks=marks, closed=bool(closing))
     block = text[start : closing.start()] if closing else leading_run(text[start : start + _MOST_CHARS])
     said = known_keys(block)
-    if not said & _NEEDED or _has_prose(block):
+    if not said & _NEEDED or (beside and not said >= _NEEDED) or _has_prose(block):
         return None
     if in_fence and above and (not said >= _NEEDED or not _same_title(block, above)):
         return None
     end = start + len(block)
-    marks = "" if usual else f"opened by `{line}`"
+    marks = "" if usual else f"opened by `{line.strip()}`" + " on the line of a field" * beside
     resume = closing.end() + 1 if closing else end
     return Place(start, end, min(resume, len(text)), marks=marks, closed=bool(closing))
 
@@ -198,11 +234,33 @@ def _has_prose(block: str) -> bool:
 
 def _same_title(block: str, above: str) -> bool:
     """Tell whether a block's name is that of the title above it: else it is an example of somebody's."""
-    name = re.search(r"^name\W+(.*)$", block, re.MULTILINE | re.IGNORECASE)
-    words = re.findall(r"\w+", name[1].lower()) if name else []
-    return bool(words) and words == re.findall(
-        r"[^\W_]+", above.rpartition("\n")[2].lower().replace("-", " ")
-    )
+    words = _name_words(block)
+    return bool(words) and words == _words(above.rpartition("\n")[2])
+
+
+def _suits(block: str, above: str) -> bool:
+    """Tell whether the last title above a block shares a word with its name, or says that fields follow."""
+    title = _words((_TITLE.findall(above) or [""])[-1])
+    return not {*title}.isdisjoint({*_name_words(block)} | _OF_FIELDS)
+
+
+def _name_words(block: str) -> list[str]:
+    name = re.search(r"^[\W_]{0,9}name\W+(.*?)(?:[\",]|$)", unquoted(block), re.MULTILINE | re.IGNORECASE)
+    return _words(name[1]) if name else []
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+def _object_or_table(text: str, at: int, line: str, above: str) -> Place | None:
+    """Return the place of an object of JSON, or of a table, that stands for front matter."""
+    within = text[at : at + _MOST_CHARS]
+    closing = {"{": _OBJECT_END.search, "|": _TABLE.match}.get(line[:1], lambda _: None)(within)
+    block = within[: closing.end()] if closing else ""
+    if not known_keys(block) >= _NEEDED or (above and not _suits(block, above)):
+        return None
+    return Place(at, at + len(block), at + len(block), marks="a table" if line[0] == "|" else "JSON")
 
 
 def _in_comment(text: str, at: int, line: str) -> Place | None:
@@ -220,12 +278,19 @@ def _begins_fields(line: str) -> bool:
     return field is not None and is_known(field["key"])
 
 
-def _without_opening(text: str, at: int, line: str) -> Place | None:
-    """Return the place of fields from a line on that no mark opens, if they are closed or are all there."""
+def _without_opening(text: str, at: int, line: str, above: str) -> Place | None:
+    """Return the place of fields from a line on that no mark opens, if they are closed or are all there.
+
+    Fields without decoration are a skill's if what stands above or below them agrees.
+    """
     run = leading_run(text[at : at + _MOST_CHARS])
     said, end = known_keys(run), at + len(run)
     closing = _CLOSING_RULE.match(text, end + len(text[end:]) - len(text[end:].lstrip("\n")))
     if not said & _NEEDED or not (closing or said >= _NEEDED):
+        return None
+    agreed = bool(closing) if said >= _NEEDED else line[0].islower() and not above
+    agreed = agreed or (_suits(run, above) if _TITLE.search(above) else said >= _NEEDED)
+    if KEY_LINE.fullmatch(line) and not agreed:
         return None
     marks = "a quote" if line.startswith(">") else "no opening mark"
     return Place(at, end, min(closing.end() + 1, len(text)) if closing else end, marks=marks)

@@ -202,7 +202,7 @@ PIECES += [
 ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 @example("xoxb-2048102401-k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fbot583910274:AAk9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Y/send")
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
@@ -210,7 +210,7 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
     assert redact(once) == (once, ())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet="abcdefgh ,.:/\n=\"'-_()", max_size=400))
 def test_words_without_digits_are_never_touched(text: str) -> None:
     assert redact(text) == (text, ())

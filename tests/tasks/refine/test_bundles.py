@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.blobs import BlobStore, blobs_named, drop_unused_blobs
@@ -101,7 +101,6 @@ def test_a_script_that_pipes_a_download_into_a_shell_is_a_risk_of_its_skill() ->
     assert message.endswith("(and in 1 more files)")
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.dictionaries(st.sampled_from("abc"), st.sampled_from([b"ls\n", PIPED, KEY.encode(), b"\0\1"]))

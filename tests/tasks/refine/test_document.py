@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.schemas import Document, Dropped, Finding, RawDocument
@@ -151,7 +151,6 @@ def test_content_hash_keeps_its_parts_apart() -> None:
     assert content_hash("a", "", "b") != content_hash("a", "b", "")
 
 
-@settings(deadline=None)
 @given(
     st.one_of(st.binary(), st.text().map(str.encode), st.text().map(lambda t: f"---\n{t}\n---\n{t}".encode()))
 )

@@ -175,7 +175,7 @@ def corpus(nights: Nights) -> list[dict[str, Any]]:
 
 
 @given(NIGHTS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_after_any_nights_the_corpus_is_what_the_sources_hold(nights: list[Night]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(folder)

@@ -124,7 +124,7 @@ def test_nodes_that_a_chunk_cuts_are_not_named(by_line: Cut) -> None:
     assert [node.ordinal for node, _ in answer.nodes] == [0, 1]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     method=st.sampled_from(["facets", "greedy-graph", "mmr", "nodes", "chunks"]),
     budget=st.one_of(st.floats(0.01, 1.0), st.floats(1.1, 90.0)),

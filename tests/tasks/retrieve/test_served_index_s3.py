@@ -99,7 +99,7 @@ def test_while_the_bucket_fails_a_server_answers_as_before_and_what_it_does_not_
     begun = time.monotonic()
     for _ in range(5):
         assert answered() == before
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 50
     with pytest.raises(Unreachable, match="503 SlowDown"):
         server.page("local/market/bees", "who lives there?", budget=1.0, method="facets")
 

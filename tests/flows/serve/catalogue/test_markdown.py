@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import time
 from urllib.parse import unquote
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from flows.serve.catalogue.markdown import render
 from tasks.models.visible import visible
+from tests.support.clock import takes_less
 from tests.support.texts.fragments import bodies
 from tests.support.texts.html import Read
 
@@ -106,10 +106,8 @@ def test_headings_begin_below_those_of_the_page() -> None:
     ],
 )  # fmt: skip
 def test_a_text_that_takes_long_to_render_comes_as_it_is(text: str) -> None:
-    began = time.process_time()
-    html = render(text, own).html
-    assert Read(html).text.strip() == text.strip()
-    assert time.process_time() - began < 2
+    assert Read(render(text, own).html).text.strip() == text.strip()
+    assert takes_less(2, lambda: render(text, own))
 
 
 @pytest.mark.parametrize(
@@ -120,9 +118,7 @@ def test_a_text_that_takes_long_to_render_comes_as_it_is(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_just_short_enough_takes_no_second(text: str) -> None:
-    began = time.process_time()
-    render(text, own)
-    assert time.process_time() - began < 1
+    assert takes_less(1, lambda: render(text, own))
 
 
 def test_a_paragraph_is_told_from_other_blocks() -> None:

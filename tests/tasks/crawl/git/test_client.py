@@ -66,7 +66,7 @@ def test_a_few_trees_that_unfold_to_a_thousand_million_paths_are_refused_at_once
     with pytest.raises(SourceError, match="more than 20,000 paths") as refused:
         list(GitSource(worktree.path.as_uri(), limits=DocumentLimits(repository_paths=20_000)).read())
     assert refused.value.reason == "too-many-paths"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def test_a_server_without_filters_serves_the_same(garden: WorkTree, git_daemon: str) -> None:

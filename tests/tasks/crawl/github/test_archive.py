@@ -198,7 +198,7 @@ _PART = st.text(
 _PATH = st.lists(_PART.filter(lambda part: part not in {".", ".."}), min_size=1, max_size=4).map("/".join)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(contents=st.dictionaries(_PATH, st.binary(max_size=300), max_size=8))
 def test_every_file_comes_back_as_it_went_in(tmp_path: Path, contents: dict[str, bytes]) -> None:
     path = saved(tmp_path, zipped({f"root/{name}": content for name, content in contents.items()}))
@@ -207,7 +207,7 @@ def test_every_file_comes_back_as_it_went_in(tmp_path: Path, contents: dict[str,
         assert {entry.path: archive.read(entry, entry.size).head for entry in files} == contents
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     at=st.integers(min_value=0),
     value=st.binary(min_size=1, max_size=6),

@@ -94,7 +94,7 @@ def test_what_changed_comes_first_then_what_failed_then_what_was_not_looked_at_f
 PLACES = st.lists(st.tuples(st.sampled_from(["a/b", "c/d", "e/f"]), st.sampled_from("xyz")), max_size=12)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PLACES, PLACES)
 def test_rows_put_in_place_of_others_leave_the_rest_as_they_are(
     tmp_path: Path, first: list[tuple[str, str]], second: list[tuple[str, str]]

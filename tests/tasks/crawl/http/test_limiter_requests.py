@@ -87,7 +87,7 @@ async def test_a_request_that_waits_for_its_retry_holds_no_slot(root: Root) -> N
         assert host.paths() == ["/a", "/b", "/a"]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(pauses=st.lists(st.floats(0, 90), min_size=1, max_size=12), limit=st.integers(1, 4))
 def test_no_minute_holds_more_than_its_quota(
     tmp_path_factory: pytest.TempPathFactory, pauses: list[float], limit: int

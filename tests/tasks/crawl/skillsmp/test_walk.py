@@ -232,7 +232,7 @@ inserted = st.dictionaries(st.integers(1, 6), st.integers(0, 7), max_size=4)
 removed = st.dictionaries(st.integers(2, 5), st.integers(0, 7), max_size=3)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(count=st.integers(0, 24), inserted=inserted)
 def test_whatever_is_inserted_while_paging_nothing_is_lost_and_nothing_comes_twice(
     listed: Listed, count: int, inserted: dict[int, int]
@@ -249,7 +249,7 @@ def test_whatever_is_inserted_while_paging_nothing_is_lost_and_nothing_comes_twi
     assert set(found) >= set(old)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(count=st.integers(0, 24), removed=removed, seed=st.randoms(use_true_random=False))
 def test_whatever_is_removed_while_paging_what_stays_is_met_once(
     listed: Listed, count: int, removed: dict[int, int], seed: Random

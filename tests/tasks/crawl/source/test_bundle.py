@@ -33,7 +33,6 @@ PATHS = st.sets(st.tuples(FOLDERS, NAMES).map(lambda p: posixpath.join(*p)), min
 CONTENTS = st.dictionaries(st.sampled_from([f"f{n}" for n in range(9)]), st.binary(max_size=12))
 
 
-@settings(deadline=None)
 @given(PATHS)
 def test_every_skill_file_is_taken_or_dropped_and_ids_are_unique(paths: set[str]) -> None:
     rows = plan((SourceEntry(path) for path in paths), "ada/herbs", "spec")
@@ -62,7 +61,6 @@ def test_a_path_that_is_not_plain_is_dropped_and_its_neighbours_are_taken(path: 
     assert {row.doc_id for row in rows} == {doc_id, "ada/herbs/mint"}
 
 
-@settings(deadline=None)
 @given(PATHS)
 def test_a_file_belongs_to_the_nearest_skill_above_it(paths: set[str]) -> None:
     rows = plan((SourceEntry(path) for path in paths), "ada/herbs", "spec")
@@ -87,7 +85,7 @@ def bare(row: RawDocument | Dropped) -> RawDocument | Dropped:
     return replace(row, source="", ref=None, commit=None, tree_sha=None, url=None)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(PATHS)
 def test_a_folder_and_a_repository_of_it_hold_the_same(paths: set[str]) -> None:
     with TemporaryDirectory() as scratch:
@@ -100,7 +98,6 @@ def test_a_folder_and_a_repository_of_it_hold_the_same(paths: set[str]) -> None:
         assert from_git == [bare(row) for row in DirectorySource(str(folder)).read()]
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=9)), st.integers(0, 40))
 def test_consuming_keeps_the_first_bytes_whatever_the_pieces(pieces: list[bytes], keep: int) -> None:
     whole = b"".join(pieces)

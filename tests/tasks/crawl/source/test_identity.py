@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
@@ -66,7 +66,6 @@ def test_a_public_url_has_no_credentials(url: str, public: str) -> None:
     assert public_url(url) == public
 
 
-@settings(deadline=None)
 @given(
     user=st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1),
     password=st.text(

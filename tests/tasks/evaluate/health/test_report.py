@@ -132,7 +132,7 @@ def test_a_skills_text_stands_in_the_page_as_it_was_written() -> None:
     assert text.count(EVIL) == 3
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.text())
 def test_no_text_adds_a_tag(text: str) -> None:
     plain = page(history(), [miss("x")])

@@ -291,7 +291,7 @@ def test_resampled_areas_and_rates_are_those_of_the_queries_drawn() -> None:
     assert rate == pytest.approx(np.mean(drawn[1] >= threshold))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SCORES, SCORES, st.floats(0.05, 1))
 def test_at_least_the_share_is_routed_and_no_higher_score_would_do(
     served: list[tuple[float, str]], unserved: list[tuple[float, str]], recall: float

@@ -162,7 +162,7 @@ def test_on_pages_the_skills_of_another_task_are_usable(stream: Stream) -> None:
     assert [one.walked for one in found] == [True, False, False, False, False]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(TOOL_RUNS | web_runs(), max_size=4), st.sampled_from([*METHODS, ""]))
 def test_what_is_usable_is_reachable_has_two_actions_and_is_what_was_done(
     runs: list[Trajectory], method: str

@@ -217,7 +217,7 @@ def test_each_skill_leaves_the_library_as_its_window_did(replay: CommandReplay) 
     assert [replayed(replay, *each) for each in SKILLS] == [None] * len(SKILLS)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(SKILLS), max_size=4))
 def test_no_replay_changes_what_a_later_one_finds(
     replay: CommandReplay, held: list[tuple[Body, SourceWindow]]

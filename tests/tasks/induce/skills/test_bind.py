@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import GRANULARITIES, KEY, Arg, Body, Find, Granularity, Result, checked
@@ -142,7 +142,6 @@ def test_what_lies_deeper_than_eight_entries_is_not_sought() -> None:
     assert paths_to("deep", given[0]) == [(0,) * 8]  # type: ignore[index]
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_each_path_to_a_value_leads_to_that_value(data: st.DataObject) -> None:
     held = data.draw(JSON)
@@ -272,7 +271,6 @@ def test_a_record_of_many_fields_has_few_skills_at_once() -> None:
     assert len(of(run, 0, 3)) == 24
 
 
-@settings(deadline=None)
 @given(st.one_of(TOOL_RUNS, web_runs()), st.sampled_from(GRANULARITIES))
 def test_each_skill_of_a_window_does_that_window(run: Trajectory, granularity: Granularity) -> None:
     steps = kept(run)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
@@ -57,7 +57,6 @@ def test_a_number_does_not_meet_an_argument_that_has_that_name() -> None:
     assert given_names(with_names(twice[::-1])) == ["bed_2", "bed", "bed_3"]
 
 
-@settings(deadline=None)
 @given(any_body(least=1))
 def test_each_argument_has_a_name_of_its_own(body: Body) -> None:
     named = with_names(body)
@@ -73,7 +72,6 @@ def test_parameters_come_in_the_order_in_which_they_are_needed() -> None:
     assert parameters(body) == ["y", "x", "w"]
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_an_identifier_of_a_name(text: str) -> None:
     name = identifier(text)
@@ -133,7 +131,6 @@ def test_code_says_what_is_read_off_an_earlier_result() -> None:
     )
 
 
-@settings(deadline=None)
 @given(any_body())
 def test_code_gives_back_exactly_its_actions(body: Body) -> None:
     name = function_name(body)
@@ -275,7 +272,6 @@ _PIECES = [
 _PIECES += ["**", "{", "}", ":", "None", "True", "1e9", "1j", ".", "lambda", "\\", "\n", "element", "@", "#"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join) | st.text(max_size=20), st.integers(0, 3))
 def test_hostile_code_is_refused_or_gives_actions(piece: str, place: int) -> None:
     code = [piece, f"def f(x):\n    a({piece})\n    b(x=x)\n", f"def f(x):\n    {piece}\n    b(x=x)\n"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tasks.induce.skills.actions import Arg, Const, Find, Path, Result, SkillAction, const
 from tasks.induce.skills.windows import begins, decision_points, last_actions, misfit
@@ -69,7 +69,6 @@ def test_steps_that_fell_out_come_after_an_action_but_are_none_before_another() 
     assert [moment.t for moment in decision_points(run)] == [0, 1]
 
 
-@settings(deadline=None)
 @given(TOOL_RUNS | web_runs())
 def test_moments_stand_at_the_steps_that_are_kept_and_speak_to_nobody(run: Trajectory) -> None:
     found = decision_points(run)

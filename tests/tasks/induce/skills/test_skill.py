@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
@@ -53,13 +53,11 @@ def test_actions_are_told_as_rows_with_a_source_of_each_argument() -> None:
     ]
 
 
-@settings(deadline=None)
 @given(any_body(least=1, most=7))
 def test_rows_give_back_the_actions_that_they_were_told_of(body: Body) -> None:
     assert body_of(json.loads(json.dumps(told(body)))) == body
 
 
-@settings(deadline=None)
 @given(JSON)
 def test_a_constant_gives_back_its_value(value: object) -> None:
     assert Const(const(value)).value == value
@@ -134,7 +132,6 @@ def test_an_argument_is_given_once() -> None:
         checked((SkillAction("water", None, None, (("bed", Arg("a")), ("bed", Arg("b")))),))
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         JSON, lambda inner: st.builds(lambda args: row(args=args), inner) | st.lists(inner, max_size=2)
@@ -237,7 +234,6 @@ def test_elements_without_a_name_are_not_said() -> None:
     )
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40), st.text(max_size=20), st.text(max_size=20))
 def test_any_state_is_summed_up_in_few_words(observation: str, url: str, title: str) -> None:
     for seen in (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Result
@@ -132,7 +132,6 @@ STEPS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=3), TEXTS)
 def test_redacting_again_changes_nothing_and_the_order_of_fields_does_not_count(
     steps: list[dict[str, Any]], task: str

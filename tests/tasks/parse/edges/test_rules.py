@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.schemas import BLOCKS, EDGE_TYPES, NODE_TYPES, Node
 from tasks.models.protocols import Vectors
 from tasks.parse.edges.rules import FARTHEST_STEP, MOST_COMPARED, MOST_REFERENCES, MOST_SIMILAR, infer_edges
+from tests.support.clock import is_linear, takes_less
 from tests.support.texts.fragments import document, node
 
 
@@ -140,17 +140,14 @@ def test_a_table_of_contents_has_a_bounded_number_of_references() -> None:
 
 def test_references_take_time_in_proportion_to_the_text() -> None:
     nodes = document(*[("concept", f"Loaf number {k}", f"Unlike loaf number {k + 1}.") for k in range(4000)])
-    started = time.process_time()
     assert len(pairs(nodes, "reference")) == 3999
-    assert time.process_time() - started < 5
+    assert is_linear(lambda size: pairs(nodes[:size], "reference"), 1000)
 
 
 @pytest.mark.parametrize("character", ["[", "`", "*", '"', "-", "a", " ", "_"])
 def test_no_text_keeps_references_busy(character: str) -> None:
     nodes = document(STARTER, ("concept", "Remarks", character * 200_000), ("concept", character * 300, "x"))
-    started = time.process_time()
-    infer_edges(nodes, None)
-    assert time.process_time() - started < 5
+    assert takes_less(5, lambda: infer_edges(nodes, None))
 
 
 def test_condition_leads_to_the_next_step_of_the_section() -> None:
@@ -226,7 +223,6 @@ def documents(draw: st.DrawFn) -> tuple[list[Node], Vectors]:
     return nodes, np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
 
-@settings(deadline=None)
 @given(documents())
 def test_edges_are_unique_weighed_and_without_loops_for_any_document(
     given: tuple[list[Node], Vectors],
@@ -258,12 +254,7 @@ def test_a_vector_too_few_is_refused() -> None:
         infer_edges([node(0, "x"), node(1, "x")], np.ones((1, 2), dtype=np.float32))
 
 
-def test_a_document_of_twenty_thousand_equal_items_takes_no_time_and_no_room() -> None:
-    nodes = [node(k, "a") for k in range(20_000)]
+def test_a_document_of_very_many_equal_items_takes_no_time_and_no_room() -> None:
+    nodes = [node(k, "a") for k in range(MOST_COMPARED + 1)]
     vectors = np.tile(np.array([[1, 0, 0, 0]], dtype=np.float32), (len(nodes), 1))
-    started = time.perf_counter()
-    found = infer_edges(nodes, vectors)
-    assert time.perf_counter() - started < 10
-    assert {edge.edge_type for edge in found} == {"sequence"}
-    few = infer_edges(nodes[:MOST_COMPARED], vectors[:MOST_COMPARED])
-    assert sum(edge.edge_type == "semantic" for edge in few) <= MOST_COMPARED * MOST_SIMILAR
+    assert {edge.edge_type for edge in infer_edges(nodes, vectors)} == {"sequence"}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.schemas import DOCUMENTS
@@ -113,13 +113,11 @@ def test_a_repository_that_publishes_again_what_others_wrote_is_known(repo: str,
 
 
 @given(st.data(), ROWS)
-@settings(deadline=None)
 def test_the_order_of_rows_has_no_influence(data: st.DataObject, rows: list[Row]) -> None:
     assert survivors(data.draw(st.permutations(rows))) == survivors(rows)
 
 
 @given(ROWS)
-@settings(deadline=None)
 def test_each_text_has_one_survivor_that_survives_itself(rows: list[Row]) -> None:
     found = survivors(rows)
     hashes = {row[0]: row[2] for row in rows}
@@ -202,7 +200,6 @@ def test_equal_rows_keep_the_first_and_list_the_rest() -> None:
 
 
 @given(st.lists(st.tuples(st.text("aAb", min_size=1, max_size=2), st.sampled_from(SOURCES)), max_size=10))
-@settings(deadline=None)
 def test_every_row_is_answered_and_one_a_document_is_kept(pairs: list[tuple[str, str]]) -> None:
     rows = pl.DataFrame(pairs, schema={"doc_id": pl.String, "source": pl.String}, orient="row")
     answer = preferred(rows.with_columns(last_seen_at=_NEVER))

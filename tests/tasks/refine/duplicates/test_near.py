@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.refine.duplicates import near
@@ -106,19 +106,16 @@ def by_hand(pairs: list[tuple[int, int]]) -> list[int]:
 
 
 @given(PAIRS)
-@settings(deadline=None)
 def test_a_text_folds_onto_the_best_survivor_near_it(pairs: list[tuple[int, int]]) -> None:
     assert onto(pairs) == by_hand(pairs)
 
 
 @given(st.data(), PAIRS)
-@settings(deadline=None)
 def test_the_order_of_pairs_has_no_influence(data: st.DataObject, pairs: list[tuple[int, int]]) -> None:
     assert onto(data.draw(st.permutations(pairs))) == onto(pairs)
 
 
 @given(PAIRS)
-@settings(deadline=None)
 def test_each_text_is_near_its_survivor_and_no_two_survivors_are_near(pairs: list[tuple[int, int]]) -> None:
     found = onto(pairs)
     assert all((found[text], text) in pairs for text in range(N) if found[text] != text)
@@ -126,7 +123,6 @@ def test_each_text_is_near_its_survivor_and_no_two_survivors_are_near(pairs: lis
 
 
 @given(PAIRS, PAIRS)
-@settings(deadline=None)
 def test_what_no_chain_of_pairs_connects_has_no_influence(
     pairs: list[tuple[int, int]], others: list[tuple[int, int]]
 ) -> None:

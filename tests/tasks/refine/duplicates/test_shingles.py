@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.refine.duplicates.shingles import Hashes, jaccard, jaccards, shingle_sets
@@ -25,7 +25,6 @@ def tuples(text: str) -> set[tuple[str, ...]]:
 
 
 @given(TEXTS, TEXTS)
-@settings(deadline=None)
 def test_hashes_are_as_alike_as_the_words_they_stand_for(one: str, other: str) -> None:
     sets = tuples(one), tuples(other)
     assert (shingles(one).size, shingles(other).size) == (len(sets[0]), len(sets[1]))
@@ -34,7 +33,6 @@ def test_hashes_are_as_alike_as_the_words_they_stand_for(one: str, other: str) -
 
 
 @given(st.lists(TEXTS, max_size=5))
-@settings(deadline=None)
 def test_a_text_has_the_same_shingles_whatever_stands_beside_it(texts: list[str]) -> None:
     together = list(shingle_sets(texts))
     assert len(together) == len(texts)

@@ -5,7 +5,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.refine.export.paths import FreePaths, file_path
@@ -41,7 +41,6 @@ def test_no_path_leads_out_of_its_folder(path: str) -> None:
     assert all(len(part.encode()) <= 255 and part == part.strip(" ").rstrip(".") for part in parts)
 
 
-@settings(deadline=None)
 @given(st.lists(PATHS, max_size=12, unique=True))
 def test_every_file_can_be_written_and_none_over_another(paths: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +55,6 @@ def test_every_file_can_be_written_and_none_over_another(paths: list[str]) -> No
         assert len({*folded}) == len(folded)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(PATHS, st.lists(PATHS, max_size=4, unique=True)), max_size=6))
 def test_no_skill_writes_over_another(skills: list[tuple[str, list[str]]]) -> None:
     own = ("SKILL.md", "PROVENANCE.json")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -286,6 +288,8 @@ def test_a_body_that_starts_with_a_rule_stays_whole(body: str) -> None:
 KILN = "name: kiln\ndescription: Fires clay.\nlicense: MIT\n"
 BODY = "# Fire it\n\nSlowly.\n"
 FENCED = f"---\n{KILN}---\n{BODY}"
+SAID = {"name": "kiln", "description": "Fires clay.", "license": "MIT", "metadata": {"tags": ["a", "b"]}}
+JSON, LONG_JSON = json.dumps(SAID), json.dumps(SAID, indent=2)
 
 
 @pytest.mark.parametrize(
@@ -324,15 +328,21 @@ FENCED = f"---\n{KILN}---\n{BODY}"
         (f"---\nname: kiln\n---\ndescription: Fires clay.\nlicense: MIT\n---\n{BODY}", "nested"),
         (f"---\n---\n{FENCED}", "nested"),
         (f"---\nname: kiln\n\ndescription: Fires clay.\n\nlicense: MIT\n\n{BODY}", "unclosed"),
+        ("<!--\n" + "Licensed to all.\n" * 900 + f"-->\n<!-- kiln -->\n{FENCED}", "displaced"),
+        ("# Licensed to all.\n" * 900 + FENCED, "displaced"),
+        (f"--- {KILN}---\n{BODY}", "marks"),
+        (f"--- # of a skill\n{KILN}---\n{BODY}", "marks"),
+        (f"```json\n{JSON}\n```\n{BODY}", "marks"),
+        (f"# Kiln\n\n```json\n{LONG_JSON}\n```\n{BODY}", "marks"),
+        (f"{JSON}\n{BODY}", "marks"),
+        (f"{LONG_JSON}\n\n{BODY}", "marks"),
+        (f"| |\n|-|-|\n| **Name** | `kiln` |\n|Description|Fires clay.|\n|License|MIT|\n\n{BODY}", "marks"),
+        (f"# Kiln\n\n| name | description | license |\n|-|-|-|\n| kiln |Fires clay.|MIT|\n{BODY}", "marks"),
     ],
 )  # fmt: skip
 def test_what_the_author_plainly_meant_is_read_and_each_repair_found(text: str, code: str) -> None:
     front = parse_frontmatter(text)
-    assert [front.fields.get(key) for key in ("name", "description", "license")] == [
-        "kiln",
-        "Fires clay.",
-        "MIT",
-    ]
+    assert [front.fields.get(key) for key in SAID][:3] == ["kiln", "Fires clay.", "MIT"]
     assert f"frontmatter.{code}" in codes(text)
     assert front.body.rstrip().endswith(BODY.rstrip())
     assert "Fires clay" not in front.body
@@ -364,8 +374,15 @@ def test_a_description_that_goes_on_below_is_read_whole(lines: str, description:
         "# Kiln\n\n**Description:** Fires clay.\n\nMore.\n",
         "# Kiln\n\n---\n\nName: it is so.\n\nFire it.\n\n---\n",
         "Name: kiln is a word.\n\nFire it.\n",
+        f"> Write it so:\n\n{FENCED}",
+        f"# Package\n\n{KILN}version: 1\n\nFire it.\n",
+        "# Package\n\nname: kiln\n\n---\n\nFire it.\n",
+        "Name: Bob\n\n---\n\nHe fires it.\n",
+        f"# Package\n\n```json\n{JSON}\n```\n\nFire it.\n",
+        f"# Package\n\n{JSON}\n\nFire it.\n",
+        "# Options\n\n| name | description |\n|---|---|\n| kiln | Fires clay. |\n\nFire it.\n",
+        "| name | description |\n|---|---|\n| kiln | Fires clay. |\n| oven | Bakes. |\n\nFire it.\n",
     ],
-    ids=["example", "example in a fence", "one bold word", "prose between rules", "prose"],
 )
 def test_text_of_the_body_is_taken_for_no_field(text: str) -> None:
     front = parse_frontmatter(text)

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.refine.text.hidden import MOST_TOLD, without_hidden
+from tests.support.clock import is_linear
 
 LONG = "invoice pdf csv " * 20
 
@@ -115,13 +114,4 @@ def test_nothing_is_made_up_and_every_loss_is_found(text: str) -> None:
      "<i title='", "\U000e0061"],
 )  # fmt: skip
 def test_hostile_runs_take_linear_time(run: str) -> None:
-    def seconds(length: int) -> float:
-        text = run * (length // len(run))
-        best = []
-        for _ in range(3):
-            begun = time.perf_counter()
-            without_hidden(text)
-            best.append(time.perf_counter() - begun)
-        return min(best)
-
-    assert seconds(80_000) < max(3 * seconds(40_000), 0.05)
+    assert is_linear(lambda size: without_hidden(run * (size // len(run))), 20_000)

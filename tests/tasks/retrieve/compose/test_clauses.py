@@ -111,7 +111,7 @@ def test_a_task_without_words_is_said_by_all_of_it() -> None:
     assert said(" 🥖🥖 ", draft) == [["🥖🥖"]]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_spans_lie_in_the_task_and_are_the_same_or_apart(data: st.DataObject) -> None:
     words = st.sampled_from(

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.retrieve.compose.local import BEGIN, INSIDE, LABELS, Scores, counted
@@ -49,7 +49,6 @@ def test_what_a_step_seeks_is_a_unit_vector_that_its_context_changes(model: Task
     assert 0.3 < float(one[0] @ two[0]) < 0.9999
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60), st.integers(1, 5))
 def test_words_lie_in_the_text_in_order(text: str, size: int) -> None:
     tokens = [(at, min(at + size, len(text))) for at in range(0, len(text), size)]

@@ -180,14 +180,14 @@ def test_a_label_shows_words_without_the_marks_of_markdown(block: str, text: str
     assert row.label == label
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from("abcdef"), max_size=140))
 def test_a_heading_is_never_the_last_line_of_a_column(headings: list[str]) -> None:
     rows = laid_out([node(k, "text", "step", heading) for k, heading in enumerate(headings)]).rows
     assert not [row for row, below in pairwise(rows) if row.heading and row.x != below.x]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.text(max_size=20), st.lists(st.sampled_from("abc"), max_size=3)), max_size=90))
 def test_lines_stand_in_order_and_never_on_each_other(rows: list[tuple[str, list[str]]]) -> None:
     nodes = [node(k, text, "step", *path) for k, (text, path) in enumerate(rows)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import StorageError
@@ -136,7 +136,6 @@ def test_words_that_share_a_pass_are_found_where_the_encoder_looks_into_a_text()
     assert found == ask(query, 0.5)
 
 
-@settings(deadline=None)
 @given(
     budget=st.one_of(st.floats(0.01, 1.0), st.floats(1.1, 400.0)),
     query=st.sampled_from(

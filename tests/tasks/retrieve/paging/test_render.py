@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.retrieve.paging.prepared import cut, frame_of
@@ -42,7 +42,6 @@ def test_one_gap_has_one_mark_inside_the_block_that_it_cuts() -> None:
     assert found.whole == {0, 2}
 
 
-@settings(deadline=None)
 @given(st.sets(st.integers(0, len(READY.costs.units) - 1)))
 def test_units_stand_in_order_each_heading_once_and_every_node_s_text_in_the_context(
     chosen: set[int],

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.parse.segment.headings import Heading
@@ -19,7 +19,6 @@ UNITS = len(READY.costs.units)
 chances = st.lists(st.floats(0.001, 0.999), min_size=UNITS, max_size=UNITS).map(np.array)
 
 
-@settings(deadline=None)
 @given(chances, st.integers(0, 400))
 def test_what_is_taken_is_within_the_ceiling_as_printed_and_taken_once(
     likely: np.ndarray, ceiling: int
@@ -31,7 +30,6 @@ def test_what_is_taken_is_within_the_ceiling_as_printed_and_taken_once(
     assert not taken or tokens_of(READY, taken, printed.marks) <= ceiling
 
 
-@settings(deadline=None)
 @given(chances)
 def test_a_larger_ceiling_never_holds_less_of_what_is_likely(likely: np.ndarray) -> None:
     sizes = [len(choose(READY.prepared, likely, READY.costs, ceiling=c)) for c in (60, 200, 10_000)]
@@ -39,7 +37,6 @@ def test_a_larger_ceiling_never_holds_less_of_what_is_likely(likely: np.ndarray)
     assert all(a <= b + 3 for a, b in pairwise(sizes))
 
 
-@settings(deadline=None)
 @given(chances, st.floats(0.1, 0.9))
 def test_without_a_ceiling_as_much_is_taken_as_is_asked_for(likely: np.ndarray, enough: float) -> None:
     def taken(share: float) -> list[int]:

@@ -283,7 +283,7 @@ def test_a_text_in_quotes_is_asked_for_by_its_words(routing: RoutingIndex) -> No
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 def test_any_text_may_be_asked_of_the_words(routing: RoutingIndex, query: str) -> None:
     assert len(rank_lexical(routing, query)) <= 4

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
@@ -248,7 +248,6 @@ def test_what_was_done_in_like_states_is_offered() -> None:
             assert not met.bodies or {offered.skills[one.skill] for one in found} & set(met.bodies)
 
 
-@settings(deadline=None)
 @given(st.permutations(range(6)), st.sampled_from(list(METHODS)[:-1]))
 def test_the_order_of_trajectories_does_not_change_how_skills_score(order: list[int], name: str) -> None:
     def scores(order: Sequence[int]) -> list[float]:
@@ -267,7 +266,6 @@ def test_no_method_offers_anything_before_anything_is_learned(name: str) -> None
     assert METHODS[name](library({}), asked("a"), 5) == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=4), st.sampled_from("abcd"), st.integers(1, 6))
 def test_skills_of_the_own_task_alone_are_never_offered(tasks: list[str], own: str, k: int) -> None:
     offered = Offered(ENCODE)

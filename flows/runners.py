@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import logging
 import re
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import urlsplit
 
 from prefect import Task
 from prefect.client.orchestration import get_client
@@ -22,6 +24,7 @@ from storage.folder import cores
 from tasks.refine.workers import batch_processes
 
 _PACKAGES = {"dask": "prefect_dask", "ray": "prefect_ray"}
+_PATIENCE = 10.0  # seconds
 Call = tuple[Task[..., Any], Mapping[str, Any]]
 
 
@@ -170,6 +173,12 @@ def _cluster_named(settings: Settings, *errors: type[Exception]) -> Iterator[Non
         raise TransientError(msg) from error
 
 
+def _require_answer(address: str | None) -> None:
+    """Raise an OSError where nobody listens at an address: Ray itself would try for 12 minutes."""
+    if address and (place := urlsplit(address if "//" in address else f"//{address}")).port:
+        socket.create_connection((place.hostname or "", place.port), _PATIENCE).close()
+
+
 def _runner_of(settings: Settings) -> TaskRunner[Any]:
     workers, address = settings.task_workers or cores(), settings.task_runner_address
     if settings.task_runner == "dask":
@@ -182,6 +191,7 @@ def _runner_of(settings: Settings) -> TaskRunner[Any]:
         }  # fmt: skip
         return DaskTaskRunner(address=address) if address else DaskTaskRunner(cluster_kwargs=local)
     if settings.task_runner == "ray":
+        _require_answer(address)
         from prefect_ray import RayTaskRunner  # noqa: PLC0415 (comes with an extra)
 
         local = {"num_cpus": workers, "include_dashboard": False}

@@ -63,13 +63,14 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
         _require_file(path)
         out = unfinished.open("w", encoding="utf-8", newline="\n")
     try:
-        with out:
+        try:
             for record in records:
                 line = json.dumps(record, ensure_ascii=False).translate(_ESCAPES)
                 with _writing(path):
                     out.write(line + "\n")
-            with _writing(path):
-                out.flush()
+        finally:
+            with _writing(path):  # what a full disk did not take is tried once more
+                out.close()
         with _writing(path):
             unfinished.replace(path)
     finally:

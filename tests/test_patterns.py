@@ -16,6 +16,7 @@ def test_no_pattern_takes_more_than_linear_time() -> None:
     assert not {place: found for place, found in worst.items() if found.ratio > MOST}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", [r"\s+x", r"^.*\|.*\|$", r"<[^>]*>"])
 def test_a_pattern_that_takes_more_is_found(pattern: str) -> None:
     assert growth_of(re.compile(pattern), 400).ratio > MOST

@@ -93,9 +93,10 @@ def _with_remedy(error: SkilleryError) -> str:
 
 def _unforeseen(error: Exception) -> str:
     """Return one line for an error that no part of Skillery names: the file, or the kind, and the remedy."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
+    if isinstance(error, OSError) and error.strerror and (error.filename or error.errno in _REMEDIES):
         remedy = _REMEDIES.get(error.errno or 0, f"{DEBUG_OPTION} shows where")
-        return f"{error.filename}: {error.strerror}: {remedy}"
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}: {remedy}"
     said = str(error).strip().splitlines() or ["no message"]
     return f"{type(error).__name__}: {said[0][:300]} ({DEBUG_OPTION} shows where)"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -75,7 +75,7 @@ class Claims:
 
     def __init__(self, root: Root, spec: str, seen: pl.DataFrame) -> None:
         self._root, self._spec, self._publisher = root, spec, publisher(spec)
-        self._mark = hashlib.sha256(self._publisher.removeprefix(_FOLDER).encode()).hexdigest()[:6]
+        self._digest = hashlib.sha256(self._publisher.removeprefix(_FOLDER).encode()).hexdigest()
         whose = {other: publisher(other) for other in seen["source"].unique()}
         self._places = {other for other, name in whose.items() if _is_place(name)}
         self._is_place = _is_place(self._publisher)
@@ -86,6 +86,7 @@ class Claims:
         # Where nobody else claims anything, nothing need be known.
         self._kin = self._first(near.filter(own)) if self._rivals else {}
         self._mine = set(seen.filter(source=spec)["doc_id"])
+        self._folders = {_folder(doc_id) for doc_id in self._mine}
         self._given: dict[str, str] = {}
         self._seen, self._whose = near, whose
         self._parts: dict[str, dict[tuple[str, str], _Brought]] = {}
@@ -123,19 +124,30 @@ class Claims:
             return f"github.com/{doc_id}"
         if self._is_place and key.startswith(_LOCAL):
             folder = _folder(doc_id)
-            marked = f"{folder}~{self._mark}"
-            held = any(doc_key(f"{mine}/").startswith(doc_key(f"{marked}/")) for mine in self._mine)
+            marked, held = self._marked(folder, self._folders)
             return (
                 marked + doc_id[len(folder) :] if held or self._is_rivals(_folder(key), brought) else doc_id
             )
-        if doc_id in self._mine and doc_id.endswith(f"~{self._mark}"):
+        if doc_id in self._mine and doc_id.rpartition("~")[2] in self._marks:
             return doc_id
-        marked = f"{doc_id}~{self._mark}"
-        if marked in self._mine or (brought is None and doc_id in self._mine):
-            return marked if marked in self._mine else doc_id
+        marked, held = self._marked(doc_id, self._mine)
+        if held or (brought is None and doc_id in self._mine):
+            return marked if held else doc_id
         rival = self._is_rivals(key, brought)
         rival = rival or (key.startswith(_LOCAL) and self._is_rivals(_folder(key), brought))
         return marked if rival else doc_id
+
+    @property
+    def _marks(self) -> list[str]:
+        """Whoever guesses the first and brings an id with it before has that id; the last is not guessed."""
+        return [self._digest[:digits] for digits in (6, 16, 64)]
+
+    def _marked(self, name: str, mine: Collection[str]) -> tuple[str, bool]:
+        """Return the form of an id, or a folder, that keeps it apart, and whether it is there."""
+        forms = [f"{name}~{mark}" for mark in self._marks]
+        if held := [form for form in forms if form in mine]:
+            return held[0], True
+        return next((form for form in forms if not self._is_rivals(doc_key(form), None)), forms[-1]), False
 
     def _is_rivals(self, key: str, brought: _Brought | None) -> bool:
         """Tell whether an id, or a folder, belongs to another publisher."""
@@ -193,7 +205,7 @@ class Claims:
             apart = f"{item.doc_id} belongs to what brought it first; this is the document of {self._spec}"
             found = (
                 [Finding("identity.apart", "warning", apart)]
-                if own.find("~") != item.doc_id.find("~")
+                if own.count("~") != item.doc_id.count("~")
                 else []
             )
             return replace(item, doc_id=own, repo=repo, findings=(*item.findings, *found))
@@ -205,12 +217,16 @@ class Claims:
             return replace(item, doc_ids=tuple(map(self.own, item.doc_ids)))
         return item
 
+    def others(self, doc_id: str) -> bool:
+        """Tell whether another publisher has brought a document of this id, there or gone."""
+        return doc_key(doc_id) in self._rivals
+
     def moved(self, rows: list[dict[str, Any]]) -> Iterator[tuple[str, RawDocument]]:
         """Yield, of rows of `seen` that an earlier version wrote under another's ids, id and document."""
         for row in rows:
             claim = _Claim._make(row[name] for name in _Claim._fields)
             doc_id = claim.doc_id
-            held = self._held(claim) if doc_key(doc_id) in self._rivals and not self._is_place else None
+            held = self._held(claim) if self.others(doc_id) and not self._is_place else None
             if self.own(doc_id, held) != doc_id and (raw := self._snapshot(doc_id, claim.raw_part)):
                 own = self.owned(raw)
                 if own.doc_id != doc_id and own.doc_id not in self._mine:

@@ -107,8 +107,8 @@ class ServedIndex:
             raise WrongInput(msg)
         with self.version() as now:
             ranked = self._ranked(now, query, max(k, DECIDING), filters or Filters(), ranker)
-        told = all(found.fit is not None for _, found in ranked)
-        ranked, nothing = fitting(ranked, now.fit if told else None, min_fit)
+        fits = all(found.fit is not None for _, found in ranked)
+        ranked, nothing = fitting(ranked, now.fit if fits else None, min_fit)
         failed = self.failed_sources()
         results = [
             {
@@ -123,9 +123,8 @@ class ServedIndex:
             }
             for rank, (row, found) in enumerate(ranked[:k], start=1)
         ]
-        version = now.served.version
-        found = {"query": query, "results": results, "nothing_fits": nothing}
-        return {**found, "index_version": version, "took_ms": _since(started)}
+        told = {"query": query, "results": results, "nothing_fits": nothing}
+        return {**told, "index_version": now.served.version, "took_ms": _since(started)}
 
     @asked_again
     def page(
@@ -169,7 +168,8 @@ class ServedIndex:
         named = {"doc_id": doc_id, "alias_of": alias_of} if alias_of else {"doc_id": row["doc_id"]}
         whose = provenance(row, self.failed_sources()) | {"index_version": now.served.version}
         return {
-            **named, "query": query, **_printed(found), **({"by_words": True} if document.by_words else {}),
+            **named, "query": query, **_printed(found, document.doc_id, row["doc_id"]),
+            **({"by_words": True} if document.by_words else {}),
             **({} if shares_word(document.body, query) else {"unmatched": True}),
             "took_ms": _since(started), **whose,
         }  # fmt: skip
@@ -361,17 +361,19 @@ def classed(row: dict[str, Any], licences: Licences) -> dict[str, Any]:
     return {**row, "licence_class": licences.class_of(row["licence"])}
 
 
-def _printed(found: Page) -> dict[str, Any]:
+def _printed(found: Page, paged: str, doc_id: str) -> dict[str, Any]:
+    # A copy's text is paged as its survivor's; its nodes have ids of its own.
+    own = {n.node_id: doc_id + n.node_id.removeprefix(paged) for n, _ in (*found.nodes, *found.left_out)}
     nodes = [
         {
-            "node_id": n.node_id, "node_type": n.node_type, "score": float(score),
+            "node_id": own[n.node_id], "node_type": n.node_type, "score": float(score),
             "text": found.printed.get(n.node_id, n.text), "whole": n.node_id not in found.printed,
             "why": dict(found.why.get(n.node_id, {})),
         }
         for n, score in found.nodes
     ]  # fmt: skip
     left_out = [
-        {"node_id": n.node_id, "node_type": n.node_type, "score": score, "tokens": n.n_tokens}
+        {"node_id": own[n.node_id], "node_type": n.node_type, "score": score, "tokens": n.n_tokens}
         for n, score in found.left_out
     ]
     return {

@@ -86,14 +86,20 @@ def test_a_runner_of_no_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         load_settings()
 
 
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "ray://you:secret@127.0.0.1:9", "127.0.0.1:9"])
 def test_a_cluster_that_does_not_answer_is_named_with_its_setting(
-    prefect_server: str, monkeypatch: pytest.MonkeyPatch
+    prefect_server: str, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     import dask
 
-    monkeypatch.setenv("SKILLERY_TASK_RUNNER", "dask")
-    monkeypatch.setenv("SKILLERY_TASK_RUNNER_ADDRESS", "tcp://127.0.0.1:9")
-    said = r"SKILLERY_TASK_RUNNER_ADDRESS=tcp://127\.0\.0\.1:9: no dask cluster answers"
+    from flows import runners
+
+    runner = "dask" if address.startswith("tcp") else "ray"
+    monkeypatch.setitem(runners._PACKAGES, "ray", "prefect")  # Ray need not be there
+    monkeypatch.setenv("SKILLERY_TASK_RUNNER", runner)
+    monkeypatch.setenv("SKILLERY_TASK_RUNNER_ADDRESS", address)
+    shown = re.escape(address.replace("you:secret@", ""))
+    said = f"SKILLERY_TASK_RUNNER_ADDRESS={shown}: no {runner} cluster answers"
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
         pytest.raises(TransientError, match=said),

@@ -1,90 +1,26 @@
-"""Nights that are killed, and nights that publish under readers: nothing is lost, doubled or mixed."""
+"""Nights that are interrupted, and nights that publish under readers: nothing is lost, doubled or mixed."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
-import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from storage.root import Root
 from storage.state import documents_table, nodes_table, parsed_table, read_runs
 from tasks.retrieve.versions.doctor import examine
-from tests.support.command import MAIN, skillery
+from tests.support.command import MAIN
 from tests.support.processes import marked, marked_environment
-from tests.support.roots.faults import EDITIONS, Place, reading, require_mended, require_whole
+from tests.support.roots.faults import Place, reading, require_whole
 from tests.support.roots.many_skills import many_skills
-from tests.support.roots.night_process import watch
 from tests.support.roots.skill_root import Export
-
-
-def kills(place: Place, count: int, draw: random.Random) -> Iterator[str]:
-    """Kill nights at random, before a random step or after a random time; yield the edition each was about.
-
-    A night that ends before its kill makes way for the next edition.
-    """
-    editions = [EDITIONS[1], EDITIONS[0], "third", "fourth"]
-    steps, seconds, done = steps_of(place), 2.0, 0
-    while done < count:
-        edition = editions[done % len(editions)]
-        place.write(edition)
-        by_step = done % 3 != 2
-        step = [str(draw.randrange(steps))] if by_step else []
-        with subprocess.Popen(place.command(*step), stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            if not by_step:
-                time.sleep(draw.uniform(0, seconds))
-                process.kill()
-            code = process.wait()
-        assert code in (0, -signal.SIGKILL), f"night {done} of {edition}, {step}: {code}"
-        done += 1
-        yield edition
-
-
-def steps_of(place: Place) -> int:
-    """Return how many steps a night has that publishes."""
-    root = Root(shutil.copytree(place.root.folder, place.root.folder.with_name("counted"), symlinks=True))
-    steps = 0
-
-    def reached() -> None:
-        nonlocal steps
-        steps += 1
-
-    watch(reached)
-    try:
-        place._replace(root=root).night()
-    finally:
-        sys.setprofile(None)
-    shutil.rmtree(root.folder)
-    return steps
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.timeout(3600))])
-def test_nights_killed_at_random_lose_nothing_and_double_nothing_while_a_reader_polls(
-    place: Place, expected: dict[str, Any], count: int
-) -> None:
-    draw = random.Random(f"{count} kills")  # noqa: S311
-    with reading(place.root) as given:
-        for edition in kills(place, count, draw):
-            if draw.random() < 0.5:  # the other half of the nights follow without a doctor
-                findings = examine(place.root)
-                assert all(found.mended for found in findings), (edition, findings)
-        place.write(EDITIONS[1])
-        require_mended(place, expected)
-    require_whole(given)
 
 
 @pytest.mark.parametrize(("readers", "nights"), [(2, 1), pytest.param(20, 3, marks=pytest.mark.slow)])
@@ -100,73 +36,6 @@ def test_readers_see_one_version_in_an_answer_while_nights_publish(
             time.sleep(0.05)
     require_whole(given)
     assert len({version for version, _ in given}) == nights + 1
-
-
-_COUNT, _SKILLS = 60, 40
-
-
-def killed(arguments: list[str], after: float) -> tuple[int, float]:
-    """Start a command and kill it; return its code, and how many seconds the last of its processes stayed."""
-    mark = f"killed-{time.monotonic_ns()}"
-    with subprocess.Popen(
-        [*MAIN, *arguments], env=marked_environment(mark), start_new_session=True, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as running:  # fmt: skip
-        time.sleep(after)
-        running.kill()
-        code = running.wait()
-    ended = time.monotonic()
-    while marked(mark) and time.monotonic() - ended < 30:
-        time.sleep(0.05)
-    assert marked(mark) == []
-    return code, time.monotonic() - ended
-
-
-@pytest.mark.slow
-@pytest.mark.prefect
-@pytest.mark.timeout(3600)
-def test_sixty_kills_of_commands_leave_no_process_and_lose_no_row(
-    tmp_path: Path, minilm_export: Export
-) -> None:
-    root, market, draw = tmp_path / "root", tmp_path / "market", random.Random(60)  # noqa: S311
-    (root / "models").mkdir(parents=True)
-    (root / "models" / minilm_export.folder.name).symlink_to(minilm_export.folder)
-    texts = many_skills(_SKILLS)
-    for name, text in texts.items():
-        (market / name).mkdir(parents=True)
-        (market / name / "SKILL.md").write_text(text, "utf-8")
-    night = ["run", "--root", str(root), "--source", f"dir:{market}"]
-    assert skillery(*night).returncode == 0
-    struck, longest, forgotten = 0, 0.0, 0
-
-    for k in range(_COUNT):
-        changed = market / draw.choice(sorted(texts)) / "SKILL.md"
-        if changed.exists():
-            changed.write_text(f"{changed.read_text('utf-8')}\n- Knob {k} is new.\n", "utf-8")
-        victim = f"local/market/{sorted(texts)[k // 5]}"
-        arguments, seconds = [
-            (night, 12.0),
-            (["rollback", "--root", str(root)], 3.0),
-            (["compact", "--root", str(root)], 8.0),
-            (night, 12.0),
-            (["forget", victim, "--yes", "--root", str(root)], 6.0),
-        ][k % 5]
-        code, stayed = killed(arguments, draw.uniform(0.3, seconds))
-        struck, longest = struck + (code == -signal.SIGKILL), max(longest, stayed)
-        answer = skillery("search", "knob", "--root", str(root), "--json")
-        assert answer.returncode == 0, (k, arguments, answer.stderr)
-        assert json.loads(answer.stdout)["results"], (k, arguments)
-
-    for k in range(4, _COUNT, 5):  # what was to be forgotten is, however often it was killed
-        skillery("forget", f"local/market/{sorted(texts)[k // 5]}", "--yes", "--root", str(root))
-        forgotten += 1
-    assert skillery(*night).returncode == 0
-    documents = documents_table(Root(root)).read()
-    assert documents.height == documents["doc_id"].n_unique() == _SKILLS - forgotten
-    nodes = nodes_table(Root(root)).read()
-    assert nodes.height == nodes["node_id"].n_unique() == parsed_table(Root(root)).read()["n_nodes"].sum()
-    assert examine(Root(root)) == []
-    print(f"{struck} of {_COUNT} were killed at work; processes stayed {longest:.1f} s at most")  # noqa: T201
 
 
 _LINE = "skillery: interrupted; a later run picks up where this one was"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,12 @@ def test_a_place_that_cannot_be_written_is_refused_before_a_record_is_asked_for(
     assert list((tmp_path / "folder").iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_to_is_wrong_input(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(WrongInput, match="cannot be written"):
-        write_lines(tmp_path / "out.jsonl", [])
+def test_a_disk_that_takes_no_more_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(WrongInput, match=r"out\.jsonl: cannot be written \(File too large\)"):
+            write_lines(tmp_path / "out.jsonl", [{"text": "x" * 200}])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []

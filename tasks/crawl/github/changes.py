@@ -13,7 +13,13 @@ from urllib.parse import quote
 from storage.schemas import Dropped, Finding, RawDocument
 from tasks.crawl.github.archive import Archive, ArchiveRefused
 from tasks.crawl.github.fetch import FetchResult, Snapshot
-from tasks.crawl.github.repositories import NO_MISSES, ListedRepository, ReferenceCounts, fate_of
+from tasks.crawl.github.repositories import (
+    NO_MISSES,
+    ListedRepository,
+    ReferenceCounts,
+    RepositoryIds,
+    fate_of,
+)
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.source.base import Gone, Item, Missed, Unchanged
 from tasks.crawl.source.bundle import (
@@ -26,7 +32,7 @@ from tasks.crawl.source.bundle import (
     read_skill,
 )
 from tasks.crawl.source.bundle import wanted as wanted_files
-from tasks.crawl.source.identity import RECREATED
+from tasks.crawl.source.identity import RECREATED, doc_key, together
 from tasks.crawl.source.unchanged import INCOMPLETE
 
 _OK = "ok"
@@ -54,10 +60,16 @@ class ChangeReader:
     """
 
     def __init__(
-        self, spec: str, now: datetime, limits: DocumentLimits, etag_key: str, references: ReferenceCounts
+        self,
+        spec: str,
+        now: datetime,
+        limits: DocumentLimits,
+        etag_key: str,
+        references: ReferenceCounts,
+        ids: RepositoryIds,
     ) -> None:
         self._spec, self._now, self._limits, self._etag_key = spec, now, limits, etag_key
-        self._references = references
+        self._references, self._ids = references, ids
         # Repository that was read last, and the documents that its refs have brought so far.
         self._last_read: tuple[str, frozenset[str]] = ("", frozenset())
         self.pending = PendingState()
@@ -110,7 +122,7 @@ class ChangeReader:
         rows: list[dict[str, Any]] = []  # of LISTED, as they are now
         for snapshot in result.snapshots:
             if snapshot.refused:
-                yield Dropped(snapshot.metadata.full_name, self._spec, *snapshot.refused)
+                yield Dropped(snapshot.name, self._spec, *snapshot.refused)
             outcomes: dict[str, str] = {}
             own = replace(snapshot, changed=snapshot.changed - repository.earlier)
             for missed in self._left(own):
@@ -147,12 +159,16 @@ class ChangeReader:
         left = any(isinstance(e, HttpTransient) for s in result.snapshots for e in s.failed.values())
         known = {"etag": None, "commit": None} if left or shared else {"etag": result.etag, "commit": commit}
         changed = {"changed_at": self._now} if any(s.changed for s in result.snapshots) else {}
-        # The id known first stays: who has taken the name since is told with every text.
-        meta, first_id = first.metadata, repository.known.get("repo_id")
+        meta = first.metadata
+        first_id = self._ids.first(repository.name, meta.repo_id)
+        if not self._ids.knows(meta.full_name):  # each name that a renamed one ever had stays its own
+            known_as = {"repository": meta.full_name.lower(), "ref": "", "source": repository.source}
+            self._ids.first(meta.full_name, meta.repo_id)
+            self.pending.repositories.append({**known_as, "repo_id": meta.repo_id})
         row = {
             "state": INCOMPLETE if left else _OK, "listed": repository.digest, "stars": meta.stars,
-            "full_name": meta.full_name, "repo_id": first_id or meta.repo_id, "licence": meta.licence,
-            "etag_key": self._etag_key,
+            "full_name": meta.full_name, "repo_id": first_id,
+            "licence": meta.licence, "etag_key": self._etag_key,
         }  # fmt: skip
         self._remember(repository, {**NO_MISSES, **row, **known, **changed})
 
@@ -163,10 +179,27 @@ class ChangeReader:
         by_id = {wanted.skill.doc_id: wanted.row for wanted in snapshot.skills if wanted.skill}
         for raw in self._read(snapshot, archive):
             if isinstance(raw, RawDocument):
-                yield _completed(raw, repository, snapshot, by_id[raw.doc_id])
+                yield self._completed(raw, snapshot, by_id[raw.doc_id])
             # A list of skills is not concerned with what else its repositories hold.
             elif repository.whole or {raw.doc_id, raw.lost_to} & snapshot.changed:
                 yield raw
+
+    def _completed(self, raw: RawDocument, snapshot: Snapshot, listed: dict[str, Any] | None) -> RawDocument:
+        """Return a document with what its repository and its row in the list say of it."""
+        meta, listing, found = snapshot.metadata, listed or {}, list(raw.findings)
+        folder = raw.path.rpartition("/")[0] if raw.path else ""
+        url = f"https://github.com/{meta.full_name}/tree/{snapshot.commit}/{quote(folder)}".rstrip("/")
+        if snapshot.name != meta.full_name:
+            first = self._ids.first(meta.full_name, meta.repo_id)
+            message = f"{meta.full_name} was repository {first}, is {meta.repo_id}"
+            found.append(Finding(RECREATED, "warning", message))
+        return replace(
+            raw, repo=meta.full_name, repo_id=meta.repo_id, ref=snapshot.ref, commit=snapshot.commit,
+            tree_sha=snapshot.tree.folders.get(folder), url=url, author=meta.full_name.partition("/")[0],
+            stars=meta.stars if listing.get("stars") is None else listing["stars"],
+            category=listing.get("category"), tags=tuple(listing.get("tags") or ()),
+            repo_licence=meta.licence, findings=tuple(found),
+        )  # fmt: skip
 
     def _read(self, snapshot: Snapshot, archive: Archive | None) -> Iterator[RawDocument | Dropped]:
         held = {entry.path: entry for entry in archive.entries()} if archive else {}
@@ -182,7 +215,7 @@ class ChangeReader:
 
         # A tree does not tell where a link leads; an archive does.
         entries = (held.get(e.path, e) if e.kind == "link" else e for e in snapshot.tree.entries)
-        rows = plan(entries, snapshot.metadata.full_name, self._spec) if archive else snapshot.rows
+        rows = plan(entries, snapshot.name, self._spec) if archive else snapshot.rows
         for row in rows:
             if isinstance(row, BundledSkill):
                 if row.doc_id in snapshot.changed:
@@ -214,24 +247,23 @@ class ChangeReader:
             elif doc_id not in snapshot.changed:
                 yield Unchanged((doc_id,))
             taken.add(doc_id)
-            yield from self._renamed(repository, snapshot, row, doc_id)
+            yield from self._renamed(snapshot, row, doc_id)
             known = {"outcome": outcomes.get(doc_id, _OK), "doc_id": doc_id}
             rows.append({**row, **known, "digest": None if of_earlier_ref else digest})
         if repository.whole:
             gone = [r for r in repository.listed if r["doc_id"] not in taken]
             rows += [{**r, "outcome": "not-found", "digest": None} for r in gone]
 
-    def _renamed(
-        self, repository: ListedRepository, snapshot: Snapshot, row: dict[str, Any], doc_id: str
-    ) -> Iterator[Item]:
-        """Retire the former id of a row's document; if its repository was renamed, add an alias for it."""
+    def _renamed(self, snapshot: Snapshot, row: dict[str, Any], doc_id: str) -> Iterator[Item]:
+        """Retire the former id of a row's document; if it was of this repository, add an alias for it."""
         old = row["doc_id"]
         if old in (None, doc_id) or row["outcome"] != _OK:
             return
         self._references.release([row])
         if not self._references.unreferenced([row]):
             return
-        if _recreated(repository, snapshot):
+        name = "/".join(old.split("/")[:2])
+        if doc_key(self._ids.name_of(together(name), snapshot.metadata.repo_id)) != doc_key(name):
             yield Gone((old,), "retired", f"another repository has taken its place: {doc_id}")
         else:
             yield Gone((old,), "retired", f"renamed to {doc_id}")
@@ -266,28 +298,6 @@ def as_listed(repository: ListedRepository, spec: str) -> Iterator[Item]:
     else:
         detail = repository.known.get("detail") or "as at the last look"
         yield Missed(tuple(_ids(repository)), str(state), detail)
-
-
-def _completed(
-    raw: RawDocument, repository: ListedRepository, snapshot: Snapshot, listed: dict[str, Any] | None
-) -> RawDocument:
-    """Return a document with what its repository and its row in the list say of it."""
-    meta, listing = snapshot.metadata, listed or {}
-    folder = raw.path.rpartition("/")[0] if raw.path else ""
-    url = f"https://github.com/{meta.full_name}/tree/{snapshot.commit}/{quote(folder)}".rstrip("/")
-    message = f"{meta.full_name} was repository {repository.known.get('repo_id')}, is {meta.repo_id}"
-    found = Finding(RECREATED, "warning", message)
-    return replace(
-        raw, repo=meta.full_name, repo_id=meta.repo_id, ref=snapshot.ref, commit=snapshot.commit,
-        tree_sha=snapshot.tree.folders.get(folder), url=url, author=meta.full_name.partition("/")[0],
-        stars=meta.stars if listing.get("stars") is None else listing["stars"],
-        category=listing.get("category"), tags=tuple(listing.get("tags") or ()), repo_licence=meta.licence,
-        findings=(*raw.findings, *([found] if _recreated(repository, snapshot) else [])),
-    )  # fmt: skip
-
-
-def _recreated(repository: ListedRepository, snapshot: Snapshot) -> bool:
-    return repository.known.get("repo_id") not in (None, snapshot.metadata.repo_id)
 
 
 def _found_rows(repository: ListedRepository) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from storage.schemas import Dropped
 from tasks.crawl.github.api import GitHub, Metadata, NotModified, Tree
 from tasks.crawl.github.archive import Archive, ArchiveRefused, has_control, object_id
-from tasks.crawl.github.repositories import ListedRepository
+from tasks.crawl.github.repositories import ListedRepository, RepositoryIds
 from tasks.crawl.http.responses import HttpFailed, HttpTerminal, HttpTransient
 from tasks.crawl.source.bundle import BundledSkill, DocumentLimits, SourceEntry, plan
 from tasks.crawl.source.bundle import wanted as wanted_files
@@ -47,6 +47,7 @@ class Snapshot:
     ref: str  # resolved; `HEAD` for the default branch
     commit: str
     metadata: Metadata
+    name: str  # with which its ids begin, see `RepositoryIds`
     tree: Tree
     rows: tuple[BundledSkill | Dropped, ...]  # everything the repository holds, from `plan`
     skills: tuple[WantedSkill, ...]
@@ -97,7 +98,9 @@ class Fetcher:
         limits: DocumentLimits,
         etag_key: str,
         single_files: int,
+        ids: RepositoryIds,
     ) -> None:
+        self._ids = ids
         self._github, self._spec, self._folder = github, spec, folder
         self._limits, self._key, self._single_files = limits, etag_key, single_files
         self.in_use: Counter[Path] = Counter()
@@ -180,7 +183,8 @@ class Fetcher:
         # Under the present name, since the redirect of an old one may lose the query.
         tree = await self._github.tree(metadata.full_name, ref.tree)
         _require_whole(tree, ref.tree, metadata.full_name)
-        rows = tuple(plan(tree.entries, metadata.full_name, self._spec))
+        name = self._ids.name_of(metadata.full_name, metadata.repo_id)
+        rows = tuple(plan(tree.entries, name, self._spec))
         skills = tuple(self._with_digest(wanted, tree) for wanted in _wanted(repository, ref, rows))
         # Of two rows that lead to one skill the later counts.
         by_id = {wanted.skill.doc_id: wanted for wanted in skills if wanted.skill}
@@ -189,7 +193,7 @@ class Fetcher:
             for doc_id, (row, _, digest) in by_id.items()
             if doc_id not in repository.earlier and not same_skill(row, doc_id, digest or "")
         )
-        snapshot = Snapshot(ref.ref, ref.commit, metadata, tree, rows, skills, changed)
+        snapshot = Snapshot(ref.ref, ref.commit, metadata, name, tree, rows, skills, changed)
         to_read = [wanted.skill for d in sorted(changed) if (wanted := by_id[d]).skill]
         return await self._with_files(repository, snapshot, to_read) if to_read else snapshot
 

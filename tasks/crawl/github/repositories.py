@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,8 +14,12 @@ from typing import Any, Literal
 
 import polars as pl
 
+from storage.errors import StorageError
+from storage.parquet import read_frame
 from storage.root import Root
-from storage.state import LISTED, listed_table
+from storage.schemas import RAW_DOCUMENTS
+from storage.state import LISTED, listed_table, repositories_table, seen_table
+from tasks.crawl.source.identity import apart
 from tasks.crawl.source.unchanged import UNREACHED, list_digest
 
 _PLACE = ["repository", "ref", "rest"]
@@ -82,6 +87,52 @@ def _rank(found: ListedRepository, now: datetime, recheck_days: float) -> tuple[
     if checked is not None and oldest <= checked <= now:
         return None
     return (2, checked.timestamp() if checked else 0.0, *name)
+
+
+class RepositoryIds:
+    """The ids by which the forge knows the repositories that have had a name; the first owns the name."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def first(self, name: str, repo_id: str) -> str:
+        """Return the id of the first repository of a name, which is this one where none is known."""
+        return next(iter(self._of(name) or self._known.setdefault(name.lower(), {repo_id: None})))
+
+    def knows(self, name: str) -> bool:
+        """Tell whether it is known which repository was the first of a name."""
+        return bool(self._of(name))
+
+    def name_of(self, name: str, repo_id: str) -> str:
+        """Return what the ids of a repository begin with: a name that was another's is kept apart."""
+        return apart(name, repo_id) if self._of(name).keys() - {repo_id} else name
+
+    def _of(self, name: str) -> dict[str, None]:
+        key = name.lower()
+        if key not in self._known and (brought := self._brought.get(key)):
+            with contextlib.suppress(StorageError):
+                rows = read_frame(self._root, brought[0], RAW_DOCUMENTS, ["doc_id", "repo_id"])
+                if repo_ids := rows.filter(doc_id=brought[1])["repo_id"].drop_nulls().to_list():
+                    self._known[key] = {repo_ids[-1]: None}
+        return self._known.get(key, {})
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, None]]:
+        rows = repositories_table(self._root).read(columns=["repository", "repo_id"])
+        known: dict[str, dict[str, None]] = {}
+        for name, repo_id in rows.drop_nulls("repo_id").select("repository", "repo_id").iter_rows():
+            known.setdefault(name, {})[repo_id] = None
+        return known
+
+    @cached_property
+    def _brought(self) -> dict[str, tuple[str, str]]:
+        """The raw part and the id of the first document of each name, for names whose row was lost."""
+        seen = seen_table(self._root).read(columns=["doc_id", "source", "raw_part", "first_seen_at"])
+        hosted = seen.filter(pl.col("source").str.contains("^(?:github:|skillsmp)"))
+        named = hosted.with_columns(name=pl.col("doc_id").str.to_lowercase().str.extract("^([^/]+/[^/]+)"))
+        first = named.sort("first_seen_at").unique("name", keep="first", maintain_order=True)
+        rows = first.select("name", "raw_part", "doc_id").iter_rows()
+        return {name: (raw_part, doc_id) for name, raw_part, doc_id in rows}
 
 
 class ReferenceCounts:

@@ -15,17 +15,16 @@ import polars as pl
 from storage.errors import SourceError, SourceUnavailable, WrongInput
 from storage.partitions import partition_of
 from storage.state import (
-    ALIASES,
     LISTED,
     REPOSITORIES,
-    aliases_table,
     listed_table,
+    rename,
     repositories_table,
 )
 from tasks.crawl.github.api import GitHub
 from tasks.crawl.github.changes import ChangeReader, PendingState
 from tasks.crawl.github.fetch import Fetcher, FetchResult
-from tasks.crawl.github.repositories import ListedRepository, ReferenceCounts
+from tasks.crawl.github.repositories import ListedRepository, ReferenceCounts, RepositoryIds
 from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.settings import GITHUB_TOKEN, credential
@@ -46,8 +45,8 @@ class RepositorySource(RemoteSource):
         super().__init__(spec, context)
         self._limits, self._token = context.limits, credential(GITHUB_TOKEN)
         self._etag_key = self._token.fingerprint() if self._token else "anonymous"
-        references = ReferenceCounts(self._root, spec)
-        self._changes = ChangeReader(spec, self._now, self._limits, self._etag_key, references)
+        references, self._ids = ReferenceCounts(self._root, spec), RepositoryIds(self._root)
+        self._changes = ChangeReader(spec, self._now, self._limits, self._etag_key, references, self._ids)
         self._unreached: list[FetchResult] = []
         self._archives_in_use: Counter[Path] = Counter()
         self._archives = f"{_ARCHIVES}/{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
@@ -70,7 +69,8 @@ class RepositorySource(RemoteSource):
         given, folder = self._settings, self._root.folder / self._archives
         urls = given.github_api_url, given.github_archive_url, given.github_raw_url
         github = GitHub(http, self._token, *urls, archive_bytes=given.archive_bytes)
-        fetcher = Fetcher(github, self.spec, folder, self._limits, self._etag_key, given.single_files)
+        limits, most = self._limits, given.single_files
+        fetcher = Fetcher(github, self.spec, folder, limits, self._etag_key, most, self._ids)
         self._archives_in_use = fetcher.in_use
         again: list[ListedRepository] = []
         async for result in in_order(fetcher.fetch, repositories, _AHEAD):
@@ -128,11 +128,7 @@ class RepositorySource(RemoteSource):
         kept, self._changes.pending = self._changes.pending, PendingState()
         listed_table(self._root).upsert(_frame(kept.listed, LISTED))
         if kept.renamed:
-            rows = [
-                {"doc_id": old, "survivor": new, "kind": "renamed", "since": self._now}
-                for old, new in kept.renamed.items()
-            ]
-            aliases_table(self._root).replace(set(kept.renamed), pl.DataFrame(rows, schema=ALIASES))
+            rename(self._root, kept.renamed, self._now)
         # Last: a repository that is remembered is not looked at again.
         repositories_table(self._root).upsert(_frame(kept.repositories, REPOSITORIES))
         for archive in kept.archives:

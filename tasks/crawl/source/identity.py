@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Collection
@@ -23,6 +24,7 @@ GIT_REF = re.compile(r"\A(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 _GITHUB = {"github.com", "www.github.com", "ssh.github.com"}
 _HOSTS = {"github.com", "www.github.com"}
 _PORTS = {"http": {None, 80}, "https": {None, 443}}
+_APART = re.compile(r"(?<=.)~[0-9a-f]{6}\Z")
 _OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,38}")  # an underscore ends the name of a company's user
 _REPO = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 # Pages of the site itself; no owner can have these names.
@@ -113,6 +115,16 @@ def make_doc_id(repository: str, folder: str) -> str:
     return f"{repository}/{folder}" if folder else repository
 
 
+def apart(name: str, whose: str) -> str:
+    """Return the form of a name by which a later claim to it, by this one, is kept apart."""
+    return f"{name}~{hashlib.sha256(whose.encode()).hexdigest()[:6]}"
+
+
+def together(name: str) -> str:
+    """Return the name of which one is the form of `apart`, or the name itself."""
+    return _APART.sub("", name)
+
+
 def doc_key(doc_id: str) -> str:
     """Return the form in which two ids are compared."""
     return doc_id.casefold()
@@ -120,7 +132,10 @@ def doc_key(doc_id: str) -> str:
 
 def owner_part(doc_id: str) -> str:
     """Return what an id tells of its owner, in the form in which ids are compared; empty: nothing."""
-    parts = doc_key(doc_id).split("/")[:-1]
+    parts = doc_key(doc_id).split("/")
+    if together(repository := "/".join(parts[:2])) != repository:
+        return repository  # one kept apart has an owner of its own
+    parts = parts[:-1]
     return "/".join(parts[: 2 if parts and (parts[0] == "local" or "." in parts[0]) else 1])
 
 

@@ -40,13 +40,15 @@ def _aggregators() -> str:
 def owner_of() -> pl.Expr:
     """Return whose each document is: its owner on its forge, else what the source says of its author.
 
-    Of columns source, repo and author. A file may name anybody as the author, so that its source counts too.
+    Of columns doc_id, source, repo and author. A file may name anybody as the author, so that its source
+    counts too. The owner of a repository that is kept apart is not who has had the name.
     """
     source, repo = pl.col("source"), pl.col("repo").str.to_lowercase()
     forge = pl.any_horizontal(source.str.starts_with(p) for p in ("git+", "github:", "skillsmp"))
     claimed = pl.concat_str(source, pl.lit("\n"), pl.col("author").fill_null(""))
     named = forge & ~repo.str.starts_with("local/")
-    return pl.when(named).then(repo.str.replace("/[^/]*$", "")).otherwise(claimed)
+    apart = pl.col("doc_id").str.to_lowercase().str.extract("^([^/]+/[^/]+~[0-9a-f]{6})(?:/|$)")
+    return pl.when(named).then(pl.coalesce(apart, repo.str.replace("/[^/]*$", ""))).otherwise(claimed)
 
 
 def ranked(frame: pl.DataFrame) -> pl.DataFrame:

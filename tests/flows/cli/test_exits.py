@@ -112,6 +112,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device", "/data/root/documents/pa
     [
         (ZeroDivisionError("division by zero\nand more"), "ZeroDivisionError: division by zero (--debug"),
         (FULL, "/data/root/documents/part-00.parquet: No space left on device: make room on that disk"),
+        (OSError(errno.ENOSPC, FULL.strerror), "No space left on device: make room on that disk"),
     ],
 )
 def test_an_error_that_nobody_foresaw_is_one_line_and_its_stack_is_shown_on_request(

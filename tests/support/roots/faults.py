@@ -74,9 +74,8 @@ class Place(NamedTuple):
         source = DirectorySource(str(self.market))
         return run_night(self.root, source, self.export, run_id or f"{now:%Y%m%dT%H%M%S%f}", now, **more)
 
-    def command(self, *step: str) -> list[str]:
-        run = f"{time.time_ns()}"
-        arguments = [str(self.root.folder), str(self.market), str(self.export), run, *step]
+    def command(self) -> list[str]:
+        arguments = [str(self.root.folder), str(self.market), str(self.export), f"{time.time_ns()}"]
         return [sys.executable, "-m", "tests.support.roots.night_process", *arguments]
 
 
@@ -125,7 +124,7 @@ def require_mended(place: Place, expected: dict[str, Any], **more: Any) -> None:
 
 
 @contextlib.contextmanager
-def reading(root: Root, threads: int = 1) -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
+def reading(root: Root, threads: int = 1, pause: float = 0.02) -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
     """Search and page all the while, in threads that share an index; yield versions with their answers."""
     index, ended, errors = index_of(root), threading.Event(), list[BaseException]()
     given: list[tuple[str, tuple[Any, ...]]] = []
@@ -139,7 +138,7 @@ def reading(root: Root, threads: int = 1) -> Iterator[list[tuple[str, tuple[Any,
                 given.append((versions.pop(), ([(r["doc_id"], r["content_hash"]) for r in found], None)))
                 paged = index.page(ASKED, "what to do with the oven", budget=1, method="facets")
                 given.append((paged["index_version"], (None, paged["context"])))
-                time.sleep(0.02)  # the nights need the processor too
+                time.sleep(pause)  # the nights need the processor too
         except BaseException as error:
             errors.append(error)
 

@@ -1,18 +1,14 @@
 """One night of the stages' cores, as the nightly flow runs it, without its orchestrator.
 
-`python -m tests.support.roots.night_process ROOT MARKET EXPORT RUN_ID [STEP]` kills itself before that step.
+`python -m tests.support.roots.night_process ROOT MARKET EXPORT RUN_ID` runs one.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from storage.errors import Locked
@@ -40,8 +36,6 @@ from tasks.retrieve.versions.publish import candidate, publish
 from tasks.retrieve.versions.retention import retain_versions
 
 LOCKED = 75
-# What changes something on disk, in storage/: each is a moment to die at, and so is every rename.
-_STEPS = {"write", "delete", "put_file", "delete_path", "add", "_begin", "_index", "tag", "prune"}
 
 
 def run_night(
@@ -87,35 +81,8 @@ def index_night(
     return version
 
 
-def watch(reached: Callable[[], None]) -> None:
-    """Call `reached` before every step of this thread."""
-
-    def look(frame: FrameType, event: str, arg: Any) -> None:  # noqa: ANN401 (the interpreter's own)
-        code = frame.f_code
-        ours = code.co_name in _STEPS and Path(code.co_filename).parent.name == "storage"
-        if (event == "call" and ours) or (event == "c_call" and arg is os.replace):
-            reached()
-
-    sys.setprofile(look)
-
-
-def _die_at(step: int) -> Callable[[], None]:
-    left = [step]
-
-    def reached() -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return reached
-
-
 def main() -> None:
-    folder, market, export, run_id, *step = sys.argv[1:]
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    if step:
-        watch(_die_at(int(step[0])))
+    folder, market, export, run_id = sys.argv[1:]
     try:
         run_night(Root(folder), DirectorySource(market), Path(export), run_id, datetime.now(UTC))
     except Locked:

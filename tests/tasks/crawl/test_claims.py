@@ -16,9 +16,14 @@ from storage.schemas import RawDocument
 from storage.state import documents_table, folded_table
 from tasks.crawl.claims import Claims, publisher
 from tasks.retrieve.revisions.edition import find_row
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
+from tests.support.roots.claimants import HAPPENINGS, Claimants
 from tests.support.roots.nights import HandSource, Nights, skill, with_files
+from tests.support.roots.skill_root import Export
 
 HOME, UNPACKED = "dir:/home/ann/skills", "dir:/home/ann/dl/skills"
+SAME, OWN = "local/skills/same", "local/skills/own"
 PDF, LIST, TABLE = "local/skills/pdf", "skillsmp:pdf", "parquet:/p"
 WORDS = " ".join(f"step{n} takes {n} minutes" for n in range(20))
 
@@ -70,20 +75,44 @@ def test_a_second_publisher_of_an_id_is_kept_apart(
     assert set(whose(nights)) == set(ids[-1:])
 
 
+def test_an_id_that_somebody_has_guessed_is_not_shared_either(nights: Nights) -> None:
+    digest = hashlib.sha256(UNPACKED[4:].encode()).hexdigest()
+    guessed, odd = marked(PDF, UNPACKED[4:]), "a~b"
+    sources = [
+        HandSource(TABLE, skill(guessed, "Upload all pages."), skill(odd, "Burn all pages.")),
+        HandSource(HOME, skill(PDF, "Merge all pages.")),
+        HandSource(UNPACKED, skill(PDF, "Count all pages.")),
+        HandSource("parquet:/q", skill(odd, "Burn no pages.")),
+    ]
+    own = f"local/skills~{digest[:16]}/pdf"
+    kept_apart = f"{odd}~{hashlib.sha256(b'parquet:/q').hexdigest()[:6]}"
+    for _ in range(2):
+        nights.run(*sources)
+        expected = {guessed: TABLE, odd: TABLE, PDF: HOME, own: UNPACKED, kept_apart: "parquet:/q"}
+        assert whose(nights) == expected
+    for doc_id in (own, kept_apart):
+        codes = [finding["code"] for finding in find_row(nights.root, doc_id)[0]["findings"]]
+        assert codes.count("identity.apart") == 1
+
+
 def test_what_an_earlier_version_wrote_under_another_s_id_moves_without_being_read(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {HOME: "Merge all pages.", UNPACKED: "Upload all pages.", LIST: "Burn all pages."}
-    sources = [HandSource(spec, skill(PDF, text), version="1") for spec, text in texts.items()]
+    more = {HOME: [skill(SAME, WORDS)], UNPACKED: [skill(OWN, WORDS)], LIST: list[RawDocument]()}
+    sources = [HandSource(spec, skill(PDF, texts[spec]), *more[spec], version="1") for spec in texts]
     with monkeypatch.context() as earlier:
         earlier.setattr(Claims, "own", lambda _, doc_id, *__: doc_id)
         for source in sources:
             nights.run(source)
-        assert list(whose(nights)) == [PDF]
+        assert set(whose(nights)) == {PDF, SAME, OWN}
     counts = nights.run(*sources)
-    apart = marked(PDF, UNPACKED[4:])
-    assert counts == {"documents": 3} == nights.run(*sources)
-    assert whose(nights) == {PDF: HOME, apart: UNPACKED, f"github.com/{PDF}": LIST}
+    apart, own = marked(PDF, UNPACKED[4:]), marked(OWN, UNPACKED[4:])
+    assert counts == nights.run(*sources)
+    kept = {PDF: HOME, apart: UNPACKED, f"github.com/{PDF}": LIST, SAME: HOME, own: UNPACKED}
+    assert whose(nights) == kept
+    assert nights.aliases()[OWN] == (own, "renamed")
+    assert PDF not in nights.aliases()
     assert [source.reads for source in sources] == [1, 1, 1]
     assert find_row(nights.root, apart)[0]["body"] == "Upload all pages."
 
@@ -191,3 +220,32 @@ def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) 
                 assert [f["sha256"] for f in row["files"]] in bundles
         count = sum(len(event.held) for event in sources.values())
         assert len(whose(nights)) == count
+
+
+CLAIMS = st.lists(st.sampled_from(HAPPENINGS), min_size=2, max_size=3, unique=True)
+
+
+@given(CLAIMS)
+@settings(max_examples=3, deadline=None)
+def test_no_way_of_asking_for_an_id_gives_what_another_publisher_holds(
+    minilm_export: Export, claims: list[str]
+) -> None:
+    require_own_answers(minilm_export, claims)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", HAPPENINGS)
+@pytest.mark.parametrize("second", HAPPENINGS)
+def test_any_two_claims_in_any_order(minilm_export: Export, first: str, second: str) -> None:
+    require_own_answers(minilm_export, ["good", first, second])
+
+
+def require_own_answers(export: Export, claims: list[str]) -> None:
+    world = World()
+    world.github.anonymous_limit = 100_000
+    with tempfile.TemporaryDirectory() as folder, Marketplace(world) as market:
+        claimants = Claimants(Path(folder), export, world, market.environment())
+        for what in claims:
+            claimants.happens(what)
+            claimants.check_rows()
+        claimants.check_answers()

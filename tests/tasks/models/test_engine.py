@@ -55,6 +55,7 @@ for thread in threads:
 """
 
 
+@pytest.mark.slow
 def test_threads_that_make_the_first_calls_of_a_process_at_once_all_end() -> None:
     for _ in range(3):
         subprocess.run([sys.executable, "-c", _FIRST_CALLS], cwd=PROJECT, check=True, timeout=60)

@@ -147,6 +147,7 @@ def test_a_folded_copy_is_answered_by_its_own_text(skill_root: Make) -> None:
     answer = page(root.ask(), "local/market/ZZ-copy")
     assert (answer["doc_id"], answer["alias_of"]) == ("local/market/ZZ-copy", BEES)
     assert answer["context"] == page(root.ask(), BEES)["context"]
+    assert all(node["node_id"].startswith("local/market/zz-copy#") for node in answer["nodes"])
     assert answer["url"].endswith("/market/zz-copy")
     near = page(root.ask(), "local/market/zz-near", "how honey is wrung")
     assert near["alias_of"] == BEES

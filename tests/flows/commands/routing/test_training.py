@@ -92,6 +92,7 @@ def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_t
     assert (code, "holds a training with another settings" in told) == (2, True)
 
 
+@pytest.mark.slow
 def test_an_encoder_is_trained_on_what_authors_ask(
     ask: Ask, root: str, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

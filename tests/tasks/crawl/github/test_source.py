@@ -14,6 +14,7 @@ from storage.schemas import RAW_DOCUMENTS
 from storage.state import listed_table
 from tasks.crawl import raw_parts
 from tasks.crawl.github.source import split_name
+from tasks.crawl.source.identity import apart
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.crawl.zip_files import zipped
 from tests.support.marketplace import malice
@@ -282,9 +283,10 @@ def test_an_old_name_that_another_repository_took_leads_nowhere_and_retires_noth
     world.list_skill(garden, "beds/dill", url="https://github.com/ann/garden/tree/main/beds/dill")
     world.relist(garden)
     crawler.crawl(days=8)
-    world.repository("ann/garden").commit({"beds/dill/SKILL.md": grows("dill", "Sold out.")})
+    taken = world.repository("ann/garden")
+    taken.commit({"beds/dill/SKILL.md": grows("dill", "Sold out.")})
     crawler.crawl()
-    held = crawler.held()
+    held, kept_apart = crawler.held(), apart("ann/garden", str(taken.repo_id))
     assert held["ann/allotment/beds/dill"] == grows("dill", "Sow it in May.")
-    assert held[DILL] == grows("dill", "Sold out.")
+    assert (held.get(DILL), held[f"{kept_apart}/beds/dill"]) == (None, grows("dill", "Sold out."))
     assert "ann/allotment/beds/dill" not in crawler.aliases()

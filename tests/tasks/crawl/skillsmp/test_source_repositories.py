@@ -10,7 +10,7 @@ import pytest
 
 from storage.parquet import read_frame
 from storage.schemas import RAW_DOCUMENTS
-from storage.state import seen_table
+from tasks.crawl.source.identity import apart
 from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.marketplace import github, malice
 from tests.support.marketplace.faults import Fault, Faults
@@ -133,17 +133,30 @@ def test_a_repository_recreated_under_its_name_is_pointed_out(
     again = world.repository("ann/garden")
     again.commit({f"beds/{n}/SKILL.md": grows(n, "Sold out.") for n in ("basil", "chard", "dill", "endive")})
     crawler.crawl()
-    assert b"Sold out" in (crawler.held()["ann/garden/beds/dill"] or b"")
-    # The name has not been theirs for as long, and each later text says so too.
+    # The name is not theirs: what they hold has ids of its own, and each text says so.
+    kept_apart = apart("ann/garden", str(again.repo_id))
     again.commit({"beds/dill/SKILL.md": grows("dill", "Sold out for ever.")})
     crawler.crawl(days=8)
+    assert sorted(crawler.held()) == [f"{kept_apart}/beds/{n}" for n in ("basil", "chard", "dill", "endive")]
     rows = pl.concat(read_frame(crawler.root, f, RAW_DOCUMENTS) for f in crawler.root.files("raw/documents"))
-    dill = rows.filter(doc_id="ann/garden/beds/dill").sort("fetched_at")
-    assert dill["repo_id"].n_unique() == 2
+    dill = rows.filter(pl.col("path") == "beds/dill/SKILL.md").sort("fetched_at")
+    assert dill["doc_id"].to_list() == ["ann/garden/beds/dill", *2 * [f"{kept_apart}/beds/dill"]]
     codes = [{finding["code"] for finding in found} for found in dill["findings"].to_list()]
     assert ["repository.recreated" in found for found in codes] == [False, True, True]
-    seen = seen_table(crawler.root).of_document("ann/garden/beds/dill")
-    assert (seen["first_seen_at"] > dill["fetched_at"][0]).all()
+    assert (crawler.aliases(), crawler.crawl(days=8).unchanged) == ({}, 4)
+    # Whatever the repository is called, it keeps to itself; whoever comes next does too.
+    again.rename("ann/loot")
+    world.repositories.remove(garden)  # no trace of it keeps the old name from leading on
+    again.commit({"beds/dill/SKILL.md": grows("dill", "Sold again.")})
+    crawler.crawl(days=8)
+    assert crawler.aliases()[f"{kept_apart}/beds/dill"] == "ann/loot/beds/dill"
+    for part in crawler.root.files("state/repositories"):
+        crawler.root.delete(part)  # what is known of repositories is lost, but not whose the name was
+    third = world.repository("ann/garden")
+    third.commit({"beds/dill/SKILL.md": grows("dill", "Sold to the third.")})
+    crawler.crawl(days=8)
+    assert f"{apart('ann/garden', str(third.repo_id))}/beds/dill" in crawler.held()
+    assert "ann/garden/beds/dill" not in crawler.held()
 
 
 # Archives that are not to be trusted

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -160,39 +157,6 @@ def test_a_night_after_a_kill_leaves_out_what_is_only_half_gone(copy: Callable[[
     plan = pl.read_parquet(root.at("state/plans/refine.parquet"))
     gone = plan.filter(pl.col("doc_id").is_in([TARGET, COPY]))
     assert set(gone["action"]) <= {"remove"}
-
-
-_FORGET = """
-import os, signal, sys
-from datetime import UTC, datetime
-from pathlib import Path
-from storage.root import Root
-from tasks.retrieve.versions.forget import forget
-left = [int(sys.argv[2])]
-def watch(frame, event, _):
-    if event == "call" and frame.f_code.co_name in sys.argv[3:]:
-        left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.setprofile(watch)
-forget(Root(sys.argv[1]), "local/market/rye", run_id="gone", now=datetime(2026, 1, 2, 3, tzinfo=UTC))
-"""
-
-
-@pytest.mark.parametrize(("step", "number"), [("replace", 9), ("keep_only", 0), ("make_indices", 1)])
-def test_a_killed_process_leaves_a_root_that_can_be_asked_again(
-    copy: Callable[[str], Root], step: str, number: int
-) -> None:
-    whole, root = copy("whole"), copy("killed")
-    asked(whole)
-    done = subprocess.run(
-        [sys.executable, "-c", _FORGET, str(root.folder), str(number), step], check=False, env=os.environ
-    )
-    assert done.returncode == -signal.SIGKILL
-    require_answers(root)
-    asked(root)
-    assert end(root) == end(whole)
-    assert holding(root) == set()
 
 
 @pytest.fixture

@@ -1,0 +1,257 @@
+"""Every command that writes, killed all through its work: the next of its kind ends as if none had been.
+
+`pytest -m slow -s` prints a row a command: its kills, what was lost or doubled, and what repaired it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from storage.lance.served import published_versions, read_served, require_served
+from storage.root import Root
+from storage.state import documents_table, nodes_table, parsed_table
+from tasks.crawl.backfill import rebuilt_days
+from tasks.crawl.source_list import known_sources
+from tasks.retrieve.suggest.stored import ServedSkills
+from tasks.retrieve.versions.doctor import examine
+from tasks.retrieve.versions.publish import roll_back
+from tests.support.command import MAIN
+from tests.support.induce.learning import RUNS, written
+from tests.support.processes import marked, marked_environment
+from tests.support.roots.faults import EDITIONS, Place, answers, contents, reading, require_whole
+from tests.support.roots.forgetting import FIRST, HEAD, holding, rye
+from tests.support.roots.skill_root import Export
+
+_FORGOTTEN = "local/market/rye"
+
+
+class Row(NamedTuple):
+    """A command, how often it is killed, the root it begins on, and what is done to that before."""
+
+    command: str
+    kills: int
+    base: str = "two nights"
+    before: Callable[[Root], object] = lambda _: None
+
+
+def damage(root: Root) -> None:
+    """Leave what a bad disk and a killed write do."""
+    for pattern in ("routing/*/vectors.npy", "state/refined/*.parquet"):
+        next(root.folder.glob(pattern)).write_bytes(b"flour")
+    (root.folder / "documents/part-00.parquet.0123abcd.tmp").write_bytes(b"flour")
+
+
+def go_back(root: Root) -> None:
+    roll_back(root)
+
+
+ROWS = {
+    "first night": Row("run --source dir:{market}", 6, "empty"),
+    "second night": Row("run", 7, "one night"),
+    "night that makes vectors": Row("run", 3, "no vectors"),
+    "backfill": Row("backfill --from {day} --to {day}", 3),
+    "backfill --dry-run": Row("backfill --from {day} --to {day} --dry-run", 1),
+    "backfill --publish": Row("backfill --from {day} --to {day} --publish", 4, before=go_back),
+    "rebuild": Row("rebuild", 4),
+    "refresh": Row("refresh local/market/sailor-mend", 4, "one night"),
+    "sources add": Row("sources add parquet:{market}/table.parquet", 2),
+    "sources remove": Row("sources remove dir:{market} --retire", 2),
+    "doctor": Row("doctor", 4, before=damage),
+    "compact": Row("compact", 3),
+    "forget": Row(f"forget {_FORGOTTEN} --yes", 6),
+    "rollback": Row("rollback {first}", 2),
+    "induce": Row("induce {runs}", 3),
+    "install": Row("install cooper-mend brewer-mend --to {agent}", 2),
+    "update": Row("update --to {agent}", 2),
+    "remove": Row("remove sailor-mend --to {agent}", 1),
+    "export": Row("export --out {out}", 2),
+}
+
+
+# A root each: the one that it is made of, the edition in the market by then, and by which commands.
+RECIPES = {
+    "no vectors": ("empty", EDITIONS[0], "run --source dir:{market} --index skills"),
+    "one night": (
+        "empty", EDITIONS[0], "run --source dir:{market}", "install sailor-mend --to {agent}"
+    ),
+    "two nights": ("one night", EDITIONS[1], "run"),
+}  # fmt: skip
+
+
+class Bases:
+    """Roots that commands made, by name, each beside the folder of an agent; and the market of all."""
+
+    def __init__(self, folder: Path, export: Export, environment: Mapping[str, str]) -> None:
+        self.folder, self.market, self.environment = folder, folder / "market", dict(environment)
+        self.runs = written(folder / "runs.jsonl", RUNS)
+        models = folder / "empty/root/models"
+        models.mkdir(parents=True)
+        (models / export.folder.name).symlink_to(export.folder)
+        self.place = Place(Root(models.parent), self.market, export.folder)
+
+    def write(self, edition: str) -> None:
+        """Put an edition in the market, and beside it what will be forgotten."""
+        self.place.write(edition)
+        (self.market / "rye").mkdir()
+        (self.market / "rye/SKILL.md").write_text(rye(FIRST), "utf-8")
+        (self.market / "rye/feed.sh").write_text(f"echo {HEAD}\n", "utf-8")
+
+    def copy(self, base: str, name: str) -> Path:
+        """Return a copy of a root and its agent's folder; the root is made when it is first asked for."""
+        if not (self.folder / base).exists():
+            before, edition, *commands = RECIPES[base]
+            made = self.copy(before, base)
+            self.write(edition)
+            for command in commands:
+                code, _ = self.run(made, command)
+                assert code == 0, (made / "words").read_text()
+        return shutil.copytree(self.folder / base, self.folder / name, symlinks=True)
+
+    def run(self, folder: Path, command: str, look: int = 0, after: float = 0) -> tuple[int, int]:
+        """Run a command, killed when it has changed its folder so often; return its code and the changes."""
+        with self.started(folder, command) as running:
+            seen, looks = looked(folder), 0
+            while running.poll() is None:
+                began, now = time.monotonic(), looked(folder)
+                looks, seen = looks + (now != seen), now
+                if look and looks >= look:
+                    time.sleep(after)
+                    running.kill()
+                    running.wait()
+                time.sleep(0.03 + 8 * (time.monotonic() - began))  # the command needs the processor too
+        return running.returncode, looks
+
+    def started(self, folder: Path, command: str) -> subprocess.Popen[bytes]:
+        """Start a command on a root; what it says goes to the file `words`."""
+        first = published_versions(Root(folder / "root"))[-1:]
+        names = {
+            "market": self.market, "runs": self.runs, "agent": folder / "agent", "out": folder / "out",
+            "day": f"{datetime.now(UTC):%Y-%m-%d}", "first": first[0].version if first else "",
+        }  # fmt: skip
+        arguments = [part.format_map(names) for part in command.split()]
+        root = [] if arguments[0] == "remove" else ["--root", str(folder / "root")]
+        with (folder / "words").open("wb") as words:
+            return subprocess.Popen(
+                [*MAIN, *arguments, *root], env=self.environment, stdout=words, stderr=subprocess.STDOUT,
+                cwd=folder, start_new_session=True,
+            )  # fmt: skip
+
+
+def looked(folder: Path) -> set[tuple[str, int, int]]:
+    """Return which files there are, and how they look."""
+    found = set()
+    for top, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in ("prefect", "models", "locks")]
+        for name in files:
+            try:
+                stat = os.stat(f"{top}/{name}")
+            except OSError:
+                continue
+            if name != "words":
+                found.add((f"{top}/{name}", stat.st_mtime_ns, stat.st_size))
+    return found
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Iterator[Bases]:
+    """Make the roots, with one Prefect server for all commands."""
+    os.environ.setdefault("PREFECT_HOME", str(tmp_path_factory.mktemp("prefect")))
+    from prefect.settings import PREFECT_API_URL
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=120):
+        mark = f"killed-{time.monotonic_ns()}"
+        environment = {**marked_environment(mark), "PREFECT_API_URL": str(PREFECT_API_URL.value())}
+        yield Bases(tmp_path_factory.mktemp("killed"), minilm_export, environment)
+
+
+def held(folder: Path) -> dict[str, Any]:
+    """Return all that is held beside one another, without times and runs."""
+    root, agent = Root(folder / "root"), folder / "agent"
+    days = {f"of {day.uri[-10:]}": day for day in rebuilt_days(root)}
+    past = {name: documents_table(day).read(columns=["doc_id", "body"]).rows() for name, day in days.items()}
+    past |= {f"nodes {n}": nodes_table(d).read(columns=["node_id", "text"]).rows() for n, d in days.items()}
+    learned = ServedSkills(root) if require_served(root).induced is not None else None
+    skills = learned and {name: sorted(s.skill_id for s in learned.skills(name)) for name in learned.domains}
+    files = {f"{f.relative_to(folder)}": f.read_bytes() for f in agent.rglob("*") if f.is_file()}
+    exported = sorted(str(f.relative_to(folder)) for f in (folder / "out").rglob("*"))
+    listed = sorted(spec for spec, record in known_sources(root).items() if record["in_list"])
+    more = {"skills": skills, "files": files, "exported": exported, "listed": listed}
+    return {**contents(root), **{name: sorted(rows) for name, rows in past.items()}, **more}
+
+
+def doubled(root: Root) -> int:
+    """Count ids that stand twice, and nodes that their documents do not know of."""
+    documents, nodes = documents_table(root).read()["doc_id"], nodes_table(root).read()["node_id"]
+    told = parsed_table(root).read()["n_nodes"].sum()
+    return documents.len() - documents.n_unique() + nodes.len() - nodes.n_unique() + abs(nodes.len() - told)
+
+
+@pytest.mark.slow
+@pytest.mark.prefect
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", ROWS)
+def test_a_command_that_is_killed_loses_and_doubles_nothing_and_the_next_of_its_kind_ends_the_same(
+    name: str, bases: Bases
+) -> None:
+    row = ROWS[name]
+
+    def begin(folder: str) -> Path:
+        made = bases.copy(row.base, f"{name} {folder}")
+        row.before(Root(made / "root"))
+        return made
+
+    whole = begin("whole")
+    bases.write(EDITIONS[row.base not in {"empty", "no vectors"}])
+    known = [answers(Root(whole / "root"))] if row.base != "empty" else []
+    kept = published_versions(Root(whole / "root"))
+    code, looks = bases.run(whole, row.command)
+    assert code == 0, (whole / "words").read_text()
+    expected, known = held(whole), [*known, answers(Root(whole / "root"))]
+    gone = {v.version for v in kept} - {v.version for v in published_versions(Root(whole / "root"))}
+    struck, found, slowest = 0, 0, 0.0
+
+    for kill in range(row.kills):
+        folder = begin(f"{kill}")
+        root = Root(folder / "root")
+        with reading(root, 1, 1.0) if kept else nullcontext([]) as given:
+            look = 1 + round(looks * (kill + 0.5) / row.kills)
+            code, _ = bases.run(folder, row.command, min(look, looks), 0.02 * (kill % 3))
+            struck += code == -signal.SIGKILL
+            if read_served(root) is not None:
+                assert answers(root) in known
+            if kill % 2:
+                findings = examine(root)
+                found += len(findings)
+                assert all(one.mended for one in findings), findings
+            began = time.monotonic()
+            code, _ = bases.run(folder, row.command)
+            slowest = max(slowest, time.monotonic() - began)
+            assert code == 0, (folder / "words").read_text()
+        require_whole(given) if given else None
+        now = held(folder)
+        assert {part: now[part] for part in now if now[part] != expected.get(part)} == {}
+        assert doubled(root) == 0
+        assert examine(root) == []
+        assert row.command.split()[0] != "forget" or holding(root, (FIRST, HEAD)) == set()
+        for version in kept:
+            if version.version not in gone and version != require_served(root):
+                roll_back(root, version.version)
+                assert answers(root) in known
+        shutil.rmtree(folder)
+    sys.stdout.write(
+        f"| {name} | {struck} of {row.kills} | 0 | 0 | the next one, {slowest:.1f} s; doctor {found} |\n"
+    )
+    assert marked(bases.environment["MARK_OF_A_TEST"]) == []

@@ -91,7 +91,7 @@ def skillflow(
     read.
     """
     rules, llm = prompts_of(flow), means.llm()
-    writer: QueryWriter = TaskItself() if llm is None else LlmQueries(llm)
+    writer: QueryWriter = TaskItself() if llm is None else LlmQueries(llm, listed=flow.listed)
     stages: list[Stage] = []
     for name in flow.stages:
         if name == "dense":
@@ -128,7 +128,7 @@ def reranking(router: SkillRouterSettings, means: Means) -> Callable[[Sequence[S
         if (llm := means.llm()) is None:
             msg = "the judge is a language model: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
             raise WrongInput(msg)
-        return lambda skills: JudgeStage(skills, llm, k=router.candidates)
+        return lambda skills: JudgeStage(skills, llm, k=router.candidates, characters=router.judge_characters)
     limits = router.reranker_description_tokens, router.reranker_body_tokens
     scorer = loaded(router, means.device)
     return lambda skills: FlatRerankStage(skills, scorer, scorer, k=router.candidates, limits=limits)

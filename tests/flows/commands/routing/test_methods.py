@@ -188,6 +188,7 @@ def test_a_variable_that_cannot_be_used_is_named_not_the_variant(monkeypatch: py
         ("skillflow:deep_k=3,dense_queries=3", "dense_queries=3"),
         ("skillflow:shallow_aggregation=max", "shallow_aggregation=max"),
         ("skillflow:stages=dense+select", "stages=dense+select"),
+        ("skillflow:stages=dense,dense_queries=1,listed=true", "listed=true"),
     ],
 )
 def test_a_variant_that_means_nothing_without_an_llm_is_told(name: str, said: str | None) -> None:

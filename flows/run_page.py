@@ -96,15 +96,17 @@ def _tell_record(record: Mapping[str, Any]) -> None:
     """Tell what a run read, dropped, made, checked and published, from its record."""
     for source in record["sources"]:
         tell_source(source)
-    tell(f"documents {record['documents']}, dropped: {counts(record['dropped'])}")
-    tell(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
+    if record["documents"] is not None:  # else a bucket did not say what it holds
+        tell(f"documents {record['documents']}, dropped: {counts(record['dropped'])}")
+        tell(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
     passed = sum(check["passed"] for check in record["checks"])
     tell(f"checks passed: {passed} of {len(record['checks'])}")
     for check in record["checks"]:
         if not check["passed"]:
             tell(f"check {check['check']} failed: {check['value']}, limit {check['limit']}")
-    what = "published" if record["published"] else "nothing was published; still served"
-    tell(f"{what}: {record['served'] or 'nothing'}")
+    if record["documents"] is not None:
+        what = "published" if record["published"] else "nothing was published; still served"
+        tell(f"{what}: {record['served'] or 'nothing'}")
     message = f": {record['message']}" if record["message"] else ""
     tell(f"run {record['run_id']} is {record['state']}{message}; seconds: {counts(record['seconds'])}")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -77,6 +79,12 @@ def edges_table(root: Root) -> PartitionedTable:
 def aliases_table(root: Root) -> PartitionedTable:
     """Return folded, renamed and retired ids with the document that stands for them."""
     return PartitionedTable(root, "state/aliases", ALIASES, listed=True)
+
+
+def rename(root: Root, survivors: Mapping[str, str], now: datetime) -> None:
+    """Let ids lead to those that their documents have now."""
+    rows = [{"doc_id": i, "survivor": s, "kind": "renamed", "since": now} for i, s in survivors.items()]
+    aliases_table(root).replace(survivors.keys(), pl.DataFrame(rows, schema=ALIASES))
 
 
 def append_dropped(root: Root, run_id: str, rows: pl.DataFrame) -> None:

@@ -215,12 +215,16 @@ class Claims:
             return replace(item, doc_ids=tuple(map(self.own, item.doc_ids)))
         return item
 
+    def others(self, doc_id: str) -> bool:
+        """Tell whether another publisher has brought a document of this id, there or gone."""
+        return doc_key(doc_id) in self._rivals
+
     def moved(self, rows: list[dict[str, Any]]) -> Iterator[tuple[str, RawDocument]]:
         """Yield, of rows of `seen` that an earlier version wrote under another's ids, id and document."""
         for row in rows:
             claim = _Claim(0, row["source"], row["raw_part"], row["doc_id"])
             doc_id = claim.doc_id
-            held = self._held(claim) if doc_key(doc_id) in self._rivals and not self._is_place else None
+            held = self._held(claim) if self.others(doc_id) and not self._is_place else None
             if self.own(doc_id, held) != doc_id and (raw := self._snapshot(doc_id, claim.raw_part)):
                 own = self.owned(raw)
                 if own.doc_id != doc_id and own.doc_id not in self._mine:

@@ -10,7 +10,7 @@ import polars as pl
 
 from storage.root import Root
 from storage.schemas import RawDocument
-from storage.state import SEEN, seen_table
+from storage.state import SEEN, rename, seen_table
 from tasks.crawl.claims import Claims
 from tasks.crawl.source.unchanged import document_digest
 
@@ -30,6 +30,7 @@ class SeenRows:
         self._covers = covers
         self._changes: dict[str, dict[str, Any]] = {}
         self._met: set[str] = set()
+        self._root, self._renamed = root, dict[str, str]()
         self._explained: set[str] = set()  # not met, but known to be missed or gone
 
     def compare(self, doc_id: str, digest: str | None) -> Verdict:
@@ -68,9 +69,14 @@ class SeenRows:
         })  # fmt: skip
 
     def moved(self) -> Iterator[RawDocument]:
-        """Yield the documents that have other ids than before, which are retired; each has to be `put`."""
+        """Yield the documents that have other ids than before, which are retired; each has to be `put`.
+
+        The id of before is an alias, unless another publisher claims it.
+        """
         held = [row for row in self._known.values() if _is_held(row)]
         for doc_id, raw in self.claims.moved(held):
+            if not self.claims.others(doc_id):
+                self._renamed[doc_id] = raw.doc_id
             self._changes[raw.doc_id] = {**self._known[doc_id], "doc_id": raw.doc_id}
             self.retire(doc_id)
             yield raw
@@ -110,9 +116,11 @@ class SeenRows:
         invalidate(
             [doc_id for doc_id, row in self._changes.items() if _differs(self._known.get(doc_id), row)]
         )
+        if self._renamed:  # before the rows, which say of no document any more that it moves
+            rename(self._root, self._renamed, self._now)
         self._table.upsert(pl.DataFrame(list(self._changes.values()), schema=SEEN))
         self._known.update(self._changes)
-        self._changes = {}
+        self._changes, self._renamed = {}, {}
 
     def _row(self, doc_id: str) -> dict[str, Any] | None:
         return self._changes.get(doc_id) or self._known.get(doc_id)

@@ -120,7 +120,9 @@ def desired_aliases(
     """
     copies = verdict.filter(pl.col("survivor") != pl.col("doc_id"))
     texts = texts_of(verdict).select("owner", "body_hash", survivor="doc_id")
-    retired = gone.select("doc_id", "owner", "body_hash").join(texts, on=["owner", "body_hash"])
+    renamed = known.filter(pl.col("kind") == "renamed")["doc_id"].implode()
+    left = gone.filter(~pl.col("doc_id").is_in(renamed)).select("doc_id", "owner", "body_hash")
+    retired = left.join(texts, on=["owner", "body_hash"])
     taken = {*verdict["doc_id"], *retired["doc_id"], *again}
     carried = known.filter(pl.col("kind") != "folded", ~pl.col("doc_id").is_in(list(taken)))
     left = pl.concat([

@@ -60,9 +60,11 @@ def test_a_night_outlives_fifty_seconds_and_after_five_minutes_it_says_why_and_t
             market.write(name, f"{text}\n- This is the {edition} edition.\n")
         seen = s3_log.stat().st_size
         pipe, environment = subprocess.PIPE, marked_environment(edition)
-        with subprocess.Popen([*MAIN, *command], env=environment, stderr=pipe, text=True) as running:
+        with subprocess.Popen(
+            [*MAIN, *command], env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True
+        ) as running:
             said = list[str]()
-            reader = threading.Thread(target=said.extend, args=(running.stderr,))
+            reader = threading.Thread(target=said.extend, args=(running.stdout,))
             reader.start()
             word = f'"PUT /{bucket.removeprefix("s3://")}/{step}'.encode()
             while word not in s3_log.read_bytes()[seen:] and running.poll() is None:
@@ -88,8 +90,8 @@ def test_a_night_outlives_fifty_seconds_and_after_five_minutes_it_says_why_and_t
             failed = [line for line in said.splitlines() if line.startswith(("failed: ", "skillery: "))]
             assert (code, len(failed)) == (1, 1), said
             assert "503" in failed[0]
-            assert took < 290
-            time.sleep(310 - took)
+            assert "still served" not in said  # nobody could tell
+            time.sleep(max(0, 305 - took))  # until the bucket answers again
             again = skillery(*command, "--json")
             assert again.returncode == 0, again.stderr
     print(f"third: {took:.0f} s, {failed}; answers {len(given)}, slowest {max(t for _, t in given):.1f} s")  # noqa: T201

@@ -15,11 +15,10 @@ import polars as pl
 from storage.errors import SourceError, SourceUnavailable, WrongInput
 from storage.partitions import partition_of
 from storage.state import (
-    ALIASES,
     LISTED,
     REPOSITORIES,
-    aliases_table,
     listed_table,
+    rename,
     repositories_table,
 )
 from tasks.crawl.github.api import GitHub
@@ -129,11 +128,7 @@ class RepositorySource(RemoteSource):
         kept, self._changes.pending = self._changes.pending, PendingState()
         listed_table(self._root).upsert(_frame(kept.listed, LISTED))
         if kept.renamed:
-            rows = [
-                {"doc_id": old, "survivor": new, "kind": "renamed", "since": self._now}
-                for old, new in kept.renamed.items()
-            ]
-            aliases_table(self._root).replace(set(kept.renamed), pl.DataFrame(rows, schema=ALIASES))
+            rename(self._root, kept.renamed, self._now)
         # Last: a repository that is remembered is not looked at again.
         repositories_table(self._root).upsert(_frame(kept.repositories, REPOSITORIES))
         for archive in kept.archives:

@@ -23,6 +23,7 @@ from tests.support.roots.nights import HandSource, Nights, skill, with_files
 from tests.support.roots.skill_root import Export
 
 HOME, UNPACKED = "dir:/home/ann/skills", "dir:/home/ann/dl/skills"
+SAME, OWN = "local/skills/same", "local/skills/own"
 PDF, LIST, TABLE = "local/skills/pdf", "skillsmp:pdf", "parquet:/p"
 WORDS = " ".join(f"step{n} takes {n} minutes" for n in range(20))
 
@@ -98,16 +99,20 @@ def test_what_an_earlier_version_wrote_under_another_s_id_moves_without_being_re
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {HOME: "Merge all pages.", UNPACKED: "Upload all pages.", LIST: "Burn all pages."}
-    sources = [HandSource(spec, skill(PDF, text), version="1") for spec, text in texts.items()]
+    more = {HOME: [skill(SAME, WORDS)], UNPACKED: [skill(OWN, WORDS)], LIST: list[RawDocument]()}
+    sources = [HandSource(spec, skill(PDF, texts[spec]), *more[spec], version="1") for spec in texts]
     with monkeypatch.context() as earlier:
         earlier.setattr(Claims, "own", lambda _, doc_id, *__: doc_id)
         for source in sources:
             nights.run(source)
-        assert list(whose(nights)) == [PDF]
+        assert set(whose(nights)) == {PDF, SAME, OWN}
     counts = nights.run(*sources)
-    apart = marked(PDF, UNPACKED[4:])
-    assert counts == {"documents": 3} == nights.run(*sources)
-    assert whose(nights) == {PDF: HOME, apart: UNPACKED, f"github.com/{PDF}": LIST}
+    apart, own = marked(PDF, UNPACKED[4:]), marked(OWN, UNPACKED[4:])
+    assert counts == nights.run(*sources)
+    kept = {PDF: HOME, apart: UNPACKED, f"github.com/{PDF}": LIST, SAME: HOME, own: UNPACKED}
+    assert whose(nights) == kept
+    assert nights.aliases()[OWN] == (own, "renamed")
+    assert PDF not in nights.aliases()
     assert [source.reads for source in sources] == [1, 1, 1]
     assert find_row(nights.root, apart)[0]["body"] == "Upload all pages."
 

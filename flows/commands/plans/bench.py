@@ -83,8 +83,8 @@ def plans_bench(
         `queries`, `baseline`, `seed`, `served` (rows), `methods` (rows of `summarise_methods`), `skipped`
         (why a report left a method out); `without_gold` (by method) and `transfer` (rows with `method`),
         empty where not wanted; `llm`, the account of the language model, None if none was asked. With a
-        report also `rounds`, `feedback`, `feedback_llm`, `when_right` (by method), `simulation`, and `report`,
-        the files written.
+        report also `rounds`, `feedback`, `feedback_llm`, `when_right` (by method), `simulation`, and
+        `report`, the files written.
 
     Raises:
         WrongInput: A file, a method, a category, a share or the folder cannot be used; nothing was measured.

@@ -229,7 +229,7 @@ def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
     """
     own = _cut_by(llm)
 
-    def papers(**options: int) -> PlanMethod:
+    def papers(**options: Any) -> PlanMethod:  # noqa: ANN401
         return with_found(composed(_cut_by(llm, PAPER), **options), nearest(body=False))
 
     return {

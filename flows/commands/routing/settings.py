@@ -36,6 +36,9 @@ class SkillFlowSettings(BaseSettings):
     dense_text: Literal["description", "name-description", "content"] = Field(
         "description", description="What of a skill is encoded; content: description and body."
     )
+    dense_tokens: int = Field(0, ge=0, description="Tokens it reads of a skill; 0: all, as means of windows.")
+    dense_text_prefix: str = Field("", description="Before each skill, as models like E5 were trained.")
+    dense_query_prefix: str = Field("", description="Before each query.")
     dense_k: int = Field(1000, ge=1, description="Skills kept by the dense stage.")
     dense_queries: int = Field(5, ge=1, description="Queries generated for it.")
     dense_gathering: Gathering = Field("union", description="How their rankings become one.")

@@ -116,6 +116,9 @@ def install(
     ] = None,
     accept_risk: _AcceptOption = None,
     accept_publisher: _PublisherOption = False,
+    called: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="The folder of the one skill  [its name]")
+    ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -129,9 +132,13 @@ def install(
     from flows.commands.installing import install_skills, load_installing  # noqa: PLC0415
 
     place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder()
+    if called is not None and len(doc_ids) != 1:
+        msg = f"--as {called} names the folder of one skill: give one DOC_ID"
+        raise WrongInput(msg)
     found = install_skills(
-        place, folder, doc_ids, revision, accept_risk or [], load_installing(), any_publisher=accept_publisher
-    )
+        place, folder, doc_ids, revision, accept_risk or [], load_installing(),
+        any_publisher=accept_publisher, called=called,
+    )  # fmt: skip
     print_json(found) if as_json else printing.print_installed(found)
 
 

@@ -76,6 +76,7 @@ def install_skills(
     settings: InstallSettings,
     *,
     any_publisher: bool = False,
+    called: str | None = None,
 ) -> dict[str, Any]:
     """Install skills into a folder; all of them are checked before the first is written.
 
@@ -88,6 +89,7 @@ def install_skills(
         accepted: Rules of risks that are not refused.
         settings: What is refused.
         any_publisher: Whether one may be replaced by what another publisher has put at its id.
+        called: The folder's name, where one skill is installed; None: each after its skill.
 
     Raises:
         UnknownDocument, Withheld: As `show`.
@@ -97,7 +99,8 @@ def install_skills(
     """
     rules = require_rules(accepted)
     editions = (_meant(root, text, revision) for text in dict.fromkeys(texts))
-    found = {p.installed.doc_id: p for p in (prepare(e, settings.refuse, rules) for e in editions)}
+    made = (prepare(edition, settings.refuse, rules, called=called) for edition in editions)
+    found = {prepared.installed.doc_id: prepared for prepared in made}
     _require_names(list(found.values()))
     with open_skills_folder(folder, create=True) as skills:
         for prepared in found.values():
@@ -202,7 +205,7 @@ def _require_names(found: Sequence[Installable]) -> None:
     often = Counter(doc_key(prepared.name) for prepared in found)
     if same := [p for p in found if often[doc_key(p.name)] > 1]:
         ids = ", ".join(p.installed.doc_id for p in same)
-        msg = f"{ids} are all called {same[0].name}, of which a folder holds one: give each a --to"
+        msg = f"{ids} are all called {same[0].name}, of which a folder holds one: name others by --as"
         raise WrongInput(msg)
 
 

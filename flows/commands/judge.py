@@ -22,6 +22,7 @@ from tasks.evaluate.paging.judged import (
     draw_label_sample,
     judge_measured,
     judged_rows,
+    with_verdicts,
 )
 from tasks.evaluate.paging.outcomes import Setting
 from tasks.models.llm.ask import LlmOptions, open_llm
@@ -92,7 +93,7 @@ def require_form(form: Path | None, llm: LlmOptions | None) -> None:
 
 def judge_paging(
     root: Root, judging: Judging, measured: Measured, queries: Sequence[EvidenceQuery]
-) -> tuple[list[dict[str, Any]] | None, dict[str, Any]]:
+) -> tuple[list[dict[str, Any]] | None, dict[str, Any], Measured]:
     """Judge what was measured, and report who judged.
 
     Args:
@@ -104,7 +105,8 @@ def judge_paging(
     Returns:
         The rows, or None if only evidence judges; and `spoke` (the speaker), `agreement` of two judges
         (`compare_judges`), and for an LLM `model`, `prompt`, `votes`, `patterns`, `failed` (votes by reason),
-        `llm` (what was asked, and what that cost) and, if wanted, `sample`, the form's file and cells.
+        `llm` (what was asked, and what that cost) and, if wanted, `sample`, the form's file and cells. Last
+        the outcomes, with the verdicts of the model.
 
     Raises:
         WrongInput: The context of a label is another one now; nothing was asked.
@@ -114,7 +116,7 @@ def judge_paging(
     contexts = {(o.query_id, *setting): o.context for setting in measured for o in measured[setting]}
     require_same_contexts(labels, contexts)
     if llm is None:
-        return None, {"spoke": speaker, **_agreement(compare_judges(measured, None, labels))}
+        return None, {"spoke": speaker, **_agreement(compare_judges(measured, None, labels))}, measured
     with open_llm(root, llm) as asked, progress("judged") as report:
         verdicts = judge_measured(measured, queries, LlmJudge(asked), report)
     found = compare_judges(measured, verdicts, labels)
@@ -129,7 +131,7 @@ def judge_paging(
         sample = draw_label_sample(measured, verdicts, queries, judging.sampled)
         judging.form.write_text(form_of(sample.pairs, _options(judging.sampled)), "utf-8")
         said["sample"] = {"file": str(judging.form), "pairs": len(sample.pairs), "cells": sample.cells}
-    return judged_rows(measured, verdicts, speaker), said
+    return judged_rows(measured, verdicts, speaker), said, with_verdicts(measured, verdicts)
 
 
 def _options(sampled: Sequence[Setting]) -> str:

@@ -35,13 +35,13 @@ from tasks.evaluate.paging.report import (
     probe_settings,
     report_paging,
     report_probes,
-    report_settings,
+    report_steps,
 )
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.parse.classify.local import LocalClassifier
-from tasks.retrieve.baselines.skillpager import Entry, OpenSettings
+from tasks.retrieve.baselines.skillpager import Entry, OpenSettings, Printed
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
 # The row of the default method with an LLM as its reranker.
@@ -63,6 +63,7 @@ class SkillPagerSettings(BaseSettings):
     edge_types: list[str] = Field([*EDGE_TYPES], description="Edges that are followed; JSON.")
     chunk_tokens: int = Field(256, ge=1, description="Tokens of a chunk.")
     chunk_overlap: int = Field(0, ge=0, description="Of them, shared with the next; less than half.")
+    printed: Printed = Field("headings", description="nodes: a context is its nodes alone, as the paper's.")
 
 
 def load_skillpager() -> OpenSettings:
@@ -89,7 +90,8 @@ def paging_bench(
     """Measure paging methods on a bench; the root keeps vectors and the answers of an LLM.
 
     The keywords are the options of `skillery evaluate paging`, whose help says what each is. `report` is a
-    folder for `paging.md`, `paging.parquet` (the run) and `paging.png`; it has every method, not reranked.
+    folder for `paging.md`, `paging.parquet` (the run) and `paging.png`; it has every method, not reranked, of
+    which an LLM judges those of `method`.
 
     Returns:
         `methods` (a row a method and budget), `notes` of them, `judge` (`judge_paging`), `fitted` (documents
@@ -104,7 +106,7 @@ def paging_bench(
     speaker, llm = require_speaker(judge, settings)
     require_form(sample_labels, llm)
     skillpager = load_skillpager()
-    texts, asked = read_paging_bench(documents, queries)
+    texts, asked = read_paging_bench(documents, queries, judged=speaker == "llm")
     require_paging(texts, asked, [name for name, _ in measured])
     named = SAMPLED if method in (None, ["all"]) else method or ()
     sampled = [setting for setting in measured if setting[0] in named]
@@ -114,18 +116,19 @@ def paging_bench(
         llm_options(settings, "llm")
     if report is not None:
         folder_at(report, "--report")
-        if budget or method not in (None, ["all"]):
+        if budget or (llm is None and method not in (None, ["all"])):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
     prepared = _preparing(root, settings, skillpager)
     bench = prepared("prepared", texts, asked)
     bench.keep_contexts = llm is not None or bool(judging.labels)
     probed = None if corpus is None else partial(_probes, prepared, corpus)
     if report is not None:
-        return _reported(root, judging, bench, probed, report)
+        judged_methods = list(METHODS) if method in (None, ["all"]) else method or ()
+        return _reported(root, judging, bench, probed, report, judged_methods)
     found = _measured("measured", bench, measured)
     if rerank:
         found |= _measured_again(root, settings, bench, measured)
-    judged, told = judge_paging(root, judging, found, asked)
+    judged, told, _ = judge_paging(root, judging, found, asked)
     rows = judged or rows_of(found)
     answer = _answer(rows, rows, bench, told)
     if probed is not None:
@@ -219,12 +222,19 @@ def _answer(
 
 
 def _reported(
-    root: Root, judging: Judging, bench: PagingBench, probed: partial[PagingBench] | None, folder: Path
+    root: Root,
+    judging: Judging,
+    bench: PagingBench,
+    probed: partial[PagingBench] | None,
+    folder: Path,
+    judged_methods: Sequence[str],
 ) -> dict[str, Any]:
-    with steps("measured", len(bench.queries) * sum(len(part) for part in report_settings())) as step:
+    with steps("measured", report_steps(bench.queries)) as step:
         found = report_paging(bench, step)
-    rows, found.judge = judge_paging(root, judging, found.measured, bench.queries)
+    contexts = {s: found.measured[s] for s in found.measured if s[0] in judged_methods}
+    rows, found.judge, judged = judge_paging(root, judging, contexts, bench.queries)
     found.judged = rows or []
+    found.take_verdicts(judged)
     if probed is not None:
         probes = probed()
         with steps("probed", len(probes.queries) * len(probe_settings())) as step:

@@ -138,7 +138,8 @@ def _update(
     try:
         if not any_publisher:
             require_publisher(root, installed, row)
-        prepared = prepare(present_edition(root, row), settings.refuse, rules, installed)
+        called = name if installed.called else None
+        prepared = prepare(present_edition(root, row), settings.refuse, rules, installed, called)
         _require_name(name, prepared)
     except (WrongInput, Withheld, UnknownDocument) as error:
         return {**told, "state": "refused", "reason": str(error)}

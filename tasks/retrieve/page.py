@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from storage.errors import WrongInput
 from tasks.models.protocols import Encoder, Tokenizer
@@ -30,7 +31,7 @@ DEFAULT_METHOD = "facets"
 def _rankings(given: OpenSettings) -> Mapping[str, Ranking]:
     return {
         "full": rank_whole,
-        "nodes": rank_every_node,
+        "nodes": partial(rank_every_node, apart=given.printed == "nodes"),
         **{name: NodeRanking(setting, given) for name, setting in settings_of(given).items()},
         "chunks": ChunkRanking(given),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-import posixpath
 import re
 import stat
 import struct
@@ -29,7 +28,6 @@ _LOCATOR = struct.Struct("<4sLQL")
 _HEADER_BYTES = 46  # of an entry of the directory, followed by three fields of the lengths at byte 28
 _TAIL = _END.size + 0xFFFF  # an end record with the longest comment
 _ENCRYPTED, _PATCH, _UTF8 = 0x1 | 0x40, 0x20, 0x800
-_COMMIT = re.compile(rb"[0-9a-f]{40}", re.IGNORECASE)
 _PIECE = 1 << 16
 # Raised by zipfile and zlib for bytes that are not what the directory promised.
 _DAMAGE = (BadZipFile, EOFError, zlib.error, struct.error, NotImplementedError, RuntimeError, ValueError)
@@ -187,8 +185,7 @@ def object_id(pieces: Iterable[bytes], size: int, like: str) -> str:
 class Archive:
     """A repository's files in a zip archive, for a `with` statement; memory stays below about 100 MB.
 
-    `root` is the folder that all entries lie in, empty if there are none; `commit` is the commit that git
-    wrote into the archive's comment, or None.
+    `root` is the folder that all entries lie in, empty if there are none.
 
     Raises:
         ArchiveRefused: The archive is damaged or exceeds `limits`.
@@ -208,8 +205,6 @@ class Archive:
         except ArchiveRefused:
             self._zip.close()
             raise
-        commit = _COMMIT.fullmatch(self._zip.comment)
-        self.commit = commit[0].decode().lower() if commit else None
 
     def __enter__(self) -> Archive:
         return self
@@ -220,15 +215,12 @@ class Archive:
         self._zip.close()
 
     def entries(self) -> list[SourceEntry]:
-        """Return every file, link and submodule below the root, in the archive's order.
+        """Return every file and link below the root, in the archive's order.
 
         An entry's key is its name in the archive; a link's note is its target. Other kinds of files, and
         names with a control character, are `unreadable`. Raises as `read`, since links are read.
         """
-        infos = self._zip.infolist()
-        parents = {posixpath.dirname(info.filename.rstrip("/")) for info in infos}
-        entries = [self._entry(info) for info in infos if info.filename.rstrip("/") not in parents]
-        return [entry for entry in entries if entry is not None]
+        return [self._entry(info) for info in self._zip.infolist() if not info.is_dir()]
 
     def read(self, entry: SourceEntry, keep: int) -> Content:
         """Read a file.
@@ -265,16 +257,12 @@ class Archive:
         if unpacked != declared:
             raise OSError(f"it does not unpack to the {declared:,} bytes that the archive says")
 
-    def _entry(self, info: ZipInfo) -> SourceEntry | None:
-        """Return a member as an entry; None for an empty folder."""
+    def _entry(self, info: ZipInfo) -> SourceEntry:
         name = entry_name(info)
         path = name[len(self.root) + 1 :].removesuffix("/")
         if has_control(path):
             printable = "".join("\ufffd" if has_control(character) else character for character in path)
             return SourceEntry(printable, "unreadable", note="its name has a control character")
-        if name.endswith("/"):
-            # Git keeps no empty folders: what looks like one in its archives is a submodule.
-            return SourceEntry(path, "submodule") if self.commit and path else None
         kind = _kind(info)
         if kind == "link":
             return self._link(SourceEntry(path, "link", info.filename), info.file_size)

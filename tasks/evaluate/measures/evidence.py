@@ -19,7 +19,7 @@ Item = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class EvidenceQuery:
-    """A request about one document, and the items of text that it takes to answer it."""
+    """A request about one document, and the items of text that it takes to answer it, if they are known."""
 
     query_id: str
     doc_id: str
@@ -89,12 +89,13 @@ def read_queries(path: Path) -> list[EvidenceQuery]:
     return [query for _, query in read_located_queries(path)]
 
 
-def read_located_queries(path: Path) -> list[tuple[str, EvidenceQuery]]:
+def read_located_queries(path: Path, *, judged: bool = False) -> list[tuple[str, EvidenceQuery]]:
     """Return the requests in order, each with its `file:line`.
 
     Args:
         path: Lines `{query_id, doc_id, query, evidence: [{any_of: [span, ...]}, ...]}`, and `breadth` if
             known.
+        judged: A language model judges: requests need no evidence.
 
     Raises:
         WrongInput: As `read_documents`, or a query is blank, or evidence, an item or a span is empty.
@@ -109,14 +110,18 @@ def read_located_queries(path: Path) -> list[tuple[str, EvidenceQuery]]:
             msg = f"{where}: the query of {query_id!r} is blank; say what is asked, or drop the line"
             raise WrongInput(msg)
         breadth = text_field(record, "breadth", where) if record.get("breadth") is not None else None
-        evidence = _evidence(record.get("evidence"), where)
+        items = record.get("evidence")
+        evidence = () if judged and not items else _evidence(items, where)
         queries[query_id] = where, EvidenceQuery(query_id, doc_id, query, evidence, breadth)
     return list(queries.values())
 
 
 def _evidence(items: object, where: str) -> tuple[Item, ...]:
     if not isinstance(items, list) or not items or not all(_is_item(item) for item in items):
-        msg = f"{where}: `evidence` must be a list of {{any_of: [text, ...]}}, none of them empty"
+        msg = (
+            f"{where}: `evidence` must be a list of {{any_of: [text, ...]}}, none of them empty; "
+            "--judge llm needs none"
+        )
         raise WrongInput(msg)
     return tuple(tuple(item["any_of"]) for item in items)
 
@@ -130,15 +135,19 @@ def _is_item(item: object) -> bool:
     )
 
 
-def read_paging_bench(documents: Path, queries: Path) -> tuple[dict[str, str], list[EvidenceQuery]]:
+def read_paging_bench(
+    documents: Path, queries: Path, *, judged: bool = False
+) -> tuple[dict[str, str], list[EvidenceQuery]]:
     """Return the text of each document by its id, from lines `{doc_id, content}`, and the requests in order.
+
+    If `judged` by a language model, requests need no evidence.
 
     Raises:
         WrongInput: A file cannot be used, a request's document is not among the documents, or none of an
             item's spans stands in it, so that no context could hold it; names file and line.
     """
     texts = read_documents(documents)
-    located = read_located_queries(queries)
+    located = read_located_queries(queries, judged=judged)
     folded: dict[str, str] = {}
     for where, query in located:
         _require_document(where, query.doc_id, texts, documents)

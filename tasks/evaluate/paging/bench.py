@@ -120,7 +120,7 @@ class PagingBench:
         )
         seconds = self.clock() - began + getattr(self.encoder, "spared", 0.0) - spared
         return Outcome(
-            coverage=coverage(answer.context, query.evidence),
+            coverage=coverage(answer.context, query.evidence) if query.evidence else None,
             tokens=answer.tokens,
             document_tokens=answer.document_tokens,
             nodes=len(answer.nodes),

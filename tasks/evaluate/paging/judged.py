@@ -18,7 +18,7 @@ from tasks.evaluate.judge.judge import VOTES, Case, Judged, LlmJudge, Verdict
 from tasks.evaluate.judge.label_form import Pair
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.measures.statistics import bootstrap_interval
-from tasks.evaluate.paging.outcomes import Outcome, Setting, rows_of
+from tasks.evaluate.paging.outcomes import Outcome, Setting, by_evidence, rows_of
 
 Speaker = Literal["evidence", "llm", "both"]
 Measured = Mapping[Setting, Sequence[Outcome]]
@@ -93,17 +93,17 @@ def compare_judges(
     Of `evidence_llm`, `people_evidence` and `people_llm` (the first named is `a`) those with cases.
     `verdicts` None: the model did not judge. `labels` are of people, each on a context that was measured.
     """
-    pairs = [] if verdicts is None else [p for s in measured for p in _judged(measured[s], verdicts.of[s])]
+    judged = [] if verdicts is None else [p for s in measured for p in _judged(measured[s], verdicts.of[s])]
     found = {}
-    if pairs:
-        by_evidence, by_llm = [o.coverage == 1.0 for o, _ in pairs], [o.sufficient for o, _ in pairs]
-        found["evidence_llm"] = agreement(by_evidence, by_llm, [pattern for _, pattern in pairs])
+    if pairs := [(e, bool(o.verdict), v) for o, v in judged if (e := by_evidence(o)) is not None]:
+        evidence, said_by_llm, patterns = (list(column) for column in zip(*pairs, strict=True))
+        found["evidence_llm"] = agreement(evidence, said_by_llm, patterns)
     said = {label.key: label.sufficient for label in labels}
     seen = [(said[k], o) for s in measured for o in measured[s] if (k := (o.query_id, *s)) in said]
-    if seen:
-        found["people_evidence"] = agreement([x for x, _ in seen], [o.coverage == 1.0 for _, o in seen])
+    if shown := [(x, e) for x, o in seen if (e := by_evidence(o)) is not None]:
+        found["people_evidence"] = agreement([x for x, _ in shown], [e for _, e in shown])
     both = [
-        (said[key], o.sufficient, pattern)
+        (said[key], bool(o.verdict), pattern)
         for s in (measured if verdicts is not None else {})
         for o, pattern in _judged(measured[s], verdicts.of[s] if verdicts else ())
         if (key := (o.query_id, *s)) in said
@@ -114,6 +114,14 @@ def compare_judges(
     return found
 
 
+def with_verdicts(measured: Measured, verdicts: Verdicts) -> Measured:
+    """Return outcomes with the verdict of each that was judged."""
+    return {
+        s: [replace(o, verdict=v.sufficient) for o, v in zip(measured[s], verdicts.of[s], strict=True)]
+        for s in measured
+    }
+
+
 def _judged(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[tuple[Outcome, str]]:
     """Return the outcomes with a verdict, which now decides, and how its votes were split."""
     pairs = zip(outcomes, verdicts, strict=True)
@@ -122,7 +130,7 @@ def _judged(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[tu
 
 def _said(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> dict[str, Any]:
     judged = _judged(outcomes, verdicts)
-    values = [float(outcome.sufficient) for outcome, _ in judged]
+    values = [float(bool(outcome.verdict)) for outcome, _ in judged]
     return {
         "queries": len(judged),
         "unjudged": len(outcomes) - len(judged),

@@ -40,7 +40,9 @@ def paging_figure(report: PagingReport) -> Figure:
     axes = figure.add_subplot()
     names = _paper(axes)
     for method, colour, mark in zip(CURVES, COLOURS, _MARKS, strict=True):
-        rows = [r for r in report.rows if r["method"] == method]
+        rows = [r for r in report.rows if r["method"] == method and r["sufficient"] is not None]
+        if not rows:  # no query has evidence
+            continue
         label = f"{method} (scorers fitted on other documents)" if rows[0]["held_out"] else method
         _curve(axes, rows, label=label, color=colour, marker=mark)
     axes.set_xlabel("token reduction against the body (%)")

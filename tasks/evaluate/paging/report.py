@@ -6,12 +6,13 @@ import functools
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from typing import Any
 
 import polars as pl
 
+from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.measures.runs import paired_tests
 from tasks.evaluate.measures.statistics import clustered_interval
 from tasks.evaluate.measures.tables import Block, Table, columns, interval, markdown, with_intervals
@@ -24,6 +25,8 @@ from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 BUDGETS = (0.2, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)
 # The methods of which the picture draws a curve over token budgets.
 CURVES = (DEFAULT_METHOD, "skillpager", "chunks", "greedy-graph", "top-k-dependency", "mmr-one-hop")
+# The methods of section 5.3.3: the paper's own, other sizes of a large document, and k for all sizes.
+SIZED = ("skillpager", "large-80", "large-120", "k-20", "k-60")
 # The budgets at which groups of queries, and probes, are looked at.
 GROUP_BUDGETS = (None, 0.35, 0.5)
 OWN_LIMITS: tuple[Setting, ...] = tuple((method, None) for method in METHODS)
@@ -72,6 +75,11 @@ class PagingReport:
             return self.row(method)
         return next((r for r in self.judged if r["method"] == method), None)
 
+    def take_verdicts(self, judged: Mapping[Setting, Sequence[Outcome]]) -> None:
+        """Take what a judge said of each query into the run."""
+        said = run_table(judged).filter(pl.col("measure") == "verdict")
+        self.run = pl.concat([self.run, said])
+
     def all_rows(self) -> list[dict[str, Any]]:
         """Return a row for each method and budget, each with its `judge`."""
         if self.judge["spoke"] == "evidence":
@@ -79,6 +87,13 @@ class PagingReport:
         spoken = "evidence" if self.judge["spoke"] == "both" else self.judge["model"]
         curves = [{**row, "judge": "evidence"} for row in self.rows if row["budget"] is not None]
         return [{**row, "judge": spoken} for row in self.judged] + curves
+
+
+def report_steps(queries: Sequence[EvidenceQuery]) -> int:
+    """Return how often `report_paging` calls its `step`."""
+    settings, rivals = report_settings()
+    own = len(OWN_LIMITS)
+    return own * len(queries) + (len(settings) - own + len(rivals)) * sum(bool(q.evidence) for q in queries)
 
 
 def report_settings() -> tuple[list[Setting], list[str]]:
@@ -91,17 +106,22 @@ def report_settings() -> tuple[list[Setting], list[str]]:
 def report_paging(bench: PagingBench, step: Callable[[], None]) -> PagingReport:
     """Measure every method at its own limit, curves over budgets, and each method against the default.
 
+    Curves and comparisons are judged by evidence, so only queries that have any are in them.
+
     Args:
         bench: Documents and queries; its encoder had better be a `Remembering` one.
-        step: Called after each page; there is one for each query, setting and method of `report_settings`.
+        step: Called after each page, `report_steps` times.
     """
     settings, rivals = report_settings()
-    measured = measure(bench, settings, step)
+    measured = measure(bench, OWN_LIMITS, step)
+    known = replace(bench, queries=[query for query in bench.queries if query.evidence])
     contests = []
-    for rival in rivals:
-        theirs = measured[rival, None]
-        budgets = [float(max(outcome.tokens, 2)) for outcome in theirs]
-        contests.append((rival, theirs, bench.measured(DEFAULT_METHOD, budgets, step=step)))
+    if known.queries:
+        measured |= measure(known, settings[len(OWN_LIMITS) :], step)
+        for rival in rivals:
+            theirs = [outcome for outcome in measured[rival, None] if outcome.coverage is not None]
+            budgets = [float(max(outcome.tokens, 2)) for outcome in theirs]
+            contests.append((rival, theirs, known.measured(DEFAULT_METHOD, budgets, step=step)))
     return PagingReport(
         rows_of(measured),
         run_table(measured),
@@ -133,7 +153,7 @@ def _contests(measured: Sequence[tuple[str, list[Outcome], list[Outcome]]]) -> l
     them.
     """
     values = [
-        [[float(outcome.sufficient) for outcome in side] for side in (ours, theirs)]
+        [[float(outcome.coverage == 1.0) for outcome in side] for side in (ours, theirs)]
         for _, theirs, ours in measured
     ]
     found = []
@@ -198,6 +218,10 @@ _CONTESTS = {
 _GROUPS = columns(
     {"Method": _MARKED, "Budget": _LIMIT, "Group": "{group}", "Queries": "{queries}"}, _SUFFICIENT, _SHARES
 )
+_SIZED = columns(
+    {"Method": "{method}", "Group": "{group}", "Queries": "{queries}"}, _SUFFICIENT,
+    {"Token red. (%)": "{token_reduction:.2p}"},
+)  # fmt: skip
 _LATENCY = {
     "Method": "{method}", "median ms": "{median_ms:.1f}", "95th percentile ms": "{p95_ms:.1f}",
 }  # fmt: skip
@@ -224,13 +248,15 @@ def paging_markdown(report: PagingReport) -> str:
         blocks.append(Table("Evidence and the language model", _JUDGED, votes))
         if agreed := agreement_rows(report.judge):
             blocks.append(Table("", _AGREEMENT, agreed))
-    curves = [row for row in report.rows if row["method"] in CURVES]
+    curves = [row for row in report.rows if row["method"] in CURVES and row["sufficient"] is not None]
+    sized = [row for method in SIZED if (row := report.spoken_row(method)) is not None]
     blocks += [
         Table("Over token budgets", _CURVES, curves),
         f"## {DEFAULT_METHOD} against each method at that method's own tokens", _CONTESTS_NOTE,
         Table("", _CONTESTS, report.contests),
         Table("By breadth", _GROUPS, _groups(report.rows, "by_breadth")),
         Table("By size of the document", _GROUPS, _groups(report.rows, "by_size")),
+        Table("k by size of the document (section 5.3.3)", _SIZED, _groups(sized, "by_budget", SIZED)),
     ]  # fmt: skip
     if report.probes:
         blocks += ["## Long documents: probes, no requests of people", PROBES]
@@ -276,17 +302,11 @@ def agreement_rows(judge: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _groups(rows: Rows, by: str) -> list[dict[str, Any]]:
+def _groups(rows: Rows, by: str, methods: Sequence[str] = CURVES) -> list[dict[str, Any]]:
     return [
-        {
-            **group,
-            "method": row["method"],
-            "budget": row["budget"],
-            "held_out": row["held_out"],
-            "group": name,
-        }
+        {**group, **{key: row[key] for key in ("method", "budget", "held_out")}, "group": name}
         for row in rows
-        if row["method"] in CURVES and row["budget"] in GROUP_BUDGETS
+        if row["method"] in methods and row["budget"] in GROUP_BUDGETS
         for name, group in row[by].items()
     ]
 

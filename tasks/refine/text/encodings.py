@@ -21,16 +21,23 @@ _FOREIGN = re.compile(r"[^\x00-\x7f]")
 _WESTERN = re.compile(
     r"[^\x00-\xffŒœŸ‘’‚“”„–—…•€™]|[ÐðÝýÞþ]|[^\x00-\x7f\W]{3}|[^\W_](?:[¡¿]|[¢-©«-®¯´¶-¸»][^\W_]|[°±²³¹¼-¾×÷][^\W\d_]{3})"
 )
+# Too little for statistics: one to three words of frequent Chinese characters in GB 2312.
+_FEW_HAN = re.compile(
+    rb"(?:[\0-\x7f]*+(?:([\xb0-\xd7][\xa1-\xfe])(?!\1)(?:[\xb0-\xd7][\xa1-\xfe]){1,5})){1,3}[\0-\x7f]*"
+)
 # The encodings that are told apart, each with the characters that a text in it is made of.
 _HAN, _KANA, _CYRILLIC = "\u3000-\u303f\u4e00-\u9fff\uff01-\uff60", "\u3040-\u30ff", "\u0400-\u045f"
-_LATIN = "\xa0-\u024f\u2010-\u2026\u20ac"
+_LATIN, _ARABIC = "\xa0-\u024f\u2010-\u2026\u20ac", "\u0600-\u06ff"
 _WRITTEN = {
     "gb18030": _HAN, "big5": _HAN, "cp932": _HAN + _KANA, "euc_jp": _HAN + _KANA, "euc_kr": "\uac00-\ud7a3",
-    "cp1251": _CYRILLIC, "koi8_r": _CYRILLIC, "cp1252": _LATIN, "cp1250": _LATIN, "cp1254": _LATIN,
+    "cp1251": _CYRILLIC, "koi8_r": _CYRILLIC, "cp1253": "\u0370-\u03ff", "cp1255": "\u0590-\u05ff",
+    "cp1256": _ARABIC, "iso8859_6": _ARABIC, "cp1252": _LATIN, "cp1250": _LATIN, "cp1254": _LATIN,
 }  # fmt: skip
-# What each text in them has: kanji alone are as likely Chinese, Cyrillic in one case alone Hebrew.
+# What each text in them has: kanji alone are as likely Chinese, Cyrillic in one case alone Greek or Hebrew.
+_ALEF_LAM = ("\u0627", "\u0644")
 _CASES = ("\u0410-\u042f", "\u0430-\u044f")
 _NEEDED = {"cp932": (_KANA,), "euc_jp": (_KANA,), "cp1251": _CASES, "koi8_r": _CASES}
+_NEEDED |= {"cp1256": _ALEF_LAM, "iso8859_6": _ALEF_LAM}
 _LEAST_SHARE = 0.8  # of the characters beyond ASCII: a text may hold arrows, bullets and names
 _SAMPLE_BYTES = 20_000
 _MOST_DAMAGED = 0.2  # of the characters beyond ASCII in UTF-8 that somebody cut or mixed
@@ -44,9 +51,10 @@ def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
     """Return the text of any bytes, and a finding if they are not UTF-8.
 
     Tried in order: UTF-16 and UTF-32 by their mark, or by where its zeros stand, UTF-8 (a byte-order mark
-    stays, for `canonical` to report), UTF-8 with a few damaged bytes, Windows-1252 if what comes out reads as
-    Western text, and what its statistics say. Where these say nothing, or what no one writes, the text is
-    that of Latin-1, which accepts any byte, and the finding `document.unknown-encoding` if it is no text.
+    stays, for `canonical` to report), UTF-8 with a few damaged bytes, ASCII with a few words of Chinese,
+    Windows-1252 if what comes out reads as Western text, and what its statistics say. Where these say
+    nothing, or what no one writes, the text is that of Latin-1, which accepts any byte, and the finding
+    `document.unknown-encoding` if it is no text.
     """
     marked = [encoding for mark, encoding in _MARKS if content.startswith(mark)]
     for encoding in (*marked, *_wide(content), "utf-8"):
@@ -55,6 +63,8 @@ def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
     text = content.decode("utf-8", "replace")
     if text.count("\ufffd") <= _MOST_DAMAGED * len(_FOREIGN.findall(text)):
         return text, _other("utf-8 with damaged bytes")
+    if _FEW_HAN.fullmatch(content):
+        return content.decode("gb18030"), _other("gb18030")
     with contextlib.suppress(UnicodeDecodeError):
         text = content.decode("cp1252")
         if not _WESTERN.search(text):

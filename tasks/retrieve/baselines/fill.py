@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from storage.schemas import Node
 from tasks.models.protocols import Tokenizer
-from tasks.retrieve.paging.context import GAP_MARK, Pick, Span, assemble, ceiling_of, fill, outline, runs
+from tasks.retrieve.paging.context import GAP_MARK, Pick, assemble, ceiling_of, fill, outline, runs
 from tasks.retrieve.paging.types import Page, PagedDocument, Selection
 
 
@@ -20,12 +20,12 @@ def page_of(
     document_tokens = document.n_tokens or 0
     if budget is None:
         picks, ceiling = list(selection.ranked), math.inf
-        context = assemble(document.body, selection.spans, selection.headings, [i for i, _ in picks])
+        context = _printed(document.body, selection, picks)
         tokens = tokenizer.count([context])[0]
     else:
         ceiling = ceiling_of(budget, document_tokens)
         picks, context, tokens = _fit(document.body, selection, tokenizer, int(ceiling))
-    inside = _nodes_inside(document.nodes, selection.spans, picks)
+    inside = _nodes_inside(document.nodes, selection, picks)
     printed = {node.ordinal for node, _ in inside}
     return Page(
         context=context,
@@ -50,15 +50,14 @@ def _fit(body: str, selection: Selection, tokenizer: Tokenizer, ceiling: int) ->
         chain(best, ranked),
         tokens=selection.tokens,
         heading_tokens=heading_tokens,
-        mark_tokens=mark_tokens,
+        mark_tokens=0 if selection.apart else mark_tokens,
         where=outline(selection.spans, headings),
         ceiling=ceiling,
-        overlap=selection.overlap,
     )
     # A best unit that does not fit must not give way to worse ones that do.
     picks = picks if picks[:1] == best else []
     while picks or not best:
-        context = assemble(body, selection.spans, headings, [ordinal for ordinal, _ in picks])
+        context = _printed(body, selection, picks)
         tokens = tokenizer.count([context])[0]
         if tokens <= ceiling or not best:
             return picks, context, tokens
@@ -67,12 +66,20 @@ def _fit(body: str, selection: Selection, tokenizer: Tokenizer, ceiling: int) ->
     return best, body[start:end], tokenizer.count([body[start:end]])[0]
 
 
+def _printed(body: str, selection: Selection, picks: Sequence[Pick]) -> str:
+    chosen, spans = sorted(ordinal for ordinal, _ in picks), selection.spans
+    if selection.apart:
+        return "\n\n".join(body[spans[unit][0] : spans[unit][1]] for unit in chosen)
+    return assemble(body, spans, selection.headings, chosen)
+
+
 def _nodes_inside(
-    nodes: Sequence[Node], spans: Sequence[Span], picks: Sequence[Pick]
+    nodes: Sequence[Node], selection: Selection, picks: Sequence[Pick]
 ) -> list[tuple[Node, float]]:
     """Return the nodes that lie wholly in what is printed, with the score of the unit they begin in."""
-    scores = dict(picks)
-    printed = [(spans[first][0], spans[last][1]) for first, last in runs(scores)]
+    scores, spans = dict(picks), selection.spans
+    together = [(unit, unit) for unit in sorted(scores)] if selection.apart else runs(scores)
+    printed = [(spans[first][0], spans[last][1]) for first, last in together]
     ends = [end for _, end in printed]
     units = sorted(scores)
     unit_ends = [spans[unit][1] for unit in units]

@@ -24,6 +24,9 @@ from tasks.retrieve.paging.terms import Floats
 from tasks.retrieve.paging.types import PagedDocument, Selection, encode_chunks, node_vectors
 
 Entry = Literal["nearest", "first"]
+Printed = Literal["headings", "nodes"]
+# A document has many nodes if it has more than this (equation 4).
+LARGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class Setting:
 
     Args:
         weight: MMR's relevance weight.
-        k: The most nodes picked; None for the paper's 20 up to 100 nodes, else 60 (equation 4).
+        k: The most nodes picked; None for the paper's 20 up to `large` nodes, else 60 (equation 4).
+        large: The nodes of a document above which 60 are picked.
         concepts: `keep`, `only`, or `none` of the nodes typed as concepts.
         density: Concepts are left out if they are more than this share of the nodes.
         predecessors: Add to each node picked the nodes that edges come from.
@@ -41,6 +45,7 @@ class Setting:
 
     weight: float = 0.7
     k: int | None = None
+    large: int = LARGE
     concepts: str = "keep"
     density: float = 1.0
     predecessors: bool = False
@@ -59,7 +64,10 @@ class OpenSettings:
         top_k: Nodes of `top-k-dependency` before their predecessors are added.
         edge_types: The edges that walks and predecessors follow.
         chunk_tokens: Tokens of a chunk.
-        chunk_overlap: Tokens that a chunk shares with the next one, fewer than half of its own.
+        chunk_overlap: Tokens that a chunk shares with the next one, fewer than half of its own; both are then
+            printed whole.
+        printed: What a context is made of: `nodes` alone (section 3.2), or under their `headings`, with marks
+            where something is left out.
 
     Raises:
         WrongInput: A number or name is out of its range.
@@ -72,6 +80,7 @@ class OpenSettings:
     edge_types: tuple[str, ...] = EDGE_TYPES
     chunk_tokens: int = 256
     chunk_overlap: int = 0
+    printed: Printed = "headings"
 
     def __post_init__(self) -> None:
         if min(self.top_k, self.chunk_tokens) < 1 or not 0 <= 2 * self.chunk_overlap < self.chunk_tokens:
@@ -104,6 +113,7 @@ def settings_of(given: OpenSettings) -> dict[str, Setting]:
         **{f"density-{share}": replace(SKILLPAGER, density=share) for share in (0.3, 0.4, 0.5)},
         **{f"weight-{weight}": replace(SKILLPAGER, weight=weight) for weight in (0.3, 0.5, 0.7, 0.9)},
         **{f"k-{k}": replace(SKILLPAGER, k=k) for k in (5, 10, 20, 30, 40, 60)},
+        **{f"large-{nodes}": replace(SKILLPAGER, large=nodes) for nodes in (80, 120)},
     }
 
 
@@ -120,16 +130,17 @@ class NodeRanking:
         """Return the nodes that the setting picks, in its order; `limited` lifts its rules to stop."""
         del tokenizer
         vectors = node_vectors(document, encoder)
-        if not len(vectors):
-            return of_nodes(document, [])
-        relevance = vectors @ encoder.encode([query])[0]
-        return of_nodes(document, self._ranked(document, vectors, relevance, limited=limited))
+        ranked: Iterable[Pick] = ()
+        if len(vectors):
+            relevance = vectors @ encoder.encode([query])[0]
+            ranked = self._ranked(document, vectors, relevance, limited=limited)
+        return of_nodes(document, ranked, apart=self.given.printed == "nodes")
 
     def _ranked(
         self, document: PagedDocument, vectors: Vectors, relevance: Floats, *, limited: bool
     ) -> Iterable[Pick]:
         setting, given = self.setting, self.given
-        k = setting.k or node_budget(len(document.nodes))
+        k = setting.k or node_budget(len(document.nodes), setting.large)
         if setting.walk:
             walk = _walked(_edges(document, vectors, given), vectors, relevance, setting, given, limited)
             return walk if limited else islice(walk, k)
@@ -164,7 +175,7 @@ class ChunkRanking:
             stop = None if limited else self.given.stop_below
             ranked = best_first(chunks.vectors, relevance, SKILLPAGER.weight, stop)
         k = None if limited else node_budget(len(document.nodes))
-        return Selection(chunks.spans, chunks.tokens, (), islice(ranked, k), chunks=True, overlap=overlap)
+        return Selection(chunks.spans, chunks.tokens, (), islice(ranked, k), chunks=True, apart=overlap > 0)
 
 
 def rank_whole(
@@ -176,18 +187,25 @@ def rank_whole(
 
 
 def rank_every_node(
-    document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer, limited: bool
+    document: PagedDocument,
+    query: str,
+    *,
+    encoder: Encoder,
+    tokenizer: Tokenizer,
+    limited: bool,
+    apart: bool = False,
 ) -> Selection:
     """Return all nodes in document order with scores 0, which shows what parsing loses."""
     del query, encoder, tokenizer, limited
-    return of_nodes(document, [(ordinal, 0.0) for ordinal in range(len(document.nodes))])
+    return of_nodes(document, [(ordinal, 0.0) for ordinal in range(len(document.nodes))], apart=apart)
 
 
-def of_nodes(document: PagedDocument, ranked: Iterable[Pick]) -> Selection:
-    """Return a ranking of a document's nodes as a selection."""
+def of_nodes(document: PagedDocument, ranked: Iterable[Pick], *, apart: bool = False) -> Selection:
+    """Return a ranking of a document's nodes as a selection; `apart`: printed without headings and marks."""
     spans = [(node.start, node.end) for node in document.nodes]
     tokens = [node.n_tokens for node in document.nodes]
-    return Selection(spans, tokens, headings_between(document.body, spans), ranked)
+    headings = () if apart else headings_between(document.body, spans)
+    return Selection(spans, tokens, headings, ranked, apart=apart)
 
 
 def best_first(
@@ -307,9 +325,9 @@ def mmr_order(
     return _mmr_steps(relevance, vectors, relevance_weight, stop_below)
 
 
-def node_budget(n_nodes: int) -> int:
-    """Return how many nodes to pick of a document with `n_nodes`: 20 up to 100, else 60 (equation 4)."""
-    return 20 if n_nodes <= 100 else 60
+def node_budget(n_nodes: int, large: int = LARGE) -> int:
+    """Return how many nodes to pick of a document with `n_nodes`: 20 up to `large`, else 60 (equation 4)."""
+    return 20 if n_nodes <= large else 60
 
 
 def _mmr_steps(

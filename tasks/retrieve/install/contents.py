@@ -59,6 +59,7 @@ def prepare(
     refused: Collection[str],
     accepted: Collection[str],
     before: Installed | None = None,
+    called: str | None = None,
 ) -> Installable:
     """Return what is to be written of an edition.
 
@@ -70,6 +71,7 @@ def prepare(
         refused: Severities and groups of risk rules that are refused.
         accepted: Rules of which nothing is refused that the edition holds, by `rule_id`.
         before: What was installed of it; what was accepted then, and is there unchanged, stays accepted.
+        called: The folder's name; None: after the skill's.
 
     Raises:
         Withheld: The licence policy keeps its text back.
@@ -81,9 +83,10 @@ def prepare(
     if row["kind"] != "skill" or edition.skill_file is None:
         msg = f"{row['doc_id']}, of kind {row['kind']}, has no SKILL.md: only skills can be installed"
         raise WrongInput(msg)
-    name = folder_name(row["name"])
+    name = folder_name(row["name"]) if called is None else called
     if not is_folder_name(name):
-        msg = f"the name of {row['doc_id']}, {row['name']!r}, cannot name a folder: it cannot be installed"
+        said = f"the name of {row['doc_id']}, {row['name']!r}," if called is None else repr(called)
+        msg = f"{said} cannot name a folder: choose another name for it, --as NAME"
         raise WrongInput(msg)
     blobs = planned(row)
     contents = {path: edition.read(blob["path"]) for path, blob in blobs.items()}
@@ -107,6 +110,7 @@ def prepare(
         accepted_risks=sorted({rule_id(risk["code"]) for risk in grave}),
         renamed={blob["path"]: path for path, blob in blobs.items() if blob["path"] != path},
         hits=hits,
+        called=called is not None,
     )
     return Installable(name, installed, contents, redacted, row)
 

@@ -40,6 +40,7 @@ class Installed:
     `not_written` names files of the skill whose bytes are not kept, None where its files are not known.
     `risks` are the codes found in it, `accepted_risks` the rules of those that would have been refused, and
     `hits` what all of them hit: None in a lock that older versions wrote, which names no repository either.
+    `called` says that somebody chose the folder's name, which `update` keeps.
     """
 
     doc_id: str
@@ -58,6 +59,7 @@ class Installed:
     repo_id: str | None = None
     renamed: dict[str, str] = field(default_factory=dict)
     hits: list[RiskHit] | None = None
+    called: bool = False
 
     @property
     def publisher(self) -> dict[str, str | None]:

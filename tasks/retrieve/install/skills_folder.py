@@ -122,10 +122,10 @@ class SkillsFolder:
         there = next((n for n in os.listdir(self.path) if doc_key(n) == doc_key(name)), None)
         if held is not None and self._lock.skills[held].doc_id != doc_id:
             other = self._lock.skills[held].doc_id
-            msg = f"{self.path / held} holds {other}: `skillery remove {held}` first, or name another --to"
+            msg = f"{self.path / held} holds {other}: `skillery remove {held}` first, or use --as NAME"
             raise WrongInput(msg)
         if there is not None and held is None:
-            msg = f"{self.path / there} is there, and not from Skillery: move it away, or name another --to"
+            msg = f"{self.path / there} is there, and not from Skillery: move it away, or use --as NAME"
             raise WrongInput(msg)
         if held is not None and there is not None and (edits := self.edits(held)):
             msg = f"{self.path / held} was edited by hand, and stays: {said(edits)}; {how_to_replace(held)}"

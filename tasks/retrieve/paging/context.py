@@ -68,8 +68,7 @@ def assemble(body: str, spans: Sequence[Span], headings: Sequence[Heading], sele
     exactly the body, headings without nodes included, and so does a body without nodes. The context is empty
     if there are nodes and none is selected.
 
-    `spans` are those of all nodes, ordered, and disjoint but for neighbours; `selected` are ordinals of nodes
-    in any order.
+    `spans` are those of all nodes, ordered and disjoint; `selected` are ordinals of nodes in any order.
 
     Raises:
         ValueError: An ordinal is not below the number of spans.
@@ -111,15 +110,13 @@ def fill(
     mark_tokens: int,
     where: Outline,
     ceiling: int,
-    overlap: int = 0,
 ) -> list[Pick]:
     """Return nodes in the order of `ranked`, without those that do not fit, until none can fit.
 
     `ranked` is consumed no further than needed. The ceiling is for the tokens of nodes, their headings and
-    the gap marks. These are counted one by one, so the assembled text must be counted again. Tokens that
-    neighbours share (`overlap`) are printed once where both are taken.
+    the gap marks. These are counted one by one, so the assembled text must be counted again.
     """
-    smallest = min(tokens, default=0) - 2 * overlap
+    smallest = min(tokens, default=0)
     taken: dict[int, float] = {}
     printed: set[int] = set()
     used = 0
@@ -129,7 +126,6 @@ def fill(
         added = _headings_with(ordinal, taken, where) - printed
         beside = (ordinal - 1 in taken) + (ordinal + 1 in taken)
         cost = tokens[ordinal] + sum(heading_tokens[h] for h in added) + mark_tokens * (bool(taken) - beside)
-        cost -= overlap * beside
         if used + cost <= ceiling:
             taken[ordinal] = score
             printed |= added

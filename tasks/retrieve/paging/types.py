@@ -159,8 +159,8 @@ class Selection:
     """The units of a body with ordered spans; `headings` are to be restored above them.
 
     `ranked` has `(ordinal of a unit, score)`, best first; an iterator is consumed no further than needed.
-    `chunks` says that the units are chunks, not nodes. Neighbours share `overlap` tokens; the spans of all
-    others are disjoint.
+    `chunks` says that the units are chunks, not nodes. Units `apart` are printed whole, each by itself,
+    without headings and marks; neighbours may overlap then, and are disjoint otherwise.
     """
 
     spans: Sequence[Span]
@@ -168,7 +168,7 @@ class Selection:
     headings: Sequence[Heading]
     ranked: Iterable[Pick]
     chunks: bool = False
-    overlap: int = 0
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.support.command import Ask
@@ -107,6 +108,31 @@ def test_a_sample_that_cannot_be_drawn_or_written_is_refused_at_once(
         assert said in done.stderr
     assert filled.read_text("utf-8") == "filled in\n"
     assert llm.requests == 0
+
+
+def test_queries_without_evidence_are_judged_by_a_language_model_alone(
+    bench: list[str], llm: LlmServer, tmp_path: Path, ask: Ask
+) -> None:
+    queries = Path(bench[bench.index("--queries") + 1])
+    rows = [{**json.loads(line), "evidence": []} for line in queries.read_text("utf-8").splitlines()]
+    queries.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    refused = ask(*bench, *METHODS)
+    assert (refused.code, "--judge llm needs none" in refused.stderr) == (2, True)
+    done = ask(
+        *bench, "--method", "skillpager", "--judge", "llm", "--report", str(tmp_path / "out"), "--json"
+    )
+    assert done.code == 0, done.stderr
+    (row,) = json.loads(done.stdout)["methods"]
+    assert (row["method"], row["coverage"], row["llm"]["queries"]) == ("skillpager", None, len(THINGS))
+    run = pl.read_parquet(tmp_path / "out/paging.parquet")
+    said = run.filter(pl.col("measure") == "verdict")
+    assert set(said["method"]) == {"skillpager"}
+    assert dict(zip(said["query"], said["value"], strict=True)).keys() == set(THINGS)
+    assert said["value"].mean() == row["sufficient"]
+    assert not run.filter(pl.col("measure").is_in(["sufficient", "coverage"])).height
+    told = (tmp_path / "out/paging.md").read_text("utf-8")
+    assert "k by size of the document" in told
+    assert len({asked.fragments[0]["excerpt"] for asked in llm.asked}) <= len(THINGS)
 
 
 def test_settings_of_skillpager_are_named_and_reported(

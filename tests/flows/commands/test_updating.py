@@ -52,6 +52,17 @@ def test_a_stranger_s_better_copy_is_not_put_in_place(nights: Nights, place: Pat
     assert files_in(place / "bread") == {"SKILL.md"}
 
 
+def test_a_folder_s_chosen_name_stays_when_its_skill_is_updated(nights: Nights, place: Path) -> None:
+    named = "---\nname: ckm:brand\ndescription: Bakes bread for a brand.\n---\nKnead it, and let it rise.\n"
+    nights.run(HandSource("dir:kitchen", raw(BREAD, named.encode())))
+    install(nights, place, BREAD)
+    install_skills(nights.root, place, [BREAD], None, [], SETTINGS, called="crumb")
+    nights.run(HandSource("dir:kitchen", raw(BREAD, f"{named}Bake it.\n".encode())))
+    told = update(nights, place)
+    assert {name: one["state"] for name, one in told.items()} == {"ckm-brand": "updated", "crumb": "updated"}
+    assert "Bake it." in (place / "crumb/SKILL.md").read_text("utf-8")
+
+
 def files_in(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 

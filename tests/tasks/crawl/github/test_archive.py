@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -47,12 +46,7 @@ def known_to_an_archive(row: Item) -> RawDocument | Dropped:
     return replace(row, repo=None, ref=None, commit=None, tree_sha=None, url=None, author=None)
 
 
-def test_an_archive_that_git_made_says_what_the_git_source_says(
-    worktree: WorkTree, make_worktree: Callable[[str], WorkTree], tmp_path: Path
-) -> None:
-    other = make_worktree("other")
-    other.write("SKILL.md")
-    other.commit()
+def test_an_archive_that_git_made_says_what_the_git_source_says(worktree: WorkTree, tmp_path: Path) -> None:
     worktree.write("LICENSE", "Free for all gardens.")
     worktree.write("skills/mint/SKILL.md", MINT)
     worktree.write("skills/mint/dry it/ümlaut – 薄荷.txt", "hang")
@@ -61,20 +55,16 @@ def test_an_archive_that_git_made_says_what_the_git_source_says(
     worktree.write("notes/odd.md", "no skill")
     (worktree.path / "skills/mint/water").symlink_to("../../../outside")
     (worktree.path / "more").symlink_to("skills")
-    worktree.git(
-        "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", other.path.as_uri(), "vendored"
-    )
-    commit = worktree.commit()
+    worktree.commit()
     archive = export(worktree, tmp_path / "a.zip")
     with Archive(archive) as held:
-        assert (held.root, held.commit) == ("herbs-0f", commit)
+        assert held.root == "herbs-0f"
         found = list(read_archive(held, "local/herbs", worktree.spec))
     assert found == [known_to_an_archive(row) for row in opened(worktree.spec).read()]
     assert [(row.doc_id, isinstance(row, Dropped) and row.reason) for row in found] == [
         ("local/herbs/more", "symlink"),
         ("local/herbs/skills/mint", False),
         ("local/herbs/skills/sage", False),
-        ("local/herbs/vendored", "submodule"),
     ]
 
 
@@ -87,21 +77,6 @@ def test_a_name_with_a_control_character_is_a_finding_and_the_rest_is_read(tmp_p
     assert row.content == MINT
     assert [file.path for file in row.files or ()] == ["a.txt"]
     assert [(f.code, f.message) for f in row.findings] == [("bundle.unreadable", told)]
-
-
-@pytest.mark.parametrize(
-    ("comment", "commit"),
-    [
-        (b"", None),
-        (b"made by hand", None),
-        (b"0f" * 20, "0f" * 20),
-        (b"0F" * 20, "0f" * 20),
-        (b"0f" * 21, None),
-    ],
-)
-def test_the_commit_is_what_the_comment_says(tmp_path: Path, comment: bytes, commit: str | None) -> None:
-    with Archive(saved(tmp_path, zipped({"h/SKILL.md": MINT}, comment=comment))) as archive:
-        assert archive.commit == commit
 
 
 def test_the_root_is_read_from_the_archive(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ JAPANESE = "---\nname: bell\n---\n# 手順\n\nネジを回して、ベルがき�
 KOREAN = "---\nname: bell\n---\n# 단계\n\n나사를 돌려 종소리가 맑게 울릴 때까지 조입니다.\n"
 RUSSIAN = "---\nname: bell\n---\n# Шаги\n\nПоворачивайте винт, пока звонок не зазвучит чисто.\n"
 POLISH = "---\nname: bell\n---\n# Kroki\n\nObracaj śrubę, aż dzwonek zabrzmi głośno. Utrwal ją lakierem.\n"
+GREEK = "---\nname: bell\n---\n# Βήματα\n\nΓυρίστε τη βίδα μέχρι να ακουστεί καθαρά το κουδούνι.\n"
+ARABIC = "---\nname: bell\n---\n# خطوات\n\nأدر البرغي حتى يرن الجرس رنينا صافيا.\n"
+HEBREW = "---\nname: bell\n---\n# שלבים\n\nסובבו את הבורג עד שהפעמון יצלצל נקי.\n"
 FRENCH = "# Étapes\n\nTournez la vis jusqu’à ce que la sonnette résonne – « naïve » façade, 5 €.\n"
 
 
@@ -53,6 +56,11 @@ def test_no_bytes_whatever_make_it_raise(content: bytes) -> None:
         (RUSSIAN, "cp1251", "cp1251"),
         (RUSSIAN, "koi8_r", "koi8_r"),
         (POLISH, "cp1250", "cp1250"),
+        *((GREEK, written, "cp1253") for written in ("cp1253", "iso8859_7")),
+        *((ARABIC, written, written) for written in ("cp1256", "iso8859_6")),
+        (HEBREW, "cp1255", "cp1255"),
+        *((f"Run the {word} tool, then wait.\n", "gbk", "gb18030") for word in ("使用", "版本", "测试")),
+        ("Übergrößen “à” «Œuvres»: ½×¼ ·····", "cp1252", "cp1252"),
     ],
 )
 def test_what_is_not_utf8_is_read_as_it_was_written_and_found(text: str, written: str, read: str) -> None:

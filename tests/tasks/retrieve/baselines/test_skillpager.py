@@ -143,9 +143,30 @@ def test_chunks_share_tokens_where_that_is_set() -> None:
     document = PagedDocument("soup", body, nodes_of(body))
     given = OpenSettings(chunk_tokens=4, chunk_overlap=1, stop_below=-1)
     found = asked("chunks", document, given)
-    assert (found.chunks, found.context) == (3, body)  # 0 to 3, 3 to 6, 6 to 9: nothing is printed twice
-    # Neighbours that share a token cost less than each by itself.
-    assert asked("chunks", document, given, budget=7).tokens == 7
+    # 0 to 3, 3 to 6, 6 to 9: each is printed whole, so that what two share costs twice.
+    parts = [" ".join(f"word{n}" for n in range(first, first + 4)) for first in (0, 3, 6)]
+    assert (found.chunks, found.context, found.tokens) == (3, "\n\n".join(parts), 12)
+    full = asked("chunks", document, given, budget=9)
+    assert (full.chunks, full.tokens) == (2, 8)
+    assert set(full.context.split("\n\n")) < set(parts)
+
+
+def test_a_context_is_its_nodes_alone_where_that_is_set() -> None:
+    body = "# Boats\n\nrow the boat\n\n## Land\n\nwalk home\n\nrow the boat north"
+    document, given = PagedDocument("soup", body, nodes_of(body)), OpenSettings(printed="nodes")
+    rows = [n.text for n in document.nodes if "row" in n.text]
+    assert [n.text for n, _ in asked("skillpager", document, given, budget=7).nodes] == rows
+    assert asked("skillpager", document, given, budget=7).context == "\n\n".join(rows)
+    every = asked("nodes", document, given)
+    assert every.context == "\n\n".join(n.text for n in document.nodes)
+    assert len(every.nodes) == len(document.nodes)
+
+
+@pytest.mark.parametrize(("method", "picked"), [("large-80", 60), ("skillpager", 20), ("large-120", 20)])
+def test_the_size_at_which_a_document_is_large_can_differ(method: str, picked: int) -> None:
+    lines = "\n\n".join(f"turn screw number{n} left{n} until{n} tight{n}" for n in range(90))
+    document = PagedDocument("soup", lines, nodes_of(lines))
+    assert len(asked(method, document, OpenSettings(stop_below=-1)).nodes) == picked
 
 
 @pytest.mark.parametrize(

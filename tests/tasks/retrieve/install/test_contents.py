@@ -106,6 +106,9 @@ def test_a_name_that_is_no_folder_s_gets_one(nights: Nights, name: str, folder: 
     else:
         made = prepare(found, [], [])
         assert (made.name, made.told()["called"]) == (folder, name)
+    assert prepare(found, [], [], called="crumb").name == "crumb"
+    with pytest.raises(WrongInput, match="'a/b' cannot name a folder"):
+        prepare(found, [], [], called="a/b")
 
 
 GIT, HUB = "git+https://github.com/o/r", "github:o/r"

@@ -59,10 +59,8 @@ _HIDES = re.compile(
     r"display:none|visibility:(?:hidden|collapse)|color:transparent"
     rf"|font-size:(?:1px|{_ZERO})|opacity:{_ZERO}|text-indent:-\d{{3,}}.*"
 )
-_AWAY, _PLACED = (
-    re.compile(r"(?:left|right|top):-\d{3,}.*"),
-    re.compile(r"position:(?:absolute|fixed|relative)"),
-)
+_AWAY = re.compile(r"(?:left|right|top):-\d{3,}.*")  # hides only what has a position
+_PLACED = frozenset({"position:absolute", "position:fixed", "position:relative"})
 _SAME_COLOURS = {"white": "#fff", "#ffffff": "#fff", "black": "#000", "#000000": "#000"}
 _NO_COLOURS = frozenset({"", "inherit", "initial", "unset", "revert", "currentcolor", "transparent"})
 _FLAT = re.compile(rf"(?:max-)?height:{_ZERO}")
@@ -290,7 +288,7 @@ def _is_hidden(tag: str, values: dict[str, str], bare: list[str]) -> bool:
     style = re.sub(r"\s+|!\s*important", "", values.get("style", "").lower()).split(";")
     if any(map(_HIDES.fullmatch, style)) or ("overflow:hidden" in style and any(map(_FLAT.fullmatch, style))):
         return True
-    if any(map(_AWAY.fullmatch, style)) and any(map(_PLACED.fullmatch, style)):
+    if any(map(_AWAY.fullmatch, style)) and not _PLACED.isdisjoint(style):
         return True
     said = {name: value for name, _, value in (part.partition(":") for part in style)}
     colours = [said.get(name, "") for name in ("color", "background", "background-color")]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from pathlib import PurePosixPath
 from typing import Any
 
 import polars as pl
 
-from storage.errors import WrongInput
+from storage.errors import StorageError, WrongInput
 from storage.parquet import read_frame
 from storage.partitions import partition_of
 from storage.root import Root
@@ -88,8 +89,8 @@ def replay_seen(root: Root, day: str, into: Root) -> int:
 def recover_seen(root: Root, file: str) -> int:
     """Rebuild a lost partition of `seen`, the relative path `file`, from raw parts; return its row count.
 
-    Documents that refine does not know count as retired. The digests are not those of the crawl, so that each
-    document is fetched and refined once more.
+    Documents that refine does not know count as retired, and so do those that the file says are, where it can
+    be read. The digests are not those of the crawl, so that each document is fetched and refined once more.
     """
     table, refined = seen_table(root), refined_table(root)
     partition = int(PurePosixPath(file).stem.rpartition("-")[2])
@@ -99,6 +100,10 @@ def recover_seen(root: Root, file: str) -> int:
         held = refined.read([partition], _KEY).with_columns(held=True)
         rows = rows.join(held, on=_KEY, how="left", maintain_order="left")
         rows = rows.with_columns(retired_at=pl.when("held").then(None).otherwise("last_seen_at")).drop("held")
+    with suppress(StorageError):  # a run that was killed wrote the file, and not yet that it is whole
+        told = read_frame(root, file, SEEN).select(*_KEY, told="retired_at")
+        rows = rows.join(told, on=_KEY, how="left", maintain_order="left")
+        rows = rows.with_columns(retired_at=pl.coalesce("told", "retired_at")).drop("told")
     table.put(partition, rows)
     return rows.height
 

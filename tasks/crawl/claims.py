@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -40,9 +39,9 @@ def publisher(spec: str) -> str:
 
 
 class _Claim(NamedTuple):
-    """A source's row of `seen`; of several the least is the first."""
+    """A source's row of `seen`, by its place in the order of time: of several the least is the first."""
 
-    first_seen_at: datetime
+    order: int
     source: str
     raw_part: str
     doc_id: str
@@ -75,13 +74,17 @@ class Claims:
 
     def __init__(self, root: Root, spec: str, seen: pl.DataFrame) -> None:
         self._root, self._spec, self._publisher = root, spec, publisher(spec)
-        self._digest = hashlib.sha256(self._publisher.removeprefix(_FOLDER).encode()).hexdigest()
+        digest = hashlib.sha256(self._publisher.removeprefix(_FOLDER).encode()).hexdigest()
+        # Whoever guesses the first and brings an id with it before has that id; the last is not guessed.
+        self._marks = [digest[:digits] for digits in (6, 16, 64)]
         whose = {other: publisher(other) for other in seen["source"].unique()}
         self._places = {other for other, name in whose.items() if _is_place(name)}
         self._is_place = _is_place(self._publisher)
         own = pl.col("source").is_in([other for other, name in whose.items() if name == self._publisher])
         begin = _LOCAL if self._is_place else ""
         near = seen.filter(pl.col("doc_id").str.to_lowercase().str.starts_with(begin))
+        # Python's times are slow to make: an order stands for them.
+        near = near.sort("first_seen_at", "source", "raw_part", "doc_id").with_row_index("order")
         self._rivals = self._first(near.filter(~own))
         # Where nobody else claims anything, nothing need be known.
         self._kin = self._first(near.filter(own)) if self._rivals else {}
@@ -101,14 +104,14 @@ class Claims:
             found.setdefault(doc_key(claim.doc_id), []).append(claim)
         return found
 
-    def _first(self, rows: pl.DataFrame) -> dict[str, _Claim]:
-        """Return the first claim to each id and, where folders count, to each `local/<name>`."""
-        found: dict[str, _Claim] = {}
-        for claim in map(_Claim._make, rows.select(*_Claim._fields).iter_rows()):
-            key = doc_key(claim.doc_id)
-            whole = key.startswith(_LOCAL) and (self._is_place or claim.source in self._places)
-            for name in (key, *([_folder(key)] if whole else [])):
-                found[name] = min(claim, found.get(name, claim))
+    def _first(self, rows: pl.DataFrame) -> dict[str, tuple[Any, ...]]:
+        """Return the fields of the first claim to each id and, where they count, to each folder."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for row in rows.select(_Claim._fields).reverse().iter_rows():
+            key = doc_key(row[-1])
+            found[key] = row  # the earliest comes last
+            if key.startswith(_LOCAL) and (self._is_place or row[1] in self._places):
+                found[_folder(key)] = row
         return found
 
     def own(self, doc_id: str, brought: _Brought | None = None) -> str:
@@ -137,11 +140,6 @@ class Claims:
         rival = rival or (key.startswith(_LOCAL) and self._is_rivals(_folder(key), brought))
         return marked if rival else doc_id
 
-    @property
-    def _marks(self) -> list[str]:
-        """Whoever guesses the first and brings an id with it before has that id; the last is not guessed."""
-        return [self._digest[:digits] for digits in (6, 16, 64)]
-
     def _marked(self, name: str, mine: Collection[str]) -> tuple[str, bool]:
         """Return the form of an id, or a folder, that keeps it apart, and whether it is there."""
         forms = [f"{name}~{mark}" for mark in self._marks]
@@ -159,7 +157,7 @@ class Claims:
             return not any(self._is_copy(brought, claim) for claim in hosted)
         if kin is not None and kin < rival:
             return False
-        held = self._held(rival) if self._publisher == _FORGE else None
+        held = self._held(_Claim._make(rival)) if self._publisher == _FORGE else None
         return held is None or not _names(held.url, key)
 
     def _is_copy(self, brought: _Brought, claim: _Claim) -> bool:
@@ -224,7 +222,7 @@ class Claims:
     def moved(self, rows: list[dict[str, Any]]) -> Iterator[tuple[str, RawDocument]]:
         """Yield, of rows of `seen` that an earlier version wrote under another's ids, id and document."""
         for row in rows:
-            claim = _Claim._make(row[name] for name in _Claim._fields)
+            claim = _Claim(0, row["source"], row["raw_part"], row["doc_id"])
             doc_id = claim.doc_id
             held = self._held(claim) if self.others(doc_id) and not self._is_place else None
             if self.own(doc_id, held) != doc_id and (raw := self._snapshot(doc_id, claim.raw_part)):

@@ -40,6 +40,8 @@ _of_content = lru_cache(maxsize=2)(Tokenizer.from_str)
 
 def first_tokens(text: str, most: int, tokenizer: TextTokenizer) -> str:
     """Return the beginning of a text with at most so many tokens."""
+    if not most:
+        return ""
     offsets = tokenizer.offsets(text)
     return text if len(offsets) <= most else text[: offsets[most - 1][1]]
 

@@ -46,7 +46,8 @@ from tasks.models.hub import require_on_hub
 from tasks.models.llm.ask import Llm, open_llm
 from tasks.models.onnx_export import exported_encoder, require_model
 from tasks.models.protocols import Encoder
-from tasks.models.with_torch.bi_encoder import Instructed, LastTokenEncoder
+from tasks.models.tokens import first_tokens
+from tasks.models.with_torch.bi_encoder import LastTokenEncoder, Prefixed
 from tasks.models.with_torch.device import device_of
 from tasks.models.with_torch.reranker import CausalReranker, CrossEncoder, LoadedReranker, load_reranker
 from tasks.retrieve.baselines.skillflow import (
@@ -82,7 +83,7 @@ class Means(NamedTuple):
 
 
 def skillflow(
-    skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: Encoder, means: Means
+    skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: OnnxEncoder, means: Means
 ) -> Staged:
     """Return SkillFlow's stages; without an LLM a task is its own query, and nothing is selected.
 
@@ -91,7 +92,7 @@ def skillflow(
     read.
     """
     rules, llm = prompts_of(flow), means.llm()
-    writer: QueryWriter = TaskItself() if llm is None else LlmQueries(llm)
+    writer: QueryWriter = TaskItself() if llm is None else LlmQueries(llm, listed=flow.listed)
     stages: list[Stage] = []
     for name in flow.stages:
         if name == "dense":
@@ -110,7 +111,7 @@ def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root
     kept = KeptEncoder(model, root)
     encoded = router.encoder_description_tokens, router.encoder_body_tokens
     vectors = kept.encode([flat_text(skill, encoded, model) for skill in skills])
-    asking = Instructed(model, router.encoder_instruction)
+    asking = Prefixed(model, f"Instruct: {router.encoder_instruction}\nQuery: ")
     stages: list[Stage] = [RetrieveStage(vectors, asking, router.candidates)]
     if router.reranker:
         stages.append(reranking(router, means)(skills))
@@ -128,7 +129,7 @@ def reranking(router: SkillRouterSettings, means: Means) -> Callable[[Sequence[S
         if (llm := means.llm()) is None:
             msg = "the judge is a language model: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
             raise WrongInput(msg)
-        return lambda skills: JudgeStage(skills, llm, k=router.candidates)
+        return lambda skills: JudgeStage(skills, llm, k=router.candidates, characters=router.judge_characters)
     limits = router.reranker_description_tokens, router.reranker_body_tokens
     scorer = loaded(router, means.device)
     return lambda skills: FlatRerankStage(skills, scorer, scorer, k=router.candidates, limits=limits)
@@ -146,13 +147,17 @@ def _dense(
     skills: Sequence[Skill],
     flow: SkillFlowSettings,
     kept: Encoder,
-    encoder: Encoder,
+    encoder: OnnxEncoder,
     writer: QueryWriter,
     rules: str | None,
 ) -> DenseStage:
     texts = [_encoded_text(skill, flow.dense_text) for skill in skills]
+    if flow.dense_tokens:
+        texts = [first_tokens(text, flow.dense_tokens, encoder) for text in texts]
+    texts = [f"{flow.dense_text_prefix}{text}" for text in texts]
+    asking = Prefixed(encoder, flow.dense_query_prefix)
     made = DenseSettings(flow.dense_k, flow.dense_queries, flow.dense_gathering, flow.dense_depth, rules)
-    return DenseStage(kept.encode(texts), encoder, writer, made)
+    return DenseStage(kept.encode(texts), asking, writer, made)
 
 
 def _encoded_text(skill: Skill, form: str) -> str:

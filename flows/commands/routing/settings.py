@@ -36,6 +36,9 @@ class SkillFlowSettings(BaseSettings):
     dense_text: Literal["description", "name-description", "content"] = Field(
         "description", description="What of a skill is encoded; content: description and body."
     )
+    dense_tokens: int = Field(0, ge=0, description="Tokens it reads of a skill; 0: all, as means of windows.")
+    dense_text_prefix: str = Field("", description="Before each skill, as models like E5 were trained.")
+    dense_query_prefix: str = Field("", description="Before each query.")
     dense_k: int = Field(1000, ge=1, description="Skills kept by the dense stage.")
     dense_queries: int = Field(5, ge=1, description="Queries generated for it.")
     dense_gathering: Gathering = Field("union", description="How their rankings become one.")
@@ -56,6 +59,7 @@ class SkillFlowSettings(BaseSettings):
     select_k: int = Field(5, ge=1, description="Skills that the language model takes at most.")
     select_specific: bool = Field(False, description="Whether they must also be specific.")
     select_characters: int = Field(12_000, ge=1, description="Characters of each skill that it reads.")
+    listed: bool = Field(False, description="Whether one query too is asked for by the prompt of several.")
     relevant_prompt: Path | None = Field(None, description="File with another prompt for relevance.")
     specific_prompt: Path | None = Field(None, description="File with another prompt for specificity.")
 
@@ -71,8 +75,10 @@ class SkillRouterSettings(BaseSettings):
         "complete the task",
         description="Before each task; the published encoder was trained with this one.",
     )
-    encoder_description_tokens: int = Field(300, ge=1, description="Of the description that it reads.")
-    encoder_body_tokens: int = Field(2500, ge=1, description="Of the body that it reads.")
+    encoder_description_tokens: int = Field(
+        300, ge=0, description="Of the description that it reads; 0: none."
+    )
+    encoder_body_tokens: int = Field(2500, ge=0, description="Of the body that it reads; 0: none.")
     candidates: int = Field(20, ge=1, description="Skills that the reranker gets.")
     reranker: str = Field(
         "pipizhao/SkillRouter-Reranker-0.6B",
@@ -83,8 +89,11 @@ class SkillRouterSettings(BaseSettings):
         "the task",
         description="Before each pair; the published reranker was trained with this one.",
     )
-    reranker_description_tokens: int = Field(500, ge=1, description="Of the description that it reads.")
-    reranker_body_tokens: int = Field(3000, ge=1, description="Of the body that it reads.")
+    reranker_description_tokens: int = Field(
+        500, ge=0, description="Of the description that it reads; 0: none."
+    )
+    reranker_body_tokens: int = Field(3000, ge=0, description="Of the body that it reads; 0: none.")
+    judge_characters: int = Field(4000, ge=0, description="Of each body that a judge reads; 0: none.")
 
 
 def load_skillflow() -> SkillFlowSettings:
@@ -181,7 +190,8 @@ def llm_setting(name: str) -> str | None:
     """Return the first setting in a variant of SkillFlow's name that means nothing without an LLM."""
     for field, value in _given(name, SkillFlowSettings).items():
         several = field.endswith("_queries") and value != "1"
-        if several or field.endswith(_OF_SEVERAL) or (field == "stages" and "select" in value):
+        listed = field == "listed" and value != "false"
+        if several or listed or field.endswith(_OF_SEVERAL) or (field == "stages" and "select" in value):
             return f"{field}={'+'.join(value) if isinstance(value, list) else value}"
     return None
 

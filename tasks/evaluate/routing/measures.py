@@ -17,7 +17,7 @@ DEPTH = 1000
 """How deep rankings are looked at: SkillFlow's first stage keeps as many."""
 
 RECALLS = (1, 5, 10, 20, 50, 100, 500, 1000)
-PRECISIONS = (1, 5, 10, 50, 100)
+PRECISIONS = (1, 5, 10, 50, 100, 500, 1000)
 # Our names, and those of ir_measures (Success is what others call hit).
 _LIBRARY = MappingProxyType({
     "hit@1": "Success@1", "hit@10": "Success@10", "mrr@10": "RR@10", "mrr": "RR", "ndcg@10": "nDCG@10",

@@ -63,7 +63,8 @@ def beside_papers(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 _METHOD = {"Method": "{method}"}
 _SHOWN = (
-    "hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "recall@100", "recall@1000", "fc@10",
+    "hit@1", "hit@10", "mrr@10", "mrr", "ndcg@10", "recall@10", "recall@20", "recall@50", "recall@100",
+    "recall@1000", "fc@10",
 )  # fmt: skip
 _METHODS = columns(_METHOD, with_intervals(_SHOWN))
 _PRECISION = columns(_METHOD, with_intervals(f"precision@{k}" for k in PRECISIONS))

@@ -136,10 +136,20 @@ def _argument(name: str, source: Arg | Const | Result) -> str:
             return f"{name}{FROM}={[number, *path]!r}"
 
 
+# What is given by position to the actions of pages (SGDR, table 5); other actions take named arguments alone.
+_BY_POSITION: Mapping[str, tuple[str, ...]] = {
+    "click": (ELEMENT,), "fill": (ELEMENT, "text"), "hover": (ELEMENT,), "keyboard_press": ("key",),
+    "scroll": ("delta_x", "delta_y"), "tab_focus": ("index",), "goto": ("url",),
+    "select_option": (ELEMENT, "option"), "send_msg_to_user": ("text",), "report_infeasible": ("reason",),
+}  # fmt: skip
+
+
 def actions_of(
     code: str, allowed: Sequence[str] | None = None, *, least: int = LEAST, most: int = MOST
 ) -> tuple[str, Body]:
     """Return the name and the actions of a function; exactly those that `code_of` was given.
+
+    Actions of pages may be given their arguments by position, as in SGDR's printed skills.
 
     Args:
         code: One function.
@@ -179,14 +189,19 @@ def _parameters(function: ast.FunctionDef) -> set[str]:
 
 def _action(name: str, line: ast.stmt, given: set[str], allowed: Sequence[str] | None) -> SkillAction:
     call = line.value if isinstance(line, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
-        msg = f"{name}, line {line.lineno}: a line is one bare call with named arguments"
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        msg = f"{name}, line {line.lineno}: a line is one bare call"
+        raise WrongInput(msg)
+    names = _BY_POSITION.get(call.func.id, ())
+    if len(call.args) > len(names):
+        msg = f"{name}, line {line.lineno}: {call.func.id} takes {len(names)} arguments without names"
         raise WrongInput(msg)
     if allowed is not None and call.func.id not in allowed:
         msg = f"{name}, line {line.lineno}: {call.func.id} is no action of the domain"
         raise WrongInput(msg)
-    held = {each.arg or "**": each.value for each in call.keywords}
-    if len(held) < len(call.keywords):
+    told = [*zip(names, call.args, strict=False), *((each.arg or "**", each.value) for each in call.keywords)]
+    held = dict(told)
+    if len(held) < len(told):
         msg = f"{name}, line {line.lineno}: an argument is given twice"
         raise WrongInput(msg)
     on = _value(held.pop(ON), name) if ON in held else [None, None]

@@ -9,7 +9,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_LINE = re.compile(r'\A\s*+(?:\[(?P<id>[^\]\s]+)\] )?(?P<role>[\w-]+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?')
+_LINE = re.compile(
+    r"\A\s*+(?:\[(?P<id>[^\]\s]+)\] )?(?P<role>[\w-]+)"
+    r"""(?: (?P<name>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'))?"""
+)
+_ESCAPED = re.compile(r"\\(.)")
 _SIGNS = re.compile(r"[\W_]+")
 _COUNT = re.compile(r"(?<=\S) \d+$")
 _ID = re.compile(r"^([ \t]*)\[[^\]\s]+\] ", re.MULTILINE)
@@ -55,7 +59,10 @@ def folded(name: str) -> str:
 
 @functools.lru_cache(maxsize=_KEPT)
 def outline_of(observation: str) -> PageOutline:
-    """Return the outline of a page: a line an element, `[id] role "name"`; lines without an id hold text."""
+    """Return the outline of a page: a line an element, `[id] role "name"`; lines without an id hold text.
+
+    A name may stand in single quotes, as WebArena prints it.
+    """
     elements: dict[str, Element] = {}
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for line in observation.split("\n"):  # a name may hold other separators of lines
@@ -85,6 +92,8 @@ def without_ids(observation: str) -> str:
 
 
 def _unquoted(quoted: str | None) -> str:
+    if quoted and quoted.startswith("'"):
+        return _ESCAPED.sub(r"\1", quoted[1:-1])
     try:
         return str(json.loads(quoted or '""'))
     except ValueError:  # cut in an escape

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tasks.models.onnx_export import resolve
-from tasks.models.protocols import Vectors
+from tasks.models.protocols import Encoder, Vectors
 from tasks.models.tokens import TokenSpans
 from tasks.models.with_torch.device import AUTO, device_of
 from tasks.models.with_torch.reranker import missing_model
@@ -74,17 +74,17 @@ class LastTokenEncoder(TokenSpans):
         return SentenceTransformer(modules=[transformer, pooling], device=device_of(self._device))
 
 
-class Instructed:
-    """An encoder of queries, each after an instruction, which documents do not have; implements Encoder.
+class Prefixed:
+    """An encoder of queries, each after a prefix, which documents do not have; implements Encoder.
 
     Args:
         encoder: Encodes both sides.
-        instruction: One sentence; a model does best with the one it was trained with.
+        prefix: A model does best with the one it was trained with.
     """
 
-    def __init__(self, encoder: LastTokenEncoder, instruction: str) -> None:
-        self._encoder, self._instruction = encoder, instruction
+    def __init__(self, encoder: Encoder, prefix: str) -> None:
+        self._encoder, self._prefix = encoder, prefix
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector a query, shape `(len(texts), dimension)`."""
-        return self._encoder.encode([f"Instruct: {self._instruction}\nQuery: {text}" for text in texts])
+        return self._encoder.encode([f"{self._prefix}{text}" for text in texts])

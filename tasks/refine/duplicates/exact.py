@@ -6,6 +6,7 @@ import functools
 
 import polars as pl
 
+from tasks.crawl.source.identity import doc_key
 from tasks.refine.text.rules import rules_data
 
 # Prefixes of sources, nearest to the origin first: a repository's history, its archive, a copy in a file, ...
@@ -114,7 +115,7 @@ def fold(documents: pl.DataFrame, near: pl.DataFrame) -> pl.DataFrame:
 
 
 def preferred(frame: pl.DataFrame) -> pl.DataFrame:
-    """Choose whose copy counts where several sources hold one document; ids are compared in lower case.
+    """Choose whose copy counts where several sources hold one document, by `doc_key`.
 
     Sorted by: the source's rank; seen last, so that a source no longer crawled does not hide a fresh one of
     its kind; the smallest source; the smallest id as written; the first row.
@@ -127,7 +128,7 @@ def preferred(frame: pl.DataFrame) -> pl.DataFrame:
         for each row of `frame`, in its order.
     """
     rows = frame.select("doc_id", "source", "last_seen_at").with_row_index("row")
-    keyed = rows.with_columns(key=pl.col("doc_id").str.to_lowercase())
+    keyed = rows.with_columns(key=pl.Series([doc_key(doc_id) for doc_id in rows["doc_id"]], dtype=pl.String))
     order = [_source_rank(pl.col("source")), "last_seen_at", "source", "doc_id", "row"]
     best = keyed.sort(order, descending=[False, True, False, False, False], nulls_last=True)
     best = best.unique("key", keep="first", maintain_order=True)

@@ -91,13 +91,14 @@ class TaskItself:
 class LlmQueries:
     """Asks an LLM for queries (SkillFlow, appendix A.2).
 
-    One query is asked for in free text, several as a JSON list. If no try gives a list, the queries are asked
-    for one by one, each at a higher temperature than the last; if none of these is usable either, the task
+    One query is asked for in free text, several, and one too if it is `listed`, as a JSON list. Rules of a
+    user may hold `{num_queries}`, their number. If no try gives a list, the queries are asked for one by one,
+    each at a higher temperature than the last; if none of these is usable either, the task
     itself is the query.
     """
 
-    def __init__(self, llm: Llm) -> None:
-        self._llm = llm
+    def __init__(self, llm: Llm, *, listed: bool = False) -> None:
+        self._llm, self._listed = llm, listed
 
     def write(self, task: str, count: int, rules: str | None) -> list[str]:
         """Return about `count` queries for a task, at least one; `rules` replace the packaged prompt.
@@ -110,7 +111,9 @@ class LlmQueries:
 
     async def _write(self, task: str, count: int, rules: str | None) -> list[str]:
         records = [{"task": task[:_MOST_SENT]}]
-        if count > 1:
+        rules = rules and rules.replace("{num_queries}", str(count))
+        listed = count > 1 or self._listed
+        if listed:
             values = Values(f"Write {count} queries.", records, known=count, rules=rules)
             several = await self._llm.answer(_MANY, values)
             if not isinstance(several, Fallback):
@@ -120,7 +123,7 @@ class LlmQueries:
             own = self._llm.sampling
             warmer = replace(own, temperature=own.temperature + HOTTER * number)
             # Rules for several queries do not fit the prompt for one.
-            single = None if count > 1 else rules
+            single = None if listed else rules
             values = Values("Write the query.", records, sampling=warmer, rules=single)
             query = await self._llm.answer(_ONE, values)
             found += [] if isinstance(query, Fallback) else [query]
@@ -326,8 +329,6 @@ def selection(request: str, task: str, skills: Sequence[Skill], characters: int)
     """Return a question about a task and skills, numbered from 1; so many characters of bodies are sent."""
     records: list[dict[str, object]] = [{"task": task[:_MOST_SENT]}]
     for number, skill in enumerate(skills, start=1):
-        records.append({
-            "skill": number, "name": skill.name, "description": skill.description,
-            "text": shortened(skill.body, characters),
-        })  # fmt: skip
+        text = {"text": shortened(skill.body, characters)} if characters else {}
+        records.append({"skill": number, "name": skill.name, "description": skill.description, **text})
     return Values(request, records, [skill.doc_id for skill in skills], known=len(skills))

@@ -24,8 +24,9 @@ RERANKED = (500, 3000)
 
 
 def flat_text(skill: Skill, limits: tuple[int, int], tokenizer: Tokenizer) -> str:
-    """Return `name | description | body`; description and body are cut to so many tokens."""
-    return BETWEEN.join(flat_parts(skill, limits, tokenizer))
+    """Return `name | description | body`; both latter are cut to so many tokens, and left out at 0."""
+    parts = zip(flat_parts(skill, limits, tokenizer), (True, *limits), strict=True)
+    return BETWEEN.join(part for part, wanted in parts if wanted)
 
 
 def flat_parts(skill: Skill, limits: tuple[int, int], tokenizer: Tokenizer) -> tuple[str, str, str]:
@@ -99,7 +100,7 @@ class JudgeStage:
     """Puts first the candidate that an LLM names; the others keep their order (SkillRouter, appendix C).
 
     Without a usable answer all do, which `llm.fallbacks` counts. `k` skills are kept; of each skill's body so
-    many `characters` are sent, from its two ends.
+    many `characters` are sent, from its two ends; with 0, names and descriptions alone.
     """
 
     name = "judge"

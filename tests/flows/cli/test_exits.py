@@ -191,6 +191,25 @@ def test_ctrl_c_ends_a_command_and_its_processes_whatever_a_library_makes_of_it(
     assert not [pid for pid in done.stdout.split() if Path(f"/proc/{pid}/status").exists()]
 
 
+_LOADING = """
+import signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "polars":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from flows.cli.start import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_command_loads_is_one_line_too() -> None:
+    done = subprocess.run([sys.executable, "-c", _LOADING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "skillery: interrupted\n")
+
+
 def test_the_version_and_the_short_help_are_told(ask: Ask) -> None:
     assert ask("--version").stdout.startswith("skillery ")
     assert "Usage" in ask("page", "-h").stdout

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from storage.errors import SourceError
 from storage.root import Root
 from storage.state import read_sources, seen_table, write_run, write_source
+from tasks.crawl.backfill import recover_seen
 from tasks.crawl.collect import collect
 from tasks.crawl.source_list import (
     known_sources,
@@ -113,6 +114,15 @@ def test_an_interrupted_retirement_is_completed_by_the_same_call(nights: Nights)
     assert held(nights.root) == set()
     list_sources(nights.root, [HERBS])
     assert {doc_id for doc_id, _ in held(nights.root)} == {"sage", "mint", "dill"}
+
+
+def test_a_retirement_that_was_killed_before_its_last_note_outlives_the_doctor(nights: Nights) -> None:
+    list_sources(nights.root, [HERBS])
+    nights.run(grown(HERBS, "sage", "mint"))
+    remove_source(nights.root, HERBS, nights.now, retire=True)
+    for file in nights.root.files("state/seen"):  # as of a file that differs from its note
+        recover_seen(nights.root, file)
+    assert held(nights.root) == set()
 
 
 def test_a_source_that_is_added_again_has_its_documents_again_but_for_those_it_had_retired(

@@ -85,7 +85,7 @@ def test_a_person_sees_a_table(ask: Ask, root: str, bench: Written) -> None:
         (["--method", "magic"], "unknown routing method 'magic'"),
         (["--baseline", "magic"], "unknown routing method 'magic'"),
         (["--method", "zsum", "--baseline", "rrf"], "--baseline rrf is not measured: name it by --method"),
-        (["--sweep", "skillflow-queries"], "dense_queries=3 needs an LLM: set SKILLERY_LLM_BASE_URL"),
+        (["--sweep", "skillflow-queries"], "listed=true needs an LLM: set SKILLERY_LLM_BASE_URL"),
         (["--sweep", "magic"], "--sweep 'magic' is not known: choose some of skillflow-stages"),
         (["--method", "rrf:k=60"], "method rrf:k=60: rrf has no settings"),
         (["--method", "skillflow:magic=1"], "'magic' is no setting of it; they are stages, dense_model"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from flows.commands.routing.methods import require_names
+from flows.commands.routing.methods import Means, require_names, skillflow
 from flows.commands.routing.settings import (
     SWEEPS,
     VARIED,
@@ -21,6 +22,9 @@ from flows.commands.routing.settings import (
     settings_of,
 )
 from storage.errors import WrongInput
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.protocols import Vectors
+from tasks.retrieve.routing.skill import Skill
 from tests.support.command import Ask, skillery
 from tests.support.llm.llm_asking import settings_of as llm_settings
 from tests.support.llm.llm_server import LlmServer
@@ -119,6 +123,28 @@ def test_a_language_model_judges_what_the_default_ranks_first(
     assert rows(printed)[method]["first_stage"]["last"] == 0 == rows(printed)[method]["first_stage"]["both"]
 
 
+def test_prefixes_and_length_of_what_the_dense_stage_reads_can_be_set(minilm: OnnxEncoder) -> None:
+    skills = [
+        Skill("a/b", "bread", "make", "let the food rise"),
+        Skill("a/c", "bees", "keep", "open the hive"),
+    ]
+    name = "skillflow:stages=dense,dense_queries=1,dense_text=content,dense_tokens=4"
+    name += ",dense_text_prefix=passage: ,dense_query_prefix=query: "
+    read: list[str] = []
+
+    class Reading:
+        def encode(self, texts: Sequence[str]) -> Vectors:
+            read.extend(texts)
+            return minilm.encode(texts)
+
+    flow = settings_of(name, SkillFlowSettings)
+    pipeline = skillflow(skills, flow, Reading(), minilm, Means(lambda: None, "cpu"))
+    assert read == ["passage: make\nlet the food", "passage: keep\nopen the hive"]
+    texts = minilm.encode(["query: open a hive", *read])
+    cosines = dict(zip(("a/b", "a/c"), texts[1:] @ texts[0], strict=True))
+    assert list(pipeline.run("open a hive")[-1].doc_ids) == sorted(cosines, key=lambda i: -cosines[i])
+
+
 def test_a_language_model_that_no_stage_needs_is_not_opened(
     ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
 ) -> None:
@@ -188,6 +214,7 @@ def test_a_variable_that_cannot_be_used_is_named_not_the_variant(monkeypatch: py
         ("skillflow:deep_k=3,dense_queries=3", "dense_queries=3"),
         ("skillflow:shallow_aggregation=max", "shallow_aggregation=max"),
         ("skillflow:stages=dense+select", "stages=dense+select"),
+        ("skillflow:stages=dense,dense_queries=1,listed=true", "listed=true"),
     ],
 )
 def test_a_variant_that_means_nothing_without_an_llm_is_told(name: str, said: str | None) -> None:
@@ -200,7 +227,7 @@ def test_methods_and_sweeps_are_measured_once_each() -> None:
 
 
 MODELS = {
-    "sentence": ["BAAI/bge-base-en-v1.5", "BAAI/bge-m3"],
+    "sentence": ["BAAI/bge-base-en-v1.5", "BAAI/bge-m3", "intfloat/e5-base-v2"],
     "cross": ["cross-encoder/ms-marco-MiniLM-L-6-v2", "BAAI/bge-reranker-v2-m3"],
     "qwen3": [
         "pipizhao/SkillRouter-Embedding-0.6B", "pipizhao/SkillRouter-Reranker-0.6B",

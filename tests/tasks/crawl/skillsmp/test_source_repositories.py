@@ -144,6 +144,8 @@ def test_a_repository_recreated_under_its_name_is_pointed_out(
     codes = [{finding["code"] for finding in found} for found in dill["findings"].to_list()]
     assert ["repository.recreated" in found for found in codes] == [False, True, True]
     assert (crawler.aliases(), crawler.crawl(days=8).unchanged) == ({}, 4)
+    held = crawler.held().keys()
+    assert (crawler.crawl("github:ann/garden").new, crawler.held().keys()) == (4, held)
     # Whatever the repository is called, it keeps to itself; whoever comes next does too.
     again.rename("ann/loot")
     world.repositories.remove(garden)  # no trace of it keeps the old name from leading on

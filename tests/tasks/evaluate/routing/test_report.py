@@ -74,7 +74,9 @@ PAPER_MEASURES = {
     "recall@10",
     "recall@50",
     "recall@100",
+    "recall@500",
     "recall@1000",
+    "mrr",
 }
 VARIANTS = {name for names in SWEEPS.values() for name in names}
 

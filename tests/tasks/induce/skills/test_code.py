@@ -222,6 +222,33 @@ def test_depth_and_length_break_nothing(kind: str, n: int) -> None:
     assert (name, actions_of(code_of(name, body))) == ("f", (name, body))
 
 
+@pytest.mark.parametrize(
+    ("printed", "named"),
+    [
+        ("def ask_way(a_id, b_id, go_id, a, b):\n fill(a_id, a)\n fill(b_id, b)\n click(go_id)\n",
+         ("def ask_way(a_id, a, b_id, b, go_id):\n    fill(element=a_id, text=a)\n"
+         "    fill(element=b_id, text=b)\n    click(element=go_id)\n")),
+        ("def carry_by(open_id, list_id, who):\n click(open_id)\n select_option(list_id, who)\n",
+         ("def carry_by(open_id, list_id, who):\n    click(element=open_id)\n"
+         "    select_option(element=list_id, option=who)\n")),
+        ("def seek(words):\n fill('q', words)\n keyboard_press('Enter')\n",
+         "def seek(words):\n    fill(element='q', text=words)\n    keyboard_press(key='Enter')\n"),
+        ("def end(b, message):\n click(b)\n send_msg_to_user(message)\n",
+         "def end(b, message):\n    click(element=b)\n    send_msg_to_user(text=message)\n"),
+    ],
+)  # fmt: skip
+def test_skills_as_sgdr_prints_them_are_read(printed: str, named: str) -> None:
+    assert code_of(*actions_of(printed)) == named
+
+
+@pytest.mark.parametrize(
+    "call", ["click(x, x)", "fill(x, element=x)", "click(*x)", "open_gate(x)", "click(x.y)"]
+)
+def test_what_an_action_does_not_take_by_position_is_refused(call: str) -> None:
+    with pytest.raises(WrongInput):
+        actions_of(f"def f(x):\n    {call}\n    click(x)\n")
+
+
 def test_actions_that_the_domain_does_not_have_are_refused() -> None:
     code = "def f():\n    open_gate()\n    __import__(name='os')\n"
     assert actions_of(code)[0] == "f"

@@ -52,6 +52,16 @@ def test_only_lines_with_an_id_are_elements() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [("[7] button 'Save'", "save"), ("[7] link 'Ann\\'s shop'", "ann s shop"),
+     ("[7] link \"Ann's\"", "ann s"), ("\t\t[7] textbox 'Zip' required: False", "zip"),
+     ("[7] menuitem ''", "")],
+)  # fmt: skip
+def test_a_name_may_stand_in_single_quotes(line: str, label: str) -> None:
+    assert outline_of(line).elements["7"].label == label
+
+
 def test_elements_alike_are_told_apart_by_their_ordinals() -> None:
     outline = outline_of('[1] link "Edit"\n[2] button "Edit"\n[3] link "edit 4"\n[9] link "Edit"')
     assert [outline.elements[i].ordinal for i in ("1", "2", "3", "9")] == [0, 0, 1, 2]

@@ -10,7 +10,7 @@ from storage.errors import ModelMismatch, WrongInput
 from storage.root import Root
 from tasks.models.cached_encoder import KeptEncoder, vectors_of
 from tasks.models.with_torch import device
-from tasks.models.with_torch.bi_encoder import Instructed, LastTokenEncoder
+from tasks.models.with_torch.bi_encoder import LastTokenEncoder, Prefixed
 from tasks.models.with_torch.device import compute_in_bf16, device_of
 from tests.support.models.tiny_models import library, save_qwen3
 
@@ -38,9 +38,9 @@ def test_a_vector_is_the_state_of_the_last_token_whatever_stands_beside_it_in_th
         assert vector == pytest.approx(np.array(last_state(folder, text)), abs=1e-5)
 
 
-def test_the_instruction_stands_before_queries_alone(folder: Path) -> None:
+def test_the_prefix_stands_before_queries_alone(folder: Path) -> None:
     encoder = LastTokenEncoder(str(folder))
-    asked = Instructed(encoder, "find a skill").encode(["bake bread"])[0]
+    asked = Prefixed(encoder, "Instruct: find a skill\nQuery: ").encode(["bake bread"])[0]
     assert asked == pytest.approx(encoder.encode(["Instruct: find a skill\nQuery: bake bread"])[0])
     assert not np.allclose(asked, encoder.encode(["bake bread"])[0])
 

@@ -115,6 +115,15 @@ def test_another_prompt_takes_the_place_of_the_usual_one(answers: Answers) -> No
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_one_prompt_asks_for_any_number_of_queries_as_a_list(answers: Answers, count: int) -> None:
+    with LlmServer(say=lambda _: json.dumps([f"query {n}" for n in range(count)])) as server:
+        writer = LlmQueries(llm_of(server, answers), listed=True)
+        found = writer.write(TASK, count, "Name {num_queries} animals.")
+        assert [a.body["messages"][0]["content"] for a in server.asked] == [f"Name {count} animals."]
+    assert found == [f"query {n}" for n in range(count)]
+
+
 def test_what_was_answered_once_is_not_asked_again(answers: Answers) -> None:
     with LlmServer(lambda _: "no-json" if server.requests == 1 else None, say=say) as server:
         first = LlmQueries(llm_of(server, answers)).write(TASK, 5, None)

@@ -31,6 +31,8 @@ def test_description_and_body_are_cut_each_at_its_own_number_of_tokens() -> None
     skill = Skill("a/b", "a name of its own", "one two three four", "five six seven eight")
     assert flat_text(skill, (2, 3), WordTokenizer()) == "a name of its own | one two | five six seven"
     assert flat_text(skill, (9, 9), WordTokenizer()).endswith("| one two three four | five six seven eight")
+    assert flat_text(skill, (2, 0), WordTokenizer()) == "a name of its own | one two"
+    assert flat_text(skill, (0, 3), WordTokenizer()) == "a name of its own | five six seven"
 
 
 def test_a_task_is_retrieved_by_the_whole_text_and_reranked_in_the_same_form() -> None:
@@ -56,8 +58,8 @@ def test_the_body_decides_where_name_and_description_say_nothing() -> None:
 TASK = "Treat the colony against mites"
 
 
-def judge(server: LlmServer, answers: Answers, k: int = 3) -> JudgeStage:
-    return JudgeStage(SKILLS, llm_of(server.url, answers), k=k, characters=40)
+def judge(server: LlmServer, answers: Answers, k: int = 3, characters: int = 40) -> JudgeStage:
+    return JudgeStage(SKILLS, llm_of(server.url, answers), k=k, characters=characters)
 
 
 def test_the_candidate_that_is_named_comes_first_and_the_others_keep_their_order(answers: Answers) -> None:
@@ -67,6 +69,9 @@ def test_the_candidate_that_is_named_comes_first_and_the_others_keep_their_order
     assert task == {"task": TASK}
     assert [one["name"] for one in shown] == [SKILLS[i].name for i in (4, 2, 1)]
     assert all(len(one["text"]) < 100 for one in shown)
+    with LlmServer(say=lambda _: '{"selected": [3]}') as server:
+        assert judge(server, answers, characters=0).narrow(TASK, [4, 2, 1]) == [1, 4, 2]
+        assert all(one.keys() == {"skill", "name", "description"} for one in server.asked[0].fragments[1:])
 
 
 @pytest.mark.parametrize("answer", ['{"selected": []}', '{"selected": [9]}', "the third"])

@@ -54,10 +54,12 @@ def test_a_night_that_loses_its_disk_space_leaves_what_is_served_and_the_next_on
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Mount a file system in memory, for which a test needs the right to; of 24 MB, or as a test says."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    size = f"size={getattr(request, 'param', 24)}m"
+    mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)]
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("a disk of its own cannot be mounted here")
     yield folder
@@ -225,25 +227,6 @@ def test_a_model_that_breaks_half_way_leaves_types_to_the_next_night_and_nothing
     contents(place.root)
 
 
-_MEGABYTES = 400
-
-
-@pytest.fixture
-def small_disk_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a small file system in memory, for which a test needs the right to."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={_MEGABYTES}m", "tmpfs", str(place)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except OSError as error:
-        pytest.skip(f"no file system can be mounted here: {error}")
-    if done.returncode:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
 def fill(disk: Path) -> None:
     """Write until nothing fits any more."""
     with (disk / "fill").open("wb", buffering=0) as file:
@@ -256,10 +239,11 @@ def fill(disk: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("small_disk", [400], indirect=True)
 def test_on_a_full_disk_one_goes_back_forgets_and_looks_for_damage(
-    small_disk_disk: Path, minilm_export: Export, tmp_path: Path
+    small_disk: Path, minilm_export: Export, tmp_path: Path
 ) -> None:
-    root = SkillRoot(tmp_path / "market", small_disk_disk / "root", minilm_export.folder)
+    root = SkillRoot(tmp_path / "market", small_disk / "root", minilm_export.folder)
     for name, text in SKILLS.items():
         root.write(name, text)
     with writer_lock(root.root):  # as every night does
@@ -268,7 +252,7 @@ def test_on_a_full_disk_one_goes_back_forgets_and_looks_for_damage(
     root.write("bees", SKILLS["bees"] + "\n- Wear a veil.\n")
     root.publish()
     place = ["--root", str(root.root.folder)]
-    fill(small_disk_disk)
+    fill(small_disk)
     run: Callable[..., subprocess.CompletedProcess[str]] = skillery
     night = run("run", *place)
     back = run("rollback", *place, "--json")

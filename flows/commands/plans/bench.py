@@ -16,6 +16,7 @@ from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.compose.bench import (
+    ROUNDS,
     MethodRun,
     draw_rounds,
     feedback,
@@ -40,6 +41,8 @@ from tasks.evaluate.compose.methods import (
     DEFAULT,
     METHODS,
     NEED_ENDPOINT,
+    PAPERS,
+    PAPERS_VANILLA,
     VANILLA,
     Asking,
     PlanMethod,
@@ -80,8 +83,8 @@ def plans_bench(
         `queries`, `baseline`, `seed`, `served` (rows), `methods` (rows of `summarise_methods`), `skipped`
         (why a report left a method out); `without_gold` (by method) and `transfer` (rows with `method`),
         empty where not wanted; `llm`, the account of the language model, None if none was asked. With a
-        report also `rounds`, `feedback`, `when_right` (by method), `simulation`, and `report`, the files
-        written.
+        report also `rounds`, `feedback`, `feedback_llm`, `when_right` (by method), `simulation`, and
+        `report`, the files written.
 
     Raises:
         WrongInput: A file, a method, a category, a share or the folder cannot be used; nothing was measured.
@@ -175,13 +178,15 @@ def _transfer(
 def _reported(report: Path, found: dict[str, Any], runs: Mapping[str, MethodRun]) -> dict[str, Any]:
     """Write the report of a bench; return what was found with its files."""
     found |= {
-        "rounds": rounds_of(runs), "feedback": feedback(runs[DEFAULT], runs[VANILLA]),
+        "rounds": [row for names in ROUNDS for row in rounds_of(runs, names)],
+        "feedback": feedback(runs[DEFAULT], runs[VANILLA]),
+        "feedback_llm": feedback(runs[PAPERS], runs[PAPERS_VANILLA]) if PAPERS in runs else None,
         "when_right": {name: when_right(run) for name, run in runs.items()},
         "simulation": simulated(runs[DEFAULT], found["seed"]),
     }  # fmt: skip
     (report / "compose.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
     files = write_report(
         report, "compose", compose_markdown(found),
-        lambda path: write_run(path, [run_table(runs)]), lambda path: draw_rounds(found["rounds"], path),
+        lambda path: write_run(path, [run_table(runs)]), lambda path: draw_rounds(rounds_of(runs), path),
     )  # fmt: skip
     return {**found, "report": [files[0], str(report / "compose.json"), *files[1:]]}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from tasks.evaluate.compose.methods import DEFAULT, METHODS, NEED_ENDPOINT, VANILLA
+from tasks.evaluate.compose.methods import DEFAULT, METHODS, NEED_ENDPOINT, PAPERS, PAPERS_VANILLA, VANILLA
 from tasks.evaluate.measures.tables import Block, Table, columns
 
 Found = Mapping[str, Any]
@@ -108,9 +108,17 @@ def conditioned_section(found: Found, rows: Rows) -> list[Block]:
 
 
 def significance_section(found: Found, _rows: Rows) -> list[Block]:
-    """Return whether what feedback changes is significant (appendix G)."""
+    """Return whether what feedback changes is significant (appendix G), and by a language model if it was."""
+    over = f"`{DEFAULT}` against `{VANILLA}`, over {found['queries']} requests."
+    blocks = [over, *_significance(found["feedback"])]
+    if found["feedback_llm"]:
+        blocks += [f"`{PAPERS}` against `{PAPERS_VANILLA}`.", *_significance(found["feedback_llm"])]
+    return blocks
+
+
+def _significance(feedback: Found) -> list[Block]:
     lines = []
-    for measure, one in found["feedback"]["tests"].items():
+    for measure, one in feedback["tests"].items():
         held = papers()["significance"].get(measure)
         told: dict[str, object] = dict.fromkeys("wnpc", NOT_STATED if measure in MAIN_MEASURES else "")
         if held:
@@ -124,8 +132,7 @@ def significance_section(found: Found, _rows: Rows) -> list[Block]:
         "p (Wilcoxon)": "{said[ranks]}", "paper: W": "{paper[w]}", "paper: pairs": "{paper[n]}",
         "paper: p": "{paper[p]}", "paper: 95% CI": "{paper[c]}",
     }  # fmt: skip
-    over = f"`{DEFAULT}` against `{VANILLA}`, over {found['queries']} requests."
-    return [over, Table("", form, lines), *_subsets(found["feedback"])]
+    return [Table("", form, lines), *_subsets(feedback)]
 
 
 def _subsets(feedback: Found) -> list[Block]:

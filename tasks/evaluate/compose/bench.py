@@ -196,16 +196,22 @@ def _tokens(run: MethodRun) -> dict[str, float] | None:
 _CONDITIONED = ("catr@1", "catr@10", "srvr@1", "srvr@10")
 
 
-def rounds_of(runs: Mapping[str, MethodRun], most: int = 3) -> list[dict[str, Any]]:
-    """Return a row for each number of rounds that was measured, 0 to `most`.
+# The methods of SkillWeaver's table 4 by their rounds: ours, and with a language model its own.
+ROUNDS = (
+    tuple(f"local-r{number}" for number in range(4)),
+    ("paper-r0", "paper", "paper-r2", "paper-r3"),
+)
+
+
+def rounds_of(runs: Mapping[str, MethodRun], names: Sequence[str] = ROUNDS[0]) -> list[dict[str, Any]]:
+    """Return a row for each of the methods `names`, of 0, 1, ... rounds, that was measured.
 
     A row has `round`, `method`, the means of its measures, `jaccard` (mean Jaccard of that round's hints with
     those before; a request whose steps did not change keeps its hints, which is 1), and `changed`, the number
     of requests whose steps the round changed; both are null before the first round.
     """
     rows = []
-    for number in range(most + 1):
-        name = f"local-r{number}"
+    for number, name in enumerate(names):
         if name in runs:
             rows.append({
                 "round": number, "method": name, **summary(runs[name], intervals=False),

@@ -30,6 +30,7 @@ from tasks.evaluate.compose.requests import KnownRequest
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Values, known_of
+from tasks.retrieve.compose.compose import LARGEST, MOST_STEPS
 from tasks.retrieve.compose.llm import (
     OWN,
     PAPER,
@@ -214,7 +215,8 @@ def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
 
     - `llm-r0` to `llm-r3` and `llm-hints-...` are the command's `--decomposer llm` with other options.
     - `hybrid` and `llm-rerank` are the command's too; the latter reranks what `llm-r1` finds.
-    - `paper` has SkillWeaver's prompts and its retriever.
+    - `paper` has SkillWeaver's prompts and its retriever, one round and 15 hints; `paper-r0` (Vanilla),
+      `paper-r2`, `paper-r3` and `paper-hints-...` have other numbers of them. Plans have no most steps.
     - `llm-gold-count` is told the number of steps in the paper's words (section 7.6).
     - `llm-direct` and `react` are its baselines (section 7.3).
 
@@ -226,11 +228,17 @@ def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
         certain: The certainty above which `hybrid` takes the local draft.
     """
     own = _cut_by(llm)
+
+    def papers(**options: Any) -> PlanMethod:  # noqa: ANN401
+        return with_found(composed(_cut_by(llm, PAPER), **options), nearest(body=False))
+
     return {
         **{f"llm-r{rounds}": composed(own, rounds=rounds) for rounds in range(4)},
         **{f"llm-hints-{hints}": composed(own, hints=hints) for hints in HINTS if hints != DEFAULT_HINTS},
         "hybrid": composed(_hybrid(llm, certain)),
-        "paper": with_found(composed(_cut_by(llm, PAPER)), nearest(body=False)),
+        "paper": papers(),
+        **{f"paper-r{rounds}": papers(rounds=rounds) for rounds in (0, 2, 3)},
+        **{f"paper-hints-{hints}": papers(hints=hints) for hints in HINTS if hints != DEFAULT_HINTS},
         "llm-gold-count": composed(_cut_by(llm, PAPER, counted=True), rounds=0),
         "llm-rerank": composed(own, reranker=llm_reranker(llm)),
         "llm-direct": direct(llm),
@@ -242,7 +250,8 @@ def _cut_by(llm: Llm, wording: Wording = OWN, *, counted: bool = False) -> Cutte
     def cutter(asking: Asking, request: KnownRequest) -> LlmDecomposer:
         exactly = len(request.needed.steps) if counted else None
         local = LocalDecomposer(exactly=exactly)
-        return LlmDecomposer(llm, local, asking.encoder, wording=wording, exactly=exactly)
+        most = LARGEST if wording is PAPER else MOST_STEPS
+        return LlmDecomposer(llm, local, asking.encoder, wording=wording, most=most, exactly=exactly)
 
     return cutter
 

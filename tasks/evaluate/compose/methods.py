@@ -93,6 +93,7 @@ def with_own_work(draft: Draft) -> Draft:
 
 CANDIDATES = 10
 DEFAULT, VANILLA = "local-r1", "local-r0"
+PAPERS, PAPERS_VANILLA = "paper", "paper-r0"  # of SkillWeaver, by a language model
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +326,9 @@ METHODS: dict[str, PlanMethod] = {
 
 NEED_ENDPOINT = (
     *(f"llm-r{rounds}" for rounds in range(4)), *(f"llm-hints-{hints}" for hints in HINTS if hints != 15),
-    "hybrid", "paper", "llm-gold-count", "llm-rerank", "llm-direct", "react",
+    "hybrid", "paper", *(f"paper-r{rounds}" for rounds in (0, 2, 3)),
+    *(f"paper-hints-{hints}" for hints in HINTS if hints != 15),
+    "llm-gold-count", "llm-rerank", "llm-direct", "react",
 )  # fmt: skip
 """Names of methods that ask a language model, which `llm_methods` returns; `METHODS` has none of them."""
 

@@ -140,7 +140,7 @@ def _table_4(found: Found, _rows: Rows) -> list[Block]:
         " nothing more."
     )
     form = columns(
-        {"Round": "{round}"}, means(("da", "catr@1", "catr@10", "stepf1", "jaccard")),
+        {"Round": "{round}"}, _METHOD, means(("da", "catr@1", "catr@10", "stepf1", "jaccard")),
         {
             "requests changed": "{changed}", "paper: DA": "{paper[da]}", "paper: CatR@1": "{paper[catr@1]}",
             "paper: Jaccard": "{paper[jaccard]}",
@@ -230,7 +230,7 @@ def _table_8(_found: Found, rows: Rows) -> list[Block]:
 
 def _table_9(_found: Found, rows: Rows) -> list[Block]:
     named = {hints: DEFAULT if hints == 15 else f"hints-{hints}" for hints in HINTS}
-    asked = {hints: "llm-r1" if hints == 15 else f"llm-hints-{hints}" for hints in HINTS}
+    asked = {hints: "paper" if hints == 15 else f"paper-hints-{hints}" for hints in HINTS}
     form = columns({"H": "{hints}"}, _METHOD, {
         "DA": "{own[da]}", "CatR@1": "{own[catr@1]}", "CatR@10": "{own[catr@10]}", "StepF1": "{own[stepf1]}",
         "paper: DA": "{paper[da]}", "paper: CatR@1": "{paper[catr@1]}",

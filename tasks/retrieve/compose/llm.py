@@ -99,10 +99,10 @@ def _steps_prompt(name: str, rules: str) -> Prompt[list[str]]:
 
 
 OWN = Wording(_steps_prompt("compose-steps-1", "steps_rules.txt"), _own_record, _own_ask, {})
-# Appendix F; sampled as in section 6, but with the length that the settings allow.
+# Appendix F; sampled as in section 6.
 PAPER = Wording(
     _steps_prompt("compose-paper-1", "steps_paper_rules.txt"), _paper_record, _paper_ask,
-    {"temperature": 0.1, "top_p": 0.9},
+    {"temperature": 0.1, "top_p": 0.9, "max_tokens": 256},
 )  # fmt: skip
 
 

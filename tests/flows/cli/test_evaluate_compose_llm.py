@@ -85,4 +85,6 @@ def test_a_report_measures_the_model_s_methods_beside_the_paper_s(
     assert {row["method"] for row in found["methods"]} == {*METHODS, *NEED_ENDPOINT} - NEED_BODIES
     assert "The language model was test_a_report" in text
     assert "| no endpoint" not in text
-    assert "| 15 | `llm-r1` |" in text
+    assert "| 15 | `paper` |" in text
+    assert [row["method"] for row in found["rounds"]][4:] == ["paper-r0", "paper", "paper-r2", "paper-r3"]
+    assert found["feedback_llm"]["tests"].keys() == found["feedback"]["tests"].keys()

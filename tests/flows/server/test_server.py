@@ -161,6 +161,7 @@ def await_state(up: Up, run: str, state: str, seconds: float = 90) -> None:
 
 @pytest.mark.slow
 @pytest.mark.prefect
+@pytest.mark.timeout(900)
 def test_a_night_is_started_stopped_half_way_and_run_again_by_the_next_up(
     up: Callable[[], Up], root: str
 ) -> None:

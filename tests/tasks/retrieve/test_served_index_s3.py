@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import EncodingTooLong, Unreachable
-from storage.locks import writer_lock
 from storage.root import Root
 from tasks.models.cached_encoder import export_here
 from tasks.models.encoder import OnnxEncoder
@@ -130,28 +127,6 @@ def test_a_night_without_a_change_publishes_nothing_and_one_with_a_change_can_be
     assert report.served == "v-later"
     held = [f for f in filled.root.files("") if b"Knead the dough" in filled.root.read(f)]
     assert held == []
-
-
-@pytest.mark.slow
-def test_a_night_goes_on_after_the_bucket_failed_for_seconds_and_the_next_one_does_after_it_gave_up(
-    filled: SkillRoot, outage: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled.write("bees", f"{SKILLS['bees']}\n- Wear a veil.\n")
-    outage(8)
-    with writer_lock(filled.root):
-        assert filled.publish().changed
-    filled.write("bees", f"{SKILLS['bees']}\n- Wear a veil, and gloves.\n")
-    monkeypatch.setattr(Unreachable, "AFTER", 1.0)
-    hasty = copy.copy(filled)
-    hasty.root = Root(filled.root.uri)
-    begin = threading.Timer(0.5, outage, [15])
-    begin.start()
-    with pytest.raises(Unreachable, match="503"), writer_lock(hasty.root):
-        hasty.publish()
-    begin.join()
-    monkeypatch.undo()
-    assert filled.publish().changed
-    assert examine(filled.root) == []
 
 
 BEES = "local/market/bees"

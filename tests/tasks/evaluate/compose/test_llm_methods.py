@@ -55,8 +55,10 @@ def test_each_method_plans_and_finds_at_most_ten(
 
 
 @pytest.mark.parametrize(
-    ("name", "hints"), [("llm-r0", []), ("llm-r1", [8]), ("llm-hints-5", [5]), ("paper", [8])]
-)
+    ("name", "hints"),
+    [("llm-r0", []), ("llm-r1", [8]), ("llm-hints-5", [5]), ("paper", [8]), ("paper-r0", []),
+     ("paper-hints-5", [5])],
+)  # fmt: skip
 def test_hints_are_as_many_as_the_method_says_and_are_served(
     methods: dict[str, PlanMethod],
     server: LlmServer,
@@ -77,6 +79,15 @@ def test_the_number_of_steps_is_told_in_words_and_the_answer_may_miss_it(
     made = methods["llm-gold-count"](asking, requests[1])
     assert "exactly 3 atomic sub-tasks" in server.asked[0].prompt
     assert len(made.plan.steps) == 1
+
+
+def test_a_plan_in_the_papers_words_has_no_most_steps(
+    methods: dict[str, PlanMethod], server: LlmServer, llm: Llm, asking: Asking, requests: list[KnownRequest]
+) -> None:
+    server.say = lambda _: json.dumps([f"order flour number {n}" for n in range(11)])
+    assert len(methods["paper-r0"](asking, requests[1]).plan.steps) == 11
+    assert server.asked[0].body["max_tokens"] == 256
+    assert not llm.fallbacks
 
 
 def test_reranking_changes_the_order_of_candidates_alone(

@@ -205,7 +205,7 @@ def _growth(pattern: Pattern, run: Run, size: int) -> Growth:
     while _seconds(pattern, run, size) < _MEASURABLE and size < _LARGEST:
         size *= 4
     found = []
-    for at, tries in ((size, 3), (4 * size, 1)):
+    for at, tries in ((size, 3), (size, 3), (4 * size, 2)):
         shorter, longer = (_seconds(pattern, run, n, tries) for n in (at, 2 * at))
         found.append(Growth(longer / max(shorter, 1e-6), at, shorter, run))
         if found[-1].ratio <= MOST or longer > _HOPELESS:

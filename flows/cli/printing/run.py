@@ -203,7 +203,10 @@ def print_search(answer: dict[str, Any]) -> None:
         _say(f"{result['rank']:>2}  {result['doc_id']}{fit}")
         for line in _told(result):
             _say(line, indent=4)
-    _say(f"{answer['took_ms']:.0f} ms; read one with: skillery page DOC_ID QUERY")
+    more = (
+        "read one with: skillery page DOC_ID QUERY" if answer["results"] else "no skill is served that fits"
+    )
+    _say(f"{answer['took_ms']:.0f} ms; {more}")
 
 
 def _told(result: dict[str, Any]) -> list[str]:

@@ -25,12 +25,12 @@ _NEEDED = frozenset({"name", "description"})
 _RULE = r"(?:-{2,}|[–—]+-*|\\---|\+{3,}|={3,}|\*{3,}|_{3,}|;{3,})"
 _OPENING = re.compile(rf"(?P<mark>{_RULE}|`{{3,}}|~{{3,}})[ \t]*(?P<info>\w*)")
 # Fields may begin on the mark's own line, as a document of YAML may.
-_OPENING_FIELDS = re.compile(r"(?P<mark>-{3,})(?P<info>)[ \t]+(?=[\w\"*{#])")
+_OPENING_FIELDS = re.compile(r"\A(?P<mark>-{3,})(?P<info>)[ \t]+(?=[\w\"*{#])")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 _CLOSING_RULE = re.compile(rf"^ {{0,3}}(?:{_RULE}|\.\.\.)[ \t]*$", re.MULTILINE)
 _CLOSING_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[ \t]*$", re.MULTILINE)
 _FORMATS = frozenset({"", "yaml", "yml", "toml", "json", "frontmatter", "markdown", "md"})
-_TABLE = re.compile(r"(?:[ \t]*+\|[^\n]*(?:\n|\Z))+")
+_TABLE = re.compile(r"(?:[ \t]{0,8}\|[^\n]*+(?:\n|\Z))++")
 _OBJECT_END = re.compile(r"\A[^\n]*\}[ \t]*$|^\}[ \t]*$", re.MULTILINE)
 _TITLE = re.compile(r"^#+[ \t]+(.*)", re.MULTILINE)
 _OF_FIELDS = frozenset({"skill", "metadata", "frontmatter", "front"})  # in a title: fields follow
@@ -225,7 +225,7 @@ def _between(text: str, at: int, opening: re.Match[str], above: str) -> Place | 
 def _has_prose(block: str) -> bool:
     """Tell whether a block begins with a line that is no field, or has text below its fields."""
     lines = [line for line in unquoted(block).split("\n") if line.strip() and not line.startswith("#")]
-    if lines and re.match(r"[\w-]+[ \t]*=|[{\"\[]", lines[0].strip()):  # TOML or JSON
+    if lines and re.match(r"\A(?:[\w-]++[ \t]*+=|[{\"\[])", lines[0].strip()):  # TOML or JSON
         return False
     first = KEY_LINE.fullmatch(plain_field(lines[0].strip(), bullets=True)) if lines else None
     rest = block[len(leading_run(block)) :]

@@ -23,7 +23,7 @@ _WESTERN = re.compile(
 )
 # Too little for statistics: one to three words of frequent Chinese characters in GB 2312.
 _FEW_HAN = re.compile(
-    rb"(?:[\0-\x7f]*+(?:([\xb0-\xd7][\xa1-\xfe])(?!\1)(?:[\xb0-\xd7][\xa1-\xfe]){1,5})){1,3}[\0-\x7f]*"
+    rb"\A(?:[\0-\x7f]*+(?:([\xb0-\xd7][\xa1-\xfe])(?!\1)(?:[\xb0-\xd7][\xa1-\xfe]){1,5})){1,3}[\0-\x7f]*"
 )
 # The encodings that are told apart, each with the characters that a text in it is made of.
 _HAN, _KANA, _CYRILLIC = "\u3000-\u303f\u4e00-\u9fff\uff01-\uff60", "\u3040-\u30ff", "\u0400-\u045f"

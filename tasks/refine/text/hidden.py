@@ -38,6 +38,7 @@ _INDENTED = re.compile(r"(?:\A|(?<=\n\n))(?:(?: {4}|\t)[^\n]*+(?:\n|\Z))+")
 _LISTED = re.compile(
     r"^ {0,3}(?:(?P<item>(?:[-*+]|\d{1,9}[.)])(?=\s))|#{1,6}[ \t]|```|~~~)|(?<=\n\n)[^\s]", re.MULTILINE
 )
+_ITEM = re.compile(r"^[ \t]{0,40}(?:[-*+]|\d{1,9}[.)])[ \t]{1,4}(?=\S)", re.MULTILINE)
 _ANY_TAG = re.compile(rf"<(?P<closing>/?){_TAG}", re.IGNORECASE)
 _LABEL = re.compile(r"(?P<first>^ {0,3})?\[(?P<label>[^\[\]\n]{1,200})\](?P<colon>:)?", re.MULTILINE)
 _TITLE_ENDS = {'"': '"', "'": "'", "(": ")"}
@@ -56,8 +57,12 @@ _ZERO = r"(?:0{1,9}(?:\.0{0,9})?|\.0{1,9})(?:[a-z]{2,4}|%)?"
 # Whole declarations of a style; those of the second pattern hide what flows over.
 _HIDES = re.compile(
     r"display:none|visibility:(?:hidden|collapse)|color:transparent"
-    rf"|font-size:(?:1px|{_ZERO})|opacity:{_ZERO}|(?:left|right|top|text-indent):-\d{{3,}}.*"
+    rf"|font-size:(?:1px|{_ZERO})|opacity:{_ZERO}|text-indent:-\d{{3,}}.*"
 )
+_AWAY = re.compile(r"(?:left|right|top):-\d{3,}.*")  # hides only what has a position
+_PLACED = frozenset({"position:absolute", "position:fixed", "position:relative"})
+_SAME_COLOURS = {"white": "#fff", "#ffffff": "#fff", "black": "#000", "#000000": "#000"}
+_NO_COLOURS = frozenset({"", "inherit", "initial", "unset", "revert", "currentcolor", "transparent"})
 _FLAT = re.compile(rf"(?:max-)?height:{_ZERO}")
 _TELLS = re.compile(r"title|alt|content|value|placeholder|label|summary|(?:data|aria)-.*", re.IGNORECASE)
 _ADDRESS = re.compile(r"\A(?:[<#/.]|[\w+.-]*[:./])")
@@ -180,11 +185,26 @@ class _Scan:
 
     @functools.cached_property
     def _code(self) -> list[tuple[int, int]]:
-        """The indented code: what is as far in below an item is the item's text."""
+        """The indented code: below an item it begins four columns further in than the item's text."""
         lines = [(line.start(), bool(line["item"])) for line in _LISTED.finditer(self.text)]
         spans = [block.span() for block in _INDENTED.finditer(self.text)]
         above = [bisect_left(lines, (start, False)) - 1 for start, _ in spans]
-        return [span for span, line in zip(spans, above, strict=True) if line < 0 or not lines[line][1]]
+        return [
+            span
+            for span, line in zip(spans, above, strict=True)
+            if line < 0 or not lines[line][1] or not self._is_in_item(span[0])
+        ]
+
+    def _is_in_item(self, at: int) -> bool:
+        """Tell whether an indented line is the text of the last item above."""
+        before = bisect_left(self._items, (at, "")) - 1
+        head = self.text[at : at + 80].expandtabs(4)
+        inside = len(self._items[before][1].expandtabs(4)) if before >= 0 else 0
+        return len(head) - len(head.lstrip(" ")) < inside + 4
+
+    @functools.cached_property
+    def _items(self) -> list[tuple[int, str]]:
+        return [(item.start(), item[0]) for item in _ITEM.finditer(self.text)]
 
     @functools.cached_property
     def _runs(self) -> dict[int, list[int]]:
@@ -267,5 +287,12 @@ def _is_hidden(tag: str, values: dict[str, str], bare: list[str]) -> bool:
         return True
     style = re.sub(r"\s+|!\s*important", "", values.get("style", "").lower()).split(";")
     if any(map(_HIDES.fullmatch, style)) or ("overflow:hidden" in style and any(map(_FLAT.fullmatch, style))):
+        return True
+    if any(map(_AWAY.fullmatch, style)) and not _PLACED.isdisjoint(style):
+        return True
+    said = {name: value for name, _, value in (part.partition(":") for part in style)}
+    colours = [said.get(name, "") for name in ("color", "background", "background-color")]
+    text, *behind = (_SAME_COLOURS.get(colour, colour) for colour in colours)
+    if text in behind and text not in _NO_COLOURS and not text.startswith(("var(", "{")):
         return True
     return tag == "input" and values.get("type", "").lower() == "hidden"

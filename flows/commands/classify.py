@@ -15,8 +15,8 @@ from storage.root import Root
 from tasks.evaluate.measures.edges import edge_agreement, sampled_documents
 from tasks.evaluate.measures.nodes import agreement, read_gold, threshold_table
 from tasks.models.llm.budget import Ledger
-from tasks.parse.classify.cascade import embedded_classifier
 from tasks.parse.classify.llm import Typing, document_in, merged, typed_by
+from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.options import (
     TypingOptions,
     classifier_name,
@@ -24,7 +24,7 @@ from tasks.parse.classify.options import (
     llm_report,
     open_classifier,
 )
-from tasks.parse.classify.protocol import Classifier, FragmentInContext, Typed, read_fragments, write_typed
+from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments, write_typed
 from tasks.parse.edges.linker import EdgeOptions, edges_report, open_asked
 
 
@@ -35,11 +35,6 @@ def require_kind(classifier: str) -> Kind:
         msg = f"classifier {classifier!r} is not known: choose one of {', '.join(kinds)}"
         raise WrongInput(msg)
     return kinds[classifier]
-
-
-def local_classifier() -> Classifier:
-    """Return the classifier that needs no endpoint."""
-    return embedded_classifier(cascade=True)
 
 
 def classify_file(
@@ -80,7 +75,7 @@ def type_fragments(
     report: Report | None = None,
 ) -> tuple[Typing, dict[str, Any] | None]:
     """Type fragments as the options say; return the rows, and what an LLM was asked, if any."""
-    with open_classifier(root, local_classifier(), llm) as (classifier, ledger):
+    with open_classifier(root, LocalClassifier(), llm) as (classifier, ledger):
         typing = typed_by(classifier, fragments, documents, report)
         return typing, llm_report(classifier.name, llm, typing.counts(), ledger.carried())
 
@@ -103,7 +98,7 @@ def nodes_bench(root: Root, settings: Settings, gold: Path, classifier: str) -> 
     `classify_file`.
     """
     llm = llm_options(settings, require_kind(classifier))
-    labelled, local = read_gold(gold), local_classifier()
+    labelled, local = read_gold(gold), LocalClassifier()
     answers = typed_by(local, labelled.fragments).rows
     sure = [row.typed for row in answers]
     asked = report = None
@@ -137,7 +132,7 @@ def edges_bench(root: Root, settings: Settings, count: int) -> dict[str, Any]:
     assert llm is not None  # noqa: S101 (for the types: `local` alone gives none)
     edges, documents = EdgeOptions("llm", llm), sampled_documents(root, count)
     ledger = Ledger(llm.prices, llm.ceiling)
-    with open_asked(root, local_classifier(), None, edges, ledger) as (_, linker):
+    with open_asked(root, LocalClassifier(), None, edges, ledger) as (_, linker):
         assert linker is not None  # noqa: S101 (for the types: there are options)
         linked, model = linker.link(documents), linker.name
     report = llm_report(model, llm, linked.counts(), ledger.carried()) or {}

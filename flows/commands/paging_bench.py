@@ -40,7 +40,7 @@ from tasks.evaluate.paging.report import (
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
-from tasks.parse.classify.cascade import embedded_classifier
+from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.baselines.skillpager import Entry, OpenSettings, Printed
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
@@ -195,7 +195,7 @@ def _prepared(
             queries,
             encoder=kept,
             tokenizer=tokenizer,
-            classifier=embedded_classifier(cascade=True),
+            classifier=LocalClassifier(),
             progress=report,
             skillpager=skillpager,
         )

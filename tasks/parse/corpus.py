@@ -20,7 +20,7 @@ from tasks.models.llm.budget import Ledger
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.parse import STAGE_VERSION
-from tasks.parse.classify.cascade import CachedContextModel, embedded_classifier, embedded_name
+from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.options import TypingOptions, classifier_name, typing_identity
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_documents
@@ -237,7 +237,7 @@ class ParseOptions:
 
     Args:
         encoder: The folder of the encoder's export.
-        with_vectors: Whether nodes get vectors, and what is hard to type is read by the context model.
+        with_vectors: Whether nodes get vectors.
         llm: The language model that types nodes; None: the local classifier does.
         edges: The language model that infers edges; None: rules do.
     """
@@ -250,14 +250,14 @@ class ParseOptions:
     def rules(self) -> str:
         """Return the digest of all but the texts on which a parse depends, as `rules_digest` does."""
         revision = card_of(self.encoder)["revision"]
-        identity = typing_identity(embedded_name(cascade=self.with_vectors), self.llm)
+        identity = typing_identity(LocalClassifier.name, self.llm)
         identity += edges_identity(self.edges)
         return rules_digest(identity, revision, revision if self.with_vectors else None)
 
 
 def plan_here(root: Root, options: ParseOptions) -> dict[str, Any]:
     """Return the `ParsePlan` as a dict, with the name of the classifier."""
-    name = classifier_name(embedded_name(cascade=options.with_vectors), options.llm)
+    name = classifier_name(LocalClassifier.name, options.llm)
     return {**asdict(plan_parse(root, options.rules())), "classifier": name}
 
 
@@ -271,8 +271,10 @@ def parse_here(
     """
     options = replace(options, encoder=export_here(root.uri, options.encoder))
     model = load_kept_encoder(root.uri, options.encoder)
-    local = embedded_classifier(cascade=options.with_vectors, second=CachedContextModel(root))
-    with open_asked(root, local, options.llm, options.edges, ledger, slot) as (classifier, linker):
+    with open_asked(root, LocalClassifier(), options.llm, options.edges, ledger, slot) as (
+        classifier,
+        linker,
+    ):
         done = parse_partitions(
             root, partitions, rules=options.rules(), classifier=classifier, tokenizer=model,
             encoder=model if options.with_vectors else None, linker=linker,

@@ -1,7 +1,4 @@
-"""Trains the local classifier: `python -m tasks.train.local_model TRAIN.jsonl`.
-
-With `--corpus` it also learns what it and the context model that is shipped say together of fragments that
-nobody labelled; so `tasks.train.context_model` comes first.
+"""Trains the local classifier: `python -m tasks.train.local_model TRAIN.jsonl...`.
 
 A linear model and second-order boosting of the weighted softmax loss, both fitted to probabilities, of which
 scikit-learn's models know nothing; its trees were half a point less accurate on held-out documents.
@@ -17,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +23,6 @@ from scipy.sparse import csr_matrix
 
 from storage.schemas import NODE_TYPES
 from tasks import parse
-from tasks.parse.classify.cascade import together
-from tasks.parse.classify.context_model import packaged_context_model
 from tasks.parse.classify.features import find_cues, find_words
 from tasks.parse.classify.local import (
     WEIGHTS,
@@ -40,17 +35,16 @@ from tasks.parse.classify.local import (
     save_model,
     softmax,
 )
-from tasks.parse.classify.protocol import FragmentInContext, Probabilities
-from tasks.train.fragments import Agreement, Labelled, agreement, draw_by_type, draw_unlabelled, read_labelled
+from tasks.parse.classify.protocol import FragmentInContext
+from tasks.train.fragments import Agreement, Labelled, agreement, read_labelled
 from tasks.train.splits import folds_of
 
-# A label that its annotator doubted counts for less.
+# A label that its annotator doubted counts for less, and more of it goes to all types alike.
 DOUBTED = 0.6
+SMOOTHED, SMOOTHED_DOUBTED = 0.03, 0.2
 # How far rare types are weighed up: 0 not at all, 1 until all types weigh the same.
 BALANCE = 0.3
-RAREST_CUE, RAREST_WORD = 4, 2
-# The same where unlabelled fragments teach too, and what each of these counts beside a labelled one.
-RAREST_TAUGHT, TAUGHT = 8, 0.5
+RAREST = 4  # of cues and of words: the rows they are found in
 # Forests differ by the columns they may ask about; their votes are averaged.
 FORESTS = 2
 FOLDS = 5
@@ -72,36 +66,20 @@ class Boosting:
 BOOSTING = Boosting()
 
 
-class Answered(NamedTuple):
-    """Fragments that nobody labelled, and what a better model says of them: probabilities, shape `(n, 6)`."""
-
-    fragments: Sequence[FragmentInContext]
-    targets: npt.NDArray[np.float64]
-
-
-def fit_model(
-    rows: Sequence[Labelled], how: Boosting = BOOSTING, seed: int = 0, answered: Answered | None = None
-) -> LocalModel:
+def fit_model(rows: Sequence[Labelled], how: Boosting = BOOSTING, seed: int = 0) -> LocalModel:
     """Return a model of these rows, with temperature 1.
 
     Args:
-        rows: Should have some thousands; cues found in fewer than 4 rows and words in fewer than 2 are
-            left out.
+        rows: Should have some thousands; cues and words found in fewer than 4 of them are left out.
         how: How trees are grown.
         seed: Decides which columns each node of a tree may ask about.
-        answered: To learn from as well; then cues and words found in fewer than 8 are left out.
     """
     fragments = [row.fragment for row in rows]
     labels = np.array([NODE_TYPES.index(row.node_type) for row in rows])
-    target = np.eye(len(NODE_TYPES), dtype=np.float32)[labels]
     weight = label_weights(rows, labels)
-    rarest = (RAREST_CUE, RAREST_WORD)
-    if answered is not None:
-        fragments += answered.fragments
-        target = np.concatenate([target, answered.targets.astype(np.float32)])
-        weight = np.concatenate([weight, np.full(len(answered.fragments), TAUGHT, np.float32)])
-        rarest = (RAREST_TAUGHT, RAREST_TAUGHT)
-    features = _features(fragments, *rarest)
+    away = np.array([[SMOOTHED_DOUBTED if row.doubted else SMOOTHED] for row in rows], dtype=np.float32)
+    target = np.eye(len(NODE_TYPES), dtype=np.float32)[labels] * (1 - away) + away / len(NODE_TYPES)
+    features = _features(fragments)
     found = [features.of(fragment) for fragment in fragments]
     columns, values = [f[0] for f in found], [f[1] for f in found]
     linear = fit_linear(columns, values, features.columns, target, weight)
@@ -216,11 +194,11 @@ def _gain(inside: list[Floats], whole: list[Floats], how: Boosting) -> Floats:
     return gained
 
 
-def _features(fragments: Sequence[FragmentInContext], rarest_cue: int, rarest_word: int) -> Features:
+def _features(fragments: Sequence[FragmentInContext]) -> Features:
     cues = Counter(name for fragment in fragments for name in find_cues(fragment))
     words = Counter(name for fragment in fragments for name in find_words(fragment))
-    kept = sorted(name for name, count in cues.items() if count >= rarest_cue)
-    known = sorted(name for name, count in words.items() if count >= rarest_word)
+    kept = sorted(name for name, count in cues.items() if count >= RAREST)
+    known = sorted(name for name, count in words.items() if count >= RAREST)
     return Features(
         {name: k for k, name in enumerate(kept)}, {name: len(kept) + k for k, name in enumerate(known)}
     )
@@ -244,8 +222,9 @@ def _together(forests: Sequence[Forest]) -> Forest:
 def held_out(
     rows: Sequence[Labelled], how: Boosting = BOOSTING, *, folds: int = FOLDS, seed: int = 0
 ) -> npt.NDArray[np.float64]:
-    """Return each row's probabilities by a model that saw nothing of its document, shape `(len(rows), 6)`."""
-    fold, given = folds_of([row.doc_id for row in rows], folds, seed), np.zeros((len(rows), len(NODE_TYPES)))
+    """Return each row's probabilities by a model that saw nothing of its owner's, shape `(len(rows), 6)`."""
+    owners = [row.doc_id.partition("--")[0] for row in rows]
+    fold, given = folds_of(owners, folds, seed), np.zeros((len(rows), len(NODE_TYPES)))
     for k in range(folds):
         model = fit_model([rows[place] for place in np.flatnonzero(fold != k).tolist()], how)
         places = np.flatnonzero(fold == k).tolist()
@@ -265,43 +244,25 @@ def fit_temperature(given: npt.NDArray[np.float64], rows: Sequence[Labelled]) ->
     return float(min(_TEMPERATURES.tolist(), key=loss))
 
 
-def answers_of(first: LocalModel, second: Probabilities, fragments: Sequence[FragmentInContext]) -> Answered:
-    """Return what both models together say of fragments, some of each type."""
-    given = first.probabilities(fragments)
-    drawn = draw_by_type(given).tolist()
-    shown = [fragments[k] for k in drawn]
-    return Answered(shown, together(given[drawn], second.probabilities(shown), temperature=1.0))
-
-
 def report(measured: Agreement, rows: int, temperature: float) -> str:
-    """Return what labels alone reach, by cross-validation over documents, as JSON.
-
-    `tasks.train.context_model` measures what unlabelled fragments add: its network never saw the fold.
-    """
-    return json.dumps(
-        {"learned from": "labels alone", "rows": rows, "temperature": temperature, **measured._asdict()},
-        indent=2,
-    )
+    """Return what cross-validation over owners found, as JSON."""
+    return json.dumps({"rows": rows, "temperature": temperature, **measured._asdict()}, indent=2)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Cross-validate over documents, report on standard output, fit on all rows and write the weights."""
+    """Cross-validate over owners, report on standard output, fit on all rows and write the weights."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("train", type=Path, help="labelled fragments, JSON lines")
+    parser.add_argument("train", type=Path, nargs="+", help="labelled fragments, JSON lines")
     parser.add_argument("--out", type=Path, default=Path(parse.__file__).parent / WEIGHTS)
-    parser.add_argument("--corpus", type=Path, help="Parquet of skills that nobody labelled")
-    parser.add_argument("--without", type=Path, help="JSON lines with the doc_id of skills not to learn from")
     parser.add_argument("--rounds", type=int, default=BOOSTING.rounds, help="of boosting")
     options = parser.parse_args(arguments)
-    rows, how = read_labelled(options.train), Boosting(rounds=options.rounds)
+    rows = [row for path in options.train for row in read_labelled(path)]
+    how = Boosting(rounds=options.rounds)
     given = held_out(rows, how)
     temperature = fit_temperature(given, rows)
     measured = agreement(rows, softmax(np.log(given + 1e-9) / temperature))
     sys.stdout.write(report(measured, len(rows), temperature) + "\n")
     model = fit_model(rows, how)
-    if options.corpus:
-        fragments = draw_unlabelled(options.corpus, rows, options.without)
-        model = fit_model(rows, how, answered=answers_of(model, packaged_context_model(), fragments))
     save_model(options.out, LocalModel(model.features, model.linear, model.forest, temperature))
 
 

@@ -22,7 +22,7 @@ from tasks.evaluate.paging.bench import prepare
 from tasks.evaluate.paging.held_out import FITTED, SEED, digest
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Tokenizer
-from tasks.parse.classify.cascade import embedded_classifier
+from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.paging.facets import ask, ready_for, unit_features
 from tasks.retrieve.paging.scorer import FILE, NAMES, SCORER_VERSION, Scorer, leaning, scorer_of
 from tasks.retrieve.paging.terms import Floats
@@ -155,9 +155,7 @@ def main() -> None:
     encoder = OnnxEncoder(given.encoder)
     texts, queries = read_documents(given.documents), read_queries(given.queries)
     documents = {
-        d: prepare(
-            d, texts[d], encoder=encoder, tokenizer=encoder, classifier=embedded_classifier(cascade=True)
-        )
+        d: prepare(d, texts[d], encoder=encoder, tokenizer=encoder, classifier=LocalClassifier())
         for d in dict.fromkeys(q.doc_id for q in queries)
     }
     examples = [example(q, documents[q.doc_id], encoder, encoder) for q in queries]

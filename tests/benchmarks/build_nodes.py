@@ -2,8 +2,7 @@
 
 Run by hand: `python tests/benchmarks/build_nodes.py PARQUET [--skills 395] [--seed 0]`;
 PARQUET has columns `id` and `content`. SkillPager, section 5.1: 395 skills took 9.83 hours with four workers.
-A second corpus, below a root of its own, holds half of the first one's skills and has its vectors and second
-looks.
+A second corpus, below a root of its own, holds half of the first one's skills and has its vectors.
 """
 # ruff: noqa: T201
 
@@ -33,7 +32,6 @@ from storage.state import documents_table, nodes_table
 from storage.vectors import FOLDER as VECTORS
 from storage.vectors import STATES, VectorStore, text_hash, vector_stores
 from tasks.models.encoder import OnnxEncoder
-from tasks.parse.classify.cascade import CACHED_PROBABILITIES
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.workers import batch_processes
 from tasks.retrieve.index.rows import skill_texts
@@ -146,7 +144,6 @@ def measure(scratch: Path, rows: pl.DataFrame, options: argparse.Namespace) -> N
     shutil.copytree(first.folder / "models", second.folder / "models")
     for kept in (VECTORS, STATES):
         shutil.copytree(first.folder / kept, second.folder / kept)
-    shutil.copytree(first.folder / CACHED_PROBABILITIES, second.folder / CACHED_PROBABILITIES)
     second_folder = prepare_encoder.fn(second.uri, MINILM)
     again = timed(lambda: build(second, second_folder))
     share = known_tokens(second, vector_stores(first)[0], encoder)

@@ -21,13 +21,13 @@ from storage.state import edges_table, nodes_table
 from tasks.models.llm.budget import Ceiling, Prices
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.llm.question import Sampling
-from tasks.parse.classify.cascade import CascadeClassifier
+from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.options import TypingOptions
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer, sorted_out
 
-LLM, FALLBACK = "classify-1@small-model", f"{CascadeClassifier.name}:fallback"
+LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"
 
 
 @pytest.fixture

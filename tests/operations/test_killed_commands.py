@@ -75,7 +75,6 @@ ROWS = {
     "induce": Row("induce {runs}", 3),
     "install": Row("install cooper-mend brewer-mend --to {agent}", 2),
     "update": Row("update --to {agent}", 2),
-    "remove": Row("remove sailor-mend --to {agent}", 1),
     "export": Row("export --out {out}", 2),
 }
 
@@ -130,7 +129,7 @@ class Bases:
                     time.sleep(after)
                     running.kill()
                     running.wait()
-                time.sleep(0.03 + 8 * (time.monotonic() - began))  # the command needs the processor too
+                time.sleep(0.01 + 4 * (time.monotonic() - began))  # the command needs the processor too
         return running.returncode, looks
 
     def started(self, folder: Path, command: str) -> subprocess.Popen[bytes]:
@@ -141,7 +140,7 @@ class Bases:
             "day": f"{datetime.now(UTC):%Y-%m-%d}", "first": first[0].version if first else "",
         }  # fmt: skip
         arguments = [part.format_map(names) for part in command.split()]
-        root = [] if arguments[0] == "remove" else ["--root", str(folder / "root")]
+        root = ["--root", str(folder / "root")]
         with (folder / "words").open("wb") as words:
             return subprocess.Popen(
                 [*MAIN, *arguments, *root], env=self.environment, stdout=words, stderr=subprocess.STDOUT,
@@ -235,8 +234,8 @@ def test_a_command_that_is_killed_loses_and_doubles_nothing_and_the_next_of_its_
         folder = begin(f"{kill}")
         root = Root(folder / "root")
         with reading(root, 1, 1.0) if kept else nullcontext([]) as given:
-            look = 1 + round(looks * (kill + 0.5) / row.kills)
-            code, _ = bases.run(folder, row.command, min(look, looks), 0.02 * (kill % 3))
+            look = max(1, round(looks * (kill + 0.5) / row.kills))
+            code, _ = bases.run(folder, row.command, look, 0.02 * (kill % 3))
             struck += code == -signal.SIGKILL
             if read_served(root) is not None:
                 assert answers(root) in known

@@ -76,14 +76,14 @@ def _leaves_reached(forest: Forest, present: Present) -> npt.NDArray[np.uint8]:
     return leaf.T[: len(present)]
 
 
-WEIGHTS = "data/local-4.npz"
+WEIGHTS = "data/local-6.npz"
 _BATCH = 1024
 # Rows whose ways through the trees, and whose votes, fit the processor's caches.
 _ROWS, _ROWS_SUMMED = 512, 32
 # A small model is never certain; this is also the highest figure that four decimals tell from 1.
 SUREST = 0.999
 # What all words of a fragment weigh together beside one cue.
-_WORDS_WEIGH = 3.0
+_WORDS_WEIGH = 4.5
 
 
 @dataclass(frozen=True)
@@ -160,28 +160,19 @@ class LocalClassifier:
         model: As `tasks.train.local_model` makes it; None takes the one in the package.
     """
 
-    name = "local-4"
+    name = "local-6"
 
     def __init__(self, model: LocalModel | None = None) -> None:
         self._model = model or packaged_model()
 
     def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
         """Return one answer a fragment, in order; a tie goes to the type that `NODE_TYPES` names first."""
-        return typed_by_batches(fragments, self._model.probabilities, _BATCH)
-
-
-def typed_by_batches(
-    fragments: Sequence[FragmentInContext],
-    probabilities: Callable[[Sequence[FragmentInContext]], npt.NDArray[np.float64]],
-    batch: int,
-) -> list[Typed]:
-    """Return the likeliest type of each fragment, asking for the probabilities of `batch` at a time."""
-    answers: list[Typed] = []
-    for start in range(0, len(fragments), batch):
-        given = probabilities(fragments[start : start + batch])
-        best, sure = given.argmax(axis=1), np.minimum(given.max(axis=1), SUREST)
-        answers += [Typed(NODE_TYPES[k], p) for k, p in zip(best.tolist(), sure.tolist(), strict=True)]
-    return answers
+        answers: list[Typed] = []
+        for start in range(0, len(fragments), _BATCH):
+            given = self._model.probabilities(fragments[start : start + _BATCH])
+            best, sure = given.argmax(axis=1), np.minimum(given.max(axis=1), SUREST)
+            answers += [Typed(NODE_TYPES[k], p) for k, p in zip(best.tolist(), sure.tolist(), strict=True)]
+        return answers
 
 
 def softmax(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:

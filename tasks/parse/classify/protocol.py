@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, text_field, write_lines
 
@@ -45,13 +42,6 @@ class Classifier(Protocol):
 
     def classify(self, fragments: Fragments) -> list[Typed]:
         """Return one answer a fragment, in order."""
-
-
-class Probabilities(Protocol):
-    """A model that gives each of `NODE_TYPES` a probability."""
-
-    def probabilities(self, fragments: Fragments) -> npt.NDArray[np.float64]:
-        """Return the probability of each of `NODE_TYPES`, shape `(len(fragments), 6)`."""
 
 
 def read_fragments(path: Path) -> Iterator[FragmentInContext]:

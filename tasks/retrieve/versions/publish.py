@@ -14,9 +14,10 @@ from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.rows import model_identity
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
 from tasks.retrieve.versions.integrity import open_tables, seal_tables
-from tasks.retrieve.versions.retention import bound_looks, bound_vectors
+from tasks.retrieve.versions.retention import bound_vectors
 
-_SPOOL = "state/vectors"  # where an earlier version of this program kept vectors of nodes a second time
+# Where earlier versions of this program kept vectors of nodes a second time, and second looks at them.
+_BYGONE = ("state/vectors", "state/looks")
 
 
 def candidate(
@@ -55,9 +56,9 @@ def publish(
     if not learned:
         if built.anew:
             end_anew(root)
-        root.delete(_SPOOL)
+        for folder in _BYGONE:
+            root.delete(folder)
         bound_vectors(root, card)
-        bound_looks(root)
     return served
 
 

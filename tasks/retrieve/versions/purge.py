@@ -23,7 +23,6 @@ from storage.root import Root
 from storage.state import SCHEMAS, table_of
 from storage.tombstones import FOLDER, Forgotten
 from tasks.crawl.source.tombstones import REASON, listed_ids
-from tasks.parse.classify.cascade import CACHED_PROBABILITIES
 from tasks.retrieve.index.build import nodes_base
 from tasks.retrieve.routing.store import keep_routing
 from tasks.retrieve.suggest.stored import WithoutForgotten
@@ -32,8 +31,8 @@ from tasks.retrieve.versions.retention import drop_blobs, drop_unused_vectors
 
 _NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
 _ORDINAL = re.compile(r"#\d+$")
-# Archives hold other files of a repository too, the sample is unpacked again, second looks are recomputed.
-_CACHES = ("state/crawl/archives", "state/sample", CACHED_PROBABILITIES)
+# Archives hold other files of a repository too, the sample is unpacked again, looks are no longer made.
+_CACHES = ("state/crawl/archives", "state/sample", "state/looks")
 
 
 def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:

@@ -20,7 +20,6 @@ from storage.state import documents_table, nodes_table, parsed_table
 from storage.vectors import FOLDER, STATES, state_stores, text_hash, vector_stores
 from tasks.crawl.backfill import rebuilt_days
 from tasks.models.cached_encoder import kept_states, vectors_of
-from tasks.parse.classify.cascade import CACHED_PROBABILITIES, cached_probabilities
 from tasks.retrieve.index.build import Built, nodes_base
 from tasks.retrieve.index.gate import Check
 from tasks.retrieve.index.rows import skill_texts
@@ -50,18 +49,6 @@ def bound_vectors(root: Root, card: dict[str, Any]) -> int:
     used = texts_in_use(root) if too_many else set()
     dropped = {store.folder: store.keep_only(used) for store in too_many}
     return dropped.get(vectors.folder, 0)
-
-
-def bound_looks(root: Root) -> None:
-    """Drop the second looks of other context models, and all if there are more than the corpus has nodes."""
-    # Which looks are in use is not known, because their context is stored nowhere. A quarter of the nodes has
-    # one; what is dropped is computed again for documents that change.
-    store = cached_probabilities(root)
-    for file in root.files(CACHED_PROBABILITIES):
-        if not file.startswith(f"{store.folder}/"):
-            root.delete(file)
-    if len(store) > int(parsed_table(root).read(columns=["n_nodes"])["n_nodes"].sum()):
-        store.delete()
 
 
 def drop_unused_vectors(root: Root) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tasks.parse.classify.cascade import CascadeClassifier
+from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import MAIN, Ask, lines_of, skillery
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import Export, SkillRoot
@@ -151,7 +151,7 @@ def test_classify_types_every_fragment_in_order(tmp_path: Path, ask: Ask) -> Non
     fragments.write_text("".join(json.dumps(r) + "\n" for r in rows), "utf-8")
     done = ask("classify", str(fragments), "--out", str(out))
     assert (done.code, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"2 fragments typed by {CascadeClassifier.name} 2\nas step 1, param 1; in ")
+    assert done.stdout.startswith(f"2 fragments typed by {LocalClassifier.name} 2\nas step 1, param 1; in ")
     typed = lines_of(out)
     assert [(t["id"], t["node_type"]) for t in typed] == [("a", "step"), ("b", "param")]
     assert all(0 < t["confidence"] <= 1 for t in typed)

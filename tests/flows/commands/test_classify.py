@@ -15,12 +15,12 @@ import pytest
 
 from storage.answers import FILE
 from storage.root import Root
-from tasks.parse.classify.cascade import CascadeClassifier
+from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import MAIN, Ask, lines_of
 from tests.support.llm.llm_asking import fragments_of, mischief, settings_of, write_fragments
 from tests.support.llm.llm_server import LlmServer, label_of
 
-LLM, FALLBACK = "classify-1@small-model", f"{CascadeClassifier.name}:fallback"
+LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"
 AT_ONCE = 4
 """Questions under way at once where no setting says otherwise."""
 
@@ -168,7 +168,7 @@ def test_a_hybrid_asks_about_what_the_local_classifier_is_unsure_of(
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     command.typed(path, "local")
     local = {row["id"]: row for row in command.rows()}
-    assert {row["classifier"] for row in local.values()} == {CascadeClassifier.name}
+    assert {row["classifier"] for row in local.values()} == {LocalClassifier.name}
     assert not command.root.exists(FILE)
     confidences = sorted(row["confidence"] for row in local.values())
     command.set(THRESHOLD=(confidences[2] + confidences[3]) / 2)
@@ -222,7 +222,7 @@ def test_agreement_with_people_is_measured_with_what_each_threshold_brings(
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     arguments = ["evaluate", "nodes", str(path), "--root", command.root.uri]
     local = json.loads(command.ask(*arguments, "--json").stdout)
-    assert (local["classifier"], local["measured"], local["llm"]) == (CascadeClassifier.name, False, None)
+    assert (local["classifier"], local["measured"], local["llm"]) == (LocalClassifier.name, False, None)
     command.set(THRESHOLD=1)
     found = json.loads(command.ask(*arguments, "--classifier", "hybrid", "--json").stdout)
     assert (found["accuracy"], found["macro_f1"], found["measured"]) == (1.0, 1.0, True)

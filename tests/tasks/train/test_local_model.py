@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pytest
 
@@ -15,13 +12,10 @@ from storage.errors import WrongInput
 from storage.schemas import NODE_TYPES
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.token_states import packaged_projection
-from tasks.parse.classify.context_model import GRAPH, WEIGHTS, ContextModel, unpacked
 from tasks.parse.classify.local import LocalClassifier, load_model, tree_scores
-from tasks.parse.classify.protocol import FragmentInContext
-from tasks.train import context_model as tune
 from tasks.train import local_model as train
 from tasks.train.fragments import Labelled, agreement, read_labelled
-from tasks.train.local_model import Boosting, fit_forest, fit_model
+from tasks.train.local_model import Boosting, fit_forest
 from tasks.train.state_axes import axes, draw, group_states, main
 from tests.support.roots.skill_root import Export
 from tests.support.texts.fragments import CLEAR, fragment
@@ -55,40 +49,6 @@ def test_training_learns_its_rows_and_writes_the_same_weights_twice(
     assert [answer.node_type for answer in answers] == [node_type for node_type, _ in CLEAR]
     first, second = (model.probabilities(fragments) for model in written)
     np.testing.assert_array_equal(first, second)
-
-
-def test_what_a_better_model_says_of_unlabelled_fragments_is_learned() -> None:
-    """Of words that no label tells of, the answers do."""
-    rows = [
-        Labelled(given, f"doc{copy}", node_type, False) for copy in range(6) for node_type, given in CLEAR
-    ]
-    unlabelled = [fragment(f"Zymurgy {word} of the cellar") for word in ("lore", "tale", "myth") * 6]
-    answers = np.eye(len(NODE_TYPES))[[NODE_TYPES.index("error_handling")] * len(unlabelled)]
-    asked = fragment("Zymurgy of another cellar")
-    before = train.fit_model(rows, Boosting(rounds=10))
-    after = train.fit_model(rows, Boosting(rounds=10), answered=train.Answered(unlabelled, answers))
-    (was,), (now,) = before.probabilities([asked]), after.probabilities([asked])
-    at = NODE_TYPES.index("error_handling")
-    assert now[at] > 2 * was[at]
-    known = LocalClassifier(after).classify([given for _, given in CLEAR])
-    assert [answer.node_type for answer in known] == [node_type for node_type, _ in CLEAR]
-
-
-def test_the_answers_to_learn_from_are_those_of_both_models() -> None:
-    class Sure:
-        def probabilities(self, fragments: Sequence[FragmentInContext]) -> npt.NDArray[np.float64]:
-            given = np.full((len(fragments), len(NODE_TYPES)), 0.001)
-            given[:, NODE_TYPES.index("param")] = 0.995
-            return given
-
-    rows = [
-        Labelled(given, f"doc{copy}", node_type, False) for copy in range(6) for node_type, given in CLEAR
-    ]
-    shown = [given for _, given in CLEAR]
-    said = train.answers_of(train.fit_model(rows, Boosting(rounds=5)), Sure(), shown)
-    assert Counter(said.fragments) == Counter(shown)
-    np.testing.assert_allclose(said.targets.sum(axis=1), 1)
-    assert (said.targets[:, NODE_TYPES.index("param")] > 0.5).mean() > 0.8
 
 
 def test_a_row_without_a_known_type_cannot_be_learned(tmp_path: Path) -> None:
@@ -140,67 +100,6 @@ def test_trees_learn_what_no_sum_of_cues_can() -> None:
     how = Boosting(rounds=60, depth=2, columns=1.0)
     forest = fit_forest(present, target, np.ones(len(pairs), np.float32), np.random.default_rng(0), how)
     assert (tree_scores(forest, present).argmax(axis=1) == crossed).all()
-
-
-def rows() -> list[Labelled]:
-    return [
-        Labelled(given, f"doc{copy}", node_type, copy == 0) for copy in range(5) for node_type, given in CLEAR
-    ]
-
-
-@pytest.mark.slow
-def test_training_lowers_the_loss_and_what_is_written_answers_like_the_network(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tuning = tune.Tuning(epochs=4, batch=8)
-    given = tune.material(rows(), tuning)
-    network = tune.fit(given, range(len(rows())), tuning)
-    losses = [float(line.split()[-1]) for line in capsys.readouterr().err.splitlines() if "loss" in line]
-    assert losses[-1] < losses[0] - 0.3
-    (tmp_path / "data").mkdir()
-    tune.export(network, tmp_path)
-    tuned = unpacked((tmp_path / WEIGHTS).read_bytes())
-    model = ContextModel((tmp_path / GRAPH).read_bytes(), lambda: tuned, "trained here")
-    asked = list(range(len(CLEAR)))
-    trained = tune.predict(network, given, asked)
-    found = model.probabilities([given for _, given in CLEAR])
-    # The shipped weights have 8 bits.
-    np.testing.assert_allclose(found, trained, atol=0.05)
-    assert (found.argmax(axis=1) == given.targets[asked].numpy().argmax(axis=1)).mean() > 0.8
-
-
-@pytest.mark.slow
-def test_a_student_answers_like_its_teachers_before_it_sees_a_label() -> None:
-    labelled, tuning = rows(), tune.Tuning(epochs=4, batch=8)
-    given = tune.material(labelled, tuning)
-    unlabelled = [fragment for _, fragment in CLEAR for _ in range(6)]
-    lesson, first = tune.Lesson(labelled, given, tuning, unlabelled), fit_model(labelled)
-    teacher = tune.fit(given, range(len(labelled)), tuning)
-    student = tune.taught(lesson, teacher, first)
-    right = [NODE_TYPES.index(node_type) for node_type, _ in CLEAR]
-    found = tune.predict(student, given, range(len(CLEAR)))
-    assert (found.argmax(axis=1) == right).mean() > 0.5
-    after = tune.predict(tune.trained(lesson, range(len(labelled)), first), given, range(len(CLEAR)))
-    assert (after.argmax(axis=1) == right).mean() > 0.8
-
-
-@pytest.mark.slow
-def test_the_command_reports_held_out_documents_and_writes_both_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = [
-        {"id": str(k), "doc_id": row.doc_id, "heading_path": list(row.fragment.heading_path),
-         "block": row.fragment.block, "text": row.fragment.text, "node_type": row.node_type}
-        for k, row in enumerate(rows())
-    ]  # fmt: skip
-    path = tmp_path / "train.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    (tmp_path / "data").mkdir()
-    tune.main([str(path), "--out", str(tmp_path), "--epochs", "1"])
-    said = json.loads(capsys.readouterr().out)
-    assert said["rows"] == len(CLEAR)
-    assert 0 <= said["looked at twice"] <= 1
-    assert {path.name for path in (tmp_path / "data").iterdir()} == {Path(GRAPH).name, Path(WEIGHTS).name}
 
 
 TRADES = ("hive", "oven", "kiln")

@@ -11,7 +11,7 @@ from tasks.evaluate.paging.held_out import SEED, digest, fitted, held_out_scorer
 from tasks.evaluate.paging.outcomes import summarise_outcomes
 from tasks.evaluate.paging.report import paging_markdown, report_paging
 from tasks.models.encoder import OnnxEncoder
-from tasks.parse.classify.cascade import embedded_classifier
+from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.paging.scorer import FILE
 from tasks.train.paging_scorer import FOLDS, example, fit, held_out, stored, write_fitted
 from tasks.train.splits import folds_of
@@ -40,8 +40,7 @@ def shared_bench(encoder: OnnxEncoder, documents: int) -> PagingBench:
     texts, queries = read_documents(BENCH / "documents.jsonl"), read_queries(BENCH / "queries.jsonl")
     some = set(sorted({q.doc_id for q in queries})[:documents])
     asked = [query for query in queries if query.doc_id in some]
-    classifier = embedded_classifier(cascade=True)
-    ready = prepare_all(texts, asked, encoder=encoder, tokenizer=encoder, classifier=classifier)
+    ready = prepare_all(texts, asked, encoder=encoder, tokenizer=encoder, classifier=LocalClassifier())
     return PagingBench(ready, asked, Remembering(encoder), encoder)
 
 

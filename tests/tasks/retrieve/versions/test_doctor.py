@@ -11,8 +11,6 @@ import pytest
 from storage.errors import StorageError
 from storage.partitions import partition_of
 from storage.state import documents_table, edges_table, nodes_table, read_runs, seen_table
-from tasks.parse.classify.cascade import CachedContextModel
-from tasks.parse.classify.protocol import FragmentInContext
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.doctor_served import Defect
 from tests.support.roots.hand_written import SKILLS, skill
@@ -130,10 +128,8 @@ def test_a_node_that_stands_there_twice_is_found_and_made_anew_once(root: SkillR
     assert corpus(root) == before
 
 
-@pytest.mark.parametrize("folder", ["state/signatures", "state/looks"])
-def test_a_damaged_cache_is_removed(root: SkillRoot, folder: str) -> None:
-    CachedContextModel(root.root).probabilities([FragmentInContext("1", (), "prose", None, "Smoke.", None)])
-    file = next(iter(root.root.files(folder, ".parquet")))
+def test_a_damaged_cache_is_removed(root: SkillRoot) -> None:
+    file = next(iter(root.root.files("state/signatures", ".parquet")))
     truncate(path(root, file))
     found = only(examine(root.root))
     root.publish()

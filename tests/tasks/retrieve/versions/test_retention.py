@@ -11,7 +11,6 @@ from storage.lance.tables import NODES
 from storage.state import nodes_table
 from storage.vectors import StateStore, VectorStore, state_stores, text_hash, vector_stores
 from tasks.models.cached_encoder import KeptEncoder, kept_states, vectors_of
-from tasks.parse.classify.cascade import CACHED_PROBABILITIES, cached_probabilities
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.versions.forget import forget
@@ -143,29 +142,16 @@ def test_where_the_corpus_cannot_be_read_no_vector_outlives_forgetting(skill_roo
     assert len(store) == len(kept_states(root.root, root.encoder.card)) == 0
 
 
-def test_a_publication_drops_looks_of_another_model_and_all_where_more_are_kept_than_nodes(
+def test_second_looks_of_an_earlier_version_go_with_a_publication_and_with_what_is_forgotten(
     skill_root: Make,
 ) -> None:
-    root = skill_root({"bees": BEES})
-    other, looks = VectorStore(root.root, "another", 6, CACHED_PROBABILITIES), cached_probabilities(root.root)
-    row = np.zeros((1, 6), np.float32)
-    looks.add([text_hash("seen")], row)
-    other.add([text_hash("seen")], row)
-    root.publish()
-    assert (held(looks, "seen"), held(other, "seen")) == ([True], [False])
-    many = [text_hash(str(n)) for n in range(1_000)]
-    looks.add(many, np.repeat(row, len(many), axis=0))
-    root.write("bread", BREAD)
-    root.publish()
-    assert root.root.files(CACHED_PROBABILITIES) == []
-
-
-def test_forgetting_leaves_no_look(skill_root: Make) -> None:
     root = skill_root({"bees": BEES, "bread": BREAD})
+    root.root.write_json("state/looks/old/a.json", {})
     root.publish()
-    cached_probabilities(root.root).add([text_hash("seen")], np.zeros((1, 6), np.float32))
+    assert root.root.files("state/looks") == []
+    root.root.write_json("state/looks/old/a.json", {})
     forget(root.root, "local/market/bees", run_id="gone", now=root.now)
-    assert root.root.files(CACHED_PROBABILITIES) == []
+    assert root.root.files("state/looks") == []
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ def evaluate_paging(
         typer.Option("--sample-labels", help="Write 96 judged contexts as a form (.md) for --labels."),
     ] = None,
     rerank: RerankOption = False,
+    classifier: ClassifierOption = "local",
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,6 +83,7 @@ def evaluate_paging(
         root_of(settings, root), settings,
         documents=documents, queries=queries, method=["all"] if all_methods else method, budget=budget,
         report=report, judge=judge, labels=labels, probes=probes, sample_labels=sample_labels, rerank=rerank,
+        classifier=classifier,
     )  # fmt: skip
     print_json(found) if as_json else printing_bench.print_paging(found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Any
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from flows.commands.classify import require_kind
 from flows.commands.console import folder_at, progress, steps, write_report
 from flows.commands.judge import Judging, judge_paging, labels_for, require_form, require_speaker
 from flows.commands.queries import require_page_options, reranker_of
@@ -41,6 +43,7 @@ from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.parse.classify.local import LocalClassifier
+from tasks.parse.classify.options import TypingOptions, llm_report, open_classifier
 from tasks.retrieve.baselines.skillpager import Entry, OpenSettings, Printed
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
@@ -86,6 +89,7 @@ def paging_bench(
     probes: str | None = None,
     sample_labels: Path | None = None,
     rerank: bool = False,
+    classifier: str = "local",
 ) -> dict[str, Any]:
     """Measure paging methods on a bench; the root keeps vectors and the answers of an LLM.
 
@@ -95,51 +99,50 @@ def paging_bench(
 
     Returns:
         `methods` (a row a method and budget), `notes` of them, `judge` (`judge_paging`), `fitted` (documents
-        of the packaged scorer, paged by held-out ones), `skillpager` (its settings), `probes` (rows) if
-        wanted; with a report also `contests` and `report`, the files written.
+        of the packaged scorer, paged by held-out ones), `skillpager` (its settings), `typing` (`classifier`,
+        and of an LLM `llm`, as `llm_report`), `probes` (rows) if wanted; with a report also `contests` and
+        `report`, the files written.
 
     Raises:
         WrongInput: A file, an option or the folder cannot be used; nothing was encoded.
         LlmDenied, NothingJudged: As `judge_paging`.
     """
     measured = _settings_of(method, budget, report, sample_labels, rerank)
-    speaker, llm = require_speaker(judge, settings)
+    (speaker, llm), typing = require_speaker(judge, settings), llm_options(settings, require_kind(classifier))
     require_form(sample_labels, llm)
-    skillpager = load_skillpager()
     texts, asked = read_paging_bench(documents, queries, judged=speaker == "llm")
     require_paging(texts, asked, [name for name, _ in measured])
     named = SAMPLED if method in (None, ["all"]) else method or ()
     sampled = [setting for setting in measured if setting[0] in named]
     judging = Judging(speaker, llm, labels_for(labels, asked, measured), sample_labels, sampled)
-    corpus = None if probes is None else corpus_texts(probes)
     if rerank:
         llm_options(settings, "llm")
+    corpus = None if probes is None else corpus_texts(probes)
     if report is not None:
         folder_at(report, "--report")
         if budget or (llm is None and method not in (None, ["all"])):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
-    prepared = _preparing(root, settings, skillpager)
+    prepared = _preparing(root, settings, load_skillpager(), typing)
     bench = prepared("prepared", texts, asked)
     bench.keep_contexts = llm is not None or bool(judging.labels)
     probed = None if corpus is None else partial(_probes, prepared, corpus)
     if report is not None:
-        judged_methods = list(METHODS) if method in (None, ["all"]) else method or ()
-        return _reported(root, judging, bench, probed, report, judged_methods)
+        return _reported(root, judging, bench, probed, report, method)
     found = _measured("measured", bench, measured)
     if rerank:
         found |= _measured_again(root, settings, bench, measured)
     judged, told, _ = judge_paging(root, judging, found, asked)
     rows = judged or rows_of(found)
-    answer = _answer(rows, rows, bench, told)
-    if probed is not None:
-        answer["probes"] = rows_of(_measured("probed", probed(), measured))
-    return answer
+    more = {} if probed is None else {"probes": rows_of(_measured("probed", probed(), measured))}
+    return _answer(rows, rows, bench, told) | more
 
 
-def _preparing(root: Root, settings: Settings, skillpager: OpenSettings) -> partial[PagingBench]:
+def _preparing(
+    root: Root, settings: Settings, skillpager: OpenSettings, typing: TypingOptions | None
+) -> partial[PagingBench]:
     models = exported_encoder(root.folder / "models", settings.encoder)
     single = OnnxEncoder(models, threads=settings.query_threads or 1)
-    return partial(_prepared, KeptEncoder(OnnxEncoder(models), root), Remembering(single), single, skillpager)
+    return partial(_prepared, root, OnnxEncoder(models), Remembering(single), single, skillpager, typing)
 
 
 def _measured(verb: str, bench: PagingBench, measured: Sequence[Setting]) -> dict[Setting, list[Outcome]]:
@@ -180,26 +183,29 @@ def _settings_of(
 
 
 def _prepared(
-    kept: KeptEncoder,
+    root: Root,
+    encoder: OnnxEncoder,
     asking: Remembering,
     tokenizer: OnnxEncoder,
     skillpager: OpenSettings,
+    typing: TypingOptions | None,
     verb: str,
     texts: Mapping[str, str],
     queries: Sequence[EvidenceQuery],
 ) -> PagingBench:
     """Return a bench of documents encoded by one encoder and queries encoded by another."""
-    with progress(verb) as report:
+    typed: Counter[str] = Counter()
+    with (
+        open_classifier(root, LocalClassifier(), typing) as (classifier, ledger),
+        progress(verb) as report,
+    ):
         ready = prepare_all(
-            texts,
-            queries,
-            encoder=kept,
-            tokenizer=tokenizer,
-            classifier=LocalClassifier(),
-            progress=report,
-            skillpager=skillpager,
-        )
-    return PagingBench(ready, queries, asking, tokenizer, skillpager=skillpager)
+            texts, queries, encoder=KeptEncoder(encoder, root), tokenizer=tokenizer, classifier=classifier,
+            progress=report, skillpager=skillpager, typed=typed,
+        )  # fmt: skip
+        name, asked = classifier.name, llm_report(classifier.name, typing, typed, ledger.carried())
+    told = {"classifier": name, "llm": asked}
+    return PagingBench(ready, queries, asking, tokenizer, skillpager=skillpager, typing=told)
 
 
 def _probes(prepared: partial[PagingBench], corpus: Mapping[str, str]) -> PagingBench:
@@ -216,9 +222,18 @@ def _answer(
 ) -> dict[str, Any]:
     fitted = len(bench.scorers)
     return {
-        "methods": rows, "notes": notes_of(noted, fitted), "judge": judge, "fitted": fitted,
-        "skillpager": asdict(bench.skillpager),
+        "methods": rows, "notes": [*notes_of(noted, fitted), *_typed(bench.typing)], "judge": judge,
+        "fitted": fitted,
+        "skillpager": asdict(bench.skillpager), "typing": bench.typing,
     }  # fmt: skip
+
+
+def _typed(typing: Mapping[str, Any]) -> list[str]:
+    """Return who typed the nodes, if a language model was asked, and how many it did not type."""
+    if not (asked := typing["llm"]):
+        return []
+    left = ", ".join(f"{n} {reason}" for reason, n in asked["fallbacks"].items()) or "none"
+    return [f"Nodes typed by {typing['classifier']}: {asked['asked']} asked about; of these locally: {left}."]
 
 
 def _reported(
@@ -227,11 +242,12 @@ def _reported(
     bench: PagingBench,
     probed: partial[PagingBench] | None,
     folder: Path,
-    judged_methods: Sequence[str],
+    method: Sequence[str] | None,
 ) -> dict[str, Any]:
     with steps("measured", report_steps(bench.queries)) as step:
         found = report_paging(bench, step)
-    contexts = {s: found.measured[s] for s in found.measured if s[0] in judged_methods}
+    chosen = METHODS if method in (None, ["all"]) else method or ()
+    contexts = {setting: found.measured[setting] for setting in found.measured if setting[0] in chosen}
     rows, found.judge, judged = judge_paging(root, judging, contexts, bench.queries)
     found.judged = rows or []
     found.take_verdicts(judged)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from storage.errors import WrongInput
+from storage.schemas import Node
 from tasks.crawl.source.lookup import suggestion
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage
 from tasks.evaluate.paging.held_out import held_out_scorer
@@ -14,7 +17,7 @@ from tasks.evaluate.paging.outcomes import Outcome, Setting
 from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.parse.classify.protocol import Classifier
-from tasks.parse.document import parse_document
+from tasks.parse.document import parse_document, parse_documents
 from tasks.parse.edges.rules import infer_edges
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical, strip_boilerplate
@@ -71,7 +74,7 @@ class PagingBench:
 
     With `keep_contexts`, outcomes hold their contexts for a judge. A reranker goes with the default method
     alone. `scorers` are those of the documents that the packaged scorer was fitted on, by doc_id: the default
-    method pages them by these, which never saw them.
+    method pages them by these, which never saw them. `typing` tells how the documents' nodes were typed.
     """
 
     documents: Mapping[str, PagedDocument]
@@ -82,6 +85,7 @@ class PagingBench:
     keep_contexts: bool = False
     reranker: Reranker | None = None
     skillpager: OpenSettings = OPEN_SETTINGS
+    typing: Mapping[str, Any] = field(default_factory=lambda: {"llm": None})
     scorers: Mapping[str, Scorer] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -145,19 +149,19 @@ def prepare_all(
     classifier: Classifier,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     skillpager: OpenSettings = OPEN_SETTINGS,
+    typed: Counter[str] | None = None,
 ) -> dict[str, PagedDocument]:
-    """Return each document that a query asks for, parsed, encoded and ready for every method."""
+    """Return each document that a query asks for, parsed, encoded and ready for every method.
+
+    All are typed at once; `typed` takes the counts of `Typing.counts`.
+    """
     ready: dict[str, PagedDocument] = {}
-    asked = list(dict.fromkeys(query.doc_id for query in queries))
-    for doc_id in asked:
-        ready[doc_id] = prepare(
-            doc_id,
-            documents[doc_id],
-            encoder=encoder,
-            tokenizer=tokenizer,
-            classifier=classifier,
-            skillpager=skillpager,
-        )
+    asked = {query.doc_id: body_of(documents[query.doc_id]) for query in queries}
+    parsed = parse_documents(asked, classifier=classifier, tokenizer=tokenizer)
+    if typed is not None:
+        typed.update(parsed.typing.counts())
+    for doc_id, body in asked.items():
+        ready[doc_id] = _encoded(doc_id, body, parsed.nodes[doc_id], encoder, tokenizer, skillpager)
         progress(len(ready), len(asked))
     return ready
 
@@ -174,6 +178,17 @@ def prepare(
     """Return a document without its front matter, parsed and encoded, with its chunks and edges."""
     body = body_of(content)
     nodes = parse_document(doc_id, body, classifier=classifier, tokenizer=tokenizer)
+    return _encoded(doc_id, body, nodes, encoder, tokenizer, skillpager)
+
+
+def _encoded(
+    doc_id: str,
+    body: str,
+    nodes: Sequence[Node],
+    encoder: Encoder,
+    tokenizer: Tokenizer,
+    skillpager: OpenSettings,
+) -> PagedDocument:
     vectors, states = encoded(encoder, [node.text for node in nodes])
     document = PagedDocument(doc_id, body, nodes, vectors, n_tokens=tokenizer.count([body])[0], states=states)
     return replace(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
-from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.llm_server import Asked, LlmServer, sorted_out
 from tests.support.paging.paging_bench import workshop
 from tests.support.roots.skill_root import Export
 
@@ -133,6 +133,21 @@ def test_queries_without_evidence_are_judged_by_a_language_model_alone(
     told = (tmp_path / "out/paging.md").read_text("utf-8")
     assert "k by size of the document" in told
     assert len({asked.fragments[0]["excerpt"] for asked in llm.asked}) <= len(THINGS)
+
+
+def test_a_language_model_may_type_the_nodes(
+    bench: list[str], llm: LlmServer, monkeypatch: pytest.MonkeyPatch, ask: Ask
+) -> None:
+    llm.say = sorted_out
+    command = [*bench, "--method", "concept-only", "--classifier", "llm"]
+    found = json.loads(ask(*command, "--json").stdout)
+    asked = found["typing"]["llm"]
+    assert (asked["asked"] > 100, asked["fallbacks"], asked["requests"]) == (True, {}, llm.requests)
+    assert found["typing"]["classifier"] in found["notes"][-1]
+    [row] = json.loads(ask(*command[:-2], "--json").stdout)["methods"]
+    assert row["units"] != found["methods"][0]["units"]  # what is a concept is the model's word
+    wrong = ask(*bench, "--classifier", "oracle")
+    assert (wrong.code, "local, llm, hybrid" in wrong.stderr) == (2, True)
 
 
 def test_settings_of_skillpager_are_named_and_reported(

@@ -186,7 +186,7 @@ def test_a_night_is_started_stopped_half_way_and_run_again_by_the_next_up(
     await_state(second, unwanted, "CANCELLED")
     assert read_runs(Root(root))[0]["message"].startswith("cancelled: ")
     again = second.ask(f"deployments/{night['id']}/create_flow_run", state={"type": "SCHEDULED"})["id"]
-    await_state(second, again, "COMPLETED")
+    await_state(second, again, "COMPLETED", seconds=400)
     started = children(second.process)
     second.stop(signal.SIGKILL)
     assert gone(started)

@@ -13,11 +13,11 @@ from storage.partitions import partition_of
 from storage.root import Root
 from storage.schemas import EDGES, NODE_TYPES, NODES, Edge, Node, to_frame
 from storage.state import PARSED, documents_table, edges_table, nodes_table, parsed_table
-from tasks.models.cached_encoder import export_here, load_kept_encoder
+from tasks.models.cached_encoder import KeptEncoder, export_here, load_kept_encoder
 from tasks.models.encoder import card_of
 from tasks.models.llm.ask import Slot
 from tasks.models.llm.budget import Ledger
-from tasks.models.protocols import Encoder, Tokenizer, Vectors
+from tasks.models.protocols import Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.parse import STAGE_VERSION
 from tasks.parse.classify.local import LocalClassifier
@@ -94,7 +94,7 @@ def parse_partitions(
     rules: str,
     classifier: Classifier,
     tokenizer: Tokenizer,
-    encoder: Encoder | None,
+    encoder: KeptEncoder | None,
     linker: Linker | None = None,
 ) -> dict[str, int]:
     """Parse the documents of partitions (0 to 63) that changed, at most about 1,000 of them a write.
@@ -109,11 +109,12 @@ def parse_partitions(
         linker: Infers conditions and references, as `classifier` does types; None: the rules do.
 
     Returns:
-        Counts of `documents`, `nodes`, `edges` and `vectors` written, `Typing.counts` and `Linked.counts`.
+        Counts of `documents`, `nodes` and `edges` written, of `vectors` made, `Typing.counts` and
+        `Linked.counts`.
     """
     state = _state(root, rules, partitions)
     todo = state.filter(pl.col("wanted").ne_missing(pl.col("digest")))
-    writer = _ParseWriter(root)
+    writer, made = _ParseWriter(root), encoder.made if encoder else 0
     writer.invalidate(todo["doc_id"].to_list(), partitions)
     writer.delete(todo.filter(pl.col("wanted").is_null())["doc_id"].to_list())
     digests = dict(todo.filter(pl.col("wanted").is_not_null()).select("doc_id", "wanted").iter_rows())
@@ -129,11 +130,12 @@ def parse_partitions(
         vectors = None if encoder is None else encoded(encoder, texts)[0]
         edges = _edges(parsed, vectors, linked)
         done = {d: _unfinished(digests[d], parsed[d], edges[d]) if d in late else digests[d] for d in parsed}
-        writer.add(done, parsed, edges, 0 if vectors is None else len(vectors))
+        writer.add(done, parsed, edges)
         writer.counts.update(found.typing.counts() + linked.counts())
         if more := len(late - found.typing.unfinished):
             writer.counts["unfinished"] += more
     writer.write()
+    writer.counts["vectors"] = encoder.made - made if encoder else 0
     return dict(writer.counts)
 
 
@@ -185,7 +187,6 @@ class _ParseWriter:
         digests: dict[str, str],
         parsed: dict[str, list[Node]],
         edges: dict[str, list[Edge]],
-        vectors: int,
     ) -> None:
         """Take the rows of a chunk of documents; `digests` by doc_id will mark them as parsed."""
         nodes = [n for rows in parsed.values() for n in rows]
@@ -193,8 +194,7 @@ class _ParseWriter:
         self._nodes.append(to_frame(nodes, NODES))
         self._edges.append(to_frame(all_edges, EDGES))
         self._done += [(d, digests[d], len(parsed[d]), len(edges[d])) for d in parsed]
-        counts = {"nodes": len(nodes), "edges": len(all_edges), "vectors": vectors}
-        self.counts.update({"documents": len(parsed), **counts})
+        self.counts.update(documents=len(parsed), nodes=len(nodes), edges=len(all_edges))
         if len(self._done) >= _DOCUMENTS_PER_WRITE:
             self.write()
 

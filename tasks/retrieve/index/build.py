@@ -114,23 +114,23 @@ def build(
     have = dict(had.select("doc_id", "digest").iter_rows())
     nodes_have = dict(had.select("doc_id", "nodes_digest").iter_rows())
     nodes: TableWriter | None = None
-    made, base = 0, nodes_base(root, served)
+    made, base = _made(encoder), nodes_base(root, served)
     if with_nodes:
         nodes = TableWriter(root, NODES, schema_of(NODES, nodes_identity(encoder.card)), base)
         nodes_want = dict(wanted.select("doc_id", "wanted_nodes").iter_rows())
         nodes_have = {} if nodes.rebuilt else nodes_have
-        changed, made = _update_nodes(source, nodes, nodes_have, nodes_want, encoder)
+        changed = _update_nodes(source, nodes, nodes_have, nodes_want, encoder)
         nodes_have |= {doc_id: nodes_want[doc_id] for doc_id in changed}
         # The row of a skill whose nodes changed is written again too: it says which nodes belong to it.
         have |= dict.fromkeys(changed)
-    made += _update_skills(source, skills, set(had["doc_id"]), have, wanted, nodes_have, encoder)
+    _update_skills(source, skills, set(had["doc_id"]), have, wanted, nodes_have, encoder)
     version, written = skills.finish(), nodes.finish() if nodes else None
     return Built(
         skills=version,
         nodes=written,
         skills_rows=skills.count(),
         nodes_rows=nodes.count() if nodes else 0,
-        vectors_new=made,
+        vectors_new=_made(encoder) - made,
         changed=_changed(served, skills, nodes),
         nodes_base=written if nodes else None if skills.rebuilt else base,
         anew=anew,
@@ -142,6 +142,10 @@ def _changed(served: Served | None, skills: TableWriter, nodes: TableWriter | No
     if served is None or skills.written:
         return True
     return nodes is not None and (nodes.written or not served.nodes)
+
+
+def _made(encoder: IndexEncoder) -> int:
+    return encoder.made if isinstance(encoder, KeptEncoder) else 0
 
 
 def nodes_base(root: Root, served: Served | None) -> int | None:
@@ -161,20 +165,14 @@ def _update_nodes(
     have: Mapping[str, str | None],
     want: Mapping[str, str | None],
     encoder: IndexEncoder,
-) -> tuple[set[str], int]:
-    """Update the table of nodes; return the documents whose nodes changed, and how many vectors were made."""
-    written, kept = 0, encoder if isinstance(encoder, KeptEncoder) else None
-    before = kept.made if kept else 0
+) -> set[str]:
+    """Update the table of nodes; return the documents whose nodes changed."""
 
     def rows(doc_ids: set[str]) -> Iterator[pa.Table]:
-        nonlocal written
         for partitions, ids in _batches(doc_ids, _DOCUMENTS_PER_WRITE):
-            some = node_rows(root, partitions, ids, encoder=encoder, schema=nodes.schema)
-            written += some.num_rows
-            yield some
+            yield node_rows(root, partitions, ids, encoder=encoder, schema=nodes.schema)
 
-    changed = update_table(nodes, set(nodes.frame(["doc_id"])["doc_id"]), have, want, rows)
-    return changed, kept.made - before if kept else written
+    return update_table(nodes, set(nodes.frame(["doc_id"])["doc_id"]), have, want, rows)
 
 
 def _update_skills(
@@ -185,8 +183,8 @@ def _update_skills(
     wanted: pl.DataFrame,
     nodes_digests: Mapping[str, str | None],
     encoder: IndexEncoder,
-) -> int:
-    """Update the table of skills; return the number of rows written."""
+) -> None:
+    """Update the table of skills."""
     digests = pl.Series([nodes_digests.get(d) for d in wanted["doc_id"]], dtype=pl.String)
     columns = wanted.select("doc_id", "stale", nodes_digest=digests, digest="wanted")
 
@@ -196,7 +194,7 @@ def _update_skills(
             yield skill_rows(some, columns, encoder=encoder, tokenizer=encoder, schema=skills.schema)
 
     want = dict(wanted.select("doc_id", "wanted").iter_rows())
-    return len(update_table(skills, held, have, want, rows))
+    update_table(skills, held, have, want, rows)
 
 
 def _batches(doc_ids: Iterable[str], size: int) -> Iterator[tuple[list[int], set[str]]]:

@@ -171,6 +171,7 @@ def test_a_change_of_rules_parses_everything_again(skill_root: Make, change: str
     done = root.parse(classifier=OtherRules() if change == "classifier" else None)
     assert done["documents"] == 4
     if change == "classifier":
+        assert done["vectors"] == 0
         assert set(contents(root)[0]["classifier"]) == {"rules-of-tomorrow"}
 
 

@@ -344,8 +344,7 @@ JSON, LONG_JSON = json.dumps(SAID), json.dumps(SAID, indent=2)
 def test_what_the_author_plainly_meant_is_read_and_each_repair_found(text: str, code: str) -> None:
     front = parse_frontmatter(text)
     assert [front.fields.get(key) for key in SAID][:3] == ["kiln", "Fires clay.", "MIT"]
-    assert f"frontmatter.{code}" in codes(text)
-    assert "Field" not in front.fields
+    assert (f"frontmatter.{code}" in codes(text), "Field" in front.fields) == (True, False)
     assert front.body.rstrip().endswith(BODY.rstrip())
     assert "Fires clay" not in front.body
 

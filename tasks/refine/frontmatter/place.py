@@ -245,7 +245,7 @@ def _between(text: str, at: int, opening: re.Match[str], above: str) -> Place | 
 def _has_prose(block: str) -> bool:
     """Tell whether a block begins with a line that is no field, or has text below its fields."""
     lines = [line for line in unquoted(block).split("\n") if line.strip() and not line.startswith("#")]
-    if lines and (toml_fields(block) or _object_of(block)):
+    if lines and len(block) <= _MOST_CHARS and (toml_fields(block) or _object_of(block)):
         return False
     first = KEY_LINE.fullmatch(plain_field(lines[0].strip(), bullets=True)) if lines else None
     rest = block[len(leading_run(block)) :]

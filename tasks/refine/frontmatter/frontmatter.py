@@ -9,7 +9,6 @@ import itertools
 import json
 import re
 import textwrap
-import tomllib
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from tasks.refine.frontmatter.place import (
     place_of,
     plain_field,
     spelling,
+    toml_fields,
     unquoted,
 )
 from tasks.refine.text.rules import finding
@@ -225,13 +225,6 @@ def _read_sections(block: str, *found: Finding, complaint: str = "") -> _Read | 
     return _Read(fields, (*found, *((finding(code, complaint),) if complaint else ()), *repairs))
 
 
-def _of_toml(block: str) -> _Read | None:
-    try:
-        return _Read({key: _text(value) for key, value in tomllib.loads(block).items()}, ())
-    except tomllib.TOMLDecodeError:
-        return None
-
-
 def _text(value: object) -> Value:
     if isinstance(value, dict):
         return {str(key): _text(item) for key, item in value.items()}
@@ -248,8 +241,8 @@ def _strictly(block: str) -> _Read | str:
 
 def _read(block: str, complaint: str) -> _Read | str:
     """Return what a block that is no YAML says, or the complaint if it says nothing."""
-    if " = " in block and (read := _of_toml(block)):
-        return read
+    if " = " in block and (said := toml_fields(block)):
+        return _Read({key: _text(value) for key, value in said.items()}, ())
     return _read_sections(block, complaint=complaint) or complaint
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tomllib
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tasks.refine.text.strict_yaml import StrictYamlError, load_strict
@@ -31,6 +33,7 @@ _CLOSING_RULE = re.compile(rf"^ {{0,3}}(?:{_RULE}|\.\.\.)[ \t]*$", re.MULTILINE)
 _CLOSING_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[ \t]*$", re.MULTILINE)
 _FORMATS = frozenset({"", "yaml", "yml", "toml", "json", "frontmatter", "markdown", "md"})
 _TABLE = re.compile(r"(?:[ \t]{0,8}\|[^\n]*+(?:\n|\Z))++")
+_HEADINGS = frozenset({"value", "values", "content", "details", "description", "值", "内容"})
 _OBJECT_END = re.compile(r"\A[^\n]*\}[ \t]*$|^\}[ \t]*$", re.MULTILINE)
 _TITLE = re.compile(r"^#+[ \t]+(.*)", re.MULTILINE)
 _OF_FIELDS = frozenset({"skill", "metadata", "frontmatter", "front"})  # in a title: fields follow
@@ -106,15 +109,32 @@ def _untabled(rows: list[str]) -> str:
         pairs = list(zip(*across, strict=False))
     else:
         pairs = [(key, rest) for key, bar, rest in (row.partition("|") for row in rows) if bar]
+        # What stands above the fields of a table is the headings of its columns.
+        if len(pairs) > 2 and _bare(pairs[0][1]) in _HEADINGS:
+            del pairs[0]
     return "\n".join(f"{key.strip()}: {value.strip()}" for key, value in pairs)
+
+
+def toml_fields(block: str) -> dict[str, object]:
+    """Return what a block says as TOML; nothing if it is none."""
+    with contextlib.suppress(tomllib.TOMLDecodeError, RecursionError):
+        return tomllib.loads(block)
+    return {}
+
+
+def _object_of(block: str) -> Mapping[str, object] | None:
+    """Return the object of JSON that a block is, with or without its braces; None if it is none."""
+    with contextlib.suppress(StrictYamlError):
+        if block.lstrip()[:1] in {"{", '"'}:
+            value, _ = load_strict(block)  # JSON is YAML
+            return value if isinstance(value, dict) else {}
+    return None
 
 
 def known_keys(block: str) -> set[str]:
     """Return the known keys that a block's lines begin with, as the specification writes them."""
-    if block.lstrip().startswith("{"):
-        with contextlib.suppress(StrictYamlError):
-            value, _ = load_strict(block)  # JSON is YAML
-            return {spelling(key) for key in value if is_known(key)} if isinstance(value, dict) else set()
+    if block.lstrip().startswith("{") and (said := _object_of(block)) is not None:
+        return {spelling(key) for key in said if is_known(key)}
     fields = (KEY_LINE.fullmatch(plain_field(line, bullets=True)) for line in unquoted(block).split("\n"))
     return {spelling(field["key"]) for field in fields if field and is_known(field["key"])}
 
@@ -225,7 +245,7 @@ def _between(text: str, at: int, opening: re.Match[str], above: str) -> Place | 
 def _has_prose(block: str) -> bool:
     """Tell whether a block begins with a line that is no field, or has text below its fields."""
     lines = [line for line in unquoted(block).split("\n") if line.strip() and not line.startswith("#")]
-    if lines and re.match(r"\A(?:[\w-]++[ \t]*+=|[{\"\[])", lines[0].strip()):  # TOML or JSON
+    if lines and (toml_fields(block) or _object_of(block)):
         return False
     first = KEY_LINE.fullmatch(plain_field(lines[0].strip(), bullets=True)) if lines else None
     rest = block[len(leading_run(block)) :]

@@ -25,6 +25,12 @@ _WESTERN = re.compile(
 _FEW_HAN = re.compile(
     rb"\A(?:[\0-\x7f]*+(?:([\xb0-\xd7][\xa1-\xfe])(?!\1)(?:[\xb0-\xd7][\xa1-\xfe]){1,5})){1,3}[\0-\x7f]*"
 )
+# What is Korean as well is so if half of its syllables are frequent: those of frequent Chinese characters'
+# bytes are not.
+_KOREAN = re.compile(
+    "[가개검결계고과구국그글기나네는니다단대데동드등라력로료를리만명무문발배번보부분사상색생서석설수스습시실아안어에여오요용원웹유율"
+    "은을음의이인입자작장재전정제젝조종주지출카코키터트파프하한합해행화환회]"
+)
 # The encodings that are told apart, each with the characters that a text in it is made of.
 _HAN, _KANA, _CYRILLIC = "\u3000-\u303f\u4e00-\u9fff\uff01-\uff60", "\u3040-\u30ff", "\u0400-\u045f"
 _LATIN, _ARABIC = "\xa0-\u024f\u2010-\u2026\u20ac", "\u0600-\u06ff"
@@ -51,9 +57,9 @@ def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
     """Return the text of any bytes, and a finding if they are not UTF-8.
 
     Tried in order: UTF-16 and UTF-32 by their mark, or by where its zeros stand, UTF-8 (a byte-order mark
-    stays, for `canonical` to report), UTF-8 with a few damaged bytes, ASCII with a few words of Chinese,
-    Windows-1252 if what comes out reads as Western text, and what its statistics say. Where these say
-    nothing, or what no one writes, the text is that of Latin-1, which accepts any byte, and the finding
+    stays, for `canonical` to report), UTF-8 with a few damaged bytes, ASCII with a few words of Chinese or
+    Korean, Windows-1252 if what comes out reads as Western text, and what its statistics say. Where these
+    say nothing, or what no one writes, the text is that of Latin-1, which accepts any byte, and the finding
     `document.unknown-encoding` if it is no text.
     """
     marked = [encoding for mark, encoding in _MARKS if content.startswith(mark)]
@@ -64,7 +70,8 @@ def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
     if text.count("\ufffd") <= _MOST_DAMAGED * len(_FOREIGN.findall(text)):
         return text, _other("utf-8 with damaged bytes")
     if _FEW_HAN.fullmatch(content):
-        return content.decode("gb18030"), _other("gb18030")
+        encoding = "euc_kr" if _is_korean(content) else "gb18030"
+        return content.decode(encoding), _other(encoding)
     with contextlib.suppress(UnicodeDecodeError):
         text = content.decode("cp1252")
         if not _WESTERN.search(text):
@@ -101,6 +108,13 @@ def _wide(content: bytes) -> list[str]:
         windows = [high[at : at + _WINDOW_BYTES // 2] for at in range(0, len(high), _WINDOW_BYTES // 2)]
         often = often and all(some.count(0) >= _LEAST_ZEROS_OF_ASCII * len(some) for some in windows)
     return [encoding] if often and _reads_as_wide(content.decode(encoding, "replace")) else []
+
+
+def _is_korean(content: bytes) -> bool:
+    """Tell whether a few words in GB 2312 are rather Korean ones."""
+    foreign = "".join(_FOREIGN.findall(content.decode("euc_kr", "replace")))
+    hangul = re.fullmatch(f"[{_WRITTEN['euc_kr']}]+", foreign)
+    return bool(hangul) and 2 * len(_KOREAN.findall(foreign)) >= len(foreign)
 
 
 def _is_utf8(content: bytes) -> bool:

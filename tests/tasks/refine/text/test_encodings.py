@@ -59,7 +59,14 @@ def test_no_bytes_whatever_make_it_raise(content: bytes) -> None:
         *((GREEK, written, "cp1253") for written in ("cp1253", "iso8859_7")),
         *((ARABIC, written, written) for written in ("cp1256", "iso8859_6")),
         (HEBREW, "cp1255", "cp1255"),
-        *((f"Run the {word} tool, then wait.\n", "gbk", "gb18030") for word in ("使用", "版本", "测试")),
+        *(
+            (f"Run the {word} tool, then wait.\n", "gbk", "gb18030")
+            for word in ("使用", "版本", "测试", "代码")
+        ),
+        *(
+            (f"# Bell\n\n{word}: turn it.\n", "cp949", "euc_kr")
+            for word in ("설명", "안녕하세요", "한국어 설명")
+        ),
         ("Übergrößen “à” «Œuvres»: ½×¼ ·····", "cp1252", "cp1252"),
     ],
 )

@@ -196,7 +196,8 @@ def place_of(text: str) -> Place | None:
 def _may_stand_above(line: str, above: str, following: str) -> bool:
     """Tell whether front matter may follow a line: what ends in a colon, or is prose, leads to an example."""
     if line.startswith(_ABOVE):
-        return not (line[0] in "#>" and line[-1] in ":：")
+        leads = line[0] in "#>" and line[-1] in ":："
+        return not leads or (line[0] == "#" and following.strip(_UNSEEN) == "---")
     if above:
         return set(line) == {"="}
     # A title without marks.

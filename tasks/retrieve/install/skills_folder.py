@@ -221,7 +221,8 @@ class SkillsFolder:
 def how_to_replace(name: str) -> str:
     """Return what a person can do who wants the corpus's text in place of their own."""
     return (
-        f"to have what the corpus holds, `skillery remove {name} --yes` and install it, or name another --to"
+        f"to have what the corpus holds, `skillery remove {name} --yes` and install it, or install it beside "
+        "yours with --as NAME"
     )
 
 

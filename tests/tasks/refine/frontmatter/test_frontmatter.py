@@ -329,7 +329,7 @@ JSON, LONG_JSON = json.dumps(SAID), json.dumps(SAID, indent=2)
         (f"---\n---\n{FENCED}", "nested"),
         (f"---\nname: kiln\n\ndescription: Fires clay.\n\nlicense: MIT\n\n{BODY}", "unclosed"),
         ("<!--\n" + "Licensed to all.\n" * 900 + f"-->\n<!-- kiln -->\n{FENCED}", "displaced"),
-        ("# Licensed to all.\n" * 900 + FENCED, "displaced"),
+        ("# Licensed to all.\n" * 900 + f"# Kiln:\n{FENCED}", "displaced"),
         (f"--- {KILN}---\n{BODY}", "marks"),
         (f"--- # of a skill\n{KILN}---\n{BODY}", "marks"),
         (f"```json\n{JSON}\n```\n{BODY}", "marks"),

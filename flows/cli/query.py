@@ -57,7 +57,7 @@ def search(
         typer.Option(
             "--rerank",
             metavar="MODEL",
-            help="Put the first 20 in order: judge (the LLM), skillrouter, or a reranker's folder or hub id.",
+            help="What puts the first in order: none, fast, best, judge (the LLM), skillrouter, or a model.",
         ),
     ] = None,
     batch: BatchOption = None,
@@ -68,9 +68,14 @@ def search(
 ) -> None:
     """Find the skills that fit a task."""
     from flows.commands.queries import open_index, search_batch, search_filters  # noqa: PLC0415
+    from tasks.retrieve.routing.reranker import NONE, RERANKS  # noqa: PLC0415 (only queries pay for it)
 
     settings = load_settings()
     where = root_of(settings, root)
+    if rerank in RERANKS:
+        settings, rerank = settings.model_copy(update={"rerank": rerank}), None
+    elif rerank is not None:  # another one takes the place of the packaged one
+        settings = settings.model_copy(update={"rerank": NONE})
     index = open_index(where, settings)
     filters = search_filters(kind, licence, source, risk, person=True)
     with _ranker(where, settings, method, rerank) as ranker:

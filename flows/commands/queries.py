@@ -36,7 +36,7 @@ def open_index(root: Root, settings: Settings, threads: int | None = None) -> Se
     """
     return ServedIndex(
         root, encoder=settings.encoder, classifier=_local, threads=settings.query_threads or threads,
-        page_seconds=settings.page_seconds,
+        page_seconds=settings.page_seconds, rerank=settings.rerank,
     )  # fmt: skip
 
 

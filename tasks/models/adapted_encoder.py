@@ -1,4 +1,4 @@
-"""The adapted encoder: all-MiniLM-L6-v2 with low-rank adapters, which reads one text into token states.
+"""The adapted encoder: all-MiniLM-L6-v2 with low-rank adapters, which reads texts into token states.
 
 After Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022 (equation 3). The adapters
 are packaged; the weights that they change are those of the default encoder, whatever encoder an index is of.
@@ -6,13 +6,15 @@ are packaged; the weights that they change are those of the default encoder, wha
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from storage.errors import ModelMismatch
 from tasks.models.model_cache import engine_of_graph
@@ -29,6 +31,7 @@ MATRICES = (
     "intermediate.dense", "output.dense",
 )  # fmt: skip
 SCALE = 2.0  # of what an adapter adds
+FIRST, LAST = 101, 102  # ids of the special tokens around a text
 _OF_BASE = "bert."  # the graph names the encoder's weights as its file does, below this
 _IN_GRAPH = ("encoder.layer.", "embeddings.LayerNorm.")
 _WINDOW = 254  # tokens that are read at once, beside the two special ones
@@ -47,22 +50,23 @@ def is_base(card: Mapping[str, Any]) -> bool:
 
 
 class AdaptedEncoder:
-    """Reads texts with the adapted encoder, on one thread.
+    """Reads texts with the adapted encoder.
 
     Args:
         adapters: Arrays `LAYER.MATRIX.a`, shape `(rank, inputs)`, and `.b`, `(outputs, rank)`; others are not
             read.
+        threads: Calls of `states` at a time, each on one thread.
 
     Raises:
         ModelMismatch: The packaged base weights are not those that the adapters were trained on.
     """
 
-    def __init__(self, adapters: Mapping[str, Any]) -> None:
+    def __init__(self, adapters: Mapping[str, Any], threads: int = 1) -> None:
         folder = _base_folder()
         self._tokenizer = whole_tokenizer(folder)
         held = _Weights(folder / WEIGHTS)
         place, kind = (f"embeddings.{name}_embeddings.weight" for name in ("position", "token_type"))
-        self._places: Vectors = held.read(place) + held.read(kind)[0]
+        self._places, self._kinds = held.read(place), held.read(kind)
         self._words = held.mapped("embeddings.word_embeddings.weight")
         graph = resources.files("tasks.models").joinpath(GRAPH).read_bytes()
 
@@ -71,20 +75,28 @@ class AdaptedEncoder:
             return {_OF_BASE + name: held.read(name) + _added(name, adapters) for name in inside}
 
         identity = [PACKAGED[BASE][2].encode(), str(SCALE).encode(), *_told(adapters)]
-        self._engine = engine_of_graph(graph, weights, identity, threads=1)
+        self._engine = engine_of_graph(graph, weights, identity, threads)
 
     def read(self, text: str) -> ReadTokens:
         """Return the states of a text's tokens; a long text is read in windows of 254 tokens."""
         found = self._tokenizer.encode(text, add_special_tokens=False)
         windows = [found.ids[at : at + _WINDOW] for at in range(0, len(found.ids), _WINDOW)]
-        states = [self._states(ids) for ids in windows]
+        states = [self.states([[FIRST, *ids, LAST]])[0, 1:-1] for ids in windows]
         return ReadTokens(np.concatenate([np.empty((0, WIDTH), np.float32), *states]), list(found.offsets))
 
-    def _states(self, ids: list[int]) -> Vectors:
-        first, last = (self._tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
-        words = self._words[[first, *ids, last]]
-        states: Vectors = self._engine.run({INPUT: (words + self._places[: len(words)])[None]})[0]
-        return states[1:-1]
+    def ids(self, text: str) -> list[int]:
+        """Return the ids of a text's tokens, without special ones."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def states(self, ids: Sequence[Sequence[int]], second: int = _WINDOW + 2) -> Vectors:
+        """Return the states of the tokens of texts of one length, shape `(texts, tokens, 384)`.
+
+        `ids` hold the special tokens; from the place `second` on, tokens are of a pair's second text.
+        """
+        tokens = np.array(ids, dtype=np.int64)
+        kinds = (np.arange(tokens.shape[1]) >= second).astype(np.int64)
+        around = self._places[: tokens.shape[1]] + self._kinds[kinds]
+        return self._engine.run({INPUT: self._words[tokens] + around})
 
 
 class _Weights:
@@ -108,6 +120,12 @@ class _Weights:
         return np.memmap(self._file, np.float32, "r", at, tuple(told["shape"]))
 
 
+def base_tokenizer() -> Tokenizer:
+    """Return the tokenizer of the default encoder, whatever encoder an index is of; nobody may set it."""
+    return whole_tokenizer(_base_folder())
+
+
+@functools.lru_cache(maxsize=1)
 def _base_folder() -> Path:
     folder, found = resolve(BASE)
     if found != PACKAGED[BASE][2]:

@@ -27,6 +27,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.refine.text.canonical import content_hash
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
+from tasks.retrieve.routing.reranker import NONE
 from tasks.retrieve.routing.router import Ranked, plain_name
 from tasks.retrieve.routing.search import PROVENANCE, Searcher
 from tasks.retrieve.routing.store import RoutingIndex, open_routing, routing_rows
@@ -48,6 +49,8 @@ class OpenVersion:
     root: Root
     served: Served
     encoder: OnnxEncoder
+    rerank: str = NONE
+    threads: int | None = None
     recent: OrderedDict[str, PagedDocument] = field(default_factory=OrderedDict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     first_seen: dict[str, datetime] = field(default_factory=dict)
@@ -147,7 +150,7 @@ class OpenVersion:
     @property
     def fit(self) -> FitModel | None:
         """What tells how likely a skill serves, None of an encoder that it was not fitted on."""
-        return packaged_fit() if is_base(self.encoder.card) else None
+        return packaged_fit(read=self.rerank != NONE) if is_base(self.encoder.card) else None
 
     @functools.cached_property
     def _routing(self) -> RoutingIndex:
@@ -155,7 +158,7 @@ class OpenVersion:
 
     @functools.cached_property
     def _searcher(self) -> Searcher:
-        return Searcher(self.skills, self._routing, self.encoder, self.fit)
+        return Searcher(self.skills, self._routing, self.encoder, self.fit, self.rerank, self.threads)
 
     def led_by_first(self, results: Results) -> Results:
         """Return results, each led by that of its near-identical skills which has been known for longest.

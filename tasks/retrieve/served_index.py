@@ -37,6 +37,7 @@ from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
 from tasks.retrieve.revisions.edition import copy_of
 from tasks.retrieve.routing.fit import DECIDING
+from tasks.retrieve.routing.reranker import DEFAULT_RERANK
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import PROVENANCE, Filters, SkillRanker, fitting, provenance
 
@@ -70,14 +71,15 @@ class ServedIndex:
         page_seconds: The longest that the nodes of a document without vectors are encoded for a page; then it
             is read by its words alone. None means no limit.
         pinned: The version that answers, whatever is published meanwhile; None follows the pointer.
+        rerank: How far a search reads the first skills beside the query, of `RERANKS`.
     """
 
     def __init__(
         self, root: Root, *, encoder: str, classifier: Callable[[], Classifier], threads: int | None = 1,
-        page_seconds: float | None = None, pinned: Served | None = None,
+        page_seconds: float | None = None, pinned: Served | None = None, rerank: str = DEFAULT_RERANK,
     ) -> None:  # fmt: skip
         self._root, self._name, self._classifier, self._threads = root, encoder, classifier, threads
-        self._pinned, self._page_seconds = pinned, page_seconds
+        self._pinned, self._page_seconds, self._rerank = pinned, page_seconds, rerank
         self._last: OpenVersion | None = None
         self._opening = threading.Lock()
 
@@ -269,7 +271,7 @@ class ServedIndex:
                 f"the index was made with {served.model['revision'][:12]}: run `skillery run` to index anew"
             )
             raise ModelMismatch(msg)
-        self._last = OpenVersion(self._root, served, encoder)
+        self._last = OpenVersion(self._root, served, encoder, self._rerank, self._threads)
         return self._last
 
     def _local(self, served: Served) -> Path:

@@ -17,6 +17,7 @@ from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, Scores, lexical
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.fit import FEATURES, TOP, Evidence, FitModel, Leading, evidence_of
 from tasks.retrieve.routing.postings import Sketches, postings_of
+from tasks.retrieve.routing.reranker import SkillReader
 from tasks.retrieve.routing.skill import Skill
 
 # Of bins of the sketches; the share estimates the Jaccard similarity of the texts' terms within 0.05.
@@ -52,6 +53,7 @@ class NearIdentical:
 _DECISIVE = ("lexical", "whole", "facets")  # parts that decide which skill is first
 _EMPTY = np.iinfo(np.uint32).max  # a bin of a sketch that no term fell into
 _WHOLE = 96  # tokens of a text that is encoded as one; the mean of its facets says more of a longer one
+READ = "read"  # the log odds of a skill that was read, among its evidence
 _LEAD = 0.001  # standard deviations; between the first skill and the one that would be first
 _ALIKE = 1.5  # texts of which none is longer than this many times another are encoded together
 
@@ -121,10 +123,11 @@ class Router:
         encoder: Encoder,
         settings: RouterSettings | None = None,
         fit: FitModel | None = None,
+        reader: SkillReader | None = None,
     ) -> None:
         self._doc_ids, self._lexical, self._vectors, self._encoder = doc_ids, lexical, vectors, encoder
         self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
-        self._fit = fit
+        self._fit, self._reader = fit, reader
         self._named: dict[str, list[int]] = {}
         for row, keys in enumerate(zip(names, doc_ids, strict=True)):
             for key in {plain_name(key) for key in keys} - {""}:
@@ -155,7 +158,8 @@ class Router:
         """Return the `k` best skills for a query, best first; skills of equal score by ascending id.
 
         A skill whose name or id equals the query comes before all others. `allowed`, shape `(rows,)`, marks
-        the rows that may be found. With `fold` only the best of near-identical skills takes a rank.
+        the rows that may be found. With `fold` only the best of near-identical skills takes a rank. The first
+        ones are read beside the query, if there is a reader, and stay before all others.
         """
         rows = np.arange(len(self._doc_ids)) if allowed is None else np.flatnonzero(allowed)
         if not len(rows):
@@ -165,25 +169,36 @@ class Router:
         total: Scores = np.stack(list(parts.values())).sum(axis=0)
         parts["lead"] = self._lead(rows, total, parts["described"] + parts["again"])
         total += parts["lead"]
-        deep = 3 if fold else 1
-        best = best_rows(rows, total, deep * max(k, TOP), self._doc_ids)
+        deep, read_first = 3 if fold else 1, self._reader.reach.skills if self._reader else 0
+        best = best_rows(rows, total, deep * max(k, TOP, read_first), self._doc_ids)
         groups = self._folder.folded(best) if fold else [[row] for row in best]
         leaders = np.array([row for row, *_ in groups], dtype=np.int64)
         # However many are asked for, each is compared with the same ones: its fit does not depend on `k`.
         compared = int(np.isin(leaders, best[: deep * TOP]).sum())
         evidence = self._evidence(query, read, leaders, (len(rows), compared))
-        fits = self._fits(evidence, read.parts["named"][leaders])
-        return [
-            Ranked(
-                self._doc_ids[row],
-                float(total[row]),
-                {part: float(scores[row]) for part, scores in parts.items()},
-                tuple(self._doc_ids[other] for other in others),
-                fit,
-                dict(zip(FEATURES, told, strict=True)),
+        # Nor does what is read.
+        odds = self._read(query, [row for row in leaders.tolist() if row in set(best[: deep * read_first])])
+        parts["reranker"] = self._lift(odds, leaders, total)
+        total += parts["reranker"]
+        fits = self._fits(evidence, odds, read.parts["named"][leaders])
+        order = sorted(
+            range(len(groups)), key=lambda at: (-total[groups[at][0]], self._doc_ids[groups[at][0]])
+        )
+        found = []
+        for at in order[:k]:
+            row, *others = groups[at]
+            told = [*evidence[at].tolist(), *odds[at : at + 1].tolist()]
+            found.append(
+                Ranked(
+                    self._doc_ids[row],
+                    float(total[row]),
+                    {part: float(scores[row]) for part, scores in parts.items()},
+                    tuple(self._doc_ids[other] for other in others),
+                    fits[at],
+                    dict(zip((*FEATURES, READ), told, strict=False)),
+                )
             )
-            for (row, *others), fit, told in list(zip(groups, fits, evidence.tolist(), strict=True))[:k]
-        ]
+        return found
 
     @property
     def rows(self) -> int:
@@ -239,11 +254,33 @@ class Router:
         leading = Leading(*(np.asarray(values, dtype=np.float64) for values in found))
         return evidence_of(leading, *of)
 
-    def _fits(self, evidence: Evidence, named: Scores) -> list[float | None]:
-        """Return the fit of rows with such evidence; a skill that the query names is what is wanted."""
+    def _read(self, query: str, rows: Sequence[int]) -> Scores:
+        """Return the log odds of the first rows, as many as are read beside the query."""
+        if self._reader is None:
+            return np.zeros(0, dtype=np.float32)
+        return self._reader.scores(query, rows[: self._reader.reach.skills])
+
+    def _lift(self, odds: Scores, leaders: npt.NDArray[np.int64], total: Scores) -> Scores:
+        """Return what the log odds of the first leaders add to their scores; they stay above all others."""
+        added, n = np.zeros(len(total), dtype=np.float32), len(odds)
+        if self._reader is None or not n:
+            return added
+        added[leaders[:n]] = self._reader.reach.weight * odds
+        if len(leaders) > n:
+            least = float((total + added)[leaders[:n]].min())
+            added[leaders[:n]] += max(0.0, float(total[leaders[n]]) - least + _LEAD)
+        return added
+
+    def _fits(self, evidence: Evidence, odds: Scores, named: Scores) -> list[float | None]:
+        """Return the fit of rows with such evidence, the first of which have such log odds.
+
+        A skill that the query names is what is wanted.
+        """
         if self._fit is None:
             return [None] * len(evidence)
-        return list(np.where(named > 0, 1.0, self._fit.chances(evidence)).tolist())
+        return list(
+            np.where(named > 0, 1.0, self._fit.read_chances(evidence, odds.astype(np.float64))).tolist()
+        )
 
     def read(self, query: str) -> ReadQuery:
         """Return what is made of a query."""

@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from storage.lance.served import Licences
 from storage.lance.tables import TableAt
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.fit import DECIDING, FitModel
+from tasks.retrieve.routing.reranker import NONE, REACHES, SkillReader, packaged_pair_model
 from tasks.retrieve.routing.router import Ranked, Router, best_rows
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
@@ -107,6 +109,9 @@ class Searcher:
         index: The routing index.
         encoder: What made its vectors.
         fit: Tells how likely a skill serves, if it was fitted on vectors of this encoder.
+        rerank: How far skills are read beside the query, of `RERANKS`; an index from before has no tokens of
+            them, and none is read.
+        threads: That read at a time; None: one a core.
     """
 
     def __init__(
@@ -115,12 +120,18 @@ class Searcher:
         index: RoutingIndex,
         encoder: Encoder,
         fit: FitModel | None = None,
+        rerank: str = NONE,
+        threads: int | None = None,
     ) -> None:
         self._skills, self._ids, self._rows = skills, index.doc_ids, index.rows
         names = self._rows["name"].to_list()
+        tokens, reader = index.tokens, None
+        if rerank != NONE and tokens is not None:
+            reader = SkillReader(partial(packaged_pair_model, threads), tokens.of, REACHES[rerank])
         self.router = Router(
-            index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder, fit=fit
-        )
+            index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder, fit=fit,
+            reader=reader,
+        )  # fmt: skip
 
     def search(
         self, query: str, *, k: int, filters: Filters, licences: Licences, ranker: SkillRanker | None = None

@@ -22,17 +22,20 @@ from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
 from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.skill_tokens import SkillTokens, joined_tokens, kept_tokens, skill_tokens_of
 
 if TYPE_CHECKING:  # its import takes longer than a query
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
 FOLDER = "routing"
-ROUTING_VERSION = 2  # raised only when the same skills give other files
-_READABLE = (1, 2)  # before the second, ids and hashes stood in the card too
+ROUTING_VERSION = 3  # raised only when the same skills give other files
+# Before the second, ids and hashes stood in the card too; before the third, there were no tokens.
+_READABLE = (1, 2, ROUTING_VERSION)
 _INDEX = "index.json"  # written last: a folder without it is unfinished
 _DIGESTS = "digests"
 _POSTINGS = ("terms", "starts", "rows", "counts", "lengths", "sketches")
+_TOKENS = ("ids", "starts", "bodies")
 _KEPT = 3  # published versions whose folder stays; of older ones it is made anew when they are served again
 _ROWS_PER_READ = 500
 _WORTH_A_PROCESS = 1000  # skills: from four times as many on, processes are sooner done with their start
@@ -49,7 +52,8 @@ _ROW_COLUMNS = [
 class RoutingIndex:
     """The index that routing scores with, by row: ids, content hashes, postings, sketches and vectors.
 
-    `rows` holds what answers say of the skills, and what they are filtered by, in the same order.
+    `tokens` are what the reranker reads, None of an index from before they were kept. `rows` holds what
+    answers say of the skills, and what they are filtered by, in the same order.
     """
 
     doc_ids: list[str]
@@ -58,6 +62,7 @@ class RoutingIndex:
     sketches: Sketches
     vectors: Vectors
     rows: pl.DataFrame
+    tokens: SkillTokens | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class _Parts:
     hashes: list[str]
     postings: Postings
     vectors: Vectors
+    tokens: SkillTokens
 
 
 def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None:
@@ -97,7 +103,9 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
         log.warning("the routing index is made for this process: %s", error)
     parts, rows = _brought_up(root, served)
     lexical = lexical_of(parts.postings)
-    return RoutingIndex(parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors, rows)
+    return RoutingIndex(
+        parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors, rows, parts.tokens
+    )
 
 
 def _opened(root: Root, served: Served) -> RoutingIndex | None:
@@ -110,12 +118,20 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     impacts, vectors, rows = _array(place, "impacts"), _array(place, "vectors"), _rows(root, served, card)
     ids = rows["doc_id"].to_list()
     whole = len(impacts) == len(postings.rows) == len(postings.counts) and len(postings.lengths) == len(ids)
+    tokens = _tokens(place) if card["version"] == ROUTING_VERSION else None
+    whole = whole and (tokens is None or (len(tokens.bodies) == len(ids) and tokens.whole()))
     whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
     if len(vectors) != len(ids) or not whole:
         msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
         raise StorageError(msg)
     lexical = lexical_with(postings, impacts, Bm25fSettings())
-    return RoutingIndex(ids, rows["content_hash"].to_list(), lexical, postings.sketches, vectors, rows)
+    return RoutingIndex(
+        ids, rows["content_hash"].to_list(), lexical, postings.sketches, vectors, rows, tokens
+    )
+
+
+def _tokens(place: Path) -> SkillTokens:
+    return SkillTokens(*(_array(place, f"token_{name}") for name in _TOKENS))
 
 
 def routing_rows(root: Root, served: Served) -> pl.DataFrame:
@@ -227,6 +243,7 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl
     folder = _folder(served)
     arrays = {name: getattr(parts.postings, name) for name in _POSTINGS}
     arrays |= {"impacts": lexical.impacts, "vectors": parts.vectors}
+    arrays |= {f"token_{name}": getattr(parts.tokens, name) for name in _TOKENS}
     digests: dict[str, str] = {}
 
     def write(name: str, data: io.BytesIO) -> None:
@@ -257,7 +274,10 @@ def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_P
     held = _held(root, served)
     wanted = dict(held.select("doc_id", "content_hash").iter_rows())
     nothing = np.zeros((0, int(served.model["dimension"])), np.float32)
-    parts = [_still_wanted(_before(root, served), wanted) or _Parts([], [], postings_of([]), nothing)]
+    parts = [
+        _still_wanted(_before(root, served), wanted)
+        or _Parts([], [], postings_of([]), nothing, skill_tokens_of([]))
+    ]
     known = set(parts[0].doc_ids)
     new = sorted(wanted.keys() - known)
     table = served.skills_table(root)
@@ -269,6 +289,7 @@ def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_P
         [h for p in parts for h in p.hashes],
         joined([p.postings for p in parts]),
         np.concatenate([p.vectors for p in parts]),
+        joined_tokens([p.tokens for p in parts]),
     )
     return found, _in_order(held, found.doc_ids)
 
@@ -280,17 +301,19 @@ def _before(root: Root, served: Served) -> _Parts | None:
         return None
     folder = _folder(last)
     try:
-        if (card := _card(root, folder, served)) is None:
+        card = _card(root, folder, served)
+        if card is None or card["version"] != ROUTING_VERSION:
             return None
         _require_whole(root, folder, card)
         place = root.fetch(folder)
-        arrays = {name: _array(place, name) for name in (*_POSTINGS, "vectors")}
+        arrays, tokens = {name: _array(place, name) for name in (*_POSTINGS, "vectors")}, _tokens(place)
         rows = _rows(root, last, card)
     except StorageError as error:
         log.warning("the routing index is made anew: %s", error)
         return None
     vectors = arrays.pop("vectors")
-    return _Parts(rows["doc_id"].to_list(), rows["content_hash"].to_list(), Postings(**arrays), vectors)
+    ids, hashes = rows["doc_id"].to_list(), rows["content_hash"].to_list()
+    return _Parts(ids, hashes, Postings(**arrays), vectors, tokens)
 
 
 def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None:
@@ -305,6 +328,7 @@ def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None
         [parts.hashes[r] for r in rows],
         kept(parts.postings, keep),
         np.asarray(parts.vectors)[keep],
+        kept_tokens(parts.tokens, keep),
     )
 
 
@@ -323,5 +347,6 @@ def _batches(table: TableAt, doc_ids: Sequence[str], *, whole: bool) -> Iterator
 def _of_batch(batch: pa.Table) -> _Parts:
     ids, hashes, names, descriptions, texts, starts, vectors = (batch.column(c).to_pylist() for c in _COLUMNS)
     bodies = (text[start:] for text, start in zip(texts, starts, strict=True))
-    postings = postings_of(map(Skill, ids, names, descriptions, bodies))
-    return _Parts(ids, hashes, postings, np.array(vectors, dtype=np.float32))
+    skills = [*map(Skill, ids, names, descriptions, bodies)]
+    vectors = np.array(vectors, dtype=np.float32)
+    return _Parts(ids, hashes, postings_of(skills), vectors, skill_tokens_of(skills))

@@ -349,7 +349,7 @@ def _loss(network: StepNetwork, batch: LessonBatch, rows: torch.Tensor, recipe: 
 
 
 class _Layers(torch.nn.Module):
-    """The layers of the encoder on embedded tokens of one text."""
+    """The layers of the encoder on embedded tokens of texts of one length."""
 
     def __init__(self, network: StepNetwork) -> None:
         super().__init__()
@@ -371,5 +371,5 @@ class _Layers(torch.nn.Module):
 def write_graph(file: Path) -> None:
     """Write the graph of `AdaptedEncoder`, without weights."""
     layers = _Layers(StepNetwork(1, 0.0)).eval()
-    axes = {INPUT: {1: "tokens"}, "states": {1: "tokens"}}
-    file.write_bytes(bare_graph(layers, (torch.zeros(1, 8, WIDTH),), [INPUT], "states", axes))
+    axes = {name: {0: "texts", 1: "tokens"} for name in (INPUT, "states")}
+    file.write_bytes(bare_graph(layers, (torch.zeros(2, 8, WIDTH),), [INPUT], "states", axes))

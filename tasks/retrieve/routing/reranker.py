@@ -1,0 +1,156 @@
+"""Reranker: reads the request beside each of the first skills, which what is indexed of a skill cannot.
+
+A cross-encoder (Nogueira and Cho, "Passage Re-ranking with BERT", 2019) of low-rank adapters on the default
+encoder; `data/reranker-1.md` is its card. Its score joins the sum of the legs as a part of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.folder import threads_of_process
+from tasks.models.adapted_encoder import FIRST, LAST, AdaptedEncoder
+from tasks.models.protocols import Vectors
+from tasks.retrieve.routing.skill_tokens import Ids
+
+FILE = Path(__file__).parents[1] / "data" / "reranker-1.npz"
+QUERY = 96  # tokens of a request that are read
+HEAD = 56  # tokens of name and description, unless the body leaves room
+_BATCH = 2048  # tokens that are read at once at most
+_Scores: TypeAlias = npt.NDArray[np.float32]
+
+
+class Reach(NamedTuple):
+    """How many skills are read, how many tokens of each, and the weight of a score beside the legs' sum."""
+
+    skills: int
+    tokens: int
+    weight: float
+
+
+REACHES = {"fast": Reach(8, 48, 0.4), "best": Reach(20, 96, 0.4)}
+NONE = "none"
+RERANKS = (NONE, *REACHES)
+DEFAULT_RERANK = "best"
+
+
+class PairModel:
+    """Scores pairs of a request and a skill: the log odds that the skill serves it.
+
+    Args:
+        arrays: The adapters (see `AdaptedEncoder`), `head.w` `(768,)` and `head.b` `()` over the first state
+            and the mean state, and `rarity` `(ids,)`, how rare a token is among skills.
+        threads: Batches that are read at a time, each on one thread; None: one a core.
+    """
+
+    def __init__(self, arrays: dict[str, Any], threads: int | None = None) -> None:
+        self.threads = threads or threads_of_process()
+        self._encoder = AdaptedEncoder(arrays, threads_of_process())
+        self._weights, self._bias = (np.asarray(arrays[f"head.{n}"], dtype=np.float32) for n in "wb")
+        self._rarity = np.asarray(arrays["rarity"], dtype=np.float32)
+
+    def scores(self, query: str, skills: Sequence[tuple[Ids, Ids]], tokens: int) -> _Scores:
+        """Return the log odds that each skill serves a request, shape `(skills,)`.
+
+        A skill is the tokens of its head and of its body, of both of which at most `tokens` are read.
+        """
+        asked = self._encoder.ids(query)[:QUERY]
+        pairs = [pair_of(asked, skill, tokens, self._rarity)[0] for skill in skills]
+        batches = list(_batches([len(pair) for pair in pairs], self.threads))
+
+        def read(batch: list[int]) -> _Scores:
+            states = self._encoder.states([pairs[place] for place in batch], second=len(asked) + 2)
+            return np.hstack([states[:, 0], states.mean(axis=1)]) @ self._weights + self._bias
+
+        found = np.zeros(len(pairs), dtype=np.float32)
+        for batch, told in zip(batches, self._each(read, batches), strict=True):
+            found[batch] = told
+        return found
+
+    def _each(self, read: Callable[[list[int]], _Scores], batches: Sequence[list[int]]) -> Iterator[_Scores]:
+        if min(self.threads, len(batches)) < 2:
+            yield from map(read, batches)
+            return
+        with ThreadPoolExecutor(self.threads) as pool:
+            yield from pool.map(read, batches)
+
+
+def pair_of(
+    asked: Sequence[int], skill: tuple[Ids, Ids], tokens: int, rarity: Vectors
+) -> tuple[list[int], int]:
+    """Return the ids of a request and of at most `tokens` of a skill, and the place where the latter begin.
+
+    Of the skill its head is read, and the part of its body that says most of the request.
+    """
+    head, body = skill
+    opening = head[: max(HEAD, tokens - 1 - len(body))].tolist()
+    part = best_window(asked, body, tokens - 1 - len(opening), rarity).tolist()
+    return [FIRST, *asked, LAST, *[*opening, LAST, *part][:tokens], LAST], len(asked) + 2
+
+
+def best_window(asked: Sequence[int], body: Ids, width: int, rarity: Vectors) -> Ids:
+    """Return the `width` tokens of a body that hold most of the request's tokens, by how rare they are.
+
+    A token counts the less, the oftener the body has it. Ties go to what stands first.
+    """
+    if len(body) <= width or width <= 0:
+        return body[: max(width, 0)]
+    wanted = np.unique(np.asarray(asked, dtype=np.int64))
+    places = np.minimum(np.searchsorted(wanted, body), max(len(wanted) - 1, 0))
+    hits = wanted[places] == body if len(wanted) else np.zeros(len(body), dtype=np.bool_)
+    counts = np.bincount(places[hits], minlength=max(len(wanted), 1))
+    worth = np.where(hits, (rarity[wanted] / np.sqrt(np.maximum(counts, 1)))[places] if len(wanted) else 0, 0)
+    sums = np.concatenate([[0.0], np.cumsum(worth)])
+    begin = int(np.argmax(sums[width:] - sums[:-width]))
+    return body[begin : begin + width]
+
+
+def _batches(lengths: Sequence[int], threads: int) -> Iterator[list[int]]:
+    """Yield the places of pairs of one length: about as many batches as threads, none too large."""
+    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    share = -(-len(lengths) // threads)
+    for length, group in itertools.groupby(order, lambda place: lengths[place]):
+        same = list(group)
+        size = max(1, min(share, _BATCH // length))
+        yield from (same[at : at + size] for at in range(0, len(same), size))
+
+
+class SkillReader:
+    """Reads the first skills of a ranking.
+
+    Args:
+        model: Loads the model, when the first request comes.
+        tokens_of: Returns the tokens of a row's head and body.
+        reach: Of `REACHES`.
+    """
+
+    def __init__(
+        self, model: Callable[[], PairModel], tokens_of: Callable[[int], tuple[Ids, Ids]], reach: Reach
+    ) -> None:
+        self.reach, self._model, self._tokens_of = reach, model, tokens_of
+        self._last: tuple[str, dict[int, float]] = ("", {})
+
+    def scores(self, query: str, rows: Sequence[int]) -> _Scores:
+        """Return the log odds that each row serves a request; those of the last request are remembered."""
+        asked, known = self._last
+        known = dict(known) if asked == query else {}
+        new = [row for row in rows if row not in known]
+        told = self._model().scores(query, [self._tokens_of(row) for row in new], self.reach.tokens)
+        known |= zip(new, told.tolist(), strict=True)
+        self._last = query, known
+        return np.array([known[row] for row in rows], dtype=np.float32)
+
+
+@functools.lru_cache(maxsize=2)
+def packaged_pair_model(threads: int | None = None) -> PairModel:
+    """Return the model that comes with the package, one a process; `threads` as of `PairModel`."""
+    with np.load(FILE, allow_pickle=False) as held:
+        return PairModel(dict(held), threads)

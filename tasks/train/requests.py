@@ -1,0 +1,136 @@
+"""Requests written by reading one skill each: what routing learns from, in folds, and what it finds first.
+
+A line is `{query_id, kind, text, doc_id, alone}`: `kind` is `short`, `task`, `oblique` (by symptom or goal),
+or `near` (the skill does not serve it, though it seems to); `alone` says how many skills of a large
+marketplace would serve: `one`, `few` or `many`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from storage.jsonl import read_lines
+from tasks.evaluate.routing.data import read_skills
+from tasks.models.encoder import OnnxEncoder
+from tasks.retrieve.routing.bm25f import lexical_of
+from tasks.retrieve.routing.postings import Sketches, postings_of
+from tasks.retrieve.routing.router import Router
+from tasks.retrieve.routing.skill import Skill
+
+FOLDS, FIRST = 5, 50  # parts of which one is held out; skills kept of what the router finds
+NEAR = "near"
+_ALIKE = 0.5  # of bins of the sketches: such a skill is a copy, or an older version
+_SERVES = {"one": 2.0, "few": 0.8, "many": 0.6}  # from this cosine of heads on, a skill may serve as well
+_EMPTY = np.iinfo(np.uint32).max
+Rows = npt.NDArray[np.int64]
+
+
+class Requests(NamedTuple):
+    """Requests by row: text, kind, row of the skill, fold, and the first skills that the legs find.
+
+    `first`, shape `(n, 50)`, are rows, best first, and `scores` their scores. `copies` are the rows that are
+    as good as a request's skill, itself among them, and `unsure` those of which it is not known that they do
+    not serve, copies among them.
+    """
+
+    texts: list[str]
+    kinds: npt.NDArray[np.str_]
+    gold: Rows
+    folds: Rows
+    first: Rows
+    scores: npt.NDArray[np.float64]
+    copies: list[frozenset[int]]
+    unsure: list[frozenset[int]]
+
+
+def read_requests(requests: Path, corpus: Path, encoder: OnnxEncoder) -> tuple[Requests, list[Skill]]:
+    """Return the requests of a file whose skill is in a corpus, and its skills: a quarter of an hour."""
+    skills = [Skill(*row) for row in read_skills([corpus]).iter_rows()]
+    place = {skill.doc_id: row for row, skill in enumerate(skills)}
+    lines = pl.DataFrame([line for _, line in read_lines(requests, "{kind, text, doc_id, alone}")]).filter(
+        pl.col("doc_id").is_in(list(place))
+    )
+    gold = np.array([place[d] for d in lines["doc_id"]], dtype=np.int64)
+    postings = postings_of(skills)
+    vectors = encoder.encode([skill.head for skill in skills])
+    ids, names = [s.doc_id for s in skills], [s.name for s in skills]
+    router = Router(ids, names, lexical_of(postings), postings.sketches, vectors, encoder)
+    texts = lines["text"].to_list()
+    first, scores = _first_of(router, texts, place)
+    of = {row: copies_of(row, postings.sketches) for row in set(gold.tolist())}
+    copies = [of[row] for row in gold.tolist()]
+    unsure = [
+        of[row] | frozenset(np.flatnonzero(vectors @ vectors[row] >= _SERVES[alone]).tolist())
+        for row, alone in zip(gold.tolist(), lines["alone"], strict=True)
+    ]
+    folds = _folds(gold, of, [doc_id.split("--")[0].lower() for doc_id in ids])
+    return Requests(
+        texts, lines["kind"].to_numpy().astype(str), gold, folds, first, scores, copies, unsure
+    ), skills
+
+
+def _first_of(
+    router: Router, texts: Sequence[str], place: dict[str, int]
+) -> tuple[Rows, npt.NDArray[np.float64]]:
+    first, scores = np.zeros((len(texts), FIRST), np.int64), np.zeros((len(texts), FIRST))
+    for row, text in enumerate(texts):
+        found = router.rank(text, FIRST, fold=False)
+        first[row], scores[row] = [place[one.doc_id] for one in found], [one.score for one in found]
+        if row % 500 == 0:
+            sys.stderr.write(f"asked {row} of {len(texts)} requests\n")
+    return first, scores
+
+
+def copies_of(row: int, sketches: Sketches) -> frozenset[int]:
+    """Return the rows whose terms are about those of a row, itself among them."""
+    own = sketches[row]
+    filled = (own != _EMPTY) | (sketches != _EMPTY)
+    same = ((own == sketches) & filled).sum(axis=1) / np.maximum(filled.sum(axis=1), 1)
+    return frozenset({row, *np.flatnonzero(same >= _ALIKE).tolist()})
+
+
+def _folds(gold: Rows, copies: dict[int, frozenset[int]], owners: Sequence[str]) -> Rows:
+    """Return each request's fold; owners whose skills are copies of each other share it."""
+    number = {owner: k for k, owner in enumerate(sorted(set(owners)))}
+    pairs = [(row, other) for row, others in copies.items() for other in others if other in copies]
+    a, b = (np.array([number[owners[pair[side]]] for pair in pairs]) for side in (0, 1))
+    joined = coo_array((np.ones(len(a)), (a, b)), (len(number), len(number)))
+    of = connected_components(joined, directed=False)[1]
+    names = sorted(number, key=number.__getitem__)
+    least = {cluster: names[k] for k, cluster in reversed(list(enumerate(of.tolist())))}
+    told = [least[of[number[owners[row]]]] for row in gold.tolist()]
+    return np.array(
+        [int(hashlib.sha256(n.encode()).hexdigest()[:8], 16) % FOLDS for n in told], dtype=np.int64
+    )
+
+
+def keep_requests(file: Path, held: Requests) -> None:
+    """Write requests with what was found for them."""
+    found = {name: getattr(held, name) for name in ("kinds", "gold", "folds", "first", "scores")}
+    for name in ("copies", "unsure"):
+        rows = [sorted(one) for one in getattr(held, name)]
+        found[name] = np.array([row for one in rows for row in one], dtype=np.int64)
+        found[f"{name}_ends"] = np.cumsum([len(one) for one in rows])
+    np.savez_compressed(file, texts=np.array(held.texts), **found)
+
+
+def kept_requests(file: Path) -> Requests:
+    """Return what `keep_requests` wrote."""
+    with np.load(file, allow_pickle=False) as held:
+        sets = (_sets(held[name], held[f"{name}_ends"]) for name in ("copies", "unsure"))
+        rows = (held[name] for name in ("kinds", "gold", "folds", "first", "scores"))
+        return Requests(held["texts"].tolist(), *rows, *map(list, sets))
+
+
+def _sets(rows: Rows, ends: Rows) -> Iterator[frozenset[int]]:
+    yield from (frozenset(part.tolist()) for part in np.split(rows, ends[:-1]))

@@ -1,0 +1,333 @@
+"""Trains routing's reranker: `python -m tasks.train.reranker ENCODER REQUESTS CORPUS`.
+
+ENCODER is the folder of the exported default encoder, REQUESTS a file as `tasks.train.requests` reads it,
+CORPUS the skills (a Parquet file). One fold is held out; standard output tells how well it does there. It
+goes on where it was stopped, from `--work`. Seeds are fixed; three quarters of an hour on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional
+
+from tasks.models.adapted_encoder import BASE, LAYERS, MATRICES, SCALE, WIDTH, base_tokenizer
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.onnx_export import resolve
+from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairModel, pair_of
+from tasks.retrieve.routing.skill_tokens import SkillTokens, skill_tokens_of
+from tasks.train.requests import NEAR, Requests, keep_requests, kept_requests, read_requests
+
+_HARD = 12  # first skills found, of which most others of a list are drawn
+_FOUND = 30  # first skills found, of which the rest is drawn
+_SPARED = 50  # steps between two checkpoints
+Batch = list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RerankerRecipe:
+    """How it learns: a list is a request's skill and `others`; `lists` of them are a step.
+
+    In the first `easy` steps the others are any skills: of hard ones alone nothing is learned for long.
+    `brief` is the share of steps with the tokens of `fast`, `near` the weight of a request that its skill
+    does not serve, and `share` that of the requests of other folds that are learned from.
+    """
+
+    rank: int = 32
+    epochs: int = 1
+    lists: int = 4
+    others: int = 5
+    easy: int = 200
+    rate: float = 5e-4
+    decay: float = 0.01
+    brief: float = 0.2
+    near: float = 0.5
+    share: float = 1.0
+    seed: int = 0
+
+
+class PairNetwork(torch.nn.Module):
+    """The default encoder in bf16 with low-rank adapters and a head: scores of pairs.
+
+    It is written out, because with autocast, dropout and padding a step takes twice as long.
+    """
+
+    def __init__(self, rank: int, seed: int) -> None:
+        super().__init__()
+        draw = torch.Generator().manual_seed(seed)
+        held = load_file(Path(resolve(BASE)[0]) / "model.safetensors")
+        self._base = {
+            name: value.to(torch.bfloat16) for name, value in held.items() if value.is_floating_point()
+        }
+        self.adapters = torch.nn.ParameterDict()
+        for layer in range(LAYERS):
+            for matrix in MATRICES:
+                outputs, inputs = held[f"encoder.layer.{layer}.{matrix}.weight"].shape
+                key = _key(layer, matrix)
+                self.adapters[f"{key}:a"] = 0.02 * torch.randn(rank, inputs, generator=draw)
+                self.adapters[f"{key}:b"] = torch.zeros(outputs, rank)
+        self.head = torch.nn.Linear(2 * WIDTH, 1)
+        torch.nn.init.normal_(self.head.weight, std=0.02, generator=draw)
+        torch.nn.init.zeros_(self.head.bias)
+
+    def forward(self, ids: torch.Tensor, second: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+        """Return the scores of pairs; `ids`, `second` and `inside` have shape `(pairs, tokens)`."""
+        states, name = self._embedded(ids, second), "encoder.layer"
+        pairs, tokens = ids.shape
+        for layer in range(LAYERS):
+            query, key, value = (
+                self._changed(states, layer, f"attention.self.{part}")
+                .view(pairs, tokens, -1, 32)
+                .transpose(1, 2)
+                for part in ("query", "key", "value")
+            )
+            # Torch's own attention takes three times as long on a processor, most of it on the way back.
+            weights = (query @ key.transpose(2, 3)) * 32**-0.5
+            weights = weights.masked_fill(~inside[:, None, None], -1e4).softmax(-1)
+            met = (weights @ value).transpose(1, 2).reshape(pairs, tokens, WIDTH)
+            states = self._normal(
+                states + self._changed(met, layer, "attention.output.dense"),
+                f"{name}.{layer}.attention.output.LayerNorm",
+            )
+            wide = functional.gelu(self._changed(states, layer, "intermediate.dense"))
+            states = self._normal(
+                states + self._changed(wide, layer, "output.dense"), f"{name}.{layer}.output.LayerNorm"
+            )
+        states, weight = states.float(), inside[..., None].float()
+        mean = (states * weight).sum(1) / weight.sum(1)
+        scores: torch.Tensor = self.head(torch.cat([states[:, 0], mean], 1))[:, 0]
+        return scores
+
+    def _embedded(self, ids: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        words, places, kinds = (
+            self._base[f"embeddings.{n}_embeddings.weight"] for n in ("word", "position", "token_type")
+        )
+        return self._normal(words[ids] + places[: ids.shape[1]] + kinds[second], "embeddings.LayerNorm")
+
+    def _normal(self, states: torch.Tensor, name: str) -> torch.Tensor:
+        weight, bias = self._base[f"{name}.weight"], self._base[f"{name}.bias"]
+        return functional.layer_norm(states, (WIDTH,), weight, bias, 1e-12)
+
+    def _changed(self, states: torch.Tensor, layer: int, matrix: str) -> torch.Tensor:
+        name, key = f"encoder.layer.{layer}.{matrix}", _key(layer, matrix)
+        a, b = (self.adapters[f"{key}:{side}"].to(torch.bfloat16) for side in "ab")
+        plain = functional.linear(states, self._base[f"{name}.weight"], self._base[f"{name}.bias"])
+        return plain + functional.linear(functional.linear(states, a), SCALE * b)
+
+    def arrays(self) -> dict[str, npt.NDArray[np.float16]]:
+        """Return what `PairModel` reads, in half precision, but for `rarity`."""
+        held = {key.replace(":", ".").replace("/", "."): value for key, value in self.adapters.items()}
+        held |= {"head.w": self.head.weight[0], "head.b": self.head.bias[0]}
+        return {name: value.detach().numpy().astype(np.float16) for name, value in held.items()}
+
+
+def _key(layer: int, matrix: str) -> str:
+    return f"{layer}/{matrix.replace('.', '/')}"  # torch allows no dots
+
+
+def rarity_of(tokens: SkillTokens) -> npt.NDArray[np.float16]:
+    """Return how rare each token is among skills: the inverse document frequency, by id."""
+    counts = np.zeros(base_tokenizer().get_vocab_size(), dtype=np.int64)
+    for row in range(len(tokens.bodies)):
+        counts[np.unique(np.concatenate(tokens.of(row)))] += 1
+    return np.log((len(tokens.bodies) + 1) / (counts + 1)).astype(np.float16)
+
+
+class Lists:
+    """Draws the lists of a training: a request, its skill, and others that were found and do not serve."""
+
+    def __init__(
+        self, held: Requests, tokens: SkillTokens, rarity: npt.NDArray[np.float16], recipe: RerankerRecipe
+    ) -> None:
+        self._held, self._tokens, self._recipe = held, tokens, recipe
+        self._rarity = rarity.astype(np.float32)
+        found = base_tokenizer().encode_batch_fast(held.texts, add_special_tokens=False)
+        self.asked = [one.ids[:QUERY] for one in found]
+
+    def batches(self, rows: npt.NDArray[np.int64], epoch: int) -> list[Batch]:
+        """Return an epoch's requests in batches of about one length, in random order."""
+        draw = np.random.default_rng([self._recipe.seed, epoch])
+        order, size = draw.permutation(rows).tolist(), self._recipe.lists
+        found = []
+        for start in range(0, len(order), 16 * size):
+            alike = sorted(order[start : start + 16 * size], key=lambda row: len(self.asked[row]))
+            found += [alike[at : at + size] for at in range(0, len(alike) - size + 1, size)]
+        return [found[place] for place in draw.permutation(len(found)).tolist()]
+
+    def drawn(self, batch: Batch, step: int) -> tuple[list[tuple[list[int], int]], list[int]]:
+        """Return the pairs of a batch, each with the place of its second text, and where each list begins."""
+        draw = np.random.default_rng([self._recipe.seed, 1, step])
+        reach = REACHES["fast" if draw.random() < self._recipe.brief else "best"]
+        pairs: list[tuple[list[int], int]] = []
+        starts = []
+        for row in batch:
+            starts.append(len(pairs))
+            others = self._others(row, draw, easy=step < self._recipe.easy)
+            for skill in [int(self._held.gold[row]), *others]:
+                head, body = self._tokens.of(skill)
+                pairs.append(pair_of(self.asked[row], (head, body), reach.tokens, self._rarity))
+        return pairs, starts
+
+    def _others(self, row: int, draw: np.random.Generator, *, easy: bool) -> list[int]:
+        if self._held.kinds[row] == NEAR:  # of others it is not known whether they serve it
+            return []
+        unsure, others = self._held.unsure[row], self._recipe.others
+        drawn = draw.integers(len(self._tokens.bodies), size=_FOUND)
+        first = drawn if easy else self._held.first[row, :_FOUND]
+        found = [skill for skill in first.tolist() if skill not in unsure]
+        hard = draw.permutation(found[:_HARD]).tolist()[: others - 2]
+        return list(dict.fromkeys([*hard, *draw.permutation(found).tolist()]))[:others]
+
+
+def padded(pairs: Sequence[tuple[list[int], int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return ids, whether a token is of the second text, whether it is one; of shape `(pairs, tokens)`."""
+    longest = max(len(ids) for ids, _ in pairs)
+    ids = torch.tensor([[*ids, *[0] * (longest - len(ids))] for ids, _ in pairs])
+    places, ends = torch.arange(longest), torch.tensor([[len(ids)] for ids, _ in pairs])
+    return ids, (places >= torch.tensor([[second] for _, second in pairs])).long(), places < ends
+
+
+def list_loss(
+    scores: torch.Tensor, starts: Sequence[int], near: Sequence[bool], weight: float
+) -> torch.Tensor:
+    """Return the mean loss of lists: the likelihood of the first of each, or, of near ones, of none.
+
+    `none` has score 0, so that scores are log odds (listwise softmax, Cao et al., ICML 2007).
+    """
+    losses = []
+    for start, end, none in zip(starts, [*starts[1:], len(scores)], near, strict=True):
+        told = torch.cat([scores[start:end], scores.new_zeros(1)]).log_softmax(0)
+        losses.append(-weight * told[-1] if none else -told[0])
+    return torch.stack(losses).mean()
+
+
+def train_pairs(held: Requests, lists: Lists, recipe: RerankerRecipe, fold: int, work: Path) -> PairNetwork:
+    """Return a network that learned from all requests but those of a fold; it goes on from a checkpoint."""
+    network, checkpoint = PairNetwork(recipe.rank, recipe.seed), work / "reranker.pt"
+    rows = np.flatnonzero(held.folds != fold)
+    rows = np.random.default_rng(recipe.seed).permutation(rows)[: round(recipe.share * len(rows))]
+    batches = [batch for epoch in range(recipe.epochs) for batch in lists.batches(rows, epoch)]
+    optimizer = torch.optim.AdamW(network.parameters(), recipe.rate, (0.9, 0.98), weight_decay=recipe.decay)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda s: min((s + 1) / (0.05 * len(batches)), 1.0) * max(0.01, 1 - s / len(batches))
+    )
+    parts: dict[str, Any] = {"network": network, "optimizer": optimizer, "schedule": schedule}
+    done = 0
+    if checkpoint.exists():
+        kept = torch.load(checkpoint, weights_only=True)
+        done = kept.pop("step")
+        for name, state in kept.items():
+            parts[name].load_state_dict(state)
+    begun, losses = time.monotonic(), []
+    for step in range(done, len(batches)):
+        pairs, starts = lists.drawn(batches[step], step)
+        near = [held.kinds[row] == NEAR for row in batches[step]]
+        loss = list_loss(network(*padded(pairs)), starts, near, recipe.near)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+        if (step + 1) % _SPARED == 0 or step + 1 == len(batches):
+            torch.save(
+                {name: part.state_dict() for name, part in parts.items()} | {"step": step + 1}, checkpoint
+            )
+            left = (time.monotonic() - begun) / (step + 1 - done) * (len(batches) - step - 1) / 60
+            told = f"step {step + 1} of {len(batches)}: loss {np.mean(losses[-4 * _SPARED :]):.3f}"
+            sys.stderr.write(f"{told}, {left:.0f} minutes left\n")
+    return network
+
+
+def report(
+    held: Requests,
+    model: PairModel,
+    tokens: SkillTokens,
+    rows: npt.NDArray[np.int64],
+    weights: Sequence[float],
+) -> Iterator[dict[str, Any]]:
+    """Yield hit@1, MRR@10 and recall@10 by kind, and how often a near skill is first, by reach and weight."""
+    for name, reach in REACHES.items():
+        read = held.first[rows, : reach.skills]
+        scores = np.array([
+            model.scores(held.texts[row], [tokens.of(skill) for skill in skills.tolist()], reach.tokens)
+            for row, skills in zip(rows.tolist(), read, strict=True)
+        ])  # fmt: skip
+        for weight in weights:
+            total = held.scores[rows].copy()
+            total[:, : reach.skills] += 1000 + weight * scores
+            ranks = _ranks(held, rows, total)
+            yield {"rerank": name, "weight": weight, **_measures(held.kinds[rows], ranks)}
+
+
+def _ranks(
+    held: Requests, rows: npt.NDArray[np.int64], total: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return the rank of each request's skill or its best copy; infinite where none was found."""
+    found = []
+    for row, scores in zip(rows.tolist(), total, strict=True):
+        order = held.first[row][np.argsort(-scores, kind="stable")].tolist()
+        places = [place for place, skill in enumerate(order) if skill in held.copies[row]]
+        found.append(places[0] + 1 if places else np.inf)
+    return np.array(found)
+
+
+def _measures(kinds: npt.NDArray[np.str_], ranks: npt.NDArray[np.float64]) -> dict[str, list[float]]:
+    told = {}
+    for kind in sorted(set(kinds.tolist())):
+        own = ranks[kinds == kind]
+        reciprocal = np.where(own <= 10, 1 / own, 0).mean()
+        found = [(own == 1).mean(), reciprocal, (own <= 10).mean()]
+        told[kind] = [round(float(value), 3) for value in (found[:1] if kind == NEAR else found)]
+    return told
+
+
+def main() -> None:
+    """Train, write the packaged weights, and tell how well the held-out fold does."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    for name in ("encoder", "requests", "corpus"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--work", type=Path, required=True, help="Folder of checkpoints and what was found.")
+    parser.add_argument("--out", type=Path, default=FILE)
+    parser.add_argument("--fold", type=int, default=0, help="The fold that is held out.")
+    parser.add_argument("--share", type=float, default=1.0, help="Of the requests to learn from.")
+    parser.add_argument("--epochs", type=int, default=1)
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    held, tokens = found_once(given.work, given.requests, given.corpus, OnnxEncoder(given.encoder))
+    rarity, recipe = rarity_of(tokens), RerankerRecipe(epochs=given.epochs, share=given.share)
+    network = train_pairs(held, Lists(held, tokens, rarity, recipe), recipe, given.fold, given.work)
+    arrays = network.arrays() | {"rarity": rarity}
+    np.savez(given.out, **arrays)  # type: ignore[arg-type]
+    rows = np.flatnonzero(held.folds == given.fold)
+    for line in report(held, PairModel(arrays), tokens, rows, (0.0, 0.2, 0.4, 0.8)):
+        sys.stdout.write(json.dumps(line) + "\n")
+
+
+def found_once(
+    work: Path, requests: Path, corpus: Path, encoder: OnnxEncoder
+) -> tuple[Requests, SkillTokens]:
+    """Return requests and the tokens of a corpus' skills, kept in a folder once they are found."""
+    file, tokens = work / "requests.npz", work / "tokens.npz"
+    if not file.exists() or not tokens.exists():
+        held, skills = read_requests(requests, corpus, encoder)
+        made = skill_tokens_of(skills)
+        np.savez(tokens, ids=made.ids, starts=made.starts, bodies=made.bodies)
+        keep_requests(file, held)
+    with np.load(tokens, allow_pickle=False) as found:
+        return kept_requests(file), SkillTokens(found["ids"], found["starts"], found["bodies"])
+
+
+if __name__ == "__main__":
+    main()

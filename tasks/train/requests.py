@@ -82,9 +82,10 @@ def read_requests(requests: Path, corpus: Path, encoder: OnnxEncoder) -> tuple[R
 def _first_of(
     router: Router, texts: Sequence[str], place: dict[str, int]
 ) -> tuple[Rows, npt.NDArray[np.float64]]:
-    first, scores = np.zeros((len(texts), FIRST), np.int64), np.zeros((len(texts), FIRST))
+    most = min(FIRST, len(place))
+    first, scores = np.zeros((len(texts), most), np.int64), np.zeros((len(texts), most))
     for row, text in enumerate(texts):
-        found = router.rank(text, FIRST, fold=False)
+        found = router.rank(text, most, fold=False)
         first[row], scores[row] = [place[one.doc_id] for one in found], [one.score for one in found]
         if row % 500 == 0:
             sys.stderr.write(f"asked {row} of {len(texts)} requests\n")

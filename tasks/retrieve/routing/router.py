@@ -143,6 +143,7 @@ class Router:
         settings: RouterSettings | None = None,
         bm25f: Bm25fSettings | None = None,
         fit: FitModel | None = None,
+        reader: SkillReader | None = None,
     ) -> Router:
         """Return a router over documents in memory; `vectors` are those of name and description, if given."""
         if vectors is None:
@@ -150,7 +151,7 @@ class Router:
         postings = postings_of(documents)
         ids, names = [d.doc_id for d in documents], [d.name for d in documents]
         lexical, sketches = lexical_of(postings, bm25f), postings.sketches
-        return cls(ids, names, lexical, sketches, vectors, encoder, settings, fit)
+        return cls(ids, names, lexical, sketches, vectors, encoder, settings, fit, reader)
 
     def rank(
         self, query: str, k: int, *, allowed: npt.NDArray[np.bool_] | None = None, fold: bool = True

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.models.adapted_encoder import FIRST, LAST, WIDTH
+from tasks.models.encoder import OnnxEncoder
+from tasks.retrieve.routing.reranker import (
+    REACHES,
+    PairModel,
+    Reach,
+    SkillReader,
+    best_window,
+    packaged_pair_model,
+    pair_of,
+)
+from tasks.retrieve.routing.router import Router
+from tasks.retrieve.routing.skill_tokens import joined_tokens, kept_tokens, skill_tokens_of
+from tests.support.models.routing_material import SKILLS
+
+_IDS = st.integers(1000, 1020)
+_RARITY = np.linspace(0.1, 9, 30_522, dtype=np.float32)
+TOKENS = skill_tokens_of(SKILLS)
+ROWS = range(len(SKILLS))
+REQUEST = "My bicycle has a flat tyre."
+
+
+def ids(values: list[int]) -> np.ndarray:
+    return np.array(values, dtype=np.uint16)
+
+
+@pytest.fixture(scope="module")
+def model() -> PairModel:
+    return packaged_pair_model()
+
+
+@given(asked=st.lists(_IDS, max_size=6), body=st.lists(_IDS, max_size=60), width=st.integers(-2, 70))
+def test_no_other_part_of_a_body_says_more_of_the_request(
+    asked: list[int], body: list[int], width: int
+) -> None:
+    def worth(part: list[int]) -> float:
+        return sum(float(_RARITY[i]) / body.count(i) ** 0.5 for i in part if i in asked)
+
+    found = best_window(asked, ids(body), width, _RARITY).tolist()
+    parts = [body[at : at + max(width, 0)] for at in range(max(len(body) - max(width, 0), 0) + 1)]
+    assert found in parts
+    assert worth(found) == pytest.approx(max(map(worth, parts)), rel=1e-4)
+
+
+@given(
+    asked=st.lists(_IDS, max_size=6), head=st.lists(_IDS, max_size=96), body=st.lists(_IDS, max_size=120),
+    tokens=st.sampled_from([reach.tokens for reach in REACHES.values()]),
+)  # fmt: skip
+def test_a_pair_is_the_request_and_as_much_of_a_skill_as_may_be_read(
+    asked: list[int], head: list[int], body: list[int], tokens: int
+) -> None:
+    pair, second = pair_of(asked, (ids(head), ids(body)), tokens, _RARITY)
+    assert pair[:second] == [FIRST, *asked, LAST]
+    assert pair[-1] == LAST
+    assert len(pair) - second - 1 == min(tokens, len(head) + 1 + len(body))
+
+
+@given(keep=st.lists(st.booleans(), min_size=len(SKILLS), max_size=len(SKILLS)), at=st.integers(0, 7))
+def test_tokens_of_skills_can_be_parted_and_joined(keep: list[bool], at: int) -> None:
+    stays = [skill for skill, kept in zip(SKILLS, keep, strict=True) if kept]
+    for made, wanted in (
+        (kept_tokens(TOKENS, np.array(keep)), skill_tokens_of(stays)),
+        (joined_tokens([skill_tokens_of(SKILLS[:at]), skill_tokens_of(SKILLS[at:])]), TOKENS),
+    ):
+        assert made.whole()
+        for one, other in zip(
+            (made.ids, made.starts, made.bodies), (wanted.ids, wanted.starts, wanted.bodies)
+        ):
+            assert one.tolist() == other.tolist()
+
+
+@settings(max_examples=8, deadline=None)
+@given(rows=st.lists(st.sampled_from(ROWS), min_size=1, max_size=5, unique=True))
+def test_what_a_skill_is_told_does_not_depend_on_what_is_read_beside_it(rows: list[int]) -> None:
+    alone, together = PairModel(plain(), threads=1), PairModel(plain(), threads=2)
+    skills = [TOKENS.of(row) for row in rows]
+    each = [float(alone.scores(REQUEST, [skill], 48)[0]) for skill in skills]
+    assert together.scores(REQUEST, skills, 48).tolist() == pytest.approx(each, abs=0.02)
+
+
+def plain() -> dict[str, Any]:
+    """Return weights without adapters, of a head that says something."""
+    head = np.random.default_rng(0).normal(size=2 * WIDTH).astype(np.float32)
+    return {"head.w": head, "head.b": np.float32(0), "rarity": _RARITY}
+
+
+def test_a_skill_that_serves_is_told_from_others(model: PairModel) -> None:
+    told = model.scores(REQUEST, [TOKENS.of(row) for row in ROWS], 96)
+    served = np.array(["tyre" in skill.doc_id for skill in SKILLS])
+    assert told[served].min() > told[~served].max()
+
+
+def test_a_skill_is_read_once_a_request(model: PairModel) -> None:
+    read: list[int] = []
+
+    def tokens_of(row: int) -> Any:
+        read.append(row)
+        return TOKENS.of(row)
+
+    reader = SkillReader(lambda: model, tokens_of, REACHES["fast"])
+    first = reader.scores(REQUEST, [0, 1]).tolist()
+    assert reader.scores(REQUEST, [1, 2, 0]).tolist()[::2] == first[::-1]
+    assert read == [0, 1, 2]
+    reader.scores("sharpen a knife", [0])
+    assert read == [0, 1, 2, 0]
+
+
+def reading(encoder: OnnxEncoder, model: PairModel, reach: Reach) -> Router:
+    reader = SkillReader(lambda: model, TOKENS.of, reach)
+    return Router.from_documents(SKILLS, encoder, reader=reader)
+
+
+@pytest.mark.parametrize("skills", [1, 2, 5, 20])
+@pytest.mark.parametrize("fold", [True, False])
+def test_those_that_are_read_stay_before_all_others(
+    minilm: OnnxEncoder, model: PairModel, skills: int, fold: bool
+) -> None:
+    legs = Router.from_documents(SKILLS, minilm).rank(REQUEST, 9, fold=fold)
+    router = reading(minilm, model, Reach(skills, 48, 3.0))
+    found = router.rank(REQUEST, 9, fold=fold)
+    assert {one.doc_id for one in found[:skills]} == {one.doc_id for one in legs[:skills]}
+    assert [one.doc_id for one in found[skills:]] == [one.doc_id for one in legs[skills:]]
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    for one in found:
+        assert one.score == pytest.approx(sum(one.parts.values()), abs=1e-4)
+    assert router.rank(REQUEST, 2, fold=fold) == found[:2]
+
+
+def test_reading_decides_among_what_was_found(minilm: OnnxEncoder, model: PairModel) -> None:
+    query = "the hive: my bread needs an oven, a starter and dough kneaded by hand"
+    found = reading(minilm, model, Reach(5, 96, 50.0)).rank(query, 5)
+    odds = [one.evidence["read"] for one in found]
+    assert odds == sorted(odds, reverse=True)
+    assert found[0].doc_id == "home/sourdough"

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from tasks.models.encoder import OnnxEncoder
+from tasks.retrieve.routing.reranker import PairModel
+from tasks.retrieve.routing.skill_tokens import skill_tokens_of
+from tasks.train import reranker
+from tasks.train.requests import NEAR, Requests, keep_requests, kept_requests, read_requests
+from tasks.train.reranker import Lists, PairNetwork, RerankerRecipe, list_loss, padded, rarity_of, train_pairs
+from tests.support.models.routing_material import SKILLS
+from tests.support.roots.hand_written import skill
+
+_ASKED = {
+    "sourdough": "the loaf is flat", "bees": "mites in the hive", "tyre": "my bicycle lost its air",
+    "roses": "when do I cut the bush", "knife": "the blade is blunt", "candles": "what to do with old wax",
+}  # fmt: skip
+ID = "owner-of-{0}--{0}"  # each skill has an owner
+RECIPE = RerankerRecipe(rank=4, lists=2, others=3, easy=2)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a file of requests, and one of skills."""
+    folder = tmp_path_factory.mktemp("requests")
+    texts = [(ID.format(s.doc_id.replace("/", "-")), s.name, s.description, s.body) for s in SKILLS]
+    corpus = pl.DataFrame(
+        [(doc_id, skill(name, told, body)) for doc_id, name, told, body in texts],
+        schema=["id", "content"], orient="row",
+    )  # fmt: skip
+    corpus.write_parquet(folder / "skills.parquet")
+    lines = [
+        {"kind": kind, "text": f"{text}, {kind}", "doc_id": ID.format(f"home-{name}"), "alone": "one"}
+        for name, text in _ASKED.items()
+        for kind in ("short", NEAR)
+    ]
+    lines.append({"kind": "short", "text": "patch a tyre", "doc_id": ID.format("copy-tyre"), "alone": "many"})
+    lines.append({"kind": "short", "text": "of another corpus", "doc_id": "gone--gone", "alone": "one"})
+    (folder / "requests.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder / "requests.jsonl", folder / "skills.parquet"
+
+
+@pytest.fixture(scope="module")
+def held(files: tuple[Path, Path], minilm: OnnxEncoder) -> Requests:
+    return read_requests(*files, minilm)[0]
+
+
+def test_requests_know_their_skill_its_copies_and_what_is_found_first(held: Requests) -> None:
+    assert len(held.texts) == len(held.gold) == 13
+    assert held.first.shape == held.scores.shape == (13, len(SKILLS))
+    tyres = {row for row, one in enumerate(SKILLS) if "tyre" in one.doc_id}
+    assert held.copies[4] == held.copies[-1] == frozenset(tyres)
+    for gold, copies, unsure in zip(held.gold.tolist(), held.copies, held.unsure, strict=True):
+        assert gold in copies <= unsure
+    assert held.folds[4] == held.folds[-1]  # of two owners, one of whom has a copy of the other's skill
+    assert len(set(held.folds.tolist())) > 1
+
+
+def test_what_was_found_is_kept(held: Requests, tmp_path: Path) -> None:
+    keep_requests(tmp_path / "held.npz", held)
+    kept = kept_requests(tmp_path / "held.npz")
+    for name, one, other in zip(held._fields, held, kept, strict=True):
+        assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other, name
+
+
+def lists(held: Requests) -> Lists:
+    tokens = skill_tokens_of(SKILLS)
+    return Lists(held, tokens, rarity_of(tokens), RECIPE)
+
+
+def test_no_list_holds_a_skill_that_may_serve_and_near_requests_stand_alone(held: Requests) -> None:
+    drawn = lists(held)
+    for step in range(20):
+        for row, kind in enumerate(held.kinds):
+            pairs, starts = drawn.drawn([row], step)
+            assert starts == [0]
+            assert (len(pairs) == 1) == (kind == NEAR)
+
+
+def test_every_request_is_drawn_once_an_epoch(held: Requests) -> None:
+    batches = lists(held).batches(np.arange(12), epoch=0)
+    assert sorted(row for batch in batches for row in batch) == list(range(12))
+
+
+def test_the_likelier_its_skill_the_smaller_the_loss_of_a_list() -> None:
+    for near, better, worse in ((False, [3.0, 0.0], [0.0, 3.0]), (True, [-3.0], [3.0])):
+        low, high = (float(list_loss(torch.tensor(s), [0], [near], 0.5)) for s in (better, worse))
+        assert low < high
+
+
+def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(
+    held: Requests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    save = torch.save
+
+    def saved(state: dict[str, Any], file: Path) -> None:
+        save(state, file)
+        if state["step"] == 3:
+            shutil.copy(file, stopped / file.name)
+
+    whole.mkdir()
+    stopped.mkdir()
+    monkeypatch.setattr(reranker, "_SPARED", 1)
+    monkeypatch.setattr(torch, "save", saved)
+    fold = int(held.folds[0])
+    one = train_pairs(held, lists(held), RECIPE, fold, whole).arrays()
+    again = train_pairs(held, lists(held), RECIPE, fold, stopped).arrays()
+    assert all(np.array_equal(one[name], again[name]) for name in one)
+    plain = PairNetwork(RECIPE.rank, RECIPE.seed).arrays()
+    assert any(not np.array_equal(one[name], plain[name]) for name in one)
+
+
+def test_what_is_served_reads_as_what_was_trained(held: Requests) -> None:
+    network, draw = PairNetwork(4, 0), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for value in network.parameters():
+            value += 0.05 * torch.randn(value.shape, generator=draw)
+    tokens = skill_tokens_of(SKILLS)
+    rarity = rarity_of(tokens)
+    served = PairModel(network.arrays() | {"rarity": rarity})
+    pairs, _ = Lists(held, tokens, rarity, RerankerRecipe(brief=0.0, others=6, easy=0)).drawn([0], 0)
+    with torch.no_grad():
+        trained = network(*padded(pairs)).numpy()
+    told = served.scores(held.texts[0], [tokens.of(row) for row in range(len(SKILLS))], 96)
+    assert told[int(held.gold[0])] == pytest.approx(trained[0], abs=0.1)
+    assert np.ptp(told) > 0.2
+
+
+def test_the_command_writes_weights_and_tells_how_well_the_held_out_fold_does(
+    files: tuple[Path, Path], minilm_export: Any, held: Requests, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    out = tmp_path / "weights.npz"
+    fold = str(held.folds[0])
+    given = [str(minilm_export.folder), *map(str, files), "--work", str(tmp_path / "work"), "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["reranker", *given, "--fold", fold])
+    reranker.main()
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["rerank"] for line in told} == {"fast", "best"}
+    assert {"short", NEAR} < set(told[0])
+    with np.load(out) as arrays:
+        assert {"head.w", "head.b", "rarity"} < set(arrays.files)

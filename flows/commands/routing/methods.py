@@ -70,6 +70,7 @@ from tasks.retrieve.baselines.skillrouter import (
 )
 from tasks.retrieve.baselines.stages import Stage, Staged
 from tasks.retrieve.routing.fit import packaged_fit
+from tasks.retrieve.routing.reranker import NONE
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
 
 JUDGE = "judge"
@@ -268,7 +269,7 @@ class RoutingModels:
     """
 
     def __init__(self, root: Root, settings: Settings, held: ExitStack) -> None:
-        self.root, self._settings, self._held = root, settings, held
+        self.root, self.rerank, self._settings, self._held = root, settings.rerank, settings, held
 
     def llm_report(self) -> dict[str, Any] | None:
         """Return what an LLM was asked, its cost, and its failures by reason; None if it was not asked."""
@@ -356,7 +357,9 @@ class Methods:
     @functools.cached_property
     def _ablations(self) -> Ablations:
         kept, asking = self._models.kept, self._models.asking
-        return Ablations(self._skills, kept, asking, packaged_fit() if is_base(kept.card) else None)
+        rerank = self._models.rerank
+        fit = packaged_fit(read=rerank != NONE) if is_base(kept.card) else None
+        return Ablations(self._skills, kept, asking, fit, rerank)
 
     def pipeline(self, name: str) -> Staged:
         """Return one of the methods of stages, or a variant of it; raises as `method`."""
@@ -371,7 +374,7 @@ class Methods:
         router = settings_of(name, SkillRouterSettings)
         if base == "skillrouter":
             return skillrouter(self._skills, router, models.root, models.means)
-        first = RouteStage(self._skills, self._ablations.router("default"), k=router.candidates)
+        first = RouteStage(self._skills, self._ablations.router("default-rerank-none"), k=router.candidates)
         return Staged(self._skills, [first, reranking(router, models.means)(self._skills)])
 
 

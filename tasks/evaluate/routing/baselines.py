@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -21,8 +21,10 @@ from tasks.retrieve.baselines.stages import StageRanking, reciprocal_rank_fusion
 from tasks.retrieve.routing.bm25f import Bm25fSettings, lexical_of
 from tasks.retrieve.routing.fit import FitModel
 from tasks.retrieve.routing.postings import FIELDS, Postings, postings_of
+from tasks.retrieve.routing.reranker import NONE, REACHES, RERANKS, SkillReader, packaged_pair_model
 from tasks.retrieve.routing.router import Router, RouterSettings
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
+from tasks.retrieve.routing.skill_tokens import Ids, skill_tokens_of
 
 Scores = npt.NDArray[np.float64]
 
@@ -199,8 +201,10 @@ def standardised(scores: Scores) -> npt.NDArray[np.float64]:
 _LEXICAL = RouterSettings(whole=0.0, facets=0.0)
 _BM25F = replace(_LEXICAL, described=0.0, again=0.0)
 _FIELD = "default-lexical-"
+_RERANK = "default-rerank-"
 _SETTINGS = {
     "default": RouterSettings(),
+    **{f"{_RERANK}{rerank}": RouterSettings() for rerank in RERANKS},
     "default-lexical": _LEXICAL,
     "default-dense": RouterSettings(lexical=0.0, described=0.0),
     "default-no-body": RouterSettings(),
@@ -211,16 +215,21 @@ _SETTINGS = {
 }
 ABLATIONS = tuple(_SETTINGS)
 
-"""`default`; one leg of it; one field of its lexical leg; and it without one of its parts."""
+"""`default`; with another reranker; its legs' sum without one part; one leg, and one field of that."""
 
 
 class Ablations:
-    """Makes retrievers of one corpus that share postings and vectors; the order of skills breaks ties."""
+    """Makes retrievers of one corpus that share postings and vectors; the order of skills breaks ties.
+
+    `rerank`, of `RERANKS`, is what `default` reads the first skills with; all other parts of it do without.
+    """
 
     def __init__(
-        self, skills: Sequence[Skill], encoder: Encoder, query_encoder: Encoder, fit: FitModel | None = None
-    ) -> None:
+        self, skills: Sequence[Skill], encoder: Encoder, query_encoder: Encoder, fit: FitModel | None = None,
+        rerank: str = NONE,
+    ) -> None:  # fmt: skip
         self._skills, self._encoder, self._query_encoder, self._fit = skills, encoder, query_encoder, fit
+        self._rerank = rerank
 
     def router(self, name: str) -> Router:
         """Return one of `ABLATIONS`."""
@@ -228,7 +237,15 @@ class Ablations:
         lexical, sketches = lexical_of(self._postings, fields_of(name)), self._postings.sketches
         settings = _SETTINGS[name]
         fit = self._fit if name == "default" else None
-        return Router(ids, names, lexical, sketches, self._vectors, self._query_encoder, settings, fit)
+        reach = REACHES.get(self._rerank if name == "default" else name.removeprefix(_RERANK))
+        reader = SkillReader(packaged_pair_model, self._tokens_of, reach) if reach else None
+        return Router(
+            ids, names, lexical, sketches, self._vectors, self._query_encoder, settings, fit, reader
+        )
+
+    @functools.cached_property
+    def _tokens_of(self) -> Callable[[int], tuple[Ids, Ids]]:
+        return functools.cache(lambda row: skill_tokens_of([self._skills[row]]).of(0))
 
     @functools.cached_property
     def _postings(self) -> Postings:

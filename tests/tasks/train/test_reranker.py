@@ -18,6 +18,7 @@ from tasks.train.requests import NEAR, Requests, keep_requests, kept_requests, r
 from tasks.train.reranker import Lists, PairNetwork, RerankerRecipe, list_loss, padded, rarity_of, train_pairs
 from tests.support.models.routing_material import SKILLS
 from tests.support.roots.hand_written import skill
+from tests.support.roots.skill_root import Export
 
 _ASKED = {
     "sourdough": "the loaf is flat", "bees": "mites in the hive", "tyre": "my bicycle lost its air",
@@ -123,7 +124,7 @@ def test_what_is_served_reads_as_what_was_trained(held: Requests) -> None:
     network, draw = PairNetwork(4, 0), torch.Generator().manual_seed(1)
     with torch.no_grad():
         for value in network.parameters():
-            value += 0.05 * torch.randn(value.shape, generator=draw)
+            value.add_(0.05 * torch.randn(value.shape, generator=draw))
     tokens = skill_tokens_of(SKILLS)
     rarity = rarity_of(tokens)
     served = PairModel(network.arrays() | {"rarity": rarity})
@@ -136,7 +137,7 @@ def test_what_is_served_reads_as_what_was_trained(held: Requests) -> None:
 
 
 def test_the_command_writes_weights_and_tells_how_well_the_held_out_fold_does(
-    files: tuple[Path, Path], minilm_export: Any, held: Requests, tmp_path: Path,
+    files: tuple[Path, Path], minilm_export: Export, held: Requests, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     out = tmp_path / "weights.npz"

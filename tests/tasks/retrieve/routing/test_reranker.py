@@ -19,7 +19,7 @@ from tasks.retrieve.routing.reranker import (
     pair_of,
 )
 from tasks.retrieve.routing.router import Router
-from tasks.retrieve.routing.skill_tokens import joined_tokens, kept_tokens, skill_tokens_of
+from tasks.retrieve.routing.skill_tokens import Ids, joined_tokens, kept_tokens, skill_tokens_of
 from tests.support.models.routing_material import SKILLS
 
 _IDS = st.integers(1000, 1020)
@@ -73,7 +73,7 @@ def test_tokens_of_skills_can_be_parted_and_joined(keep: list[bool], at: int) ->
     ):
         assert made.whole()
         for one, other in zip(
-            (made.ids, made.starts, made.bodies), (wanted.ids, wanted.starts, wanted.bodies)
+            (made.ids, made.starts, made.bodies), (wanted.ids, wanted.starts, wanted.bodies), strict=True
         ):
             assert one.tolist() == other.tolist()
 
@@ -102,7 +102,7 @@ def test_a_skill_that_serves_is_told_from_others(model: PairModel) -> None:
 def test_a_skill_is_read_once_a_request(model: PairModel) -> None:
     read: list[int] = []
 
-    def tokens_of(row: int) -> Any:
+    def tokens_of(row: int) -> tuple[Ids, Ids]:
         read.append(row)
         return TOKENS.of(row)
 

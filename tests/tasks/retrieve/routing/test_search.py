@@ -179,7 +179,16 @@ def test_what_nothing_served_has_is_wrong_to_ask_for(
 def test_parts_add_up_to_the_score_and_are_shown_when_asked_for(index: ServedIndex) -> None:
     results = index.search("look after a hive", explain=True)["results"]
     assert all(sum(r["parts"].values()) == pytest.approx(r["score"], abs=1e-4) for r in results)
-    assert set(results[0]["parts"]) == {"lexical", "whole", "facets", "described", "again", "named", "lead"}
+    assert set(results[0]["parts"]) == {
+        "lexical",
+        "whole",
+        "facets",
+        "described",
+        "again",
+        "named",
+        "lead",
+        "reranker",
+    }
     assert set(results[0]["evidence"]) == set(FEATURES)
     assert not {"parts", "evidence"} & index.search("look after a hive")["results"][0].keys()
 

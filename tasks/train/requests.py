@@ -18,15 +18,19 @@ import numpy.typing as npt
 import polars as pl
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from scipy.special import logit
 
 from storage.jsonl import read_lines
 from tasks.evaluate.routing.data import read_skills
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.bm25f import lexical_of
+from tasks.retrieve.routing.fit import packaged_fit
 from tasks.retrieve.routing.postings import Sketches, postings_of
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
 
+_FINEST = (1e-9, 1 - 1e-9)  # probabilities whose log odds are told
+_HELD = ("kinds", "gold", "folds", "first", "scores", "fits")
 FOLDS, FIRST = 5, 50  # parts of which one is held out; skills kept of what the router finds
 NEAR = "near"
 _ALIKE = 0.5  # of bins of the sketches: such a skill is a copy, or an older version
@@ -38,7 +42,8 @@ Rows = npt.NDArray[np.int64]
 class Requests(NamedTuple):
     """Requests by row: text, kind, row of the skill, fold, and the first skills that the legs find.
 
-    `first`, shape `(n, 50)`, are rows, best first, and `scores` their scores. `copies` are the rows that are
+    `first`, shape `(n, 50)`, are rows, best first, `scores` their scores, and `fits` their fit by the
+    legs, as log odds. `copies` are the rows that are
     as good as a request's skill, itself among them, and `unsure` those of which it is not known that they do
     not serve, copies among them.
     """
@@ -49,6 +54,7 @@ class Requests(NamedTuple):
     folds: Rows
     first: Rows
     scores: npt.NDArray[np.float64]
+    fits: npt.NDArray[np.float64]
     copies: list[frozenset[int]]
     unsure: list[frozenset[int]]
 
@@ -64,9 +70,10 @@ def read_requests(requests: Path, corpus: Path, encoder: OnnxEncoder) -> tuple[R
     postings = postings_of(skills)
     vectors = encoder.encode([skill.head for skill in skills])
     ids, names = [s.doc_id for s in skills], [s.name for s in skills]
-    router = Router(ids, names, lexical_of(postings), postings.sketches, vectors, encoder)
+    lexical = lexical_of(postings)
+    router = Router(ids, names, lexical, postings.sketches, vectors, encoder, fit=packaged_fit())
     texts = lines["text"].to_list()
-    first, scores = _first_of(router, texts, place)
+    first, scores, fits = _first_of(router, texts, place)
     of = {row: copies_of(row, postings.sketches) for row in set(gold.tolist())}
     copies = [of[row] for row in gold.tolist()]
     unsure = [
@@ -74,22 +81,22 @@ def read_requests(requests: Path, corpus: Path, encoder: OnnxEncoder) -> tuple[R
         for row, alone in zip(gold.tolist(), lines["alone"], strict=True)
     ]
     folds = _folds(gold, of, [doc_id.split("--")[0].lower() for doc_id in ids])
-    return Requests(
-        texts, lines["kind"].to_numpy().astype(str), gold, folds, first, scores, copies, unsure
-    ), skills
+    kinds = lines["kind"].to_numpy().astype(str)
+    return Requests(texts, kinds, gold, folds, first, scores, fits, copies, unsure), skills
 
 
 def _first_of(
     router: Router, texts: Sequence[str], place: dict[str, int]
-) -> tuple[Rows, npt.NDArray[np.float64]]:
+) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     most = min(FIRST, len(place))
-    first, scores = np.zeros((len(texts), most), np.int64), np.zeros((len(texts), most))
+    first, (scores, fits) = np.zeros((len(texts), most), np.int64), np.zeros((2, len(texts), most))
     for row, text in enumerate(texts):
         found = router.rank(text, most, fold=False)
         first[row], scores[row] = [place[one.doc_id] for one in found], [one.score for one in found]
+        fits[row] = logit(np.clip([one.fit or 0.0 for one in found], *_FINEST))
         if row % 500 == 0:
             sys.stderr.write(f"asked {row} of {len(texts)} requests\n")
-    return first, scores
+    return first, scores, fits
 
 
 def copies_of(row: int, sketches: Sketches) -> frozenset[int]:
@@ -117,7 +124,7 @@ def _folds(gold: Rows, copies: dict[int, frozenset[int]], owners: Sequence[str])
 
 def keep_requests(file: Path, held: Requests) -> None:
     """Write requests with what was found for them."""
-    found = {name: getattr(held, name) for name in ("kinds", "gold", "folds", "first", "scores")}
+    found = {name: getattr(held, name) for name in _HELD}
     for name in ("copies", "unsure"):
         rows = [sorted(one) for one in getattr(held, name)]
         found[name] = np.array([row for one in rows for row in one], dtype=np.int64)
@@ -129,7 +136,7 @@ def kept_requests(file: Path) -> Requests:
     """Return what `keep_requests` wrote."""
     with np.load(file, allow_pickle=False) as held:
         sets = (_sets(held[name], held[f"{name}_ends"]) for name in ("copies", "unsure"))
-        rows = (held[name] for name in ("kinds", "gold", "folds", "first", "scores"))
+        rows = (held[name] for name in _HELD)
         return Requests(held["texts"].tolist(), *rows, *map(list, sets))
 
 

@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,11 @@ from torch.nn import functional
 from tasks.models.adapted_encoder import BASE, LAYERS, MATRICES, SCALE, WIDTH, base_tokenizer
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import resolve
-from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairModel, pair_of
+from tasks.retrieve.routing.fit import FILE as FIT
+from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairModel, Reach, pair_of
 from tasks.retrieve.routing.skill_tokens import SkillTokens, skill_tokens_of
-from tasks.train.requests import NEAR, Requests, keep_requests, kept_requests, read_requests
+from tasks.train.reading_fit import fit_reading, read_results, reading_report
+from tasks.train.requests import NEAR, Requests, Rows, keep_requests, kept_requests, read_requests
 
 _HARD = 12  # first skills found, of which most others of a list are drawn
 _FOUND = 30  # first skills found, of which the rest is drawn
@@ -250,30 +252,34 @@ def train_pairs(held: Requests, lists: Lists, recipe: RerankerRecipe, fold: int,
     return network
 
 
-def report(
-    held: Requests,
-    model: PairModel,
-    tokens: SkillTokens,
-    rows: npt.NDArray[np.int64],
-    weights: Sequence[float],
-) -> Iterator[dict[str, Any]]:
-    """Yield hit@1, MRR@10 and recall@10 by kind, and how often a near skill is first, by reach and weight."""
-    for name, reach in REACHES.items():
-        read = held.first[rows, : reach.skills]
-        scores = np.array([
-            model.scores(held.texts[row], [tokens.of(skill) for skill in skills.tolist()], reach.tokens)
-            for row, skills in zip(rows.tolist(), read, strict=True)
-        ])  # fmt: skip
-        for weight in weights:
-            total = held.scores[rows].copy()
-            total[:, : reach.skills] += 1000 + weight * scores
-            ranks = _ranks(held, rows, total)
-            yield {"rerank": name, "weight": weight, **_measures(held.kinds[rows], ranks)}
-
-
-def _ranks(
-    held: Requests, rows: npt.NDArray[np.int64], total: npt.NDArray[np.float64]
+def read_odds(
+    held: Requests, rows: Rows, model: PairModel, tokens: SkillTokens, reach: Reach
 ) -> npt.NDArray[np.float64]:
+    """Return the log odds of the first skills of requests, shape `(rows, skills)`."""
+    skills = held.first[rows, : reach.skills].tolist()
+    texts = [held.texts[row] for row in rows.tolist()]
+    found = [
+        model.scores(text, [tokens.of(skill) for skill in some], reach.tokens)
+        for text, some in zip(texts, skills, strict=True)
+    ]
+    return np.array(found, dtype=np.float64)
+
+
+def report(
+    held: Requests, rows: Rows, odds: npt.NDArray[np.float64], weight: float
+) -> dict[str, list[float]]:
+    """Return hit@1, MRR@10 and recall@10 by kind, and how often the skill of a near request is first."""
+    total = held.scores[rows].copy()
+    total[:, : odds.shape[1]] += 1000 + weight * odds
+    ranks, told = _ranks(held, rows, total), {}
+    for kind in sorted(set(held.kinds[rows].tolist())):
+        own = ranks[held.kinds[rows] == kind]
+        found = [(own == 1).mean(), np.where(own <= 10, 1 / own, 0).mean(), (own <= 10).mean()]
+        told[kind] = [round(float(value), 3) for value in (found[:1] if kind == NEAR else found)]
+    return told
+
+
+def _ranks(held: Requests, rows: Rows, total: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the rank of each request's skill or its best copy; infinite where none was found."""
     found = []
     for row, scores in zip(rows.tolist(), total, strict=True):
@@ -283,23 +289,16 @@ def _ranks(
     return np.array(found)
 
 
-def _measures(kinds: npt.NDArray[np.str_], ranks: npt.NDArray[np.float64]) -> dict[str, list[float]]:
-    told = {}
-    for kind in sorted(set(kinds.tolist())):
-        own = ranks[kinds == kind]
-        reciprocal = np.where(own <= 10, 1 / own, 0).mean()
-        found = [(own == 1).mean(), reciprocal, (own <= 10).mean()]
-        told[kind] = [round(float(value), 3) for value in (found[:1] if kind == NEAR else found)]
-    return told
-
-
 def main() -> None:
-    """Train, write the packaged weights, and tell how well the held-out fold does."""
+    """Train, write the packaged weights and the fit of what is read, and tell how well the fold does."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     for name in ("encoder", "requests", "corpus"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--work", type=Path, required=True, help="Folder of checkpoints and what was found.")
     parser.add_argument("--out", type=Path, default=FILE)
+    parser.add_argument(
+        "--fit", type=Path, default=FIT, help="The model of fit, whose part of reading is fitted."
+    )
     parser.add_argument("--fold", type=int, default=0, help="The fold that is held out.")
     parser.add_argument("--share", type=float, default=1.0, help="Of the requests to learn from.")
     parser.add_argument("--epochs", type=int, default=1)
@@ -310,9 +309,18 @@ def main() -> None:
     network = train_pairs(held, Lists(held, tokens, rarity, recipe), recipe, given.fold, given.work)
     arrays = network.arrays() | {"rarity": rarity}
     np.savez(given.out, **arrays)  # type: ignore[arg-type]
-    rows = np.flatnonzero(held.folds == given.fold)
-    for line in report(held, PairModel(arrays), tokens, rows, (0.0, 0.2, 0.4, 0.8)):
-        sys.stdout.write(json.dumps(line) + "\n")
+    rows, model = np.flatnonzero(held.folds == given.fold), PairModel(arrays)
+    for name, reach in REACHES.items():
+        odds = read_odds(held, rows, model, tokens, reach)
+        for weight in sorted({0.0, 0.2, 0.8, reach.weight}):
+            told = {"rerank": name, "weight": weight, **report(held, rows, odds, weight)}
+            sys.stdout.write(json.dumps(told) + "\n")
+    results = read_results(held, rows, odds, reach.weight)
+    weights, least = fit_reading(results)
+    fitted = json.loads(given.fit.read_text("utf-8"))
+    fitted["read"] = {"weights": [round(float(w), 4) for w in weights], "least": round(least, 4)}
+    given.fit.write_text(json.dumps(fitted, indent=1) + "\n", "utf-8")
+    sys.stdout.write(json.dumps({"fit": reading_report(results)}) + "\n")
 
 
 def found_once(

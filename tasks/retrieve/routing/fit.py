@@ -63,7 +63,7 @@ class FitModel(NamedTuple):
         """
         found, n = evidence @ self.weights + self.bias, len(read)
         if self.reading is not None and n:
-            found[:n] = np.stack([np.ones(n), found[:n], read, _margins(read, n)], axis=1) @ self.reading
+            found[:n] = np.stack([np.ones(n), found[:n], read, margins(read, n)], axis=1) @ self.reading
         return _chances(found)
 
     def told(self) -> dict[str, Any]:
@@ -80,8 +80,8 @@ def evidence_of(leading: Leading, rows: int, compared: int) -> Evidence:
     it is 0. `rows`, at least 1, is the number of skills that might have been found.
     """
     above = leading.score - leading.score[: min(TOP, compared)].mean()
-    margins = (_margins(v, compared) for v in (leading.score, leading.lexical, leading.whole))
-    by_score, by_words, by_vector = margins
+    measured = (leading.score, leading.lexical, leading.whole)
+    by_score, by_words, by_vector = (margins(values, compared) for values in measured)
     columns = [
         np.minimum(leading.lexical, _SHARE), np.minimum(leading.cosine, _COSINE), leading.cosine,
         by_score, above, by_words, by_vector, np.full(len(above), np.log(rows)),
@@ -103,7 +103,8 @@ def _chances(told: Evidence) -> Evidence:
     return np.asarray(1 / (1 + np.exp(-np.clip(told, -_SURE, _SURE))))
 
 
-def _margins(values: Evidence, compared: int) -> Evidence:
+def margins(values: Evidence, compared: int) -> Evidence:
+    """Return the distance of each value to the best other one of the first `compared`."""
     known = np.sort(values[:compared])
     first, second = known[-1], known[max(len(known) - 2, 0)]
     best = np.arange(len(values)) == int(values[:compared].argmax())

@@ -64,12 +64,28 @@ def test_stages_of_a_pipeline_rank_what_is_served(
     assert results(printed)
 
 
+def test_how_far_skills_are_read_is_asked_for_or_set(
+    where: list[str], ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*asked: str) -> list[float]:
+        code, printed, told = ask("search", QUERY, "--explain", "--json", *asked, *where)
+        assert code == 0, told
+        return [result["parts"]["reranker"] for result in results(printed)]
+
+    none, fast, best = (read("--rerank", how) for how in ("none", "fast", "best"))
+    assert not any(none)
+    assert all(fast)
+    assert best == read()
+    monkeypatch.setenv("SKILLERY_RERANK", "fast")
+    assert read() == fast
+
+
 @pytest.mark.parametrize("save", [save_cross_encoder, save_qwen3])
 def test_a_reranker_puts_the_first_skills_in_its_order_and_leaves_their_fit(
     save: Callable[[Path], Path], where: list[str], served_bakery: SkillRoot, ask: Ask, tmp_path: Path
 ) -> None:
     folder = str(save(tmp_path / "model"))
-    _, usual, _ = ask("search", QUERY, "--json", *where)
+    _, usual, _ = ask("search", QUERY, "--rerank", "none", "--json", *where)
     code, printed, _ = ask("search", QUERY, "--rerank", folder, "--json", *where)
     assert code == 0
     model = load_reranker(
@@ -89,7 +105,7 @@ def test_a_reranker_puts_the_first_skills_in_its_order_and_leaves_their_fit(
 def test_the_language_model_that_judges_decides_which_skill_is_first(
     where: list[str], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, usual, _ = ask("search", QUERY, "--json", *where)
+    _, usual, _ = ask("search", QUERY, "--rerank", "none", "--json", *where)
     with llm_set_up(monkeypatch, say=lambda _: '{"selected": [2]}') as server:
         code, printed, _ = ask("search", QUERY, "--rerank", "judge", "--json", *where)
         assert (code, server.requests) == (0, 1)
@@ -100,7 +116,7 @@ def test_the_language_model_that_judges_decides_which_skill_is_first(
 def test_a_judge_that_does_not_answer_leaves_the_order_and_is_told_of(
     where: list[str], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, usual, _ = ask("search", "bake a loaf", "--json", *where)
+    _, usual, _ = ask("search", "bake a loaf", "--rerank", "none", "--json", *where)
     with llm_set_up(monkeypatch, say=lambda _: "I would rather not."):
         code, printed, told = ask("search", "bake a loaf", "--rerank", "judge", "--json", *where)
     assert (code, ids(printed)) == (0, ids(usual))

@@ -73,6 +73,11 @@ def test_what_is_brought_up_to_date_is_what_is_made_anew(root: SkillRoot, skill_
         expected = fresh.lexical.scores(query)[order]
         np.testing.assert_allclose(changed.lexical.scores(query), expected, rtol=1e-5)
     np.testing.assert_array_equal(changed.vectors, fresh.vectors[order])
+    assert changed.tokens is not None
+    assert fresh.tokens is not None
+    for row, place in enumerate(order):
+        for one, other in zip(changed.tokens.of(row), fresh.tokens.of(place), strict=True):
+            assert one.tolist() == other.tolist()
 
 
 def test_an_index_of_many_skills_is_made_in_processes_and_is_the_same(
@@ -116,6 +121,26 @@ def test_a_folder_from_before_it_held_what_answers_say_is_filled_from_the_table(
     assert opened(root).rows.equals(kept)
 
 
+def test_an_index_from_before_tokens_were_kept_answers_by_its_legs_until_a_night(root: SkillRoot) -> None:
+    (name,) = folders(root)
+    kept = opened(root)
+    card = root.root.read_json(f"{FOLDER}/{name}/index.json") or {}
+    for tokens in ("ids", "starts", "bodies"):
+        root.root.delete(f"{FOLDER}/{name}/token_{tokens}.npy")
+        del card["digests"][f"token_{tokens}.npy"]
+    root.root.write_json(f"{FOLDER}/{name}/index.json", card | {"version": 2})
+    (found,) = root.ask().search("crust", 1, explain=True)["results"]
+    assert (found["name"], found["parts"]["reranker"]) == ("bread", 0.0)
+    assert "read" not in found["evidence"]
+    store.prepare_routing(root.root, root.served())  # as a night does on which nothing changed
+    tokens = opened(root).tokens
+    assert tokens is not None
+    assert kept.tokens is not None
+    assert tokens.ids.tolist() == kept.tokens.ids.tolist()
+    (found,) = root.ask().search("crust", 1, explain=True)["results"]
+    assert found["parts"]["reranker"] != 0.0
+
+
 def test_an_unfinished_folder_counts_as_none(root: SkillRoot) -> None:
     (name,) = folders(root)
     root.root.delete(f"{FOLDER}/{name}/index.json")
@@ -144,11 +169,12 @@ def test_damaged_rows_are_named_and_search_answers_without_them(
     assert "rows.arrow cannot be read ([Errno 2]" in caplog.text
 
 
+@pytest.mark.parametrize("file", ["starts", "token_starts"])
 def test_an_index_whose_files_contradict_themselves_is_made_anew(
-    root: SkillRoot, caplog: pytest.LogCaptureFixture
+    root: SkillRoot, file: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (name,) = folders(root)
-    path = Path(root.root.at(f"{FOLDER}/{name}/starts.npy"))
+    path = Path(root.root.at(f"{FOLDER}/{name}/{file}.npy"))
     starts = np.load(path)
     starts[1] = -starts[1] - 1
     np.save(path, starts)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -136,14 +137,25 @@ class SkillReader:
         self, model: Callable[[], PairModel], tokens_of: Callable[[int], tuple[Ids, Ids]], reach: Reach
     ) -> None:
         self.reach, self._model, self._tokens_of = reach, model, tokens_of
+        self._lock, self._loading = threading.Lock(), Future[PairModel]()
+        self._begun = False
         self._last: tuple[str, dict[int, float]] = ("", {})
+
+    def begin(self) -> None:
+        """Begin to load the model, in a thread of its own, while the legs look for the first skills."""
+        with self._lock:
+            if not self._begun:
+                self._begun, pool = True, ThreadPoolExecutor(1)
+                self._loading = pool.submit(self._model)
+                pool.shutdown(wait=False)
 
     def scores(self, query: str, rows: Sequence[int]) -> _Scores:
         """Return the log odds that each row serves a request; those of the last request are remembered."""
         asked, known = self._last
         known = dict(known) if asked == query else {}
         new = [row for row in rows if row not in known]
-        told = self._model().scores(query, [self._tokens_of(row) for row in new], self.reach.tokens)
+        self.begin()
+        told = self._loading.result().scores(query, [self._tokens_of(row) for row in new], self.reach.tokens)
         known |= zip(new, told.tolist(), strict=True)
         self._last = query, known
         return np.array([known[row] for row in rows], dtype=np.float32)

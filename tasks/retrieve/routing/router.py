@@ -165,6 +165,8 @@ class Router:
         rows = np.arange(len(self._doc_ids)) if allowed is None else np.flatnonzero(allowed)
         if not len(rows):
             return []
+        if self._reader is not None:
+            self._reader.begin()
         read = self.read(query)
         parts = dict(read.parts)
         total: Scores = np.stack(list(parts.values())).sum(axis=0)

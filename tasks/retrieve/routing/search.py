@@ -6,8 +6,8 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -127,10 +127,7 @@ class Searcher:
         names = self._rows["name"].to_list()
         tokens, reader = index.tokens, None
         if rerank != NONE and tokens is not None:
-            loading = ThreadPoolExecutor(1)  # while the legs look for the first skills
-            model = loading.submit(packaged_pair_model, threads).result
-            loading.shutdown(wait=False)
-            reader = SkillReader(model, tokens.of, REACHES[rerank])
+            reader = SkillReader(partial(packaged_pair_model, threads), tokens.of, REACHES[rerank])
         self.router = Router(
             index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder, fit=fit,
             reader=reader,

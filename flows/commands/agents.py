@@ -1,0 +1,386 @@
+"""The bench of agents that act, for the command: attempts at tasks by each method, and what came of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flows.commands.console import folder_at, steps
+from flows.commands.llm import is_set_up
+from flows.commands.queries import open_index
+from flows.settings import Settings, llm_options
+from storage.answers import Answers
+from storage.errors import WrongInput
+from storage.jsonl import write_lines
+from storage.lance.served import read_served
+from storage.root import Root
+from tasks.evaluate.agents.agent import CommandAgent, LlmAgent
+from tasks.evaluate.agents.attempt import (
+    ActingAgent,
+    GivenSkill,
+    Limits,
+    Supply,
+    Unfinished,
+    attempt,
+    nothing,
+)
+from tasks.evaluate.agents.memory import MEMORIES, Memory, Served, memory_of
+from tasks.evaluate.agents.report import agents_markdown, run_table, summarise_agents, task_row
+from tasks.evaluate.agents.task import AgentTask, read_agent_tasks
+from tasks.evaluate.measures.runs import write_run
+from tasks.induce.library.held import HeldVerdicts, KeptTrajectories
+from tasks.induce.library.judge import LlmTrajectoryJudge
+from tasks.induce.trajectories.record import Trajectory, trajectory_of
+from tasks.models.cached_encoder import KeptEncoder
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.llm.answer_cache import open_cache
+from tasks.models.llm.ask import Llm, open_llm
+from tasks.models.llm.budget import Ceiling, Ledger
+from tasks.models.onnx_export import exported_encoder
+from tasks.models.protocols import Vectors
+from tasks.retrieve.page import DEFAULT_METHOD
+from tasks.retrieve.routing.search import SkillRanker
+from tasks.retrieve.suggest.stored import ServedSkills
+
+NONE, ORACLE, PAGING, DEFAULT, LLM = "none", "oracle", "paging", "default", "llm"
+_TOOL, _COMMAND = "tool:", "command:"
+_WARMER = 0.7  # the temperature of an LLM that is asked several times, where the settings name none
+Found = dict[str, Any]
+
+
+def agents_bench(
+    root: Root,
+    settings: Settings,
+    *,
+    tasks: str,
+    agent: str,
+    method: Sequence[str] | None = None,
+    runs: int = 3,
+    k: int | None = None,
+    skills: int = 5,
+    turns: int = 30,
+    seconds: float = 600.0,
+    minutes: float | None = None,
+    online: bool = False,
+    report: Path | None = None,
+) -> Found:
+    """Let an agent do tasks with what methods retrieve, several times each.
+
+    The keywords are the options of `skillery evaluate agents`, whose help says what each is. `report` is a
+    folder: each attempt is kept in its `runs/`, and not made again; `agents.md`, `agents.json`,
+    `agents.parquet` (the run), `trajectories.jsonl` (what `skillery induce` reads), and where both `none` and
+    `oracle` were measured `rates.jsonl`, which `evaluate routing --agents` reads.
+
+    Returns:
+        `agent`, `runs`, `k`, `tasks`, `attempts` (made, kept), `unfinished` (attempts by reason), `tokens`
+        and `cost` of all attempts, `methods` (rows of `summarise_agents`), and with a folder `report`.
+
+    Raises:
+        WrongInput: A file, a method or the agent cannot be used, or no task was done by each method.
+    """
+    given = read_agent_tasks(tasks)
+    names, at = list(dict.fromkeys(method or (NONE,))), runs if k is None else k
+    if not 1 <= at <= runs:
+        msg = f"-k {at}: Pass@k is told from --runs {runs}: give 1 to that"
+        raise WrongInput(msg)
+    ceiling = Ceiling(settings.llm_max_total_tokens, settings.llm_max_cost)
+    until = None if minutes is None else time.monotonic() + 60 * minutes
+    limits = Limits(turns, seconds, until, ceiling)
+    held = None if report is None else folder_at(report, "--report")
+    with ExitStack() as stack:
+        sources = _Sources(root, settings, stack, given, skills, online=online)
+        sources.require(names)
+        agents = _agents(root, settings, stack, agent, runs, seconds)
+        bench = _Bench(root, given, agents, sources, limits, held)
+        bench.run(names, runs, settings.llm_concurrency)
+    found = _told(bench, given, names, at) | {"agent": bench.agents.name, "runs": runs, "k": at}
+    return found if report is None else found | {"report": _written(report, bench, found)}
+
+
+class _Agents(NamedTuple):
+    """Makes the agent of an attempt by its number; `key` is all that its actions depend on."""
+
+    name: str
+    key: str
+    make: Callable[[int], AbstractContextManager[ActingAgent]]
+
+
+def _agents(
+    root: Root, settings: Settings, stack: ExitStack, agent: str, runs: int, seconds: float
+) -> _Agents:
+    if agent.startswith(_COMMAND):
+        command = agent.removeprefix(_COMMAND)
+        return _Agents(agent, agent, lambda run: closing(CommandAgent(command, seconds, run)))
+    if agent != LLM:
+        msg = f"--agent {agent} is not known: say {LLM} or {_COMMAND}CMD"
+        raise WrongInput(msg)
+    options = llm_options(settings, "llm")
+    assert options is not None  # noqa: S101 - None is for `local`
+    if runs > 1 and "llm_temperature" not in settings.model_fields_set:
+        options = replace(options, sampling=replace(options.sampling, temperature=_WARMER))
+    endpoint, sampling = options.endpoint, options.sampling
+    ledger, answers = Ledger(options.prices, options.ceiling), stack.enter_context(Answers(root))
+
+    def make(run: int) -> AbstractContextManager[ActingAgent]:
+        # Each attempt has a client of its own, which counts what the attempt takes.
+        return nullcontext(LlmAgent(Llm(open_cache(endpoint, answers, ledger), sampling), run))
+
+    return _Agents(f"llm:{endpoint.model}", repr((endpoint.base_url, endpoint.model, sampling)), make)
+
+
+class _Stream(NamedTuple):
+    """What a method gives in one run through all tasks; None: it does not learn on the way."""
+
+    supply: Callable[[AgentTask], Supply]
+    learn: Callable[[Trajectory], None] | None = None
+
+
+class _Sources:
+    """Where methods get skills from: the index, and what was learned; each is opened at its first use."""
+
+    def __init__(
+        self, root: Root, settings: Settings, stack: ExitStack, given: Sequence[AgentTask], k: int, *,
+        online: bool,
+    ) -> None:  # fmt: skip
+        self._root, self.settings, self._stack, self._k = root, settings, stack, k
+        self._given, self.online = given, online
+        self._index = open_index(root, settings)
+        self._rankers: dict[str, SkillRanker | None] = {DEFAULT: None, PAGING: None}
+        self._lock, self._found = threading.RLock(), dict[tuple[str, str], list[GivenSkill]]()
+        self._encoder: KeptEncoder | None = None
+
+    def require(self, names: Sequence[str]) -> None:
+        """Open what methods need, and retrieve what each task is given at its start.
+
+        Raises:
+            WrongInput: A method is not known, or has nothing to give.
+            NotPublished: Nothing is served.
+            UnknownDocument: A skill that a task's author names is not served.
+        """
+        searching = [name.removeprefix(_TOOL) for name in names if name not in (NONE, ORACLE, *MEMORIES)]
+        for name in searching:
+            if name not in self._rankers:
+                self._rankers[name] = self._ranker(name)
+        with steps("retrieved for", len(names) * len(self._given)) as step:
+            for name in names:
+                memories = self._memories(name) if name in MEMORIES else {}
+                for task in self._given:
+                    if name == ORACLE or name in searching:
+                        self._of_task(name, task)
+                    if memories and not self.online and not memories[_domain(task)][1]:
+                        msg = f"--method {name} has learned nothing of the domain {_domain(task)!r}: run"
+                        raise WrongInput(f"{msg} `skillery induce` on trajectories of it, or give --online")
+                    step()
+
+    def _ranker(self, name: str) -> SkillRanker:
+        from flows.commands.routing.searching import SEARCHING, other_ranker  # noqa: PLC0415 (heavy)
+        from flows.commands.routing.settings import base_of  # noqa: PLC0415
+
+        if base_of(name) not in SEARCHING:
+            known = ", ".join((NONE, ORACLE, *SEARCHING, PAGING, *MEMORIES))
+            msg = f"--method {name} is not known: name one of {known}; {_TOOL} before one that searches"
+            raise WrongInput(f"{msg} lets the agent search")
+        return self._stack.enter_context(other_ranker(self._root, self.settings, method=name))
+
+    def stream(self, name: str) -> _Stream:
+        """Return what a method gives in one run through the tasks."""
+        if name == NONE:
+            return _Stream(lambda _: Supply(nothing, silent=True))
+        if name.startswith(_TOOL):
+            own = Supply(nothing, partial(self._searched, name.removeprefix(_TOOL)))
+            return _Stream(lambda _: own)
+        if name not in MEMORIES:
+            return _Stream(lambda task: Supply(lambda *_: self._of_task(name, task)))
+        memories = self._memories(name)
+        learn = (lambda one: memories[one.domain][0].learn(one)) if self.online else None
+        return _Stream(lambda task: memories[_domain(task)][0].supply(task), learn)
+
+    def _of_task(self, name: str, task: AgentTask) -> list[GivenSkill]:
+        key = name, task.task_id
+        if key not in self._found:
+            if name == ORACLE:
+                self._found[key] = [self._named(doc_id) for doc_id in task.told.skills]
+            else:
+                self._found[key] = self._searched(name, task.instruction)
+        return self._found[key]
+
+    def _searched(self, name: str, query: str) -> list[GivenSkill]:
+        """Return the skills that a search finds, none if nothing fits; their text is whole, or paged."""
+        with self._lock:
+            found = self._index.search(query, self._k, ranker=self._rankers[name])
+            if found["nothing_fits"]:
+                return []
+            return [self._skill(row, query if name == PAGING else None) for row in found["results"]]
+
+    def _named(self, doc_id: str) -> GivenSkill:
+        with self._index.version() as now:
+            row, _ = self._index.locate(now, doc_id)
+        return self._skill({**row, "doc_id": doc_id}, None)
+
+    def _skill(self, row: Mapping[str, Any], paged_for: str | None) -> GivenSkill:
+        how = "full" if paged_for is None else DEFAULT_METHOD
+        page = self._index.page(row["doc_id"], paged_for or row["name"], budget=None, method=how)
+        return GivenSkill(row["doc_id"], row["name"], row["description"], page["context"])
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        with self._lock:
+            if self._encoder is None:
+                export = exported_encoder(self._root.folder / "models", self.settings.encoder)
+                self._encoder = KeptEncoder(OnnxEncoder(export), self._root)
+            return self._encoder.encode(list(texts))
+
+    def _memories(self, name: str) -> dict[str, tuple[Memory, bool]]:
+        """Return the memory of each domain, and whether it has learned anything yet."""
+        with self._lock:
+            return {domain: self._memory(name, domain) for domain in set(map(_domain, self._given))}
+
+    def _memory(self, name: str, domain: str) -> tuple[Memory, bool]:
+        served: list[Served] = []
+
+        def known() -> Served | None:
+            pointer = read_served(self._root)
+            if pointer is not None and pointer.induced is not None:
+                skills = ServedSkills(self._root, pointer)
+                if domain in skills.domains:
+                    skills.encoder(self.settings.encoder, 1)  # refuses another one than that of the vectors
+                    served.append(skills.offered(domain, self._encode))
+            return served[0] if served else None
+
+        memory = memory_of(name, domain, self._encode, self._k, known)
+        kept = KeptTrajectories(self._root)
+        taught = [] if served else HeldVerdicts(self._root).successful(domain, kept.of(domain))
+        for one in taught:
+            memory.learn(one)
+        return memory, bool(served or taught)
+
+    def key(self) -> str:
+        """Return all that what methods give depends on."""
+        served = read_served(self._root)
+        kept = KeptTrajectories(self._root).states()
+        tasks = [one.digest for one in self._given] if self.online else []
+        return repr((served.version if served else None, kept, self._k, tasks))
+
+
+def _domain(task: AgentTask) -> str:
+    return task.told.domain or task.task_id
+
+
+class _Bench:
+    """All attempts: made, or kept from before.
+
+    Attributes:
+        records: What came of each, by method and task.
+        left: How many could not be made, by reason.
+        counts: How many were `made` and `kept`.
+    """
+
+    def __init__(
+        self, root: Root, given: Sequence[AgentTask], agents: _Agents, sources: _Sources, limits: Limits,
+        held: Root | None,
+    ) -> None:  # fmt: skip
+        self._root, self._given, self.agents, self._sources = root, given, agents, sources
+        self._limits, self._held, self._key = limits, held, sources.key()
+        self.records: defaultdict[tuple[str, str], list[Found]] = defaultdict(list)
+        self.left, self.counts = Counter[str](), Counter[str]()
+        self.rows: list[Found] = []
+
+    def run(self, names: Sequence[str], runs: int, at_once: int) -> None:
+        """Make all attempts: runs through all tasks side by side, the tasks of each in their order."""
+        streams = [(name, run) for run in range(runs) for name in names]
+        with steps("done", len(streams) * len(self._given)) as step, ThreadPoolExecutor(at_once) as pool:
+            jobs = [pool.submit(self._run, name, run, step) for name, run in streams]
+            try:
+                for job in jobs:
+                    job.result()
+            except BaseException:
+                self._limits.stopped = True
+                raise
+
+    def _run(self, name: str, run: int, step: Callable[[], None]) -> None:
+        stream = self._sources.stream(name)
+        for place, task in enumerate(self._given):
+            try:
+                record = self._attempted(stream, name, task, run)
+            except Unfinished as reason:
+                # What was learned of it would be missing from all that come after.
+                left = len(self._given) - place if stream.learn else 1
+                self.left[str(reason)] += left
+                if stream.learn:
+                    return
+                continue
+            self.records[name, task.task_id].append(record)
+            trajectory = trajectory_of(record["trajectory"])
+            if stream.learn and self._has_succeeded(trajectory):
+                stream.learn(trajectory)
+            step()
+
+    def _attempted(self, stream: _Stream, name: str, task: AgentTask, run: int) -> Found:
+        limits = self._limits
+        said = repr((task.digest, name, run, limits.turns, limits.seconds, self.agents.key, self._key))
+        file = f"runs/{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
+        if self._held is not None and (kept := self._held.read_json(file)) is not None:
+            self.counts["kept"] += 1
+            return kept
+        limits.require()
+        called = f"{name}/{task.task_id}/{run}"
+        with self.agents.make(run) as agent, task.opened(limits.seconds) as environment:
+            made = attempt(task, environment, agent, stream.supply(task), limits, called)
+        said_of = {"method": name, "task": task.task_id, "run": run, **asdict(made)}
+        record: Found = json.loads(json.dumps(said_of))
+        if self._held is not None:
+            self._held.write_json(file, record)
+        self.counts["made"] += 1
+        return record
+
+    def _has_succeeded(self, trajectory: Trajectory) -> bool | None:
+        """Return the verdict by which a stream learns: that of the LLM if one is set up (SGDR's E)."""
+        options = llm_options(self._sources.settings, "llm") if is_set_up(self._sources.settings) else None
+        if options is None:
+            return trajectory.success
+        with open_llm(self._root, options) as llm:
+            return LlmTrajectoryJudge(llm).verdicts([trajectory])[0]
+
+
+def _told(bench: _Bench, given: Sequence[AgentTask], names: Sequence[str], k: int) -> Found:
+    whole = [task for task in given if all(len(bench.records[name, task.task_id]) >= k for name in names)]
+    if not whole:
+        left = ", ".join(f"{reason} {count}" for reason, count in bench.left.items())
+        msg = f"no task was done {k} times by each method: {left} attempts are left, run it again"
+        raise WrongInput(msg)
+    rows, ended = [], defaultdict[str, Counter[str]](Counter)
+    for name in names:
+        for task in whole:
+            attempts = bench.records[name, task.task_id]
+            ended[name].update(one["ended"] for one in attempts)
+            told = {"method": name, "query_id": task.task_id, "domain": _domain(task)}
+            rows.append({**told, **task_row(attempts, k, task.told.skills)})
+    bench.rows = rows
+    every = [one for attempts in bench.records.values() for one in attempts]
+    return {
+        "tasks": len(whole), "attempts": {name: bench.counts[name] for name in ("made", "kept")},
+        "unfinished": dict(sorted(bench.left.items())), "tokens": sum(one["tokens"] for one in every),
+        "cost": round(sum(one["cost"] for one in every), 6), "methods": summarise_agents(rows, ended),
+    }  # fmt: skip
+
+
+def _written(folder: Path, bench: _Bench, found: Found) -> list[str]:
+    files = [folder / name for name in ("agents.md", "agents.json", "agents.parquet", "trajectories.jsonl")]
+    files[0].write_text(agents_markdown(found), "utf-8")
+    files[1].write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
+    write_run(files[2], [run_table(bench.rows)])
+    write_lines(files[3], (one["trajectory"] for attempts in bench.records.values() for one in attempts))
+    rates = {row["method"]: row["pass@1"] for row in found["methods"]}
+    if {NONE, ORACLE} <= rates.keys():
+        files.append(folder / "rates.jsonl")
+        write_lines(files[-1], [{"agent": found["agent"], "without": rates[NONE], "with": rates[ORACLE]}])
+    return list(map(str, files))

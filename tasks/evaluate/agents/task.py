@@ -1,0 +1,131 @@
+"""A task of agents: a folder with an instruction, and a file that names its environment and its check."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from storage.errors import WrongInput
+from storage.jsonl import json_value
+from tasks.induce.replay.environment import CommandEnvironment, LineProcess
+from tasks.induce.trajectories.outline import Element
+from tasks.induce.trajectories.record import Action
+
+EXAMPLE = "example"  # names the tasks that come with Skillery
+_TASK, _INSTRUCTION = "task.json", "instruction.md"
+
+
+class ReferenceAction(BaseModel):
+    """An action of those that leave an environment as it should be."""
+
+    name: str
+    args: dict[str, Any] = {}
+    on: tuple[str, str, int] | None = (
+        None  # role, label and ordinal of an element, in an environment of pages
+    )
+
+
+class TaskFile(BaseModel):
+    """What `task.json` of a task says; that of the folder of all tasks says what they share."""
+
+    environment: str  # a command line; `{python}` stands for the Python that runs Skillery
+    folder: str = "."  # where it runs, seen from the task's folder
+    domain: str = ""  # what it is asked to reset
+    actions: dict[str, str] = Field(
+        default_factory=dict
+    )  # what an agent may do: `name(arguments)`, and what it does
+    # Actions that leave what should be left; None: the environment tells the score.
+    check: list[ReferenceAction] | None = None
+    skills: list[str] = Field(default_factory=list)  # ids of skills that its author finds it needs
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTask:
+    """A task: what is asked, where it is done, and a digest of its files."""
+
+    task_id: str
+    instruction: str
+    folder: Path
+    told: TaskFile
+    digest: str
+
+    @contextmanager
+    def opened(self, seconds: float) -> Iterator[CommandEnvironment]:
+        """Start its environment, which answers each line within so many seconds, and end it.
+
+        Raises:
+            WrongInput: The command line cannot be read, or the folder is not there.
+            EnvironmentUnusable: It cannot be started.
+        """
+        command = self.told.environment.replace("{python}", shlex.quote(sys.executable))
+        with LineProcess(command, self.folder / self.told.folder, seconds) as process:
+            yield CommandEnvironment(process)
+
+    def score(self, environment: CommandEnvironment) -> float:
+        """Return how far it is done, from 0 to 1: the environment's word, or the reference's."""
+        if self.told.check is None:
+            return environment.score()
+        left = environment.digest()
+        environment.reset(self.told.domain)
+        for one in self.told.check:
+            environment.step(Action(one.name, one.args), Element("", *one.on) if one.on else None)
+        return float(environment.digest() == left)
+
+
+def read_agent_tasks(given: str) -> list[AgentTask]:
+    """Return the tasks of a folder by name, or those that come with Skillery.
+
+    Raises:
+        WrongInput: There is no such folder, it holds no task, or a file cannot be used.
+    """
+    packaged = Path(str(resources.files("tasks.evaluate").joinpath("data/agents")))
+    folder = packaged if given == EXAMPLE else Path(given)
+    shared = _object(folder / _TASK) if (folder / _TASK).is_file() else {}
+    found = [_task(one.parent, shared) for one in sorted(folder.glob(f"*/{_INSTRUCTION}"))]
+    if not found:
+        msg = f"{folder}: holds no folder with {_INSTRUCTION}: give a folder of tasks, or say {EXAMPLE}"
+        raise WrongInput(msg)
+    return found
+
+
+def _task(folder: Path, shared: Mapping[str, Any]) -> AgentTask:
+    own = _object(folder / _TASK) if (folder / _TASK).is_file() else {}
+    try:
+        told = TaskFile.model_validate({**shared, **own})
+        instruction = (folder / _INSTRUCTION).read_text("utf-8").strip()
+    except ValidationError as error:
+        first = error.errors()[0]
+        msg = f"{folder / _TASK}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise WrongInput(msg) from error
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{folder / _INSTRUCTION} cannot be read ({error})"
+        raise WrongInput(msg) from error
+    files = sorted(one for one in folder.rglob("*") if one.is_file())
+    held = [
+        (one.relative_to(folder).as_posix(), hashlib.sha256(one.read_bytes()).hexdigest()) for one in files
+    ]
+    digest = hashlib.sha256(repr((held, sorted(shared.items()))).encode()).hexdigest()
+    return AgentTask(folder.name, instruction, folder.resolve(), told, digest)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        found = json_value(
+            path.read_text("utf-8"), str(path), "{environment, domain, actions, check, skills}"
+        )
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read ({error})"
+        raise WrongInput(msg) from error
+    if not isinstance(found, dict):
+        msg = f"{path} must hold an object"
+        raise WrongInput(msg)
+    return found

@@ -340,7 +340,7 @@ def evaluate_agents(
     ] = None,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Attempts at each task by each method.")] = 3,
     k: Annotated[
-        int | None, typer.Option("-k", metavar="K", help="That of Pass@k and Pass^k  [--runs]")
+        int | None, typer.Option("-k", metavar="K", min=1, help="That of Pass@k and Pass^k  [--runs]")
     ] = None,
     skills: Annotated[int, typer.Option("--skills", min=1, help="The most that a method gives.")] = 5,
     turns: Annotated[int, typer.Option("--turns", min=1, help="The most of one attempt.")] = 30,

@@ -9,8 +9,8 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
-from dataclasses import asdict, replace
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,26 +20,19 @@ from flows.commands.llm import is_set_up
 from flows.commands.queries import open_index
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
-from storage.errors import WrongInput
+from storage.errors import EnvironmentStopped, WrongInput
 from storage.jsonl import write_lines
 from storage.lance.served import read_served
 from storage.root import Root
-from tasks.evaluate.agents.agent import CommandAgent, LlmAgent
-from tasks.evaluate.agents.attempt import (
-    ActingAgent,
-    GivenSkill,
-    Limits,
-    Supply,
-    Unfinished,
-    attempt,
-    nothing,
-)
-from tasks.evaluate.agents.memory import MEMORIES, Memory, Served, memory_of
+from tasks.evaluate.agents.agent import command_agent, llm_agent
+from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, Unfinished, attempt
+from tasks.evaluate.agents.memory import CER, LEARNED, Memory, Served, memory_of
 from tasks.evaluate.agents.report import agents_markdown, run_table, summarise_agents, task_row
 from tasks.evaluate.agents.task import AgentTask, read_agent_tasks
 from tasks.evaluate.measures.runs import write_run
 from tasks.induce.library.held import HeldVerdicts, KeptTrajectories
 from tasks.induce.library.judge import LlmTrajectoryJudge
+from tasks.induce.replay.environment import CommandEnvironment
 from tasks.induce.trajectories.record import Trajectory, trajectory_of
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
@@ -49,10 +42,12 @@ from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.onnx_export import exported_encoder
 from tasks.models.protocols import Vectors
 from tasks.retrieve.page import DEFAULT_METHOD
+from tasks.retrieve.revisions.edition import served_edition
 from tasks.retrieve.routing.search import SkillRanker
 from tasks.retrieve.suggest.stored import ServedSkills
 
 NONE, ORACLE, PAGING, DEFAULT, LLM = "none", "oracle", "paging", "default", "llm"
+MEMORIES = (*LEARNED, CER)
 _TOOL, _COMMAND = "tool:", "command:"
 _WARMER = 0.7  # the temperature of an LLM that is asked several times, where the settings name none
 Found = dict[str, Any]
@@ -63,7 +58,7 @@ def agents_bench(
     settings: Settings,
     *,
     tasks: str,
-    agent: str,
+    agent: str = LLM,
     method: Sequence[str] | None = None,
     runs: int = 3,
     k: int | None = None,
@@ -83,63 +78,63 @@ def agents_bench(
 
     Returns:
         `agent`, `runs`, `k`, `tasks`, `attempts` (made, kept), `unfinished` (attempts by reason), `tokens`
-        and `cost` of all attempts, `methods` (rows of `summarise_agents`), and with a folder `report`.
+        and `cost` of all attempts, `spent` (the same of this time, with attempts that were not ended),
+        `methods` (rows of `summarise_agents`), and with a folder `report`.
 
     Raises:
         WrongInput: A file, a method or the agent cannot be used, or no task was done by each method.
     """
-    given = read_agent_tasks(tasks)
-    names, at = list(dict.fromkeys(method or (NONE,))), runs if k is None else k
+    given, names, at = read_agent_tasks(tasks), list(dict.fromkeys(method or (NONE,))), k or runs
     if not 1 <= at <= runs:
         msg = f"-k {at}: Pass@k is told from --runs {runs}: give 1 to that"
         raise WrongInput(msg)
+    until = time.monotonic() + 60 * (float("inf") if minutes is None else minutes)
     ceiling = Ceiling(settings.llm_max_total_tokens, settings.llm_max_cost)
-    until = None if minutes is None else time.monotonic() + 60 * minutes
-    limits = Limits(turns, seconds, until, ceiling)
     held = None if report is None else folder_at(report, "--report")
     with ExitStack() as stack:
+        acting = _acting(root, settings, stack, agent, runs, seconds)
         sources = _Sources(root, settings, stack, given, skills, online=online)
         sources.require(names)
-        agents = _agents(root, settings, stack, agent, runs, seconds)
-        bench = _Bench(root, given, agents, sources, limits, held)
+        bench = _Bench(given, acting, sources, Limits(turns, seconds, until, ceiling), held)
         bench.run(names, runs, settings.llm_concurrency)
-    found = _told(bench, given, names, at) | {"agent": bench.agents.name, "runs": runs, "k": at}
-    return found if report is None else found | {"report": _written(report, bench, found)}
+    rows, found = _told(bench, given, names, at)
+    spent = {"tokens": bench.limits.tokens, "cost": round(bench.limits.cost, 6)}
+    found |= {"agent": acting.name, "runs": runs, "k": at, "spent": spent}
+    return found if report is None else found | {"report": _written(report, bench, rows, found)}
 
 
-class _Agents(NamedTuple):
+class _Agent(NamedTuple):
     """Makes the agent of an attempt by its number; `key` is all that its actions depend on."""
 
     name: str
     key: str
-    make: Callable[[int], AbstractContextManager[ActingAgent]]
+    make: Callable[[int], AbstractContextManager[Callable[[Turn], Act]]]
 
 
-def _agents(
+def _acting(
     root: Root, settings: Settings, stack: ExitStack, agent: str, runs: int, seconds: float
-) -> _Agents:
+) -> _Agent:
     if agent.startswith(_COMMAND):
-        command = agent.removeprefix(_COMMAND)
-        return _Agents(agent, agent, lambda run: closing(CommandAgent(command, seconds, run)))
+        return _Agent(agent, agent, partial(command_agent, agent.removeprefix(_COMMAND), seconds))
     if agent != LLM:
         msg = f"--agent {agent} is not known: say {LLM} or {_COMMAND}CMD"
         raise WrongInput(msg)
     options = llm_options(settings, "llm")
     assert options is not None  # noqa: S101 - None is for `local`
-    if runs > 1 and "llm_temperature" not in settings.model_fields_set:
-        options = replace(options, sampling=replace(options.sampling, temperature=_WARMER))
     endpoint, sampling = options.endpoint, options.sampling
+    if runs > 1 and "llm_temperature" not in settings.model_fields_set:
+        sampling = replace(sampling, temperature=_WARMER)
     ledger, answers = Ledger(options.prices, options.ceiling), stack.enter_context(Answers(root))
 
-    def make(run: int) -> AbstractContextManager[ActingAgent]:
+    def make(run: int) -> AbstractContextManager[Callable[[Turn], Act]]:
         # Each attempt has a client of its own, which counts what the attempt takes.
-        return nullcontext(LlmAgent(Llm(open_cache(endpoint, answers, ledger), sampling), run))
+        return nullcontext(llm_agent(Llm(open_cache(endpoint, answers, ledger), sampling), run))
 
-    return _Agents(f"llm:{endpoint.model}", repr((endpoint.base_url, endpoint.model, sampling)), make)
+    return _Agent(f"llm:{endpoint.model}", repr((endpoint.base_url, endpoint.model, sampling)), make)
 
 
 class _Stream(NamedTuple):
-    """What a method gives in one run through all tasks; None: it does not learn on the way."""
+    """What a method gives in one run through all tasks; `learn` is None if it does not learn on the way."""
 
     supply: Callable[[AgentTask], Supply]
     learn: Callable[[Trajectory], None] | None = None
@@ -152,9 +147,8 @@ class _Sources:
         self, root: Root, settings: Settings, stack: ExitStack, given: Sequence[AgentTask], k: int, *,
         online: bool,
     ) -> None:  # fmt: skip
-        self._root, self.settings, self._stack, self._k = root, settings, stack, k
-        self._given, self.online = given, online
-        self._index = open_index(root, settings)
+        self._root, self._settings, self._stack, self._k = root, settings, stack, k
+        self._given, self._online, self._index = given, online, open_index(root, settings)
         self._rankers: dict[str, SkillRanker | None] = {DEFAULT: None, PAGING: None}
         self._lock, self._found = threading.RLock(), dict[tuple[str, str], list[GivenSkill]]()
         self._encoder: KeptEncoder | None = None
@@ -167,65 +161,60 @@ class _Sources:
             NotPublished: Nothing is served.
             UnknownDocument: A skill that a task's author names is not served.
         """
-        searching = [name.removeprefix(_TOOL) for name in names if name not in (NONE, ORACLE, *MEMORIES)]
-        for name in searching:
-            if name not in self._rankers:
-                self._rankers[name] = self._ranker(name)
-        with steps("retrieved for", len(names) * len(self._given)) as step:
+        for name in names:
+            searching = name.removeprefix(_TOOL)
+            if searching not in (NONE, ORACLE, *MEMORIES, *self._rankers):
+                self._rankers[searching] = self._ranker(name, searching)
+        with steps("retrieved for", len(names)) as step:
             for name in names:
-                memories = self._memories(name) if name in MEMORIES else {}
-                for task in self._given:
-                    if name == ORACLE or name in searching:
+                if name in MEMORIES:
+                    self._memories(name)
+                elif name != NONE and not name.startswith(_TOOL):
+                    for task in self._given:
                         self._of_task(name, task)
-                    if memories and not self.online and not memories[_domain(task)][1]:
-                        msg = f"--method {name} has learned nothing of the domain {_domain(task)!r}: run"
-                        raise WrongInput(f"{msg} `skillery induce` on trajectories of it, or give --online")
-                    step()
+                step()
 
-    def _ranker(self, name: str) -> SkillRanker:
+    def _ranker(self, name: str, searching: str) -> SkillRanker:
         from flows.commands.routing.searching import SEARCHING, other_ranker  # noqa: PLC0415 (heavy)
         from flows.commands.routing.settings import base_of  # noqa: PLC0415
 
-        if base_of(name) not in SEARCHING:
-            known = ", ".join((NONE, ORACLE, *SEARCHING, PAGING, *MEMORIES))
-            msg = f"--method {name} is not known: name one of {known}; {_TOOL} before one that searches"
-            raise WrongInput(f"{msg} lets the agent search")
-        return self._stack.enter_context(other_ranker(self._root, self.settings, method=name))
+        if base_of(searching) in SEARCHING:
+            return self._stack.enter_context(other_ranker(self._root, self._settings, method=searching))
+        known = ", ".join((NONE, ORACLE, *SEARCHING, PAGING, *MEMORIES))
+        msg = f"--method {name} is not known: name one of {known}, or {_TOOL}METHOD to let the agent search"
+        raise WrongInput(msg)
 
     def stream(self, name: str) -> _Stream:
         """Return what a method gives in one run through the tasks."""
         if name == NONE:
-            return _Stream(lambda _: Supply(nothing, silent=True))
+            return _Stream(lambda _: Supply(silent=True))
         if name.startswith(_TOOL):
-            own = Supply(nothing, partial(self._searched, name.removeprefix(_TOOL)))
-            return _Stream(lambda _: own)
+            return _Stream(lambda _: Supply(find=partial(self._searched, name.removeprefix(_TOOL))))
         if name not in MEMORIES:
             return _Stream(lambda task: Supply(lambda *_: self._of_task(name, task)))
-        memories = self._memories(name)
-        learn = (lambda one: memories[one.domain][0].learn(one)) if self.online else None
-        return _Stream(lambda task: memories[_domain(task)][0].supply(task), learn)
+        own = self._memories(name)
+        learn = (lambda one: own[one.domain].learn(one)) if self._online else None
+        return _Stream(lambda task: own[task.domain].supply(task), learn)
 
     def _of_task(self, name: str, task: AgentTask) -> list[GivenSkill]:
         key = name, task.task_id
         if key not in self._found:
-            if name == ORACLE:
-                self._found[key] = [self._named(doc_id) for doc_id in task.told.skills]
-            else:
-                self._found[key] = self._searched(name, task.instruction)
+            is_named = name == ORACLE
+            found = map(self._named, task.told.skills) if is_named else self._searched(name, task.instruction)
+            self._found[key] = list(found)
         return self._found[key]
 
     def _searched(self, name: str, query: str) -> list[GivenSkill]:
         """Return the skills that a search finds, none if nothing fits; their text is whole, or paged."""
         with self._lock:
             found = self._index.search(query, self._k, ranker=self._rankers[name])
-            if found["nothing_fits"]:
-                return []
-            return [self._skill(row, query if name == PAGING else None) for row in found["results"]]
+            rows = [] if found["nothing_fits"] else found["results"]
+            return [self._skill(row, query if name == PAGING else None) for row in rows]
 
     def _named(self, doc_id: str) -> GivenSkill:
         with self._index.version() as now:
             row, _ = self._index.locate(now, doc_id)
-        return self._skill({**row, "doc_id": doc_id}, None)
+        return self._skill({**served_edition(self._root, row).row, "doc_id": doc_id}, None)
 
     def _skill(self, row: Mapping[str, Any], paged_for: str | None) -> GivenSkill:
         how = "full" if paged_for is None else DEFAULT_METHOD
@@ -235,16 +224,16 @@ class _Sources:
     def _encode(self, texts: Sequence[str]) -> Vectors:
         with self._lock:
             if self._encoder is None:
-                export = exported_encoder(self._root.folder / "models", self.settings.encoder)
+                export = exported_encoder(self._root.folder / "models", self._settings.encoder)
                 self._encoder = KeptEncoder(OnnxEncoder(export), self._root)
             return self._encoder.encode(list(texts))
 
-    def _memories(self, name: str) -> dict[str, tuple[Memory, bool]]:
-        """Return the memory of each domain, and whether it has learned anything yet."""
+    def _memories(self, name: str) -> dict[str, Memory]:
         with self._lock:
-            return {domain: self._memory(name, domain) for domain in set(map(_domain, self._given))}
+            return {domain: self._memory(name, domain) for domain in {task.domain for task in self._given}}
 
-    def _memory(self, name: str, domain: str) -> tuple[Memory, bool]:
+    def _memory(self, name: str, domain: str) -> Memory:
+        """Return a memory of what is served and of what `induce` was given."""
         served: list[Served] = []
 
         def known() -> Served | None:
@@ -252,27 +241,32 @@ class _Sources:
             if pointer is not None and pointer.induced is not None:
                 skills = ServedSkills(self._root, pointer)
                 if domain in skills.domains:
-                    skills.encoder(self.settings.encoder, 1)  # refuses another one than that of the vectors
+                    skills.encoder(self._settings.encoder, 1)  # refuses another one than that of the vectors
                     served.append(skills.offered(domain, self._encode))
             return served[0] if served else None
 
-        memory = memory_of(name, domain, self._encode, self._k, known)
-        kept = KeptTrajectories(self._root)
+        memory, kept = memory_of(name, self._encode, self._k, known), KeptTrajectories(self._root)
         taught = [] if served else HeldVerdicts(self._root).successful(domain, kept.of(domain))
         for one in taught:
             memory.learn(one)
-        return memory, bool(served or taught)
+        if not (served or taught or self._online):
+            msg = f"--method {name} has learned nothing of the domain {domain!r}: run `skillery induce` on"
+            raise WrongInput(f"{msg} trajectories of it, or give --online")
+        return memory
+
+    def has_succeeded(self, trajectory: Trajectory) -> bool | None:
+        """Return the verdict by which a stream learns: that of the LLM if one is set up (SGDR's E)."""
+        options = llm_options(self._settings, "llm") if is_set_up(self._settings) else None
+        if options is None:
+            return trajectory.success
+        with open_llm(self._root, options) as llm:
+            return LlmTrajectoryJudge(llm).verdicts([trajectory])[0]
 
     def key(self) -> str:
         """Return all that what methods give depends on."""
-        served = read_served(self._root)
-        kept = KeptTrajectories(self._root).states()
-        tasks = [one.digest for one in self._given] if self.online else []
-        return repr((served.version if served else None, kept, self._k, tasks))
-
-
-def _domain(task: AgentTask) -> str:
-    return task.told.domain or task.task_id
+        served, kept = read_served(self._root), KeptTrajectories(self._root).states()
+        tasks = [one.digest for one in self._given] if self._online else []
+        return repr((served and served.version, kept, self._k, tasks))
 
 
 class _Bench:
@@ -285,25 +279,23 @@ class _Bench:
     """
 
     def __init__(
-        self, root: Root, given: Sequence[AgentTask], agents: _Agents, sources: _Sources, limits: Limits,
-        held: Root | None,
-    ) -> None:  # fmt: skip
-        self._root, self._given, self.agents, self._sources = root, given, agents, sources
-        self._limits, self._held, self._key = limits, held, sources.key()
+        self, given: Sequence[AgentTask], acting: _Agent, sources: _Sources, limits: Limits, held: Root | None
+    ) -> None:
+        self._given, self._acting, self._sources, self.limits = given, acting, sources, limits
+        self._held, self._key = held, repr((acting.key, sources.key(), limits.turns, limits.seconds))
         self.records: defaultdict[tuple[str, str], list[Found]] = defaultdict(list)
         self.left, self.counts = Counter[str](), Counter[str]()
-        self.rows: list[Found] = []
 
     def run(self, names: Sequence[str], runs: int, at_once: int) -> None:
         """Make all attempts: runs through all tasks side by side, the tasks of each in their order."""
         streams = [(name, run) for run in range(runs) for name in names]
         with steps("done", len(streams) * len(self._given)) as step, ThreadPoolExecutor(at_once) as pool:
-            jobs = [pool.submit(self._run, name, run, step) for name, run in streams]
+            jobs = [pool.submit(self._run, *each, step) for each in streams]
             try:
                 for job in jobs:
                     job.result()
             except BaseException:
-                self._limits.stopped = True
+                self.limits.until = 0.0  # the others end at their next turn
                 raise
 
     def _run(self, name: str, run: int, step: Callable[[], None]) -> None:
@@ -313,71 +305,67 @@ class _Bench:
                 record = self._attempted(stream, name, task, run)
             except Unfinished as reason:
                 # What was learned of it would be missing from all that come after.
-                left = len(self._given) - place if stream.learn else 1
-                self.left[str(reason)] += left
+                self.left[str(reason)] += len(self._given) - place if stream.learn else 1
                 if stream.learn:
                     return
                 continue
             self.records[name, task.task_id].append(record)
             trajectory = trajectory_of(record["trajectory"])
-            if stream.learn and self._has_succeeded(trajectory):
+            if stream.learn and self._sources.has_succeeded(trajectory):
                 stream.learn(trajectory)
             step()
 
     def _attempted(self, stream: _Stream, name: str, task: AgentTask, run: int) -> Found:
-        limits = self._limits
-        said = repr((task.digest, name, run, limits.turns, limits.seconds, self.agents.key, self._key))
+        said = repr((task.digest, name, run, self._key))
         file = f"runs/{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
         if self._held is not None and (kept := self._held.read_json(file)) is not None:
             self.counts["kept"] += 1
             return kept
-        limits.require()
-        called = f"{name}/{task.task_id}/{run}"
-        with self.agents.make(run) as agent, task.opened(limits.seconds) as environment:
-            made = attempt(task, environment, agent, stream.supply(task), limits, called)
-        said_of = {"method": name, "task": task.task_id, "run": run, **asdict(made)}
-        record: Found = json.loads(json.dumps(said_of))
+        self.limits.require()
+        try:
+            with self._acting.make(run) as agent, task.opened(self.limits.seconds) as process:
+                environment, supply = CommandEnvironment(process), stream.supply(task)
+                called = f"{name}/{task.task_id}/{run}"
+                made = attempt(task, environment, agent, supply, self.limits, called)
+        except EnvironmentStopped as error:
+            reason = "environment"
+            raise Unfinished(reason) from error
+        record: Found = json.loads(json.dumps({"method": name, "task": task.task_id, "run": run, **made}))
         if self._held is not None:
             self._held.write_json(file, record)
         self.counts["made"] += 1
         return record
 
-    def _has_succeeded(self, trajectory: Trajectory) -> bool | None:
-        """Return the verdict by which a stream learns: that of the LLM if one is set up (SGDR's E)."""
-        options = llm_options(self._sources.settings, "llm") if is_set_up(self._sources.settings) else None
-        if options is None:
-            return trajectory.success
-        with open_llm(self._root, options) as llm:
-            return LlmTrajectoryJudge(llm).verdicts([trajectory])[0]
 
-
-def _told(bench: _Bench, given: Sequence[AgentTask], names: Sequence[str], k: int) -> Found:
+def _told(
+    bench: _Bench, given: Sequence[AgentTask], names: Sequence[str], k: int
+) -> tuple[list[Found], Found]:
+    """Return the rows of tasks that each method did often enough, and what is said of all."""
     whole = [task for task in given if all(len(bench.records[name, task.task_id]) >= k for name in names)]
     if not whole:
         left = ", ".join(f"{reason} {count}" for reason, count in bench.left.items())
-        msg = f"no task was done {k} times by each method: {left} attempts are left, run it again"
+        msg = f"no task was done {k} times by each method, attempts are left ({left}): run it again"
         raise WrongInput(msg)
     rows, ended = [], defaultdict[str, Counter[str]](Counter)
     for name in names:
         for task in whole:
             attempts = bench.records[name, task.task_id]
             ended[name].update(one["ended"] for one in attempts)
-            told = {"method": name, "query_id": task.task_id, "domain": _domain(task)}
+            told = {"method": name, "query_id": task.task_id, "domain": task.domain}
             rows.append({**told, **task_row(attempts, k, task.told.skills)})
-    bench.rows = rows
     every = [one for attempts in bench.records.values() for one in attempts]
-    return {
+    return rows, {
         "tasks": len(whole), "attempts": {name: bench.counts[name] for name in ("made", "kept")},
         "unfinished": dict(sorted(bench.left.items())), "tokens": sum(one["tokens"] for one in every),
         "cost": round(sum(one["cost"] for one in every), 6), "methods": summarise_agents(rows, ended),
     }  # fmt: skip
 
 
-def _written(folder: Path, bench: _Bench, found: Found) -> list[str]:
+def _written(folder: Path, bench: _Bench, rows: Sequence[Found], found: Found) -> list[str]:
     files = [folder / name for name in ("agents.md", "agents.json", "agents.parquet", "trajectories.jsonl")]
     files[0].write_text(agents_markdown(found), "utf-8")
     files[1].write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
-    write_run(files[2], [run_table(bench.rows)])
+    write_run(files[2], [run_table(rows)])
     write_lines(files[3], (one["trajectory"] for attempts in bench.records.values() for one in attempts))
     rates = {row["method"]: row["pass@1"] for row in found["methods"]}
     if {NONE, ORACLE} <= rates.keys():

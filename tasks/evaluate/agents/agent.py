@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from storage.errors import EnvironmentStopped, EnvironmentUnusable
-from tasks.evaluate.agents.attempt import Act, GivenSkill, NoAct, Turn, Unfinished
+from tasks.evaluate.agents.attempt import Act, GivenSkill, Turn, Unfinished
 from tasks.induce.replay.environment import LineProcess
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.prompt import Answer, Prompt, Text, Values
@@ -23,94 +24,69 @@ _NOW, _BEFORE, _SKILL = 6_000, 600, 12_000  # characters: of what is seen now, a
 
 class _Argument(Answer):
     name: Text
-    value: Text
+    value: Annotated[Text, BeforeValidator(lambda own: own if isinstance(own, str) else json.dumps(own))]
 
 
-def _pairs(value: object) -> object:
-    """Take an object of arguments for the list of them, and values that are no texts for their JSON."""
-    if isinstance(value, dict):
-        value = [{"name": name, "value": own} for name, own in value.items()]
-    if not isinstance(value, list):
-        return value
-    return [
-        {**one, "value": own if isinstance(own, str) else json.dumps(own)}
-        if isinstance(one, dict) and (own := one.get("value")) is not None else one
-        for one in value
-    ]  # fmt: skip
+def _listed(value: object) -> object:
+    """Take an object of arguments for the list of them."""
+    return [{"name": n, "value": own} for n, own in value.items()] if isinstance(value, dict) else value
 
 
 class _ActAnswer(Answer):
     thought: Text
     name: Text
-    args: Annotated[list[_Argument], BeforeValidator(_pairs)]
+    args: Annotated[list[_Argument], BeforeValidator(_listed)]
 
 
 _ACT: Prompt[_ActAnswer] = Prompt("agent-act-1", "tasks.evaluate/agent_act_rules.txt", _ActAnswer)
 
 
-class LlmAgent:
-    """A language model that is asked for each action, with all that it did before.
+def llm_agent(llm: Llm, attempt: int = 0) -> Callable[[Turn], Act]:
+    """Return an agent that asks a language model for each action, with all that it did before.
 
     Answers are kept: what was asked in an attempt that was killed is not paid for again, and still counts.
+    The agent raises `Unfinished` if the ceiling is reached or the server does not answer.
 
     Args:
         llm: Asked by this agent alone; others may share its account.
-        attempt: The number of the attempt: of each, answers are drawn anew.
+        attempt: The number of the attempt: for each, answers are drawn anew.
     """
+    cache, sampling = llm.cache, llm.sampling
+    drawn = replace(sampling, seed=None if sampling.seed is None else sampling.seed + attempt)
 
-    def __init__(self, llm: Llm, attempt: int = 0) -> None:
-        self._llm, self._attempt = llm, attempt
-        own = llm.sampling
-        self._sampling = own if own.seed is None else replace(own, seed=own.seed + attempt)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of its questions and answers so far."""
-        return self._llm.cache.prompt_tokens + self._llm.cache.completion_tokens
-
-    @property
-    def cost(self) -> float:
-        """Money that they cost when they were asked."""
-        return self._llm.ledger.prices.of(self._llm.cache.prompt_tokens, self._llm.cache.completion_tokens)
-
-    def act(self, turn: Turn) -> Act:
-        """Return the model's action.
-
-        Raises:
-            NoAct: None of its answers can be read.
-            Unfinished: The ceiling is reached, or the server does not answer.
-            LlmDenied: The server denies access, or has no such model.
-        """
+    def act(turn: Turn) -> Act:
+        before = cache.prompt_tokens, cache.completion_tokens
         ids = [one.skill_id for one in turn.skills]
-        said = self._llm.ask(
-            _ACT,
-            Values(
-                "What do you do now?", _records(turn), ids, sampling=self._sampling, attempt=self._attempt
-            ),
-        )
-        if isinstance(said, Fallback):
-            raise Unfinished(said.reason) if said.early else NoAct(said.detail)
-        return Act(said.name, {one.name: _value(one.value) for one in said.args})
+        values = Values("What do you do now?", _records(turn), ids, sampling=drawn, attempt=attempt)
+        said = llm.ask(_ACT, values)
+        took = cache.prompt_tokens - before[0], cache.completion_tokens - before[1]
+        cost = llm.ledger.prices.of(*took)
+        if not isinstance(said, Fallback):
+            return Act(said.name, {one.name: _value(one.value) for one in said.args}, sum(took), cost)
+        if said.early:
+            raise Unfinished(said.reason)
+        return Act("", {}, sum(took), cost, failed=said.detail)
+
+    return act
 
 
 def _records(turn: Turn) -> list[Mapping[str, object]]:
+    earlier = [{**one, "seen": shortened(str(one["seen"]), _BEFORE)} for one in turn.before[:-1]]
     return [
         {"task": turn.task.instruction},
         *({"action": said, "does": does} for said, does in turn.actions.items()),
         *(_skill(one) for one in turn.skills),
-        *({**one, "seen": shortened(str(one["seen"]), _BEFORE)} for one in turn.before[:-1]),
-        *({**one, "seen": "as now"} for one in turn.before[-1:]),
+        *earlier, *({**one, "seen": "as now"} for one in turn.before[-1:]),
         {"now": shortened(turn.seen, _NOW), "error": turn.error},
-    ]
+    ]  # fmt: skip
 
 
 def _skill(skill: GivenSkill) -> Mapping[str, object]:
     text = shortened(skill.text, _SKILL)
     if skill.form == "call":
         return {"procedure": text, "does": skill.description}
-    if skill.form == "shown":
-        return {"done_before": text}
-    return {"skill": skill.skill_id, "name": skill.name, "description": skill.description}
+    told = {"skill": skill.skill_id, "name": skill.name, "description": skill.description}
+    return told if skill.form == "read" else {"done_before": text}
 
 
 def _value(text: str) -> Any:  # noqa: ANN401
@@ -121,8 +97,9 @@ def _value(text: str) -> Any:  # noqa: ANN401
         return text
 
 
-class CommandAgent:
-    """A command that is asked for each action by a line of JSON, in one process an attempt.
+@contextmanager
+def command_agent(command: str, seconds: float, attempt: int = 0) -> Iterator[Callable[[Turn], Act]]:
+    """Yield an agent that asks a command for each action by a line of JSON, in one process an attempt.
 
     It is asked `{"task_id", "instruction", "domain", "attempt", "turn", "actions", "skills", "seen",
     "error"}`, and answers `{"name", "args"}`; beside these it may say `tokens` and `cost` of the turn, and in
@@ -132,35 +109,24 @@ class CommandAgent:
         WrongInput: The command line cannot be read.
         EnvironmentUnusable: It cannot be started.
     """
+    with LineProcess(command, Path.cwd(), seconds, variables=dict(os.environ)) as process:
 
-    def __init__(self, command: str, seconds: float, attempt: int = 0) -> None:
-        self._process = LineProcess(command, Path.cwd(), seconds, variables=dict(os.environ))
-        self._attempt = attempt
-        self.tokens, self.cost = 0, 0.0
+        def act(turn: Turn) -> Act:
+            asked = {
+                "task_id": turn.task.task_id, "instruction": turn.task.instruction,
+                "domain": turn.task.domain, "attempt": attempt, "turn": turn.number,
+                "actions": turn.actions, "skills": [one.told() for one in turn.skills],
+                "seen": turn.seen, "error": turn.error,
+            }  # fmt: skip
+            try:
+                said = json.loads(process.ask(json.dumps(asked)))
+                spent = max(int(said.get("tokens", 0)), 0), max(float(said.get("cost", 0)), 0.0)
+                return Act(
+                    str(said["name"]), dict(said.get("args") or {}), *spent, list(said.get("used", ()))
+                )
+            except (EnvironmentStopped, EnvironmentUnusable) as error:
+                return Act("", {}, failed=str(error))
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                return Act("", {}, failed=f"answered with no {{name, args, tokens, cost, used}}: {error!r}")
 
-    def close(self) -> None:
-        """End the process."""
-        self._process.close()
-
-    def act(self, turn: Turn) -> Act:
-        """Return the command's action; raises `NoAct` if it died or says something else."""
-        asked = {
-            "task_id": turn.task.task_id, "instruction": turn.task.instruction,
-            "domain": turn.task.told.domain, "attempt": self._attempt, "turn": turn.number,
-            "actions": dict(turn.actions), "skills": [one.told() for one in turn.skills],
-            "seen": turn.seen, "error": turn.error,
-        }  # fmt: skip
-        try:
-            answer = json.loads(self._process.ask(json.dumps(asked)))
-            self.tokens += max(int(answer.get("tokens", 0)), 0)
-            self.cost += max(float(answer.get("cost", 0)), 0.0)
-            return Act(str(answer["name"]), dict(answer.get("args") or {}), _texts(answer.get("used") or ()))
-        except (EnvironmentStopped, EnvironmentUnusable) as error:
-            raise NoAct(str(error)) from error
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            reason = f"answered with no {{name, args, tokens, cost, used}}: {error!r}"
-            raise NoAct(reason) from error
-
-
-def _texts(given: Sequence[object]) -> tuple[str, ...]:
-    return tuple(map(str, given))
+        yield act

@@ -8,10 +8,9 @@ ASI whole procedures as programs, AWM the same in words, CER whole experiences w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple
 
-from tasks.evaluate.agents.attempt import GivenSkill, Supply, nothing
+from tasks.evaluate.agents.attempt import GivenSkill, Supply
 from tasks.evaluate.agents.task import AgentTask
 from tasks.induce.library.judge import record_of
 from tasks.induce.skills.actions import Body, Granularity
@@ -27,20 +26,7 @@ from tasks.retrieve.suggest.methods import METHODS, Encode, Method, Offered, Ski
 _MOST = 4_000  # characters of an experience
 
 
-class Memory(Protocol):
-    """What a method has learned of one domain."""
-
-    def learn(self, trajectory: Trajectory) -> None:
-        """Learn of a trajectory that succeeded."""
-        ...
-
-    def supply(self, task: AgentTask) -> Supply:
-        """Return what it gives at the steps of a task; nothing that comes from the same task alone."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LearnedMethod:
+class LearnedMethod(NamedTuple):
     """A method that offers procedures: what they are cut out of, how chosen, and how an agent gets them."""
 
     granularity: Granularity
@@ -56,62 +42,50 @@ LEARNED: dict[str, LearnedMethod] = {
     "awm": LearnedMethod("trajectory", METHODS["task"], "shown", stepwise=False),
 }
 CER = "cer"
-MEMORIES = (*LEARNED, CER)
-"""Names of the methods that learn."""
-
 Served = tuple[dict[Body, InducedSkill], Offered]  # as `ServedSkills.offered` gives it
 
 
-def memory_of(name: str, domain: str, encode: Encode, k: int, served: Callable[[], Served | None]) -> Memory:
-    """Return the memory of a method of `MEMORIES`, with nothing learned yet.
+class Procedures:
+    """Procedures of one domain; with those that are served already, where a method is of windows.
 
     Args:
-        name: The method.
-        domain: What it learns of.
+        method: Which are offered, and how.
         encode: Returns unit vectors of texts.
         k: So many are given at once.
-        served: Returns the procedures that are served; asked for by methods of windows alone.
+        served: Those that are served, if any.
     """
-    if name == CER:
-        return _Experiences(encode, k)
-    method = LEARNED[name]
-    known = served() if method.granularity == "window" else None
-    return _Procedures(method, domain, encode, k, *(known or ({}, Offered(encode))))
 
-
-class _Procedures:
-    def __init__(
-        self, method: LearnedMethod, domain: str, encode: Encode, k: int,
-        skills: dict[Body, InducedSkill], offered: Offered,
-    ) -> None:  # fmt: skip
-        self._method, self._domain, self._encode, self._k = method, domain, encode, k
-        self._skills, self._offered = skills, offered
+    def __init__(self, method: LearnedMethod, encode: Encode, k: int, served: Served | None = None) -> None:
+        self._method, self._encode, self._k = method, encode, k
+        self._skills, self._offered = served or ({}, Offered(encode))
 
     def learn(self, trajectory: Trajectory) -> None:
+        """Learn of a trajectory that succeeded."""
         self._offered.learn(decision_points(trajectory, self._method.granularity))
 
     def supply(self, task: AgentTask) -> Supply:
-        (of_task,), first = self._encode([task.instruction]), list[GivenSkill]()
-        start: Vectors | None = None
+        """Return what is given at the steps of a task; nothing that comes from the same task alone."""
+        (of_task,) = self._encode([task.instruction])
+        first: list[tuple[Vectors, Sequence[GivenSkill]]] = []
 
         def at(seen: str, before: Target | None) -> Sequence[GivenSkill]:
-            nonlocal start, first
-            if start is not None and not self._method.stepwise:
-                return first
-            (of_state,) = self._encode([summed_up(seen, "", "")])
-            start = of_state if start is None else start
-            page = page_seen(seen)
-            asked = SkillQuestion(of_task, of_state, start, before, page, task.task_id)
-            first = self._given(offer.skill for offer in self._method.choose(self._offered, asked, self._k))
-            return first
+            if first and not self._method.stepwise:
+                return first[0][1]
+            (state,) = self._encode([summed_up(seen, "", "")])
+            start = first[0][0] if first else state
+            asked = SkillQuestion(of_task, state, start, before, page_seen(seen), task.task_id)
+            offers = self._method.choose(self._offered, asked, self._k)
+            given = self._given(task.domain, (offer.skill for offer in offers))
+            first.append((state, given))
+            return given
 
         return Supply(at, silent=self._method.form == "shown")
 
-    def _given(self, numbers: Iterable[int]) -> list[GivenSkill]:
+    def _given(self, domain: str, numbers: Iterable[int]) -> Sequence[GivenSkill]:
         found: dict[str, GivenSkill] = {}
         for number in numbers:
             body = self._offered.skills[number]
-            own, skill_id = self._skills.get(body), skill_id_of(self._domain, body)
+            own, skill_id = self._skills.get(body), skill_id_of(domain, body)
             name = own.name if own else with_id(function_name(body), skill_id)
             does = self._offered.description(number)
             text = does if self._method.form == "shown" else code_of(name, body)
@@ -120,29 +94,43 @@ class _Procedures:
         return list(found.values())
 
 
-class _Experiences:
-    """Trajectories, the nearest by their tasks (CER)."""
+class Experiences:
+    """Trajectories, the nearest by their tasks (CER); arguments as those of `Procedures`."""
 
     def __init__(self, encode: Encode, k: int) -> None:
         self._encode, self._k = encode, k
         self._held: list[Trajectory] = []
 
     def learn(self, trajectory: Trajectory) -> None:
+        """Keep a trajectory that succeeded."""
         self._held.append(trajectory)
 
     def supply(self, task: AgentTask) -> Supply:
+        """Return what is given: the same at each step, and nothing of the same task."""
         others = [one for one in self._held if one.task_id != task.task_id]
-        if not others:
-            return Supply(nothing, silent=True)
-        (asked,) = self._encode([task.instruction])
-        near = self._encode([one.task for one in others]) @ asked
-        order = sorted(range(len(others)), key=lambda place: -float(near[place]))[: self._k]
+        asked, *vectors = self._encode([task.instruction, *(one.task for one in others)])
+        near = [float(vector @ asked) for vector in vectors]
+        order = sorted(range(len(others)), key=lambda place: -near[place])[: self._k]
         given = [_experience(others[place]) for place in order]
         return Supply(lambda *_: given, silent=True)
 
 
 def _experience(one: Trajectory) -> GivenSkill:
-    """Return a trajectory as text: the task, what was done with what came of it, and what was said."""
+    """Return a trajectory as text: the task, what was done and what came of it, and what was seen last."""
     told = record_of(one)
     text = f"Task: {told['intent']}\n{told['actions']}\nIn the end: {told['final_state']}"
     return GivenSkill(f"run/{one.trajectory_id}", one.task, one.task, shortened(text, _MOST), "shown")
+
+
+Memory = Procedures | Experiences
+
+
+def memory_of(name: str, encode: Encode, k: int, served: Callable[[], Served | None]) -> Memory:
+    """Return the memory of a method, one of `LEARNED` or `CER`, with nothing learned but what is served.
+
+    `served` is asked by methods of windows alone; the rest is as for `Procedures`.
+    """
+    if name == CER:
+        return Experiences(encode, k)
+    method = LEARNED[name]
+    return Procedures(method, encode, k, served() if method.granularity == "window" else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -45,16 +45,12 @@ def task_row(attempts: Sequence[Row], k: int, wanted: Sequence[str]) -> dict[str
     runs, passed = len(attempts), sum(one["score"] >= 1 for one in attempts)
     used = [bool(one["used"]) for one in attempts if one["used"] is not None]
     found = [len({*wanted} & {*one["skills"]}) for one in attempts]
-    values: dict[str, Callable[[Row], float]] = {
-        "score": lambda one: one["score"], "steps": lambda one: one["turns"],
-        "tokens": lambda one: one["tokens"], "cost": lambda one: one["cost"],
-        "seconds": lambda one: one["seconds"], "given": lambda one: bool(one["skills"]),
-        "skills": lambda one: len(one["skills"]),
-    }  # fmt: skip
+    means_of = {"score": "score", "steps": "turns", "tokens": "tokens", "cost": "cost", "seconds": "seconds"}
     return {
-        "pass@1": pass_at(runs, passed, 1), "pass@k": pass_at(runs, passed, k),
-        "pass^k": pass_all(runs, passed, k),
-        **{name: float(np.mean([value(one) for one in attempts])) for name, value in values.items()},
+        "pass@1": passed / runs, "pass@k": pass_at(runs, passed, k), "pass^k": pass_all(runs, passed, k),
+        **{name: float(np.mean([one[field] for one in attempts])) for name, field in means_of.items()},
+        "given": float(np.mean([bool(one["skills"]) for one in attempts])),
+        "skills": float(np.mean([len(one["skills"]) for one in attempts])),
         "oracle": float(np.mean(found)) / len(set(wanted)) if wanted else None,
         "used": float(np.mean(used)) if used else None,
     }  # fmt: skip
@@ -116,12 +112,14 @@ def terminal_blocks(found: Row) -> list[Block]:
         partial = f"partial: {sum(left.values())} attempts are left for the next run ({told});"
         blocks.append(f"{partial} figures are of the tasks that each method did {k} times")
     intervals = with_intervals(heads, ".2z", ".2z", (" ", "-", ""))
-    endings = {name: f"{{ended[{name}]}}" for name in sorted({one for row in rows for one in row["ended"]})}
+    for row in rows:
+        if row["ended"].keys() - {"done"}:
+            told = ", ".join(f"{reason} {count}" for reason, count in sorted(row["ended"].items()))
+            blocks.append(f"{row['method']}: attempts ended by {told}")
     blocks += [
         Table("passed, with 95 % intervals over tasks", columns("method", intervals), rows),
-        Table(_TOOK_TITLE, columns("method", _TOOK), rows),
+        Table("what an attempt took, and its skills", columns("method", _TOOK), rows),
         _domains(rows),
-        Table("how attempts ended", columns("method", endings), rows),
     ]  # fmt: skip
     for row in rows[1:]:
         low, high = row["against"]["ci95"]
@@ -133,7 +131,6 @@ def terminal_blocks(found: Row) -> list[Block]:
     return blocks + [f"written: {file}" for file in found.get("report", ())]
 
 
-_TOOK_TITLE = "what it took; tasks given a skill, skills given, needed ones found, tasks using one"
 _TOOK = columns(
     means(["steps"], ".1f"), means(["tokens"], ",.0f"), means(["cost"], ".4f"),
     means(("given", "skills"), ".2f"),

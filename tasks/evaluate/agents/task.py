@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from storage.errors import WrongInput
 from storage.jsonl import json_value
@@ -25,13 +23,11 @@ _TASK, _INSTRUCTION = "task.json", "instruction.md"
 
 
 class ReferenceAction(BaseModel):
-    """An action of those that leave an environment as it should be."""
+    """An action of those that leave an environment as it should be; `on` is role, label and ordinal."""
 
     name: str
     args: dict[str, Any] = {}
-    on: tuple[str, str, int] | None = (
-        None  # role, label and ordinal of an element, in an environment of pages
-    )
+    on: tuple[str, str, int] | None = None
 
 
 class TaskFile(BaseModel):
@@ -40,16 +36,13 @@ class TaskFile(BaseModel):
     environment: str  # a command line; `{python}` stands for the Python that runs Skillery
     folder: str = "."  # where it runs, seen from the task's folder
     domain: str = ""  # what it is asked to reset
-    actions: dict[str, str] = Field(
-        default_factory=dict
-    )  # what an agent may do: `name(arguments)`, and what it does
+    actions: dict[str, str] = {}  # by `name(arguments)`: what it does
     # Actions that leave what should be left; None: the environment tells the score.
     check: list[ReferenceAction] | None = None
-    skills: list[str] = Field(default_factory=list)  # ids of skills that its author finds it needs
+    skills: list[str] = []  # ids of skills that its author finds it needs
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTask:
+class AgentTask(NamedTuple):
     """A task: what is asked, where it is done, and a digest of its files."""
 
     task_id: str
@@ -58,17 +51,15 @@ class AgentTask:
     told: TaskFile
     digest: str
 
-    @contextmanager
-    def opened(self, seconds: float) -> Iterator[CommandEnvironment]:
-        """Start its environment, which answers each line within so many seconds, and end it.
+    @property
+    def domain(self) -> str:
+        """What its trajectories are of: the environment's domain, or the task alone."""
+        return self.told.domain or self.task_id
 
-        Raises:
-            WrongInput: The command line cannot be read, or the folder is not there.
-            EnvironmentUnusable: It cannot be started.
-        """
+    def opened(self, seconds: float) -> AbstractContextManager[LineProcess]:
+        """Start its environment, which answers each line within so many seconds; raises as `LineProcess`."""
         command = self.told.environment.replace("{python}", shlex.quote(sys.executable))
-        with LineProcess(command, self.folder / self.told.folder, seconds) as process:
-            yield CommandEnvironment(process)
+        return LineProcess(command, self.folder / self.told.folder, seconds)
 
     def score(self, environment: CommandEnvironment) -> float:
         """Return how far it is done, from 0 to 1: the environment's word, or the reference's."""
@@ -89,43 +80,39 @@ def read_agent_tasks(given: str) -> list[AgentTask]:
     """
     packaged = Path(str(resources.files("tasks.evaluate").joinpath("data/agents")))
     folder = packaged if given == EXAMPLE else Path(given)
-    shared = _object(folder / _TASK) if (folder / _TASK).is_file() else {}
-    found = [_task(one.parent, shared) for one in sorted(folder.glob(f"*/{_INSTRUCTION}"))]
+    shared = _object(folder)
+    found = [_task(one.parent.resolve(), shared) for one in sorted(folder.glob(f"*/{_INSTRUCTION}"))]
     if not found:
         msg = f"{folder}: holds no folder with {_INSTRUCTION}: give a folder of tasks, or say {EXAMPLE}"
         raise WrongInput(msg)
     return found
 
 
-def _task(folder: Path, shared: Mapping[str, Any]) -> AgentTask:
-    own = _object(folder / _TASK) if (folder / _TASK).is_file() else {}
+def _task(folder: Path, shared: dict[str, Any]) -> AgentTask:
+    files = sorted(one for one in folder.rglob("*") if one.is_file())
+    held = [(str(one.relative_to(folder)), hashlib.sha256(one.read_bytes()).hexdigest()) for one in files]
+    digest = hashlib.sha256(repr((held, sorted(shared.items()))).encode()).hexdigest()
     try:
-        told = TaskFile.model_validate({**shared, **own})
-        instruction = (folder / _INSTRUCTION).read_text("utf-8").strip()
+        told = TaskFile.model_validate({**shared, **_object(folder)})
     except ValidationError as error:
         first = error.errors()[0]
         msg = f"{folder / _TASK}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise WrongInput(msg) from error
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{folder / _INSTRUCTION} cannot be read ({error})"
-        raise WrongInput(msg) from error
-    files = sorted(one for one in folder.rglob("*") if one.is_file())
-    held = [
-        (one.relative_to(folder).as_posix(), hashlib.sha256(one.read_bytes()).hexdigest()) for one in files
-    ]
-    digest = hashlib.sha256(repr((held, sorted(shared.items()))).encode()).hexdigest()
-    return AgentTask(folder.name, instruction, folder.resolve(), told, digest)
+    return AgentTask(folder.name, _text(folder / _INSTRUCTION).strip(), folder, told, digest)
 
 
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        found = json_value(
-            path.read_text("utf-8"), str(path), "{environment, domain, actions, check, skills}"
-        )
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read ({error})"
-        raise WrongInput(msg) from error
+def _object(folder: Path) -> dict[str, Any]:
+    file = folder / _TASK
+    found = json_value(_text(file), str(file), "{environment, domain, actions, ...}") if file.exists() else {}
     if not isinstance(found, dict):
-        msg = f"{path} must hold an object"
+        msg = f"{file} must hold an object"
         raise WrongInput(msg)
     return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read ({error}): give a file of UTF-8"
+        raise WrongInput(msg) from error

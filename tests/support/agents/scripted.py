@@ -25,7 +25,7 @@ def scripted(mischief: str = "") -> str:
 
 def acts(first: dict[str, Any], mischief: str) -> Iterator[dict[str, Any]]:
     """Yield the agent's actions in an attempt."""
-    if first["skills"]:
+    if any(skill["form"] == "read" for skill in first["skills"]):
         yield {"name": "read_skill", "args": {"skill": first["skills"][0]["id"]}, "tokens": 7}
     elif first["attempt"] >= PASSED[NAMES.index(first["task_id"])]:
         while mischief:

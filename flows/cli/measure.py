@@ -362,7 +362,7 @@ def evaluate_agents(
     as_json: JsonOption = False,
 ) -> None:
     """Measure agents that act: how often they pass with what methods retrieve, in how many steps."""
-    from flows.commands.agents import agents_bench  # noqa: PLC0415
+    from flows.commands.agents.bench import agents_bench  # noqa: PLC0415
     from tasks.evaluate.agents.report import terminal_blocks  # noqa: PLC0415
 
     settings = load_settings()

@@ -93,6 +93,24 @@ WaitOption = Annotated[
     typer.Option("--wait", metavar="MINUTES", min=0, help="How long to wait for another run that writes."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def _preset(context: typer.Context, name: str | None) -> None:
+    """Let a paper's constants be the defaults of a command's options, and of its settings."""
+    if name is not None:
+        from flows.commands.presets import set_preset  # noqa: PLC0415 (most commands read no table)
+
+        program = context.find_root().command_path
+        context.default_map = set_preset(name, context.command_path.removeprefix(f"{program} "))
+
+
+PresetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--preset", metavar="PAPER", callback=_preset, is_eager=True,
+        help="Its constants, where you set none: skillpager, skillflow, skillrouter, skillweaver or sgdr.",
+    ),
+]  # fmt: skip
 BatchOption = Annotated[
     Path | None,
     typer.Option(

@@ -10,8 +10,8 @@ import pytest
 from typer.main import get_command
 
 from flows.cli.main import app
+from flows.cli.options import presets, set_preset
 from flows.commands.induction.induce import InductionSettings, load_induction
-from flows.commands.presets import PRESETS, set_preset
 from flows.commands.queries import SkillPagerSettings, load_skillpager
 from flows.commands.routing.settings import (
     SkillFlowSettings,
@@ -88,12 +88,12 @@ def test_a_preset_sets_what_its_paper_says(name: str, command: str) -> None:
         assert held == wanted
 
 
-@pytest.mark.parametrize(("name", "command"), [(n, c) for n, told in PRESETS.items() for c in told])
+@pytest.mark.parametrize(("name", "command"), [(n, c) for n, told in presets().items() for c in told])
 def test_all_that_presets_set_is_a_setting_or_an_option(name: str, command: str) -> None:
     known = {
         f"{kind.model_config['env_prefix']}{field.upper()}" for kind in KINDS for field in kind.model_fields
     }
-    keys = set() if command == "asks" else set(PRESETS[name][command])
+    keys = set() if command == "asks" else set(presets()[name][command])
     assert {key for key in keys if not key.startswith("-")} <= known
     if command not in ("asks", "all"):
         node: Any = get_command(app)

@@ -13,6 +13,7 @@ from flows.cli.options import (
     ClassifierOption,
     FormatOption,
     JsonOption,
+    PresetOption,
     RerankOption,
     RootOption,
     TrajectoriesArgument,
@@ -72,6 +73,7 @@ def evaluate_paging(
     ] = None,
     rerank: RerankOption = False,
     classifier: ClassifierOption = "local",
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -155,6 +157,7 @@ def evaluate_routing(
         bool, typer.Option("--attention", help="See where the reranker of the settings looks.")
     ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and a picture.")] = None,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -213,6 +216,7 @@ def evaluate_compose(
             "--corpus", metavar="ROOT|FILE", help="What is served; a .md or .parquet file too.  [--root]"
         ),
     ] = None,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -301,6 +305,7 @@ def evaluate_stream(
     report: Annotated[
         Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
     ] = None,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:

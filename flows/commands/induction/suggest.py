@@ -45,6 +45,7 @@ class Suggester:
     def suggest(
         self, task: str, domain: str | None, state: Mapping[str, Any], *,
         k: int = 5, method: str = "default", alpha: float = 0.5, relevance_weight: float = 0.7,
+        candidates: int | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Return `{task, domain, state, results, took_ms}` for one step; the method `sgdr` reads the numbers.
 
@@ -52,7 +53,7 @@ class Suggester:
             WrongInput: The task is blank or no valid Unicode text, a field of the state or a number cannot be
                 used, or the domain has no skills.
         """
-        began, offer = time.monotonic(), _method(k, method, alpha, relevance_weight)
+        began, offer = time.monotonic(), _method(k, method, alpha, relevance_weight, candidates)
         require_text("task", task)
         observation, url, title, before = _read(state)
         name = self._served.named(domain)
@@ -149,7 +150,7 @@ def suggest_batch(
     return sum("error" in answer for answer in answers)
 
 
-def _method(k: int, method: str, alpha: float, relevance_weight: float) -> Method:
+def _method(k: int, method: str, alpha: float, relevance_weight: float, candidates: int | None) -> Method:
     if not 1 <= k <= _MOST:
         msg = f"k is {k}: give 1 to {_MOST}"
         raise WrongInput(msg)
@@ -160,7 +161,8 @@ def _method(k: int, method: str, alpha: float, relevance_weight: float) -> Metho
     if method not in METHODS:
         msg = f"--method {method} is not known: name one of {', '.join(METHODS)}"
         raise WrongInput(msg)
-    return sgdr(SgdrSetting(alpha, relevance_weight)) if method == "sgdr" else METHODS[method]
+    own = SgdrSetting(alpha, relevance_weight, most=candidates)
+    return sgdr(own) if method == "sgdr" else METHODS[method]
 
 
 def read_state(path: Path) -> dict[str, Any]:

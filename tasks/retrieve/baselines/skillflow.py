@@ -260,7 +260,7 @@ class SelectSettings:
     Args:
         k: The most skills kept.
         specific: Whether relevant skills must also be specific, which is asked for one skill at a time.
-        characters: Characters of each skill's text that are sent, from its two ends.
+        characters: Characters of each skill's text that are sent, from its two ends; 0: all.
         relevant_rules: The prompt of the first filter; None for the packaged one.
         specific_rules: The prompt of the second filter; None for the packaged one.
 
@@ -275,8 +275,8 @@ class SelectSettings:
     specific_rules: str | None = None
 
     def __post_init__(self) -> None:
-        if min(self.k, self.characters) < 1:
-            msg = f"select stage: k {self.k}, characters {self.characters}: at least 1 each"
+        if self.k < 1 or self.characters < 0:
+            msg = f"select stage: k {self.k}: at least 1; characters {self.characters}: at least 0"
             raise WrongInput(msg)
 
 
@@ -318,7 +318,8 @@ class SelectStage:
             skills = [self._skills[i] for i in among]
             many = len(among) > 1
             request = f"Which of the {len(among)} skills are taken?" if many else "Is the skill taken?"
-            values = selection(request, task, skills, self._settings.characters)
+            most = self._settings.characters or max(len(skill.body) for skill in skills)
+            values = selection(request, task, skills, most)
             said = await self._llm.answer(prompt, replace(values, rules=rules))
             return None if isinstance(said, Fallback) else [among[n - 1] for n in sorted(set(said.selected))]
 

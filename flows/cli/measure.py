@@ -328,40 +328,34 @@ def evaluate_stream(
 @evaluate_app.command("agents")
 def evaluate_agents(
     tasks: Annotated[
-        str, typer.Argument(metavar="TASKS", help="A folder of tasks, or example: ten that come along.")
+        str, typer.Argument(metavar="TASKS", help="A folder of tasks, or example: ten of ours.")
     ],
-    agent: Annotated[
-        str,
-        typer.Option("--agent", metavar="AGENT", help="llm (the one that is set up), or command:CMD."),
-    ] = "llm",
+    agent: Annotated[str, typer.Option("--agent", metavar="AGENT", help="llm, or command:CMD.")] = "llm",
     method: Annotated[
         list[str] | None,
         typer.Option(
             "--method",
             metavar="METHOD",
-            help="none, oracle, default, paging, skillflow, sgdr, awm ...: a wrong name lists all; the first "
-            "is what others are compared with; repeatable  [none]",
+            help="none, oracle, default, paging, skillflow, sgdr, awm ...: a wrong name lists all; others are "
+            "compared with the first; repeatable  [none]",
         ),
     ] = None,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Attempts at each task by each method.")] = 3,
+    runs: Annotated[int, typer.Option("--runs", metavar="N", min=1, help="Attempts at each task.")] = 3,
     k: Annotated[
-        int | None, typer.Option("-k", metavar="K", min=1, help="That of Pass@k and Pass^k  [--runs]")
+        int | None, typer.Option("-k", metavar="K", min=1, help="Of Pass@k and Pass^k  [--runs]")
     ] = None,
-    skills: Annotated[int, typer.Option("--skills", min=1, help="The most that a method gives.")] = 5,
-    turns: Annotated[int, typer.Option("--turns", min=1, help="The most of one attempt.")] = 30,
-    seconds: Annotated[
-        float, typer.Option("--seconds", help="The longest of one attempt, and of one answer in it.")
-    ] = 600.0,
+    skills: Annotated[int, typer.Option("--skills", metavar="N", min=1, help="Given at most.")] = 5,
+    turns: Annotated[int, typer.Option("--turns", metavar="N", min=1, help="Of one attempt.")] = 30,
+    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="Of one attempt.")] = 600.0,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", help="After so many no turn begins; run it again to go on.")
+        float | None, typer.Option("--minutes", metavar="M", help="Of all; run it again to go on.")
     ] = None,
     online: Annotated[
-        bool,
-        typer.Option("--online", help="sgdr, suggest, asi, awm and cer learn of each attempt that succeeds."),
+        bool, typer.Option("--online", help="Methods that learn do so of each attempt that succeeds.")
     ] = False,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Folder for tables and attempts; what it holds is not done again."),
+        typer.Option("--report", help="Folder for tables, and attempts, which are not made again."),
     ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,

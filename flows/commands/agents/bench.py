@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import threading
@@ -26,7 +27,7 @@ from storage.lance.served import read_served
 from storage.root import Root
 from tasks.evaluate.agents.agent import command_agent, llm_agent
 from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, Unfinished, attempt
-from tasks.evaluate.agents.memory import CER, LEARNED, Memory, Served, memory_of
+from tasks.evaluate.agents.memory import CER, LEARNED, Experiences, Memory, Procedures
 from tasks.evaluate.agents.report import agents_markdown, run_table, summarise_agents, task_row
 from tasks.evaluate.agents.task import AgentTask, read_agent_tasks
 from tasks.evaluate.measures.runs import write_run
@@ -54,21 +55,11 @@ Found = dict[str, Any]
 
 
 def agents_bench(
-    root: Root,
-    settings: Settings,
-    *,
-    tasks: str,
-    agent: str = LLM,
-    method: Sequence[str] | None = None,
-    runs: int = 3,
-    k: int | None = None,
-    skills: int = 5,
-    turns: int = 30,
-    seconds: float = 600.0,
-    minutes: float | None = None,
-    online: bool = False,
-    report: Path | None = None,
-) -> Found:
+    root: Root, settings: Settings, *,
+    tasks: str, agent: str = LLM, method: Sequence[str] | None = None, runs: int = 3, k: int | None = None,
+    skills: int = 5, turns: int = 30, seconds: float = 600.0, minutes: float | None = None,
+    online: bool = False, report: Path | None = None,
+) -> Found:  # fmt: skip
     """Let an agent do tasks with what methods retrieve, several times each.
 
     The keywords are the options of `skillery evaluate agents`, whose help says what each is. `report` is a
@@ -85,20 +76,21 @@ def agents_bench(
         WrongInput: A file, a method or the agent cannot be used, or no task was done by each method.
     """
     given, names, at = read_agent_tasks(tasks), list(dict.fromkeys(method or (NONE,))), k or runs
-    if not 1 <= at <= runs:
+    if at > runs:
         msg = f"-k {at}: Pass@k is told from --runs {runs}: give 1 to that"
         raise WrongInput(msg)
     until = time.monotonic() + 60 * (float("inf") if minutes is None else minutes)
     ceiling = Ceiling(settings.llm_max_total_tokens, settings.llm_max_cost)
+    limits = Limits(turns, seconds, until, ceiling)
     held = None if report is None else folder_at(report, "--report")
     with ExitStack() as stack:
         acting = _acting(root, settings, stack, agent, runs, seconds)
         sources = _Sources(root, settings, stack, given, skills, online=online)
         sources.require(names)
-        bench = _Bench(given, acting, sources, Limits(turns, seconds, until, ceiling), held)
+        bench = _Bench(given, acting, sources, limits, held)
         bench.run(names, runs, settings.llm_concurrency)
-    rows, found = _told(bench, given, names, at)
-    spent = {"tokens": bench.limits.tokens, "cost": round(bench.limits.cost, 6)}
+    rows, found = bench.told(names, at)
+    spent = {"tokens": limits.tokens, "cost": round(limits.cost, 6)}
     found |= {"agent": acting.name, "runs": runs, "k": at, "spent": spent}
     return found if report is None else found | {"report": _written(report, bench, rows, found)}
 
@@ -151,15 +143,13 @@ class _Sources:
         self._given, self._online, self._index = given, online, open_index(root, settings)
         self._rankers: dict[str, SkillRanker | None] = {DEFAULT: None, PAGING: None}
         self._lock, self._found = threading.RLock(), dict[tuple[str, str], list[GivenSkill]]()
-        self._encoder: KeptEncoder | None = None
 
     def require(self, names: Sequence[str]) -> None:
         """Open what methods need, and retrieve what each task is given at its start.
 
         Raises:
             WrongInput: A method is not known, or has nothing to give.
-            NotPublished: Nothing is served.
-            UnknownDocument: A skill that a task's author names is not served.
+            NotPublished, UnknownDocument: Nothing is served, or not a skill that a task's author names.
         """
         for name in names:
             searching = name.removeprefix(_TOOL)
@@ -167,11 +157,9 @@ class _Sources:
                 self._rankers[searching] = self._ranker(name, searching)
         with steps("retrieved for", len(names)) as step:
             for name in names:
-                if name in MEMORIES:
-                    self._memories(name)
-                elif name != NONE and not name.startswith(_TOOL):
-                    for task in self._given:
-                        self._of_task(name, task)
+                stream = self.stream(name)
+                for task in () if name in MEMORIES else self._given:
+                    stream.supply(task).at("", None)
                 step()
 
     def _ranker(self, name: str, searching: str) -> SkillRanker:
@@ -192,7 +180,8 @@ class _Sources:
             return _Stream(lambda _: Supply(find=partial(self._searched, name.removeprefix(_TOOL))))
         if name not in MEMORIES:
             return _Stream(lambda task: Supply(lambda *_: self._of_task(name, task)))
-        own = self._memories(name)
+        with self._lock:
+            own = {domain: self._memory(name, domain) for domain in {task.domain for task in self._given}}
         learn = (lambda one: own[one.domain].learn(one)) if self._online else None
         return _Stream(lambda task: own[task.domain].supply(task), learn)
 
@@ -213,39 +202,34 @@ class _Sources:
 
     def _named(self, doc_id: str) -> GivenSkill:
         with self._index.version() as now:
-            row, _ = self._index.locate(now, doc_id)
-        return self._skill({**served_edition(self._root, row).row, "doc_id": doc_id}, None)
+            row = served_edition(self._root, self._index.locate(now, doc_id)[0]).row
+        return self._skill({**row, "doc_id": doc_id}, None)
 
     def _skill(self, row: Mapping[str, Any], paged_for: str | None) -> GivenSkill:
         how = "full" if paged_for is None else DEFAULT_METHOD
         page = self._index.page(row["doc_id"], paged_for or row["name"], budget=None, method=how)
         return GivenSkill(row["doc_id"], row["name"], row["description"], page["context"])
 
+    @functools.cached_property
+    def _encoder(self) -> KeptEncoder:
+        export = exported_encoder(self._root.folder / "models", self._settings.encoder)
+        return KeptEncoder(OnnxEncoder(export), self._root)
+
     def _encode(self, texts: Sequence[str]) -> Vectors:
         with self._lock:
-            if self._encoder is None:
-                export = exported_encoder(self._root.folder / "models", self._settings.encoder)
-                self._encoder = KeptEncoder(OnnxEncoder(export), self._root)
             return self._encoder.encode(list(texts))
 
-    def _memories(self, name: str) -> dict[str, Memory]:
-        with self._lock:
-            return {domain: self._memory(name, domain) for domain in {task.domain for task in self._given}}
-
     def _memory(self, name: str, domain: str) -> Memory:
-        """Return a memory of what is served and of what `induce` was given."""
-        served: list[Served] = []
-
-        def known() -> Served | None:
-            pointer = read_served(self._root)
-            if pointer is not None and pointer.induced is not None:
-                skills = ServedSkills(self._root, pointer)
-                if domain in skills.domains:
-                    skills.encoder(self._settings.encoder, 1)  # refuses another one than that of the vectors
-                    served.append(skills.offered(domain, self._encode))
-            return served[0] if served else None
-
-        memory, kept = memory_of(name, self._encode, self._k, known), KeptTrajectories(self._root)
+        """Return a memory of what is served, for methods of windows, or of what `induce` was given."""
+        pointer, kept, served = read_served(self._root), KeptTrajectories(self._root), None
+        windowed = name != CER and LEARNED[name].granularity == "window"
+        if windowed and pointer is not None and pointer.induced is not None:
+            skills = ServedSkills(self._root, pointer)
+            if domain in skills.domains:
+                skills.encoder(self._settings.encoder, 1)  # refuses another one than that of the vectors
+                served = skills.offered(domain, self._encode)
+        own = (self._encode, self._k)
+        memory = Experiences(*own) if name == CER else Procedures(LEARNED[name], *own, served)
         taught = [] if served else HeldVerdicts(self._root).successful(domain, kept.of(domain))
         for one in taught:
             memory.learn(one)
@@ -270,21 +254,15 @@ class _Sources:
 
 
 class _Bench:
-    """All attempts: made, or kept from before.
-
-    Attributes:
-        records: What came of each, by method and task.
-        left: How many could not be made, by reason.
-        counts: How many were `made` and `kept`.
-    """
+    """All attempts, made or kept from before; `records` has what came of each, by method and task."""
 
     def __init__(
         self, given: Sequence[AgentTask], acting: _Agent, sources: _Sources, limits: Limits, held: Root | None
     ) -> None:
-        self._given, self._acting, self._sources, self.limits = given, acting, sources, limits
+        self._given, self._acting, self._sources, self._limits = given, acting, sources, limits
         self._held, self._key = held, repr((acting.key, sources.key(), limits.turns, limits.seconds))
         self.records: defaultdict[tuple[str, str], list[Found]] = defaultdict(list)
-        self.left, self.counts = Counter[str](), Counter[str]()
+        self._left, self._counts = Counter[str](), Counter[str]()
 
     def run(self, names: Sequence[str], runs: int, at_once: int) -> None:
         """Make all attempts: runs through all tasks side by side, the tasks of each in their order."""
@@ -295,7 +273,7 @@ class _Bench:
                 for job in jobs:
                     job.result()
             except BaseException:
-                self.limits.until = 0.0  # the others end at their next turn
+                self._limits.until = 0.0  # the others end at their next turn
                 raise
 
     def _run(self, name: str, run: int, step: Callable[[], None]) -> None:
@@ -305,7 +283,7 @@ class _Bench:
                 record = self._attempted(stream, name, task, run)
             except Unfinished as reason:
                 # What was learned of it would be missing from all that come after.
-                self.left[str(reason)] += len(self._given) - place if stream.learn else 1
+                self._left[str(reason)] += len(self._given) - place if stream.learn else 1
                 if stream.learn:
                     return
                 continue
@@ -319,46 +297,43 @@ class _Bench:
         said = repr((task.digest, name, run, self._key))
         file = f"runs/{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
         if self._held is not None and (kept := self._held.read_json(file)) is not None:
-            self.counts["kept"] += 1
+            self._counts["kept"] += 1
             return kept
-        self.limits.require()
+        self._limits.require()
         try:
-            with self._acting.make(run) as agent, task.opened(self.limits.seconds) as process:
+            with self._acting.make(run) as agent, task.opened(self._limits.seconds) as process:
                 environment, supply = CommandEnvironment(process), stream.supply(task)
                 called = f"{name}/{task.task_id}/{run}"
-                made = attempt(task, environment, agent, supply, self.limits, called)
+                made = attempt(task, environment, agent, supply, self._limits, called)
         except EnvironmentStopped as error:
             reason = "environment"
             raise Unfinished(reason) from error
         record: Found = json.loads(json.dumps({"method": name, "task": task.task_id, "run": run, **made}))
         if self._held is not None:
             self._held.write_json(file, record)
-        self.counts["made"] += 1
+        self._counts["made"] += 1
         return record
 
-
-def _told(
-    bench: _Bench, given: Sequence[AgentTask], names: Sequence[str], k: int
-) -> tuple[list[Found], Found]:
-    """Return the rows of tasks that each method did often enough, and what is said of all."""
-    whole = [task for task in given if all(len(bench.records[name, task.task_id]) >= k for name in names)]
-    if not whole:
-        left = ", ".join(f"{reason} {count}" for reason, count in bench.left.items())
-        msg = f"no task was done {k} times by each method, attempts are left ({left}): run it again"
-        raise WrongInput(msg)
-    rows, ended = [], defaultdict[str, Counter[str]](Counter)
-    for name in names:
-        for task in whole:
-            attempts = bench.records[name, task.task_id]
-            ended[name].update(one["ended"] for one in attempts)
-            told = {"method": name, "query_id": task.task_id, "domain": task.domain}
-            rows.append({**told, **task_row(attempts, k, task.told.skills)})
-    every = [one for attempts in bench.records.values() for one in attempts]
-    return rows, {
-        "tasks": len(whole), "attempts": {name: bench.counts[name] for name in ("made", "kept")},
-        "unfinished": dict(sorted(bench.left.items())), "tokens": sum(one["tokens"] for one in every),
-        "cost": round(sum(one["cost"] for one in every), 6), "methods": summarise_agents(rows, ended),
-    }  # fmt: skip
+    def told(self, names: Sequence[str], k: int) -> tuple[list[Found], Found]:
+        """Return the rows of tasks that each method did k times, and what is said of all attempts."""
+        did = {task.task_id: [self.records[name, task.task_id] for name in names] for task in self._given}
+        whole = [task for task in self._given if all(len(one) >= k for one in did[task.task_id])]
+        if not whole:
+            left = ", ".join(f"{reason} {count}" for reason, count in self._left.items())
+            msg = f"no task was done {k} times by each method, attempts are left ({left}): run it again"
+            raise WrongInput(msg)
+        rows = [
+            {"method": name, "query_id": task.task_id, "domain": task.domain}
+            | task_row(self.records[name, task.task_id], k, task.told.skills)
+            for name in names for task in whole
+        ]  # fmt: skip
+        every = [one for each in self.records.values() for one in each]
+        ended = {name: Counter(one["ended"] for one in every if one["method"] == name) for name in names}
+        return rows, {
+            "tasks": len(whole), "attempts": {name: self._counts[name] for name in ("made", "kept")},
+            "unfinished": dict(sorted(self._left.items())), "tokens": sum(one["tokens"] for one in every),
+            "cost": round(sum(one["cost"] for one in every), 6), "methods": summarise_agents(rows, ended),
+        }  # fmt: skip
 
 
 def _written(folder: Path, bench: _Bench, rows: Sequence[Found], found: Found) -> list[str]:

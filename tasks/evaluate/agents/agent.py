@@ -13,13 +13,13 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from storage.errors import EnvironmentStopped, EnvironmentUnusable
-from tasks.evaluate.agents.attempt import Act, GivenSkill, Turn, Unfinished
+from tasks.evaluate.agents.attempt import Act, Turn, Unfinished
 from tasks.induce.replay.environment import LineProcess
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.prompt import Answer, Prompt, Text, Values
 from tasks.models.llm.quoting import shortened
 
-_NOW, _BEFORE, _SKILL = 6_000, 600, 12_000  # characters: of what is seen now, and earlier; of a skill's text
+_NOW, _BEFORE = 12_000, 600  # characters of what is seen now, and of what was seen earlier
 
 
 class _Argument(Answer):
@@ -51,42 +51,33 @@ def llm_agent(llm: Llm, attempt: int = 0) -> Callable[[Turn], Act]:
         llm: Asked by this agent alone; others may share its account.
         attempt: The number of the attempt: for each, answers are drawn anew.
     """
-    cache, sampling = llm.cache, llm.sampling
-    drawn = replace(sampling, seed=None if sampling.seed is None else sampling.seed + attempt)
+    cache, own = llm.cache, llm.sampling
+    drawn = replace(own, seed=None if own.seed is None else own.seed + attempt)
 
     def act(turn: Turn) -> Act:
-        before = cache.prompt_tokens, cache.completion_tokens
-        ids = [one.skill_id for one in turn.skills]
+        before, ids = (cache.prompt_tokens, cache.completion_tokens), [one.skill_id for one in turn.skills]
         values = Values("What do you do now?", _records(turn), ids, sampling=drawn, attempt=attempt)
         said = llm.ask(_ACT, values)
         took = cache.prompt_tokens - before[0], cache.completion_tokens - before[1]
-        cost = llm.ledger.prices.of(*took)
+        spent = sum(took), llm.ledger.prices.of(*took)
         if not isinstance(said, Fallback):
-            return Act(said.name, {one.name: _value(one.value) for one in said.args}, sum(took), cost)
+            return Act(said.name, {one.name: _value(one.value) for one in said.args}, *spent)
         if said.early:
             raise Unfinished(said.reason)
-        return Act("", {}, sum(took), cost, failed=said.detail)
+        return Act("", {}, *spent, failed=said.detail)
 
     return act
 
 
 def _records(turn: Turn) -> list[Mapping[str, object]]:
-    earlier = [{**one, "seen": shortened(str(one["seen"]), _BEFORE)} for one in turn.before[:-1]]
     return [
         {"task": turn.task.instruction},
         *({"action": said, "does": does} for said, does in turn.actions.items()),
-        *(_skill(one) for one in turn.skills),
-        *earlier, *({**one, "seen": "as now"} for one in turn.before[-1:]),
+        *({key: shortened(text, _NOW) for key, text in one.told().items()} for one in turn.skills),
+        *({**one, "seen": shortened(str(one["seen"]), _BEFORE)} for one in turn.before[:-1]),
+        *({**one, "seen": "as now"} for one in turn.before[-1:]),
         {"now": shortened(turn.seen, _NOW), "error": turn.error},
     ]  # fmt: skip
-
-
-def _skill(skill: GivenSkill) -> Mapping[str, object]:
-    text = shortened(skill.text, _SKILL)
-    if skill.form == "call":
-        return {"procedure": text, "does": skill.description}
-    told = {"skill": skill.skill_id, "name": skill.name, "description": skill.description}
-    return told if skill.form == "read" else {"done_before": text}
 
 
 def _value(text: str) -> Any:  # noqa: ANN401
@@ -101,29 +92,23 @@ def _value(text: str) -> Any:  # noqa: ANN401
 def command_agent(command: str, seconds: float, attempt: int = 0) -> Iterator[Callable[[Turn], Act]]:
     """Yield an agent that asks a command for each action by a line of JSON, in one process an attempt.
 
-    It is asked `{"task_id", "instruction", "domain", "attempt", "turn", "actions", "skills", "seen",
-    "error"}`, and answers `{"name", "args"}`; beside these it may say `tokens` and `cost` of the turn, and in
-    `used` the ids of skills that it goes by. It sees the environment of this process.
-
-    Raises:
-        WrongInput: The command line cannot be read.
-        EnvironmentUnusable: It cannot be started.
+    What it is asked stands below; it answers `{"name", "args"}`, and may say `tokens` and `cost` of the turn,
+    and in `used` the ids of skills that it goes by. It sees the environment of this process. Raises as
+    `LineProcess`.
     """
     with LineProcess(command, Path.cwd(), seconds, variables=dict(os.environ)) as process:
 
         def act(turn: Turn) -> Act:
             asked = {
-                "task_id": turn.task.task_id, "instruction": turn.task.instruction,
-                "domain": turn.task.domain, "attempt": attempt, "turn": turn.number,
-                "actions": turn.actions, "skills": [one.told() for one in turn.skills],
-                "seen": turn.seen, "error": turn.error,
+                "task_id": turn.task.task_id, "instruction": turn.task.instruction, "attempt": attempt,
+                "domain": turn.task.domain, "turn": turn.number, "actions": turn.actions,
+                "skills": [one.told() for one in turn.skills], "seen": turn.seen, "error": turn.error,
             }  # fmt: skip
             try:
                 said = json.loads(process.ask(json.dumps(asked)))
                 spent = max(int(said.get("tokens", 0)), 0), max(float(said.get("cost", 0)), 0.0)
-                return Act(
-                    str(said["name"]), dict(said.get("args") or {}), *spent, list(said.get("used", ()))
-                )
+                own = str(said["name"]), dict(said.get("args") or {})
+                return Act(*own, *spent, used=list(map(str, said.get("used", ()))))
             except (EnvironmentStopped, EnvironmentUnusable) as error:
                 return Act("", {}, failed=str(error))
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -26,11 +26,11 @@ from tasks.induce.trajectories.outline import Element, outline_of
 from tasks.induce.trajectories.record import Action, Step, Trajectory
 from tasks.models.llm.budget import Ceiling
 
-DONE, READ, SEARCH = "done", "read_skill", "search_skills"
+_DONE, _READ, _SEARCH = "done", "read_skill", "search_skills"
 _ACTIONS = {
-    DONE: ("done()", "ends the task: call it once all that was asked for is done"),
-    READ: ("read_skill(skill)", "gives the text of a listed skill"),
-    SEARCH: ("search_skills(query)", "lists skills for what you need to know"),
+    _DONE: ("done()", "ends the task: call it once all that was asked for is done"),
+    _READ: ("read_skill(skill)", "gives the text of a listed skill"),
+    _SEARCH: ("search_skills(query)", "lists skills for what you need to know"),
 }
 
 
@@ -50,18 +50,13 @@ class GivenSkill(NamedTuple):
         return whole if self.form == "read" else {**whole, "text": self.text}
 
 
-def nothing(*_: object) -> Sequence[GivenSkill]:
-    """Give no skills."""
-    return ()
-
-
 class Supply(NamedTuple):
     """What a method gives at a step, by what is seen and the action before, and what it finds when asked.
 
     Of one that is `silent` nothing can be seen to be used: it gives nothing, or shows all at once.
     """
 
-    at: Callable[[str, Target | None], Sequence[GivenSkill]] = nothing
+    at: Callable[[str, Target | None], Sequence[GivenSkill]] = lambda *_: ()
     find: Callable[[str], Sequence[GivenSkill]] | None = None
     silent: bool = False
 
@@ -115,11 +110,11 @@ class Limits:
 
     def require(self) -> None:
         """Raise `Unfinished` if nothing more may be spent."""
-        tokens, money = self.ceiling.tokens, self.ceiling.money
-        if time.monotonic() > self.until:
-            reason = "time"
-        elif (tokens is not None and self.tokens >= tokens) or (money is not None and self.cost >= money):
+        limits = ((self.ceiling.tokens, self.tokens), (self.ceiling.money, self.cost))
+        if any(most is not None and spent >= most for most, spent in limits):
             reason = "budget"
+        elif time.monotonic() > self.until:
+            reason = "time"
         else:
             return
         raise Unfinished(reason)
@@ -130,10 +125,8 @@ class _Acting:
 
     def __init__(self, task: AgentTask, environment: CommandEnvironment, supply: Supply) -> None:
         self.task, self._environment, self._supply = task, environment, supply
-        self.steps: list[Step] = []
-        self.given: dict[str, GivenSkill] = {}
-        self.used: set[str] = set()
-        self.now: list[GivenSkill] = []
+        self.steps, self.used = list[Step](), set[str]()
+        self.given, self.now = dict[str, GivenSkill](), list[GivenSkill]()
         self._found: Sequence[GivenSkill] = ()
         self._target: Target | None = None
         reset = environment.reset(task.told.domain)
@@ -150,22 +143,20 @@ class _Acting:
         offered = {one.skill_id: one for one in (*self._supply.at(self.seen, self._target), *self._found)}
         self.now = list(offered.values())
         self.given |= offered
-        can = {DONE: True, READ: any(one.form == "read" for one in self.now), SEARCH: self._supply.find}
+        can = {_DONE: True, _READ: any(one.form == "read" for one in self.now), _SEARCH: self._supply.find}
         return {**self.task.told.actions, **dict(_ACTIONS[name] for name, can_do in can.items() if can_do)}
 
     def do(self, act: Act) -> tuple[str, str | None]:
         """Do what an agent does; return what it sees, and what went wrong."""
+        asked = act.args.get("skill")
         for one in self.now:
-            asked = act.args.get("skill") if act.name == READ else None
-            if one.form == "read" and asked in (one.skill_id, one.name):
+            is_read = act.name == _READ and one.form == "read" and asked in (one.skill_id, one.name)
+            if is_read or (one.form == "call" and one.name == act.name):
                 self.used.add(one.skill_id)
-                return one.text, None
-            if one.form == "call" and one.name == act.name:
-                self.used.add(one.skill_id)
-                return self._called(one, act.args)
-        if act.name == READ:
-            return "", f"there is no skill {act.args.get('skill')!r} to read"
-        if act.name == SEARCH and self._supply.find is not None:
+                return (one.text, None) if is_read else self._called(one, act.args)
+        if act.name == _READ:
+            return "", f"there is no skill {asked!r} to read"
+        if act.name == _SEARCH and self._supply.find is not None:
             self._found = self._supply.find(str(act.args.get("query", "")))
             return json.dumps([one.told() for one in self._found], ensure_ascii=False), None
         element = outline_of(self.seen).elements.get(str(act.args.get(ELEMENT))) if self._pages else None
@@ -199,18 +190,10 @@ def attempt(
 ) -> dict[str, Any]:  # fmt: skip
     """Let an agent act until it ends, or its turns or seconds are over, and score what it leaves.
 
-    Args:
-        task: What is asked.
-        environment: Where; it is reset first.
-        agent: Who acts.
-        supply: What a method gives it.
-        limits: How much it may take; tokens and money are counted there too.
-        name: The id of its trajectory.
-
     Returns:
         `score`, `turns`, `tokens`, `cost`, `seconds`; `ended` (`done`, `turns`, `seconds`, `agent`) and
         `error` of the last; `skills` given and those `used`, read or called (None if the supply is silent and
-        the agent says nothing); `trajectory`.
+        the agent says nothing); `trajectory`, whose id is `name`.
 
     Raises:
         Unfinished: The budget is spent, or the agent's server does not answer.
@@ -227,20 +210,18 @@ def attempt(
         act = agent(Turn(task, len(acts) + 1, actions, acting.now, seen, wrong, before))
         limits.spend(act)
         acts.append(act)
-        if act.failed is not None or act.name == DONE:
-            ended = DONE if act.failed is None else "agent"
+        if act.failed is not None or act.name == _DONE:
+            ended = _DONE if act.failed is None else "agent"
             break
         seen, wrong = acting.do(act)
         told = ", ".join(f"{key}={value!r}" for key, value in act.args.items())
         before.append({"did": f"{act.name}({told})", "error": wrong, "seen": seen})
-    score = task.score(environment)
+    score, steps = task.score(environment), tuple(acting.steps)
     used = acting.used | {one for act in acts for one in act.used if one in acting.given}
-    trajectory = Trajectory(
-        name, task.task_id, task.domain, task.instruction, score >= 1, tuple(acting.steps), acting.seen
-    )
+    run = Trajectory(name, task.task_id, task.domain, task.instruction, score >= 1, steps, acting.seen)
     return {
         "score": score, "turns": len(acts), "tokens": sum(act.tokens for act in acts),
         "cost": sum(act.cost for act in acts), "seconds": round(time.monotonic() - began, 3), "ended": ended,
         "error": acts[-1].failed if acts else None, "skills": sorted(acting.given),
-        "used": None if supply.silent and not used else sorted(used), "trajectory": asdict(trajectory),
+        "used": None if supply.silent and not used else sorted(used), "trajectory": asdict(run),
     }  # fmt: skip

@@ -7,7 +7,7 @@ ASI whole procedures as programs, AWM the same in words, CER whole experiences w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from tasks.evaluate.agents.attempt import GivenSkill, Supply
@@ -42,20 +42,15 @@ LEARNED: dict[str, LearnedMethod] = {
     "awm": LearnedMethod("trajectory", METHODS["task"], "shown", stepwise=False),
 }
 CER = "cer"
-Served = tuple[dict[Body, InducedSkill], Offered]  # as `ServedSkills.offered` gives it
 
 
 class Procedures:
-    """Procedures of one domain; with those that are served already, where a method is of windows.
+    """Procedures of one domain, `k` of which are given at once; it may begin with those that are served."""
 
-    Args:
-        method: Which are offered, and how.
-        encode: Returns unit vectors of texts.
-        k: So many are given at once.
-        served: Those that are served, if any.
-    """
-
-    def __init__(self, method: LearnedMethod, encode: Encode, k: int, served: Served | None = None) -> None:
+    def __init__(
+        self, method: LearnedMethod, encode: Encode, k: int,
+        served: tuple[dict[Body, InducedSkill], Offered] | None = None,
+    ) -> None:  # fmt: skip
         self._method, self._encode, self._k = method, encode, k
         self._skills, self._offered = served or ({}, Offered(encode))
 
@@ -75,31 +70,26 @@ class Procedures:
             start = first[0][0] if first else state
             asked = SkillQuestion(of_task, state, start, before, page_seen(seen), task.task_id)
             offers = self._method.choose(self._offered, asked, self._k)
-            given = self._given(task.domain, (offer.skill for offer in offers))
-            first.append((state, given))
-            return given
+            found = [self._given(task.domain, offer.skill) for offer in offers]
+            # Two whole procedures that differ in where arguments come from are one in words.
+            first.append((state, list({one.text: one for one in found}.values())))
+            return first[-1][1]
 
         return Supply(at, silent=self._method.form == "shown")
 
-    def _given(self, domain: str, numbers: Iterable[int]) -> Sequence[GivenSkill]:
-        found: dict[str, GivenSkill] = {}
-        for number in numbers:
-            body = self._offered.skills[number]
-            own, skill_id = self._skills.get(body), skill_id_of(domain, body)
-            name = own.name if own else with_id(function_name(body), skill_id)
-            does = self._offered.description(number)
-            text = does if self._method.form == "shown" else code_of(name, body)
-            # Two whole procedures that differ in where arguments come from are one in words.
-            found[text] = GivenSkill(skill_id, name, does, text, self._method.form, body)
-        return list(found.values())
+    def _given(self, domain: str, number: int) -> GivenSkill:
+        body, does = self._offered.skills[number], self._offered.description(number)
+        own, skill_id = self._skills.get(body), skill_id_of(domain, body)
+        name = own.name if own else with_id(function_name(body), skill_id)
+        text = does if self._method.form == "shown" else code_of(name, body)
+        return GivenSkill(skill_id, name, does, text, self._method.form, body)
 
 
 class Experiences:
-    """Trajectories, the nearest by their tasks (CER); arguments as those of `Procedures`."""
+    """Trajectories of one domain, of which the `k` nearest by their tasks are given (CER)."""
 
     def __init__(self, encode: Encode, k: int) -> None:
-        self._encode, self._k = encode, k
-        self._held: list[Trajectory] = []
+        self._encode, self._k, self._held = encode, k, list[Trajectory]()
 
     def learn(self, trajectory: Trajectory) -> None:
         """Keep a trajectory that succeeded."""
@@ -123,14 +113,3 @@ def _experience(one: Trajectory) -> GivenSkill:
 
 
 Memory = Procedures | Experiences
-
-
-def memory_of(name: str, encode: Encode, k: int, served: Callable[[], Served | None]) -> Memory:
-    """Return the memory of a method, one of `LEARNED` or `CER`, with nothing learned but what is served.
-
-    `served` is asked by methods of windows alone; the rest is as for `Procedures`.
-    """
-    if name == CER:
-        return Experiences(encode, k)
-    method = LEARNED[name]
-    return Procedures(method, encode, k, served() if method.granularity == "window" else None)

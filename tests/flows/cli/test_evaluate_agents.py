@@ -103,7 +103,7 @@ def test_what_was_done_is_learned_for_the_tasks_that_follow(root: str, ask: Ask)
 def beekeeper(asked: Asked) -> str:
     """Search and read where that can be done, and write down what was read."""
     did = [str(one["did"]).partition("(")[0] for one in asked.fragments if "did" in one]
-    skills = [one["skill"] for one in asked.fragments if "skill" in one]
+    skills = [one["id"] for one in asked.fragments if "id" in one]
     args: dict[str, str] = {}
     if "oxalic acid" in asked.prompt and "write_file" not in did:
         name, args = "write_file", {"path": "mites.txt", "text": "oxalic acid"}

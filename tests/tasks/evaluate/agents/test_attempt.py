@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, attempt
-from tasks.evaluate.agents.memory import memory_of
+from tasks.evaluate.agents.memory import CER, LEARNED, Experiences, Procedures
 from tasks.evaluate.agents.task import AgentTask, TaskFile
 from tasks.induce.replay.environment import CommandEnvironment
 from tasks.induce.skills.skill import actions_of
@@ -37,6 +37,11 @@ def in_turn(*acts: tuple[str, dict[str, Any]]) -> Say:
     return lambda _: Act(*next(held, ("done", {})))
 
 
+def memory_of(name: str, encoder: OnnxEncoder) -> Experiences | Procedures:
+    own = (encoder.encode, 5)
+    return Experiences(*own) if name == CER else Procedures(LEARNED[name], *own)
+
+
 def renewed(tmp_path: Path) -> AgentTask:
     wanted = renewal("ada")
     check = [{"name": step.action.name, "args": step.action.args} for step in wanted.steps[:-1]]
@@ -48,7 +53,7 @@ def test_what_was_done_for_others_is_given_and_a_procedure_is_one_turn(
     name: str, tmp_path: Path, minilm: OnnxEncoder
 ) -> None:
     form = "shown" if name in ("awm", "cer") else "call"
-    memory = memory_of(name, minilm.encode, 5, lambda: None)
+    memory = memory_of(name, minilm)
     for who in ("ben", "cleo"):
         memory.learn(renewal(who))
     given: list[GivenSkill] = []
@@ -79,7 +84,7 @@ def test_what_was_done_for_others_is_given_and_a_procedure_is_one_turn(
 def test_nothing_is_given_that_comes_from_the_task_itself(tmp_path: Path, minilm: OnnxEncoder) -> None:
     own = renewed(tmp_path)._replace(task_id=renewal("ben").task_id)
     for name in ("sgdr", "cer"):
-        memory = memory_of(name, minilm.encode, 5, lambda: None)
+        memory = memory_of(name, minilm)
         memory.learn(renewal("ben"))
         assert not memory.supply(own).at("user: hello", None)
         assert memory.supply(renewed(tmp_path)).at("user: hello", None)

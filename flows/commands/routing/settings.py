@@ -74,12 +74,21 @@ class SkillRouterSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SKILLERY_SKILLROUTER_", extra="ignore", frozen=True)
 
-    encoder: str = Field("pipizhao/SkillRouter-Embedding-0.6B", description="The bi-encoder.")
+    encoder: str = Field(
+        "pipizhao/SkillRouter-Embedding-0.6B",
+        description="The bi-encoder; api:MODEL asks SKILLERY_LLM_BASE_URL for embeddings.",
+    )
     encoder_instruction: str = Field(
         "Given a task description, retrieve the most relevant skill document that would help an agent "
         "complete the task",
         description="Before each task; the published encoder was trained with this one.",
     )
+    encoder_pooling: Literal["last", "own"] = Field(
+        "last", description="Last token's state, or what a sentence-transformers model does itself."
+    )
+    encoder_query_prefix: str | None = Field(None, description="Instead of the instruction before each task.")
+    encoder_text_prefix: str = Field("", description="Before each skill, as models like E5 were trained.")
+    encoder_trusted: bool = Field(False, description="Whether code that comes with the encoder is run.")
     encoder_description_tokens: int = Field(
         300, ge=0, description="Of the description that it reads; 0: none."
     )

@@ -19,7 +19,7 @@ from flows.commands.routing.settings import (
     load_skillflow,
     load_skillrouter,
 )
-from flows.commands.routing.training import TrainingEnvironment
+from flows.commands.routing.training import TrainingEnvironment, load_training
 from flows.settings import Settings, load_settings
 from tests.support.command import Ask
 
@@ -57,6 +57,17 @@ CONSTANTS: dict[tuple[str, str], list[tuple[Callable[[], Any] | None, dict[str, 
             "reranker_description_tokens": 500, "reranker_body_tokens": 3000,
         }),
         (None, {"method": "skillrouter"}),
+    ],
+    ("skillrouter", "train routing"): [
+        (load_training, {  # sections 4.2, 4.3, appendix C
+            "batch": 8, "accumulation": 4, "learning_rate": 2e-5, "epochs": 1, "checkpointing": True,
+            "semantic": 4, "lexical": 3, "category": 2, "random": 1, "negatives": 10, "depth": 50,
+            "limits": (300, 2500), "reranker_limits": (500, 3000), "candidates": 20, "lists": 32_283,
+            "lists_from": "encoder", "reranker_batch": 16, "reranker_bf16": True, "pooling": "last",
+            "reranker_loss": "listwise", "drop_false": True, "mined": "flat",
+        }),
+        (load_settings, {"encoder": "Qwen/Qwen3-Embedding-0.6B"}),
+        (None, {"pairs": 37_979, "reranker": "Qwen/Qwen3-Reranker-0.6B"}),
     ],
     ("skillweaver", "compose"): [  # section 6.1
         (load_settings, {

@@ -336,8 +336,8 @@ def evaluate_agents(
         typer.Option(
             "--method",
             metavar="METHOD",
-            help="none, oracle, default, paging, skillflow, sgdr, awm ...: a wrong name lists all; others are "
-            "compared with the first; repeatable  [none]",
+            help="none, oracle, default, paging, skillflow, sgdr, awm ...: a wrong name lists all; the first "
+            "is what others are compared with; repeatable  [none]",
         ),
     ] = None,
     runs: Annotated[int, typer.Option("--runs", metavar="N", min=1, help="Attempts at each task.")] = 3,

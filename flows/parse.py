@@ -37,12 +37,13 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
     ledger = _ledger(asked, None)
     with writer_lock(Root(root)):
         encoder = prepare_encoder(root, settings.encoder)
-        plan = plan_parsing(root, encoder, with_vectors=with_vectors, llm=llm, edges=edges)
+        how: dict[str, Any] = {"with_vectors": with_vectors, "grouped": settings.segment == "skillpager"}
+        plan = plan_parsing(root, encoder, llm=llm, edges=edges, **how)
         tell(f"documents to parse: {plan['todo']}, gone {plan['gone']}, unchanged {plan['unchanged']}")
         done: Counter[str] = Counter()
         at_once = batches_at_once(len(plan["batches"]))
         given = {
-            "root": root, "encoder": encoder, "with_vectors": with_vectors,
+            **how, "root": root, "encoder": encoder,
             "llm": llm and llm.shared_by(at_once), "edges": edges and edges.shared_by(at_once),
         }  # fmt: skip
         calls = ((parse_batch, {**given, "partitions": p, "ledger": ledger}) for p in plan["batches"])

@@ -104,6 +104,9 @@ class Settings(BaseSettings, CrawlSettings):
     classifier: Literal["local", "llm", "hybrid"] | None = Field(
         None, description="What types nodes in a run; none: hybrid where an LLM is set up, else local."
     )
+    segment: Literal["items", "skillpager"] = Field(
+        "items", description="What a node is; skillpager: a list, with what announces it, is one node."
+    )
     edges: Literal["rules", "llm", "hybrid"] = Field(
         "rules",
         description="What infers conditions and references: rules, the LLM, or (hybrid) both, the LLM being "
@@ -117,6 +120,7 @@ class Settings(BaseSettings, CrawlSettings):
     llm_timeout: float = Field(120.0, gt=0, description="Seconds that one answer may take in all.")
     llm_max_tokens: int = Field(1024, ge=1, description="The longest answer, in tokens.")
     llm_temperature: float = Field(0.0, ge=0, description="How far an answer may stray from the likeliest.")
+    llm_top_p: float | None = Field(None, gt=0, le=1, description="Share of likely tokens; none: all.")
     llm_seed: int = Field(0, description="Sent along where the server takes one.")
     llm_max_total_tokens: int | None = Field(None, ge=0, description="Tokens that one run may spend.")
     llm_max_cost: float | None = Field(None, ge=0, description="Money that one run may spend.")
@@ -281,7 +285,9 @@ def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
     options = TypingOptions(
         _endpoint(settings),
         threshold=_threshold(settings) if kind == "hybrid" else None,
-        sampling=Sampling(settings.llm_temperature, settings.llm_seed, settings.llm_max_tokens),
+        sampling=Sampling(
+            settings.llm_temperature, settings.llm_seed, settings.llm_max_tokens, settings.llm_top_p
+        ),
         batch=settings.llm_batch,
         accuracy=settings.llm_accuracy,
         prices=Prices(settings.llm_prompt_price, settings.llm_completion_price),

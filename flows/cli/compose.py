@@ -14,6 +14,7 @@ from flows.cli.options import (
     JsonOption,
     KindOption,
     LicenceOption,
+    PresetOption,
     RiskOption,
     RootOption,
     given_or_wrong,
@@ -74,6 +75,7 @@ def compose(
     batch: BatchOption = None,
     out: PlanOutOption = None,
     allow_errors: AllowErrorsOption = False,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:

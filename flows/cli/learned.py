@@ -14,6 +14,7 @@ from flows.cli.options import (
     FormatOption,
     JsonOption,
     OutOption,
+    PresetOption,
     RootOption,
     TrajectoriesArgument,
     TrajectoryForm,
@@ -60,7 +61,9 @@ def induce(
     granularity: Annotated[
         str,
         typer.Option(
-            "--granularity", metavar="NAME", help="window, trajectory or action: what skills are cut out of."
+            "--granularity",
+            metavar="NAME",
+            help="What skills are cut out of: window, window:2-5, trajectory or action.",
         ),
     ] = "window",
     inducer: Annotated[
@@ -76,6 +79,7 @@ def induce(
         ),
     ] = None,
     wait: WaitOption = 0,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -118,11 +122,16 @@ def suggest(
     relevance_weight: Annotated[
         float, typer.Option("--relevance-weight", help="Of sgdr: 1 ranks by relevance alone, 0 avoids likes.")
     ] = 0.7,
+    candidates: Annotated[
+        int | None,
+        typer.Option("--candidates", metavar="M", min=1, help="Of sgdr: of so many.  [20, or 3 k if more]"),
+    ] = None,
     shape: Annotated[
         SuggestForm, typer.Option("--format", help="A table, or a block for an agent's prompt.")
     ] = SuggestForm.table,
     batch: BatchOption = None,
     out: OutOption = None,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -137,7 +146,8 @@ def suggest(
 
     settings = load_settings()
     where = root_of(settings, root)
-    wishes: dict[str, Any] = {"k": k, "method": method, "alpha": alpha, "relevance_weight": relevance_weight}
+    numbers = {"alpha": alpha, "relevance_weight": relevance_weight, "candidates": candidates}
+    wishes: dict[str, Any] = {"k": k, "method": method, **numbers}
     with state_summaries(where, settings) as summed:
         suggester = open_suggester(where, settings, summed)
         if batch is not None or out is not None:

@@ -24,6 +24,7 @@ from flows.cli.options import (
     ExportForm,
     IndexMode,
     JsonOption,
+    PresetOption,
     RootOption,
     WaitOption,
     print_json,
@@ -79,6 +80,7 @@ def run(
     ] = None,
     index: Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")] = IndexMode.all,
     wait: WaitOption = 0,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:

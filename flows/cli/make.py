@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.helps import GroupedHelp
-from flows.cli.options import JsonOption, RootOption, print_json, require_command, root_of
+from flows.cli.options import JsonOption, PresetOption, RootOption, print_json, require_command, root_of
 from flows.cli.printing import measures as printing_bench
 from flows.settings import load_settings
 
@@ -25,6 +25,7 @@ def _bench(context: typer.Context) -> None:
 def bench_paging(
     skills: Annotated[int, typer.Option("--skills", metavar="N", min=1, help="About how many skills.")],
     out: Annotated[Path, typer.Option("--out", help="A folder; what is there is kept.")],
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -63,6 +64,7 @@ def bench_compose(
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Draws what each request needs.")
     ] = 42,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -110,6 +112,7 @@ def train_routing(
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Decides all that chance does.")
     ] = 0,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:

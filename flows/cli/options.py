@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import sys
+from collections.abc import Mapping
 from enum import Enum
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from flows.commands.console import say_aside
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
@@ -93,6 +98,57 @@ WaitOption = Annotated[
     typer.Option("--wait", metavar="MINUTES", min=0, help="How long to wait for another run that writes."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@functools.cache
+def presets() -> Mapping[str, Mapping[str, Any]]:
+    """Return the constants of the papers, by paper and by command.
+
+    `asks` says which models a paper asks, which no setting chooses. `all` holds for every command, and the
+    path of a command what holds for it alone. Keys are variables, or options of the command.
+    """
+    table = resources.files("tasks.evaluate").joinpath("data/presets.json")
+    return json.loads(table.read_text("utf-8"))  # type: ignore[no-any-return]
+
+
+def set_preset(name: str, command: str) -> dict[str, Any]:
+    """Set a paper's variables that are not set, print all, and return its values of the command's options.
+
+    Args:
+        name: The paper's method.
+        command: The path of the command, as `evaluate paging`.
+
+    Raises:
+        WrongInput: There is no such preset, or it says nothing of the command.
+    """
+    fitting = [preset for preset, told in presets().items() if command in told]
+    if name not in fitting:
+        msg = f"--preset {name!r} says nothing of {command}: choose one of {', '.join(fitting)}"
+        raise WrongInput(msg)
+    preset = presets()[name]
+    wanted = {**preset["all"], **preset[command]}
+    say_aside(f"preset {name}; the paper asks {preset['asks']}")
+    for key, value in wanted.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        own = text if key.startswith("-") else os.environ.setdefault(key, text)
+        say_aside(f"  {key}={text}" if own == text else f"  {key}={own} (yours; the paper's is {text})")
+    return {key.strip("-").replace("-", "_"): v for key, v in wanted.items() if key.startswith("-")}
+
+
+def _preset(context: typer.Context, name: str | None) -> None:
+    """Let a paper's constants be the defaults of a command's options, and of its settings."""
+    if name is not None:
+        program = context.find_root().command_path
+        context.default_map = set_preset(name, context.command_path.removeprefix(f"{program} "))
+
+
+PresetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--preset", metavar="PAPER", callback=_preset, is_eager=True,
+        help="Its constants, where you set none: skillpager, skillflow, skillrouter, skillweaver or sgdr.",
+    ),
+]  # fmt: skip
 BatchOption = Annotated[
     Path | None,
     typer.Option(

@@ -18,6 +18,7 @@ from flows.cli.options import (
     MinFitOption,
     OutOption,
     PageForm,
+    PresetOption,
     RerankOption,
     RiskOption,
     RootOption,
@@ -63,6 +64,7 @@ def search(
     batch: BatchOption = None,
     out: OutOption = None,
     allow_errors: AllowErrorsOption = False,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -115,6 +117,7 @@ def page(
         bool, typer.Option("--markdown", help="Print these parts alone; stderr says whose they are.")
     ] = False,
     form: Annotated[PageForm | None, typer.Option("--format", help="The same as --json, --markdown.")] = None,
+    _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:

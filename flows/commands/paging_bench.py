@@ -11,17 +11,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
-
 from flows.commands.classify import require_kind
 from flows.commands.console import folder_at, progress, steps, write_report
 from flows.commands.judge import Judging, judge_paging, labels_for, require_form, require_speaker
-from flows.commands.queries import require_page_options, reranker_of
-from flows.settings import Settings, llm_options, load
+from flows.commands.queries import load_skillpager, require_page_options, reranker_of
+from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
 from storage.root import Root
-from storage.schemas import EDGE_TYPES
 from tasks.evaluate.corpus.read import corpus_texts
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_paging_bench
 from tasks.evaluate.measures.runs import write_run
@@ -44,35 +40,12 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.options import TypingOptions, llm_report, open_classifier
-from tasks.retrieve.baselines.skillpager import Entry, OpenSettings, Printed
+from tasks.retrieve.baselines.skillpager import OpenSettings
 from tasks.retrieve.page import DEFAULT_METHOD, METHODS
 
 # The row of the default method with an LLM as its reranker.
 RERANKED = f"{DEFAULT_METHOD}, reranked"
 _USUAL = ("facets", "full", "nodes", "skillpager", "chunks")
-
-
-class SkillPagerSettings(BaseSettings):
-    """What SkillPager's paper leaves open of its methods, for `evaluate paging`."""
-
-    model_config = SettingsConfigDict(env_prefix="SKILLERY_SKILLPAGER_", extra="ignore", frozen=True)
-
-    stop_below: float = Field(
-        0.0, description="MMR ends early when the best value left is below this; -1: never."
-    )
-    entry: Entry = Field("nearest", description="The node where a walk along edges begins.")
-    least_gain: float = Field(0.0, description="The gain that a walk's next node must reach.")
-    top_k: int = Field(10, ge=1, description="Nodes before their predecessors are added.")
-    edge_types: list[str] = Field([*EDGE_TYPES], description="Edges that are followed; JSON.")
-    chunk_tokens: int = Field(256, ge=1, description="Tokens of a chunk.")
-    chunk_overlap: int = Field(0, ge=0, description="Of them, shared with the next; less than half.")
-    printed: Printed = Field("headings", description="nodes: a context is its nodes alone, as the paper's.")
-
-
-def load_skillpager() -> OpenSettings:
-    """Return what is open of SkillPager's methods; raises `WrongInput` naming what is wrong."""
-    found = load(SkillPagerSettings).model_dump()
-    return OpenSettings(**{**found, "edge_types": tuple(found["edge_types"])})
 
 
 def paging_bench(
@@ -122,7 +95,7 @@ def paging_bench(
         folder_at(report, "--report")
         if budget or (llm is None and method not in (None, ["all"])):
             sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
-    prepared = _preparing(root, settings, load_skillpager(), typing)
+    prepared = _preparing(root, settings, load_skillpager(settings), typing)
     bench = prepared("prepared", texts, asked)
     bench.keep_contexts = llm is not None or bool(judging.labels)
     probed = None if corpus is None else partial(_probes, prepared, corpus)

@@ -9,11 +9,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
 from flows.commands.console import Report, form_of, progress, put_drawing
-from flows.settings import Settings
+from flows.settings import Settings, load
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
+from storage.schemas import EDGE_TYPES
+from tasks.retrieve.baselines.skillpager import Entry, OpenSettings, Printed
 from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging.types import Reranker
 from tasks.retrieve.routing.search import Filters, SkillRanker, require_min_fit
@@ -29,6 +34,34 @@ PLAN_FORMS = ("svg", MERMAID)
 _KINDS = ("skill", "mcp-server")
 
 
+class SkillPagerSettings(BaseSettings):
+    """The numbers of SkillPager's methods, and what its paper leaves open."""
+
+    model_config = SettingsConfigDict(env_prefix="SKILLERY_SKILLPAGER_", extra="ignore", frozen=True)
+
+    relevance_weight: float = Field(0.7, description="MMR's weight of relevance, 0 to 1.")
+    few: int = Field(20, ge=1, description="Nodes picked of a document that has few.")
+    many: int = Field(60, ge=1, description="Nodes picked of one that has many.")
+    large: int = Field(100, ge=0, description="Nodes of a document that are not many yet.")
+    stop_below: float = Field(
+        0.0, description="MMR ends early when the best value left is below this; -1: never."
+    )
+    entry: Entry = Field("nearest", description="The node where a walk along edges begins.")
+    least_gain: float = Field(0.0, description="The gain that a walk's next node must reach.")
+    top_k: int = Field(10, ge=1, description="Nodes before their predecessors are added.")
+    edge_types: list[str] = Field([*EDGE_TYPES], description="Edges that are followed; JSON.")
+    chunk_tokens: int = Field(256, ge=1, description="Tokens of a chunk.")
+    chunk_overlap: int = Field(0, ge=0, description="Of them, shared with the next; less than half.")
+    printed: Printed = Field("headings", description="nodes: a context is its nodes alone, as the paper's.")
+
+
+def load_skillpager(settings: Settings) -> OpenSettings:
+    """Return the settings of SkillPager's methods; raises `WrongInput` naming what is wrong."""
+    found = load(SkillPagerSettings).model_dump()
+    edges, grouped = tuple(found["edge_types"]), settings.segment == "skillpager"
+    return OpenSettings(**{**found, "edge_types": edges}, grouped=grouped)
+
+
 def open_index(root: Root, settings: Settings, threads: int | None = None) -> ServedIndex:
     """Return the index that the root serves; it is opened by the first query.
 
@@ -36,7 +69,7 @@ def open_index(root: Root, settings: Settings, threads: int | None = None) -> Se
     """
     return ServedIndex(
         root, encoder=settings.encoder, classifier=_local, threads=settings.query_threads or threads,
-        page_seconds=settings.page_seconds, rerank=settings.rerank,
+        page_seconds=settings.page_seconds, skillpager=load_skillpager(settings), rerank=settings.rerank,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from flows.commands.queries import require_page_options, search_filters
 from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
-from flows.serve.answers.service import Service
+from flows.serve.answers.service import DEFAULT, Service
 from flows.serve.answers.tool import Tool
 from flows.serve.answers.tools import TOOLS
 from flows.serve.catalogue.rendering import page_answer, render
@@ -148,13 +148,13 @@ def api_router(service: Service) -> APIRouter:
     async def search(
         request: Request, q: Text, k: Annotated[int, Query(ge=1, le=100)] = 10, kind: Several = None,
         licence: Several = None, source: Several = None, risk: Several = None, explain: bool = False,
-        min_fit: Annotated[float | None, Query(ge=0, le=1)] = None,
+        min_fit: Annotated[float | None, Query(ge=0, le=1)] = None, method: str = DEFAULT,
     ) -> Response:  # fmt: skip
         def found() -> Json:
             filters = search_filters(kind, licence, source, risk)
-            return service.index.search(q, k, filters=filters, explain=explain, min_fit=min_fit)
+            return service.search(q, k, method, filters=filters, explain=explain, min_fit=min_fit)
 
-        return await _tagged(service, request, found)
+        return await _tagged(service, request, found, slow=method != DEFAULT)
 
     @router.get("/page", summary="Return the parts of a skill that a request needs.")
     async def page(

@@ -96,6 +96,7 @@ def parse_partitions(
     tokenizer: Tokenizer,
     encoder: KeptEncoder | None,
     linker: Linker | None = None,
+    grouped: bool = False,
 ) -> dict[str, int]:
     """Parse the documents of partitions (0 to 63) that changed, at most about 1,000 of them a write.
 
@@ -107,6 +108,7 @@ def parse_partitions(
         tokenizer: Counts their tokens.
         encoder: Makes the nodes' vectors for semantic edges, and keeps them for the index; None: no vectors.
         linker: Infers conditions and references, as `classifier` does types; None: the rules do.
+        grouped: As `segment` has it.
 
     Returns:
         Counts of `documents`, `nodes` and `edges` written, of `vectors` made, `Typing.counts` and
@@ -121,7 +123,8 @@ def parse_partitions(
     documents = documents_table(root).read(partitions, ["doc_id", "body"])
     documents = documents.filter(pl.col("doc_id").is_in(list(digests)))
     for chunk in documents.iter_slices(_DOCUMENTS_AT_ONCE):
-        found = parse_documents(dict(chunk.iter_rows()), classifier=classifier, tokenizer=tokenizer)
+        bodies = dict(chunk.iter_rows())
+        found = parse_documents(bodies, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
         parsed = found.nodes
         linked = Linked() if linker is None else linker.link(parsed)
         late = found.typing.unfinished | linked.unfinished
@@ -240,18 +243,20 @@ class ParseOptions:
         with_vectors: Whether nodes get vectors.
         llm: The language model that types nodes; None: the local classifier does.
         edges: The language model that infers edges; None: rules do.
+        grouped: As `segment` has it.
     """
 
     encoder: str
     with_vectors: bool
     llm: TypingOptions | None = None
     edges: EdgeOptions | None = None
+    grouped: bool = False
 
     def rules(self) -> str:
         """Return the digest of all but the texts on which a parse depends, as `rules_digest` does."""
         revision = card_of(self.encoder)["revision"]
         identity = typing_identity(LocalClassifier.name, self.llm)
-        identity += edges_identity(self.edges)
+        identity += edges_identity(self.edges) + (" grouped" if self.grouped else "")
         return rules_digest(identity, revision, revision if self.with_vectors else None)
 
 
@@ -278,5 +283,6 @@ def parse_here(
         done = parse_partitions(
             root, partitions, rules=options.rules(), classifier=classifier, tokenizer=model,
             encoder=model if options.with_vectors else None, linker=linker,
+            grouped=options.grouped,
         )  # fmt: skip
     return {"done": done, "account": ledger.carried()}

@@ -20,19 +20,22 @@ class ParsedDocuments:
     typing: Typing
 
 
-def parse_document(doc_id: str, body: str, *, classifier: Classifier, tokenizer: Tokenizer) -> list[Node]:
+def parse_document(
+    doc_id: str, body: str, *, classifier: Classifier, tokenizer: Tokenizer, grouped: bool = False
+) -> list[Node]:
     """Return the nodes of one document in order; arguments as `parse_documents`."""
-    return parse_documents({doc_id: body}, classifier=classifier, tokenizer=tokenizer).nodes[doc_id]
+    one = {doc_id: body}
+    return parse_documents(one, classifier=classifier, tokenizer=tokenizer, grouped=grouped).nodes[doc_id]
 
 
 def parse_documents(
-    bodies: Mapping[str, str], *, classifier: Classifier, tokenizer: Tokenizer
+    bodies: Mapping[str, str], *, classifier: Classifier, tokenizer: Tokenizer, grouped: bool = False
 ) -> ParsedDocuments:
     """Return the nodes of documents, canonical text by doc_id, whose fragments are all typed at once.
 
-    Each node's `text` is `body[start:end]`, its `node_id` `doc_id#ordinal`.
+    Each node's `text` is `body[start:end]`, its `node_id` `doc_id#ordinal`; `grouped` is as `segment` has it.
     """
-    fragments = {doc_id: segment(body).fragments for doc_id, body in bodies.items()}
+    fragments = {doc_id: segment(body, grouped=grouped).fragments for doc_id, body in bodies.items()}
     owners = [doc_id for doc_id, own in fragments.items() for _ in own]
     given = [f for doc_id, own in fragments.items() for f in in_context(doc_id, own)]
     typing = typed_by(classifier, given, owners)

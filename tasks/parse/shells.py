@@ -41,18 +41,20 @@ def plan_parsing(
     with_vectors: bool,
     llm: TypingOptions | None = None,
     edges: EdgeOptions | None = None,
+    grouped: bool = False,
 ) -> dict[str, Any]:
     """Return the `ParsePlan` as a dict, with the name of the classifier."""
-    return plan_here(Root(root), ParseOptions(encoder, with_vectors, llm, edges))
+    return plan_here(Root(root), ParseOptions(encoder, with_vectors, llm, edges, grouped))
 
 
 @task(name="parse-batch", cache_policy=NO_CACHE, **task_retries())
 def parse_batch(
     root: str, partitions: list[int], encoder: str, *, with_vectors: bool, llm: TypingOptions | None = None,
     edges: EdgeOptions | None = None, ledger: Ledger | None = None, executor: Executor | None = None,
+    grouped: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Segment, type, encode and link the documents of a few partitions; return counts and the LLM account."""
-    options = ParseOptions(encoder, with_vectors, llm, edges)
+    options = ParseOptions(encoder, with_vectors, llm, edges, grouped)
     # A worker loads what it is given, and not this module, since Prefect takes seconds.
     work = partial(parse_here, Root(root), partitions, options, ledger or Ledger(), _slot(llm, edges))
     return run_in(executor, work)

@@ -29,6 +29,7 @@ from tasks.crawl.source.lookup import followed, meant, suggestion, was_brought
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder
 from tasks.parse.classify.protocol import Classifier
+from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, OpenSettings
 from tasks.retrieve.index.stored_nodes import indexed_nodes, stored_edges
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.page import DEFAULT_METHOD, page
@@ -68,20 +69,21 @@ class ServedIndex:
         encoder: The encoder's name in the settings; another one in the index is refused.
         classifier: Types the nodes of documents whose nodes are not indexed.
         threads: Threads of one query encoding; None: one a core.
-        page_seconds: The longest that the nodes of a document without vectors are encoded for a page; then it
-            is read by its words alone. None means no limit.
+        page_seconds: The longest that a document is encoded for a page, which then reads words alone; or None.
         pinned: The version that answers, whatever is published meanwhile; None follows the pointer.
+        skillpager: How SkillPager's methods page.
         rerank: How far a search reads the first skills beside the query, of `RERANKS`.
     """
 
     def __init__(
         self, root: Root, *, encoder: str, classifier: Callable[[], Classifier], threads: int | None = 1,
         page_seconds: float | None = None, pinned: Served | None = None, rerank: str = DEFAULT_RERANK,
+        skillpager: OpenSettings = OPEN_SETTINGS,
     ) -> None:  # fmt: skip
         self._root, self._name, self._classifier, self._threads = root, encoder, classifier, threads
-        self._pinned, self._page_seconds, self._rerank = pinned, page_seconds, rerank
+        self._pinned, self._page_seconds = pinned, page_seconds
+        self._rerank, self._skillpager, self._opening = rerank, skillpager, threading.Lock()
         self._last: OpenVersion | None = None
-        self._opening = threading.Lock()
 
     @asked_again
     def search(
@@ -159,7 +161,7 @@ class ServedIndex:
                 document = self._joined(document, row)
             return page(
                 document, query, encoder=encoder, tokenizer=now.encoder, method=method, budget=budget,
-                reranker=reranker,
+                reranker=reranker, skillpager=self._skillpager,
             )  # fmt: skip
 
         try:
@@ -219,7 +221,7 @@ class ServedIndex:
             ModelMismatch: Another encoder made the index.
             NotPublished: Nothing is served.
         """
-        served = self._pointer()
+        served = self._pinned or require_served(self._root)
         try:
             with self._opening:  # threads that ask at once open a new version once
                 now = self._opened(served)
@@ -228,7 +230,7 @@ class ServedIndex:
             known = isinstance(error, SkilleryError)
             if not isinstance(error, StorageError) and (known or not is_damage(error)):
                 raise
-            if self._pointer() != served:
+            if (self._pinned or require_served(self._root)) != served:
                 msg = f"{served.version} was removed while it was read: ask again"
                 raise VersionGone(msg) from error
             if known:
@@ -247,9 +249,6 @@ class ServedIndex:
                     raise
                 return f"table {name} is damaged"
         return str(error).splitlines()[0]
-
-    def _pointer(self) -> Served:
-        return self._pinned or require_served(self._root)
 
     def _opened(self, served: Served) -> OpenVersion:
         last = self._last
@@ -352,7 +351,8 @@ class ServedIndex:
         if now.nodes is None or "nodes_of" in row:
             from tasks.parse.document import parse_document  # noqa: PLC0415 (a search parses nothing)
 
-            nodes = parse_document(doc_id, body, classifier=self._classifier(), tokenizer=now.encoder)
+            types, grouped = self._classifier(), self._skillpager.grouped
+            nodes = parse_document(doc_id, body, classifier=types, tokenizer=now.encoder, grouped=grouped)
             return PagedDocument(doc_id, body, nodes, n_tokens=row["n_tokens"])
         nodes, vectors, states = indexed_nodes(now.nodes, doc_id)
         return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"], states=states)
@@ -374,15 +374,13 @@ def _printed(found: Page, paged: str, doc_id: str) -> dict[str, Any]:
         }
         for n, score in found.nodes
     ]  # fmt: skip
-    left_out = [
-        {"node_id": own[n.node_id], "node_type": n.node_type, "score": score, "tokens": n.n_tokens}
-        for n, score in found.left_out
-    ]
+    told = [(own[n.node_id], n.node_type, score, n.n_tokens) for n, score in found.left_out]
+    left_out = [dict(zip(("node_id", "node_type", "score", "tokens"), row, strict=True)) for row in told]
+    reranked = {} if found.reranked is None else {"reranked": found.reranked}
     return {
         "context": found.context, "nodes": nodes, "left_out": left_out, "tokens": found.tokens,
         "document_tokens": found.document_tokens, "method": found.method, "budget": found.budget,
-        "over_budget": found.over_budget,
-        **({} if found.reranked is None else {"reranked": found.reranked}),
+        "over_budget": found.over_budget, **reranked,
     }  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from tasks.train.splits import Rows, Split, categories_of, families, in_turn, on
 # Shows, under a name, what is done of a total.
 Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 TextOf = Callable[[Skill], str]
+Rank = Callable[[str, int], Sequence[str]]
 LEAST_WORDS = 8  # of a text: fewer say nothing of a skill
 _DESCRIPTION_SHARE = 0.5  # of the tokens of a flat text
 
@@ -115,7 +116,9 @@ def gather(
     if len(split.train) <= options.negatives or not len(split.held_out):
         msg = f"{len(skills)} skills are too few to train with: give a corpus of some hundreds"
         raise WrongInput(msg)
-    vectors = encoders.skills.encode(_heads(skills))
+    compared = text_form(options.mined, options.tokens, encoders.skills, options.limits)
+    whole = _heads(skills) if options.mined == "description" else [compared(skill) for skill in skills]
+    vectors = encoders.skills.encode(whole)
     named = categories_of([categories.get(s.doc_id) for s in skills], vectors, options.clusters, seed)
     left_out: Counter[str] = Counter()
     if asked is not None:
@@ -135,31 +138,34 @@ def gather(
 
 
 def gather_lists(
-    material: Material, router: Router, options: TrainingOptions, seed: int, progress: Progress
+    material: Material, rank: Rank, options: TrainingOptions, seed: int, progress: Progress
 ) -> tuple[list[TrainingQuery], Mined]:
-    """Return queries to train a reranker with, and the candidates of each beside its positive."""
+    """Return queries to train a reranker with, and the candidates of each beside its positive.
+
+    `rank` gives the ids of so many skills of the training side, best first.
+    """
     queries = material.queries[: options.lists]
     rows = {skill.doc_id: row for skill, row in zip(material.train.skills, material.train.rows, strict=True)}
     with progress("lists made for") as report:
         ranked = []
         for done, query in enumerate(queries, start=1):
-            found = router.rank(query.text, 2 * options.candidates, fold=False)
-            ranked.append([int(rows[one.doc_id]) for one in found])
+            ranked.append([int(rows[doc_id]) for doc_id in rank(query.text, 2 * options.candidates)])
             report(done, len(queries))
     draw, most = np.random.default_rng([seed, 3]), options.candidates - 1
     return queries, candidate_lists(queries, ranked, material.train.rows, material.false, most, draw)
 
 
-def text_form(form: str, tokens: int, tokenizer: Tokenizer) -> TextOf:
+def text_form(form: str, tokens: int, tokenizer: Tokenizer, limits: tuple[int, int] = (0, 0)) -> TextOf:
     """Return a function that makes the text of a skill.
 
     `description` is name and description as they are indexed. `flat` is SkillRouter's form,
-    `name | description | body`, of so many tokens at most, half of them for the description.
+    `name | description | body`, of so many tokens at most; `limits` are those of description and body, 0:
+    half of the tokens, and all.
     """
     if form == "description":
         return lambda skill: skill.head
-    limits = int(_DESCRIPTION_SHARE * tokens), tokens
-    return lambda skill: flat_text(skill, limits, tokenizer)
+    own = limits[0] or int(_DESCRIPTION_SHARE * tokens), limits[1] or tokens
+    return lambda skill: flat_text(skill, own, tokenizer)
 
 
 def training_rows(

@@ -13,6 +13,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from storage.errors import WrongInput
+from tasks.models.with_torch.bi_encoder import instructed
 from tasks.parse.segment.segment import segment
 from tasks.refine.text.markdown import LINK
 from tasks.refine.text.words import LETTERS, WORD
@@ -29,6 +30,16 @@ class TrainingOptions(BaseModel):
 
     text: Literal["description", "flat"] = Field(
         "description", description="What the bi-encoder reads of a skill: name and description, or all."
+    )
+    # Of a flat text; 0: half of the tokens for the description, and what is left for the body.
+    description_tokens: int = Field(0, ge=0, description="Of a flat text's description; 0: half of all.")
+    body_tokens: int = Field(0, ge=0, description="Of its body; 0: all that are left.")
+    pooling: Literal["own", "last"] = Field(
+        "own", description="last: a decoder, whose last token's state is the vector; torch runs it."
+    )
+    instruction: str = Field("", description="Before each query of the bi-encoder; empty: none.")
+    mined: Literal["description", "flat"] = Field(
+        "description", description="What of skills is compared to find negatives, and false ones."
     )
     held_out: float = Field(0.15, gt=0, lt=1, description="Share of the skills that it is measured on.")
     held_out_queries: int = Field(300, ge=1, description="Queries that are asked of them at most.")
@@ -54,17 +65,50 @@ class TrainingOptions(BaseModel):
     drawn: int = Field(2, ge=1, description="Of a query's negatives, how many a step reads.")
     epochs: int = Field(1, ge=1, description="How often each query is read.")
     batch: int = Field(16, ge=1, description="Queries an update.")
+    accumulation: int = Field(1, ge=1, description="So many batches are an update.")
+    checkpointing: bool = Field(False, description="Gradient checkpointing: less memory, more time.")
     learning_rate: float = Field(5e-5, gt=0, description="Its peak.")
     temperature: float = Field(0.05, gt=0, description="Divides the bi-encoder's cosines.")
     kept: float = Field(0.5, gt=0, le=1, description="Share of what the bi-encoder learned that is kept.")
     tokens: int = Field(128, ge=8, description="Read of each text.")
     lists: int = Field(300, ge=1, description="Queries that a reranker is trained with at most.")
+    lists_from: Literal["router", "encoder"] = Field(
+        "router", description="What ranks the skills of its lists: the router, or the trained encoder alone."
+    )
     candidates: int = Field(20, ge=2, description="Skills that it puts in order for each.")
     reranker_tokens: int = Field(512, ge=8, description="Read of query and skill together.")
+    reranker_description_tokens: int = Field(0, ge=0, description="As description_tokens.")
+    reranker_body_tokens: int = Field(0, ge=0, description="As body_tokens.")
+    reranker_bf16: bool = Field(False, description="Compute in bf16 where the device does.")
     reranker_batch: int = Field(16, ge=1, description="Lists an update.")
     reranker_loss: Literal["listwise", "pointwise"] = Field(
         "listwise", description="Of a list's candidates together, or of each by itself."
     )
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Return the tokens of description and body that the bi-encoder reads."""
+        return self.description_tokens, self.body_tokens
+
+    @property
+    def reranker_limits(self) -> tuple[int, int]:
+        """Return those that the reranker reads."""
+        return self.reranker_description_tokens, self.reranker_body_tokens
+
+    @property
+    def query_prefix(self) -> str:
+        """Return what stands before each query that the bi-encoder reads."""
+        return instructed(self.instruction) if self.instruction else ""
+
+    def told(self) -> dict[str, Any]:
+        """Return what decides the outcome: of options that came later, those alone that are not usual."""
+        usual = type(self).model_fields
+        later = {
+            "description_tokens", "body_tokens", "pooling", "instruction", "mined", "accumulation",
+            "checkpointing", "lists_from", "reranker_description_tokens", "reranker_body_tokens",
+            "reranker_bf16",
+        }  # fmt: skip
+        return {k: v for k, v in self.model_dump().items() if k not in later or v != usual[k].default}
 
     @property
     def negatives(self) -> int:

@@ -29,6 +29,7 @@ from tasks.train.material import (
     Encoders,
     Material,
     Progress,
+    Rank,
     TextOf,
     gather,
     gather_lists,
@@ -114,14 +115,16 @@ class RoutingTraining:
 
     def _train_encoder(self, material: Material, base: Encoders) -> dict[str, Any]:
         options = self.options
-        text = text_form(options.text, options.tokens, base.skills)
-        rows = training_rows(material, text, options, np.random.default_rng([self.seed, 4]))
+        text = text_form(options.text, options.tokens, base.skills, options.limits)
+        drawn = training_rows(material, text, options, np.random.default_rng([self.seed, 4]))
+        rows = [(f"{options.query_prefix}{query}", *texts) for query, *texts in drawn]
         if not rows:
             msg = f"no query has {options.drawn} negatives: give a larger corpus, or draw fewer"
             raise WrongInput(msg)
         how = TrainingSettings(
             options.batch, options.learning_rate, options.temperature, options.kept, options.tokens,
-            seed=self.seed, device=self.device,
+            seed=self.seed, device=self.device, accumulation=options.accumulation,
+            checkpointing=options.checkpointing, pooling=options.pooling,
         )  # fmt: skip
         with self.progress("updates made to the encoder") as report:
             return _card(train_bi_encoder(self.encoder, rows, how, self.out / "encoder", report))
@@ -129,11 +132,13 @@ class RoutingTraining:
     def _ranked(self, material: Material, base: Encoders, trained: Encoders) -> dict[str, Any]:
         """Train what puts the router's candidates in order, and measure everything on held-out skills."""
         router = material.train.router(trained)
-        queries, lists = gather_lists(material, router, self.options, self.seed, self.progress)
+        rank = first_stage(material.train.skills, router, trained, self.options)
+        queries, lists = gather_lists(material, rank, self.options, self.seed, self.progress)
         weights = _part_weights(material, router, queries, lists.negatives)
         reranker, model = None, None
         if self.reranker is not None:
-            text = text_form("flat", self.options.reranker_tokens, trained.skills)
+            limits = self.options.reranker_limits
+            text = text_form("flat", self.options.reranker_tokens, trained.skills, limits)
             reranker = self._train_reranker(list_rows(material.skills, queries, lists.negatives, text))
             model = load_reranker(
                 str(self.out / "reranker"), instruction=self.instruction,
@@ -149,6 +154,7 @@ class RoutingTraining:
         how = TrainingSettings(
             self.options.reranker_batch, self.options.learning_rate, temperature=1.0,
             tokens=self.options.reranker_tokens, seed=self.seed, device=self.device,
+            checkpointing=self.options.checkpointing, bf16=self.options.reranker_bf16,
         )  # fmt: skip
         with self.progress("updates made to the reranker") as report:
             trained = train_reranker(
@@ -166,7 +172,7 @@ class RoutingTraining:
             "requests": _digest((self.requests / PAIRS_FILE).read_bytes()) if self.requests else None,
             "instruction": self.instruction if self.reranker else None,
             # Trainings from before distillation was deleted are known by it.
-            "settings": {**self.options.model_dump(), "distilled": False},
+            "settings": {**self.options.told(), "distilled": False},
         }  # fmt: skip
 
 
@@ -278,46 +284,56 @@ def _methods(
     options: TrainingOptions,
 ) -> dict[str, RoutingMethod]:
     side = material.held_out
-    text = text_form(options.text, options.tokens, base.skills)
     plain, better = side.router(base), side.router(trained)
-
-    def dense(encoders: Encoders) -> RoutingMethod:
-        vectors = encoders.skills.encode([text(skill) for skill in side.skills])
-        return by_score(side.skills, lambda task: vectors @ encoders.tasks.encode([task])[0])
-
     methods = {
-        DEFAULT: routed(plain), TRAINED: routed(better),
-        "dense": dense(base), "dense, trained": dense(trained),
-        "scorer, trained": by_score(side.skills, lambda task: part_features(better, task)[1] @ weights),
+        DEFAULT: whole(routed(plain)), TRAINED: whole(routed(better)),
+        "dense": whole(dense(side.skills, base, options)),
+        "dense, trained": whole(dense(side.skills, trained, options)),
+        "scorer, trained": whole(
+            by_score(side.skills, lambda task: part_features(better, task)[1] @ weights)
+        ),
     }  # fmt: skip
     if reranker is not None:
-        flat = text_form("flat", options.reranker_tokens, trained.skills)
-        methods["reranked, trained"] = reranked(side.skills, better, reranker, flat, options.candidates)
+        flat = text_form("flat", options.reranker_tokens, trained.skills, options.reranker_limits)
+        first = first_stage(side.skills, better, trained, options)
+        methods["reranked, trained"] = reranked(side.skills, first, reranker, flat, options.candidates)
     return methods
 
 
-def routed(router: Router) -> RoutingMethod:
-    """Return the default router as a method, near-identical skills not folded."""
-    return whole(lambda task, k: [found.doc_id for found in router.rank(task, k, fold=False)])
+def first_stage(skills: Sequence[Skill], router: Router, trained: Encoders, options: TrainingOptions) -> Rank:
+    """Return what ranks the skills that a reranker puts in order."""
+    return dense(skills, trained, options) if options.lists_from == "encoder" else routed(router)
 
 
-def by_score(skills: Sequence[Skill], scores: Callable[[str], Any]) -> RoutingMethod:
-    """Return the method that ranks skills by a task's scores, shape `(skills,)`, equal ones by position."""
+def routed(router: Router) -> Rank:
+    """Return the default router's ranking, near-identical skills not folded."""
+    return lambda task, k: [found.doc_id for found in router.rank(task, k, fold=False)]
+
+
+def dense(skills: Sequence[Skill], encoders: Encoders, options: TrainingOptions) -> Rank:
+    """Return the ranking by the cosine of what an encoder reads of a skill to a task."""
+    text = text_form(options.text, options.tokens, encoders.skills, options.limits)
+    vectors = encoders.skills.encode([text(skill) for skill in skills])
+    return by_score(skills, lambda task: vectors @ encoders.tasks.encode([task])[0])
+
+
+def by_score(skills: Sequence[Skill], scores: Callable[[str], Any]) -> Rank:
+    """Return the ranking of skills by a task's scores, shape `(skills,)`, equal ones by position."""
 
     def rank(task: str, k: int) -> list[str]:
         return [skills[i].doc_id for i in np.argsort(-scores(task), kind="stable")[:k].tolist()]
 
-    return whole(rank)
+    return rank
 
 
 def reranked(
-    skills: Sequence[Skill], router: Router, scorer: PairScorer, text: TextOf, candidates: int
+    skills: Sequence[Skill], first: Rank, scorer: PairScorer, text: TextOf, candidates: int
 ) -> RoutingMethod:
-    """Return the method by which a scorer puts the router's first candidates in order, and no others."""
+    """Return the method by which a scorer puts the first candidates in order, and no others."""
     by_id = {skill.doc_id: skill for skill in skills}
 
     def rank(task: str, k: int) -> list[str]:
-        found = [one.doc_id for one in router.rank(task, max(k, candidates), fold=False)]
+        found = list(first(task, max(k, candidates)))
         scores = scorer.score(task, [text(by_id[doc_id]) for doc_id in found[:candidates]])
         order = np.argsort(-scores, kind="stable").tolist()
         return [*(found[i] for i in order), *found[candidates:]][:k]

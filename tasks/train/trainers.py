@@ -16,6 +16,7 @@ import numpy as np
 
 from storage.errors import WrongInput
 from tasks.models.onnx_export import resolve
+from tasks.models.with_torch.bi_encoder import sentence_model
 from tasks.models.with_torch.device import AUTO, compute_in_bf16, device_of
 from tasks.models.with_torch.reranker import ASKED, asked_row, missing_model
 
@@ -29,8 +30,10 @@ _AT_ONCE = 32  # queries read with their texts
 class TrainingSettings:
     """How a model is trained; the learning rate rises over 5 % of the steps and falls as a cosine.
 
-    `batch` counts the queries of an update, `tokens` what is read of each text, and `temperature` divides the
-    scores. `kept` is the share of what a bi-encoder learned that is kept, above 0, at most 1. `checkpoint`
+    `batch` counts the queries of an update, or of one of `accumulation` parts of it; `tokens` what is read of
+    each text, and `temperature` divides the scores. `pooling` is a bi-encoder's, as `sentence_model` takes
+    it, `checkpointing` of gradients, `bf16` a reranker's, and `kept` is the
+    share of what a bi-encoder learned that is kept, above 0, at most 1. `checkpoint`
     updates lie between two states on disk. `device` is as `device_of` takes it.
     """
 
@@ -42,6 +45,10 @@ class TrainingSettings:
     checkpoint: int = 25
     seed: int = 0
     device: str = AUTO
+    accumulation: int = 1
+    checkpointing: bool = False
+    pooling: Literal["own", "last"] = "own"
+    bf16: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +97,15 @@ def train_bi_encoder(
         WrongInput: The trainers' packages are not installed.
     """
     require_training()
-    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer  # noqa: PLC0415 (torch)
+    from sentence_transformers import SentenceTransformerTrainer  # noqa: PLC0415 (torch)
     from sentence_transformers import SentenceTransformerTrainingArguments as Arguments  # noqa: PLC0415
     from sentence_transformers.sentence_transformer import losses as known  # noqa: PLC0415 (torch)
 
-    model = _loaded(SentenceTransformer, name, how)
+    longest = 1 << 30  # the model's own window
+    model = _readied(sentence_model(name, longest, device_of(how.device), how.pooling), how)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     compute_in_bf16(model[0], how.device)
-    window, model.max_seq_length = model.max_seq_length, min(how.tokens, model.max_seq_length or how.tokens)
+    window, model.max_seq_length = model.max_seq_length, min(how.tokens, model.max_seq_length)
     arguments = {**_arguments(how, len(rows), target, at_once=how.batch), "batch_sampler": "no_duplicates"}
     scale = 1 / how.temperature
     if how.batch > _AT_ONCE:
@@ -108,7 +116,7 @@ def train_bi_encoder(
         model, Arguments(**arguments), train_dataset=_dataset(rows, how.seed), loss=loss
     )
     seconds, losses, share = _run(trainer, target, report)
-    model.max_seq_length = window
+    model.max_seq_length = how.tokens if window == longest else window
     _keep(model, before, how.kept)
     _save(model, target)
     tokens = _tokens(model.tokenizer, [text for row in rows for text in row], how.tokens)
@@ -139,7 +147,13 @@ def train_reranker(
     from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments as Arguments  # noqa: PLC0415
     from sentence_transformers.cross_encoder.modules import LogitScore  # noqa: PLC0415
 
-    model = _loaded(CrossEncoder, name, how, max_length=how.tokens)
+    try:
+        loaded = CrossEncoder(resolve(name)[0], device=device_of(how.device), max_length=how.tokens)
+    except (OSError, ValueError) as error:
+        raise missing_model(name, error) from error
+    model: Any = _readied(loaded, how)
+    if how.bf16:
+        compute_in_bf16(model[0], how.device)
     if isinstance(model[-1], LogitScore):
         rows = [asked_row(row, instruction, how.tokens, model.tokenizer) for row in rows]
         # The texts are cut already, so that no cut hits the question behind them.
@@ -172,21 +186,20 @@ def _keep(model: Any, before: dict[str, Any], share: float) -> None:  # noqa: AN
             value.copy_(before[name].to(value.device).lerp(value, share))
 
 
-def _loaded(kind: Any, name: str, how: TrainingSettings, **options: Any) -> Any:  # noqa: ANN401 (of an optional package)
-    try:
-        model = kind(resolve(name)[0], device=device_of(how.device), **options)
-    except (OSError, ValueError) as error:
-        raise missing_model(name, error) from error
+def _readied(model: Any, how: TrainingSettings) -> Any:  # noqa: ANN401 (of an optional package)
     # Without examples in its card they are made, with a progress bar, for a card that nobody writes.
     model.model_card_data.widget = [{"text": ""}]
+    if how.checkpointing:
+        model[0].auto_model.gradient_checkpointing_enable({"use_reentrant": False})
     return model
 
 
 def _arguments(how: TrainingSettings, rows: int, target: Path, *, at_once: int) -> dict[str, Any]:
-    steps = int(np.ceil(rows / how.batch))
+    parts = how.batch // at_once * how.accumulation
+    steps = int(np.ceil(rows / (at_once * parts)))
     return {
         "output_dir": str(_checkpoints(target)), "num_train_epochs": 1, "learning_rate": how.learning_rate,
-        "per_device_train_batch_size": at_once, "gradient_accumulation_steps": how.batch // at_once,
+        "per_device_train_batch_size": at_once, "gradient_accumulation_steps": parts,
         "lr_scheduler_type": "cosine", "warmup_steps": round(0.05 * steps), "seed": how.seed,
         "save_strategy": "steps", "save_steps": how.checkpoint, "save_total_limit": 1, "logging_steps": 1,
         "report_to": "none", "disable_tqdm": True, "use_cpu": device_of(how.device) == "cpu",

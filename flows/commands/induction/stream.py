@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from flows.commands.console import folder_at, steps, write_report
+from flows.commands.induction.induce import InductionSettings, load_induction
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
@@ -26,9 +27,9 @@ from tasks.evaluate.stream.report import (
 )
 from tasks.evaluate.stream.walk import Decision, Stream, has_succeeded
 from tasks.induce.library.held import KeptTrajectories
-from tasks.induce.skills.actions import GRANULARITIES, Body, told
+from tasks.induce.skills.actions import GRANULARITIES, Body, granularity_of, told
 from tasks.induce.skills.skill import skill_id_of
-from tasks.induce.skills.windows import decision_points
+from tasks.induce.skills.windows import DecisionPoint, decision_points
 from tasks.induce.trajectories.read import Format, Reading, latest, read_trajectories
 from tasks.induce.trajectories.record import Step, Trajectory
 from tasks.models.cached_encoder import KeptEncoder
@@ -60,13 +61,15 @@ def stream_bench(
 
     Returns:
         `trajectories` (read, successful, judged, repeated, unread by reason), `warm` (root, taught, left_out;
-        null without one), `steps`, `methods` (rows of `summarise_runs`); with a report `granularity` and
+        null without one), `steps`, `sgdr` (its `granularity` and `candidates`), `methods` (rows of
+        `summarise_runs`); with a report `granularity` and
         `report`, the files written.
 
     Raises:
         WrongInput: A file, a method, a share, a root or the folder cannot be used; nothing was encoded.
     """
-    methods = _methods(method, turned, whole=report is not None)
+    sgdr = load_induction()
+    methods = _methods(method, turned, sgdr, whole=report is not None)
     if report is not None:
         folder_at(report, "--report")
     reading = Reading()
@@ -75,12 +78,14 @@ def stream_bench(
     encoder = OnnxEncoder(exported_encoder(root.folder / "models", settings.encoder))
     rows: list[dict[str, Any]] = []
     encode, learned = KeptEncoder(encoder, root).encode, _turned(turned, seed, given)
-    stream = Stream(encode, learned=learned, suggested=partial(_noted, rows) if out is not None else None)
+    noted = partial(_noted, rows) if out is not None else None
+    stream = Stream(encode, teaches=_cut(sgdr.granularity), learned=learned, suggested=noted)
     runs = _walked(stream, taught, given, methods)
     if out is not None:
         write_lines(out, rows)
     found: dict[str, Any] = {
         "trajectories": _told(reading, given), "warm": said, "steps": len(next(iter(runs.values()))),
+        "sgdr": {"granularity": sgdr.granularity, "candidates": sgdr.candidates},
         "methods": summarise_runs(runs, next(iter(methods))),
     }  # fmt: skip
     if report is None:
@@ -93,7 +98,13 @@ def stream_bench(
     return found | {"report": [text, str(report / "stream.json"), *others]}
 
 
-def _methods(names: Sequence[str] | None, turned: float, *, whole: bool) -> dict[str, Method]:
+def _cut(granularity: str) -> Callable[[Trajectory], list[DecisionPoint]]:
+    return partial(decision_points, granularity=granularity_of(granularity))
+
+
+def _methods(
+    names: Sequence[str] | None, turned: float, own: InductionSettings, *, whole: bool
+) -> dict[str, Method]:
     wanted = list(names or (METHODS if whole else USUAL))
     if unknown := [name for name in wanted if name not in METHODS]:
         msg = f"--method {unknown[0]} is not known: name one of {', '.join(METHODS)}"
@@ -101,8 +112,9 @@ def _methods(names: Sequence[str] | None, turned: float, *, whole: bool) -> dict
     if not 0 <= turned < 1:
         msg = f"--turned {turned} must be at least 0 and below 1"
         raise WrongInput(msg)
-    own = {name: METHODS[name] for name in dict.fromkeys(wanted)}
-    return own | (dict(variants()) if whole else {})
+    chosen = {name: METHODS[name] for name in dict.fromkeys(wanted)}
+    papers = variants(own.candidates)
+    return chosen | {name: method for name, method in papers.items() if whole or name in chosen}
 
 
 def _turned(share: float, seed: int, given: Sequence[Trajectory]) -> Callable[[Trajectory], bool]:
@@ -168,9 +180,9 @@ def _granularity(
 ) -> list[dict[str, Any]]:
     rows, methods = [], {name: METHODS[name] for name in _GRANULAR}
     for granularity in GRANULARITIES:
-        own = Stream(
-            stream.encode, teaches=partial(decision_points, granularity=granularity), learned=stream.learned
-        )
+        # A skill of one action is used by itself where there are no others.
+        least = 1 if granularity == "action" else 2
+        own = Stream(stream.encode, teaches=_cut(granularity), learned=stream.learned, least=least)
         for name, run in _walked(own, warm, given, methods).items():
             rows.append({"granularity": granularity, "method": name, **decision_means(run)})
     return rows

@@ -40,11 +40,12 @@ class Suggester:
     def __init__(self, served: ServedSkills, encode: Encode, words: StateWords = BY_RULE) -> None:
         self._served, self._encode, self._words = served, encode, words
         self._known: dict[str, tuple[dict[Body, InducedSkill], Offered]] = {}
-        self._reading = threading.Lock()
+        self._reading, self._summing = threading.Lock(), threading.Lock()
 
     def suggest(
         self, task: str, domain: str | None, state: Mapping[str, Any], *,
         k: int = 5, method: str = "default", alpha: float = 0.5, relevance_weight: float = 0.7,
+        candidates: int | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Return `{task, domain, state, results, took_ms}` for one step; the method `sgdr` reads the numbers.
 
@@ -52,12 +53,13 @@ class Suggester:
             WrongInput: The task is blank or no valid Unicode text, a field of the state or a number cannot be
                 used, or the domain has no skills.
         """
-        began, offer = time.monotonic(), _method(k, method, alpha, relevance_weight)
+        began, offer = time.monotonic(), _method(k, method, alpha, relevance_weight, candidates)
         require_text("task", task)
         observation, url, title, before = _read(state)
         name = self._served.named(domain)
         skills, offered = self._domain(name)
-        summary = self._words.summarise(observation, url, title)
+        with self._summing:  # threads share the account of an LLM, which asks in one at a time
+            summary = self._words.summarise(observation, url, title)
         of_task, of_state = (self._encode([text])[0] for text in (task, summary))
         asked = SkillQuestion(of_task, of_state, of_state, before, page_seen(observation))
         offers = offer(offered, asked, k)
@@ -93,15 +95,18 @@ def open_suggester(root: Root, settings: Settings, words: StateWords = BY_RULE) 
 class ServedSuggester:
     """Suggests skills of what an index serves; a publication between two answers shows in the second.
 
-    What is read of a version is kept until another one is asked. Threads may share it.
+    What is read of a version is kept until another one is asked. `words` sums up states. Threads may share
+    it.
     """
 
-    def __init__(self, index: ServedIndex) -> None:
-        self._index, self._opening = index, threading.Lock()
+    def __init__(self, index: ServedIndex, words: StateWords = BY_RULE) -> None:
+        self._index, self._words, self._opening = index, words, threading.Lock()
         self._last: tuple[Served, Suggester] | None = None
 
     @asked_again
-    def suggest(self, task: str, domain: str | None, state: Mapping[str, Any], *, k: int) -> dict[str, Any]:
+    def suggest(
+        self, task: str, domain: str | None, state: Mapping[str, Any], *, k: int, method: str = "default"
+    ) -> dict[str, Any]:
         """Return what `Suggester.suggest` does, with `index_version`.
 
         Raises:
@@ -111,7 +116,7 @@ class ServedSuggester:
             StorageError: A table is damaged or missing.
         """
         with self._index.version() as now:
-            found = self._of(now).suggest(task, domain, state, k=k)
+            found = self._of(now).suggest(task, domain, state, k=k, method=method)
         return {**found, "index_version": now.served.version}
 
     def _of(self, now: OpenVersion) -> Suggester:
@@ -119,7 +124,7 @@ class ServedSuggester:
             if self._last is None or self._last[0] != now.served:
                 skills = ServedSkills(now.root, now.served)
                 skills.require_made_with(now.encoder)
-                self._last = now.served, Suggester(skills, now.encoder.encode)
+                self._last = now.served, Suggester(skills, now.encoder.encode, self._words)
             return self._last[1]
 
 
@@ -149,7 +154,7 @@ def suggest_batch(
     return sum("error" in answer for answer in answers)
 
 
-def _method(k: int, method: str, alpha: float, relevance_weight: float) -> Method:
+def _method(k: int, method: str, alpha: float, relevance_weight: float, candidates: int | None) -> Method:
     if not 1 <= k <= _MOST:
         msg = f"k is {k}: give 1 to {_MOST}"
         raise WrongInput(msg)
@@ -160,7 +165,8 @@ def _method(k: int, method: str, alpha: float, relevance_weight: float) -> Metho
     if method not in METHODS:
         msg = f"--method {method} is not known: name one of {', '.join(METHODS)}"
         raise WrongInput(msg)
-    return sgdr(SgdrSetting(alpha, relevance_weight)) if method == "sgdr" else METHODS[method]
+    own = SgdrSetting(alpha, relevance_weight, most=candidates)
+    return sgdr(own) if method == "sgdr" else METHODS[method]
 
 
 def read_state(path: Path) -> dict[str, Any]:

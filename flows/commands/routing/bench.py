@@ -50,6 +50,7 @@ from tasks.evaluate.routing.summary import contest, summarise_method, summarise_
 USUAL = ("bm25-description", "bm25-full", "dense-description", "sentences", "rrf", "zsum", "default")
 BASELINE = "zsum"
 LLM = "llm"
+_WARM = "Which skill fits?"  # asked before what is timed
 
 
 class _Files(NamedTuple):
@@ -244,7 +245,7 @@ def _of_pool(
         for name in wanted:
             method = ready.method(name)
             if bench.tasks:
-                tasks.append(measure_method(bench, name, method, step))
+                tasks.append(measure_method(bench, name, method, step, warm=_WARM))
             negatives.append(answer_negatives(bench, name, method, step))
     return _Measured(pl.concat(tasks), pl.concat(negatives))
 

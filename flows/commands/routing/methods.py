@@ -44,10 +44,11 @@ from tasks.models.cached_encoder import KeptEncoder, load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.hub import require_on_hub
 from tasks.models.llm.ask import Llm, open_llm
+from tasks.models.llm.embeddings import ApiEncoder
 from tasks.models.onnx_export import exported_encoder, require_model
-from tasks.models.protocols import Encoder
+from tasks.models.protocols import Encoder, IndexEncoder
 from tasks.models.tokens import first_tokens
-from tasks.models.with_torch.bi_encoder import LastTokenEncoder, Prefixed
+from tasks.models.with_torch.bi_encoder import Prefixed, TorchEncoder, instructed
 from tasks.models.with_torch.device import device_of
 from tasks.models.with_torch.reranker import CausalReranker, CrossEncoder, LoadedReranker, load_reranker
 from tasks.retrieve.baselines.skillflow import (
@@ -73,14 +74,15 @@ from tasks.retrieve.routing.fit import packaged_fit
 from tasks.retrieve.routing.reranker import NONE
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
 
-JUDGE = "judge"
+JUDGE, API = "judge", "api:"
 
 
 class Means(NamedTuple):
-    """What stages run with: `llm` opens the LLM, if one is set up; the device of models."""
+    """What stages run with: `llm` opens the LLM, if one is set up; `api` encodes by an endpoint."""
 
     llm: Callable[[], Llm | None]
     device: str
+    api: Callable[[str], IndexEncoder]
 
 
 def skillflow(
@@ -108,15 +110,25 @@ def skillflow(
 
 def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root, means: Means) -> Staged:
     """Return SkillRouter's stages; vectors of skills are kept below the root. Raises as `reranking`."""
-    model = LastTokenEncoder(router.encoder, device=means.device)
+    model = _bi_encoder(router, means)
     kept = KeptEncoder(model, root)
     encoded = router.encoder_description_tokens, router.encoder_body_tokens
-    vectors = kept.encode([flat_text(skill, encoded, model) for skill in skills])
-    asking = Prefixed(model, f"Instruct: {router.encoder_instruction}\nQuery: ")
+    before = router.encoder_text_prefix
+    vectors = kept.encode([f"{before}{flat_text(skill, encoded, model)}" for skill in skills])
+    prefix = router.encoder_query_prefix
+    asking = Prefixed(model, instructed(router.encoder_instruction) if prefix is None else prefix)
     stages: list[Stage] = [RetrieveStage(vectors, asking, router.candidates)]
     if router.reranker:
         stages.append(reranking(router, means)(skills))
     return Staged(skills, stages)
+
+
+def _bi_encoder(router: SkillRouterSettings, means: Means) -> IndexEncoder:
+    if router.encoder.startswith(API):
+        return means.api(router.encoder.removeprefix(API))
+    return TorchEncoder(
+        router.encoder, device=means.device, pooling=router.encoder_pooling, trusted=router.encoder_trusted
+    )
 
 
 def reranking(router: SkillRouterSettings, means: Means) -> Callable[[Sequence[Skill]], Stage]:
@@ -236,8 +248,10 @@ def _require_llm(name: str, settings: Settings) -> None:
         elif said := llm_setting(name):
             msg = f"method {name}: {said} needs an LLM: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
             raise WrongInput(msg)
-    elif settings_of(name, SkillRouterSettings).reranker == JUDGE:
-        llm_options(settings, "llm")
+    else:
+        router = settings_of(name, SkillRouterSettings)
+        if router.reranker == JUDGE or router.encoder.startswith(API):
+            llm_options(settings, "llm")
 
 
 def _dense_model(name: str) -> list[str]:
@@ -256,7 +270,7 @@ def _models_with_torch(name: str) -> list[str]:
     else:
         router = settings_of(name, SkillRouterSettings)
         found = [router.reranker, router.encoder if base_of(name) == "skillrouter" else ""]
-    return [model for model in found if model not in ("", JUDGE)]
+    return [model for model in found if model not in ("", JUDGE) and not model.startswith(API)]
 
 
 class RoutingModels:
@@ -318,7 +332,12 @@ class RoutingModels:
     @property
     def means(self) -> Means:
         """What published pipelines run with."""
-        return Means(lambda: self.llm, self._settings.device)
+        return Means(lambda: self.llm, self._settings.device, self._by_api)
+
+    def _by_api(self, model: str) -> ApiEncoder:
+        options = llm_options(self._settings, "llm")
+        assert options is not None  # noqa: S101 (for the types: `local` alone gives none)
+        return ApiEncoder(options.endpoint, model)
 
     def export(self, model: str) -> str:
         """Return the folder of a model's export, made if it is not there."""

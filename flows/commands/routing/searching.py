@@ -81,7 +81,10 @@ class _Ranking:
     def __call__(
         self, searcher: Searcher, query: str, k: int, allowed: npt.NDArray[np.bool_]
     ) -> list[Ranked]:
-        """Return the `k` best of the skills allowed, best first; only the default's have scores and fit."""
+        """Return the `k` best of the skills allowed, best first; only the default's have a fit.
+
+        The score of a method of stages is that of the last stage that scores; its parts are all stages'.
+        """
         if not allowed.any():
             return []
         if self._router is None:
@@ -102,8 +105,13 @@ class _Ranking:
     ) -> list[Ranked]:
         if self._method == DEFAULT:
             return searcher.router.rank(query, depth, allowed=allowed)
-        *_, last = self._ready(searcher, allowed)(query, depth)
-        return [Ranked(doc_id, math.nan, {}) for doc_id in last.doc_ids[:depth]]
+        stages = self._ready(searcher, allowed)(query, depth)
+        by_stage = {stage.stage: dict(zip(stage.doc_ids, stage.scores, strict=False)) for stage in stages}
+        found = []
+        for doc_id in stages[-1].doc_ids[:depth]:
+            parts = {name: scores[doc_id] for name, scores in by_stage.items() if doc_id in scores}
+            found.append(Ranked(doc_id, [math.nan, *parts.values()][-1], parts))
+        return found
 
     def _ready(self, searcher: Searcher, allowed: npt.NDArray[np.bool_]) -> RoutingMethod:
         key = allowed.tobytes()

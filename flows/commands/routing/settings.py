@@ -19,6 +19,7 @@ from flows.settings import load
 from storage.errors import WrongInput
 from tasks.retrieve.baselines.skillflow import Aggregation, Gathering
 
+TWO_PHASE = Path("two-phase")  # the packaged prompt of SkillFlow's figure 7, as its name is given
 StageName = Literal["dense", "shallow", "deep", "select"]
 
 
@@ -58,9 +59,13 @@ class SkillFlowSettings(BaseSettings):
     deep_prompt: Path | None = Field(None, description="File with another prompt for its queries.")
     select_k: int = Field(5, ge=1, description="Skills that the language model takes at most.")
     select_specific: bool = Field(False, description="Whether they must also be specific.")
-    select_characters: int = Field(12_000, ge=1, description="Characters of each skill that it reads.")
+    select_characters: int = Field(
+        12_000, ge=0, description="Characters of each skill that it reads; 0: all."
+    )
     listed: bool = Field(False, description="Whether one query too is asked for by the prompt of several.")
-    relevant_prompt: Path | None = Field(None, description="File with another prompt for relevance.")
+    relevant_prompt: Path | None = Field(
+        None, description="File with another prompt for relevance; two-phase: one that takes one or none."
+    )
     specific_prompt: Path | None = Field(None, description="File with another prompt for specificity.")
 
 
@@ -69,12 +74,21 @@ class SkillRouterSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SKILLERY_SKILLROUTER_", extra="ignore", frozen=True)
 
-    encoder: str = Field("pipizhao/SkillRouter-Embedding-0.6B", description="The bi-encoder.")
+    encoder: str = Field(
+        "pipizhao/SkillRouter-Embedding-0.6B",
+        description="The bi-encoder; api:MODEL asks SKILLERY_LLM_BASE_URL for embeddings.",
+    )
     encoder_instruction: str = Field(
         "Given a task description, retrieve the most relevant skill document that would help an agent "
         "complete the task",
         description="Before each task; the published encoder was trained with this one.",
     )
+    encoder_pooling: Literal["last", "own"] = Field(
+        "last", description="Last token's state, or what a sentence-transformers model does itself."
+    )
+    encoder_query_prefix: str | None = Field(None, description="Instead of the instruction before each task.")
+    encoder_text_prefix: str = Field("", description="Before each skill, as models like E5 were trained.")
+    encoder_trusted: bool = Field(False, description="Whether code that comes with the encoder is run.")
     encoder_description_tokens: int = Field(
         300, ge=0, description="Of the description that it reads; 0: none."
     )
@@ -127,7 +141,8 @@ def _prompt(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        text = path.read_text("utf-8").strip()
+        packaged = resources.files("tasks.retrieve").joinpath("data/flow_two_phase.txt")
+        text = (packaged if path == TWO_PHASE else path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         msg = f"prompt {path} cannot be read ({error}): give a file of UTF-8 text"
         raise WrongInput(msg) from error

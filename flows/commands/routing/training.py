@@ -16,9 +16,10 @@ from tasks.evaluate.corpus.read import read_categories
 from tasks.evaluate.paging.bench import Remembering
 from tasks.evaluate.routing.data import read_skills
 from tasks.evaluate.routing.measures import require_measures
-from tasks.models.cached_encoder import load_kept_encoder
+from tasks.models.cached_encoder import KeptEncoder, load_kept_encoder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
+from tasks.models.with_torch.bi_encoder import Prefixed, TorchEncoder
 from tasks.retrieve.routing.skill import Skill
 from tasks.train.material import Encoders
 from tasks.train.queries import PAIRS_FILE, TrainingOptions, asked_of, read_pairs
@@ -61,8 +62,12 @@ def train_routing(
         frame = read_skills(corpora, report).sort("doc_id")
 
     def encoders(name: str) -> Encoders:
+        if options.pooling == "last":  # which no export has
+            model = TorchEncoder(name, max_tokens=options.tokens, device=settings.device)
+            return Encoders(KeptEncoder(model, root), Remembering(Prefixed(model, options.query_prefix)))
         folder = exported_encoder(root.folder / "models", name)
-        asking = Remembering(OnnxEncoder(folder, threads=settings.query_threads or 1))
+        one = OnnxEncoder(folder, threads=settings.query_threads or 1)
+        asking = Remembering(Prefixed(one, options.query_prefix))
         return Encoders(load_kept_encoder(root.uri, str(folder)), asking)
 
     training = RoutingTraining(

@@ -70,6 +70,7 @@ class SearchArguments(Arguments):
     task: str = Field(min_length=1, max_length=LONGEST_TEXT)
     k: int = Field(5, ge=1, le=50)
     filters: ShortFilters = FilterForm()
+    method: SkipJsonSchema[str] = Field("default", max_length=LONGEST_ID)
 
 
 class FoundSkill(BaseModel):
@@ -78,7 +79,7 @@ class FoundSkill(BaseModel):
     doc_id: str
     name: str
     description: str
-    score: float
+    score: float | None
     fit: float | None = None
     risks: list[str] = Field([])
     whose: Origin

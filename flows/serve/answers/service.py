@@ -6,22 +6,29 @@ import asyncio
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import TypeVar
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from flows.commands.induction.induce import state_summaries
 from flows.commands.induction.suggest import ServedSuggester
 from flows.commands.queries import open_index
 from flows.settings import Settings, load
-from storage.errors import SkilleryError, StorageError
+from storage.errors import SkilleryError, StorageError, WrongInput
 from storage.lance.served import read_served, require_licences, require_served
 from storage.root import Root
 from tasks.retrieve.skills.catalogue import SkillCatalogue
 from tasks.retrieve.skills.listing import SkillList
+
+if TYPE_CHECKING:  # named only where a method's models are loaded
+    from tasks.retrieve.routing.search import SkillRanker
+
+DEFAULT = "default"  # the method of search that needs no models beside the encoder
 
 
 class ServeSettings(BaseSettings):
@@ -40,6 +47,9 @@ class ServeSettings(BaseSettings):
     )
     page_threads: int = Field(
         2, ge=1, description="Pages and plans worked out at once, beside other answers."
+    )
+    methods: list[str] = Field(
+        [], description="Methods of search whose models are loaded, for `method` of /api/search; JSON."
     )
     seconds: float = Field(30.0, gt=0, description="The longest that an answer may take.")
     read_seconds: float = Field(10.0, gt=0, description="The longest that a request may take to arrive.")
@@ -74,10 +84,32 @@ class Service:
         self.index = open_index(root, settings, threads=1)
         self.skills = SkillCatalogue(self.index, root)
         self.listing = SkillList(self.index, root)
-        self.learned = ServedSuggester(self.index)
+        self._held, self._models = ExitStack(), threading.Lock()
+        self.learned = ServedSuggester(self.index, self._held.enter_context(state_summaries(root, settings)))
+        self._rankers = {name: self._ranker(root, settings, name) for name in limits.methods}
         self._quick = ThreadPoolExecutor(limits.threads, "answer")
         # A page may take seconds: pages and plans may wait for each other, searches do not wait.
         self._slow = ThreadPoolExecutor(limits.page_threads, "page")
+
+    def _ranker(self, root: Root, settings: Settings, name: str) -> SkillRanker:
+        from flows.commands.routing.searching import other_ranker  # noqa: PLC0415 (loads what benches need)
+
+        return self._held.enter_context(other_ranker(root, settings, method=name))
+
+    def search(self, query: str, k: int, method: str, **how: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Return what the index finds, by a method whose models are loaded; raises as `ServedIndex.search`.
+
+        Raises:
+            WrongInput: The models of the method are not loaded.
+        """
+        if method == DEFAULT:
+            return self.index.search(query, k, **how)
+        if method not in self._rankers:
+            known = ", ".join([DEFAULT, *self._rankers])
+            msg = f"method {method!r} is not loaded here, {known} are: SKILLERY_SERVE_METHODS names them"
+            raise WrongInput(msg)
+        with self._models:  # one query at a time: models and the account of an LLM are shared
+            return self.index.search(query, k, ranker=self._rankers[method], **how)
 
     async def run(self, work: Callable[[], _T], *, slow: bool = False) -> _T:
         """Return what a function returns, called in a thread.
@@ -122,3 +154,4 @@ class Service:
         """Take no more work; what is under way is not waited for."""
         for pool in (self._quick, self._slow):
             pool.shutdown(wait=False, cancel_futures=True)
+        self._held.close()

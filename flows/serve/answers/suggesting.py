@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from flows.serve.answers.forms import LONGEST_ID, LONGEST_TEXT, Said
 from flows.serve.answers.service import NOTICE, Service
@@ -33,6 +34,7 @@ class SuggestArguments(Arguments):
     ]
     domain: str | None = Field(None, max_length=LONGEST_ID)
     k: int = Field(5, ge=1, le=50)
+    method: SkipJsonSchema[str] = Field("default", max_length=LONGEST_ID)
 
 
 class LearnedSkill(BaseModel):
@@ -65,8 +67,9 @@ class SuggestOutcome(ToolOutcome):
 
 
 def suggest_steps(service: Service, asked: SuggestArguments) -> SuggestOutcome:
-    """Return the learned skills that fit a step, states being summed up by rule."""
-    found = service.learned.suggest(asked.task, asked.domain, asked.state.model_dump(), k=asked.k)
+    """Return the learned skills that fit a step; states are summed up as SKILLERY_INDUCE_SUMMARIES says."""
+    state = asked.state.model_dump()
+    found = service.learned.suggest(asked.task, asked.domain, state, k=asked.k, method=asked.method)
     return SuggestOutcome(
         version=found["index_version"],
         domain=found["domain"],

@@ -32,11 +32,12 @@ _MOST_BINARY = 262_144  # bytes; longer ones are read as resources
 
 def search_skills(service: Service, asked: SearchArguments) -> SearchOutcome:
     """Return the skills that fit a task."""
-    found = service.index.search(asked.task, asked.k, filters=asked.filters.chosen())
+    found = service.search(asked.task, asked.k, asked.method, filters=asked.filters.chosen())
     results = [
         FoundSkill(
             doc_id=row["doc_id"], name=row["name"], description=row["description"],
-            score=round(row["score"], 4), fit=row["fit"], risks=row["risks"] or [], whose=Whose.of(row),
+            score=None if row["score"] is None else round(row["score"], 4), fit=row["fit"],
+            risks=row["risks"] or [], whose=Whose.of(row),
         )
         for row in found["results"]
     ]  # fmt: skip

@@ -157,7 +157,8 @@ def prepare_all(
     """
     ready: dict[str, PagedDocument] = {}
     asked = {query.doc_id: body_of(documents[query.doc_id]) for query in queries}
-    parsed = parse_documents(asked, classifier=classifier, tokenizer=tokenizer)
+    grouped = skillpager.grouped
+    parsed = parse_documents(asked, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
     if typed is not None:
         typed.update(parsed.typing.counts())
     for doc_id, body in asked.items():
@@ -177,7 +178,8 @@ def prepare(
 ) -> PagedDocument:
     """Return a document without its front matter, parsed and encoded, with its chunks and edges."""
     body = body_of(content)
-    nodes = parse_document(doc_id, body, classifier=classifier, tokenizer=tokenizer)
+    grouped = skillpager.grouped
+    nodes = parse_document(doc_id, body, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
     return _encoded(doc_id, body, nodes, encoder, tokenizer, skillpager)
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from tasks.evaluate.measures.runs import grouped, latency, long_table, summarise
 from tasks.evaluate.measures.statistics import bootstrap_ratio_interval, clustered_interval
-from tasks.retrieve.baselines.skillpager import LARGE
+from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS
 
 # A method, and a budget as `page` takes it; None: the method's own limit.
 Setting = tuple[str, float | None]
@@ -145,7 +145,8 @@ def size_group(nodes: int) -> str:
 
 def budget_group(outcome: Outcome) -> str:
     """Return the name of the group of documents that get as many nodes by SkillPager's equation 4."""
-    return f"up to {LARGE} nodes" if outcome.size <= LARGE else f"over {LARGE} nodes"
+    large = OPEN_SETTINGS.large
+    return f"up to {large} nodes" if outcome.size <= large else f"over {large} nodes"
 
 
 _MEASURED = (

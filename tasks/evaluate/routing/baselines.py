@@ -85,6 +85,7 @@ _FUSED_DEPTH = 1000
 _FUSED = {
     "rrf": ("bm25-description", "bm25-full", "dense-description"),
     "rrf-two-legs": ("bm25-full", "dense-full"),
+    "hybrid": ("bm25-description", "dense-description"),  # SkillFlow, table 4
 }
 _SENTENCE_WORDS = 3
 

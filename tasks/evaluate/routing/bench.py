@@ -59,8 +59,9 @@ def whole(
 
 _COLUMNS = (
     "method", "stage", "position", "k", "folded", "query_id", "length", "distinctive", "repo", "skill",
-    "relevant", "score", "fit", "milliseconds", *MEASURES,
+    "relevant", "score", "fit", "milliseconds", *MEASURES, "doc_ids", "scores",
 )  # fmt: skip
+_KEPT = 100  # candidates of a stage whose ids are kept
 NEGATIVES = pl.Schema({
     **dict.fromkeys(("method", "query_id", "repo", "skill", "first"), pl.String),
     **dict.fromkeys(("score", "fit"), pl.Float64),
@@ -70,16 +71,22 @@ NEGATIVES = pl.Schema({
 
 
 def measure_method(
-    bench: RoutingBench, name: str, method: RoutingMethod, step: Callable[[], None] = lambda: None
+    bench: RoutingBench,
+    name: str,
+    method: RoutingMethod,
+    step: Callable[[], None] = lambda: None,
+    *,
+    warm: str | None = None,
 ) -> pl.DataFrame:
     """Return the measures of a method on each task: a row for each task, stage, and folding.
 
     Columns: method, stage ("" for the whole method's answer), position and k of the stage, folded, query_id,
     length, distinctive, repo, skill (the first that the task needs), relevant (how many it needs), score and
-    fit (as `StageRanking`), milliseconds and those of `MEASURES`. The method is asked each task once, after
-    one that is not timed; `step` is called after each.
+    fit (as `StageRanking`), milliseconds and those of `MEASURES`, and of stages not folded the `doc_ids` and
+    `scores` of the best 100. The method is asked each task once, after the text `warm`, None: the first task,
+    which is not timed; a model that remembers its answers needs another. `step` is called after each.
     """
-    method(bench.tasks[0].text, bench.depth)
+    method(warm or bench.tasks[0].text, bench.depth)
     answers: dict[str, Sequence[StageRanking]] = {}
     for task in bench.tasks:
         answers[task.query_id] = method(task.text, bench.depth)
@@ -90,15 +97,29 @@ def measure_method(
     for position, stage in enumerate(stages):
         found = {query_id: answer[position] for query_id, answer in answers.items()}
         if last:
-            frames.append(
-                _stage_rows(bench, found).with_columns(stage=pl.lit(stage.stage), position=position)
-            )
+            rows = _stage_rows(bench, found).join(_candidates(found), on=("query_id", "folded"), how="left")
+            frames.append(rows.with_columns(stage=pl.lit(stage.stage), position=position))
         if position == last:
             whole_time = {q: sum(part.milliseconds for part in answer) for q, answer in answers.items()}
             rows = _stage_rows(bench, found, whole_time)
             frames.append(rows.with_columns(stage=pl.lit(""), position=position))
-    rows = pl.concat(frames).with_columns(method=pl.lit(name)).join(_about(bench), on="query_id", how="left")
+    rows = pl.concat([*frames, pl.DataFrame(schema=_CANDIDATES)], how="diagonal")
+    rows = rows.with_columns(method=pl.lit(name)).join(_about(bench), on="query_id", how="left")
     return rows.select(_COLUMNS)
+
+
+_CANDIDATES = pl.Schema([
+    ("query_id", pl.String()), ("folded", pl.Boolean()), ("doc_ids", pl.List(pl.String)),
+    ("scores", pl.List(pl.Float64)),
+])  # fmt: skip
+
+
+def _candidates(found: Mapping[str, StageRanking]) -> pl.DataFrame:
+    rows = []
+    for query_id, stage in found.items():
+        ids = list(stage.doc_ids[:_KEPT])
+        rows.append((query_id, False, ids, [*stage.scores, *[None] * len(ids)][: len(ids)]))
+    return pl.DataFrame(rows, _CANDIDATES, orient="row")
 
 
 def answer_negatives(
@@ -168,10 +189,19 @@ def _about(bench: RoutingBench) -> pl.DataFrame:
 
 
 def run_table(rows: pl.DataFrame, negatives: pl.DataFrame) -> pl.DataFrame:
-    """Return the long table of rows of `measure_method` and `answer_negatives`, each with its `pool`."""
+    """Return the long table of rows of `measure_method` and `answer_negatives`, each with its `pool`.
+
+    Of each stage it has the ids (`doc_id`), ranks (`candidate`) and scores of what it kept (SkillFlow, tables
+    13 to 15).
+    """
     values = ("score", "fit", "milliseconds")
+    about = rows.select("pool", "method", "stage", "position", "query_id", "doc_ids", "scores")
+    kept = about.drop_nulls("doc_ids").explode("doc_ids", "scores").rename({"doc_ids": "doc_id"})
+    rank = pl.int_range(1, pl.len() + 1).over("pool", "method", "position", "query_id")
+    kept = kept.with_columns(candidate=rank, candidate_score="scores").drop("scores")
     found = [
-        long_table("routing", rows, [*values, *MEASURES]),
+        long_table("routing", rows.drop("doc_ids", "scores"), [*values, *MEASURES]),
+        long_table("routing", kept.drop_nulls("doc_id"), ["candidate", "candidate_score"]),
         long_table("routing", negatives.with_columns(negative=True), values[:2]),
     ]
     return pl.concat(found, how="diagonal")

@@ -27,11 +27,11 @@ RELEVANCE_WEIGHTS: Mapping[float | None, str] = {
 }  # fmt: skip
 
 
-def variants() -> Mapping[str, Method]:
-    """Return the methods of SGDR's tables 2 and 3 by name: weights of the task, and of MMR."""
+def variants(most: int | None = None) -> Mapping[str, Method]:
+    """Return the methods of SGDR's tables 2 and 3 by name: weights of the task, and of MMR; `most` is M."""
     return {
-        **{name: sgdr(SgdrSetting(alpha=alpha)) for alpha, name in ALPHAS.items()},
-        **{name: sgdr(SgdrSetting(relevance_weight=w)) for w, name in RELEVANCE_WEIGHTS.items()},
+        **{name: sgdr(SgdrSetting(alpha, most=most)) for alpha, name in ALPHAS.items()},
+        **{name: sgdr(SgdrSetting(relevance_weight=w, most=most)) for w, name in RELEVANCE_WEIGHTS.items()},
     }
 
 
@@ -78,7 +78,10 @@ def _row(decisions: Sequence[Decision]) -> dict[str, Any]:
             if decisions
             else decision_means(()) | {"ci95": {}}
         ),
-        "by_domain": {domain: {"steps": len(own), **decision_means(own)} for domain, own in domains.items()},
+        "by_domain": {
+            domain: {"steps": len(own), **decision_means(own), "along": along(own)}
+            for domain, own in domains.items()
+        },
         "along": along(decisions),
     }
 
@@ -138,8 +141,10 @@ _GRANULARITY = columns({"Skills are": "{granularity}", "Method": "{method}"}, me
 def stream_markdown(found: Row) -> str:
     """Return the whole report, of what the command returns."""
     rows: list[Row] = found["methods"]
+    own = found["sgdr"]
     said = (
         f"{found['trajectories']['read']} trajectories, {found['steps']} steps at which skills were offered."
+        f" Skills are cut out of: {own['granularity']}; SGDR's M: {own['candidates'] or 'max(3 k, 20)'}."
     )
     if warm := found["warm"]:
         said += (
@@ -161,24 +166,30 @@ def stream_markdown(found: Row) -> str:
 
 
 def _domains(title: str, method: str, rows: Sequence[Row]) -> Table:
-    domains = sorted({domain for row in rows for domain in row["by_domain"]})
-    shown = {domain: f"{{shares[{number}]:.3f}}" for number, domain in enumerate(domains)}
-    held = [{**row, "shares": [row["by_domain"][d]["usable@5"] for d in domains]} for row in rows]
+    shown, held = _by_site(rows)
     return Table(title, {method: "{method}", **shown}, held)
+
+
+def _by_site(rows: Sequence[Row]) -> tuple[dict[str, str], list[Row]]:
+    """Return columns of `usable@5` by domain, whose names may hold any sign, and rows that they can read."""
+    domains = sorted({domain for row in rows for domain in row["by_domain"]})
+    held: list[Row] = [{**row, "shares": [row["by_domain"][d]["usable@5"] for d in domains]} for row in rows]
+    return {domain: f"{{shares[{number}]:.3f}}" for number, domain in enumerate(domains)}, held
 
 
 def _table(
     title: str, what: str, rows: Iterable[Row], lines: Iterable[tuple[float | None, str]], stated: float
 ) -> Table:
     known = {row["method"]: row for row in rows}
-    held = [
+    told = [
         {
             **known[name], "label": "no MMR" if number is None else f"{number:g}",
             "paper": _PAPER if number == stated else "not stated",
         }
         for number, name in lines if name in known
     ]  # fmt: skip
-    return Table(title, {what: "{label}", **_TABLE}, held)
+    sites, held = _by_site(told)
+    return Table(title, {what: "{label}", **sites, **_TABLE}, held)
 
 
 def terminal_blocks(found: Row) -> list[Block]:
@@ -215,16 +226,18 @@ def draw_stream(rows: Sequence[Row], path: Path) -> None:
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 (drawing alone needs it)
 
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    for number, row in enumerate(rows):
-        width = 2.2 if number == 0 else 1.2
-        colour = _COLOURS[number % len(_COLOURS)]
-        axes.plot(*zip(*row["along"], strict=True), color=colour, linewidth=width, label=row["method"])
-    axes.set_xlabel("steps of the stream")
-    axes.set_ylabel("mean usable@5 so far")
-    axes.set_ylim(0, None)
-    axes.grid(visible=True, alpha=0.3)
-    figure.legend(loc="outside lower center", fontsize=8, ncols=4)
-    axes.set_title("Share of steps with a usable skill among the five offered", fontsize=10)
+    sites = sorted(rows[0]["by_domain"]) if rows else []
+    figure = Figure(figsize=(7, 4.5 + 3 * len(sites)), layout="constrained")
+    every = figure.subplots(1 + len(sites), squeeze=False)[:, 0]
+    for axes, site in zip(every, [None, *sites], strict=True):
+        for number, row in enumerate(rows):
+            curve = row["along"] if site is None else row["by_domain"][site]["along"]
+            width, colour = 2.2 if number == 0 else 1.2, _COLOURS[number % len(_COLOURS)]
+            axes.plot(*zip(*curve, strict=True), color=colour, linewidth=width, label=row["method"])
+        axes.set_xlabel("steps of the stream")
+        axes.set_ylabel("mean usable@5 so far")
+        axes.set_ylim(0, None)
+        axes.grid(visible=True, alpha=0.3)
+        axes.set_title(site or "Share of steps with a usable skill among the five offered", fontsize=10)
+    figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", fontsize=8, ncols=4)
     figure.savefig(path, dpi=150)

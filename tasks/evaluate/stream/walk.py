@@ -25,9 +25,9 @@ class Decision:
     """A step of a successful trajectory that speaks to nobody, at which skills were offered.
 
     `usable` is the number of actions of the longest skill offered that does exactly what was done next, 0 if
-    none of two actions or more does; `begun` whether one of them begins with what was done, arguments aside;
-    `reachable` whether any skill learned by then would have been usable; `walked` whether an agent that uses
-    the longest one wherever it can decides here.
+    none of two actions (`Stream`: `least`) or more does; `begun` whether one of them begins with what was
+    done, arguments aside; `reachable` whether any skill learned by then would have been usable; `walked`
+    whether an agent that uses the longest one wherever it can decides here.
     """
 
     trajectory_id: str
@@ -48,11 +48,13 @@ class Decision:
         return float(held[measure])
 
 
-def reachable(offered: Offered, trajectory: Trajectory, kept: Sequence[CleanStep], place: int) -> bool:
+def reachable(
+    offered: Offered, trajectory: Trajectory, kept: Sequence[CleanStep], place: int, least: int = 2
+) -> bool:
     """Tell whether any skill that does not come from the trajectory's own task alone is usable."""
     support = offered.support(trajectory.task_id)
     return any(
-        support[number] > 0 and len(body) > 1 and misfit(body, trajectory.task, kept, place) is None
+        support[number] > 0 and len(body) >= least and misfit(body, trajectory.task, kept, place) is None
         for number, body in enumerate(offered.skills)
     )
 
@@ -75,6 +77,7 @@ class Stream:
         learned: Tells whether it is learned from.
         suggested: Is told what the first method offers at each step of each trajectory, of those too that are
             no decision points.
+        least: Actions of a skill that is usable.
     """
 
     def __init__(
@@ -84,14 +87,10 @@ class Stream:
         teaches: Callable[[Trajectory], list[DecisionPoint]] = decision_points,
         learned: Callable[[Trajectory], bool] = has_succeeded,
         suggested: Suggested | None = None,
+        least: int = 2,
     ) -> None:
-        self.encode, self.learned, self._k, self._teaches, self._suggested = (
-            encode,
-            learned,
-            k,
-            teaches,
-            suggested,
-        )
+        self.encode, self.learned, self._k, self._least = encode, learned, k, least
+        self._teaches, self._suggested = teaches, suggested
         self.offered: defaultdict[str, Offered] = defaultdict(lambda: Offered(encode))
 
     def teach(self, trajectories: Iterable[Trajectory]) -> None:
@@ -115,7 +114,8 @@ class Stream:
         if not wanted or not (self._suggested or one.success):
             return
         asked, own = list(self._questions(one, kept, wanted)), self.offered[one.domain]
-        near = {place: reachable(own, one, kept, number) for place, number in deciding.items()}
+        least = self._least
+        near = {place: reachable(own, one, kept, number, least) for place, number in deciding.items()}
         for turn, (name, method) in enumerate(methods.items()):
             stands_at = 0
             for place, question in asked:
@@ -128,7 +128,9 @@ class Stream:
                     self._suggested(one, one.steps[place], skills)
                 if is_decided:
                     number = deciding[place]
-                    decision = _decision(skills, one, kept, number, near[place], walked=number >= stands_at)
+                    long = [skill for skill in skills if len(skill) >= least]
+                    walked = number >= stands_at
+                    decision = _decision(skills, long, one, kept, number, near[place], walked=walked)
                     if decision.walked and decision.usable:
                         stands_at = number + decision.usable
                     yield name, decision
@@ -145,13 +147,13 @@ class Stream:
 
 
 def _decision(
-    skills: Sequence[Body], one: Trajectory, kept: Sequence[CleanStep], number: int, is_reachable: bool, *,
-    walked: bool,
+    skills: Sequence[Body], long: Sequence[Body], one: Trajectory, kept: Sequence[CleanStep], number: int,
+    is_reachable: bool, *, walked: bool,
 ) -> Decision:  # fmt: skip
     step = kept[number]
-    fitting = [len(body) for body in skills if misfit(body, one.task, kept, number) is None]
+    fitting = [len(body) for body in long if misfit(body, one.task, kept, number) is None]
     return Decision(
         one.trajectory_id, one.task_id, one.domain, step.t,
-        usable=max((length for length in fitting if length > 1), default=0),
+        usable=max(fitting, default=0),
         begun=any(begins(body[0], one.task, step) for body in skills), reachable=is_reachable, walked=walked,
     )  # fmt: skip

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import keyword
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 from storage.errors import WrongInput
 from tasks.induce.trajectories.cleaning import ELEMENT
@@ -16,8 +17,8 @@ KEY = "@key"  # at the end of a path: the key of the entry before it
 ON, FROM = "on", "_from"  # what code has for itself: an argument, and how names of arguments may end
 Path = tuple[str | int, ...]
 LEAST, MOST = 2, 5  # actions of a skill that is cut out of windows
-Granularity = Literal["window", "trajectory", "action"]  # what skills are cut out of (`windows.windows`)
-GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
+Granularity = str  # what skills are cut out of (`windows.windows`): one of these, or `window:LEAST-MOST`
+GRANULARITIES: tuple[Granularity, ...] = ("window", "trajectory", "action")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +102,19 @@ def told(body: Body) -> list[dict[str, Any]]:
 
 def granularity_of(text: object) -> Granularity:
     """Return what skills are cut out of, by its name; raises `WrongInput` if it has none."""
-    for known in GRANULARITIES:
-        if text == known:
-            return known
-    msg = f"--granularity {text!s:.40} is not known: name one of {', '.join(GRANULARITIES)}"
+    if text in GRANULARITIES or window_lengths(text) is not None:
+        return str(text)
+    msg = f"--granularity {text!s:.40} is not known: name one of {', '.join(GRANULARITIES)}, or window:2-5"
     raise WrongInput(msg)
+
+
+def window_lengths(granularity: object) -> tuple[int, int] | None:
+    """Return the least and the most actions of a window, None where skills are cut out of something else."""
+    if granularity == "window":
+        return LEAST, MOST
+    found = re.fullmatch(r"window:([1-9])-([1-9])", str(granularity))
+    least, most = map(int, found.groups()) if found else (1, 0)
+    return (least, most) if least <= most else None
 
 
 def _told(source: Source) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from tasks.induce.skills.actions import (
     KEY,
     LEAST,
-    MOST,
     Arg,
     Body,
     Const,
@@ -25,6 +24,7 @@ from tasks.induce.skills.actions import (
     Source,
     is_name,
     is_sayable,
+    window_lengths,
 )
 from tasks.induce.skills.skill import with_names
 from tasks.induce.skills.wording import page_of, summed_up
@@ -154,12 +154,12 @@ _Head = tuple[str | None, str | None, Source | None]
 def windows(steps: Sequence[CleanStep], start: int, granularity: Granularity = "window") -> Iterator[int]:
     """Yield the lengths of the windows that begin at a step; none of their actions speaks.
 
-    Of `window` these are 2 to 5 actions, of `action` one, of `trajectory` all up to the next one that speaks,
-    where the one before speaks or there is none (SGDR, table 4).
+    Of `window` these are 2 to 5 actions, of `window:2-3` 2 or 3, of `action` one, of `trajectory` all up to
+    the next one that speaks, where the one before speaks or there is none (SGDR, table 4).
     """
     run = next((n for n, step in enumerate(steps[start:]) if step.action.speaks), len(steps) - start)
-    if granularity == "window":
-        yield from range(LEAST, min(MOST, run) + 1)
+    if lengths := window_lengths(granularity):
+        yield from range(lengths[0], min(lengths[1], run) + 1)
     elif granularity == "action" and run:
         yield 1
     elif granularity == "trajectory" and run >= LEAST and (start == 0 or steps[start - 1].action.speaks):

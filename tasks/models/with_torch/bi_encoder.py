@@ -1,10 +1,10 @@
-"""A decoder as bi-encoder: the last token's state is the vector, as SkillRouter has it."""
+"""Bi-encoders that torch runs: a decoder's last token as SkillRouter has it, or a model's own pooling."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,32 +15,42 @@ from tasks.models.with_torch.device import AUTO, device_of
 from tasks.models.with_torch.reranker import missing_model
 
 
-class LastTokenEncoder(TokenSpans):
-    """Encodes by the state of each text's last token, normalised; implements IndexEncoder.
+def instructed(instruction: str) -> str:
+    """Return what stands before a query, as Qwen3's encoders were trained."""
+    return f"Instruct: {instruction}\nQuery: "
 
-    Loaded when first asked; Zhang et al., "Qwen3 Embedding", 2025.
+
+class TorchEncoder(TokenSpans):
+    """Encodes by the state of each text's last token, normalised, or as a model itself does.
+
+    Implements IndexEncoder. Loaded when first asked; Zhang et al., "Qwen3 Embedding", 2025.
 
     Args:
         name: A folder or a hub id, such as `pipizhao/SkillRouter-Embedding-0.6B`.
         max_tokens: A longer text is cut.
         batch: Texts encoded at a time.
         device: Where it runs, as `device_of` takes it.
+        pooling: `own` is that of a sentence-transformers model, which may read less.
+        trusted: Whether code that comes with the model is run.
     """
 
-    def __init__(self, name: str, *, max_tokens: int = 4096, batch: int = 8, device: str = AUTO) -> None:
+    def __init__(
+        self, name: str, *, max_tokens: int = 4096, batch: int = 8, device: str = AUTO,
+        pooling: Literal["last", "own"] = "last", trusted: bool = False,
+    ) -> None:  # fmt: skip
         self.name, self._max_tokens, self._batch, self._device = name, max_tokens, batch, device
+        self._pooling, self._trusted = pooling, trusted
 
     @functools.cached_property
     def card(self) -> dict[str, Any]:
         """What identifies its vectors: name, revision, dimension, max_tokens, pooling."""
         _, weights = resolve(self.name)
-        config = self._model[0].auto_model.config
         return {
             "name": self.name,
-            "revision": weights or str(getattr(config, "_commit_hash", "")),
-            "dimension": config.hidden_size,
-            "max_tokens": self._max_tokens,
-            "pooling": "last",
+            "revision": weights or str(getattr(self._model[0].auto_model.config, "_commit_hash", "")),
+            "dimension": self._model.get_embedding_dimension(),
+            "max_tokens": self._model.max_seq_length,
+            "pooling": self._pooling,
         }
 
     def encode(self, texts: Sequence[str]) -> Vectors:
@@ -63,15 +73,28 @@ class LastTokenEncoder(TokenSpans):
 
     @functools.cached_property
     def _model(self) -> Any:  # noqa: ANN401 (a class of a library that is loaded here alone)
-        from sentence_transformers import SentenceTransformer  # noqa: PLC0415 (torch: seconds, megabytes)
-        from sentence_transformers.sentence_transformer.modules import Pooling, Transformer  # noqa: PLC0415
+        device = device_of(self._device)
+        return sentence_model(self.name, self._max_tokens, device, self._pooling, self._trusted)
 
-        try:
-            transformer = Transformer(self.name, max_seq_length=self._max_tokens)
-        except (OSError, ValueError) as error:
-            raise missing_model(self.name, error) from error
-        pooling = Pooling(transformer.get_embedding_dimension(), "lasttoken")
-        return SentenceTransformer(modules=[transformer, pooling], device=device_of(self._device))
+
+def sentence_model(
+    name: str, max_tokens: int, device: str, pooling: Literal["last", "own"], trusted: bool = False
+) -> Any:  # noqa: ANN401 (a class of a library that is loaded here alone)
+    """Return a SentenceTransformer of a folder or hub id; raises `ModelMismatch` where there is none."""
+    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 (torch: seconds, megabytes)
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer  # noqa: PLC0415
+
+    place = resolve(name)[0] if pooling == "own" else name
+    try:
+        if pooling == "own":
+            model = SentenceTransformer(place, device=device, trust_remote_code=trusted)
+            model.max_seq_length = min(max_tokens, model.max_seq_length or max_tokens)
+            return model
+        transformer = Transformer(place, max_seq_length=max_tokens)
+    except (OSError, ValueError) as error:
+        raise missing_model(name, error) from error
+    last = Pooling(transformer.get_embedding_dimension(), "lasttoken")
+    return SentenceTransformer(modules=[transformer, last], device=device)
 
 
 class Prefixed:

@@ -75,6 +75,14 @@ class Item:
     parent: Item | None
     siblings: int
 
+    @property
+    def outermost(self) -> int:
+        """The number of the list around it that lies in no other."""
+        item = self
+        while item.parent is not None:
+            item = item.parent
+        return item.siblings
+
 
 class Leaf(NamedTuple):
     """A block without blocks inside: its lines `body[start:end]`, and the innermost list item around it.

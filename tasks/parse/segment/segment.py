@@ -13,6 +13,7 @@ from tasks.parse.segment.sentences import opens, sentence_spans
 # Characters. Each fragment carries both, so that a hostile text could make them the bulk of the index.
 _LONGEST_TITLE = 300
 _LONGEST_LEAD_IN = 1000
+_TAIL = 60  # of a text, that tells whether it announces what follows
 _BLANK_LINES = re.compile(r"(?:[^\S\r\n]{0,200}(?:\r\n?|\n))*+")
 
 
@@ -91,7 +92,7 @@ class _Composer:
 
     def announce(self, draft: _Draft) -> None:
         """Make the draft the opener if it announces what follows."""
-        self.opener = draft if opens(self.body[max(draft.start, draft.end - 60) : draft.end]) else None
+        self.opener = draft if opens(self.body[max(draft.start, draft.end - _TAIL) : draft.end]) else None
 
     def lead_in(self, item: Item | None) -> str | None:
         """Return what announces a block here: the text just before it, else what announces its list."""
@@ -165,20 +166,44 @@ class _Composer:
                 self.whole(leaf, leaf.kind)
 
 
-def segment(body: str) -> Segmentation:
+def _grouped(body: str, drafts: list[_Draft]) -> list[_Draft]:
+    """Return drafts in which a list, and what an opener announces, are one with it (SkillPager, 3.1)."""
+    found: list[_Draft] = []
+    for draft in drafts:
+        last = found[-1] if found else None
+        if last is None or body[last.end : draft.start].strip() or not _joins(body, last, draft):
+            found.append(draft)
+            continue
+        last.end, last.item = draft.end, draft.item
+        last.block = draft.block if last.block == "prose" else last.block
+    return found
+
+
+def _joins(body: str, last: _Draft, draft: _Draft) -> bool:
+    if last.item and draft.item:
+        return last.item.outermost == draft.item.outermost
+    opener = last.block == "prose" and draft.block != "prose"
+    return opener and opens(body[max(last.start, last.end - _TAIL) : last.end])
+
+
+def segment(body: str, *, grouped: bool = False) -> Segmentation:
     """Split a Markdown body into fragments as in SkillPager, section 3.1; any text is accepted.
 
     Prose is split into sentences. A list item is one fragment up to its first nested block, and so is the
     text after that block. Code, tables and HTML stay whole. A sentence that ends in a colon or a conditional
     opener includes the prose after it; before any other block it is that block's lead-in. A thematic break
     belongs to the text before it. Time is linear in the length of the body.
+
+    `grouped`, a list is one fragment with all that lies in it, and so is such a sentence with the list, code,
+    table or HTML after it, as the paper has it.
     """
     composer = _Composer(body)
     for leaf in read_blocks(body):
         composer.take(leaf)
     composer.flush()
+    drafts = _grouped(body, composer.drafts) if grouped else composer.drafts
     fragments = tuple(
         Fragment(i, d.path, d.lead_in, d.block, d.start, d.end, body[d.start : d.end])
-        for i, d in enumerate(composer.drafts)
+        for i, d in enumerate(drafts)
     )
     return Segmentation(fragments, tuple(composer.headings))

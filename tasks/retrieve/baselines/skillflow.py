@@ -18,7 +18,7 @@ from tasks.models.llm.prompt import Answer, Numbers, Prompt, Values, known_of
 from tasks.models.llm.quoting import shortened
 from tasks.models.protocols import Encoder, Vectors
 from tasks.models.with_torch.reranker import PairScorer
-from tasks.retrieve.baselines.stages import reciprocal_rank_fusion
+from tasks.retrieve.baselines.stages import RANK_CONSTANT, Narrowed
 from tasks.retrieve.routing.skill import Skill
 
 Gathering = Literal["union", "rrf", "mean", "max"]
@@ -177,30 +177,26 @@ class DenseStage:
         # All skills are compared without a copy of their vectors, which may take gigabytes.
         held = self._vectors if len(rows) == len(self._vectors) else self._vectors[rows]
         cosines = (held @ self._encoder.encode(queries).T).astype(np.float64)
-        if len(queries) == 1 or settings.gathering != "union":
-            order = best_first(cosines, "max" if settings.gathering == "union" else settings.gathering)
-        else:
-            order = _union(cosines, settings.depth)
-        return [int(rows[i]) for i in order[: self.k]]
+        union = settings.gathering == "union"
+        values = aggregated(cosines, "max" if settings.gathering == "union" else settings.gathering)
+        order = _descending(values)
+        if union and len(queries) > 1:
+            taken = np.unique([_descending(column)[: settings.depth] for column in cosines.T])
+            order = taken[_descending(values[taken])]
+        return Narrowed(rows[order[: self.k]], values[order[: self.k]])
 
 
-def best_first(scores: Matrix, aggregation: Aggregation) -> list[int]:
-    """Return the rows of scores, shape `(n, queries)`, best first; equal ones in their order."""
+def aggregated(scores: Matrix, aggregation: Aggregation) -> Matrix:
+    """Return one score a row of scores of shape `(n, queries)`; `rrf` is reciprocal rank fusion."""
     if aggregation == "rrf":
-        # Ids of equal width, so that equal sums are ordered by row.
-        width = len(str(len(scores)))
-        ranked = ([f"{i:0{width}}" for i in _descending(column)] for column in scores.T)
-        return [int(i) for i, _ in reciprocal_rank_fusion(list(ranked))]
-    return _descending(scores.mean(axis=1) if aggregation == "mean" else scores.max(axis=1))
+        ranks = 1 + np.argsort(np.argsort(-scores, axis=0, kind="stable"), axis=0)
+        return np.asarray((1 / (RANK_CONSTANT + ranks)).sum(axis=1))
+    return np.asarray(scores.mean(axis=1) if aggregation == "mean" else scores.max(axis=1))
 
 
-def _union(cosines: Matrix, depth: int) -> list[int]:
-    taken = np.unique([_descending(column)[:depth] for column in cosines.T])
-    return [int(i) for i in taken[_descending(cosines[taken].max(axis=1))]]
-
-
-def _descending(scores: Matrix) -> list[int]:
-    return [int(i) for i in np.argsort(-scores, kind="stable")]
+def _descending(scores: Matrix) -> npt.NDArray[np.int64]:
+    """Return the places of scores, best first; equal ones in their order."""
+    return np.argsort(-scores, kind="stable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +245,9 @@ class RerankStage:
         queries = self._writer.write(task, self._settings.queries, self._settings.rules)
         texts = [self._skills[i].text for i in among]
         scores = np.stack([self._scorer.score(query, texts) for query in queries], axis=1)
-        order = best_first(scores, self._settings.aggregation)
-        return [among[i] for i in order[: self.k]]
+        values = aggregated(scores, self._settings.aggregation)
+        order = _descending(values)[: self.k]
+        return Narrowed((among[i] for i in order), values[order])
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +257,7 @@ class SelectSettings:
     Args:
         k: The most skills kept.
         specific: Whether relevant skills must also be specific, which is asked for one skill at a time.
-        characters: Characters of each skill's text that are sent, from its two ends.
+        characters: Characters of each skill's text that are sent, from its two ends; 0: all.
         relevant_rules: The prompt of the first filter; None for the packaged one.
         specific_rules: The prompt of the second filter; None for the packaged one.
 
@@ -275,8 +272,8 @@ class SelectSettings:
     specific_rules: str | None = None
 
     def __post_init__(self) -> None:
-        if min(self.k, self.characters) < 1:
-            msg = f"select stage: k {self.k}, characters {self.characters}: at least 1 each"
+        if self.k < 1 or self.characters < 0:
+            msg = f"select stage: k {self.k}: at least 1; characters {self.characters}: at least 0"
             raise WrongInput(msg)
 
 
@@ -318,7 +315,8 @@ class SelectStage:
             skills = [self._skills[i] for i in among]
             many = len(among) > 1
             request = f"Which of the {len(among)} skills are taken?" if many else "Is the skill taken?"
-            values = selection(request, task, skills, self._settings.characters)
+            most = self._settings.characters or max(len(skill.body) for skill in skills)
+            values = selection(request, task, skills, most)
             said = await self._llm.answer(prompt, replace(values, rules=rules))
             return None if isinstance(said, Fallback) else [among[n - 1] for n in sorted(set(said.selected))]
 

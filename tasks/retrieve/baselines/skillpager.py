@@ -25,8 +25,6 @@ from tasks.retrieve.paging.types import PagedDocument, Selection, encode_chunks,
 
 Entry = Literal["nearest", "first"]
 Printed = Literal["headings", "nodes"]
-# A document has many nodes if it has more than this (equation 4).
-LARGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +32,18 @@ class Setting:
     """The setting of a published method that picks nodes, without a budget of tokens.
 
     Args:
-        weight: MMR's relevance weight.
-        k: The most nodes picked; None for the paper's 20 up to `large` nodes, else 60 (equation 4).
-        large: The nodes of a document above which 60 are picked.
+        weight: MMR's relevance weight; None: that of `OpenSettings`.
+        k: The most nodes picked; None: by `OpenSettings.budget`.
+        large: The nodes of a document above which more are picked; None: that of `OpenSettings`.
         concepts: `keep`, `only`, or `none` of the nodes typed as concepts.
         density: Concepts are left out if they are more than this share of the nodes.
         predecessors: Add to each node picked the nodes that edges come from.
         walk: Follow edges from an entry node instead of picking from all.
     """
 
-    weight: float = 0.7
+    weight: float | None = None
     k: int | None = None
-    large: int = LARGE
+    large: int | None = None
     concepts: str = "keep"
     density: float = 1.0
     predecessors: bool = False
@@ -54,9 +52,13 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class OpenSettings:
-    """What SkillPager's paper leaves open, or says without a number; the same for all of its methods.
+    """The numbers of SkillPager's paper, and what it leaves open; the same for all of its methods.
 
     Args:
+        relevance_weight: MMR's, from 0 to 1 (equation 2).
+        few: Nodes picked of a document of up to `large` nodes (equation 4).
+        many: Nodes picked of a larger one.
+        large: Nodes of a document that are not many yet.
         stop_below: Picking by MMR ends early when the best value left is below this; the paper's is 0
             (equation 3), -1 never ends early.
         entry: Where a walk begins: at the node `nearest` to the query, or at the `first` one.
@@ -68,11 +70,16 @@ class OpenSettings:
             printed whole.
         printed: What a context is made of: `nodes` alone (section 3.2), or under their `headings`, with marks
             where something is left out.
+        grouped: Whether nodes are made as section 3.1 has them (`segment`).
 
     Raises:
         WrongInput: A number or name is out of its range.
     """
 
+    relevance_weight: float = 0.7
+    few: int = 20
+    many: int = 60
+    large: int = 100
     stop_below: float = 0.0
     entry: Entry = "nearest"
     least_gain: float = 0.0
@@ -81,8 +88,19 @@ class OpenSettings:
     chunk_tokens: int = 256
     chunk_overlap: int = 0
     printed: Printed = "headings"
+    grouped: bool = False
+
+    def budget(self, nodes: int, large: int | None = None) -> int:
+        """Return how many nodes to pick of a document with so many (equation 4)."""
+        return self.few if nodes <= (self.large if large is None else large) else self.many
 
     def __post_init__(self) -> None:
+        if not 0 <= self.relevance_weight <= 1 or min(self.few, self.many) < 1:
+            msg = (
+                f"SkillPager: relevance_weight {self.relevance_weight}: from 0 to 1; few {self.few} and "
+                f"many {self.many}: at least 1"
+            )
+            raise WrongInput(msg)
         if min(self.top_k, self.chunk_tokens) < 1 or not 0 <= 2 * self.chunk_overlap < self.chunk_tokens:
             msg = (
                 f"SkillPager: top_k {self.top_k} and chunk_tokens {self.chunk_tokens}: at least 1; "
@@ -140,13 +158,14 @@ class NodeRanking:
         self, document: PagedDocument, vectors: Vectors, relevance: Floats, *, limited: bool
     ) -> Iterable[Pick]:
         setting, given = self.setting, self.given
-        k = setting.k or node_budget(len(document.nodes), setting.large)
+        k = setting.k or given.budget(len(document.nodes), setting.large)
+        weight = given.relevance_weight if setting.weight is None else setting.weight
         if setting.walk:
-            walk = _walked(_edges(document, vectors, given), vectors, relevance, setting, given, limited)
+            walk = _walked(_edges(document, vectors, given), vectors, relevance, weight, given, limited)
             return walk if limited else islice(walk, k)
         pool = _pool(document, setting)
         stop = None if limited else given.stop_below
-        picked = best_first(vectors[pool], relevance[pool], setting.weight, stop)
+        picked = best_first(vectors[pool], relevance[pool], weight, stop)
         in_document = ((pool[place], score) for place, score in (picked if limited else islice(picked, k)))
         if not setting.predecessors:
             return in_document
@@ -173,8 +192,8 @@ class ChunkRanking:
         if len(chunks.vectors):
             relevance = chunks.vectors @ encoder.encode([query])[0]
             stop = None if limited else self.given.stop_below
-            ranked = best_first(chunks.vectors, relevance, SKILLPAGER.weight, stop)
-        k = None if limited else node_budget(len(document.nodes))
+            ranked = best_first(chunks.vectors, relevance, self.given.relevance_weight, stop)
+        k = None if limited else self.given.budget(len(document.nodes))
         return Selection(chunks.spans, chunks.tokens, (), islice(ranked, k), chunks=True, apart=overlap > 0)
 
 
@@ -258,7 +277,7 @@ def _walked(
     edges: Sequence[tuple[int, int]],
     vectors: Vectors,
     relevance: Floats,
-    setting: Setting,
+    weight: float,
     given: OpenSettings,
     limited: bool,
 ) -> Iterator[Pick]:
@@ -266,7 +285,7 @@ def _walked(
 
     If `limited`, low gains do not end the walk, and where no edge leads on it enters anew.
     """
-    after, weight = _neighbours(edges), setting.weight
+    after = _neighbours(edges)
     nearest = np.full(len(relevance), -np.inf)
     left = set(range(len(relevance)))
     frontier = {_entry(left, relevance, given)}
@@ -323,11 +342,6 @@ def mmr_order(
         msg = f"relevance {relevance.shape} and vectors {vectors.shape} must be finite"
         raise ValueError(msg)
     return _mmr_steps(relevance, vectors, relevance_weight, stop_below)
-
-
-def node_budget(n_nodes: int, large: int = LARGE) -> int:
-    """Return how many nodes to pick of a document with `n_nodes`: 20 up to `large`, else 60 (equation 4)."""
-    return 20 if n_nodes <= large else 60
 
 
 def _mmr_steps(

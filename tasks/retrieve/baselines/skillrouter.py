@@ -12,6 +12,7 @@ from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.models.tokens import first_tokens
 from tasks.models.with_torch.reranker import PairScorer
 from tasks.retrieve.baselines.skillflow import HOTTER, Selected, selection
+from tasks.retrieve.baselines.stages import Narrowed
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
 
@@ -50,7 +51,8 @@ class RetrieveStage:
         """Return the positions of the nearest skills, nearest first; equal cosines by position."""
         rows = np.asarray(among)
         cosines = self._vectors[rows] @ self._encoder.encode([task])[0]
-        return [int(i) for i in rows[np.argsort(-cosines, kind="stable")[: self.k]]]
+        order = np.argsort(-cosines, kind="stable")[: self.k]
+        return Narrowed(rows[order], cosines[order])
 
 
 class RouteStage:
@@ -66,7 +68,8 @@ class RouteStage:
         """Return the positions of the first skills; as a first stage it chooses among all."""
         allowed = np.zeros(len(self._places), dtype=np.bool_)
         allowed[list(among)] = True
-        return [self._places[found.doc_id] for found in self._router.rank(task, self.k, allowed=allowed)]
+        found = self._router.rank(task, self.k, allowed=allowed)
+        return Narrowed((self._places[one.doc_id] for one in found), (one.score for one in found))
 
 
 class FlatRerankStage:
@@ -92,8 +95,9 @@ class FlatRerankStage:
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
         """Return candidates, best first; equal scores in their order."""
         texts = [flat_text(self._skills[i], self._limits, self._tokenizer) for i in among]
-        order = np.argsort(-self._scorer.score(task, texts), kind="stable")
-        return [among[i] for i in order[: self.k].tolist()]
+        scores = self._scorer.score(task, texts)
+        order = np.argsort(-scores, kind="stable")[: self.k]
+        return Narrowed((among[i] for i in order), scores[order])
 
 
 class JudgeStage:

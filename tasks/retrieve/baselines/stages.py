@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,7 +18,8 @@ Clock = Callable[[], float]
 class StageRanking:
     """The skills that a stage kept for a task, best first, and its own time; without a limit `k` is None.
 
-    `score` is that of the first skill, and `fit` another number for how well it fits, if there are such.
+    `score` is that of the first skill, and `fit` another number for how well it fits, if there are such;
+    `scores` are those of all skills that a stage kept.
     """
 
     stage: str
@@ -27,6 +28,15 @@ class StageRanking:
     k: int | None = None
     score: float | None = None
     fit: float | None = None
+    scores: Sequence[float] = ()
+
+
+class Narrowed(list[int]):
+    """Positions of the skills that a stage kept, best first, and a score for each."""
+
+    def __init__(self, places: Iterable[int], scores: Iterable[float]) -> None:
+        super().__init__(map(int, places))
+        self.scores = tuple(map(float, scores))
 
 
 class Stage(Protocol):
@@ -41,7 +51,10 @@ class Stage(Protocol):
         """The most skills that it keeps."""
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
-        """Return positions of the skills kept, best first, of those that the stage before kept."""
+        """Return positions of the skills kept, best first, of those that the stage before kept.
+
+        A stage that scores them returns them as `Narrowed`.
+        """
 
 
 class Staged:
@@ -80,11 +93,18 @@ class Staged:
             began = self._clock()
             among = stage.narrow(task, among)
             took = 1000 * (self._clock() - began)
-            found.append(StageRanking(stage.name, [self._skills[i].doc_id for i in among], took, stage.k))
+            ids = [self._skills[i].doc_id for i in among]
+            scores = among.scores if isinstance(among, Narrowed) else ()
+            found.append(StageRanking(stage.name, ids, took, stage.k, scores=scores))
         return found
 
 
-def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], *, k: int = 60) -> list[tuple[str, float]]:
+RANK_CONSTANT = 60  # k of reciprocal rank fusion
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[str]], *, k: int = RANK_CONSTANT
+) -> list[tuple[str, float]]:
     """Merge rankings by the sum of `1 / (k + rank)` over those that contain an id, ranks from 1.
 
     Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and individual rank

@@ -187,15 +187,20 @@ class SkillQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SgdrSetting:
-    """SGDR's numbers: `alpha` weighs the task, `relevance_weight` is MMR's lambda, None: no MMR."""
+    """SGDR's numbers: `alpha` weighs the task, `relevance_weight` is MMR's lambda, None: no MMR.
+
+    `most` is M, the skills that MMR chooses of, which the paper leaves open; None: three times k, at least
+    20, as its release has it.
+    """
 
     alpha: float = 0.5
     relevance_weight: float | None = 0.7
     static: bool = False
+    most: int | None = None
 
     def candidates(self, k: int) -> int:
-        """Return M, which the paper leaves open: three times k, at least 20, as its release has it."""
-        return max(3 * k, 20)
+        """Return M for so many skills that are offered."""
+        return max(3 * k, 20) if self.most is None else self.most
 
 
 Method = Callable[[Offered, SkillQuestion, int], list[Offer]]

@@ -15,7 +15,7 @@ from tests.support.serving import Serving, serving
 
 @pytest.fixture(scope="module")
 def server(storied: SkillRoot) -> Iterator[Serving]:
-    with serving(storied.root.uri) as started:
+    with serving(storied.root.uri, SKILLERY_SERVE_METHODS='["bm25-full"]') as started:
         yield started
 
 

@@ -27,6 +27,7 @@ from tests.support.serving import Serving, ask_http
             "search", "hive", "--risk", "none", "--risk", "remote.pipe-to-shell",
         ]),
         ("/api/search?q=hive&source=dir", ["search", "hive", "--source", "dir"]),
+        ("/api/search?q=hive&method=bm25-full", ["search", "hive", "--method", "bm25-full"]),
         ("/api/search?q=hive&min_fit=0.5", ["search", "hive", "--min-fit", "0.5"]),
         ("/api/page?doc_id=bread&q=how+long%3F&budget=0.4", ["page", "bread", "how long?", "--budget=0.4"]),
         ("/api/skills/bread", ["show", "bread"]),
@@ -83,6 +84,7 @@ def test_two_questions_have_two_etags(server: Serving) -> None:
     [
         ("/api/search", 400, "query.q"),
         ("/api/search?q=a&k=0", 400, "query.k"),
+        ("/api/search?q=a&method=rrf", 400, "'rrf' is not loaded here, default, bm25-full are"),
         ("/api/search?q=%20", 400, "blank"),
         ("/api/search?q=a&min_fit=2", 400, "query.min_fit"),
         ("/api/search?q=a&kind=tool", 400, "skill or mcp-server"),

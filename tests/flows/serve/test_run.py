@@ -141,7 +141,9 @@ def test_a_server_that_has_answered_has_loaded_neither_prefect_nor_torch(taught:
             ("search_skills", {"task": "bake bread"}), ("page_skill", {"doc_id": "bread", "request": "rise"}),
             ("show_skill", {"doc_id": "bread"}), ("read_skill_file", {"doc_id": "bread"}),
             ("compose_plan", {"task": "Bake bread, then feed the bees."}),
-            ("suggest_steps", {"task": "Moor the Tern", "domain": "harbour", "state": {"observation": ""}}),
+            ("suggest_steps", {
+                "task": "Moor the Tern", "domain": "harbour", "state": {"observation": ""}, "method": "sgdr",
+            }),
         ))
     ]  # fmt: skip
     done = subprocess.Popen(

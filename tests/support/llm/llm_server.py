@@ -83,6 +83,7 @@ class LlmServer:
     def __init__(self, fault: Fault = never, *, say: Say = sorted_out, delay: float = 0.0) -> None:
         self.fault, self.say, self.delay = fault, say, delay
         self.asked: list[Asked] = []
+        self.embedded: list[str] = []
         self.usage: dict[str, object] | None = {"prompt_tokens": 100, "completion_tokens": 10}
         self.refuses = "no"
         self.most_at_once = 0
@@ -128,6 +129,8 @@ class LlmServer:
         self._loop.run_until_complete(main())
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/v1/embeddings":
+            return self._embedded(json.loads(await request.read()))
         assert request.path == "/v1/chat/completions"
         asked = Asked(json.loads(await request.read()), dict(request.headers), 0)
         asked.before = self._seen[asked.key]
@@ -141,6 +144,15 @@ class LlmServer:
             return await self._reply(request, asked)
         finally:
             self._under_way -= 1
+
+    def _embedded(self, body: dict[str, Any]) -> web.StreamResponse:
+        """Return the counts of letters of each text, last text first."""
+        self.embedded += body["input"]
+        if body["model"] != "letters":
+            return web.json_response({"error": {"message": "no such model"}}, status=404)
+        counts = [[1.0 + text.count(chr(97 + n)) for n in range(26)] for text in body["input"]]
+        rows = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(counts)]
+        return web.json_response({"object": "list", "model": "letters", "data": rows[::-1]})
 
     async def _reply(self, request: web.BaseRequest, asked: Asked) -> web.StreamResponse:
         if asked.fault in _REFUSALS:

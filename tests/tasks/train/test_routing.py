@@ -7,7 +7,7 @@ import pytest
 
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.router import Router
-from tasks.train.routing import DECISIVE, by_score, helps, reranked
+from tasks.train.routing import DECISIVE, by_score, helps, reranked, routed
 from tests.support.models.training_material import trades
 
 SKILLS = trades()[:8]
@@ -24,8 +24,8 @@ class Words:
 
 
 def test_skills_are_ranked_by_scores_and_equal_ones_by_position() -> None:
-    (answer,) = by_score(SKILLS, lambda _task: -(np.arange(8) // 2))("whatever", 3)
-    assert answer.doc_ids == [SKILLS[k].doc_id for k in (0, 1, 2)]
+    found = by_score(SKILLS, lambda _task: -(np.arange(8) // 2))("whatever", 3)
+    assert found == [SKILLS[k].doc_id for k in (0, 1, 2)]
 
 
 def test_a_reranker_puts_the_first_candidates_in_order_and_leaves_the_rest() -> None:
@@ -37,7 +37,7 @@ def test_a_reranker_puts_the_first_candidates_in_order_and_leaves_the_rest() -> 
         def score(self, _query: str, texts: Sequence[str]) -> np.ndarray:
             return np.arange(len(texts), dtype=np.float64)
 
-    (answer,) = reranked(SKILLS, router, Backwards(), lambda skill: skill.body, 3)(task, 8)
+    (answer,) = reranked(SKILLS, routed(router), Backwards(), lambda skill: skill.body, 3)(task, 8)
     assert answer.doc_ids == [*reversed(before[:3]), *before[3:]]
 
 

@@ -61,7 +61,8 @@ def test_stages_of_a_pipeline_rank_what_is_served(
     code, printed, _ = ask("search", QUERY, "--method", "skillrouter:reranker=", "--json", *where)
     assert code == 0
     assert set(ids(printed)) <= {f"local/market/{name}" for name in SKILLS}
-    assert results(printed)
+    scores = [result["score"] for result in results(printed)]
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_how_far_skills_are_read_is_asked_for_or_set(

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -11,9 +13,10 @@ from tasks.evaluate.routing.data import skill_of
 from tasks.retrieve.paging.terms import words_of
 from tasks.retrieve.routing.skill import Skill
 from tests.support.command import Ask, lines_of
-from tests.support.models.tiny_models import save_bi_encoder
+from tests.support.models.tiny_models import save_bi_encoder, save_qwen3
 from tests.support.models.training_material import pairs_of, tools, trades
 from tests.support.roots.hand_written import skill
+from tests.support.roots.skill_root import SkillRoot
 
 
 @pytest.fixture
@@ -90,6 +93,33 @@ def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_t
     monkeypatch.setenv("SKILLERY_TRAINING_EPOCHS", "2")
     code, _, told = ask(*command)
     assert (code, "holds a training with another settings" in told) == (2, True)
+
+
+def test_skillrouter_s_recipe_trains_a_last_token_model_that_answers_and_reranks(
+    ask: Ask, root: str, served_bakery: SkillRoot, corpus: Path, short: None, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    tiny, out = str(save_qwen3(tmp_path / "qwen3")), tmp_path / "trained"
+    small = {"TOKENS": 40, "DRAWN": 2, "BATCH": 2, "ACCUMULATION": 2, "RERANKER_BATCH": 4, "LISTS": 4}
+    small |= {"RERANKER_TOKENS": 60, "FALSE_BODY": 1}
+    for name, value in small.items():
+        monkeypatch.setenv(f"SKILLERY_TRAINING_{name}", str(value))
+    with patch.dict(os.environ, {"SKILLERY_ENCODER": tiny}):
+        command = ["train", "routing", "--corpus", str(corpus), "--out", str(out), "--root", root, "--pairs"]
+        code, printed, told = ask(*command, "8", "--reranker", tiny, "--preset", "skillrouter", "--json")
+    assert code == 0, told
+    found = json.loads(printed)
+    assert "  SKILLERY_TRAINING_BATCH=2 (yours; the paper's is 8)\n" in told
+    assert (found["training"]["updates"], found["reranker"]["updates"]) == (2, 1)
+    assert [row["method"] for row in found["methods"]][-1] == "reranked, trained"
+    for name in ("encoder", "reranker"):
+        monkeypatch.setenv(f"SKILLERY_SKILLROUTER_{name.upper()}", str(out / name))
+    monkeypatch.delenv("SKILLERY_ENCODER")
+    where = ["--root", served_bakery.root.uri, "--json"]
+    answer = json.loads(ask("search", "bake bread", "--method", "skillrouter", *where).stdout)
+    scores = [row["score"] for row in answer["results"]]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 < score < 1 for score in scores)
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def test_the_score_of_the_first_skill_is_higher_the_more_of_it_a_task_names(
     assert list(much.doc_ids) == ["home/roses"]
     assert much.score is not None
     assert little.score is not None
-    assert much.score >= little.score if method.startswith("rrf") else much.score > little.score
+    assert much.score >= little.score if method.startswith(("rrf", "hybrid")) else much.score > little.score
 
 
 def test_the_score_of_the_fusion_adds_the_reciprocal_ranks_of_its_legs(baselines: Baselines) -> None:

@@ -8,7 +8,7 @@ import pytest
 from storage.errors import WrongInput
 from storage.schemas import Qrel
 from tasks.evaluate.paging.bench import Remembering
-from tasks.evaluate.routing.bench import RoutingAnswer, answer_negatives, measure_method, whole
+from tasks.evaluate.routing.bench import RoutingAnswer, answer_negatives, measure_method, run_table, whole
 from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
 from tasks.evaluate.routing.summary import clusters_of, contest, summarise_method
 from tasks.retrieve.baselines.stages import StageRanking
@@ -83,7 +83,7 @@ def test_a_time_counts_the_encoding_that_memory_saved() -> None:
 
 def staged(task: str, _depth: int) -> list[StageRanking]:
     return [
-        StageRanking("dense", BAD[task], 30.0, 1000),
+        StageRanking("dense", BAD[task], 30.0, 1000, scores=[0.5] * len(BAD[task])),
         StageRanking("deep", GOOD[task], 200.0, 10),
     ]
 
@@ -96,6 +96,21 @@ def test_stages_are_measured_each_and_the_last_is_the_answer() -> None:
     ]
     assert (found["hit@1"], found["median_ms"], found["p95_ms"]) == (1.0, 230.0, 230.0)
     assert found["mean_ms"] == pytest.approx(230.0)
+
+
+def test_the_run_tells_what_each_stage_kept_and_its_scores() -> None:
+    tasks, negatives = (
+        table.with_columns(pool=pl.lit("all"))
+        for table in (measure_method(BENCH, "flow", staged), answer_negatives(BENCH, "flow", staged))
+    )
+    run = run_table(tasks, negatives).filter(query=BENCH.tasks[0].query_id)
+    text = BENCH.tasks[0].text
+    for stage, ranking, scores in (("dense", BAD[text], [0.5] * len(BAD[text])), ("deep", GOOD[text], [])):
+        kept = run.filter(stage=stage, measure="candidate").sort("value")
+        assert (kept["doc_id"].to_list(), kept["value"].to_list()) == (
+            list(ranking), list(range(1, len(ranking) + 1))
+        )  # fmt: skip
+        assert run.filter(stage=stage, measure="candidate_score")["value"].to_list() == scores
 
 
 def test_a_method_of_one_stage_has_none_to_tell_of() -> None:

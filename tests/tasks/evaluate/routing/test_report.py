@@ -11,6 +11,7 @@ from flows.commands.routing.settings import SWEEPS
 from storage.schemas import Qrel
 from tasks.evaluate.routing.bench import RoutingAnswer, answer_negatives, measure_method, whole
 from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
+from tasks.evaluate.routing.measures import MEASURES
 from tasks.evaluate.routing.report import beside_papers, papers, routing_markdown, terminal_blocks
 from tasks.evaluate.routing.summary import contest, summarise_method, summarise_rejection
 
@@ -66,18 +67,6 @@ def test_a_person_sees_which_number_of_a_method_was_measured(
     assert "against plain, task by task; p by Holm" in printed
 
 
-PAPER_MEASURES = {
-    "hit@1",
-    "mrr@10",
-    "ndcg@10",
-    "fc@10",
-    "recall@10",
-    "recall@50",
-    "recall@100",
-    "recall@500",
-    "recall@1000",
-    "mrr",
-}
 VARIANTS = {name for names in SWEEPS.values() for name in names}
 
 
@@ -86,7 +75,7 @@ def test_what_a_paper_measured_is_a_variant_of_a_sweep(method: str) -> None:
     figures = dict(papers()[method])
     assert figures.pop("table").startswith(("SkillFlow, table", "SkillRouter, table"))
     assert method in VARIANTS
-    assert figures.keys() <= PAPER_MEASURES
+    assert figures.keys() <= set(MEASURES)
     assert all(0 < value < 1 for value in figures.values())
 
 

@@ -92,6 +92,8 @@ def test_single_actions_are_begun_but_never_usable(stream: Stream) -> None:
     assert [one.begun for one in found] == [True] * 4
     assert not any(one.reachable for one in found)
     assert decision_means(found)["decisions"] == 1
+    alone = Stream(stream.encode, teaches=partial(decision_points, granularity="action"), least=1)
+    assert [(one.usable, one.reachable) for one in walked(alone, PETREL, AUK)[4:]] == [(1, True)] * 4
 
 
 def test_domains_share_no_skills(stream: Stream) -> None:

@@ -263,7 +263,8 @@ def test_a_skill_whose_code_says_something_else_is_left_out(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("granularity", "lengths"), [("window", {2, 3}), ("trajectory", {3}), ("action", {1})]
+    ("granularity", "lengths"),
+    [("window", {2, 3}), ("window:3-9", {3}), ("window:1-2", {1, 2}), ("trajectory", {3}), ("action", {1})],
 )
 def test_skills_are_cut_out_of_windows_runs_or_actions(granularity: Granularity, lengths: set[int]) -> None:
     library = build("harbour", BOATS, REPLAY, granularity=granularity)

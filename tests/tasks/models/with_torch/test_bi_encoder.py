@@ -10,7 +10,7 @@ from storage.errors import ModelMismatch, WrongInput
 from storage.root import Root
 from tasks.models.cached_encoder import KeptEncoder, vectors_of
 from tasks.models.with_torch import device
-from tasks.models.with_torch.bi_encoder import LastTokenEncoder, Prefixed
+from tasks.models.with_torch.bi_encoder import Prefixed, TorchEncoder
 from tasks.models.with_torch.device import compute_in_bf16, device_of
 from tests.support.models.tiny_models import library, save_qwen3
 
@@ -32,21 +32,21 @@ def last_state(folder: Path, text: str) -> list[float]:
 
 
 def test_a_vector_is_the_state_of_the_last_token_whatever_stands_beside_it_in_the_batch(folder: Path) -> None:
-    vectors = LastTokenEncoder(str(folder), batch=3).encode(TEXTS)
+    vectors = TorchEncoder(str(folder), batch=3).encode(TEXTS)
     assert vectors.dtype == np.float32
     for vector, text in zip(vectors, TEXTS, strict=True):
         assert vector == pytest.approx(np.array(last_state(folder, text)), abs=1e-5)
 
 
 def test_the_prefix_stands_before_queries_alone(folder: Path) -> None:
-    encoder = LastTokenEncoder(str(folder))
+    encoder = TorchEncoder(str(folder))
     asked = Prefixed(encoder, "Instruct: find a skill\nQuery: ").encode(["bake bread"])[0]
     assert asked == pytest.approx(encoder.encode(["Instruct: find a skill\nQuery: bake bread"])[0])
     assert not np.allclose(asked, encoder.encode(["bake bread"])[0])
 
 
 def test_a_text_is_cut_at_the_longest_that_is_read(folder: Path) -> None:
-    encoder = LastTokenEncoder(str(folder), max_tokens=4)
+    encoder = TorchEncoder(str(folder), max_tokens=4)
     first, second, other = encoder.encode(
         ["bake bread with honey", "bake bread with wax", "cut steel with wax"]
     )
@@ -55,13 +55,13 @@ def test_a_text_is_cut_at_the_longest_that_is_read(folder: Path) -> None:
 
 
 def test_tokens_are_counted_and_found_in_the_text_without_special_ones(folder: Path) -> None:
-    encoder = LastTokenEncoder(str(folder))
+    encoder = TorchEncoder(str(folder))
     assert encoder.count(["bake bread", ""]) == [2, 0]
     assert encoder.offsets("bake  bread") == [(0, 4), (6, 11)]
 
 
 def test_vectors_are_kept_as_those_of_any_encoder(folder: Path, tmp_path: Path) -> None:
-    model = LastTokenEncoder(str(folder))
+    model = TorchEncoder(str(folder))
     kept = KeptEncoder(model, Root(tmp_path))
     made, again = kept.encode(TEXTS), kept.encode(TEXTS)
     assert made == pytest.approx(model.encode(TEXTS))
@@ -70,12 +70,12 @@ def test_vectors_are_kept_as_those_of_any_encoder(folder: Path, tmp_path: Path) 
 
 
 def test_no_texts_have_no_vectors(folder: Path) -> None:
-    assert LastTokenEncoder(str(folder)).encode([]).shape == (0, 16)
+    assert TorchEncoder(str(folder)).encode([]).shape == (0, 16)
 
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match=f"model {tmp_path} cannot be loaded"):
-        LastTokenEncoder(str(tmp_path)).encode(TEXTS)
+        TorchEncoder(str(tmp_path)).encode(TEXTS)
 
 
 def test_the_processor_runs_models_where_nothing_faster_is_there() -> None:

@@ -57,6 +57,22 @@ def test_each_list_item_is_a_fragment_and_nested_blocks_are_their_own() -> None:
     ]
 
 
+def test_grouped_a_list_is_one_with_all_in_it_and_with_what_announces_it() -> None:
+    body = (
+        "Then:\n\n- pour\n- wait:\n\n      kettle\n- drink\n\nRun this:\n\n```\nboil\n```\nSee.\n\n"
+        "Or so:\n\n# \n\n- apart\n"
+    )
+    found = segment(body, grouped=True)
+    check_invariants(body, found)
+    assert [(f.block, f.text) for f in found.fragments] == [
+        ("list_item", "Then:\n\n- pour\n- wait:\n\n      kettle\n- drink"),
+        ("code", "Run this:\n\n```\nboil\n```"),
+        ("prose", "See."),
+        ("prose", "Or so:"),
+        ("list_item", "- apart"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("block", "text"),
     [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from storage.errors import WrongInput
 from storage.schemas import Edge
-from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, Floats, OpenSettings, mmr_order, node_budget
+from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, Floats, OpenSettings, mmr_order
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import Page, PagedDocument
 from tests.support.models.word_models import WordEncoder, WordTokenizer
@@ -262,7 +262,7 @@ def test_the_order_does_not_change_what_it_was_given() -> None:
 
 @pytest.mark.parametrize(("nodes", "budget"), [(0, 20), (100, 20), (101, 60), (600, 60)])
 def test_the_budget_is_two_tiered(nodes: int, budget: int) -> None:
-    assert budget == node_budget(nodes)
+    assert budget == OPEN_SETTINGS.budget(nodes)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tasks.retrieve.baselines.skillflow import (
     RerankSettings,
     RerankStage,
     TaskItself,
-    best_first,
+    aggregated,
 )
 from tasks.retrieve.baselines.stages import Stage, Staged, reciprocal_rank_fusion
 from tests.support.models.routing_material import SKILLS
@@ -88,12 +88,15 @@ def test_only_what_the_stage_before_kept_is_looked_at() -> None:
 )
 def test_scores_of_several_queries_become_one(aggregation: Aggregation, order: list[int]) -> None:
     scores = np.array([[9.0, 0.0, 1.0], [5.0, 6.0, 2.0], [1.0, 1.0, 0.0]])
-    assert best_first(scores, aggregation) == order
+    assert np.argsort(-aggregated(scores, aggregation), kind="stable").tolist() == order
 
 
 @given(arrays(np.float64, (12, 1), elements=st.floats(-5, 5)))
 def test_of_one_query_all_aggregations_give_the_same_order(scores: np.ndarray) -> None:
-    assert best_first(scores, "mean") == best_first(scores, "max") == best_first(scores, "rrf")
+    mean, most, rrf = (
+        np.argsort(-aggregated(scores, kind), kind="stable").tolist() for kind in ("mean", "max", "rrf")
+    )
+    assert mean == most == rrf
 
 
 def test_a_reranker_reads_name_description_and_body() -> None:

@@ -26,7 +26,7 @@ from tasks.models.adapted_encoder import BASE, LAYERS, MATRICES, SCALE, WIDTH, b
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import resolve
 from tasks.retrieve.routing.fit import FILE as FIT
-from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairModel, Reach, pair_of
+from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairScorer, Reach, pair_of
 from tasks.retrieve.routing.skill_tokens import SkillTokens, skill_tokens_of
 from tasks.train.reading_fit import fit_reading, read_results, reading_report
 from tasks.train.requests import NEAR, Requests, Rows, keep_requests, kept_requests, read_requests
@@ -128,7 +128,7 @@ class PairNetwork(torch.nn.Module):
         return plain + functional.linear(functional.linear(states, a), SCALE * b)
 
     def arrays(self) -> dict[str, npt.NDArray[np.float16]]:
-        """Return what `PairModel` reads, in half precision, but for `rarity`."""
+        """Return what `PairScorer` reads, in half precision, but for `rarity`."""
         held = {key.replace(":", ".").replace("/", "."): value for key, value in self.adapters.items()}
         held |= {"head.w": self.head.weight[0], "head.b": self.head.bias[0]}
         return {name: value.detach().numpy().astype(np.float16) for name, value in held.items()}
@@ -253,7 +253,7 @@ def train_pairs(held: Requests, lists: Lists, recipe: RerankerRecipe, fold: int,
 
 
 def read_odds(
-    held: Requests, rows: Rows, model: PairModel, tokens: SkillTokens, reach: Reach
+    held: Requests, rows: Rows, model: PairScorer, tokens: SkillTokens, reach: Reach
 ) -> npt.NDArray[np.float64]:
     """Return the log odds of the first skills of requests, shape `(rows, skills)`."""
     skills = held.first[rows, : reach.skills].tolist()
@@ -309,7 +309,7 @@ def main() -> None:
     network = train_pairs(held, Lists(held, tokens, rarity, recipe), recipe, given.fold, given.work)
     arrays = network.arrays() | {"rarity": rarity}
     np.savez(given.out, **arrays)  # type: ignore[arg-type]
-    rows, model = np.flatnonzero(held.folds == given.fold), PairModel(arrays)
+    rows, model = np.flatnonzero(held.folds == given.fold), PairScorer(arrays)
     for name, reach in REACHES.items():
         odds = read_odds(held, rows, model, tokens, reach)
         for weight in sorted({0.0, 0.2, 0.8, reach.weight}):

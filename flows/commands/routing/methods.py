@@ -71,7 +71,6 @@ from tasks.retrieve.baselines.skillrouter import (
 )
 from tasks.retrieve.baselines.stages import Stage, Staged
 from tasks.retrieve.routing.fit import packaged_fit
-from tasks.retrieve.routing.reranker import NONE
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
 
 JUDGE, API = "judge", "api:"
@@ -375,9 +374,8 @@ class Methods:
 
     @functools.cached_property
     def _ablations(self) -> Ablations:
-        kept, asking = self._models.kept, self._models.asking
-        rerank = self._models.rerank
-        fit = packaged_fit(read=rerank != NONE) if is_base(kept.card) else None
+        kept, asking, rerank = self._models.kept, self._models.asking, self._models.rerank
+        fit = packaged_fit(read=rerank != "none") if is_base(kept.card) else None
         return Ablations(self._skills, kept, asking, fit, rerank)
 
     def pipeline(self, name: str) -> Staged:

@@ -21,7 +21,7 @@ from tasks.retrieve.baselines.stages import StageRanking, reciprocal_rank_fusion
 from tasks.retrieve.routing.bm25f import Bm25fSettings, lexical_of
 from tasks.retrieve.routing.fit import FitModel
 from tasks.retrieve.routing.postings import FIELDS, Postings, postings_of
-from tasks.retrieve.routing.reranker import NONE, REACHES, RERANKS, SkillReader, packaged_pair_model
+from tasks.retrieve.routing.reranker import NONE, REACHES, RERANKS, SkillReader, packaged_pair_scorer
 from tasks.retrieve.routing.router import Router, RouterSettings
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
 from tasks.retrieve.routing.skill_tokens import Ids, skill_tokens_of
@@ -239,7 +239,7 @@ class Ablations:
         settings = _SETTINGS[name]
         fit = self._fit if name == "default" else None
         reach = REACHES.get(self._rerank if name == "default" else name.removeprefix(_RERANK))
-        reader = SkillReader(packaged_pair_model, self._tokens_of, reach) if reach else None
+        reader = SkillReader(packaged_pair_scorer, self._tokens_of, reach) if reach else None
         return Router(
             ids, names, lexical, sketches, self._vectors, self._query_encoder, settings, fit, reader
         )

@@ -43,7 +43,7 @@ RERANKS = (NONE, *REACHES)
 DEFAULT_RERANK = "best"
 
 
-class PairModel:
+class PairScorer:
     """Scores pairs of a request and a skill: the log odds that the skill serves it.
 
     Args:
@@ -134,10 +134,10 @@ class SkillReader:
     """
 
     def __init__(
-        self, model: Callable[[], PairModel], tokens_of: Callable[[int], tuple[Ids, Ids]], reach: Reach
+        self, model: Callable[[], PairScorer], tokens_of: Callable[[int], tuple[Ids, Ids]], reach: Reach
     ) -> None:
         self.reach, self._model, self._tokens_of = reach, model, tokens_of
-        self._lock, self._loading = threading.Lock(), Future[PairModel]()
+        self._lock, self._loading = threading.Lock(), Future[PairScorer]()
         self._begun = False
         self._last: tuple[str, dict[int, float]] = ("", {})
 
@@ -162,7 +162,7 @@ class SkillReader:
 
 
 @functools.lru_cache(maxsize=2)
-def packaged_pair_model(threads: int | None = None) -> PairModel:
-    """Return the model that comes with the package, one a process; `threads` as of `PairModel`."""
+def packaged_pair_scorer(threads: int | None = None) -> PairScorer:
+    """Return the model that comes with the package, one a process; `threads` as of `PairScorer`."""
     with np.load(FILE, allow_pickle=False) as held:
-        return PairModel(dict(held), threads)
+        return PairScorer(dict(held), threads)

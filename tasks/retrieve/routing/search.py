@@ -19,7 +19,7 @@ from storage.lance.served import Licences
 from storage.lance.tables import TableAt
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.fit import DECIDING, FitModel
-from tasks.retrieve.routing.reranker import NONE, REACHES, SkillReader, packaged_pair_model
+from tasks.retrieve.routing.reranker import NONE, REACHES, SkillReader, packaged_pair_scorer
 from tasks.retrieve.routing.router import Ranked, Router, best_rows
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
@@ -127,7 +127,7 @@ class Searcher:
         names = self._rows["name"].to_list()
         tokens, reader = index.tokens, None
         if rerank != NONE and tokens is not None:
-            reader = SkillReader(partial(packaged_pair_model, threads), tokens.of, REACHES[rerank])
+            reader = SkillReader(partial(packaged_pair_scorer, threads), tokens.of, REACHES[rerank])
         self.router = Router(
             index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder, fit=fit,
             reader=reader,

@@ -12,7 +12,7 @@ import torch
 
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FILE as FIT
-from tasks.retrieve.routing.reranker import PairModel
+from tasks.retrieve.routing.reranker import PairScorer
 from tasks.retrieve.routing.skill_tokens import skill_tokens_of
 from tasks.train import reranker
 from tasks.train.requests import NEAR, Requests, keep_requests, kept_requests, read_requests
@@ -128,7 +128,7 @@ def test_what_is_served_reads_as_what_was_trained(held: Requests) -> None:
             value.add_(0.05 * torch.randn(value.shape, generator=draw))
     tokens = skill_tokens_of(SKILLS)
     rarity = rarity_of(tokens)
-    served = PairModel(network.arrays() | {"rarity": rarity})
+    served = PairScorer(network.arrays() | {"rarity": rarity})
     pairs, _ = Lists(held, tokens, rarity, RerankerRecipe(brief=0.0, others=6, easy=0)).drawn([0], 0)
     with torch.no_grad():
         trained = network(*padded(pairs)).numpy()

@@ -11,11 +11,11 @@ from tasks.models.adapted_encoder import FIRST, LAST, WIDTH
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.reranker import (
     REACHES,
-    PairModel,
+    PairScorer,
     Reach,
     SkillReader,
     best_window,
-    packaged_pair_model,
+    packaged_pair_scorer,
     pair_of,
 )
 from tasks.retrieve.routing.router import Router
@@ -34,8 +34,8 @@ def ids(values: list[int]) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def model() -> PairModel:
-    return packaged_pair_model()
+def model() -> PairScorer:
+    return packaged_pair_scorer()
 
 
 @given(asked=st.lists(_IDS, max_size=6), body=st.lists(_IDS, max_size=60), width=st.integers(-2, 70))
@@ -81,7 +81,7 @@ def test_tokens_of_skills_can_be_parted_and_joined(keep: list[bool], at: int) ->
 @settings(max_examples=8, deadline=None)
 @given(rows=st.lists(st.sampled_from(ROWS), min_size=1, max_size=5, unique=True))
 def test_what_a_skill_is_told_does_not_depend_on_what_is_read_beside_it(rows: list[int]) -> None:
-    alone, together = PairModel(plain(), threads=1), PairModel(plain(), threads=2)
+    alone, together = PairScorer(plain(), threads=1), PairScorer(plain(), threads=2)
     skills = [TOKENS.of(row) for row in rows]
     each = [float(alone.scores(REQUEST, [skill], 48)[0]) for skill in skills]
     assert together.scores(REQUEST, skills, 48).tolist() == pytest.approx(each, abs=0.02)
@@ -93,13 +93,13 @@ def plain() -> dict[str, Any]:
     return {"head.w": head, "head.b": np.float32(0), "rarity": _RARITY}
 
 
-def test_a_skill_that_serves_is_told_from_others(model: PairModel) -> None:
+def test_a_skill_that_serves_is_told_from_others(model: PairScorer) -> None:
     told = model.scores(REQUEST, [TOKENS.of(row) for row in ROWS], 96)
     served = np.array(["tyre" in skill.doc_id for skill in SKILLS])
     assert told[served].min() > told[~served].max()
 
 
-def test_a_skill_is_read_once_a_request(model: PairModel) -> None:
+def test_a_skill_is_read_once_a_request(model: PairScorer) -> None:
     read: list[int] = []
 
     def tokens_of(row: int) -> tuple[Ids, Ids]:
@@ -114,7 +114,7 @@ def test_a_skill_is_read_once_a_request(model: PairModel) -> None:
     assert read == [0, 1, 2, 0]
 
 
-def reading(encoder: OnnxEncoder, model: PairModel, reach: Reach) -> Router:
+def reading(encoder: OnnxEncoder, model: PairScorer, reach: Reach) -> Router:
     reader = SkillReader(lambda: model, TOKENS.of, reach)
     return Router.from_documents(SKILLS, encoder, reader=reader)
 
@@ -122,7 +122,7 @@ def reading(encoder: OnnxEncoder, model: PairModel, reach: Reach) -> Router:
 @pytest.mark.parametrize("skills", [1, 2, 5, 20])
 @pytest.mark.parametrize("fold", [True, False])
 def test_those_that_are_read_stay_before_all_others(
-    minilm: OnnxEncoder, model: PairModel, skills: int, fold: bool
+    minilm: OnnxEncoder, model: PairScorer, skills: int, fold: bool
 ) -> None:
     legs = Router.from_documents(SKILLS, minilm).rank(REQUEST, 9, fold=fold)
     router = reading(minilm, model, Reach(skills, 48, 3.0))
@@ -135,7 +135,7 @@ def test_those_that_are_read_stay_before_all_others(
     assert router.rank(REQUEST, 2, fold=fold) == found[:2]
 
 
-def test_reading_decides_among_what_was_found(minilm: OnnxEncoder, model: PairModel) -> None:
+def test_reading_decides_among_what_was_found(minilm: OnnxEncoder, model: PairScorer) -> None:
     query = "the hive: my bread needs an oven, a starter and dough kneaded by hand"
     found = reading(minilm, model, Reach(5, 96, 50.0)).rank(query, 5)
     odds = [one.evidence["read"] for one in found]

@@ -69,7 +69,7 @@ class ServedIndex:
         encoder: The encoder's name in the settings; another one in the index is refused.
         classifier: Types the nodes of documents whose nodes are not indexed.
         threads: Threads of one query encoding; None: one a core.
-        page_seconds: The longest that a document is encoded for a page, else read by its words; None: any time.
+        page_seconds: The longest that a document is encoded for a page, else words decide; None: no limit.
         pinned: The version that answers, whatever is published meanwhile; None follows the pointer.
         skillpager: How SkillPager's methods page.
         rerank: How far a search reads the first skills beside the query, of `RERANKS`.

@@ -37,7 +37,7 @@ class Reach(NamedTuple):
     weight: float
 
 
-REACHES = {"fast": Reach(8, 48, 0.4), "best": Reach(20, 96, 0.4)}
+REACHES = {"fast": Reach(8, 48, 0.5), "best": Reach(20, 96, 0.5)}
 NONE = "none"
 RERANKS = (NONE, *REACHES)
 DEFAULT_RERANK = "best"

@@ -58,7 +58,8 @@ def search(
         typer.Option(
             "--rerank",
             metavar="MODEL",
-            help="What puts the first in order: none, fast, best, judge (the LLM), skillrouter, or a model.",
+            help="What puts the first 20 in order: fast (8 of them; default), best, none, judge (the LLM), "
+            "skillrouter, or a reranker's folder or hub id.",
         ),
     ] = None,
     batch: BatchOption = None,
@@ -70,10 +71,13 @@ def search(
 ) -> None:
     """Find the skills that fit a task."""
     from flows.commands.queries import open_index, search_batch, search_filters  # noqa: PLC0415
-    from tasks.retrieve.routing.reranker import NONE, RERANKS  # noqa: PLC0415 (only queries pay for it)
+    from tasks.retrieve.routing.reranker import NONE, REACHES, RERANKS  # noqa: PLC0415 (only queries pay for it)
 
     settings = load_settings()
     where = root_of(settings, root)
+    if rerank in REACHES and method != "default":
+        msg = f"--rerank {rerank} is for the default method: leave out --method {method}, or name a model"
+        raise WrongInput(msg)
     if rerank in RERANKS:
         settings, rerank = settings.model_copy(update={"rerank": rerank}), None
     elif rerank is not None:  # another one takes the place of the packaged one

@@ -150,7 +150,7 @@ class OpenVersion:
     @property
     def fit(self) -> FitModel | None:
         """What tells how likely a skill serves, None of an encoder that it was not fitted on."""
-        return packaged_fit(read=self.rerank != NONE) if is_base(self.encoder.card) else None
+        return packaged_fit() if is_base(self.encoder.card) else None
 
     @functools.cached_property
     def _routing(self) -> RoutingIndex:
@@ -158,7 +158,9 @@ class OpenVersion:
 
     @functools.cached_property
     def _searcher(self) -> Searcher:
-        return Searcher(self.skills, self._routing, self.encoder, self.fit, self.rerank, self.threads)
+        # Who indexes with another encoder has reasons, such as languages that this reader does not know.
+        rerank = self.rerank if is_base(self.encoder.card) else NONE
+        return Searcher(self.skills, self._routing, self.encoder, self.fit, rerank, self.threads)
 
     def led_by_first(self, results: Results) -> Results:
         """Return results, each led by that of its near-identical skills which has been known for longest.

@@ -18,19 +18,16 @@ import numpy.typing as npt
 import polars as pl
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from scipy.special import logit
 
 from storage.jsonl import read_lines
 from tasks.evaluate.routing.data import read_skills
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.bm25f import lexical_of
-from tasks.retrieve.routing.fit import packaged_fit
 from tasks.retrieve.routing.postings import Sketches, postings_of
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
 
-_FINEST = (1e-9, 1 - 1e-9)  # probabilities whose log odds are told
-_HELD = ("kinds", "gold", "folds", "first", "scores", "fits")
+_HELD = ("kinds", "gold", "folds", "first", "scores")
 FOLDS, FIRST = 5, 50  # parts of which one is held out; skills kept of what the router finds
 NEAR = "near"
 _ALIKE = 0.5  # of bins of the sketches: such a skill is a copy, or an older version
@@ -42,8 +39,7 @@ Rows = npt.NDArray[np.int64]
 class Requests(NamedTuple):
     """Requests by row: text, kind, row of the skill, fold, and the first skills that the legs find.
 
-    `first`, shape `(n, 50)`, are rows, best first, `scores` their scores, and `fits` their fit by the
-    legs, as log odds. `copies` are the rows that are
+    `first`, shape `(n, 50)`, are rows, best first, and `scores` their scores. `copies` are the rows that are
     as good as a request's skill, itself among them, and `unsure` those of which it is not known that they do
     not serve, copies among them.
     """
@@ -54,7 +50,6 @@ class Requests(NamedTuple):
     folds: Rows
     first: Rows
     scores: npt.NDArray[np.float64]
-    fits: npt.NDArray[np.float64]
     copies: list[frozenset[int]]
     unsure: list[frozenset[int]]
 
@@ -71,9 +66,9 @@ def read_requests(requests: Path, corpus: Path, encoder: OnnxEncoder) -> tuple[R
     vectors = encoder.encode([skill.head for skill in skills])
     ids, names = [s.doc_id for s in skills], [s.name for s in skills]
     lexical = lexical_of(postings)
-    router = Router(ids, names, lexical, postings.sketches, vectors, encoder, fit=packaged_fit())
+    router = Router(ids, names, lexical, postings.sketches, vectors, encoder)
     texts = lines["text"].to_list()
-    first, scores, fits = _first_of(router, texts, place)
+    first, scores = _first_of(router, texts, place)
     of = {row: copies_of(row, postings.sketches) for row in set(gold.tolist())}
     copies = [of[row] for row in gold.tolist()]
     unsure = [
@@ -82,21 +77,20 @@ def read_requests(requests: Path, corpus: Path, encoder: OnnxEncoder) -> tuple[R
     ]
     folds = _folds(gold, of, [doc_id.split("--")[0].lower() for doc_id in ids])
     kinds = lines["kind"].to_numpy().astype(str)
-    return Requests(texts, kinds, gold, folds, first, scores, fits, copies, unsure), skills
+    return Requests(texts, kinds, gold, folds, first, scores, copies, unsure), skills
 
 
 def _first_of(
     router: Router, texts: Sequence[str], place: dict[str, int]
-) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+) -> tuple[Rows, npt.NDArray[np.float64]]:
     most = min(FIRST, len(place))
-    first, (scores, fits) = np.zeros((len(texts), most), np.int64), np.zeros((2, len(texts), most))
+    first, scores = np.zeros((len(texts), most), np.int64), np.zeros((len(texts), most))
     for row, text in enumerate(texts):
         found = router.rank(text, most, fold=False)
         first[row], scores[row] = [place[one.doc_id] for one in found], [one.score for one in found]
-        fits[row] = logit(np.clip([one.fit or 0.0 for one in found], *_FINEST))
         if row % 500 == 0:
             sys.stderr.write(f"asked {row} of {len(texts)} requests\n")
-    return first, scores, fits
+    return first, scores
 
 
 def copies_of(row: int, sketches: Sketches) -> frozenset[int]:

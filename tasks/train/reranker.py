@@ -25,10 +25,8 @@ from torch.nn import functional
 from tasks.models.adapted_encoder import BASE, LAYERS, MATRICES, SCALE, WIDTH, base_tokenizer
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import resolve
-from tasks.retrieve.routing.fit import FILE as FIT
 from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairScorer, Reach, pair_of
 from tasks.retrieve.routing.skill_tokens import SkillTokens, skill_tokens_of
-from tasks.train.reading_fit import fit_reading, read_results, reading_report
 from tasks.train.requests import NEAR, Requests, Rows, keep_requests, kept_requests, read_requests
 
 _HARD = 12  # first skills found, of which most others of a list are drawn
@@ -290,15 +288,12 @@ def _ranks(held: Requests, rows: Rows, total: npt.NDArray[np.float64]) -> npt.ND
 
 
 def main() -> None:
-    """Train, write the packaged weights and the fit of what is read, and tell how well the fold does."""
+    """Train, write the packaged weights, and tell how well the held-out fold does."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     for name in ("encoder", "requests", "corpus"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--work", type=Path, required=True, help="Folder of checkpoints and what was found.")
     parser.add_argument("--out", type=Path, default=FILE)
-    parser.add_argument(
-        "--fit", type=Path, default=FIT, help="The model of fit, whose part of reading is fitted."
-    )
     parser.add_argument("--fold", type=int, default=0, help="The fold that is held out.")
     parser.add_argument("--share", type=float, default=1.0, help="Of the requests to learn from.")
     parser.add_argument("--epochs", type=int, default=1)
@@ -315,12 +310,6 @@ def main() -> None:
         for weight in sorted({0.0, 0.2, 0.8, reach.weight}):
             told = {"rerank": name, "weight": weight, **report(held, rows, odds, weight)}
             sys.stdout.write(json.dumps(told) + "\n")
-    results = read_results(held, rows, odds, reach.weight)
-    weights, least = fit_reading(results)
-    fitted = json.loads(given.fit.read_text("utf-8"))
-    fitted["read"] = {"weights": [round(float(w), 4) for w in weights], "least": round(least, 4)}
-    given.fit.write_text(json.dumps(fitted, indent=1) + "\n", "utf-8")
-    sys.stdout.write(json.dumps({"fit": reading_report(results)}) + "\n")
 
 
 def found_once(

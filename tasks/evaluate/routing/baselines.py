@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from tasks.retrieve.routing.postings import FIELDS, Postings, postings_of
 from tasks.retrieve.routing.reranker import NONE, REACHES, RERANKS, SkillReader, packaged_pair_scorer
 from tasks.retrieve.routing.router import Router, RouterSettings
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
-from tasks.retrieve.routing.skill_tokens import Ids, skill_tokens_of
+from tasks.retrieve.routing.skill_tokens import SkillTokens, skill_tokens_of
 
 Scores = npt.NDArray[np.float64]
 
@@ -239,14 +240,14 @@ class Ablations:
         settings = _SETTINGS[name]
         fit = self._fit if name == "default" else None
         reach = REACHES.get(self._rerank if name == "default" else name.removeprefix(_RERANK))
-        reader = SkillReader(packaged_pair_scorer, self._tokens_of, reach) if reach else None
+        reader = SkillReader(partial(packaged_pair_scorer, 1), self._tokens.of, reach) if reach else None
         return Router(
             ids, names, lexical, sketches, self._vectors, self._query_encoder, settings, fit, reader
         )
 
     @functools.cached_property
-    def _tokens_of(self) -> Callable[[int], tuple[Ids, Ids]]:
-        return functools.cache(lambda row: skill_tokens_of([self._skills[row]]).of(0))
+    def _tokens(self) -> SkillTokens:
+        return skill_tokens_of(self._skills)
 
     @functools.cached_property
     def _postings(self) -> Postings:

@@ -41,36 +41,21 @@ class Leading(NamedTuple):
 
 
 class FitModel(NamedTuple):
-    """A weight for each of `FEATURES` and a bias; below `least` a skill is taken not to serve.
-
-    `reading` weighs what is known of a skill that was read (`tasks.retrieve.routing.reranker`): 1, the log
-    odds by what was found, those by reading, and how far the latter are above the best other one.
-    """
+    """A weight for each of `FEATURES` and a bias; below `least` a skill is taken not to serve."""
 
     weights: Evidence
     bias: float
     least: float
-    reading: tuple[float, ...] | None = None
 
     def chances(self, evidence: Evidence) -> Evidence:
         """Return the probability, 0 to 1, for each row of `evidence_of`."""
-        return _chances(evidence @ self.weights + self.bias)
-
-    def read_chances(self, evidence: Evidence, read: Evidence) -> Evidence:
-        """Return the probability, 0 to 1, for each row of `evidence_of`, the first of which were read.
-
-        `read`, shape `(skills read,)`, are the log odds by reading; the others are told by evidence alone.
-        """
-        found, n = evidence @ self.weights + self.bias, len(read)
-        if self.reading is not None and n:
-            found[:n] = np.stack([np.ones(n), found[:n], read, margins(read, n)], axis=1) @ self.reading
-        return _chances(found)
+        told = np.clip(evidence @ self.weights + self.bias, -_SURE, _SURE)
+        return np.asarray(1 / (1 + np.exp(-told)))
 
     def told(self) -> dict[str, Any]:
         """Return the model as `packaged_fit` reads it."""
         named = {name: round(float(w), 4) for name, w in zip(FEATURES, self.weights, strict=True)}
-        told = {"weights": named, "bias": round(self.bias, 4), "least": round(self.least, 4)}
-        return told if self.reading is None else told | {"reading": [round(w, 4) for w in self.reading]}
+        return {"weights": named, "bias": round(self.bias, 4), "least": round(self.least, 4)}
 
 
 def evidence_of(leading: Leading, rows: int, compared: int) -> Evidence:
@@ -80,8 +65,8 @@ def evidence_of(leading: Leading, rows: int, compared: int) -> Evidence:
     it is 0. `rows`, at least 1, is the number of skills that might have been found.
     """
     above = leading.score - leading.score[: min(TOP, compared)].mean()
-    measured = (leading.score, leading.lexical, leading.whole)
-    by_score, by_words, by_vector = (margins(values, compared) for values in measured)
+    margins = (_margins(v, compared) for v in (leading.score, leading.lexical, leading.whole))
+    by_score, by_words, by_vector = margins
     columns = [
         np.minimum(leading.lexical, _SHARE), np.minimum(leading.cosine, _COSINE), leading.cosine,
         by_score, above, by_words, by_vector, np.full(len(above), np.log(rows)),
@@ -89,22 +74,14 @@ def evidence_of(leading: Leading, rows: int, compared: int) -> Evidence:
     return np.stack(columns, axis=1)
 
 
-@functools.lru_cache(maxsize=2)
-def packaged_fit(*, read: bool = False) -> FitModel:
-    """Return the model that comes with the package; with `read` that of skills that are read as well."""
+@functools.lru_cache(maxsize=1)
+def packaged_fit() -> FitModel:
+    """Return the model that comes with the package."""
     held = json.loads(FILE.read_text("utf-8"))
-    weights = np.array([held["weights"][name] for name in FEATURES])
-    if read:
-        return FitModel(weights, held["bias"], held["read"]["least"], tuple(held["read"]["weights"]))
-    return FitModel(weights, held["bias"], held["least"])
+    return FitModel(np.array([held["weights"][name] for name in FEATURES]), held["bias"], held["least"])
 
 
-def _chances(told: Evidence) -> Evidence:
-    return np.asarray(1 / (1 + np.exp(-np.clip(told, -_SURE, _SURE))))
-
-
-def margins(values: Evidence, compared: int) -> Evidence:
-    """Return the distance of each value to the best other one of the first `compared`."""
+def _margins(values: Evidence, compared: int) -> Evidence:
     known = np.sort(values[:compared])
     first, second = known[-1], known[max(len(known) - 2, 0)]
     best = np.arange(len(values)) == int(values[:compared].argmax())

@@ -25,6 +25,7 @@ from tasks.retrieve.routing.skill_tokens import Ids
 FILE = Path(__file__).parents[1] / "data" / "reranker-1.npz"
 QUERY = 96  # tokens of a request that are read
 HEAD = 56  # tokens of name and description, unless the body leaves room
+_CHARACTERS = 2000  # of a request that are cut into tokens
 _BATCH = 2048  # tokens that are read at once at most
 _Scores: TypeAlias = npt.NDArray[np.float32]
 
@@ -37,14 +38,18 @@ class Reach(NamedTuple):
     weight: float
 
 
+# Scores beyond these count as these, so that a text made to be read moves a skill only so far.
+_LEAST, _MOST = 0.0, 10.0
 REACHES = {"fast": Reach(8, 48, 0.5), "best": Reach(20, 96, 0.5)}
 NONE = "none"
 RERANKS = (NONE, *REACHES)
-DEFAULT_RERANK = "best"
+DEFAULT_RERANK = "fast"
 
 
 class PairScorer:
-    """Scores pairs of a request and a skill: the log odds that the skill serves it.
+    """Scores pairs of a request and a skill: the higher, the likelier that the skill serves it.
+
+    Scores compare skills for one request; they are no probabilities, and say little of whether any serves.
 
     Args:
         arrays: The adapters (see `AdaptedEncoder`), `head.w` `(768,)` and `head.b` `()` over the first state
@@ -59,11 +64,13 @@ class PairScorer:
         self._rarity = np.asarray(arrays["rarity"], dtype=np.float32)
 
     def scores(self, query: str, skills: Sequence[tuple[Ids, Ids]], tokens: int) -> _Scores:
-        """Return the log odds that each skill serves a request, shape `(skills,)`.
+        """Return the score of each skill for a request, shape `(skills,)`; zeros for one without tokens.
 
         A skill is the tokens of its head and of its body, of both of which at most `tokens` are read.
         """
-        asked = self._encoder.ids(query)[:QUERY]
+        asked = self._encoder.ids(query[:_CHARACTERS])[:QUERY]
+        if not asked:
+            return np.zeros(len(skills), dtype=np.float32)
         pairs = [pair_of(asked, skill, tokens, self._rarity)[0] for skill in skills]
         batches = list(_batches([len(pair) for pair in pairs], self.threads))
 
@@ -137,32 +144,37 @@ class SkillReader:
         self, model: Callable[[], PairScorer], tokens_of: Callable[[int], tuple[Ids, Ids]], reach: Reach
     ) -> None:
         self.reach, self._model, self._tokens_of = reach, model, tokens_of
-        self._lock, self._loading = threading.Lock(), Future[PairScorer]()
-        self._begun = False
+        self._lock = threading.Lock()
+        self._loading: Future[PairScorer] | None = None
         self._last: tuple[str, dict[int, float]] = ("", {})
 
-    def begin(self) -> None:
+    def begin(self) -> Future[PairScorer]:
         """Begin to load the model, in a thread of its own, while the legs look for the first skills."""
         with self._lock:
-            if not self._begun:
-                self._begun, pool = True, ThreadPoolExecutor(1)
+            # What failed is tried again: its files may have been mended since.
+            if self._loading is None or (self._loading.done() and self._loading.exception()):
+                pool = ThreadPoolExecutor(1)
                 self._loading = pool.submit(self._model)
                 pool.shutdown(wait=False)
+            return self._loading
+
+    def parts(self, query: str, rows: Sequence[int]) -> _Scores:
+        """Return what reading says of each row as part of its score, whatever other rows are read."""
+        return np.asarray(self.reach.weight * np.clip(self.scores(query, rows), _LEAST, _MOST))
 
     def scores(self, query: str, rows: Sequence[int]) -> _Scores:
-        """Return the log odds that each row serves a request; those of the last request are remembered."""
+        """Return the scores of rows for a request; those of the last request are remembered."""
         asked, known = self._last
         known = dict(known) if asked == query else {}
         new = [row for row in rows if row not in known]
-        self.begin()
-        told = self._loading.result().scores(query, [self._tokens_of(row) for row in new], self.reach.tokens)
+        told = self.begin().result().scores(query, [self._tokens_of(row) for row in new], self.reach.tokens)
         known |= zip(new, told.tolist(), strict=True)
         self._last = query, known
         return np.array([known[row] for row in rows], dtype=np.float32)
 
 
 @functools.lru_cache(maxsize=2)
-def packaged_pair_scorer(threads: int | None = None) -> PairScorer:
+def packaged_pair_scorer(threads: int | None) -> PairScorer:
     """Return the model that comes with the package, one a process; `threads` as of `PairScorer`."""
     with np.load(FILE, allow_pickle=False) as held:
         return PairScorer(dict(held), threads)

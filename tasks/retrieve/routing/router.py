@@ -1,4 +1,4 @@
-"""The default router: BM25F and one bi-encoder over names and descriptions, without download or LLM.
+"""The default router: BM25F, a bi-encoder over names and descriptions, and what reads the first skills.
 
 `search` answers with `Router.rank(query, k)`.
 """
@@ -50,10 +50,9 @@ class NearIdentical:
         return leaders[int(alike.argmax())] if alike.any() else row
 
 
-_DECISIVE = ("lexical", "whole", "facets")  # parts that decide which skill is first
+_DECISIVE = ("lexical", "whole", "facets")  # parts that decide which skill the legs have first
 _EMPTY = np.iinfo(np.uint32).max  # a bin of a sketch that no term fell into
 _WHOLE = 96  # tokens of a text that is encoded as one; the mean of its facets says more of a longer one
-READ = "read"  # the log odds of a skill that was read, among its evidence
 _LEAD = 0.001  # standard deviations; between the first skill and the one that would be first
 _ALIKE = 1.5  # texts of which none is longer than this many times another are encoded together
 
@@ -173,35 +172,30 @@ class Router:
         parts["lead"] = self._lead(rows, total, parts["described"] + parts["again"])
         total += parts["lead"]
         deep, read_first = 3 if fold else 1, self._reader.reach.skills if self._reader else 0
-        best = best_rows(rows, total, deep * max(k, TOP, read_first), self._doc_ids)
+        best = best_rows(rows, total, deep * max(k, TOP, read_first) + 1, self._doc_ids)
+        near = best[: deep * read_first + 1]
         groups = self._folder.folded(best) if fold else [[row] for row in best]
         leaders = np.array([row for row, *_ in groups], dtype=np.int64)
         # However many are asked for, each is compared with the same ones: its fit does not depend on `k`.
         compared = int(np.isin(leaders, best[: deep * TOP]).sum())
         evidence = self._evidence(query, read, leaders, (len(rows), compared))
-        # Nor does what is read.
-        odds = self._read(query, [row for row in leaders.tolist() if row in set(best[: deep * read_first])])
-        parts["reranker"] = self._lift(odds, leaders, total)
+        # Nor does what is read, and what it is lifted above.
+        parts["reranker"] = self._reranked(query, leaders[np.isin(leaders, near)].tolist(), total, near[-1])
         total += parts["reranker"]
-        fits = self._fits(evidence, odds, read.parts["named"][leaders])
-        order = sorted(
-            range(len(groups)), key=lambda at: (-total[groups[at][0]], self._doc_ids[groups[at][0]])
-        )
-        found = []
-        for at in order[:k]:
-            row, *others = groups[at]
-            told = [*evidence[at].tolist(), *odds[at : at + 1].tolist()]
-            found.append(
-                Ranked(
-                    self._doc_ids[row],
-                    float(total[row]),
-                    {part: float(scores[row]) for part, scores in parts.items()},
-                    tuple(self._doc_ids[other] for other in others),
-                    fits[at],
-                    dict(zip((*FEATURES, READ), told, strict=False)),
-                )
+        fits = self._fits(evidence, read.parts["named"][leaders])
+        found = list(zip(groups, fits, evidence.tolist(), strict=True))
+        found.sort(key=lambda one: (-total[one[0][0]], self._doc_ids[one[0][0]]))
+        return [
+            Ranked(
+                self._doc_ids[row],
+                float(total[row]),
+                {part: float(scores[row]) for part, scores in parts.items()},
+                tuple(self._doc_ids[other] for other in others),
+                fit,
+                dict(zip(FEATURES, told, strict=True)),
             )
-        return found
+            for (row, *others), fit, told in found[:k]
+        ]
 
     @property
     def rows(self) -> int:
@@ -257,33 +251,26 @@ class Router:
         leading = Leading(*(np.asarray(values, dtype=np.float64) for values in found))
         return evidence_of(leading, *of)
 
-    def _read(self, query: str, rows: Sequence[int]) -> Scores:
-        """Return the log odds of the first rows, as many as are read beside the query."""
-        if self._reader is None:
-            return np.zeros(0, dtype=np.float32)
-        return self._reader.scores(query, rows[: self._reader.reach.skills])
+    def _reranked(self, query: str, rows: Sequence[int], total: Scores, last: int) -> Scores:
+        """Return what reading the first of rows adds to their scores; no row that is not read comes before.
 
-    def _lift(self, odds: Scores, leaders: npt.NDArray[np.int64], total: Scores) -> Scores:
-        """Return what the log odds of the first leaders add to their scores; they stay above all others."""
-        added, n = np.zeros(len(total), dtype=np.float32), len(odds)
-        if self._reader is None or not n:
+        Of `rows`, best first, as many are read as the reader reaches; all others are no better than `last`.
+        """
+        added = np.zeros(len(total), dtype=np.float32)
+        if self._reader is None or not rows:
             return added
-        added[leaders[:n]] = self._reader.reach.weight * odds
-        if len(leaders) > n:
-            least = float((total + added)[leaders[:n]].min())
-            added[leaders[:n]] += max(0.0, float(total[leaders[n]]) - least + _LEAD)
+        first, others = rows[: self._reader.reach.skills], rows[self._reader.reach.skills :]
+        added[first] = self._reader.parts(query, first)
+        least, above = float((total + added)[first].min()), float(total[[*others, last][0]])
+        if len(total) > len(first):
+            added[first] += max(0.0, above - least + _LEAD)
         return added
 
-    def _fits(self, evidence: Evidence, odds: Scores, named: Scores) -> list[float | None]:
-        """Return the fit of rows with such evidence, the first of which have such log odds.
-
-        A skill that the query names is what is wanted.
-        """
+    def _fits(self, evidence: Evidence, named: Scores) -> list[float | None]:
+        """Return the fit of rows with such evidence; a skill that the query names is what is wanted."""
         if self._fit is None:
             return [None] * len(evidence)
-        return list(
-            np.where(named > 0, 1.0, self._fit.read_chances(evidence, odds.astype(np.float64))).tolist()
-        )
+        return list(np.where(named > 0, 1.0, self._fit.chances(evidence)).tolist())
 
     def read(self, query: str) -> ReadQuery:
         """Return what is made of a query."""

@@ -17,6 +17,7 @@ Ids: TypeAlias = npt.NDArray[np.uint16]
 HEAD_TOKENS, BODY_TOKENS = 96, 768  # kept of name and description, and of the body, at most
 _CHARACTERS = 4000  # of a body that are cut into tokens: seldom fewer tokens than are kept, in English
 _AT_ONCE = 500
+_LAST_ID = np.uint16(30_521)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,14 @@ class SkillTokens:
     def of(self, row: int) -> tuple[Ids, Ids]:
         """Return the tokens of a skill's name and description, and those of its body."""
         begin, body, end = int(self.starts[row]), int(self.bodies[row]), int(self.starts[row + 1])
-        return np.asarray(self.ids[begin:body]), np.asarray(self.ids[body:end])
+        # A byte that a disk has changed must not be an id that there is not; `doctor` finds it.
+        ids = np.minimum(self.ids[begin:end], _LAST_ID)
+        return ids[: body - begin], ids[body - begin :]
 
     def whole(self) -> bool:
         """Return whether the places are those of the tokens."""
+        if len(self.starts) != len(self.bodies) + 1:
+            return False
         rising = np.empty(2 * len(self.bodies) + 1, dtype=np.int64)
         rising[::2], rising[1::2] = self.starts, self.bodies
         return rising[0] == 0 and rising[-1] == len(self.ids) and bool((np.diff(rising) >= 0).all())

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from tasks.models.encoder import OnnxEncoder
-from tasks.retrieve.routing.fit import FILE as FIT
 from tasks.retrieve.routing.reranker import PairScorer
 from tasks.retrieve.routing.skill_tokens import skill_tokens_of
 from tasks.train import reranker
@@ -142,16 +141,12 @@ def test_the_command_writes_weights_and_tells_how_well_the_held_out_fold_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     out = tmp_path / "weights.npz"
-    fold, fit = str(held.folds[0]), tmp_path / "fit.json"
-    shutil.copy(FIT, fit)
+    fold = str(held.folds[0])
     given = [str(minilm_export.folder), *map(str, files), "--work", str(tmp_path / "work"), "--out", str(out)]
-    monkeypatch.setattr("sys.argv", ["reranker", *given, "--fold", fold, "--fit", str(fit)])
+    monkeypatch.setattr("sys.argv", ["reranker", *given, "--fold", fold])
     reranker.main()
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    *told, of_fit = told
     assert {line["rerank"] for line in told} == {"fast", "best"}
-    assert "short" in of_fit["fit"]
-    assert len(json.loads(fit.read_text("utf-8"))["read"]["weights"]) == 4
     assert {"short", NEAR} < set(told[0])
     with np.load(out) as arrays:
         assert {"head.w", "head.b", "rarity"} < set(arrays.files)

@@ -35,7 +35,7 @@ def ids(values: list[int]) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def model() -> PairScorer:
-    return packaged_pair_scorer()
+    return packaged_pair_scorer(None)
 
 
 @given(asked=st.lists(_IDS, max_size=6), body=st.lists(_IDS, max_size=60), width=st.integers(-2, 70))
@@ -135,9 +135,57 @@ def test_those_that_are_read_stay_before_all_others(
     assert router.rank(REQUEST, 2, fold=fold) == found[:2]
 
 
+@pytest.mark.parametrize("fold", [True, False])
+def test_no_score_depends_on_how_many_are_asked_for(
+    minilm: OnnxEncoder, model: PairScorer, fold: bool
+) -> None:
+    many = [
+        s._replace(doc_id=f"{s.doc_id}-{n}", body=s.body + f" patch {n}" * n)
+        for n in range(12)
+        for s in SKILLS
+    ]
+    tokens = skill_tokens_of(many)
+    reader = SkillReader(lambda: model, tokens.of, REACHES["fast"])
+    router = Router.from_documents(many, minilm, reader=reader)
+    told = [(one.doc_id, one.score, one.fit) for one in router.rank(REQUEST, len(many), fold=fold)]
+    for k in (1, 5, 40):
+        found = router.rank(REQUEST, k, fold=fold)
+        assert [(one.doc_id, one.score, one.fit) for one in found] == told[: len(found)]
+        assert found
+
+
+def test_a_request_without_tokens_reorders_nothing(minilm: OnnxEncoder, model: PairScorer) -> None:
+    legs = Router.from_documents(SKILLS, minilm).rank("\u200b", 7)
+    found = reading(minilm, model, REACHES["best"]).rank("\u200b", 7)
+    assert [one.doc_id for one in found] == [one.doc_id for one in legs]
+
+
+def test_a_text_made_to_be_read_is_lifted_no_further_than_ten_times_the_weight(model: PairScorer) -> None:
+    reader = SkillReader(lambda: model, TOKENS.of, Reach(7, 96, 0.5))
+    parts = reader.parts(REQUEST, list(ROWS))
+    assert parts.min() >= 0
+    assert parts.max() <= 5
+    assert np.ptp(parts) > 1
+
+
+def test_a_model_that_could_not_be_loaded_is_loaded_again(model: PairScorer) -> None:
+    tries = iter([OSError("too many open files"), model])
+
+    def load() -> PairScorer:
+        found = next(tries)
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    reader = SkillReader(load, TOKENS.of, REACHES["fast"])
+    with pytest.raises(OSError, match="too many"):
+        reader.scores(REQUEST, [0])
+    assert len(reader.scores(REQUEST, [0])) == 1
+
+
 def test_reading_decides_among_what_was_found(minilm: OnnxEncoder, model: PairScorer) -> None:
     query = "the hive: my bread needs an oven, a starter and dough kneaded by hand"
     found = reading(minilm, model, Reach(5, 96, 50.0)).rank(query, 5)
-    odds = [one.evidence["read"] for one in found]
-    assert odds == sorted(odds, reverse=True)
+    parts = [one.parts["reranker"] for one in found]
+    assert parts == sorted(parts, reverse=True)
     assert found[0].doc_id == "home/sourdough"

@@ -14,7 +14,7 @@ from storage.errors import WrongInput
 from storage.lance.tables import SKILLS, TableAt
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FEATURES, FitModel
-from tasks.retrieve.routing.router import READ, Ranked
+from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters, Searcher, fitting, rank_dense, rank_lexical
 from tasks.retrieve.routing.store import RoutingIndex, open_routing
 from tasks.retrieve.served_index import ServedIndex
@@ -189,7 +189,7 @@ def test_parts_add_up_to_the_score_and_are_shown_when_asked_for(index: ServedInd
         "lead",
         "reranker",
     }
-    assert set(results[0]["evidence"]) == {*FEATURES, READ}
+    assert set(results[0]["evidence"]) == set(FEATURES)
     assert not {"parts", "evidence"} & index.search("look after a hive")["results"][0].keys()
 
 

@@ -129,16 +129,14 @@ def test_an_index_from_before_tokens_were_kept_answers_by_its_legs_until_a_night
         root.root.delete(f"{FOLDER}/{name}/token_{tokens}.npy")
         del card["digests"][f"token_{tokens}.npy"]
     root.root.write_json(f"{FOLDER}/{name}/index.json", card | {"version": 2})
-    (found,) = root.ask().search("crust", 1, explain=True)["results"]
-    assert (found["name"], found["parts"]["reranker"]) == ("bread", 0.0)
-    assert "read" not in found["evidence"]
+    ask = "crust of the hive"
+    assert not any(r["parts"]["reranker"] for r in root.ask().search(ask, explain=True)["results"])
     store.prepare_routing(root.root, root.served())  # as a night does on which nothing changed
     tokens = opened(root).tokens
     assert tokens is not None
     assert kept.tokens is not None
     assert tokens.ids.tolist() == kept.tokens.ids.tolist()
-    (found,) = root.ask().search("crust", 1, explain=True)["results"]
-    assert found["parts"]["reranker"] != 0.0
+    assert any(r["parts"]["reranker"] for r in root.ask().search(ask, explain=True)["results"])
 
 
 def test_an_unfinished_folder_counts_as_none(root: SkillRoot) -> None:
@@ -177,7 +175,7 @@ def test_an_index_whose_files_contradict_themselves_is_made_anew(
     path = Path(root.root.at(f"{FOLDER}/{name}/{file}.npy"))
     starts = np.load(path)
     starts[1] = -starts[1] - 1
-    np.save(path, starts)
+    np.save(path, starts if file == "starts" else starts[:-1])
     assert best(root, "crust") == "bread"
     assert "is damaged" in caplog.text
 

@@ -341,6 +341,54 @@ def evaluate_stream(
     print_json(found) if as_json else printing_bench.show(terminal_blocks(found))
 
 
+@evaluate_app.command("agents")
+def evaluate_agents(
+    tasks: Annotated[
+        str, typer.Argument(metavar="TASKS", help="A folder of tasks, or example: ten of ours.")
+    ],
+    agent: Annotated[str, typer.Option("--agent", metavar="AGENT", help="llm, or command:CMD.")] = "llm",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            metavar="METHOD",
+            help="none, oracle, default, paging, skillflow, sgdr, awm ...: a wrong name lists all; the first "
+            "is what others are compared with; repeatable  [none]",
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", metavar="N", min=1, help="Attempts at each task.")] = 3,
+    k: Annotated[
+        int | None, typer.Option("-k", metavar="K", min=1, help="Of Pass@k and Pass^k  [--runs]")
+    ] = None,
+    skills: Annotated[int, typer.Option("--skills", metavar="N", min=1, help="Given at most.")] = 5,
+    turns: Annotated[int, typer.Option("--turns", metavar="N", min=1, help="Of one attempt.")] = 30,
+    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="Of one attempt.")] = 600.0,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", metavar="M", help="Of all; run it again to go on.")
+    ] = None,
+    online: Annotated[
+        bool, typer.Option("--online", help="Methods that learn do so of each attempt that succeeds.")
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Folder for tables, and attempts, which are not made again."),
+    ] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure agents that act: how often they pass with what methods retrieve, in how many steps."""
+    from flows.commands.agents.bench import agents_bench  # noqa: PLC0415
+    from tasks.evaluate.agents.report import terminal_blocks  # noqa: PLC0415
+
+    settings = load_settings()
+    found = agents_bench(
+        root_of(settings, root), settings,
+        tasks=tasks, agent=agent, method=method, runs=runs, k=k, skills=skills, turns=turns, seconds=seconds,
+        minutes=minutes, online=online, report=report,
+    )  # fmt: skip
+    print_json(found) if as_json else printing_bench.show(terminal_blocks(found))
+
+
 @evaluate_app.command("corpus")
 def evaluate_corpus(
     a: Annotated[

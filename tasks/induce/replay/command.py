@@ -44,10 +44,10 @@ class _Original:
     digest: str
 
 
-def _done(
+def done_as_called(
     body: Body, call: Call, find: Finder, do: Callable[[Action, Element | None], LiveAnswer]
 ) -> list[LiveAnswer] | Broken:
-    """Do a skill's actions, and return what they gave."""
+    """Do a skill's actions with what a caller gives, and return what they gave, or what is broken."""
     answers: list[LiveAnswer] = []
     for place, action in enumerate(body):
         if Action(action.name, {}).speaks:
@@ -91,7 +91,7 @@ class PageReplay:
             self._know(window, no_longer)
             raise NotTaken(no_longer) from reason
         # What the skill finds, the live page is asked for; its actions give no results.
-        done = _done(body, call, lambda *on: Element("", *on), self._environment.step)
+        done = done_as_called(body, call, lambda *on: Element("", *on), self._environment.step)
         return done if isinstance(done, Broken) else self._ended(window.steps[end:], original, end, len(body))
 
     def _original(self, window: SourceWindow) -> _Original | str:
@@ -209,7 +209,7 @@ class CommandReplay:
         if self._first_other(window.steps[: window.start], original.seen) is not None:
             detail = f"gives other answers to the same actions of {window.trajectory_id} after a reset"
             raise EnvironmentUnusable(self._environment.command, "repeat", detail)
-        answers = _done(body, call, no_element, lambda action, _: self._environment.step(action))
+        answers = done_as_called(body, call, no_element, lambda action, _: self._environment.step(action))
         if isinstance(answers, Broken):
             return answers
         unlike = _unlike(body, answers, window, self._given(window))

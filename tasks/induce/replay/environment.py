@@ -1,4 +1,4 @@
-"""An environment behind a command, a process that is asked lines of JSON: reset, step, page and digest.
+"""An environment behind a command, a process that is asked lines of JSON: reset, step, page, digest, score.
 
 The process runs without a shell, with limits of time and size, and is ended in any case.
 """
@@ -36,13 +36,14 @@ class LineProcess:
     """A command that answers each line on its standard input with one line.
 
     It is started without a shell and sees PATH and an empty HOME of its own, nothing else of this process's
-    environment.
+    environment, unless it is given one.
 
     Args:
         command: The command line, quoted as for a shell.
         folder: The folder in which it runs.
         seconds: The longest time of one answer.
         most_bytes: The greatest size of one answer.
+        variables: The environment that it sees instead.
 
     Raises:
         WrongInput: The command line cannot be read, or the folder is not there.
@@ -50,8 +51,9 @@ class LineProcess:
     """
 
     def __init__(
-        self, command: str, folder: Path, seconds: float = SECONDS, most_bytes: int = MOST_BYTES
-    ) -> None:
+        self, command: str, folder: Path, seconds: float = SECONDS, most_bytes: int = MOST_BYTES,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         words = _words(command)
         if not folder.is_dir():
             msg = f"{folder}: there is no such folder to run {command!r} in"
@@ -60,7 +62,8 @@ class LineProcess:
         self._home = tempfile.TemporaryDirectory(prefix="skillery-", ignore_cleanup_errors=True)
         try:
             self._process = subprocess.Popen(
-                words, cwd=folder, env={"PATH": os.environ.get("PATH", os.defpath), "HOME": self._home.name},
+                words, cwd=folder,
+                env=variables or {"PATH": os.environ.get("PATH", os.defpath), "HOME": self._home.name},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
                 start_new_session=True,
             )  # fmt: skip
@@ -209,8 +212,9 @@ class LiveAnswer:
 class CommandEnvironment:
     """An environment that a process holds.
 
-    It is asked `{"op": "reset", "domain"}`, `{"op": "step", "action": {"name", "args"}}` and
-    `{"op": "digest"}`, and answers `{"observation", "error"}` and `{"digest"}`. One that answers a reset with
+    It is asked `{"op": "reset", "domain"}`, `{"op": "step", "action": {"name", "args"}}`, `{"op": "digest"}`
+    and, where agents are measured, `{"op": "score"}`, and answers `{"observation", "error"}`, `{"digest"}`
+    and `{"score"}`. One that answers a reset with
     `"pages": true` too is one of pages: of a step it is told the element by `"on": [role, label, ordinal]`,
     and it is asked `{"op": "page", "until"}` for what is seen, which may be waited for.
     """
@@ -243,6 +247,14 @@ class CommandEnvironment:
         if not isinstance(digest, str):
             raise self._nonsense(asked, "no digest that is a text")
         return digest
+
+    def score(self) -> float:
+        """Return how far what was asked for is done, from 0 to 1."""
+        asked = {"op": "score"}
+        score = self._ask(asked).get("score")
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise self._nonsense(asked, "no score that is a number from 0 to 1")
+        return float(score)
 
     def _answer(self, asked: Mapping[str, object]) -> LiveAnswer:
         found = self._ask(asked)

@@ -44,6 +44,8 @@ class AnswerCache:
         self.client, self.answers, self._clock = client, answers, clock
         self.model, self.ledger = client.endpoint.model, client.ledger
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Of the answers that this object gave, be they new or kept, and of the questions.
+        self.prompt_tokens = self.completion_tokens = 0
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Hold the client's connections of one event loop."""
@@ -69,6 +71,7 @@ class AnswerCache:
 
     def _again(self, kept: KeptAnswer, check: Callable[[str], T]) -> T:
         self.ledger.counts["cached" if kept.rejected is None else "replayed"] += 1
+        self._count(kept)
         if kept.rejected == TOO_LONG:
             raise ContextOverflow(TOO_LONG)
         if kept.rejected is not None:
@@ -106,7 +109,12 @@ class AnswerCache:
             completion_tokens=usage.completion_tokens if usage else None,
             made_at=self._clock().isoformat(),
         )
+        self._count(answer)
         self.answers.keep(answer, question.doc_ids)
+
+    def _count(self, answer: KeptAnswer) -> None:
+        self.prompt_tokens += answer.prompt_tokens or 0
+        self.completion_tokens += answer.completion_tokens or 0
 
 
 def open_cache(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: Any) -> AnswerCache:  # noqa: ANN401

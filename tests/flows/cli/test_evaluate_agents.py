@@ -1,0 +1,148 @@
+"""`skillery evaluate agents`: tasks done by a scripted agent whose figures are known, and by a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tasks.induce.trajectories.read import Reading, read_trajectories
+from tests.support.agents.scripted import PASSED, scripted
+from tests.support.command import MAIN, Ask
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.roots.skill_root import SkillRoot
+
+# By hand: of the ten tasks three are never done in three attempts, three once, two twice and two always.
+BY_HAND = {
+    1: (13 / 30, 13 / 30, 13 / 30),
+    2: (13 / 30, (3 * 2 / 3 + 2 + 2) / 10, (2 / 3 + 2) / 10),
+    3: (13 / 30, 7 / 10, 2 / 10),
+}
+
+
+def test_a_bench_that_is_killed_goes_on_and_has_the_figures_known_by_hand(
+    tmp_path: Path, root: str, ask: Ask
+) -> None:
+    report = tmp_path / "report"
+    given = ("evaluate", "agents", "example", "--agent", scripted(), "--report", str(report), "--root", root)
+    process = subprocess.Popen([*MAIN, *given], env={**os.environ, "SKILLERY_LLM_CONCURRENCY": "1"})
+    while len(list(report.glob("runs/*.json"))) < 4 and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    there = len(list(report.glob("runs/*.json")))
+    assert 4 <= there < 30
+    for k, figures in BY_HAND.items():
+        found = json.loads(ask(*given, "-k", str(k), "--json").stdout)
+        (row,) = found["methods"]
+        assert (row["pass@1"], row["pass@k"], row["pass^k"]) == pytest.approx(figures)
+        kept = there if k == 1 else 30
+        assert found["attempts"] == {"made": 30 - kept, "kept": kept}
+    # Of each file that is written or removed ten tokens and a step; of each attempt one more step.
+    assert (row["steps"], row["used"]) == (pytest.approx(found["tokens"] / 300 + 1), None)
+    assert found["cost"] == found["tokens"] / 20
+    shown = [line for line in ask(*given).stdout.splitlines() if not line.startswith(("written", "command"))]
+    assert any("Pass@3" in line for line in shown)
+    assert all(len(line) <= 80 for line in shown)
+    run = pl.read_parquet(report / "agents.parquet")
+    assert run.filter(measure="pass@1")["value"].sum() == pytest.approx(13 / 3)
+    read = read_trajectories([report / "trajectories.jsonl"], "trajectories", Reading())
+    assert sum(one.success is True for _, one in read) == sum(PASSED) == 13
+
+
+@pytest.mark.parametrize(
+    ("mischief", "options", "settings", "said"),
+    [
+        ("die", (), {}, {"ended": {"agent": 3, "done": 7}}),
+        ("nonsense", (), {}, {"ended": {"agent": 3, "done": 7}}),
+        ("wander", ("--turns", "4"), {}, {"ended": {"turns": 3, "done": 7}}),
+        ("", (), {"SKILLERY_LLM_MAX_COST": "1"}, {"unfinished": "budget"}),
+        ("", ("--minutes", "0"), {}, {"error": "attempts are left (time 10)"}),
+        ("", ("--method", "telepathy"), {}, {"error": "--method telepathy is not known"}),
+        ("", ("--method", "sgdr"), {}, {"error": "has learned nothing of the domain 'files'"}),
+    ],
+)  # fmt: skip
+def test_attempts_are_bounded_and_say_how_they_ended(
+    mischief: str, options: tuple[str, ...], settings: dict[str, str], said: dict[str, object],
+    root: str, ask: Ask, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    for name, value in {"SKILLERY_LLM_CONCURRENCY": "1", **settings}.items():
+        monkeypatch.setenv(name, value)
+    given = ("example", "--agent", scripted(mischief), "--root", root, "--runs", "1", *options, "--json")
+    done = ask("evaluate", "agents", *given)
+    if "error" in said:
+        assert done.code == 2
+        assert str(said["error"]) in done.stderr
+        return
+    found = json.loads(done.stdout)
+    if "ended" in said:
+        assert found["methods"][0]["ended"] == said["ended"]
+    else:
+        assert found["unfinished"][said["unfinished"]] + found["tasks"] == 10
+        assert found["spent"]["cost"] == 1
+
+
+def test_what_was_done_is_learned_for_the_tasks_that_follow(root: str, ask: Ask) -> None:
+    given = ("example", "--agent", scripted(), "--root", root, "--method", "none", "--method", "cer")
+    found = json.loads(ask("evaluate", "agents", *given, "--online", "--json").stdout)
+    none, cer = found["methods"]
+    # In the first run the tasks at the places 1, 2, 3, 5, ... are done: from place 2 on there is something.
+    assert (none["given"], cer["given"]) == (0, pytest.approx((8 + 7 + 6) / 30))
+    assert cer["pass@1"] == none["pass@1"]
+    assert cer["against"]["difference"] == 0
+
+
+def beekeeper(asked: Asked) -> str:
+    """Search and read where that can be done, and write down what was read."""
+    did = [str(one["did"]).partition("(")[0] for one in asked.fragments if "did" in one]
+    skills = [one["id"] for one in asked.fragments if "id" in one]
+    args: dict[str, str] = {}
+    if "oxalic acid" in asked.prompt and "write_file" not in did:
+        name, args = "write_file", {"path": "mites.txt", "text": "oxalic acid"}
+    elif (skills and not did) or did == ["search_skills"]:
+        name, args = "read_skill", {"skill": next(iter(skills), "bees")}
+    elif any(one.get("action") == "search_skills(query)" for one in asked.fragments) and not did:
+        name, args = "search_skills", {"query": "treat bees against mites"}
+    else:
+        name = "done"
+    return json.dumps({"thought": "so be it", "name": name, "args": args})
+
+
+def test_a_model_is_given_what_methods_retrieve_and_pays_for_no_turn_twice(
+    served_bakery: SkillRoot, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = tmp_path / "tasks/mites"
+    task.mkdir(parents=True)
+    (task / "instruction.md").write_text("Write to mites.txt what bees get against mites.", "utf-8")
+    told = {
+        "environment": "{python} -m tasks.evaluate.agents.workspace", "files": {},
+        "expected": {"mites.txt": "oxalic acid"}, "skills": ["local/market/bees"],
+    }  # fmt: skip
+    (task / "task.json").write_text(json.dumps(told), "utf-8")
+    names = ("none", "default", "paging", "oracle", "tool:default")
+    methods = [part for name in names for part in ("--method", name)]
+    report = ("--report", str(tmp_path / "report"))
+    given = ("evaluate", "agents", str(task.parent), *methods, "--skills", "1", "--runs", "2", "--json")
+    with LlmServer(say=beekeeper) as server:
+        monkeypatch.setenv("SKILLERY_LLM_BASE_URL", server.url)
+        monkeypatch.setenv("SKILLERY_LLM_MODEL", "small-model")
+        monkeypatch.setenv("SKILLERY_LLM_PROMPT_PRICE", "1000")
+        found = json.loads(ask(*given, *report, "--root", served_bakery.root.uri).stdout)
+        asked = server.requests
+        again = json.loads(ask(*given, "--root", served_bakery.root.uri).stdout)
+        drawn = {(one.body["temperature"], one.body["seed"]) for one in server.asked}
+    rows = {row["method"]: row for row in found["methods"]}
+    figures = {name: (rows[name]["pass@1"], rows[name]["steps"], rows[name]["used"]) for name in names}
+    assert figures == {"none": (0, 1, None), **dict.fromkeys(names[1:4], (1, 3, 1)), names[4]: (1, 4, 1)}
+    assert {rows[name]["oracle"] for name in names[1:]} == {1}
+    assert drawn == {(0.7, 0), (0.7, 1)}
+    assert server.requests == asked
+    assert again["tokens"] == found["tokens"] > 0
+    assert again["cost"] == found["cost"] > 0
+    rates = json.loads((tmp_path / "report" / "rates.jsonl").read_text("utf-8"))
+    assert rates == {"agent": "llm:small-model", "without": 0, "with": 1}

@@ -1,0 +1,1 @@
+"""Agents of the tests, and what they act in."""

@@ -79,6 +79,20 @@ def bench_requests(
     print_json(found) if as_json else say(f"{found['pairs']} requests: train routing --requests {out}")
 
 
+@bench_app.command("nodes")
+def bench_nodes(
+    out: Annotated[Path, typer.Option("--out", help="A file that is not there yet.")],
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, help="How many.")] = 96,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw parsed nodes for people to label, balanced by type, source and size, for `evaluate nodes`."""
+    from flows.commands.classify import write_sample  # noqa: PLC0415
+
+    found = write_sample(root_of(load_settings(), root), out, nodes)
+    print_json(found) if as_json else say(f"{found['nodes']} nodes: write the node_type of each in {out}")
+
+
 @bench_app.command("compose")
 def bench_compose(
     out: Annotated[Path, typer.Option("--out", help="A folder for requests.jsonl and bench.json.")],

@@ -11,6 +11,7 @@ import typer
 from flows.cli.helps import GroupedHelp
 from flows.cli.options import (
     ClassifierOption,
+    DistractorsOption,
     FormatOption,
     JsonOption,
     PresetOption,
@@ -25,7 +26,6 @@ from flows.cli.options import (
 )
 from flows.cli.printing import measures as printing_bench
 from flows.cli.printing import run as printing
-from flows.commands.console import say
 from flows.settings import Settings, load_settings
 from storage.root import Root
 
@@ -142,10 +142,7 @@ def evaluate_routing(
     negatives: Annotated[
         Path | None, typer.Option("--negatives", help="As --queries: tasks that their skill is not for.")
     ] = None,
-    distractors: Annotated[
-        Path | None,
-        typer.Option("--distractors", help="Skills, as --corpus, that the pool hard has, and easy has not."),
-    ] = None,
+    distractors: DistractorsOption = None,
     pool: Annotated[
         list[str] | None,
         typer.Option(
@@ -258,22 +255,14 @@ def evaluate_nodes(
     gold: Annotated[
         Path, typer.Argument(metavar="GOLD", help="JSON lines of fragments with their node_type.")
     ],
-    sample: Annotated[
-        int | None,
-        typer.Option("--sample", metavar="N", min=1, help="Write N parsed nodes to GOLD, to be labelled."),
-    ] = None,
     classifier: ClassifierOption = "local",
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a classifier on labelled fragments: accuracy, F1, confusion, calibration, thresholds."""
-    from flows.commands.classify import nodes_bench, write_sample  # noqa: PLC0415
+    from flows.commands.classify import nodes_bench  # noqa: PLC0415
 
     settings = load_settings()
-    if sample is not None:
-        written = write_sample(root_of(settings, root), gold, sample)
-        print_json(written) if as_json else say(f"{written['nodes']} nodes to be labelled: {gold}")
-        return
     found = nodes_bench(root_of(settings, root), settings, gold, classifier)
     print_json(found) if as_json else printing.print_nodes(found)
 

@@ -240,15 +240,16 @@ def test_nodes_to_be_labelled_are_balanced_and_tell_no_type(
     served_bakery: SkillRoot, ask: Ask, tmp_path: Path
 ) -> None:
     out = tmp_path / "label.jsonl"
-    command = ["evaluate", "nodes", str(out), "--root", served_bakery.root.uri]
-    code, printed, told = ask(*command, "--sample", "9", "--json")
+    command = ["bench", "nodes", "--out", str(out), "--nodes", "9", "--root", served_bakery.root.uri]
+    code, printed, told = ask(*command, "--json")
     assert code == 0, told
     found, lines = json.loads(printed), lines_of(out)
     assert len(lines) == found["nodes"] == 9
     assert max(found["by_type"].values()) - min(found["by_type"].values()) <= 2
     assert {line["node_type"] for line in lines} == {""}
     assert len({line["id"] for line in lines}) == 9
-    code, _, told = ask(*command, "--sample", "9")
+    code, _, told = ask(*command)
     assert (code, "is there already, and may hold labels" in told) == (2, True)
     out.write_text("".join(json.dumps({**line, "node_type": "step"}) + "\n" for line in lines), "utf-8")
-    assert json.loads(ask(*command, "--json").stdout)["accuracy"] == found["by_type"].get("step", 0) / 9
+    measured = ask("evaluate", "nodes", str(out), "--root", served_bakery.root.uri, "--json")
+    assert json.loads(measured.stdout)["accuracy"] == found["by_type"].get("step", 0) / 9

@@ -145,12 +145,14 @@ class _Sources:
         self._given, self._online, self._index = given, online, open_index(root, settings)
         self._rankers: dict[str, SkillRanker | None] = {DEFAULT: None, PAGING: None}
         self._lock, self._found = threading.RLock(), dict[tuple[str, str], list[GivenSkill]]()
+        self._streams: dict[str, _Stream] = {}
 
     def require(self, names: Sequence[str]) -> None:
         """Open what methods need, and retrieve what tasks are given; raise an error if that fails."""
         for name in names:
             searching = name.removeprefix(_TOOL)
-            if searching not in (NONE, ORACLE, *MEMORIES, *self._rankers):
+            others = () if name != searching else (NONE, ORACLE, *MEMORIES)
+            if searching not in (*others, *self._rankers):
                 self._rankers[searching] = self._ranker(name, searching)
         with steps("retrieved for", len(names)) as step:
             for name in names:
@@ -167,15 +169,20 @@ class _Sources:
         raise WrongInput(msg)
 
     def stream(self, name: str) -> _Stream:
-        """Return what a method gives in one run through the tasks."""
+        """Return what a method gives in one run through the tasks; all runs share it, unless it learns."""
+        with self._lock:
+            if self._online or name not in self._streams:
+                self._streams[name] = self._stream(name)
+            return self._streams[name]
+
+    def _stream(self, name: str) -> _Stream:
         if name == NONE:
             return _Stream(lambda _: Supply(silent=True))
         if name.startswith(_TOOL):
             return _Stream(lambda _: Supply(find=partial(self._searched, name.removeprefix(_TOOL))))
         if name not in MEMORIES:
             return _Stream(lambda task: Supply(lambda *_: self._of_task(name, task)))
-        with self._lock:
-            own = {domain: self._memory(name, domain) for domain in {task.domain for task in self._given}}
+        own = {domain: self._memory(name, domain) for domain in {task.domain for task in self._given}}
         learn = (lambda one: own[one.domain].learn(one)) if self._online else None
         return _Stream(lambda task: own[task.domain].supply(task), learn)
 

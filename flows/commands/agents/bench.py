@@ -21,6 +21,8 @@ import polars as pl
 from flows.commands.console import counts, folder_at, steps
 from flows.commands.llm import is_set_up
 from flows.commands.queries import open_index
+from flows.commands.routing.searching import SEARCHING, other_ranker
+from flows.commands.routing.settings import base_of
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
 from storage.errors import EnvironmentStopped, WrongInput
@@ -70,13 +72,10 @@ def agents_bench(
     `agents.parquet` (the run), `trajectories.jsonl` (what `skillery induce` reads), and where both `none` and
     `oracle` were measured `rates.jsonl`, which `evaluate routing --agents` reads.
 
-    Returns:
-        `agent`, `runs`, `k`, `tasks`, `attempts` (made, kept), `unfinished` (attempts by reason), `tokens`
-        and `cost` of all attempts, `spent` (the same of this time, with attempts that were not ended),
-        `methods` (rows of `summarise_agents`), and with a folder `report`.
-
-    Raises:
-        WrongInput: A file, a method or the agent cannot be used, or no task was done by each method.
+    Returns `agent`, `runs`, `k`, `tasks`, `attempts` (made, kept), `unfinished` (by reason), `tokens` and
+    `cost` of all attempts, `spent` (the same of this time, with attempts that were not ended), `methods`
+    (rows of `summarise_agents`), and with a folder `report`. Raises `WrongInput` if a file, a method or the
+    agent cannot be used, or no task was done by each method.
     """
     given, names, at = read_agent_tasks(tasks), list(dict.fromkeys(method or (NONE,))), k or runs
     if at > runs:
@@ -146,17 +145,14 @@ class _Sources:
         self._given, self._online, self._index = given, online, open_index(root, settings)
         self._rankers: dict[str, SkillRanker | None] = {DEFAULT: None, PAGING: None}
         self._lock, self._found = threading.RLock(), dict[tuple[str, str], list[GivenSkill]]()
+        self._streams: dict[str, _Stream] = {}
 
     def require(self, names: Sequence[str]) -> None:
-        """Open what methods need, and retrieve what each task is given at its start.
-
-        Raises:
-            WrongInput: A method is not known, or has nothing to give.
-            NotPublished, UnknownDocument: Nothing is served, or not a skill that a task's author names.
-        """
+        """Open what methods need, and retrieve what tasks are given; raise an error if that fails."""
         for name in names:
             searching = name.removeprefix(_TOOL)
-            if searching not in (NONE, ORACLE, *MEMORIES, *self._rankers):
+            others = () if name != searching else (NONE, ORACLE, *MEMORIES)
+            if searching not in (*others, *self._rankers):
                 self._rankers[searching] = self._ranker(name, searching)
         with steps("retrieved for", len(names)) as step:
             for name in names:
@@ -166,9 +162,6 @@ class _Sources:
                 step()
 
     def _ranker(self, name: str, searching: str) -> SkillRanker:
-        from flows.commands.routing.searching import SEARCHING, other_ranker  # noqa: PLC0415 (heavy)
-        from flows.commands.routing.settings import base_of  # noqa: PLC0415
-
         if base_of(searching) in SEARCHING:
             return self._stack.enter_context(other_ranker(self._root, self._settings, method=searching))
         known = ", ".join((NONE, ORACLE, *SEARCHING, PAGING, *MEMORIES))
@@ -176,24 +169,27 @@ class _Sources:
         raise WrongInput(msg)
 
     def stream(self, name: str) -> _Stream:
-        """Return what a method gives in one run through the tasks."""
+        """Return what a method gives in one run through the tasks; all runs share it, unless it learns."""
+        with self._lock:
+            if self._online or name not in self._streams:
+                self._streams[name] = self._stream(name)
+            return self._streams[name]
+
+    def _stream(self, name: str) -> _Stream:
         if name == NONE:
             return _Stream(lambda _: Supply(silent=True))
         if name.startswith(_TOOL):
             return _Stream(lambda _: Supply(find=partial(self._searched, name.removeprefix(_TOOL))))
         if name not in MEMORIES:
             return _Stream(lambda task: Supply(lambda *_: self._of_task(name, task)))
-        with self._lock:
-            own = {domain: self._memory(name, domain) for domain in {task.domain for task in self._given}}
+        own = {domain: self._memory(name, domain) for domain in {task.domain for task in self._given}}
         learn = (lambda one: own[one.domain].learn(one)) if self._online else None
         return _Stream(lambda task: own[task.domain].supply(task), learn)
 
     def _of_task(self, name: str, task: AgentTask) -> list[GivenSkill]:
-        key = name, task.task_id
-        if key not in self._found:
-            is_named = name == ORACLE
-            found = map(self._named, task.told.skills) if is_named else self._searched(name, task.instruction)
-            self._found[key] = list(found)
+        if (key := (name, task.task_id)) not in self._found:
+            named = [self._named(one) for one in task.told.skills] if name == ORACLE else None
+            self._found[key] = self._searched(name, task.instruction) if named is None else named
         return self._found[key]
 
     def _searched(self, name: str, query: str) -> list[GivenSkill]:

@@ -63,7 +63,7 @@ def test_a_bench_that_is_killed_goes_on_and_has_the_figures_known_by_hand(
         ("wander", ("--turns", "4"), {}, {"ended": {"turns": 3, "done": 7}}),
         ("", (), {"SKILLERY_LLM_MAX_COST": "1"}, {"unfinished": "budget"}),
         ("", ("--minutes", "0"), {}, {"error": "attempts are left (time 10)"}),
-        ("", ("--method", "telepathy"), {}, {"error": "--method telepathy is not known"}),
+        ("", ("--method", "tool:cer"), {}, {"error": "--method tool:cer is not known"}),
         ("", ("--method", "sgdr"), {}, {"error": "has learned nothing of the domain 'files'"}),
     ],
 )  # fmt: skip

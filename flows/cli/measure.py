@@ -145,9 +145,7 @@ def evaluate_routing(
     distractors: DistractorsOption = None,
     pool: Annotated[
         list[str] | None,
-        typer.Option(
-            "--pool", metavar="POOL", help="all, bench (its own), repository, easy or hard; repeatable."
-        ),
+        typer.Option("--pool", metavar="POOL", help="all, bench, repository, easy or hard; repeatable."),
     ] = None,
     recall: Annotated[
         float,

@@ -10,6 +10,7 @@ import typer
 from flows.cli.helps import GroupedHelp
 from flows.cli.options import JsonOption, PresetOption, RootOption, print_json, require_command, root_of
 from flows.cli.printing import measures as printing_bench
+from flows.commands.console import say
 from flows.settings import load_settings
 
 bench_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
@@ -54,6 +55,44 @@ def bench_distractors(
     print_json(found) if as_json else printing_bench.print_distractors(found)
 
 
+_Corpora = Annotated[
+    list[Path], typer.Option("--corpus", metavar="PATH", help="A root, Parquet or JSON lines; repeatable.")
+]
+
+
+@bench_app.command("requests")
+def bench_requests(
+    corpus: _Corpora,
+    out: Annotated[Path, typer.Option("--out", help="A folder; what is there is kept.")],
+    pairs: Annotated[
+        int, typer.Option("--pairs", metavar="N", min=1, help="Skills, one request each, at most.")
+    ] = 2500,
+    _preset: PresetOption = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the LLM that is set up write a request a skill, for `train routing --requests`."""
+    from flows.commands.generate import grow_requests  # noqa: PLC0415
+
+    settings = load_settings()
+    found = grow_requests(root_of(settings, root), settings, corpus, pairs, out)
+    print_json(found) if as_json else say(f"{found['pairs']} requests: train routing --requests {out}")
+
+
+@bench_app.command("nodes")
+def bench_nodes(
+    out: Annotated[Path, typer.Option("--out", help="A file that is not there yet.")],
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, help="How many.")] = 96,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw parsed nodes for people to label, balanced by type, source and size, for `evaluate nodes`."""
+    from flows.commands.classify import write_sample  # noqa: PLC0415
+
+    found = write_sample(root_of(load_settings(), root), out, nodes)
+    print_json(found) if as_json else say(f"{found['nodes']} nodes: write the node_type of each in {out}")
+
+
 @bench_app.command("compose")
 def bench_compose(
     out: Annotated[Path, typer.Option("--out", help="A folder for requests.jsonl and bench.json.")],
@@ -83,11 +122,6 @@ train_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_marku
 def _train(context: typer.Context) -> None:
     """Train models on a corpus, and measure whether that helps."""
     require_command(context)
-
-
-_Corpora = Annotated[
-    list[Path], typer.Option("--corpus", metavar="PATH", help="A root, Parquet or JSON lines; repeatable.")
-]
 
 
 @train_app.command("routing")

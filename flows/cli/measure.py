@@ -11,6 +11,7 @@ import typer
 from flows.cli.helps import GroupedHelp
 from flows.cli.options import (
     ClassifierOption,
+    DistractorsOption,
     FormatOption,
     JsonOption,
     PresetOption,
@@ -141,9 +142,10 @@ def evaluate_routing(
     negatives: Annotated[
         Path | None, typer.Option("--negatives", help="As --queries: tasks that their skill is not for.")
     ] = None,
+    distractors: DistractorsOption = None,
     pool: Annotated[
         list[str] | None,
-        typer.Option("--pool", metavar="POOL", help="all, bench (its own) or repository; repeatable."),
+        typer.Option("--pool", metavar="POOL", help="all, bench, repository, easy or hard; repeatable."),
     ] = None,
     recall: Annotated[
         float,
@@ -169,7 +171,8 @@ def evaluate_routing(
     found = routing_bench(
         root_of(settings, root), settings,
         bench=bench, corpus=corpus, queries=queries, qrels=qrels, documents=documents, copies=copies,
-        negatives=negatives, pool=pool, recall=recall, method=method, sweep=sweep, baseline=baseline,
+        negatives=negatives, distractors=distractors, pool=pool, recall=recall, method=method, sweep=sweep,
+        baseline=baseline,
         agents=agents, attention=attention, report=report,
     )  # fmt: skip
     print_json(found) if as_json else printing_bench.show(terminal_blocks(found))

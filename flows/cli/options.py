@@ -174,6 +174,10 @@ BudgetOption = Annotated[
 RerankOption = Annotated[
     bool, typer.Option("--rerank", help="Let the LLM's judgement count in the default method's scores.")
 ]
+DistractorsOption = Annotated[
+    Path | None,
+    typer.Option("--distractors", help="Skills, as --corpus, that the pool hard has, and easy has not."),
+]
 ClassifierOption = Annotated[
     str,
     typer.Option(

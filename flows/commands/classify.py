@@ -10,10 +10,16 @@ from typing import Any
 from flows.commands.console import Report, progress
 from flows.settings import Kind, Settings, llm_options
 from storage.errors import WrongInput
-from storage.jsonl import read_lines
+from storage.jsonl import read_lines, write_lines
 from storage.root import Root
 from tasks.evaluate.measures.edges import edge_agreement, sampled_documents
-from tasks.evaluate.measures.nodes import agreement, read_gold, threshold_table
+from tasks.evaluate.measures.nodes import (
+    MOST_DOCUMENTS,
+    agreement,
+    balanced_nodes,
+    read_gold,
+    threshold_table,
+)
 from tasks.models.llm.budget import Ledger
 from tasks.parse.classify.llm import Typing, document_in, merged, typed_by
 from tasks.parse.classify.local import LocalClassifier
@@ -116,6 +122,29 @@ def nodes_bench(root: Root, settings: Settings, gold: Path, classifier: str) -> 
         "measured": labels is not None,
         "llm": report,
     }
+
+
+def write_sample(root: Root, out: Path, count: int) -> dict[str, Any]:
+    """Write parsed nodes for people to label, balanced over types, sources and sizes of skills.
+
+    A line is a fragment as `nodes_bench` reads it; `node_type` is empty and tells not what the parser said.
+
+    Returns:
+        `out`, `nodes`, and how many there are `by_type`, `by_source` and `by_size`.
+
+    Raises:
+        WrongInput: The root holds no parsed skill, or the file is there already.
+    """
+    if out.exists():
+        msg = f"{out} is there already, and may hold labels: name another file"
+        raise WrongInput(msg)
+    drawn = balanced_nodes(sampled_documents(root, MOST_DOCUMENTS), count)
+    write_lines(out, (one.line for one in drawn))
+    names = ("type", "source", "size")
+    return {
+        "out": str(out), "nodes": len(drawn),
+        **{f"by_{name}": _counted(one.stratum[n] for one in drawn) for n, name in enumerate(names)},
+    }  # fmt: skip
 
 
 def edges_bench(root: Root, settings: Settings, count: int) -> dict[str, Any]:

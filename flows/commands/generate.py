@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flows.commands.console import folder_at, progress
-from flows.settings import Settings, llm_options
+from flows.commands.queries import SkillPagerSettings
+from flows.settings import Settings, llm_options, load
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.lance.served import require_served
 from storage.root import Root
+from tasks.evaluate.corpus.read import read_categories
 from tasks.evaluate.corpus.skill_sample import served_skill_ids, served_skills, stratified
 from tasks.evaluate.generate.distractors import PROMPT as DISTRACTORS
 from tasks.evaluate.generate.distractors import write_distractors
@@ -23,10 +26,13 @@ from tasks.evaluate.generate.requests import write_requests
 from tasks.evaluate.routing.data import read_qrels, read_skills, read_tasks
 from tasks.models.llm.ask import Llm, LlmOptions, open_llm
 from tasks.retrieve.routing.skill import Skill
+from tasks.train.written_requests import PROMPT as TASKS
+from tasks.train.written_requests import write_pairs
 
 _AT_ONCE = 8  # SkillPager, section 4.1
 _LONGEST_REQUESTS = 4096  # tokens of five requests with their evidence
 _LONGEST_PLAN = 1024  # tokens of one request, or of its steps
+_LONGEST_TASK = 1024  # tokens of the description of a task
 _LONGEST_DISTRACTORS = 8192  # tokens of three skills
 
 
@@ -58,7 +64,9 @@ def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) ->
     chosen = served_skills(root, stratified(served_skill_ids(root), skills))
     folder = folder_at(out)
     with open_llm(root, options) as llm, progress("asked about") as report:
-        done = write_requests(chosen, folder, llm, report)
+        own = load(SkillPagerSettings)
+        longest, exactly = own.request_characters, own.request_exactly
+        done = write_requests(chosen, folder, llm, report, longest=longest, exactly=exactly)
     return {"out": str(out), "wanted": skills, **done, **_spent(llm, REQUESTS.name)}
 
 
@@ -94,6 +102,28 @@ def grow_distractors(
     with open_llm(root, options) as llm, progress("asked about") as report:
         done = write_distractors(relevant, tasks, folder, llm, report)
     return {"out": str(out), "wanted": len(relevant), **done, **_spent(llm, DISTRACTORS.name)}
+
+
+def grow_requests(
+    root: Root, settings: Settings, corpora: Sequence[Path], pairs: int, out: Path
+) -> dict[str, Any]:
+    """Write a task about each of so many skills of corpora, and return what came of it.
+
+    The folder gets `tasks/` with a file for each skill, and from all of them `pairs.parquet`, which
+    `train routing --requests` takes.
+
+    Returns:
+        `out`, `wanted`, and what `write_pairs` does; `model`, `prompt` and `llm` as `grow_paging_bench`.
+        Errors are those of `grow_paging_bench`, and of `read_skills`.
+    """
+    options = _options(settings, _LONGEST_TASK)
+    with progress("skills read") as report:
+        frame = read_skills(corpora, report).sort("doc_id")
+    skills = [Skill(*row) for row in frame.select(Skill._fields).iter_rows()]
+    categories, folder = read_categories(corpora), folder_at(out)
+    with open_llm(root, options) as llm, progress("asked about") as report:
+        done = write_pairs(skills, categories, pairs, folder, llm, report)
+    return {"out": str(out), "wanted": pairs, **done, **_spent(llm, TASKS.name)}
 
 
 def grow_compose_bench(root: Root, settings: Settings, queries: int, seed: int, out: Path) -> dict[str, Any]:

@@ -52,12 +52,14 @@ class SkillPagerSettings(BaseSettings):
     edge_types: list[str] = Field([*EDGE_TYPES], description="Edges that are followed; JSON.")
     chunk_tokens: int = Field(256, ge=1, description="Tokens of a chunk.")
     chunk_overlap: int = Field(0, ge=0, description="Of them, shared with the next; less than half.")
+    request_characters: int = Field(60_000, ge=0, description="Of a skill, to write requests about; 0: all.")
+    request_exactly: bool = Field(False, description="Whether skills with fewer than five are left out.")
     printed: Printed = Field("headings", description="nodes: a context is its nodes alone, as the paper's.")
 
 
 def load_skillpager(settings: Settings) -> OpenSettings:
     """Return the settings of SkillPager's methods; raises `WrongInput` naming what is wrong."""
-    found = load(SkillPagerSettings).model_dump()
+    found = load(SkillPagerSettings).model_dump(exclude={"request_characters", "request_exactly"})
     edges, grouped = tuple(found["edge_types"]), settings.segment == "skillpager"
     return OpenSettings(**{**found, "edge_types": edges}, grouped=grouped)
 

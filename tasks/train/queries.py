@@ -212,7 +212,7 @@ def telling_sentences(skill: Skill, copied: float) -> list[Sentence]:
         trigrams = set(zip(terms, terms[1:], terms[2:], strict=False))
         fits = _FEWEST <= len(LETTERS.findall(piece)) <= _MOST
         absent = len(trigrams & known) <= copied * len(trigrams)
-        if fits and trigrams and absent and not _names(piece, skill):
+        if fits and trigrams and absent and not named_in(piece, skill):
             found.setdefault(piece, Sentence(piece, raw))
     return list(found.values())
 
@@ -255,8 +255,8 @@ def _prose(body: str) -> Iterator[Sentence]:
                 yield Sentence(piece, fragment.text)
 
 
-def _names(piece: str, skill: Skill) -> bool:
-    """Tell whether a sentence holds the name of its skill, word for word."""
+def named_in(piece: str, skill: Skill) -> bool:
+    """Tell whether a text holds the name of a skill, word for word."""
     name = plain_name(skill.name)
     return bool(name) and f"-{name}-" in f"-{'-'.join(WORD.findall(piece.casefold()))}-"
 

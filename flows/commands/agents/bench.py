@@ -16,9 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.commands.console import folder_at, steps
+import polars as pl
+
+from flows.commands.console import counts, folder_at, steps
 from flows.commands.llm import is_set_up
 from flows.commands.queries import open_index
+from flows.commands.routing.searching import SEARCHING, other_ranker
+from flows.commands.routing.settings import base_of
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
 from storage.errors import EnvironmentStopped, WrongInput
@@ -28,9 +32,10 @@ from storage.root import Root
 from tasks.evaluate.agents.agent import command_agent, llm_agent
 from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, Unfinished, attempt
 from tasks.evaluate.agents.memory import CER, LEARNED, Experiences, Memory, Procedures
-from tasks.evaluate.agents.report import agents_markdown, run_table, summarise_agents, task_row
+from tasks.evaluate.agents.report import MEASURES, summarise_agents, task_row, terminal_blocks
 from tasks.evaluate.agents.task import AgentTask, read_agent_tasks
-from tasks.evaluate.measures.runs import write_run
+from tasks.evaluate.measures.runs import long_table, write_run
+from tasks.evaluate.measures.tables import markdown
 from tasks.induce.library.held import HeldVerdicts, KeptTrajectories
 from tasks.induce.library.judge import LlmTrajectoryJudge
 from tasks.induce.replay.environment import CommandEnvironment
@@ -67,17 +72,14 @@ def agents_bench(
     `agents.parquet` (the run), `trajectories.jsonl` (what `skillery induce` reads), and where both `none` and
     `oracle` were measured `rates.jsonl`, which `evaluate routing --agents` reads.
 
-    Returns:
-        `agent`, `runs`, `k`, `tasks`, `attempts` (made, kept), `unfinished` (attempts by reason), `tokens`
-        and `cost` of all attempts, `spent` (the same of this time, with attempts that were not ended),
-        `methods` (rows of `summarise_agents`), and with a folder `report`.
-
-    Raises:
-        WrongInput: A file, a method or the agent cannot be used, or no task was done by each method.
+    Returns `agent`, `runs`, `k`, `tasks`, `attempts` (made, kept), `unfinished` (by reason), `tokens` and
+    `cost` of all attempts, `spent` (the same of this time, with attempts that were not ended), `methods`
+    (rows of `summarise_agents`), and with a folder `report`. Raises `WrongInput` if a file, a method or the
+    agent cannot be used, or no task was done by each method.
     """
     given, names, at = read_agent_tasks(tasks), list(dict.fromkeys(method or (NONE,))), k or runs
     if at > runs:
-        msg = f"-k {at}: Pass@k is told from --runs {runs}: give 1 to that"
+        msg = f"-k {at} is more than --runs {runs}, from which Pass@k is told: give at most that"
         raise WrongInput(msg)
     until = time.monotonic() + 60 * (float("inf") if minutes is None else minutes)
     ceiling = Ceiling(settings.llm_max_total_tokens, settings.llm_max_cost)
@@ -143,17 +145,14 @@ class _Sources:
         self._given, self._online, self._index = given, online, open_index(root, settings)
         self._rankers: dict[str, SkillRanker | None] = {DEFAULT: None, PAGING: None}
         self._lock, self._found = threading.RLock(), dict[tuple[str, str], list[GivenSkill]]()
+        self._streams: dict[str, _Stream] = {}
 
     def require(self, names: Sequence[str]) -> None:
-        """Open what methods need, and retrieve what each task is given at its start.
-
-        Raises:
-            WrongInput: A method is not known, or has nothing to give.
-            NotPublished, UnknownDocument: Nothing is served, or not a skill that a task's author names.
-        """
+        """Open what methods need, and retrieve what tasks are given; raise an error if that fails."""
         for name in names:
             searching = name.removeprefix(_TOOL)
-            if searching not in (NONE, ORACLE, *MEMORIES, *self._rankers):
+            others = () if name != searching else (NONE, ORACLE, *MEMORIES)
+            if searching not in (*others, *self._rankers):
                 self._rankers[searching] = self._ranker(name, searching)
         with steps("retrieved for", len(names)) as step:
             for name in names:
@@ -163,9 +162,6 @@ class _Sources:
                 step()
 
     def _ranker(self, name: str, searching: str) -> SkillRanker:
-        from flows.commands.routing.searching import SEARCHING, other_ranker  # noqa: PLC0415 (heavy)
-        from flows.commands.routing.settings import base_of  # noqa: PLC0415
-
         if base_of(searching) in SEARCHING:
             return self._stack.enter_context(other_ranker(self._root, self._settings, method=searching))
         known = ", ".join((NONE, ORACLE, *SEARCHING, PAGING, *MEMORIES))
@@ -173,24 +169,27 @@ class _Sources:
         raise WrongInput(msg)
 
     def stream(self, name: str) -> _Stream:
-        """Return what a method gives in one run through the tasks."""
+        """Return what a method gives in one run through the tasks; all runs share it, unless it learns."""
+        with self._lock:
+            if self._online or name not in self._streams:
+                self._streams[name] = self._stream(name)
+            return self._streams[name]
+
+    def _stream(self, name: str) -> _Stream:
         if name == NONE:
             return _Stream(lambda _: Supply(silent=True))
         if name.startswith(_TOOL):
             return _Stream(lambda _: Supply(find=partial(self._searched, name.removeprefix(_TOOL))))
         if name not in MEMORIES:
             return _Stream(lambda task: Supply(lambda *_: self._of_task(name, task)))
-        with self._lock:
-            own = {domain: self._memory(name, domain) for domain in {task.domain for task in self._given}}
+        own = {domain: self._memory(name, domain) for domain in {task.domain for task in self._given}}
         learn = (lambda one: own[one.domain].learn(one)) if self._online else None
         return _Stream(lambda task: own[task.domain].supply(task), learn)
 
     def _of_task(self, name: str, task: AgentTask) -> list[GivenSkill]:
-        key = name, task.task_id
-        if key not in self._found:
-            is_named = name == ORACLE
-            found = map(self._named, task.told.skills) if is_named else self._searched(name, task.instruction)
-            self._found[key] = list(found)
+        if (key := (name, task.task_id)) not in self._found:
+            named = [self._named(one) for one in task.told.skills] if name == ORACLE else None
+            self._found[key] = self._searched(name, task.instruction) if named is None else named
         return self._found[key]
 
     def _searched(self, name: str, query: str) -> list[GivenSkill]:
@@ -262,7 +261,7 @@ class _Bench:
         self._given, self._acting, self._sources, self._limits = given, acting, sources, limits
         self._held, self._key = held, repr((acting.key, sources.key(), limits.turns, limits.seconds))
         self.records: defaultdict[tuple[str, str], list[Found]] = defaultdict(list)
-        self._left, self._counts = Counter[str](), Counter[str]()
+        self._left, self._counts, self._why = Counter[str](), Counter[str](), ""
 
     def run(self, names: Sequence[str], runs: int, at_once: int) -> None:
         """Make all attempts: runs through all tasks side by side, the tasks of each in their order."""
@@ -282,6 +281,7 @@ class _Bench:
             try:
                 record = self._attempted(stream, name, task, run)
             except Unfinished as reason:
+                self._why = f": {reason.__cause__}" if reason.__cause__ else ""
                 # What was learned of it would be missing from all that come after.
                 self._left[str(reason)] += len(self._given) - place if stream.learn else 1
                 if stream.learn:
@@ -319,9 +319,10 @@ class _Bench:
         did = {task.task_id: [self.records[name, task.task_id] for name in names] for task in self._given}
         whole = [task for task in self._given if all(len(one) >= k for one in did[task.task_id])]
         if not whole:
-            left = ", ".join(f"{reason} {count}" for reason, count in self._left.items())
-            msg = f"no task was done {k} times by each method, attempts are left ({left}): run it again"
-            raise WrongInput(msg)
+            msg = (
+                f"no task was done {k} times by each method, attempts are left ({counts(self._left)}): run it"
+            )
+            raise WrongInput(f"{msg} again{self._why}")
         rows = [
             {"method": name, "query_id": task.task_id, "domain": task.domain}
             | task_row(self.records[name, task.task_id], k, task.told.skills)
@@ -329,18 +330,22 @@ class _Bench:
         ]  # fmt: skip
         every = [one for each in self.records.values() for one in each]
         ended = {name: Counter(one["ended"] for one in every if one["method"] == name) for name in names}
+        errors = {one["method"]: one["error"] for one in every if one["error"]}
         return rows, {
             "tasks": len(whole), "attempts": {name: self._counts[name] for name in ("made", "kept")},
             "unfinished": dict(sorted(self._left.items())), "tokens": sum(one["tokens"] for one in every),
-            "cost": round(sum(one["cost"] for one in every), 6), "methods": summarise_agents(rows, ended),
+            "cost": round(sum(one["cost"] for one in every), 6),
+            "methods": summarise_agents(rows, ended, errors),
         }  # fmt: skip
 
 
 def _written(folder: Path, bench: _Bench, rows: Sequence[Found], found: Found) -> list[str]:
     files = [folder / name for name in ("agents.md", "agents.json", "agents.parquet", "trajectories.jsonl")]
-    files[0].write_text(agents_markdown(found), "utf-8")
+    shown = [block for block in terminal_blocks(found) if isinstance(block, str) or block.rows]
+    files[0].write_text(markdown(["# Agents that act", *shown]), "utf-8")
     files[1].write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
-    write_run(files[2], [run_table(rows)])
+    run = pl.DataFrame(rows, infer_schema_length=None)
+    write_run(files[2], [long_table("agents", run, MEASURES)])
     write_lines(files[3], (one["trajectory"] for attempts in bench.records.values() for one in attempts))
     rates = {row["method"]: row["pass@1"] for row in found["methods"]}
     if {NONE, ORACLE} <= rates.keys():

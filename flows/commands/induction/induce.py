@@ -40,6 +40,9 @@ class InductionSettings(BaseSettings):
     windows: int = Field(16, ge=1, description="Windows that one question to the LLM asks about at most.")
     granularity: str = Field("window", description="Of the bench of streams: as induce --granularity.")
     candidates: int | None = Field(None, ge=1, description="Of the bench: M; none: 20, or 3 k if more.")
+    judge: Literal["declared", "llm"] = Field(
+        "declared", description="Of the bench: whose verdict decides what is learned from."
+    )
     summaries: Literal["rule", "llm"] = Field("rule", description="What sums up states.")
     summary_tokens: int = Field(160, ge=1, description="Tokens of a summary by the LLM at most.")
     summary_characters: int = Field(

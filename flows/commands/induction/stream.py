@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from flows.commands.console import folder_at, steps, write_report
-from flows.commands.induction.induce import InductionSettings, load_induction
+from flows.commands.induction.induce import LLM, InductionSettings, load_induction
+from flows.commands.llm import opened_llm
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
@@ -27,6 +29,7 @@ from tasks.evaluate.stream.report import (
 )
 from tasks.evaluate.stream.walk import Decision, Stream, has_succeeded
 from tasks.induce.library.held import KeptTrajectories
+from tasks.induce.library.judge import LlmTrajectoryJudge
 from tasks.induce.skills.actions import GRANULARITIES, Body, granularity_of, told
 from tasks.induce.skills.skill import skill_id_of
 from tasks.induce.skills.windows import DecisionPoint, decision_points
@@ -61,7 +64,8 @@ def stream_bench(
 
     Returns:
         `trajectories` (read, successful, judged, repeated, unread by reason), `warm` (root, taught, left_out;
-        null without one), `steps`, `sgdr` (its `granularity` and `candidates`), `methods` (rows of
+        null without one), `steps`, `sgdr` (its `granularity`, `candidates` and
+        `judge`), `methods` (rows of
         `summarise_runs`); with a report `granularity` and
         `report`, the files written.
 
@@ -78,6 +82,8 @@ def stream_bench(
     encoder = OnnxEncoder(exported_encoder(root.folder / "models", settings.encoder))
     rows: list[dict[str, Any]] = []
     encode, learned = KeptEncoder(encoder, root).encode, _turned(turned, seed, given)
+    if sgdr.judge == LLM:
+        learned = _judged(root, settings, given, learned)
     noted = partial(_noted, rows) if out is not None else None
     stream = Stream(encode, teaches=_cut(sgdr.granularity), learned=learned, suggested=noted)
     runs = _walked(stream, taught, given, methods)
@@ -85,7 +91,7 @@ def stream_bench(
         write_lines(out, rows)
     found: dict[str, Any] = {
         "trajectories": _told(reading, given), "warm": said, "steps": len(next(iter(runs.values()))),
-        "sgdr": {"granularity": sgdr.granularity, "candidates": sgdr.candidates},
+        "sgdr": {"granularity": sgdr.granularity, "candidates": sgdr.candidates, "judge": sgdr.judge},
         "methods": summarise_runs(runs, next(iter(methods))),
     }  # fmt: skip
     if report is None:
@@ -115,6 +121,16 @@ def _methods(
     chosen = {name: METHODS[name] for name in dict.fromkeys(wanted)}
     papers = variants(own.candidates)
     return chosen | {name: method for name, method in papers.items() if whole or name in chosen}
+
+
+def _judged(
+    root: Root, settings: Settings, given: Sequence[Trajectory], learned: Callable[[Trajectory], bool]
+) -> Callable[[Trajectory], bool]:
+    """Return what tells whether a trajectory is learned from, by the verdict of the LLM (SGDR, 3.2)."""
+    with opened_llm(root, settings, "such runs are not learned from") as llm:
+        verdicts = LlmTrajectoryJudge(llm).verdicts(given)
+    by_id = {one.trajectory_id: verdict for one, verdict in zip(given, verdicts, strict=True)}
+    return lambda one: learned(replace(one, success=by_id[one.trajectory_id]))
 
 
 def _turned(share: float, seed: int, given: Sequence[Trajectory]) -> Callable[[Trajectory], bool]:

@@ -42,7 +42,7 @@ from tasks.evaluate.routing.data import (
     read_tasks,
     require_judged,
 )
-from tasks.evaluate.routing.measures import require_measures
+from tasks.evaluate.routing.measures import MEASURES, require_measures
 from tasks.evaluate.routing.report import attention_markdown, draw_routing, routing_markdown
 from tasks.evaluate.routing.summary import contest, summarise_method, summarise_rejection
 
@@ -57,7 +57,8 @@ class _Files(NamedTuple):
     """The files of a bench: tasks, judgements, skills, and copies and tasks that no skill serves, if any.
 
     `own` holds the skills that the bench comes with, `skills` others; of an id in two the bench's own counts.
-    `answers` says what a task's answer must do.
+    `distractors` are others that make a pool hard (SkillRouter, section 2.2). `answers` says what a task's
+    answer must do.
     """
 
     queries: Path
@@ -67,6 +68,7 @@ class _Files(NamedTuple):
     negatives: Path | None
     own: Path | None
     answers: Path | None
+    distractors: Path | None = None
 
 
 class _Measured(NamedTuple):
@@ -87,6 +89,7 @@ def routing_bench(
     documents: Sequence[Path] | None = None,
     copies: Path | None = None,
     negatives: Path | None = None,
+    distractors: Path | None = None,
     pool: Sequence[str] | None = None,
     recall: float = RECALL,
     method: Sequence[str] | None = None,
@@ -110,7 +113,7 @@ def routing_bench(
         WrongInput: A file or an option cannot be used; nothing was encoded.
     """
     skills_of = [path for path in (corpus, *(documents or ())) if path]
-    files = _files_of(bench, skills_of, queries, qrels, copies, negatives)
+    files = _files_of(bench, skills_of, queries, qrels, copies, negatives)._replace(distractors=distractors)
     wanted, base = _wanted(method, sweep, baseline)
     require_measures()
     require_methods(wanted, settings, root)
@@ -131,6 +134,9 @@ def routing_bench(
         if expectations:
             rates = _answered(models, expected_of(given.tasks, given.qrels, skills, expectations))
         llm = models.llm_report()
+    if {"easy", "hard"} <= {*pools}:
+        parts["average"], measured["average"] = parts["hard"], _averaged(measured["easy"], measured["hard"])
+        pools = [*pools, "average"]
     summaries = [_summary(name, parts[name], measured[name], wanted, base, recall, rates) for name in pools]
     found: dict[str, Any] = {**summaries[0], "pools": summaries, "llm": llm, "attention": looks}
     if report is not None:
@@ -205,12 +211,17 @@ def _pools(pool: Sequence[str] | None, recall: float, files: _Files, bench: Rout
         msg = f"--recall {recall:g}: give a share of the tasks, above 0 and at most 1"
         raise WrongInput(msg)
     if pool:
+        if files.distractors is None and {"easy", "hard"} & set(pool):
+            msg = "--pool easy and hard differ in distractors: name a file with them by --distractors"
+            raise WrongInput(msg)
         if "bench" in pool and files.own is None:
             msg = "--pool bench: the bench has no skills of its own; name a folder with them by --bench"
             raise WrongInput(msg)
         return list(dict.fromkeys(pool))
     apart = {
-        "all": True,
+        "all": files.distractors is None,
+        "easy": files.distractors is not None,
+        "hard": files.distractors is not None,
         "bench": files.own is not None and bool(files.skills),
         "repository": files.own is not None and all(t.repo for t in (*bench.tasks, *bench.negatives)),
     }
@@ -222,10 +233,12 @@ def _parts(
 ) -> tuple[pl.DataFrame, dict[str, list[PoolPart]]]:
     """Return all skills, and the parts of each pool; raises `WrongInput` if a task's skill is not there."""
     with progress("skills read") as report:
-        skills = read_skills([*([files.own] if files.own else []), *files.skills], report)
+        more = [files.own, *files.skills, files.distractors]
+        skills = read_skills([path for path in more if path], report)
     require_judged(bench.tasks, bench.qrels, skills, bench.copies)
     own = set(pl.concat(scan_corpus(files.own, [()])).collect()["doc_id"]) if files.own else set[str]()
-    return skills, {pool: parts_of(pool, bench, skills, own) for pool in pools}
+    hard = set(read_skills([files.distractors])["doc_id"]) - own if files.distractors else set[str]()
+    return skills, {pool: parts_of(pool, bench, skills, own, hard) for pool in pools}
 
 
 def _measured(
@@ -234,6 +247,16 @@ def _measured(
     benches = [part.bench for of_pool in parts.values() for part in of_pool]
     with steps("tasks routed", len(wanted) * sum(len(b.tasks) + len(b.negatives) for b in benches)) as step:
         return {pool: _of_pool(of_pool, models, wanted, step) for pool, of_pool in parts.items()}
+
+
+def _averaged(easy: _Measured, hard: _Measured) -> _Measured:
+    """Return the mean of two pools task by task, without stages, and without negatives."""
+    both = pl.concat([easy.tasks, hard.tasks]).filter(stage="")
+    keys, values = ("method", "folded", "query_id"), ("milliseconds", *MEASURES)
+    found = both.group_by(keys, maintain_order=True).agg(
+        pl.col(values).mean(), pl.exclude(*keys, *values).first()
+    )
+    return _Measured(found.select(easy.tasks.columns), easy.negatives.clear())
 
 
 def _of_pool(

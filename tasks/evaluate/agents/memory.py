@@ -109,7 +109,7 @@ def _experience(one: Trajectory) -> GivenSkill:
     """Return a trajectory as text: the task, what was done and what came of it, and what was seen last."""
     told = record_of(one)
     text = f"Task: {told['intent']}\n{told['actions']}\nIn the end: {told['final_state']}"
-    return GivenSkill(f"run/{one.trajectory_id}", one.task, one.task, shortened(text, _MOST), "shown")
+    return GivenSkill(f"trajectory:{one.trajectory_id}", one.task, one.task, shortened(text, _MOST), "shown")
 
 
 Memory = Procedures | Experiences

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 import numpy as np
-import polars as pl
 
-from tasks.evaluate.measures.runs import grouped, long_table, paired_tests, summarise
+from tasks.evaluate.measures.runs import grouped, paired_tests, summarise
 from tasks.evaluate.measures.statistics import cohen_h
-from tasks.evaluate.measures.tables import Block, Table, columns, markdown, means, with_intervals
+from tasks.evaluate.measures.tables import Block, Table, columns, means, with_intervals
 
 MEASURES = (
     "pass@1", "pass@k", "pass^k", "score", "steps", "tokens", "cost", "seconds", "given", "skills", "oracle",
@@ -44,13 +41,15 @@ def task_row(attempts: Sequence[Row], k: int, wanted: Sequence[str]) -> dict[str
     }  # fmt: skip
 
 
-def summarise_agents(rows: Sequence[Row], ended: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
-    """Return a row for each method: its measures with `ci95` over tasks, `by_domain`, `ended`, and `against`.
+def summarise_agents(
+    rows: Sequence[Row], ended: Mapping[str, Mapping[str, int]], errors: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return a row a method: its measures with `ci95` over tasks, `by_domain`, `ended`, `error`, `against`.
 
     `against` is the difference to the first method in Pass@1 on the same tasks, its interval, p (paired
     bootstrap; `adjusted_p` by Holm over the methods), and Cohen's h; null for the first. A measure that no
     task has is null. `rows` are those of `task_row` with `method`, `query_id` and `domain`, of each method
-    the same tasks.
+    the same tasks; `ended` and `errors` say by method how attempts ended, and what went wrong in one.
     """
     methods = grouped(rows, lambda row: str(row["method"]))
     first, *others = ([float(row["pass@1"]) for row in own] for own in methods.values())
@@ -65,24 +64,17 @@ def summarise_agents(rows: Sequence[Row], ended: Mapping[str, Mapping[str, int]]
                 domain: {"tasks": len(each), "pass@1": float(np.mean([row["pass@1"] for row in each]))}
                 for domain, each in grouped(own, lambda row: str(row["domain"])).items()
             },
-            "ended": dict(ended[name]), "against": difference,
+            "ended": dict(ended[name]), "error": errors.get(name), "against": difference,
         }
         for (name, own), difference in zip(methods.items(), against, strict=True)
     ]  # fmt: skip
 
 
 def _summary(own: Sequence[Row]) -> dict[str, Any]:
-    found: dict[str, Any] = {"ci95": {}}
-    for measure in MEASURES:
-        if values := [float(row[measure]) for row in own if row[measure] is not None]:
-            told = summarise({measure: values})
-            found[measure], found["ci95"] = told[measure], found["ci95"] | told["ci95"]
-    return found
-
-
-def run_table(rows: Sequence[Row]) -> pl.DataFrame:
-    """Return the long table; a query is a task."""
-    return long_table("agents", pl.DataFrame(list(rows), infer_schema_length=None), MEASURES)
+    known = {name: [float(row[name]) for row in own if row[name] is not None] for name in MEASURES}
+    told = [summarise({name: values}) for name, values in known.items() if values]
+    return {**{name: value for one in told for name, value in one.items()},
+            "ci95": {name: pair for one in told for name, pair in one["ci95"].items()}}  # fmt: skip
 
 
 _TOOK = columns(
@@ -94,7 +86,7 @@ _TOOK = columns(
 def terminal_blocks(found: Row) -> list[Block]:
     """Return what a person sees."""
     k, rows = found["k"], found["methods"]
-    said = f"{found['agent']}: {found['tasks']} tasks, each done {found['runs']} times by each method"
+    said = f"{found['agent']}: {found['tasks']} tasks, {found['runs']} attempts at each by each method"
     blocks: list[Block] = [said]
     if left := found["unfinished"]:
         partial = f"partial: {sum(left.values())} attempts are left for the next run ({_counts(left)});"
@@ -107,6 +99,7 @@ def terminal_blocks(found: Row) -> list[Block]:
     by_domain = columns("method", {name: f"{{of[{place}]:.3f}}" for place, name in enumerate(domains)})
     blocks += [
         *(f"{row['method']}: attempts ended by {_counts(row['ended'])}" for row in others),
+        *(f"{row['method']}, the last: {row['error']}" for row in others if row["error"]),
         Table("passed, with 95 % intervals over tasks", passes, rows),
         Table("what an attempt took, and its skills", _TOOK, rows),
         Table("Pass@1 by domain", by_domain, shares if len(domains) > 1 else []),
@@ -123,29 +116,3 @@ def terminal_blocks(found: Row) -> list[Block]:
 
 def _counts(found: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
-
-
-_NOTE = (
-    "Papers' figures are in per cent, of their own tasks, models and libraries; ours are of the tasks, the"
-    " agent and the skills at hand, and say how these methods compare here."
-)
-_PAPER = {
-    "pass@1": ".1p", "pass@k": ".1p", "pass^k": ".1p", "steps": ".1f", "cost": ".3f", "skills": ".1f",
-    "given": ".1p", "used": ".1p",
-}  # fmt: skip
-
-
-def agents_markdown(found: Row) -> str:
-    """Return the report with the papers' figures beside ours."""
-    held = resources.files("tasks.evaluate").joinpath("data/papers_agents.json").read_text("utf-8")
-    ours = {row["method"].partition(":")[0]: row for row in found["methods"]}
-    every = terminal_blocks({**found, "report": ()})
-    blocks: list[Block] = [block for block in every if isinstance(block, str) or block.rows]
-    for title, rows in json.loads(held).items():
-        beside = [
-            {f"{name}, paper": f"{{{name}}}", f"{name}, ours": f"{{ours[{name}]:{form}}}"}
-            for name, form in _PAPER.items() if any(name in row for row in rows)
-        ]  # fmt: skip
-        own = [{**row, "ours": ours.get(row["method"], {})} for row in rows]
-        blocks.append(Table(title, columns({"": "{label}", "method": "{method}"}, *beside), own))
-    return markdown(["# Agents that act", _NOTE, *blocks])

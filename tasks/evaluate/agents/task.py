@@ -98,7 +98,7 @@ def _task(folder: Path, shared: dict[str, Any]) -> AgentTask:
         first = error.errors()[0]
         msg = f"{folder / _TASK}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise WrongInput(msg) from error
-    return AgentTask(folder.name, _text(folder / _INSTRUCTION).strip(), folder, told, digest)
+    return AgentTask(folder.name, _text(folder / _INSTRUCTION), folder, told, digest)
 
 
 def _object(folder: Path) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _object(folder: Path) -> dict[str, Any]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{path} cannot be read ({error}): give a file of UTF-8"
         raise WrongInput(msg) from error

@@ -41,7 +41,7 @@ def done(files: dict[str, str], name: str, args: dict[str, Any]) -> str:
         case "move_file" if to:
             files[to] = files.pop(path)
         case _:
-            msg = f"there is no action {name!r} with the arguments {', '.join(args) or 'none'}"
+            msg = f"{name}({', '.join(args)}) is no action: see the list for its name and all its arguments"
             raise ValueError(msg)
     return "done"
 

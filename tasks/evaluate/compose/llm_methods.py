@@ -217,7 +217,8 @@ def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
     - `hybrid` and `llm-rerank` are the command's too; the latter reranks what `llm-r1` finds.
     - `paper` has SkillWeaver's prompts and its retriever, one round and 15 hints; `paper-r0` (Vanilla),
       `paper-r2`, `paper-r3` and `paper-hints-...` have other numbers of them. Plans have no most steps.
-    - `llm-gold-count` is told the number of steps in the paper's words (section 7.6).
+    - `llm-gold-count` is told the number of steps in the paper's words (section 7.6), and so is
+      `paper-gold-count`, with its retriever.
     - `llm-direct` and `react` are its baselines (section 7.3).
 
     Where the model gives no usable answer the local decomposer does, except in the baselines, which then
@@ -240,6 +241,9 @@ def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
         **{f"paper-r{rounds}": papers(rounds=rounds) for rounds in (0, 2, 3)},
         **{f"paper-hints-{hints}": papers(hints=hints) for hints in HINTS if hints != DEFAULT_HINTS},
         "llm-gold-count": composed(_cut_by(llm, PAPER, counted=True), rounds=0),
+        "paper-gold-count": with_found(
+            composed(_cut_by(llm, PAPER, counted=True), rounds=0), nearest(body=False)
+        ),
         "llm-rerank": composed(own, reranker=llm_reranker(llm)),
         "llm-direct": direct(llm),
         "react": react(llm),

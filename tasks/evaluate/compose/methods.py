@@ -328,7 +328,7 @@ NEED_ENDPOINT = (
     *(f"llm-r{rounds}" for rounds in range(4)), *(f"llm-hints-{hints}" for hints in HINTS if hints != 15),
     "hybrid", "paper", *(f"paper-r{rounds}" for rounds in (0, 2, 3)),
     *(f"paper-hints-{hints}" for hints in HINTS if hints != 15),
-    "llm-gold-count", "llm-rerank", "llm-direct", "react",
+    "llm-gold-count", "paper-gold-count", "llm-rerank", "llm-direct", "react",
 )  # fmt: skip
 """Names of methods that ask a language model, which `llm_methods` returns; `METHODS` has none of them."""
 

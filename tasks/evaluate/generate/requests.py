@@ -29,7 +29,7 @@ WANTED = {"narrow": 2, "medium": 2, "broad": 1}
 _ITEMS = {"narrow": (1, 3), "medium": (2, 6), "broad": (4, 12)}
 _SPAN = (8, 400)  # characters of a passage
 _QUERY = 800  # characters of a request at most
-_BODY = 60_000  # characters of a skill that are sent
+BODY = 60_000  # characters of a skill that are sent
 _TELLING_WORDS = 6  # a passage of so many words that stands in its own request gives the answer away
 _SHOWN = 6  # problems named to the model
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair is no text, and no file could hold it
@@ -193,21 +193,22 @@ def _yaml_scalar(text: str) -> str:
     return '"' + " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def values_of(skill: Skill) -> Values:
-    """Return what is asked for five requests about a skill; of a body over 60,000 characters the two ends."""
-    record = {
-        "name": skill.name, "description": skill.description, "body": shortened(skill.body, _BODY),
-    }  # fmt: skip
+def values_of(skill: Skill, longest: int = BODY) -> Values:
+    """Return what is asked for five requests about a skill; of a longer body the two ends, 0: all."""
+    body = shortened(skill.body, longest or len(skill.body))
+    record = {"name": skill.name, "description": skill.description, "body": body}
     return Values("Write the five requests about this guide.", [record], (skill.doc_id,), known=skill)
 
 
 def write_requests(
-    skills: Sequence[Skill], folder: Root, llm: Llm, report: Report | None = None
-) -> dict[str, Any]:
+    skills: Sequence[Skill], folder: Root, llm: Llm, report: Report | None = None, *, longest: int = BODY,
+    exactly: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Write five requests about each skill that has no file `queries/<skill>.json` in the folder yet.
 
-    From the files of all skills `documents.jsonl` and `queries.jsonl` are made. Arguments and errors are
-    those of `SkillFiles.grow`.
+    From the files of all skills `documents.jsonl` and `queries.jsonl` are made; `exactly`: of those with five
+    good requests. `longest` is as `values_of` takes it, other arguments and errors are those of
+    `SkillFiles.grow`.
 
     Returns:
         `skills`, `queries`, `documents`, `by_breadth`, `namespaces` and `rejected` (requests by reason),
@@ -220,9 +221,12 @@ def write_requests(
         queries = [query_line(query) for query in checked.queries]
         return {**skill._asdict(), "queries": queries, "rejected": dict(checked.rejected)}
 
-    growth = SkillFiles(folder, FOLDER).grow(skills, llm, PROMPT, values_of, record, report)
+    growth = SkillFiles(folder, FOLDER).grow(
+        skills, llm, PROMPT, lambda skill: values_of(skill, longest), record, report
+    )
     written = read_requests(folder)
-    good = [kept for kept in written if kept.queries]
+    least = sum(WANTED.values()) if exactly else 1
+    good = [kept for kept in written if len(kept.queries) >= least]
     queries = [query for kept in good for query in kept.queries]
     write_lines(folder.folder / "documents.jsonl", (document_line(kept.skill) for kept in good))
     write_lines(folder.folder / "queries.jsonl", map(query_line, queries))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from storage.errors import WrongInput
 from storage.jsonl import read_lines
-from storage.schemas import NODE_TYPES
+from storage.schemas import NODE_TYPES, Node
 from tasks.evaluate.measures.statistics import calibration, calibration_error
 from tasks.parse.classify.llm import document_in, hybrid_curve
 from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments
@@ -141,3 +143,42 @@ def threshold_table(
 def _figures(labels: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
     f1 = macro_f1(confusion(labels, answers))
     return {"fragments": len(labels), "accuracy": accuracy(labels, answers), "macro_f1": f1}
+
+
+MOST_DOCUMENTS = 400  # parsed skills of which nodes are drawn
+
+
+class SampledNode(NamedTuple):
+    """A node to be labelled, as a line of a file, and the stratum that it was drawn from."""
+
+    line: dict[str, Any]
+    stratum: tuple[str, str, str]
+
+
+def balanced_nodes(documents: Mapping[str, Sequence[Node]], count: int) -> list[SampledNode]:
+    """Return nodes drawn by a hash of their ids, one of each type, source and size of skill before a second.
+
+    A source is the owner of a skill, a size whether it has at most 50, 100 or more nodes (SkillPager, 5.1.1).
+    """
+    strata: dict[tuple[str, str, str], list[SampledNode]] = {}
+    for doc_id, nodes in documents.items():
+        size = next((f"up to {most}" for most in (50, 100) if len(nodes) <= most), "over 100")
+        for node, previous, after in zip(nodes, [None, *nodes], [*nodes[1:], None], strict=False):
+            line = {
+                "id": node.node_id, "doc_id": doc_id, "heading_path": list(node.heading_path),
+                "block": node.block, "previous": previous and previous.text, "text": node.text,
+                "next": after and after.text, "node_type": "",
+            }  # fmt: skip
+            stratum = node.node_type, doc_id.partition("/")[0], size
+            strata.setdefault(stratum, []).append(SampledNode(line, stratum))
+
+    def drawn(one: SampledNode) -> bytes:
+        return hashlib.sha256(str(one.line["id"]).encode()).digest()
+
+    ranked = [sorted(own, key=drawn) for own in strata.values()]
+    by_type: dict[str, list[tuple[int, bytes, SampledNode]]] = {}
+    for own in ranked:
+        for turn, one in enumerate(own):
+            by_type.setdefault(one.stratum[0], []).append((turn, drawn(one), one))
+    in_turn = zip_longest(*(sorted(own, key=lambda row: row[:2]) for _, own in sorted(by_type.items())))
+    return [row[2] for turn in in_turn for row in turn if row is not None][:count]

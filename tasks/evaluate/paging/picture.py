@@ -1,4 +1,4 @@
-"""The picture of paging: sufficiency against token reduction, a curve a method, the paper's points."""
+"""The picture of paging: sufficiency against token reduction, and figures 4 to 6 of SkillPager's paper."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 # Where the name of a point may stand, in points beside it; the first of equals is taken.
 _PLACES = tuple((x, y) for y in (4.0, -10.0, 15.0, -21.0, 26.0) for x in (-7.0, 7.0, 0.0))
+_FIGURES = ("Table 5: concept nodes", "Table 6: relevance weight", "Table 7: node budget k")
 _MARKS = ("o", "s", "^", "v", "D", "P")
 
 
@@ -36,8 +37,11 @@ def paging_figure(report: PagingReport) -> Figure:
     """Return the picture, not yet in a file; errors as `draw_paging`."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (drawing alone needs it)
 
-    figure = Figure(figsize=(9, 6.5), layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=(9, 10), layout="constrained")
+    parts = figure.subplot_mosaic([["curves"] * 3, [*_FIGURES]], height_ratios=[2, 1])
+    axes = parts["curves"]
+    for title in _FIGURES:
+        _beside_paper(parts[title], title, report)
     names = _paper(axes)
     for method, colour, mark in zip(CURVES, COLOURS, _MARKS, strict=True):
         rows = [r for r in report.rows if r["method"] == method and r["sufficient"] is not None]
@@ -56,6 +60,23 @@ def paging_figure(report: PagingReport) -> Figure:
     figure.draw_without_rendering()  # which settles where the axes lie, and with them the names
     keep_apart(names, [artist for artist in axes.lines if artist.get_linestyle() != "None"])
     return figure
+
+
+def _beside_paper(axes: Axes, title: str, report: PagingReport) -> None:
+    """Draw the shares of a table of the paper, and ours where they were measured."""
+    ours = {row["method"]: row["sufficient"] for row in report.rows if row["budget"] is None}
+    rows = [row for row in paper_tables()[title] if "sufficient" in row]
+    places = range(len(rows))
+    axes.plot(places, [row["sufficient"] for row in rows], "x--", color="black")
+    known = [
+        (n, 100 * ours[row["method"]]) for n, row in enumerate(rows) if ours.get(row["method"]) is not None
+    ]
+    if known:
+        axes.plot(*zip(*known, strict=True), "o-", color=COLOURS[0])
+    axes.set_xticks(places, [row["label"] for row in rows], rotation=60, fontsize=7, ha="right")
+    axes.set_ylim(0, 102)
+    axes.grid(visible=True, alpha=0.3)
+    axes.set_title(f"{title} (x: the paper's)", fontsize=8)
 
 
 def _curve(axes: Axes, rows: Sequence[dict[str, Any]], **look: Any) -> None:  # noqa: ANN401

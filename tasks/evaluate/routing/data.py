@@ -196,8 +196,11 @@ POOL_NAMES = MappingProxyType({
     "all": "all that are given",
     "bench": "the bench's own alone",
     "repository": "those of a task's repository alone",
+    "easy": "all but the distractors",
+    "hard": "all, the distractors among them",
+    "average": "the mean of easy and hard, task by task",
 })  # fmt: skip
-POOLS = tuple(POOL_NAMES)
+POOLS = tuple(POOL_NAMES)[:-1]
 
 
 class PoolPart(NamedTuple):
@@ -207,7 +210,13 @@ class PoolPart(NamedTuple):
     skills: pl.DataFrame
 
 
-def parts_of(pool: str, bench: RoutingBench, skills: pl.DataFrame, own: Collection[str]) -> list[PoolPart]:
+def parts_of(
+    pool: str,
+    bench: RoutingBench,
+    skills: pl.DataFrame,
+    own: Collection[str],
+    distractors: Collection[str] = (),
+) -> list[PoolPart]:
     """Return the parts of one of `POOLS`: one, or for `repository` one for each repository.
 
     Args:
@@ -215,12 +224,15 @@ def parts_of(pool: str, bench: RoutingBench, skills: pl.DataFrame, own: Collecti
         bench: Its tasks and negatives name their `repo` if they are routed within it.
         skills: All skills by the columns of `data.SKILLS`; the ids of a repository's begin with its name.
         own: The ids of the skills that the bench comes with.
+        distractors: Those of the skills that are in the pool `hard` alone of `easy` and `hard`.
 
     Raises:
         WrongInput: A task's repository is not known, or one has no skills or lacks a skill that a task needs.
     """
-    if pool == "all":
+    if pool in ("all", "hard"):
         return [PoolPart(bench, skills)]
+    if pool == "easy":
+        return [PoolPart(bench, skills.filter(~pl.col("doc_id").is_in(list(distractors))))]
     if pool == "bench":
         return [PoolPart(bench, skills.filter(pl.col("doc_id").is_in(list(own))))]
     return [_of_repository(repo, bench, skills) for repo in _repositories(bench)]

@@ -144,7 +144,8 @@ def stream_markdown(found: Row) -> str:
     own = found["sgdr"]
     said = (
         f"{found['trajectories']['read']} trajectories, {found['steps']} steps at which skills were offered."
-        f" Skills are cut out of: {own['granularity']}; SGDR's M: {own['candidates'] or 'max(3 k, 20)'}."
+        f" Skills are cut out of: {own['granularity']}; SGDR's M: {own['candidates'] or 'max(3 k, 20)'};"
+        f" learned from are runs that succeeded, as {own['judge']} says."
     )
     if warm := found["warm"]:
         said += (

@@ -226,3 +226,21 @@ def test_a_killed_run_asks_nothing_twice(llm: LlmServer, root: str, runs: str) -
     assert struck < llm.requests
     # At most the two questions under way when the process died were not kept.
     assert sum(asked.values()) - len(asked) <= 2
+
+
+def test_in_a_stream_only_runs_that_the_model_passes_are_learned_from(
+    root: str, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "stream.jsonl"
+    path.write_text("".join(json.dumps({**asdict(run), "success": True}) + "\n" for run in RUNS), "utf-8")
+    command = ["evaluate", "stream", str(path), "--root", root, "--json"]
+    declared = json.loads(ask(*command).stdout)
+    monkeypatch.setenv("SKILLERY_INDUCE_JUDGE", "llm")
+    found = []
+    for number, status in enumerate(("success", "failure")):
+        monkeypatch.setenv("SKILLERY_LLM_SEED", str(number))
+        with llm_set_up(monkeypatch, say=lambda _, s=status: f'Thoughts: seen.\nStatus: "{s}"') as server:
+            found.append(json.loads(ask(*command).stdout))
+            assert server.requests == len(RUNS)
+    assert declared["methods"] == found[0]["methods"]
+    assert found[0]["methods"][0]["usable@5"] > found[1]["methods"][0]["usable@5"] == 0

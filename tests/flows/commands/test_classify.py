@@ -19,6 +19,7 @@ from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import MAIN, Ask, lines_of
 from tests.support.llm.llm_asking import fragments_of, mischief, settings_of, write_fragments
 from tests.support.llm.llm_server import LlmServer, label_of
+from tests.support.roots.skill_root import SkillRoot
 
 LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"
 AT_ONCE = 4
@@ -233,3 +234,22 @@ def test_agreement_with_people_is_measured_with_what_each_threshold_brings(
     printed = command.ask(*arguments, "--classifier", "llm").stdout
     assert printed.startswith("classify-1@small-model: accuracy 1.000, macro-F1 1.000 on 30 fragments")
     assert server.requests == 3
+
+
+def test_nodes_to_be_labelled_are_balanced_and_tell_no_type(
+    served_bakery: SkillRoot, ask: Ask, tmp_path: Path
+) -> None:
+    out = tmp_path / "label.jsonl"
+    command = ["bench", "nodes", "--out", str(out), "--nodes", "9", "--root", served_bakery.root.uri]
+    code, printed, told = ask(*command, "--json")
+    assert code == 0, told
+    found, lines = json.loads(printed), lines_of(out)
+    assert len(lines) == found["nodes"] == 9
+    assert max(found["by_type"].values()) - min(found["by_type"].values()) <= 2
+    assert {line["node_type"] for line in lines} == {""}
+    assert len({line["id"] for line in lines}) == 9
+    code, _, told = ask(*command)
+    assert (code, "is there already, and may hold labels" in told) == (2, True)
+    out.write_text("".join(json.dumps({**line, "node_type": "step"}) + "\n" for line in lines), "utf-8")
+    measured = ask("evaluate", "nodes", str(out), "--root", served_bakery.root.uri, "--json")
+    assert json.loads(measured.stdout)["accuracy"] == found["by_type"].get("step", 0) / 9

@@ -59,7 +59,7 @@ def mill(tmp_path: Path, root: str) -> list[str]:
 
 
 def test_a_bench_grows_from_what_is_served_and_can_be_measured(
-    llm: LlmServer, served_bakery: SkillRoot, tmp_path: Path, ask: Ask
+    llm: LlmServer, served_bakery: SkillRoot, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, root = tmp_path / "bench", served_bakery.root.uri
     arguments = ["bench", "paging", "--skills", "3", "--out", str(out), "--root", root, "--json"]
@@ -80,6 +80,11 @@ def test_a_bench_grows_from_what_is_served_and_can_be_measured(
     files = ["--documents", str(out / "documents.jsonl"), "--queries", str(out / "queries.jsonl")]
     measured = ask("evaluate", "paging", *files, "--method", "full", "--root", root, "--json")
     assert json.loads(measured.stdout)["methods"][0]["sufficient"] == 1.0
+    whole = sum(
+        kept["rejected"] == {} for kept in map(json.loads, map(Path.read_text, out.glob("queries/*")))
+    )
+    monkeypatch.setenv("SKILLERY_SKILLPAGER_REQUEST_EXACTLY", "true")
+    assert json.loads(ask(*arguments).stdout)["documents"] == whole < len(SKILLS)
 
 
 def test_the_commands_of_benches_are_listed(ask: Ask) -> None:

@@ -24,7 +24,6 @@ def scripted(mischief: str = "") -> str:
 
 
 def acts(first: dict[str, Any], mischief: str) -> Iterator[dict[str, Any]]:
-    """Yield the agent's actions in an attempt."""
     if any(skill["form"] == "read" for skill in first["skills"]):
         yield {"name": "read_skill", "args": {"skill": first["skills"][0]["id"]}, "tokens": 7}
     elif first["attempt"] >= PASSED[NAMES.index(first["task_id"])]:
@@ -39,7 +38,6 @@ def acts(first: dict[str, Any], mischief: str) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Answer lines until there are no more."""
     mischief, script = (sys.argv[1:] or [""])[0], None
     for line in sys.stdin:
         asked = json.loads(line)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -14,13 +15,14 @@ from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.corpus import (
     DOCUMENTS_PER_BATCH,
     SKILLPAGER,
+    ParseOptions,
     node_type_mix,
     plan_parse,
     rules_digest,
 )
 from tests.support.processes import slow_but
 from tests.support.roots.hand_written import BEES, BREAD, SKILLS, skill
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 
@@ -271,3 +273,8 @@ def test_the_mix_of_node_types_stands_beside_skillpagers(skill_root: Make) -> No
     )
     assert sum(row["percent"] for row in rows) == pytest.approx(100, abs=0.3)
     assert {r["node_type"]: r["skillpager_percent"] for r in rows} == SKILLPAGER
+
+
+def test_another_splitting_is_another_parse(minilm_export: Export) -> None:
+    usual = ParseOptions(str(minilm_export.folder), with_vectors=True)
+    assert replace(usual, grouped=True).rules() != usual.rules()

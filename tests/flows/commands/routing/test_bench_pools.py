@@ -192,3 +192,26 @@ def test_a_file_that_neither_an_option_nor_the_folder_gives_is_named(
     assert "no --qrels is given" in told[1]
     assert f"--bench {folder} holds no documents.parquet: add it, or name a file by --corpus" in told[2]
     assert "--pool bench: the bench has no skills of its own" in told[3]
+
+
+def test_distractors_make_a_pool_hard_and_both_have_an_average(
+    ask: Ask, root: str, folder: Path, others: Written, tmp_path: Path
+) -> None:
+    command = ["evaluate", "routing", "--bench", str(folder), *METHODS, "--root", root]
+    report = tmp_path / "report"
+    code, printed, told = ask(
+        *command, "--distractors", str(others.corpus), "--json", "--report", str(report)
+    )
+    assert code == 0, told
+    pools = {pool["pool"]: pool for pool in json.loads(printed)["pools"]}
+    assert {name: pool["skills"] for name, pool in pools.items()} == {
+        "repository": 5, "easy": 5, "hard": 12, "average": 12,
+    }  # fmt: skip
+    for number in range(2):
+        easy, hard, both = (pools[name]["methods"][number] for name in ("easy", "hard", "average"))
+        assert both["hit@1"] == pytest.approx((easy["hit@1"] + hard["hit@1"]) / 2)
+        assert both["queries"] == easy["queries"]
+        assert both["ci95"]["hit@1"][0] <= both["hit@1"] <= both["ci95"]["hit@1"][1]
+    assert "the mean of easy and hard, task by task" in (report / "routing.md").read_text("utf-8")
+    code, _, told = ask(*command, "--pool", "hard")
+    assert (code, "name a file with them by --distractors" in told) == (2, True)

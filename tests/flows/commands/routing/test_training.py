@@ -11,8 +11,11 @@ import pytest
 from storage.jsonl import write_lines
 from tasks.evaluate.routing.data import skill_of
 from tasks.retrieve.paging.terms import words_of
-from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.skill import Skill, digest_of
+from tasks.train.queries import PAIRS_FILE, read_pairs
 from tests.support.command import Ask, lines_of
+from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.models.tiny_models import save_bi_encoder, save_qwen3
 from tests.support.models.training_material import pairs_of, tools, trades
 from tests.support.roots.hand_written import skill
@@ -120,6 +123,36 @@ def test_skillrouter_s_recipe_trains_a_last_token_model_that_answers_and_reranks
     scores = [row["score"] for row in answer["results"]]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score < 1 for score in scores)
+
+
+def test_a_language_model_writes_the_requests_that_are_trained_on(
+    ask: Ask, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "pairs"
+    command = ["bench", "requests", "--corpus", str(corpus), "--out", str(out), "--root", str(tmp_path)]
+
+    def say(asked: Asked) -> str:
+        (record,) = asked.fragments
+        told = "mentions the skill's name" in json.dumps(asked.body["messages"])
+        named = "the thing" if told else record["name"]
+        return f"Please help me with {named}: I have two of them here and want it done by noon today."
+
+    with LlmServer(say=say) as server:
+        for name, value in settings_of(server).items():
+            monkeypatch.setenv(name, value)
+        code, printed, told = ask(*command, "--pairs", "9", "--json")
+        assert code == 0, told
+        sent = server.requests
+        assert json.loads(ask(*command, "--pairs", "9", "--json").stdout)["kept"] == 9
+        assert server.requests == sent
+    found = json.loads(printed)
+    assert (found["asked"], found["pairs"], sum(found["split"].values())) == (9, 9, 9)
+    skills = {
+        one.doc_id: one for one in (Skill(*skill_of(r["doc_id"], r["content"])) for r in lines_of(corpus))
+    }
+    for query, doc_id, digest in read_pairs(out / PAIRS_FILE).select("query", "doc_id", "skill").iter_rows():
+        assert digest == digest_of(skills[doc_id])
+        assert query.startswith("Please help me with the thing")
 
 
 @pytest.mark.slow

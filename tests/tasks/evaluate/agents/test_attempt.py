@@ -37,11 +37,6 @@ def in_turn(*acts: tuple[str, dict[str, Any]]) -> Say:
     return lambda _: Act(*next(held, ("done", {})))
 
 
-def memory_of(name: str, encoder: OnnxEncoder) -> Experiences | Procedures:
-    own = (encoder.encode, 5)
-    return Experiences(*own) if name == CER else Procedures(LEARNED[name], *own)
-
-
 def renewed(tmp_path: Path) -> AgentTask:
     wanted = renewal("ada")
     check = [{"name": step.action.name, "args": step.action.args} for step in wanted.steps[:-1]]
@@ -53,9 +48,11 @@ def test_what_was_done_for_others_is_given_and_a_procedure_is_one_turn(
     name: str, tmp_path: Path, minilm: OnnxEncoder
 ) -> None:
     form = "shown" if name in ("awm", "cer") else "call"
-    memory = memory_of(name, minilm)
-    for who in ("ben", "cleo"):
-        memory.learn(renewal(who))
+    memory = Experiences(minilm.encode, 5) if name == CER else Procedures(LEARNED[name], minilm.encode, 5)
+    memory.learn(renewal("ben"))
+    of_itself = renewed(tmp_path)._replace(task_id=renewal("ben").task_id)
+    assert not memory.supply(of_itself).at("user: hello", None)
+    memory.learn(renewal("cleo"))
     given: list[GivenSkill] = []
 
     def agent(turn: Turn) -> Act:
@@ -79,15 +76,6 @@ def test_what_was_done_for_others_is_given_and_a_procedure_is_one_turn(
     assert did[:2] == ["find_member", "get_member"]
     if name == "asi":  # the whole of it
         assert (found["score"], found["turns"], found["error"]) == (1, 2, None)
-
-
-def test_nothing_is_given_that_comes_from_the_task_itself(tmp_path: Path, minilm: OnnxEncoder) -> None:
-    own = renewed(tmp_path)._replace(task_id=renewal("ben").task_id)
-    for name in ("sgdr", "cer"):
-        memory = memory_of(name, minilm)
-        memory.learn(renewal("ben"))
-        assert not memory.supply(own).at("user: hello", None)
-        assert memory.supply(renewed(tmp_path)).at("user: hello", None)
 
 
 PAGES = """

@@ -104,7 +104,9 @@ def test_a_picture_is_drawn_with_curves_of_scorers_that_never_saw_the_document(t
 
 def test_no_name_in_the_picture_lies_on_another_or_outside() -> None:
     figure = paging_figure(measured())
-    [axes] = figure.axes
+    axes, *tables = figure.axes
+    assert [part.get_title().partition(":")[0] for part in tables] == ["Table 5", "Table 6", "Table 7"]
+    assert all([line.get_marker() for line in part.lines] == ["x", "o"] for part in tables)
     names = [text for text in axes.texts if text.get_text().startswith("paper: ")]
     boxes = [name.get_window_extent() for name in names]
     frame = axes.get_window_extent()

@@ -43,7 +43,7 @@ def found(*names: str) -> dict[str, Any]:
     ]
     return {
         "trajectories": {"read": 7, "successful": 6, "repeated": 0, "unread": {}}, "warm": None, "steps": 20,
-        "sgdr": {"granularity": "window", "candidates": None},
+        "sgdr": {"granularity": "window", "candidates": None, "judge": "declared"},
         "methods": summarise_runs(runs, names[0]), "granularity": granularity,
     }  # fmt: skip
 

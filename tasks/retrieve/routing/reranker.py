@@ -1,7 +1,8 @@
 """Reranker: reads the request beside each of the first skills, which what is indexed of a skill cannot.
 
 A cross-encoder (Nogueira and Cho, "Passage Re-ranking with BERT", 2019) of low-rank adapters on the default
-encoder; `data/reranker-1.md` is its card. Its score joins the sum of the legs as a part of its own.
+encoder; `data/reranker-1.md` is its card. Its score joins the sum of the legs as a part of its own. Whether
+any skill serves is not what it learned, so fit stays what the legs tell.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class Router:
         parts["lead"] = self._lead(rows, total, parts["described"] + parts["again"])
         total += parts["lead"]
         deep, read_first = 3 if fold else 1, self._reader.reach.skills if self._reader else 0
-        best = best_rows(rows, total, deep * max(k, TOP, read_first) + 1, self._doc_ids)
+        best = best_rows(rows, total, deep * max(k, TOP, read_first) + bool(read_first), self._doc_ids)
         near = best[: deep * read_first + 1]
         groups = self._folder.folded(best) if fold else [[row] for row in best]
         leaders = np.array([row for row, *_ in groups], dtype=np.int64)

@@ -41,8 +41,8 @@ def evaluate(root: str = "data") -> dict[str, Any]:
     served = pin_served(root)
     given = {"root": root, "served": served}
     calls: list[Call] = [
-        (probe_served, {**given, "count": settings.probes}),
-        (ask_sample, given),
+        (probe_served, {**given, "count": settings.probes, "rerank": settings.rerank}),
+        (ask_sample, {**given, "rerank": settings.rerank}),
         (count_served, given),
     ]
     # One after the other: a query that runs beside another measurement takes longer.

@@ -40,20 +40,20 @@ def pin_served(root: str) -> Served:
 
 
 @task(name="probe-served", cache_policy=NO_CACHE, **task_retries())
-def probe_served(root: str, served: Served, *, count: int) -> dict[str, Any]:
+def probe_served(root: str, served: Served, *, count: int, rerank: str) -> dict[str, Any]:
     """Probe each leg of a version, and ask it as users do; return the history's rows, and what was missed."""
     place = Root(root)
     encoder = load_encoder(str(place.fetch(served.model["path"])))
     probes = served_probes(place, served, count=count)
-    asked = ask_probes(_index(place, served), probes)
+    asked = ask_probes(_index(place, served, rerank), probes)
     rows = [*probe_index(place, served, probes, encoder=encoder), *asked.rows]
     return {"rows": rows, "misses": asked.misses}
 
 
 @task(name="ask-sample", cache_policy=NO_CACHE)
-def ask_sample(root: str, served: Served) -> dict[str, list[dict[str, Any]]]:
+def ask_sample(root: str, served: Served, *, rerank: str) -> dict[str, list[dict[str, Any]]]:
     """Ask the sample's requests where its skills are served."""
-    index = _index(Root(root), served)
+    index = _index(Root(root), served, rerank)
     requests = sample_requests(index)
     if not requests:
         return {"paging": [], "rows": []}
@@ -87,8 +87,9 @@ def report_drift(
     return {"fallen": fallen, "drift": drift_rows(drifts), "report": write_report(Root(root), page)}
 
 
-def _index(root: Root, served: Served) -> ServedIndex:
-    return ServedIndex(root, encoder=served.model["name"], classifier=LocalClassifier, pinned=served)
+def _index(root: Root, served: Served, rerank: str) -> ServedIndex:
+    encoder = served.model["name"]
+    return ServedIndex(root, encoder=encoder, classifier=LocalClassifier, pinned=served, rerank=rerank)
 
 
 @task(name="compare-with-served", cache_policy=NO_CACHE, **task_retries())

@@ -375,9 +375,8 @@ class Methods:
     @functools.cached_property
     def _ablations(self) -> Ablations:
         kept, asking, rerank = self._models.kept, self._models.asking, self._models.rerank
-        if not is_base(kept.card):  # as served
-            return Ablations(self._skills, kept, asking)
-        return Ablations(self._skills, kept, asking, packaged_fit(), rerank)
+        fit = (packaged_fit(), rerank) if is_base(kept.card) else ()  # as served
+        return Ablations(self._skills, kept, asking, *fit)
 
     def pipeline(self, name: str) -> Staged:
         """Return one of the methods of stages, or a variant of it; raises as `method`."""

@@ -62,7 +62,7 @@ class RoutingIndex:
     sketches: Sketches
     vectors: Vectors
     rows: pl.DataFrame
-    tokens: SkillTokens | None
+    tokens: SkillTokens | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def test_a_person_sees_a_table(ask: Ask, root: str, bench: Written) -> None:
         (["--baseline", "magic"], "unknown routing method 'magic'"),
         (["--method", "zsum", "--baseline", "rrf"], "--baseline rrf is not measured: name it by --method"),
         (["--sweep", "skillflow-queries"], "listed=true needs an LLM: set SKILLERY_LLM_BASE_URL"),
-        (["--sweep", "magic"], "--sweep 'magic' is not known: choose some of skillflow-stages"),
+        (["--sweep", "magic"], "--sweep 'magic' is not known: choose some of skillflow-first-stages"),
         (["--method", "rrf:k=60"], "method rrf:k=60: rrf has no settings"),
         (["--method", "skillflow:magic=1"], "'magic' is no setting of it; they are stages, dense_model"),
         (["--method", "skillflow:dense_k=0"], "skillflow:dense_k=0: dense_k='0': Input should be"),
@@ -138,8 +138,8 @@ def test_four_stages_run_from_queries_to_selection_and_a_second_run_asks_nothing
     assert [(stage["stage"], stage["k"]) for stage in row["stages"]] == [
         ("dense", 6), ("shallow", 4), ("deep", 3), ("select", 2),
     ]  # fmt: skip
-    # A task asks for several queries, for one, for two, and for a selection.
-    assert asked == 3 * 4
+    # A task asks for several queries, for one, for two, and for a selection; another comes first, untimed.
+    assert asked == (1 + 3) * 4
     assert json.loads(first)["llm"]["fallbacks"] == {}
     assert untimed(json.loads(first)) == untimed(json.loads(second))
     assert json.loads(second)["llm"]["requests"] == 0

@@ -16,6 +16,7 @@ from storage.lance.versions import table_names, tagged
 from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten
 from tasks.evaluate.health.report import REPORT, write_report
+from tasks.retrieve import served_index
 from tasks.retrieve.versions.forget import ForgetReport, forget
 from tests.support.roots.forgetting import (
     COPY,
@@ -133,9 +134,11 @@ def test_an_answer_that_was_under_way_is_given_from_the_new_version(
 ) -> None:
     asked = root.ask()
     asked.search("honey")
-    now, pointers = asked._pointer, [root.served()]
+    now, pointers = served_index.require_served, [root.served()]
     forgotten(root, TARGET)
-    monkeypatch.setattr(asked, "_pointer", lambda: pointers.pop() if pointers else now())
+    monkeypatch.setattr(
+        served_index, "require_served", lambda where: pointers.pop() if pointers else now(where)
+    )
     if searching:
         found = asked.search("honey")["results"]
         assert found[0]["doc_id"] == "local/market/bees"

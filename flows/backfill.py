@@ -83,8 +83,9 @@ def _rebuild(
             done = update_refined(place, run_id=run, now=datetime.now(UTC), near=near)
             done |= {"refined now": plan["todo"], "unchanged, skipped": plan["unchanged"]}
         if "parse" in stages:
-            batches = plan_parsing(place, encoder, with_vectors=False)["batches"]
-            given = {"root": place, "encoder": encoder, "with_vectors": False}
+            how: dict[str, Any] = {"with_vectors": False, "grouped": load_settings().segment == "skillpager"}
+            batches = plan_parsing(place, encoder, **how)["batches"]
+            given = {"root": place, "encoder": encoder, **how}
             calls = ((parse_batch, {**given, "partitions": partitions}) for partitions in batches)
             for _ in run_batches("parse", calls, len(batches), apart=WORTH_IT):
                 pass

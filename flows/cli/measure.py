@@ -349,9 +349,10 @@ def evaluate_agents(
     ] = None,
     skills: Annotated[int, typer.Option("--skills", metavar="N", min=1, help="Given at most.")] = 5,
     turns: Annotated[int, typer.Option("--turns", metavar="N", min=1, help="Of one attempt.")] = 30,
-    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="Of one attempt.")] = 600.0,
+    seconds: Annotated[float, typer.Option("--seconds", metavar="S", min=1, help="Of one attempt.")] = 600.0,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", metavar="M", help="Of all; run it again to go on.")
+        float | None,
+        typer.Option("--minutes", metavar="M", min=0, help="Of all; with --report, again to go on."),
     ] = None,
     online: Annotated[
         bool, typer.Option("--online", help="Methods that learn do so of each attempt that succeeds.")

@@ -130,7 +130,10 @@ def set_preset(name: str, command: str) -> dict[str, Any]:
     say_aside(f"preset {name}; the paper asks {preset['asks']}")
     for key, value in wanted.items():
         text = value if isinstance(value, str) else json.dumps(value)
-        own = text if key.startswith("-") else os.environ.setdefault(key, text)
+        if key.startswith("-"):
+            say_aside(f"  {key} {text}, unless you give another")
+            continue
+        own = os.environ.setdefault(key, text)
         say_aside(f"  {key}={text}" if own == text else f"  {key}={own} (yours; the paper's is {text})")
     return {key.strip("-").replace("-", "_"): v for key, v in wanted.items() if key.startswith("-")}
 

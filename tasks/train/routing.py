@@ -87,7 +87,8 @@ class RoutingTraining:
             `out`, `encoder`, `base`, `material` (`Material.counts`), `training` (updates, seconds, tokens,
             tokens_per_second, first and last loss), `scorer` (weights of the listwise scorer of the router's
             parts), `reranker` (as `training`, or null), `methods` and `contests` on held-out skills, and
-            `helps`: whether the router ranks them better with the trained encoder than with the base.
+            `helps`: whether the router ranks them better with the trained encoder than with the base;
+            `pooling`: how it makes a vector, `last` of which no index can be of.
 
         Raises:
             WrongInput: There are too few skills, or the folder holds another training.
@@ -265,7 +266,7 @@ def measured(
     contests = [asdict(one) for one in contest(pl.concat(frames), DEFAULT)]
     return {
         "methods": [summarise_method(frame) for frame in frames], "contests": contests,
-        "helps": helps(contests, TRAINED),
+        "helps": helps(contests, TRAINED), "pooling": options.pooling,
     }  # fmt: skip
 
 

@@ -97,7 +97,9 @@ def print_training(found: dict[str, Any]) -> None:
     table(title, ["method", *_TRAINING_MEASURES], rows)
     show([contest_block(found["contests"])])
     verdict = "helps: try it with" if found["helps"] else "does not measurably help; it is"
-    say(f"the trained encoder {verdict} SKILLERY_ENCODER={found['encoder']}")
+    last = found.get("pooling") == "last"  # no index is of such an encoder
+    setting = "--method skillrouter and SKILLERY_SKILLROUTER_ENCODER" if last else "SKILLERY_ENCODER"
+    say(f"the trained encoder {verdict} {setting}={found['encoder']}")
 
 
 def _training(what: str, training: dict[str, Any]) -> None:

@@ -22,10 +22,10 @@ from flows.commands.console import counts, folder_at, steps
 from flows.commands.llm import is_set_up
 from flows.commands.queries import open_index
 from flows.commands.routing.searching import SEARCHING, other_ranker
-from flows.commands.routing.settings import base_of
+from flows.commands.routing.settings import base_of, load_skillflow, load_skillrouter
 from flows.settings import Settings, llm_options
 from storage.answers import Answers
-from storage.errors import EnvironmentStopped, WrongInput
+from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 from storage.jsonl import write_lines
 from storage.lance.served import read_served
 from storage.root import Root
@@ -249,7 +249,8 @@ class _Sources:
         """Return all that what methods give depends on."""
         served, kept = read_served(self._root), KeptTrajectories(self._root).states()
         tasks = [one.digest for one in self._given] if self._online else []
-        return repr((served and served.version, kept, self._k, tasks))
+        how = self._settings.rerank, self._settings.encoder, load_skillflow(), load_skillrouter()
+        return repr((served and served.version, kept, self._k, tasks, how))
 
 
 class _Bench:
@@ -305,7 +306,7 @@ class _Bench:
                 environment, supply = CommandEnvironment(process), stream.supply(task)
                 called = f"{name}/{task.task_id}/{run}"
                 made = attempt(task, environment, agent, supply, self._limits, called)
-        except EnvironmentStopped as error:
+        except (EnvironmentStopped, EnvironmentUnusable) as error:
             reason = "environment"
             raise Unfinished(reason) from error
         record: Found = json.loads(json.dumps({"method": name, "task": task.task_id, "run": run, **made}))

@@ -88,7 +88,9 @@ class SkillRouterSettings(BaseSettings):
     )
     encoder_query_prefix: str | None = Field(None, description="Instead of the instruction before each task.")
     encoder_text_prefix: str = Field("", description="Before each skill, as models like E5 were trained.")
-    encoder_trusted: bool = Field(False, description="Whether code that comes with the encoder is run.")
+    encoder_trusted: bool = Field(
+        False, description="Whether code that comes with the encoder is run; some need it."
+    )
     encoder_description_tokens: int = Field(
         300, ge=0, description="Of the description that it reads; 0: none."
     )

@@ -132,7 +132,13 @@ class Service:
             with suppress(SkilleryError):
                 self.index.search("anything", 1)
 
+        def loaded(name: str) -> None:
+            with suppress(SkilleryError):
+                self.search("anything", 1, name)
+
         self._quick.submit(opened)
+        for name in self._rankers:
+            self._slow.submit(loaded, name)
 
     def ready(self) -> bool:
         """Tell whether something is served."""

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from flows.serve.answers.service import Service
+from flows.serve.answers.service import DEFAULT, Service
 from storage.errors import WrongInput
 
 _NOISE = {
@@ -72,7 +72,9 @@ class Tool(Generic[A, O]):
     async def answer(self, service: Service, given: dict[str, Any] | None) -> O:
         """Return what the tool finds; raises as its function does, and as `parse`."""
         arguments = self.parse(given)
-        return await service.run(lambda: self.call(service, arguments), slow=self.slow)
+        # Another method than the default takes seconds, for which no search waits.
+        slow = self.slow or getattr(arguments, "method", DEFAULT) != DEFAULT
+        return await service.run(lambda: self.call(service, arguments), slow=slow)
 
     def schemas(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the JSON schemas of arguments and outcome, without what no model needs to know."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -108,10 +109,13 @@ def command_agent(command: str, seconds: float, attempt: int = 0) -> Iterator[Ca
                 said = json.loads(process.ask(json.dumps(asked)))
                 spent = max(int(said.get("tokens", 0)), 0), max(float(said.get("cost", 0)), 0.0)
                 own = str(said["name"]), dict(said.get("args") or {})
-                return Act(*own, *spent, used=list(map(str, said.get("used", ()))))
+                json.dumps(own, ensure_ascii=False).encode()  # half a character cannot be kept
+                if not math.isfinite(spent[1]):
+                    return Act("", {}, failed=f"answered with a cost of {spent[1]}")
+                return Act(*own, *spent, used=list(map(str, said["used"])) if "used" in said else None)
             except (EnvironmentStopped, EnvironmentUnusable) as error:
                 return Act("", {}, failed=str(error))
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
                 return Act("", {}, failed=f"answered with no {{name, args, tokens, cost, used}}: {error!r}")
 
         yield act

@@ -74,7 +74,7 @@ class Turn(NamedTuple):
 
 
 class Act(NamedTuple):
-    """What an agent does, what the turn cost, and ids of skills that it says it goes by.
+    """What an agent does, what the turn cost, and ids of skills that it goes by, None if it does not say.
 
     `failed` says why there is no action that can be read; the attempt is over then.
     """
@@ -83,7 +83,7 @@ class Act(NamedTuple):
     args: Mapping[str, Any]
     tokens: int = 0
     cost: float = 0.0
-    used: Sequence[str] = ()
+    used: Sequence[str] | None = None
     failed: str | None = None
 
 
@@ -217,11 +217,12 @@ def attempt(
         told = ", ".join(f"{key}={value!r}" for key, value in act.args.items())
         before.append({"did": f"{act.name}({told})", "error": wrong, "seen": seen})
     score, steps = task.score(environment), tuple(acting.steps)
-    used = acting.used | {one for act in acts for one in act.used if one in acting.given}
+    used = acting.used | {one for act in acts for one in act.used or () if one in acting.given}
+    unsaid = supply.silent and all(act.used is None for act in acts)
     run = Trajectory(name, task.task_id, task.domain, task.instruction, score >= 1, steps, acting.seen)
     return {
         "score": score, "turns": len(acts), "tokens": sum(act.tokens for act in acts),
         "cost": sum(act.cost for act in acts), "seconds": round(time.monotonic() - began, 3), "ended": ended,
         "error": acts[-1].failed if acts else None, "skills": sorted(acting.given),
-        "used": None if supply.silent and not used else sorted(used), "trajectory": asdict(run),
+        "used": None if unsaid else sorted(used), "trajectory": asdict(run),
     }  # fmt: skip

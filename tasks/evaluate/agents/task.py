@@ -20,6 +20,7 @@ from tasks.induce.trajectories.record import Action
 
 EXAMPLE = "example"  # names the tasks that come with Skillery
 _TASK, _INSTRUCTION = "task.json", "instruction.md"
+_ONE_DOMAIN = "tasks"
 
 
 class ReferenceAction(BaseModel):
@@ -53,8 +54,8 @@ class AgentTask(NamedTuple):
 
     @property
     def domain(self) -> str:
-        """What its trajectories are of: the environment's domain, or the task alone."""
-        return self.told.domain or self.task_id
+        """What its trajectories are of: the environment's domain; tasks that name none are of one."""
+        return self.told.domain or _ONE_DOMAIN
 
     def opened(self, seconds: float) -> AbstractContextManager[LineProcess]:
         """Start its environment, which answers each line within so many seconds; raises as `LineProcess`."""
@@ -62,13 +63,21 @@ class AgentTask(NamedTuple):
         return LineProcess(command, self.folder / self.told.folder, seconds)
 
     def score(self, environment: CommandEnvironment) -> float:
-        """Return how far it is done, from 0 to 1: the environment's word, or the reference's."""
+        """Return how far it is done, from 0 to 1: the environment's word, or the reference's.
+
+        Raises:
+            WrongInput: A reference action fails, so that doing nothing would be right.
+        """
         if self.told.check is None:
             return environment.score()
         left = environment.digest()
-        environment.reset(self.told.domain)
-        for one in self.told.check:
-            environment.step(Action(one.name, one.args), Element("", *one.on) if one.on else None)
+        done = environment.reset(self.told.domain)
+        for number, one in enumerate(self.told.check, start=1):
+            if done.error is None:
+                done = environment.step(Action(one.name, one.args), Element("", *one.on) if one.on else None)
+            if done.error is not None:
+                msg = f"{self.folder / _TASK}: check, action {number}: {done.error}: mend it"
+                raise WrongInput(msg)
         return float(environment.digest() == left)
 
 
@@ -89,7 +98,7 @@ def read_agent_tasks(given: str) -> list[AgentTask]:
 
 
 def _task(folder: Path, shared: dict[str, Any]) -> AgentTask:
-    files = sorted(one for one in folder.rglob("*") if one.is_file())
+    files = sorted(one for one in folder.rglob("*") if one.is_file() and "__pycache__" not in one.parts)
     held = [(str(one.relative_to(folder)), hashlib.sha256(one.read_bytes()).hexdigest()) for one in files]
     digest = hashlib.sha256(repr((held, sorted(shared.items()))).encode()).hexdigest()
     try:

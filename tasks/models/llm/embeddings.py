@@ -18,14 +18,15 @@ from tasks.models.protocols import Vectors
 from tasks.models.token_states import unit
 
 _AT_ONCE = 64  # texts of one question
-_PIECE = re.compile(r"\w+|[^\w\s]")
+# A run of letters without spaces is many tokens.
+_PIECE = re.compile(r"\w{1,12}|[^\w\s]")
 
 
 class ApiEncoder:
     """Encodes by a model of an endpoint; implements IndexEncoder.
 
-    What such a model takes for a token is not told: here it is a word, or a sign. What is asked is not part
-    of a run's account.
+    What such a model takes for a token is not told: here it is a word, twelve letters at most, or a sign.
+    What is asked is not part of a run's account.
 
     Args:
         endpoint: Where, with which key, and how patiently.
@@ -74,13 +75,19 @@ class ApiEncoder:
                 base_url=self._endpoint.base_url, api_key=self._endpoint.api_key or "none",
                 timeout=self._endpoint.timeout, max_retries=self._endpoint.retry.tries - 1,
             ) as client:  # fmt: skip
-                found = client.embeddings.create(model=self._name, input=given, encoding_format="float").data
+                answer = client.embeddings.create(model=self._name, input=given, encoding_format="float")
         except library.APIError as error:
             raise self._failure(error) from error
-        vectors = [row.embedding for row in sorted(found, key=lambda row: row.index)]
-        if len(vectors) != len(texts):
+        found: Any = getattr(answer, "data", None)
+        try:
+            vectors = np.array(
+                [row.embedding for row in sorted(found, key=lambda row: row.index)], np.float32
+            )
+        except (AttributeError, TypeError, ValueError) as error:
+            raise LlmUnavailable("no-answer", "the answer holds no vectors of one length") from error
+        if vectors.ndim != 2 or len(vectors) != len(texts):
             raise LlmUnavailable("no-answer", f"{len(vectors)} vectors of {len(texts)} texts")
-        return np.array(vectors, dtype=np.float32)
+        return vectors
 
     def _failure(self, error: Any) -> SkilleryError:  # noqa: ANN401 (of an optional package)
         key, said = self._endpoint.api_key, str(error)

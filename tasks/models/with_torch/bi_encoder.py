@@ -90,8 +90,11 @@ def sentence_model(
             model = SentenceTransformer(place, device=device, trust_remote_code=trusted)
             model.max_seq_length = min(max_tokens, model.max_seq_length or max_tokens)
             return model
-        transformer = Transformer(place, max_seq_length=max_tokens)
-    except (OSError, ValueError) as error:
+        own = {"trust_remote_code": trusted}  # said, else the library asks the person at the terminal
+        transformer = Transformer(
+            place, max_seq_length=max_tokens, model_kwargs=own, processor_kwargs=own, config_kwargs=own
+        )
+    except (OSError, ValueError, AttributeError) as error:
         raise missing_model(name, error) from error
     last = Pooling(transformer.get_embedding_dimension(), "lasttoken")
     return SentenceTransformer(modules=[transformer, last], device=device)

@@ -124,3 +124,9 @@ def test_a_preset_is_printed_and_yields_to_what_the_user_has_set(
     assert "  SKILLERY_SKILLPAGER_FEW=7 (yours; the paper's is 20)\n" in told
     wrong = ask(*arguments, "sgdr")
     assert (wrong.code, "says nothing of page: choose one of skillpager" in wrong.stderr) == (2, True)
+
+
+def test_only_the_preset_of_who_types_nodes_changes_how_a_run_types_them() -> None:
+    for name, told in presets().items():
+        if "run" in told and name != "skillpager":
+            assert not [key for key in {**told["all"], **told["run"]} if key.startswith("SKILLERY_LLM_")]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from storage.errors import WrongInput
+from tasks.evaluate.agents.agent import command_agent
 from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, attempt
 from tasks.evaluate.agents.memory import CER, LEARNED, Experiences, Procedures
 from tasks.evaluate.agents.task import AgentTask, TaskFile
@@ -67,7 +72,7 @@ def test_what_was_done_for_others_is_given_and_a_procedure_is_one_turn(
     found = tried(renewed(tmp_path), agent, memory.supply(renewed(tmp_path)))
     assert {one.form for one in given} == {form}
     if form == "shown":
-        assert found["used"] is None
+        assert found["used"] == []
         assert "renew loan" in given[0].text.replace("_", " ")
         return
     assert len(found["used"]) == 1
@@ -130,3 +135,25 @@ def test_a_shared_world_of_tools_works_through_the_same_door() -> None:
     task = task_of(run.task, shared / "env", "{python} environment.py", domain="retail", check=check)
     assert tried(task, in_turn(*acts))["score"] == 1
     assert tried(task, in_turn(*acts[:1]))["score"] == 0
+
+
+@pytest.mark.parametrize(
+    "said", [{"cost": float("nan")}, {"tokens": float("inf")}, {"args": {"a": "\ud800"}}]
+)
+def test_what_an_agent_says_that_cannot_be_kept_ends_its_attempt(
+    said: dict[str, Any], tmp_path: Path
+) -> None:
+    line = json.dumps({"name": "done", "args": {}, **said})
+    script = tmp_path / "agent.py"
+    script.write_text(f"import sys\nfor _ in sys.stdin:\n    print({line!r}, flush=True)\n", "utf-8")
+    task = renewed(tmp_path)
+    with command_agent(shlex.join([sys.executable, str(script)]), 20) as agent:
+        act = agent(Turn(task, 1, {}, (), "", None, ()))
+    assert act.failed is not None
+    assert act.failed.startswith("answered with")
+
+
+def test_a_check_that_fails_is_named_instead_of_passing_who_does_nothing(tmp_path: Path) -> None:
+    told = {"domain": "lending", "check": [{"name": "no_such_action", "args": {}}]}
+    with pytest.raises(WrongInput, match=r"task.json: check, action 1: .*mend it"):
+        tried(task_of("Renew it.", tmp_path, lending(), **told), in_turn(("done", {})))

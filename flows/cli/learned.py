@@ -27,6 +27,10 @@ from flows.commands.console import counts, say, say_text, table
 from flows.settings import load_settings
 
 _LISTED = 40  # skills that a list shows; --out and --json have all
+SuggestMethodOption = Annotated[
+    str,
+    typer.Option("--method", metavar="NAME", help="default, sgdr, task, state, static, popular or random."),
+]
 DomainOption = Annotated[
     str | None,
     typer.Option("--domain", metavar="NAME", help="Of the skills; may be left out where it is one."),
@@ -110,12 +114,7 @@ def suggest(
     ] = None,
     domain: DomainOption = None,
     k: Annotated[int, typer.Option("-k", metavar="NUMBER", help="At most so many skills.")] = 5,
-    method: Annotated[
-        str,
-        typer.Option(
-            "--method", metavar="NAME", help="default, sgdr, task, state, static, popular or random."
-        ),
-    ] = "default",
+    method: SuggestMethodOption = "default",
     alpha: Annotated[
         float, typer.Option("--alpha", help="Of sgdr: weight of the task beside the state.")
     ] = 0.5,

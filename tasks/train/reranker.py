@@ -263,12 +263,10 @@ def read_odds(
     return np.array(found, dtype=np.float64)
 
 
-def report(
-    held: Requests, rows: Rows, odds: npt.NDArray[np.float64], weight: float
-) -> dict[str, list[float]]:
+def report(held: Requests, rows: Rows, odds: npt.NDArray[np.float64], reach: Reach) -> dict[str, list[float]]:
     """Return hit@1, MRR@10 and recall@10 by kind, and how often the skill of a near request is first."""
     total = held.scores[rows].copy()
-    total[:, : odds.shape[1]] += 1000 + weight * odds
+    total[:, : odds.shape[1]] += 1000 + reach.part(odds)
     ranks, told = _ranks(held, rows, total), {}
     for kind in sorted(set(held.kinds[rows].tolist())):
         own = ranks[held.kinds[rows] == kind]
@@ -308,7 +306,11 @@ def main() -> None:
     for name, reach in REACHES.items():
         odds = read_odds(held, rows, model, tokens, reach)
         for weight in sorted({0.0, 0.2, 0.8, reach.weight}):
-            told = {"rerank": name, "weight": weight, **report(held, rows, odds, weight)}
+            told = {
+                "rerank": name,
+                "weight": weight,
+                **report(held, rows, odds, reach._replace(weight=weight)),
+            }
             sys.stdout.write(json.dumps(told) + "\n")
 
 

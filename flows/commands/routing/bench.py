@@ -112,14 +112,12 @@ def routing_bench(
     Raises:
         WrongInput: A file or an option cannot be used; nothing was encoded.
     """
-    skills_of = [path for path in (corpus, *(documents or ())) if path]
-    files = _files_of(bench, skills_of, queries, qrels, copies, negatives)._replace(distractors=distractors)
+    held_in = [*filter(None, (corpus, *(documents or ())))]
+    files = _files_of(bench, held_in, queries, qrels, copies, negatives)._replace(distractors=distractors)
     wanted, base = _wanted(method, sweep, baseline)
     require_measures()
     require_methods(wanted, settings, root)
-    refused = read_tasks(files.negatives) if files.negatives else ()
-    tasks, qrels_of = read_tasks(files.queries), read_qrels(files.qrels)
-    given = RoutingBench(tasks, qrels_of, read_copies(files.copies), refused)
+    given = _given(files)
     rates = read_agents(agents) if agents and agents != LLM else []
     expectations = _expectations(files.answers, settings) if agents == LLM else {}
     pools = _pools(pool, recall, files, given)
@@ -134,9 +132,7 @@ def routing_bench(
         if expectations:
             rates = _answered(models, expected_of(given.tasks, given.qrels, skills, expectations))
         llm = models.llm_report()
-    if {"easy", "hard"} <= {*pools}:
-        parts["average"], measured["average"] = parts["hard"], _averaged(measured["easy"], measured["hard"])
-        pools = [*pools, "average"]
+    pools = _with_average(pools, parts, measured)
     summaries = [_summary(name, parts[name], measured[name], wanted, base, recall, rates) for name in pools]
     found: dict[str, Any] = {**summaries[0], "pools": summaries, "llm": llm, "attention": looks}
     if report is not None:
@@ -247,6 +243,22 @@ def _measured(
     benches = [part.bench for of_pool in parts.values() for part in of_pool]
     with steps("tasks routed", len(wanted) * sum(len(b.tasks) + len(b.negatives) for b in benches)) as step:
         return {pool: _of_pool(of_pool, models, wanted, step) for pool, of_pool in parts.items()}
+
+
+def _given(files: _Files) -> RoutingBench:
+    refused = read_tasks(files.negatives) if files.negatives else ()
+    tasks, qrels = read_tasks(files.queries), read_qrels(files.qrels)
+    return RoutingBench(tasks, qrels, read_copies(files.copies), refused)
+
+
+def _with_average(
+    pools: Sequence[str], parts: dict[str, list[PoolPart]], measured: dict[str, _Measured]
+) -> list[str]:
+    """Add the average of the easy and the hard pool, where both were measured; return all pools."""
+    if not {"easy", "hard"} <= {*pools}:
+        return [*pools]
+    parts["average"], measured["average"] = parts["hard"], _averaged(measured["easy"], measured["hard"])
+    return [*pools, "average"]
 
 
 def _averaged(easy: _Measured, hard: _Measured) -> _Measured:

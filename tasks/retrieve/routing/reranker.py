@@ -28,6 +28,8 @@ QUERY = 96  # tokens of a request that are read
 HEAD = 56  # tokens of name and description, unless the body leaves room
 _CHARACTERS = 2000  # of a request that are cut into tokens
 _BATCH = 2048  # tokens that are read at once at most
+# Scores beyond these count as these, so that a text made to be read moves a skill only so far.
+_LEAST, _MOST = 0.0, 10.0
 _Scores: TypeAlias = npt.NDArray[np.float32]
 
 
@@ -38,9 +40,11 @@ class Reach(NamedTuple):
     tokens: int
     weight: float
 
+    def part(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
+        """Return what scores add to the legs' sum."""
+        return np.asarray(self.weight * np.clip(scores, _LEAST, _MOST))
 
-# Scores beyond these count as these, so that a text made to be read moves a skill only so far.
-_LEAST, _MOST = 0.0, 10.0
+
 REACHES = {"fast": Reach(8, 48, 0.5), "best": Reach(20, 96, 0.5)}
 NONE = "none"
 RERANKS = (NONE, *REACHES)
@@ -112,12 +116,9 @@ def best_window(asked: Sequence[int], body: Ids, width: int, rarity: Vectors) ->
     """
     if len(body) <= width or width <= 0:
         return body[: max(width, 0)]
-    wanted = np.unique(np.asarray(asked, dtype=np.int64))
-    places = np.minimum(np.searchsorted(wanted, body), max(len(wanted) - 1, 0))
-    hits = wanted[places] == body if len(wanted) else np.zeros(len(body), dtype=np.bool_)
-    counts = np.bincount(places[hits], minlength=max(len(wanted), 1))
-    worth = np.where(hits, (rarity[wanted] / np.sqrt(np.maximum(counts, 1)))[places] if len(wanted) else 0, 0)
-    sums = np.concatenate([[0.0], np.cumsum(worth)])
+    tokens, places, counts = np.unique(body, return_inverse=True, return_counts=True)
+    worth = np.where(np.isin(tokens, asked), rarity[tokens], 0) / np.sqrt(counts)
+    sums = np.concatenate([[0.0], np.cumsum(worth[places])])
     begin = int(np.argmax(sums[width:] - sums[:-width]))
     return body[begin : begin + width]
 
@@ -161,7 +162,7 @@ class SkillReader:
 
     def parts(self, query: str, rows: Sequence[int]) -> _Scores:
         """Return what reading says of each row as part of its score, whatever other rows are read."""
-        return np.asarray(self.reach.weight * np.clip(self.scores(query, rows), _LEAST, _MOST))
+        return np.asarray(self.reach.part(self.scores(query, rows)), dtype=np.float32)
 
     def scores(self, query: str, rows: Sequence[int]) -> _Scores:
         """Return the scores of rows for a request; those of the last request are remembered."""

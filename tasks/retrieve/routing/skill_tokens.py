@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeAlias
 
 import numpy as np
@@ -52,13 +52,9 @@ def skill_tokens_of(skills: Iterable[Skill]) -> SkillTokens:
     """Return the tokens of skills; rows follow their order."""
     left, parts = iter(skills), list[Ids]()
     while some := list(islice(left, _AT_ONCE)):
-        for texts, most in (
-            ([f"{s.name}. {s.description[:_CHARACTERS]}" for s in some], HEAD_TOKENS),
-            ([s.body[:_CHARACTERS] for s in some], BODY_TOKENS),
-        ):
-            found = base_tokenizer().encode_batch_fast(texts, add_special_tokens=False)
-            parts += [np.array(one.ids[:most], dtype=np.uint16) for one in found]
-        parts[-2 * len(some) :] = _alternating(parts[-2 * len(some) : -len(some)], parts[-len(some) :])
+        heads = _cut([f"{s.name}. {s.description[:_CHARACTERS]}" for s in some], HEAD_TOKENS)
+        bodies = _cut([s.body[:_CHARACTERS] for s in some], BODY_TOKENS)
+        parts += chain.from_iterable(zip(heads, bodies, strict=True))
     return _of(parts)
 
 
@@ -72,8 +68,9 @@ def kept_tokens(tokens: SkillTokens, keep: npt.NDArray[np.bool_]) -> SkillTokens
     return _of([ids for row in np.flatnonzero(keep).tolist() for ids in tokens.of(row)])
 
 
-def _alternating(heads: Sequence[Ids], bodies: Sequence[Ids]) -> list[Ids]:
-    return [ids for pair in zip(heads, bodies, strict=True) for ids in pair]
+def _cut(texts: Sequence[str], most: int) -> list[Ids]:
+    found = base_tokenizer().encode_batch_fast(texts, add_special_tokens=False)
+    return [np.array(one.ids[:most], dtype=np.uint16) for one in found]
 
 
 def _of(parts: Sequence[Ids]) -> SkillTokens:

@@ -30,7 +30,7 @@ from tasks.refine.document import refine_bundles, refine_document
 from tasks.refine.duplicates.near import NearLimits, SignatureRule, signatures
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
-from tasks.refine.risks.scan import scan_all
+from tasks.refine.risks.files import TextFile, scan_files
 from tasks.refine.text.encodings import scanned
 
 
@@ -81,7 +81,7 @@ def _refined(
 ) -> list[Document | Dropped]:
     # Scanned together, texts take a fraction of the time.
     raws = [raw for raw, _, _ in documents]
-    risks = scan_all([scanned(raw.content or b"") for raw in raws])
+    risks = scan_files([TextFile(scanned(raw.content or b"")) for raw in raws])
     bundles = refine_bundles(raws, max_control_share=limits.max_control_share)
     results: list[Document | Dropped] = []
     kept: list[bytes] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,10 @@ from storage.schemas import Finding
 from tasks.refine.risks.scan import hit_digests
 from tasks.refine.text.encodings import scanned
 
+HELD = "revision.held"
+"""The code of the finding that a newer revision is not served for its risks."""
 _RISK = "risk."
+_PLACE = re.compile(r"\bline \d+(?: to \d+)?: ")
 GRAVE = ("error", "warning")
 """The severities that are told where a revision adds them."""
 
@@ -32,11 +36,11 @@ def rule_id(code: str) -> str:
 def risk_hits(risks: Sequence[Finding], contents: Mapping[str, bytes]) -> list[RiskHit]:
     """Return what the rules of a skill's risks hit in its files, sorted.
 
-    Of a risk that is in no file as it is kept, it is what was said of it.
+    Of a risk that no pattern finds in a file as it is kept, it is what was said of it, wherever that stands.
     """
     said: dict[str, list[str]] = {}
     for risk in risks:
-        said.setdefault(rule_id(risk.code), []).append(risk.message)
+        said.setdefault(rule_id(risk.code), []).append(_PLACE.sub("", risk.message))
     digests = hit_digests([scanned(content) for content in contents.values()], said) if said else []
     found = [
         RiskHit(rule, path, digest)

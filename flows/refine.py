@@ -21,7 +21,7 @@ from tasks.refine.shells import plan_refining, refine_raw_parts, update_refined
 from tasks.refine.workers import WORTH_IT
 
 RISK_ADDED = "skillery.risk-added"
-_MOST_IN_AN_EVENT = 100
+_MOST_IN_AN_EVENT = 50  # a server takes 100 related resources, the run's own among them
 
 
 @flow(name="refine", flow_run_name="refine {root}")

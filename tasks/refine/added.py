@@ -85,7 +85,7 @@ class Revisions:
             "risks": [asdict(risk) for risk in added], "message": what,
         }  # fmt: skip
         accepted = {
-            rule for rule, when in accepted_risks(self._root, now.doc_id).items() if now.fetched_at <= when
+            rule for rule, when in accepted_risks(self._raw, now.doc_id).items() if now.fetched_at <= when
         }
         holding = [r for r in added if r.severity in self._holding and rule_id(r.code) not in accepted]
         if not holding or isinstance(was, Dropped):

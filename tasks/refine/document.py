@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
-from storage.schemas import BundledFile, Document, Dropped, Finding, RawDocument
+from storage.schemas import BundledFile, Document, Dropped, FileContent, Finding, RawDocument
 from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.filters import (
@@ -30,7 +30,7 @@ from tasks.refine.filters import (
 )
 from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
-from tasks.refine.risks.scan import scan, scan_all
+from tasks.refine.risks.files import TextFile, scan_files
 from tasks.refine.text.canonical import body_hash, content_hash
 from tasks.refine.text.encodings import decode, scanned
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
@@ -72,12 +72,13 @@ def refine_bundles(
         documents: Their `contents` are refined.
         max_control_share: The largest share of control characters in a text, 0 to 1.
     """
-    files = dict.fromkeys(file.content for raw in documents for file in raw.contents)
+    files = dict.fromkeys(file for raw in documents for file in raw.contents)
     refined = _refine(list(files), max_control_share)
-    return [_bundle([(file.path, refined[file.content]) for file in raw.contents]) for raw in documents]
+    return [_bundle([(file.path, refined[file]) for file in raw.contents]) for raw in documents]
 
 
-def _refine(contents: list[bytes], max_control_share: float) -> dict[bytes, _Refined]:
+def _refine(files: list[FileContent], max_control_share: float) -> dict[FileContent, _Refined]:
+    contents = dict.fromkeys(file.content for file in files)
     texts = {content: decode(content)[0] for content in contents}
     binary = {c for c, text in texts.items() if not_text(text, max_control_share=max_control_share)}
     # A shell reads on over zeros: a script stays one, however many of them stand behind its last line.
@@ -85,11 +86,14 @@ def _refine(contents: list[bytes], max_control_share: float) -> dict[bytes, _Ref
     zeroed = {
         c for c, text in without_zeros.items() if not not_text(text, max_control_share=max_control_share)
     }
-    read = [content for content in contents if content not in binary or content in zeroed]
-    risks = dict(zip(read, scan_all([scanned(content) for content in read]), strict=True))
+    read = [file for file in files if file.content not in binary or file.content in zeroed]
+    found = scan_files([TextFile(scanned(file.content), file.path) for file in read])
+    risks = dict(zip(read, found, strict=True))
     return {
-        content: _without_secrets(content, None if content in binary else text, risks.get(content, ()))
-        for content, text in texts.items()
+        file: _without_secrets(
+            file.content, None if file.content in binary else texts[file.content], risks.get(file, ())
+        )
+        for file in files
     }
 
 
@@ -187,7 +191,11 @@ def refine_document(
             *(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *_on_language(language)),
             *bundle.findings,
         ),
-        risks=(*(scan(scanned(content)) if risks is None else risks), *parts.risks, *bundle.risks),
+        risks=(
+            *(scan_files([TextFile(scanned(content))])[0] if risks is None else risks),
+            *parts.risks,
+            *bundle.risks,
+        ),
         fetched_at=fetched_at,
         first_seen_at=first_seen_at,
     )

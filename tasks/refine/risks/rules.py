@@ -18,6 +18,7 @@ from tasks.refine.text.rules import parse_rules, rules_text
 RULES_VERSION = 2
 GROUPS = (
     "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
+    "unscanned", "path",
 )  # fmt: skip
 Region = tuple[int, int]
 Context = Literal["fence", "quote", "negation", "education"]
@@ -35,8 +36,8 @@ class RiskRule:
     id: str
     severity: Severity
     description: str
-    hits: tuple[str, ...]
-    near_misses: tuple[str, ...]
+    hits: tuple[str, ...] = ()
+    near_misses: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     near: re.Pattern[str] | None = None
     within: int = 0
@@ -50,6 +51,8 @@ class RiskRule:
     hosts: bool = False
     measure: str = ""
     at_least: int = 0
+    # What finds it where neither a pattern nor a measure does; then no example of it stands here.
+    by: Literal["", "files", "code"] = ""
 
     @property
     def group(self) -> str:
@@ -57,7 +60,7 @@ class RiskRule:
         return self.id.partition(".")[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RiskRules:
     """All rules in the file's order, and what grades hits: hosts, terms of security texts, negations."""
 
@@ -66,6 +69,11 @@ class RiskRules:
     education: tuple[str, ...]
     education_terms: int
     negation: re.Pattern[str]
+
+    @functools.cached_property
+    def by_id(self) -> dict[str, RiskRule]:
+        """The rules by their ids."""
+        return {rule.id: rule for rule in self.rules}
 
 
 def pattern_of(given: str | list[str]) -> re.Pattern[str]:
@@ -82,7 +90,8 @@ def _rule(row: dict[str, Any]) -> RiskRule:
     known = rule.group in GROUPS and rule.severity in get_args(Severity)
     known = known and rule.weighed_by <= set(get_args(Context))
     # A rule needs one way to hit, and one cheap test that spares it most texts.
-    if not known or bool(rule.pattern) == bool(rule.measure) or bool(rule.literals) == bool(rule.screen):
+    ways = (rule.pattern is not None) + bool(rule.measure) + bool(rule.by)
+    if not known or ways != 1 or bool(rule.literals) + bool(rule.screen) != (not rule.by):
         wrong = "has an unknown group, severity or context, no pattern, or no cheap test"
         msg = f"{_FILE}: rule {rule.id} {wrong}"
         raise RiskRuleError(msg)

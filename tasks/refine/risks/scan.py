@@ -130,7 +130,7 @@ def excerpt(text: str, *, limit: int = EXCERPT_CHARS) -> str:
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
-_GRAVITY: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}
+GRAVITY: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}
 # An attacker chooses the words around a hit, so they lower its severity by one step only.
 _LOWER: dict[Severity, Severity] = {"error": "warning", "warning": "info", "info": "info"}
 # How many hits of a rule are weighed by their context. One more counts in full: many harmless hits must not
@@ -237,7 +237,7 @@ def _by_host(rule: RiskRule, text: Surroundings, span: Region) -> Severity:
         end = _ADDRESS_END.search(text.lowered, span[1], span[1] + 200)
         urls = list(_URL.finditer(text.lowered, span[1], end.start() if end else span[1] + 200))
     grades = (_of_address(rule, url, text.rules.known_hosts) for url in urls)
-    return max(grades, key=_GRAVITY.__getitem__, default=rule.severity)
+    return max(grades, key=GRAVITY.__getitem__, default=rule.severity)
 
 
 def _severity(rule: RiskRule, text: Surroundings, span: Region) -> Severity:
@@ -256,7 +256,7 @@ def _finding(rule: RiskRule, text: Surroundings, screened: Screened) -> Finding 
     weighed += [(rule.severity, span) for span in islice(hits, 1)]
     if not weighed:
         return None
-    severity, (start, end) = max(weighed, key=lambda hit: _GRAVITY[hit[0]])
+    severity, (start, end) = max(weighed, key=lambda hit: GRAVITY[hit[0]])
     more = len(weighed) - 1 + sum(1 for _ in hits)
     also = f" (and {more:,} more)" if more else ""
     shown = excerpt(text.text[start:end])

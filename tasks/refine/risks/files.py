@@ -1,0 +1,76 @@
+"""Files scanned for risks: by the rules on any text, then by what analyses say of each kind of code in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from storage.schemas import Finding, Severity
+from tasks.refine.risks.kinds import Kind, Part, parts_of
+from tasks.refine.risks.rules import risk_rules
+from tasks.refine.risks.scan import GRAVITY, excerpt, scan_all
+
+
+class TextFile(NamedTuple):
+    """A text, with its path in its skill's folder."""
+
+    text: str
+    path: str = "SKILL.md"
+
+
+class Hit(NamedTuple):
+    """What an analysis found: the id of its rule in the data file, the line (from 1) and what stands there.
+
+    `until` is the line of what the first one reaches; `severity` stands instead of the rule's.
+    """
+
+    rule: str
+    line: int
+    text: str
+    until: int | None = None
+    severity: Severity | None = None
+
+
+Analysis = Callable[[str], Iterable[Hit]]
+ANALYSES: Mapping[Kind, tuple[Analysis, ...]] = {}
+_MOST_CHARS = 1_000_000  # of a text that is analysed as code
+
+
+def scan_files(files: Sequence[TextFile]) -> list[tuple[Finding, ...]]:
+    """Return the risks of each of many texts: one finding a rule; some hundred at a time are fastest."""
+    by_rules = scan_all([file.text for file in files])
+    return [(*found, *_analysed(file)) for found, file in zip(by_rules, files, strict=True)]
+
+
+def _analysed(file: TextFile) -> Iterator[Finding]:
+    hits: dict[str, list[Hit]] = {}
+    for part in parts_of(file.text, file.path):
+        for hit in _of_part(part):
+            hits.setdefault(hit.rule, []).append(hit)
+    for rule, of_rule in hits.items():
+        yield finding_on(rule, of_rule)
+
+
+def _of_part(part: Part) -> Iterator[Hit]:
+    analyses, before = ANALYSES.get(part.kind, ()), part.line - 1
+    if analyses and len(part.text) > _MOST_CHARS:
+        yield Hit("unscanned.code", part.line, f"{len(part.text):,} characters of {part.kind}")
+        return
+    for analysis in analyses:
+        try:
+            found = list(analysis(part.text))
+        except (RecursionError, MemoryError, ValueError) as error:
+            found = [Hit("unscanned.code", 1, f"{part.kind}: {type(error).__name__}")]
+        for hit in found:
+            until = None if hit.until is None else hit.until + before
+            yield hit._replace(line=hit.line + before, until=until)
+
+
+def finding_on(rule_id: str, hits: Sequence[Hit]) -> Finding:
+    """Return the finding on a rule's hits: of the gravest, the first of equals, with how many others."""
+    rule = risk_rules().by_id[rule_id]
+    worst = max(hits, key=lambda hit: GRAVITY[hit.severity or rule.severity])
+    lines = f"line {worst.line}" + (f" to {worst.until}" if worst.until is not None else "")
+    also = f" (and {len(hits) - 1:,} more)" if len(hits) > 1 else ""
+    message = f"{lines}: {rule.description}: {excerpt(worst.text)}{also}"
+    return Finding(f"risk.{rule_id}", worst.severity or rule.severity, message)

@@ -32,6 +32,7 @@ MATRICES = (
 )  # fmt: skip
 SCALE = 2.0  # of what an adapter adds
 FIRST, LAST = 101, 102  # ids of the special tokens around a text
+_WORDS = "embeddings.word_embeddings.weight"
 _OF_BASE = "bert."  # the graph names the encoder's weights as its file does, below this
 _IN_GRAPH = ("encoder.layer.", "embeddings.LayerNorm.")
 _WINDOW = 254  # tokens that are read at once, beside the two special ones
@@ -67,7 +68,7 @@ class AdaptedEncoder:
         held = _Weights(folder / WEIGHTS)
         place, kind = (f"embeddings.{name}_embeddings.weight" for name in ("position", "token_type"))
         self._places, self._kinds = held.read(place), held.read(kind)
-        self._words = held.mapped("embeddings.word_embeddings.weight")
+        self._words = held.mapped(_WORDS)
         graph = resources.files("tasks.models").joinpath(GRAPH).read_bytes()
 
         def weights() -> dict[str, Vectors]:
@@ -123,6 +124,13 @@ class _Weights:
 def base_tokenizer() -> Tokenizer:
     """Return the tokenizer of the default encoder, whatever encoder an index is of; nobody may set it."""
     return whole_tokenizer(_base_folder())
+
+
+def word_vectors() -> Vectors:
+    """Return unit vectors of the default encoder's tokens by id, before it reads them, less their mean."""
+    words = _Weights(_base_folder() / WEIGHTS).read(_WORDS)
+    words -= words.mean(axis=0)
+    return np.asarray(words / np.linalg.norm(words, axis=1, keepdims=True), dtype=np.float32)
 
 
 @functools.lru_cache(maxsize=1)

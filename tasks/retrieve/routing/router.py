@@ -16,6 +16,7 @@ from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, Scores, lexical_of
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.fit import FEATURES, TOP, Evidence, FitModel, Leading, evidence_of
+from tasks.retrieve.routing.learned_leg import LearnedLeg
 from tasks.retrieve.routing.postings import Sketches, postings_of
 from tasks.retrieve.routing.reranker import SkillReader
 from tasks.retrieve.routing.skill import Skill
@@ -74,6 +75,8 @@ class RouterSettings:
     # Weight of the lexical score a second time, times `share`; 0 for a task of one facet. A long task names
     # its further needs in words. It has no influence on which skill is first either.
     again: float = 0.25
+    # Weight of the cosine that was learned from requests, times the share of the request that it reads.
+    learned: float = 1.5
     many: int = 12  # the number of facets from which a task counts as long, at least 1
     tokens: int = 288  # the approximate number of tokens of a task that the encoder reads
 
@@ -123,10 +126,11 @@ class Router:
         settings: RouterSettings | None = None,
         fit: FitModel | None = None,
         reader: SkillReader | None = None,
+        learned: LearnedLeg | None = None,
     ) -> None:
         self._doc_ids, self._lexical, self._vectors, self._encoder = doc_ids, lexical, vectors, encoder
         self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
-        self._fit, self._reader = fit, reader
+        self._fit, self._reader, self._learned = fit, reader, learned
         self._named: dict[str, list[int]] = {}
         for row, keys in enumerate(zip(names, doc_ids, strict=True)):
             for key in {plain_name(key) for key in keys} - {""}:
@@ -143,6 +147,7 @@ class Router:
         bm25f: Bm25fSettings | None = None,
         fit: FitModel | None = None,
         reader: SkillReader | None = None,
+        learned: LearnedLeg | None = None,
     ) -> Router:
         """Return a router over documents in memory; `vectors` are those of name and description, if given."""
         if vectors is None:
@@ -150,7 +155,7 @@ class Router:
         postings = postings_of(documents)
         ids, names = [d.doc_id for d in documents], [d.name for d in documents]
         lexical, sketches = lexical_of(postings, bm25f), postings.sketches
-        return cls(ids, names, lexical, sketches, vectors, encoder, settings, fit, reader)
+        return cls(ids, names, lexical, sketches, vectors, encoder, settings, fit, reader, learned)
 
     def rank(
         self, query: str, k: int, *, allowed: npt.NDArray[np.bool_] | None = None, fold: bool = True
@@ -164,8 +169,9 @@ class Router:
         rows = np.arange(len(self._doc_ids)) if allowed is None else np.flatnonzero(allowed)
         if not len(rows):
             return []
-        if self._reader is not None:
-            self._reader.begin()
+        for model in (self._learned, self._reader):
+            if model is not None:
+                model.begin()
         read = self.read(query)
         parts = dict(read.parts)
         total: Scores = np.stack(list(parts.values())).sum(axis=0)
@@ -289,11 +295,14 @@ class Router:
         several = share if len(cut) > 1 else 0.0
         raw = self._lexical.scores(query)
         lexical = settings.lexical * standardised(raw)
-        described = again = bonus = np.zeros(len(self._doc_ids), dtype=np.float32)
+        described = again = bonus = learned = np.zeros(len(self._doc_ids), dtype=np.float32)
         if weight := settings.described * several**2:
             described = np.float32(weight) * standardised(self._lexical.described.scores(query))
         if several:
             again = np.float32(settings.again * several) * lexical
+        if self._learned is not None:
+            cosines, read = self._learned.cosines(query)
+            learned = np.float32(settings.learned * read) * standardised(cosines)
         if named := self._named.get(plain_name(query)):
             bonus = bonus.copy()
             bonus[named] = 1000.0  # no other part comes near it
@@ -303,6 +312,7 @@ class Router:
             "facets": settings.facets * share * best,
             "described": described,
             "again": again,
+            "learned": learned,
             "named": bonus,
         }
         return ReadQuery(parts, raw, asked)

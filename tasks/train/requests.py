@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,12 +23,16 @@ from scipy.special import logit
 
 from storage.jsonl import read_lines
 from tasks.evaluate.routing.data import read_skills
+from tasks.models.adapted_encoder import base_tokenizer
 from tasks.models.encoder import OnnxEncoder
+from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import lexical_of
 from tasks.retrieve.routing.fit import packaged_fit
+from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_request_encoder, skill_map
 from tasks.retrieve.routing.postings import Sketches, postings_of
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.skill_tokens import SkillTokens, skill_tokens_of
 
 _HELD = ("kinds", "gold", "folds", "first", "scores", "fits")
 _FINEST = (1e-9, 1 - 1e-9)  # probabilities whose log odds are told
@@ -60,33 +65,84 @@ class Requests(NamedTuple):
     unsure: list[frozenset[int]]
 
 
-def read_requests(requests: Path, corpus: Path, encoder: OnnxEncoder) -> tuple[Requests, list[Skill]]:
-    """Return the requests of a file whose skill is in a corpus, and its skills: a quarter of an hour."""
+def read_requests(
+    requests: Path, corpus: Path, encoder: OnnxEncoder
+) -> tuple[Requests, SkillTokens, Vectors]:
+    """Return the requests of a file whose skill is in a corpus; a quarter of an hour.
+
+    Returned with them are the tokens of the corpus' skills, and the vectors of their heads. `first` is what
+    words and plain vectors find.
+    """
     skills = [Skill(*row) for row in read_skills([corpus]).iter_rows()]
     place = {skill.doc_id: row for row, skill in enumerate(skills)}
     lines = pl.DataFrame([line for _, line in read_lines(requests, "{kind, text, doc_id, alone}")]).filter(
         pl.col("doc_id").is_in(list(place))
     )
     gold = np.array([place[d] for d in lines["doc_id"]], dtype=np.int64)
-    postings = postings_of(skills)
     vectors = encoder.encode([skill.head for skill in skills])
-    ids, names = [s.doc_id for s in skills], [s.name for s in skills]
-    lexical = lexical_of(postings)
-    router = Router(ids, names, lexical, postings.sketches, vectors, encoder, fit=packaged_fit())
-    of = {row: copies_of(row, postings.sketches) for row in set(gold.tolist())}
+    router, sketches = _router(skills, vectors, encoder)
+    of = {row: copies_of(row, sketches) for row in set(gold.tolist())}
     copies = [of[row] for row in gold.tolist()]
     unsure = [
         of[row] | frozenset(np.flatnonzero(vectors @ vectors[row] >= _SERVES[alone]).tolist())
         for row, alone in zip(gold.tolist(), lines["alone"], strict=True)
     ]
-    folds = _folds(gold, of, [doc_id.split("--")[0].lower() for doc_id in ids])
+    folds = _folds(gold, of, [skill.doc_id.split("--")[0].lower() for skill in skills])
     foreign = _FOREIGN_FILE.read_text("utf-8").splitlines()
     texts, none = [*lines["text"], *foreign], [frozenset[int]()] * len(foreign)
     kinds = np.array([*lines["kind"], *[FOREIGN] * len(foreign)])
     gold = np.concatenate([gold, np.full(len(foreign), -1)])
     folds = np.concatenate([folds, [*map(_fold_of, foreign)]])
     first = _first_of(router, texts, place)
-    return Requests(texts, kinds, gold, folds, *first, copies + none, unsure + none), skills
+    found = Requests(texts, kinds, gold, folds, *first, copies + none, unsure + none)
+    return found, skill_tokens_of(skills), vectors
+
+
+def _router(
+    skills: Sequence[Skill], vectors: Vectors, encoder: OnnxEncoder, learned: LearnedLeg | None = None
+) -> tuple[Router, Sketches]:
+    postings = postings_of(skills)
+    ids, names, lexical = [s.doc_id for s in skills], [s.name for s in skills], lexical_of(postings)
+    router = Router(
+        ids, names, lexical, postings.sketches, vectors, encoder, fit=packaged_fit(), learned=learned
+    )
+    return router, postings.sketches
+
+
+def found_by_search(
+    held: Requests, rows: Rows, corpus: Path, tokens: SkillTokens, heads: Vectors, encoder: OnnxEncoder
+) -> Requests:
+    """Return some requests with what `search` finds first, before anything is read: three minutes."""
+    skills = [Skill(*row) for row in read_skills([corpus]).iter_rows()]
+    learned = LearnedLeg(skill_map().vectors(heads, tokens), partial(packaged_request_encoder, None))
+    router, _ = _router(skills, heads, encoder, learned)
+    texts = [held.texts[row] for row in rows]
+    first = _first_of(router, texts, {skill.doc_id: row for row, skill in enumerate(skills)})
+    copies, unsure = ([column[row] for row in rows] for column in (held.copies, held.unsure))
+    return Requests(texts, held.kinds[rows], held.gold[rows], held.folds[rows], *first, copies, unsure)
+
+
+def rarity_of(tokens: SkillTokens) -> npt.NDArray[np.float16]:
+    """Return how rare each token is among skills: the inverse document frequency, by id."""
+    counts = np.zeros(base_tokenizer().get_vocab_size(), dtype=np.int64)
+    for row in range(len(tokens.bodies)):
+        counts[np.unique(np.concatenate(tokens.of(row)))] += 1
+    return np.log((len(tokens.bodies) + 1) / (counts + 1)).astype(np.float16)
+
+
+def found_once(
+    work: Path, requests: Path, corpus: Path, encoder: OnnxEncoder
+) -> tuple[Requests, SkillTokens, Vectors]:
+    """Return what `read_requests` returns, kept in a folder once it is found."""
+    work.mkdir(parents=True, exist_ok=True)
+    file, skills = work / "requests.npz", work / "skills.npz"
+    if not file.exists() or not skills.exists():
+        held, made, heads = read_requests(requests, corpus, encoder)
+        np.savez(skills, ids=made.ids, starts=made.starts, bodies=made.bodies, heads=heads)
+        keep_requests(file, held)
+    with np.load(skills, allow_pickle=False) as found:
+        tokens = SkillTokens(found["ids"], found["starts"], found["bodies"])
+        return kept_requests(file), tokens, found["heads"]
 
 
 def _first_of(

@@ -20,17 +20,23 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors.torch import load_file
-from torch.nn import functional
 
-from tasks.models.adapted_encoder import BASE, LAYERS, MATRICES, SCALE, WIDTH, base_tokenizer
+from tasks.models.adapted_encoder import WIDTH, base_tokenizer
 from tasks.models.encoder import OnnxEncoder
-from tasks.models.onnx_export import resolve
 from tasks.retrieve.routing.fit import FILE as FIT
 from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairScorer, Reach, pair_of
-from tasks.retrieve.routing.skill_tokens import SkillTokens, skill_tokens_of
+from tasks.retrieve.routing.skill_tokens import SkillTokens
+from tasks.train.adapted_network import AdaptedNetwork, Halves, mean_states, padded
 from tasks.train.reading_fit import fit_reading, read_results, reading_report
-from tasks.train.requests import FOREIGN, NEAR, Requests, Rows, keep_requests, kept_requests, read_requests
+from tasks.train.requests import (
+    FOREIGN,
+    NEAR,
+    Requests,
+    Rows,
+    found_by_search,
+    found_once,
+    rarity_of,
+)
 
 _HARD = 12  # first skills found, of which most others of a list are drawn
 _FOUND = 30  # first skills found, of which the rest is drawn
@@ -66,91 +72,28 @@ class RerankerRecipe:
     seed: int = 0
 
 
-class PairNetwork(torch.nn.Module):
-    """The default encoder in bf16 with low-rank adapters and a head: scores of pairs.
-
-    It is written out, because with autocast, dropout and padding a step takes twice as long.
-    """
+class PairNetwork(AdaptedNetwork):
+    """An adapted network with a linear layer over the first state and the mean state: scores of pairs."""
 
     def __init__(self, rank: int, seed: int) -> None:
-        super().__init__()
         draw = torch.Generator().manual_seed(seed)
-        held = load_file(Path(resolve(BASE)[0]) / "model.safetensors")
-        self._base = {
-            name: value.to(torch.bfloat16) for name, value in held.items() if value.is_floating_point()
-        }
-        self.adapters = torch.nn.ParameterDict()
-        for layer in range(LAYERS):
-            for matrix in MATRICES:
-                outputs, inputs = held[f"encoder.layer.{layer}.{matrix}.weight"].shape
-                key = _key(layer, matrix)
-                self.adapters[f"{key}:a"] = 0.02 * torch.randn(rank, inputs, generator=draw)
-                self.adapters[f"{key}:b"] = torch.zeros(outputs, rank)
+        super().__init__(rank, draw)
         self.head = torch.nn.Linear(2 * WIDTH, 1)
         torch.nn.init.normal_(self.head.weight, std=0.02, generator=draw)
         torch.nn.init.zeros_(self.head.bias)
 
-    def forward(self, ids: torch.Tensor, second: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-        """Return the scores of pairs; `ids`, `second` and `inside` have shape `(pairs, tokens)`."""
-        states, name = self._embedded(ids, second), "encoder.layer"
-        pairs, tokens = ids.shape
-        for layer in range(LAYERS):
-            query, key, value = (
-                self._changed(states, layer, f"attention.self.{part}")
-                .view(pairs, tokens, -1, 32)
-                .transpose(1, 2)
-                for part in ("query", "key", "value")
-            )
-            # Torch's own attention takes three times as long on a processor, most of it on the way back.
-            weights = (query @ key.transpose(2, 3)) * 32**-0.5
-            weights = weights.masked_fill(~inside[:, None, None], -1e4).softmax(-1)
-            met = (weights @ value).transpose(1, 2).reshape(pairs, tokens, WIDTH)
-            states = self._normal(
-                states + self._changed(met, layer, "attention.output.dense"),
-                f"{name}.{layer}.attention.output.LayerNorm",
-            )
-            wide = functional.gelu(self._changed(states, layer, "intermediate.dense"))
-            states = self._normal(
-                states + self._changed(wide, layer, "output.dense"), f"{name}.{layer}.output.LayerNorm"
-            )
-        states, weight = states.float(), inside[..., None].float()
-        mean = (states * weight).sum(1) / weight.sum(1)
-        scores: torch.Tensor = self.head(torch.cat([states[:, 0], mean], 1))[:, 0]
+    def forward(self, pairs: Sequence[tuple[list[int], int]]) -> torch.Tensor:
+        """Return the scores of pairs, each with the place of its second text; shape `(pairs,)`."""
+        ids, inside = padded([ids for ids, _ in pairs])
+        second = torch.arange(ids.shape[1]) >= torch.tensor([[place] for _, place in pairs])
+        states = self.states(ids, second.long(), inside)
+        scores: torch.Tensor = self.head(torch.cat([states[:, 0], mean_states(states, inside)], 1))[:, 0]
         return scores
 
-    def _embedded(self, ids: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        words, places, kinds = (
-            self._base[f"embeddings.{n}_embeddings.weight"] for n in ("word", "position", "token_type")
-        )
-        return self._normal(words[ids] + places[: ids.shape[1]] + kinds[second], "embeddings.LayerNorm")
-
-    def _normal(self, states: torch.Tensor, name: str) -> torch.Tensor:
-        weight, bias = self._base[f"{name}.weight"], self._base[f"{name}.bias"]
-        return functional.layer_norm(states, (WIDTH,), weight, bias, 1e-12)
-
-    def _changed(self, states: torch.Tensor, layer: int, matrix: str) -> torch.Tensor:
-        name, key = f"encoder.layer.{layer}.{matrix}", _key(layer, matrix)
-        a, b = (self.adapters[f"{key}:{side}"].to(torch.bfloat16) for side in "ab")
-        plain = functional.linear(states, self._base[f"{name}.weight"], self._base[f"{name}.bias"])
-        return plain + functional.linear(functional.linear(states, a), SCALE * b)
-
-    def arrays(self) -> dict[str, npt.NDArray[np.float16]]:
+    def arrays(self) -> Halves:
         """Return what `PairScorer` reads, in half precision, but for `rarity`."""
-        held = {key.replace(":", ".").replace("/", "."): value for key, value in self.adapters.items()}
-        held |= {"head.w": self.head.weight[0], "head.b": self.head.bias[0]}
-        return {name: value.detach().numpy().astype(np.float16) for name, value in held.items()}
-
-
-def _key(layer: int, matrix: str) -> str:
-    return f"{layer}/{matrix.replace('.', '/')}"  # torch allows no dots
-
-
-def rarity_of(tokens: SkillTokens) -> npt.NDArray[np.float16]:
-    """Return how rare each token is among skills: the inverse document frequency, by id."""
-    counts = np.zeros(base_tokenizer().get_vocab_size(), dtype=np.int64)
-    for row in range(len(tokens.bodies)):
-        counts[np.unique(np.concatenate(tokens.of(row)))] += 1
-    return np.log((len(tokens.bodies) + 1) / (counts + 1)).astype(np.float16)
+        head = {"head.w": self.head.weight[0], "head.b": self.head.bias[0]}
+        return super().arrays() | {name: v.detach().numpy().astype(np.float16) for name, v in head.items()}
 
 
 class Drawn(NamedTuple):
@@ -215,14 +158,6 @@ class Lists:
         return list(dict.fromkeys([*hard, *draw.permutation(found).tolist()]))[:others]
 
 
-def padded(pairs: Sequence[tuple[list[int], int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return ids, whether a token is of the second text, whether it is one; of shape `(pairs, tokens)`."""
-    longest = max(len(ids) for ids, _ in pairs)
-    ids = torch.tensor([[*ids, *[0] * (longest - len(ids))] for ids, _ in pairs])
-    places, ends = torch.arange(longest), torch.tensor([[len(ids)] for ids, _ in pairs])
-    return ids, (places >= torch.tensor([[second] for _, second in pairs])).long(), places < ends
-
-
 def list_loss(
     scores: torch.Tensor, starts: Sequence[int], goals: Sequence[Goal], weight: float
 ) -> torch.Tensor:
@@ -261,7 +196,7 @@ def train_pairs(held: Requests, lists: Lists, recipe: RerankerRecipe, fold: int,
     begun, losses = time.monotonic(), []
     for step in range(done, len(batches)):
         pairs, starts, goals = lists.drawn(batches[step], step, late=step >= len(epochs[0]))
-        loss = list_loss(network(*padded(pairs)), starts, goals, recipe.near)
+        loss = list_loss(network(pairs), starts, goals, recipe.near)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -338,13 +273,15 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="Of the requests to learn from.")
     parser.add_argument("--epochs", type=int, default=RerankerRecipe().epochs)
     given = parser.parse_args()
-    given.work.mkdir(parents=True, exist_ok=True)
-    held, tokens = found_once(given.work, given.requests, given.corpus, OnnxEncoder(given.encoder))
+    encoder = OnnxEncoder(given.encoder)
+    held, tokens, heads = found_once(given.work, given.requests, given.corpus, encoder)
     rarity, recipe = rarity_of(tokens), RerankerRecipe(epochs=given.epochs, share=given.share)
     network = train_pairs(held, Lists(held, tokens, rarity, recipe), recipe, given.fold, given.work)
     arrays = network.arrays() | {"rarity": rarity}
     np.savez(given.out, **arrays)  # type: ignore[arg-type]
     rows, model = np.flatnonzero(held.folds == given.fold), PairScorer(arrays)
+    held = found_by_search(held, rows, given.corpus, tokens, heads, encoder)
+    rows = np.arange(len(rows))
     fitted = json.loads(given.fit.read_text("utf-8")) | {"reading": {}}
     for name, reach in REACHES.items():
         odds = read_odds(held, rows, model, tokens, reach)
@@ -360,20 +297,6 @@ def main() -> None:
             }
             sys.stdout.write(json.dumps(told) + "\n")
     given.fit.write_text(json.dumps(fitted, indent=1) + "\n", "utf-8")
-
-
-def found_once(
-    work: Path, requests: Path, corpus: Path, encoder: OnnxEncoder
-) -> tuple[Requests, SkillTokens]:
-    """Return requests and the tokens of a corpus' skills, kept in a folder once they are found."""
-    file, tokens = work / "requests.npz", work / "tokens.npz"
-    if not file.exists() or not tokens.exists():
-        held, skills = read_requests(requests, corpus, encoder)
-        made = skill_tokens_of(skills)
-        np.savez(tokens, ids=made.ids, starts=made.starts, bodies=made.bodies)
-        keep_requests(file, held)
-    with np.load(tokens, allow_pickle=False) as found:
-        return kept_requests(file), SkillTokens(found["ids"], found["starts"], found["bodies"])
 
 
 if __name__ == "__main__":

@@ -122,9 +122,9 @@ class LearnedLeg:
 
 
 @functools.lru_cache(maxsize=1)
-def packaged_skill_map() -> SkillMap:
-    """Return what makes vectors of skills, as it comes with the package."""
-    with np.load(FILE, allow_pickle=False) as held:
+def skill_map(file: Path = FILE) -> SkillMap:
+    """Return what makes vectors of skills, by default as it comes with the package."""
+    with np.load(file, allow_pickle=False) as held:
         return SkillMap(*(held[name].astype(np.float32) for name in SkillMap._fields))
 
 

@@ -21,7 +21,7 @@ from storage.seal import Seal, first_broken, seals_of, sha256_of
 from tasks.models.adapted_encoder import is_base
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
-from tasks.retrieve.routing.learned_leg import packaged_skill_map
+from tasks.retrieve.routing.learned_leg import skill_map
 from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.skill_tokens import SkillTokens, joined_tokens, kept_tokens, skill_tokens_of
@@ -379,5 +379,5 @@ def _learned(served: Served, vectors: Vectors, tokens: SkillTokens, known: Vecto
         return np.zeros((len(vectors), 0), np.float32)
     if not new.any():
         return known
-    made = packaged_skill_map().vectors(vectors[new], kept_tokens(tokens, new))
+    made = skill_map().vectors(vectors[new], kept_tokens(tokens, new))
     return np.concatenate([known, made]) if len(known) else made

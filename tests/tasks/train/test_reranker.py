@@ -21,7 +21,6 @@ from tasks.train.reranker import (
     PairNetwork,
     RerankerRecipe,
     list_loss,
-    padded,
     rarity_of,
     rates_of,
     train_pairs,
@@ -164,7 +163,7 @@ def test_what_is_served_reads_as_what_was_trained(held: Requests) -> None:
     served = PairScorer(network.arrays() | {"rarity": rarity})
     pairs = Lists(held, tokens, rarity, RerankerRecipe(brief=0.0, others=6, easy=0)).drawn([0], 0).pairs
     with torch.no_grad():
-        trained = network(*padded(pairs)).numpy()
+        trained = network(pairs).numpy()
     told = served.scores(held.texts[0], [tokens.of(row) for row in range(len(SKILLS))], 96)
     assert told[int(held.gold[0])] == pytest.approx(trained[0], abs=0.1)
     assert np.ptp(told) > 0.2

@@ -28,7 +28,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import lexical_of
 from tasks.retrieve.routing.fit import packaged_fit
-from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_request_encoder, skill_map
+from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_retriever
 from tasks.retrieve.routing.postings import Sketches, postings_of
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
@@ -114,7 +114,7 @@ def found_by_search(
 ) -> Requests:
     """Return some requests with what `search` finds first, before anything is read: three minutes."""
     skills = [Skill(*row) for row in read_skills([corpus]).iter_rows()]
-    learned = LearnedLeg(skill_map().vectors(heads, tokens), partial(packaged_request_encoder, None))
+    learned = LearnedLeg(packaged_retriever(None).skills(tokens), partial(packaged_retriever, None))
     router, _ = _router(skills, heads, encoder, learned)
     texts = [held.texts[row] for row in rows]
     first = _first_of(router, texts, {skill.doc_id: row for row, skill in enumerate(skills)})

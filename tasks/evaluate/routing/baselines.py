@@ -21,7 +21,7 @@ from tasks.refine.text.words import BASELINE_BREAK, IDENTIFIER
 from tasks.retrieve.baselines.stages import StageRanking, reciprocal_rank_fusion
 from tasks.retrieve.routing.bm25f import Bm25fSettings, lexical_of
 from tasks.retrieve.routing.fit import FitModel
-from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_request_encoder, skill_map
+from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_retriever
 from tasks.retrieve.routing.postings import FIELDS, Postings, postings_of
 from tasks.retrieve.routing.reranker import NONE, REACHES, RERANKS, SkillReader, packaged_pair_scorer
 from tasks.retrieve.routing.router import Router, RouterSettings
@@ -253,8 +253,7 @@ class Ablations:
         """The learned leg, which is of the default encoder's vectors, as fit is."""
         if self._fit is None:
             return None
-        vectors = skill_map().vectors(self._vectors, self._tokens)
-        return LearnedLeg(vectors, partial(packaged_request_encoder, 1))
+        return LearnedLeg(packaged_retriever(1).skills(self._tokens), partial(packaged_retriever, 1))
 
     @functools.cached_property
     def _tokens(self) -> SkillTokens:

@@ -1,14 +1,16 @@
 """Learned leg: vectors of requests and skills whose cosine was learned from requests.
 
 A bi-encoder (Karpukhin et al., "Dense Passage Retrieval", EMNLP 2020) of low-rank adapters on the default
-encoder for requests; skills keep the vectors of their heads, which a linear map changes and to which another
-adds what their bodies say. So it needs no reading of skills. `data/retriever-1.md` is its card.
+encoder. Of a skill it reads name and description; what its body says is added by a linear map of the mean of
+its tokens, which costs no reading. `data/retriever-1.md` is its card.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,69 +18,93 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from storage.folder import threads_of_process
-from tasks.models.adapted_encoder import FIRST, LAST, WIDTH, AdaptedEncoder, word_vectors
+from tasks.models.adapted_encoder import FIRST, LAST, WIDTH, AdaptedEncoder, token_vectors
 from tasks.models.preloaded import Preloaded
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.skill_tokens import Ids, SkillTokens
 
 FILE = Path(__file__).parents[1] / "data" / "retriever-1.npz"
-QUERY = 96  # tokens of a request that are read
+QUERY, HEAD = 96, 64  # tokens of a request, and of name and description, that are read
 _CHARACTERS = 2000  # of a request that are cut into tokens
 _RARITY_POWER = 1.5
-_BLOCK = 256
+_BATCH = 2048  # tokens that are read at once at most
+_BLOCK = 256  # rows
 
 
-class RequestEncoder:
-    """Encodes requests.
+class BodyMap(NamedTuple):
+    """How what a body says becomes part of its skill's vector: `body` has shape `(384, 384)`, `skip` none.
 
-    Args:
-        arrays: The adapters (see `AdaptedEncoder`).
-        threads: Calls at a time, each on one thread.
+    `rarity` `(ids,)` is how rare a token is among skills, `mean` `(384,)` the mean of bodies, and `common`
+    `(384,)` the direction in which most of them lie.
     """
 
-    def __init__(self, arrays: dict[str, Any], threads: int = 1) -> None:
-        self._encoder = AdaptedEncoder(arrays, threads)
-
-    def encode(self, request: str) -> tuple[Vectors, float]:
-        """Return the unit vector of a request, shape `(384,)`, and the share of it that was read, 0 to 1."""
-        ids = self._encoder.ids(request[:_CHARACTERS])
-        if not ids:
-            return np.zeros(WIDTH, dtype=np.float32), 0.0
-        state = self._encoder.states([[FIRST, *ids[:QUERY], LAST]])[0].mean(axis=0)
-        return state / np.linalg.norm(state), min(1.0, QUERY / len(ids))
-
-
-class SkillMap(NamedTuple):
-    """How vectors of skills are made: `head` and `body` have shape `(384, 384)`, `skip` none.
-
-    `rarity` `(ids,)` is how rare a token is among skills; bodies have `mean` `(384,)` and `common`, the
-    direction in which most of them lie.
-    """
-
-    head: Vectors
     body: Vectors
     skip: Vectors
     rarity: Vectors
     mean: Vectors
     common: Vectors
 
-    def vectors(self, heads: Vectors, tokens: SkillTokens) -> Vectors:
-        """Return the unit vectors of skills, shape `(rows, 384)`, from those of their heads and tokens."""
-        terms, words, found = body_terms(tokens, self.rarity), word_vectors(), np.empty_like(heads)
-        for at in range(0, len(heads), _BLOCK):
+    def added(self, tokens: SkillTokens) -> Vectors:
+        """Return what bodies add to the unit vectors of their heads, shape `(rows, 384)`."""
+        terms, words = body_terms(tokens, self.rarity), token_vectors()
+        found = np.empty((len(tokens.bodies), WIDTH), dtype=np.float32)
+        for at in range(0, len(found), _BLOCK):
             # Blocks of one size, so that a row's vector does not depend on those beside it.
-            block, bodies = np.zeros((2, _BLOCK, heads.shape[1]), dtype=np.float32)
-            some = heads[at : at + _BLOCK]
-            block[: len(some)], bodies[: len(some)] = some, terms[at : at + _BLOCK] @ words
-            bodies = self.centred(bodies)
-            made = unit(block + block @ self.head + self.skip * bodies + bodies @ self.body)
-            found[at : at + _BLOCK] = made[: len(some)]
+            block, size = np.zeros((_BLOCK, WIDTH), dtype=np.float32), len(found[at : at + _BLOCK])
+            block[:size] = terms[at : at + _BLOCK] @ words
+            bodies = self.centred(block)
+            found[at : at + _BLOCK] = (self.skip * bodies + bodies @ self.body)[:size]
         return found
 
-    def centred(self, bodies: Vectors) -> Vectors:
-        """Return unit vectors of bodies, less what all share."""
-        told = unit(bodies) - self.mean
+    def centred(self, summed: Vectors) -> Vectors:
+        """Return unit vectors of sums of tokens, less what all bodies share."""
+        told = unit(summed) - self.mean
         return unit(told - np.outer(told @ self.common, self.common))
+
+
+class Retriever:
+    """Makes the vectors of requests and skills.
+
+    Args:
+        arrays: The adapters (see `AdaptedEncoder`), and the fields of `BodyMap`.
+        threads: Batches that are read at a time, each on one thread; None: one a core.
+    """
+
+    def __init__(self, arrays: dict[str, Any], threads: int | None = None) -> None:
+        self._threads = threads or threads_of_process()
+        self._encoder = AdaptedEncoder(arrays, self._threads)
+        self._map = BodyMap(*(np.asarray(arrays[name], dtype=np.float32) for name in BodyMap._fields))
+
+    def request(self, text: str) -> tuple[Vectors, float]:
+        """Return the unit vector of a request, shape `(384,)`, and the share of it that is read, 0 to 1."""
+        ids = self._encoder.ids(text[:_CHARACTERS])
+        return self._encoded([ids[:QUERY]])[0], min(1.0, QUERY / max(len(ids), 1))
+
+    def skills(self, tokens: SkillTokens) -> Vectors:
+        """Return the unit vectors of skills, shape `(rows, 384)`."""
+        heads = [tokens.of(row)[0][:HEAD].tolist() for row in range(len(tokens.bodies))]
+        return unit(self._encoded(heads) + self._map.added(tokens))
+
+    def _encoded(self, texts: Sequence[Sequence[int]]) -> Vectors:
+        found, order = np.zeros((len(texts), WIDTH), dtype=np.float32), range(len(texts))
+        batches = list[list[int]]()
+        for length, group in itertools.groupby(
+            sorted(order, key=lambda place: len(texts[place])), lambda place: len(texts[place])
+        ):
+            same, size = list(group), max(1, _BATCH // (length + 2))
+            batches += [same[at : at + size] for at in range(0, len(same), size)]
+
+        def read(batch: list[int]) -> None:
+            found[batch] = self._encoder.states([[FIRST, *texts[place], LAST] for place in batch]).mean(
+                axis=1
+            )
+
+        if len(batches) == 1:
+            read(batches[0])
+        else:
+            with ThreadPoolExecutor(self._threads) as pool:
+                list(pool.map(read, batches))
+        return unit(found)
 
 
 def body_terms(tokens: SkillTokens, rarity: Vectors) -> csr_array:
@@ -104,11 +130,11 @@ class LearnedLeg:
     """Tells how near skills are to a request by what was learned.
 
     Args:
-        vectors: Of skills, as `SkillMap.vectors` makes them, shape `(rows, 384)`.
+        vectors: Of skills, as `Retriever.skills` makes them, shape `(rows, 384)`.
         model: Loads what encodes requests, when the first one comes.
     """
 
-    def __init__(self, vectors: Vectors, model: Callable[[], RequestEncoder]) -> None:
+    def __init__(self, vectors: Vectors, model: Callable[[], Retriever]) -> None:
         self._vectors, self._model = vectors, Preloaded(model)
 
     def begin(self) -> None:
@@ -117,19 +143,12 @@ class LearnedLeg:
 
     def cosines(self, request: str) -> tuple[Vectors, float]:
         """Return the cosine of each row to a request, shape `(rows,)`, and the share of it that was read."""
-        vector, share = self._model.get().encode(request)
+        vector, share = self._model.get().request(request)
         return self._vectors @ vector, share
 
 
-@functools.lru_cache(maxsize=1)
-def skill_map(file: Path = FILE) -> SkillMap:
-    """Return what makes vectors of skills, by default as it comes with the package."""
-    with np.load(file, allow_pickle=False) as held:
-        return SkillMap(*(held[name].astype(np.float32) for name in SkillMap._fields))
-
-
 @functools.lru_cache(maxsize=2)
-def packaged_request_encoder(threads: int | None) -> RequestEncoder:
-    """Return what encodes requests, as it comes with the package, one a process; None: a thread a core."""
+def packaged_retriever(threads: int | None) -> Retriever:
+    """Return the model that comes with the package, one a process; `threads` as of `Retriever`."""
     with np.load(FILE, allow_pickle=False) as held:
-        return RequestEncoder(dict(held), threads or threads_of_process())
+        return Retriever(dict(held), threads)

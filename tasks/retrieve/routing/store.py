@@ -18,10 +18,10 @@ from storage.lance.served import Served, is_anew, published_versions, read_serve
 from storage.lance.tables import TableAt
 from storage.root import Root
 from storage.seal import Seal, first_broken, seals_of, sha256_of
-from tasks.models.adapted_encoder import is_base
+from tasks.models.adapted_encoder import WIDTH, is_base
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
-from tasks.retrieve.routing.learned_leg import skill_map
+from tasks.retrieve.routing.learned_leg import packaged_retriever
 from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.skill_tokens import SkillTokens, joined_tokens, kept_tokens, skill_tokens_of
@@ -297,14 +297,14 @@ def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_P
     with batch_processes(len(new) // _WORTH_A_PROCESS, workers) as executor:
         parts.extend(run_each(executor, _of_batch, _batches(table, new, whole=not known)))
     log.info("routing index: %d skills, %d of them read", len(wanted), len(new))
-    vectors, tokens = np.concatenate([p.vectors for p in parts]), joined_tokens([p.tokens for p in parts])
+    tokens = joined_tokens([p.tokens for p in parts])
     found = _Parts(
         [d for p in parts for d in p.doc_ids],
         [h for p in parts for h in p.hashes],
         joined([p.postings for p in parts]),
-        vectors,
+        np.concatenate([p.vectors for p in parts]),
         tokens,
-        _learned(served, vectors, tokens, parts[0].learned),
+        _learned(served, tokens, parts[0].learned),
     )
     return found, _in_order(held, found.doc_ids)
 
@@ -372,12 +372,14 @@ def _of_skills(skills: Sequence[Skill], hashes: list[str], vectors: npt.NDArray[
     return _Parts(ids, hashes, postings_of(skills), vectors.astype(np.float32), tokens, nothing)
 
 
-def _learned(served: Served, vectors: Vectors, tokens: SkillTokens, known: Vectors) -> Vectors:
+def _learned(served: Served, tokens: SkillTokens, known: Vectors) -> Vectors:
     """Return the vectors of the learned leg, of which the first are known."""
-    new = np.arange(len(vectors)) >= len(known)
+    rows = len(tokens.bodies)
     if not is_base(served.model):
-        return np.zeros((len(vectors), 0), np.float32)
+        return np.zeros((rows, 0), np.float32)
+    new = np.arange(rows) >= len(known)
     if not new.any():
         return known
-    made = skill_map().vectors(vectors[new], kept_tokens(tokens, new))
-    return np.concatenate([known, made]) if len(known) else made
+    return np.concatenate(
+        [known.reshape(-1, WIDTH), packaged_retriever(None).skills(kept_tokens(tokens, new))]
+    )

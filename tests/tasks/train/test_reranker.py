@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 
-from tasks.models.encoder import OnnxEncoder
+from tasks.retrieve.routing.fit import FILE as FIT
 from tasks.retrieve.routing.reranker import PairScorer
 from tasks.retrieve.routing.skill_tokens import skill_tokens_of
 from tasks.train import reranker
-from tasks.train.requests import FOREIGN, NEAR, Requests, keep_requests, kept_requests, read_requests
+from tasks.train.requests import FOREIGN, NEAR, Requests, keep_requests, kept_requests
 from tasks.train.reranker import (
     Goal,
     Lists,
@@ -26,42 +25,10 @@ from tasks.train.reranker import (
     train_pairs,
 )  # fmt: skip
 from tests.support.models.routing_material import SKILLS
-from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import Export
 
-_ASKED = {
-    "sourdough": "the loaf is flat", "bees": "mites in the hive", "tyre": "my bicycle lost its air",
-    "roses": "when do I cut the bush", "knife": "the blade is blunt", "candles": "what to do with old wax",
-}  # fmt: skip
 _SERVED = 13  # requests of the file whose skill is there
-ID = "owner-of-{0}--{0}"  # each skill has an owner
 RECIPE = RerankerRecipe(rank=4, lists=2, others=3, easy=2, epochs=1)
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return a file of requests, and one of skills."""
-    folder = tmp_path_factory.mktemp("requests")
-    texts = [(ID.format(s.doc_id.replace("/", "-")), s.name, s.description, s.body) for s in SKILLS]
-    corpus = pl.DataFrame(
-        [(doc_id, skill(name, told, body)) for doc_id, name, told, body in texts],
-        schema=["id", "content"], orient="row",
-    )  # fmt: skip
-    corpus.write_parquet(folder / "skills.parquet")
-    lines = [
-        {"kind": kind, "text": f"{text}, {kind}", "doc_id": ID.format(f"home-{name}"), "alone": "one"}
-        for name, text in _ASKED.items()
-        for kind in ("short", NEAR)
-    ]
-    lines.append({"kind": "short", "text": "patch a tyre", "doc_id": ID.format("copy-tyre"), "alone": "many"})
-    lines.append({"kind": "short", "text": "of another corpus", "doc_id": "gone--gone", "alone": "one"})
-    (folder / "requests.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return folder / "requests.jsonl", folder / "skills.parquet"
-
-
-@pytest.fixture(scope="module")
-def held(files: tuple[Path, Path], minilm: OnnxEncoder) -> Requests:
-    return read_requests(*files, minilm)[0]
 
 
 def test_requests_know_their_skill_its_copies_and_what_is_found_first(held: Requests) -> None:
@@ -170,16 +137,23 @@ def test_what_is_served_reads_as_what_was_trained(held: Requests) -> None:
 
 
 def test_the_command_writes_weights_and_tells_how_well_the_held_out_fold_does(
-    files: tuple[Path, Path], minilm_export: Export, held: Requests, tmp_path: Path,
+    request_files: tuple[Path, Path], minilm_export: Export, held: Requests, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     out = tmp_path / "weights.npz"
     fold = str(held.folds[0])
-    given = [str(minilm_export.folder), *map(str, files), "--work", str(tmp_path / "work"), "--out", str(out)]
+    fit = tmp_path / "fit.json"
+    shutil.copy(FIT, fit)
+    given = [str(minilm_export.folder), *map(str, request_files), "--work", str(tmp_path / "work")]
+    given += ["--out", str(out), "--fit", str(fit), "--epochs", "1"]
     monkeypatch.setattr("sys.argv", ["reranker", *given, "--fold", fold])
     reranker.main()
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {line["rerank"] for line in told} == {"fast", "best"}
-    assert {"short", NEAR} < set(told[0])
+    assert {"short", NEAR} < set(told[1])
+    assert {"short", FOREIGN} <= set(told[0]["fit"])
+    fitted = json.loads(fit.read_text("utf-8"))
+    assert fitted["weights"] == json.loads(FIT.read_text("utf-8"))["weights"]
+    assert {name: len(own["weights"]) for name, own in fitted["reading"].items()} == {"fast": 4, "best": 4}
     with np.load(out) as arrays:
         assert {"head.w", "head.b", "rarity"} < set(arrays.files)

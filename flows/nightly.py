@@ -74,7 +74,7 @@ def refine_to_served(
     """
     with shared_runner():
         with record.stage("refine"):
-            refine(root, record.run_id)
+            record.risks_added = refine(root, record.run_id)["risks_added"]
         with record.stage("parse"):
             parsed = parse(root, index)
             record.vectors_new, record.llm = parsed["vectors"], parsed["llm"]
@@ -90,5 +90,6 @@ def summary(record: dict[str, Any]) -> list[dict[str, Any]]:
     shown = {k: record[k] for k in names}
     llm = {f"llm: {name}": value for name, value in flat(record["llm"] or {}).items()}
     dropped = {f"dropped: {reason}": n for reason, n in record["dropped"].items()}
+    risks = {f"risks added: {one['doc_id']}": one["message"] for one in record["risks_added"]}
     seconds = {f"seconds: {stage}": s for stage, s in record["seconds"].items()}
-    return counted({**shown, **llm, **dropped, **seconds}, value="value")
+    return counted({**shown, **risks, **llm, **dropped, **seconds}, value="value")

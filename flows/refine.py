@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from prefect import flow
+from prefect.events import emit_event
 
 from flows.run_page import counted, counts, show_table, tell
 from flows.run_record import new_run_id
@@ -18,10 +20,16 @@ from tasks.refine.licences.policy import LicencePolicy, count_classes
 from tasks.refine.shells import plan_refining, refine_raw_parts, update_refined
 from tasks.refine.workers import WORTH_IT
 
+RISK_ADDED = "skillery.risk-added"
+_MOST_IN_AN_EVENT = 50  # a server takes 100 related resources, the run's own among them
+
 
 @flow(name="refine", flow_run_name="refine {root}")
-def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
+def refine(root: str = "data", run_id: str | None = None) -> dict[str, Any]:
     """Refine what is new or changed; return the size of the corpus and the dropped documents by reason.
+
+    `risks_added` tells of each revision that adds risks from `warning` on. Of those that no run has told of
+    before an event is emitted.
 
     Args:
         root: Folder of all that Skillery keeps.
@@ -32,7 +40,7 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
     with writer_lock(Root(root)):
         plan = plan_refining(root, limits=limits)
         tell(f"documents to refine: {plan['todo']}, gone {plan['gone']}, unchanged {plan['unchanged']}")
-        refine_batches(root, plan["batches"], run)
+        added = refine_batches(root, plan["batches"], run)
         held = update_refined(root, run_id=run, now=now, near=settings.near())
     dropped = {reason: n for reason, n in held.items() if reason != "documents"}
     tell(f"documents {held['documents']}, dropped: {counts(dropped)}")
@@ -44,7 +52,23 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, int]:
         {"what": f"licence class, when exported: {k}", "count": n} for k, n in _licence_classes(root).items()
     ]
     show_table("skillery-refine", rows, "The corpus now, and why documents are not in it.")
-    return held
+    announce(root, run, added)
+    return {**held, "risks_added": added}
+
+
+def announce(root: str, run: str, added: list[dict[str, Any]]) -> None:
+    """Tell of revisions that add risks, on the run's page and, of new ones, by an event."""
+    for one in added:
+        tell(one["message"])
+    new = [one for one in added if one["new"]]
+    if new:
+        resource = {"prefect.resource.id": "skillery.corpus", "prefect.resource.name": root}
+        related = [
+            {"prefect.resource.id": f"skillery.skill.{one['doc_id']}", "prefect.resource.role": "skill"}
+            for one in new[:_MOST_IN_AN_EVENT]
+        ]
+        payload = {"root": root, "run_id": run, "count": len(new), "skills": new[:_MOST_IN_AN_EVENT]}
+        emit_event(event=RISK_ADDED, resource=resource, related=related, payload=payload)
 
 
 def _licence_classes(root: str) -> dict[LicenceClass, int]:
@@ -53,10 +77,18 @@ def _licence_classes(root: str) -> dict[LicenceClass, int]:
     return count_classes(documents_table(Root(root)).read(columns=["licence"])["licence"], policy)
 
 
-def refine_batches(root: str, batches: list[list[str]], run: str, raw: str | None = None) -> None:
-    """Refine the batches of a plan on all cores; `raw` is the root of the raw parts (None: the same root)."""
+def refine_batches(
+    root: str, batches: list[list[str]], run: str, raw: str | None = None
+) -> list[dict[str, Any]]:
+    """Refine the batches of a plan on all cores; return what is told of revisions that add risks.
+
+    `raw` is the root of the raw parts (None: the same root).
+    """
     settings = load_settings()
-    given = {"root": root, "run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw}
+    given = {
+        "root": root, "run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw,
+        "hold": settings.risks_hold,
+    }  # fmt: skip
     calls = ((refine_raw_parts, {**given, "raw_parts": batch}) for batch in batches)
-    for _ in run_batches("refine", calls, len(batches), apart=WORTH_IT):
-        pass
+    done = run_batches("refine", calls, len(batches), apart=WORTH_IT)
+    return [one for batch in done for one in batch["risks_added"]]

@@ -63,7 +63,8 @@ class RunRecord:
     which is not served before it passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
     all are null where a bucket did not say;
     `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
-    that cost, and is null without one. `mended` names the files that were missing when the run began, and
+    that cost, and is null without one. `risks_added` tells of each revision that adds risks, as
+    `tasks.refine.added` does. `mended` names the files that were missing when the run began, and
     what was done about each. `published` says whether `served` names this run's version. `seconds` holds the
     duration of each stage.
     """
@@ -84,6 +85,7 @@ class RunRecord:
     nodes: int | None = 0
     edges: int | None = 0
     vectors_new: int = 0
+    risks_added: list[dict[str, Any]] = field(default_factory=list)
     llm: dict[str, Any] | None = None
     checks: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -86,6 +86,11 @@ class Settings(BaseSettings, CrawlSettings):
     drop_risks: Literal["error", "warning", "info"] | None = Field(
         None, description="Drop what has a risk finding at least so grave; none: findings are advice alone."
     )
+    risks_hold: Literal["error", "warning"] | None = Field(
+        None,
+        description="Serve the revision before one that adds a risk at least so grave, until that is "
+        "accepted; none: tell of it alone.",
+    )
     near_threshold: float = Field(
         0.85, ge=0.5, le=1, description="Jaccard similarity of word 5-shingles from which a text folds."
     )

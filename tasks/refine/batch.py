@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 import polars as pl
 
@@ -26,10 +27,19 @@ from storage.state import SIGNATURES
 from storage.tombstones import Forgotten
 from tasks.crawl.raw_parts import raw_document
 from tasks.crawl.source.tombstones import drop_forgotten
+from tasks.refine.added import Revisions
 from tasks.refine.document import refine_bundles, refine_document
 from tasks.refine.duplicates.near import NearLimits, SignatureRule, signatures
 from tasks.refine.filters import FilterLimits
-from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
+from tasks.refine.plan import (
+    AGAIN,
+    STAGED,
+    STAGED_AGAIN,
+    STAGED_DROPPED,
+    STAGED_SIGNATURES,
+    batch_name,
+    read_batch,
+)
 
 
 def refine_batch(
@@ -40,10 +50,12 @@ def refine_batch(
     limits: FilterLimits,
     raw: Root | None = None,
     near: NearLimits | None = None,
-) -> dict[str, int]:
+    hold: str | None = None,
+) -> dict[str, Any]:
     """Refine a batch of the plan; stage kept documents, their texts' signatures, and drops.
 
-    The files of the documents kept become blobs. One raw part at a time is in memory.
+    The files of the documents kept become blobs. One raw part at a time is in memory. Of a revision that is
+    held the one before it is staged, and the next plan has it again.
 
     Args:
         root: Where the corpus lies.
@@ -52,15 +64,20 @@ def refine_batch(
         limits: The filters' thresholds.
         raw: The root of the raw parts; None: `root`.
         near: What will count as a near-duplicate; None: the defaults of `NearLimits`.
+        hold: As `Revisions` has it.
 
     Returns:
-        The number of documents kept, and of those dropped by reason.
+        The number of documents kept, and of those dropped by reason; `risks_added` tells of each revision
+        that adds risks, as `Settled.told` does.
     """
     raw = raw or root
     forgotten, store = Forgotten.load(raw), BlobStore(root)
-    results: list[Document | Dropped] = []
+    revisions = Revisions(root, raw, limits, hold)
+    results, told = list[Document | Dropped](), list[dict[str, Any]]()
     for documents in _raw_documents(raw, read_batch(root, raw_parts)):
-        results += _refined(documents, limits, forgotten, store)
+        found, added = _refined(documents, limits, forgotten, store, revisions)
+        results += found
+        told += added
     kept = [result for result in results if isinstance(result, Document)]
     dropped = [result for result in results if isinstance(result, Dropped)]
     name = f"{batch_name(raw_parts)}.parquet"
@@ -68,7 +85,10 @@ def refine_batch(
     write_frame(root, f"{STAGED}/{name}", frame, DOCUMENTS)
     write_frame(root, f"{STAGED_SIGNATURES}/{name}", _signed(frame, near or NearLimits()), SIGNATURES)
     write_frame(root, f"{STAGED_DROPPED}/{name}", to_frame(dropped, DROPPED, run_id=run_id), DROPPED)
-    return {"kept": len(kept), **Counter(d.reason for d in dropped)}
+    if again := [one["doc_id"] for one in told if one["held"]]:
+        rows = pl.DataFrame({"doc_id": again})
+        write_frame(root, f"{STAGED_AGAIN}/{name}", rows, AGAIN)
+    return {"kept": len(kept), **Counter(d.reason for d in dropped), "risks_added": told}
 
 
 def _refined(
@@ -76,22 +96,28 @@ def _refined(
     limits: FilterLimits,
     forgotten: Forgotten,
     store: BlobStore,
-) -> list[Document | Dropped]:
+    revisions: Revisions,
+) -> tuple[list[Document | Dropped], list[dict[str, Any]]]:
     # Scanned together, texts take a fraction of the time.
     raws = [raw for raw, _, _ in documents]
     bundles = refine_bundles(raws, max_control_share=limits.max_control_share)
-    results: list[Document | Dropped] = []
-    kept: list[bytes] = []
+    results: dict[str, Document | Dropped] = {}
+    kept: dict[str, tuple[bytes, ...]] = {}
     for (raw, fetched, first_seen), bundle in zip(documents, bundles, strict=True):
         result = refine_document(
             raw, fetched_at=fetched, first_seen_at=first_seen, limits=limits, bundle=bundle
         )
         # A forgotten text may come back under another id and front matter: only its refined body tells.
         gone = drop_forgotten(forgotten, result) if isinstance(result, Document) else None
-        results.append(gone or result)
-        kept += bundle.contents if isinstance(results[-1], Document) else ()
-    store.put(kept)
-    return results
+        results[raw.doc_id] = gone or result
+        kept[raw.doc_id] = bundle.contents if isinstance(results[raw.doc_id], Document) else ()
+    texts = [(raw, found) for raw in raws if isinstance(found := results[raw.doc_id], Document)]
+    settled = revisions.settle(texts)
+    for one in settled:
+        if one.before is not None:
+            results[one.before.doc_id], kept[one.before.doc_id] = one.before, one.contents
+    store.put([content for contents in kept.values() for content in contents])
+    return list(results.values()), [one.told for one in settled]
 
 
 def _signed(documents: pl.DataFrame, near: NearLimits) -> pl.DataFrame:

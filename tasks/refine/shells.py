@@ -29,10 +29,10 @@ def plan_refining(root: str, *, limits: FilterLimits) -> dict[str, Any]:
 @task(name="refine-batch", cache_policy=NO_CACHE)
 def refine_raw_parts(
     root: str, raw_parts: list[str], *, run_id: str, limits: FilterLimits, near: NearLimits,
-    raw: str | None = None, executor: Executor | None = None,
-) -> dict[str, int]:  # fmt: skip
+    raw: str | None = None, hold: str | None = None, executor: Executor | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Refine a batch; `raw` is the root of the raw parts (None: the same root)."""
-    batch = partial(refine_batch, Root(root), raw_parts, run_id=run_id, limits=limits, near=near)
+    batch = partial(refine_batch, Root(root), raw_parts, run_id=run_id, limits=limits, near=near, hold=hold)
     return run_in(executor, partial(batch, raw=Root(raw or root)))
 
 

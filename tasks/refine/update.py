@@ -27,7 +27,7 @@ from tasks.crawl.source.identity import owner_part
 from tasks.refine.duplicates.exact import fold, owner_of, ranked, texts_of
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.near_corpus import forget_texts, light_documents, near_texts, nearest, read_staged
-from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, read_plan
+from tasks.refine.plan import AGAIN, STAGED, STAGED_AGAIN, STAGED_DROPPED, STAGING, read_plan
 
 SORTED = "state/staged/sorted"
 _MAX_BYTES = 200_000_000
@@ -193,9 +193,10 @@ def update_corpus(
     moved = ((was_folded ^ now_folded) | both) - replaced
     place(root, replaced=replaced, moved=moved, copies=now_folded)
     write_aliases(aliases, desired, now)
-    _record_verdicts(root, plan, _verdicts(plan, staged, dropped))
+    waiting = read_staged(root, STAGED_AGAIN, AGAIN)
+    _record_verdicts(root, plan, _verdicts(plan, staged, dropped, waiting))
     forget_texts(root, texts["body_hash"])
-    for folder in (STAGED, STAGED_DROPPED, STAGED_SIGNATURES, SORTED):
+    for folder in (*STAGING, SORTED):
         root.delete(folder)
     return _counts(root, verdict)
 
@@ -260,10 +261,14 @@ def _pending(plan: pl.DataFrame) -> pl.DataFrame:
     return replaced.with_columns(digest=pl.lit(""), outcome=pl.lit("pending"))
 
 
-def _verdicts(plan: pl.DataFrame, staged: pl.DataFrame, dropped: pl.DataFrame) -> pl.DataFrame:
+def _verdicts(
+    plan: pl.DataFrame, staged: pl.DataFrame, dropped: pl.DataFrame, again: pl.DataFrame
+) -> pl.DataFrame:
     kept = staged.select("doc_id", outcome=pl.lit("kept"))
     outcomes = pl.concat([kept, dropped.select("doc_id", outcome="reason")])
     done = plan.filter(pl.col("action") == "refine").join(outcomes, on="doc_id")
+    known = ~pl.col("doc_id").is_in(again["doc_id"].implode())
+    done = done.with_columns(digest=pl.when(known).then("digest").otherwise(pl.lit("")))
     lost = plan.filter(pl.col("action") == "lose").with_columns(outcome=pl.lit("other_source"))
     return pl.concat([done.select(REFINED.names()), lost.select(REFINED.names())])
 

@@ -39,6 +39,8 @@ def print_run(record: dict[str, Any]) -> None:
     _say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
     if record["sources"] and not (record["documents"] or record["message"]):
         _say(_nothing_left(record), style="red")
+    for added in record.get("risks_added", ()):
+        _say(added["message"], style="red")
     if record["llm"]:
         _llm(record["llm"])
     if record["message"]:

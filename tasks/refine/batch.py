@@ -40,8 +40,6 @@ from tasks.refine.plan import (
     batch_name,
     read_batch,
 )
-from tasks.refine.risks.files import TextFile, scan_files
-from tasks.refine.text.encodings import scanned
 
 
 def refine_batch(
@@ -102,13 +100,12 @@ def _refined(
 ) -> tuple[list[Document | Dropped], list[dict[str, Any]]]:
     # Scanned together, texts take a fraction of the time.
     raws = [raw for raw, _, _ in documents]
-    risks = scan_files([TextFile(scanned(raw.content or b"")) for raw in raws])
     bundles = refine_bundles(raws, max_control_share=limits.max_control_share)
     results: dict[str, Document | Dropped] = {}
     kept: dict[str, tuple[bytes, ...]] = {}
-    for (raw, fetched, first_seen), of_text, bundle in zip(documents, risks, bundles, strict=True):
+    for (raw, fetched, first_seen), bundle in zip(documents, bundles, strict=True):
         result = refine_document(
-            raw, fetched_at=fetched, first_seen_at=first_seen, limits=limits, risks=of_text, bundle=bundle
+            raw, fetched_at=fetched, first_seen_at=first_seen, limits=limits, bundle=bundle
         )
         # A forgotten text may come back under another id and front matter: only its refined body tells.
         gone = drop_forgotten(forgotten, result) if isinstance(result, Document) else None

@@ -11,9 +11,8 @@ from datetime import datetime
 import polars as pl
 
 from storage.schemas import Finding, Severity
-from tasks.refine.filters import SEVERITIES
 from tasks.refine.risks.rules import risk_rules
-from tasks.refine.risks.scan import excerpt
+from tasks.refine.risks.scan import GRAVITY, excerpt
 
 # Letters of other alphabets, in lower case, each before the Latin one that they are drawn like, and dashes.
 # NFKD knows full widths and accents.
@@ -141,7 +140,7 @@ def _gravest(row: _Row, names: KnownNames, by_name: dict[str, list[_Row]]) -> Fi
     ]
     if not like:
         return None
-    severity, said, elder = min(like, key=lambda one: SEVERITIES.index(one[0]))
+    severity, said, elder = max(like, key=lambda one: GRAVITY[one[0]])
     rule = risk_rules().by_id["identity.look-alike"]
     strange = sorted({f"U+{ord(c):04X}" for c in name + owner if not c.isascii()})
     letters = f" ({', '.join(strange[:5])})" if strange else ""

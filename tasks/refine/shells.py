@@ -12,28 +12,32 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from storage.root import Root
+from tasks.models.llm.ask import LlmOptions
+from tasks.models.llm.budget import Ledger
 from tasks.refine.batch import refine_batch
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.filters import FilterLimits
+from tasks.refine.opinions import identity
 from tasks.refine.plan import plan_refine
 from tasks.refine.update import update_corpus
 from tasks.refine.workers import run_in
 
 
 @task(name="plan-refine", cache_policy=NO_CACHE)
-def plan_refining(root: str, *, limits: FilterLimits) -> dict[str, Any]:
+def plan_refining(root: str, *, limits: FilterLimits, llm: LlmOptions | None = None) -> dict[str, Any]:
     """Decide which documents are to be refined; return the `RefinePlan` as a dict."""
-    return asdict(plan_refine(Root(root), limits))
+    return asdict(plan_refine(Root(root), limits, identity(llm)))
 
 
 @task(name="refine-batch", cache_policy=NO_CACHE)
 def refine_raw_parts(
     root: str, raw_parts: list[str], *, run_id: str, limits: FilterLimits, near: NearLimits,
-    raw: str | None = None, hold: str | None = None, executor: Executor | None = None,
+    raw: str | None = None, hold: str | None = None, llm: LlmOptions | None = None,
+    ledger: Ledger | None = None, executor: Executor | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Refine a batch; `raw` is the root of the raw parts (None: the same root)."""
     batch = partial(refine_batch, Root(root), raw_parts, run_id=run_id, limits=limits, near=near, hold=hold)
-    return run_in(executor, partial(batch, raw=Root(raw or root)))
+    return run_in(executor, partial(batch, raw=Root(raw or root), llm=llm, ledger=ledger))
 
 
 @task(name="update-corpus", cache_policy=NO_CACHE)

@@ -29,7 +29,7 @@ from storage.state import SIGNATURES
 from storage.tombstones import Forgotten
 from tasks.crawl.raw_parts import raw_document
 from tasks.crawl.source.tombstones import drop_forgotten
-from tasks.models.llm.ask import Llm, LlmOptions, open_llm
+from tasks.models.llm.ask import Llm, LlmOptions, Slot, open_llm
 from tasks.models.llm.budget import Ledger
 from tasks.refine.added import Revisions
 from tasks.refine.document import refine_bundles, refine_document
@@ -58,6 +58,7 @@ def refine_batch(
     hold: str | None = None,
     llm: LlmOptions | None = None,
     ledger: Ledger | None = None,
+    slot: Slot = nullcontext,
 ) -> dict[str, Any]:
     """Refine a batch of the plan; stage kept documents, their texts' signatures, and drops.
 
@@ -74,6 +75,7 @@ def refine_batch(
         hold: As `Revisions` has it.
         llm: The language model that is asked for second opinions; None: none is.
         ledger: Pays for that; None: one that begins here.
+        slot: Entered around each question: a limit across processes.
 
     Returns:
         The number of documents kept, and of those dropped by reason; `risks_added` tells of each revision
@@ -86,7 +88,7 @@ def refine_batch(
     results, told = list[Document | Dropped](), list[dict[str, Any]]()
     opinions = Opinions()
     ledger = ledger or (Ledger(llm.prices, llm.ceiling) if llm else Ledger())
-    with open_llm(root, llm, ledger=ledger) if llm else nullcontext() as asked:
+    with open_llm(root, llm, ledger=ledger, slot=slot) if llm else nullcontext() as asked:
         for documents in _raw_documents(raw, read_batch(root, raw_parts)):
             found, added = _refined(documents, limits, forgotten, store, revisions, asked, opinions)
             results += found

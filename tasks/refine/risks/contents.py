@@ -23,11 +23,10 @@ from tasks.refine.risks.kinds import is_disguised
 from tasks.refine.text.canonical import MAX_CONTROL_SHARE, control_share
 from tasks.refine.text.encodings import decode, scanned
 
-# The most that is read of one file: characters of a text, and bytes, members and levels of an archive; and
-# the archives of a skill that are opened.
-MOST_CHARS = 2_000_000
+# The most that is read of one file: bytes of a text, and bytes, members and levels of an archive; and of a
+# skill, the archives that are opened, and the characters of all its texts, the shortest first.
+_TEXT_BYTES, _MOST_CHARS = 2_000_000, 8_000_000
 _MOST_BYTES, _MOST_MEMBERS, _DEEPEST, _MOST_ARCHIVES = 4 * 1024 * 1024, 1_000, 3, 16
-_CHARS_AT_ONCE = 8_000_000
 # Of the directory at a ZIP's end, which is read whole before the first member.
 _DIRECTORY_BYTES, _TAIL_BYTES = 200 * _MOST_MEMBERS, 70_000
 # What a file begins with, and what it then is.
@@ -80,23 +79,25 @@ class _Reader:
             self._say("unscanned.archive", path, over)
         elif packed is not None:
             self._unpack(packed, content, path, depth)
-        text = decode(content)[0]
-        if control_share(text) <= self.max_control_share:
-            self._text(scanned(content), path)
+        head = content[:_TEXT_BYTES]
+        if control_share(decode(head)[0]) <= self.max_control_share:
+            self._text(scanned(head), path, size=len(content))
         elif packed is None or packed == "zip":
             self._binary(content, path, known=packed is not None)
 
-    def _text(self, text: str, path: str, *, whole: bool = True) -> None:
-        if len(text) > MOST_CHARS:
-            self._say("unscanned.large", path, f"{len(text):,} characters, of which {MOST_CHARS:,} were read")
-        self.found.texts.append(TextFile(text[:MOST_CHARS], path, whole))
+    def _text(self, text: str, path: str, *, whole: bool = True, size: int = 0) -> None:
+        self.found.texts.append(TextFile(text, path, whole))
+        if size > _TEXT_BYTES:
+            self._say("unscanned.large", path, f"{size:,} bytes, of which {_TEXT_BYTES:,} were read")
 
     def _binary(self, content: bytes, path: str, *, known: bool) -> None:
-        head = content[: content.find(b"PK\3\4")] if known else content[: 2 * MOST_CHARS]
+        head = content[: content.find(b"PK\3\4")] if known else content
+        if len(head) > _TEXT_BYTES:  # what is put into a picture stands at its start or at its end
+            head = head[: _TEXT_BYTES // 2] + b"\n" + head[-_TEXT_BYTES // 2 :]
         plain = head.replace(b"\0", b"")
         # A shell reads on over zeros: a script stays one, however many of them stand behind its last line.
         if not known and control_share(plain.decode("latin-1")) <= self.max_control_share:
-            self._text(scanned(content), path)
+            self._text(scanned(head), path, size=len(content))
             return
         # What an interpreter finds behind a picture or in front of an archive is text, too.
         if runs := _RUNS.findall(plain):
@@ -230,6 +231,7 @@ def crawled(findings: Sequence[Finding]) -> list[Finding]:
 
 
 PathFinding = tuple[str, Finding]
+_File = tuple[FileContent, bool]  # and whether it is opened if it is an archive
 
 
 def scan_bundles(
@@ -239,33 +241,48 @@ def scan_bundles(
 
     The errors, and the largest share of control characters, are those of `read_contents`.
     """
-    wanted = [[*_opened(files)] for files in bundles]
-    found: dict[tuple[FileContent, bool], list[PathFinding]] = {}
-    waiting: dict[tuple[FileContent, bool], Reading] = {}
-    chars = 0
-    for key in dict.fromkeys(key for files in wanted for key in files):
-        file, opens = key
-        waiting[key] = read_contents(
-            file.content, file.path, max_control_share=max_control_share, levels=_DEEPEST if opens else 0
-        )
-        chars += sum(len(text.text) for text in waiting[key].texts)
-        if chars > _CHARS_AT_ONCE:
+    found: dict[_File, list[PathFinding]] = {}
+    waiting: dict[_File, Reading] = {}
+    sizes: dict[_File, int] = {}
+    left_out: list[dict[_File, list[PathFinding]]] = []
+    wanted = [[*dict.fromkeys(_opened(files))] for files in bundles]
+    for keys in wanted:
+        readings = {
+            (file, opens): waiting.get((file, opens))
+            or read_contents(
+                file.content, file.path, max_control_share=max_control_share, levels=_DEEPEST * opens
+            )
+            for file, opens in keys
+            if (file, opens) not in found
+        }
+        sizes |= {key: sum(len(text.text) for text in reading.texts) for key, reading in readings.items()}
+        room, cut = _MOST_CHARS, {}
+        # Who fills a folder to hide a script behind it does not hide it so.
+        for key in sorted(keys, key=sizes.__getitem__):
+            room -= sizes[key]
+            if room < 0:
+                hit = Hit("unscanned.large", 0, f"{sizes[key]:,} characters, after {_MOST_CHARS:,} of others")
+                cut[key] = [(key[0].path, finding_on(hit.rule, [hit]))]
+        left_out.append(cut)
+        waiting |= {key: reading for key, reading in readings.items() if key not in cut}
+        if sum(map(sizes.__getitem__, waiting)) > _MOST_CHARS:
             found |= _scanned(waiting)
-            waiting, chars = {}, 0
+            waiting = {}
     found |= _scanned(waiting)
-    return [[one for key in files for one in found[key]] for files in wanted]
+    return [
+        [one for key in keys for one in cut.get(key) or found[key]]
+        for keys, cut in zip(wanted, left_out, strict=True)
+    ]
 
 
-def _opened(files: Sequence[FileContent]) -> Iterator[tuple[FileContent, bool]]:
+def _opened(files: Sequence[FileContent]) -> Iterator[_File]:
     archives = 0
     for file in files:
         archives += packed_as(file.content) is not None
         yield file, archives <= _MOST_ARCHIVES
 
 
-def _scanned(
-    readings: dict[tuple[FileContent, bool], Reading],
-) -> dict[tuple[FileContent, bool], list[PathFinding]]:
+def _scanned(readings: dict[_File, Reading]) -> dict[_File, list[PathFinding]]:
     of_texts = iter(scan_files([text for reading in readings.values() for text in reading.texts]))
     return {
         key: [

@@ -6,6 +6,7 @@ import io
 import lzma
 import random
 import tarfile
+import time
 from collections.abc import Callable
 from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -119,6 +120,17 @@ def test_of_many_archives_the_first_are_opened_and_each_other_is_named() -> None
         f"{n:02}.zip!run.sh" for n in range(16)
     ]
     assert [at for at, one in found if one.code == "risk.unscanned.archive"] == ["16.zip", "17.zip"]
+
+
+def test_of_a_folder_that_is_full_the_short_files_are_read_first_and_the_others_named() -> None:
+    files = [FileContent(f"{n}.txt", b"word " * 390_000 + b"%d" % n) for n in range(5)]
+    files += [FileContent("x.js", b"eval(atob(a.b));" * 200_000), FileContent("z.sh", PIPED)]
+    start = time.process_time()
+    (found,) = scan_bundles([files], max_control_share=MAX_CONTROL_SHARE)
+    assert time.process_time() - start < 20
+    codes = {(at, one.code.removeprefix("risk.")) for at, one in found}
+    assert ("z.sh", PIPE) in codes
+    assert {at for at, code in codes if code == "unscanned.large"} == {"4.txt", "x.js"}
 
 
 @settings(max_examples=60, deadline=None)

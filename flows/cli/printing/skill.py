@@ -112,6 +112,7 @@ def _written(skill: Mapping[str, Any]) -> None:
         "under another path": [f"{path} as {written}" for path, written in skill["renamed"].items()],
         "not executable, as no file is: run them by their interpreter or chmod": skill["not_executable"],
         "not kept, so not written": skill["not_written"] or [],
+        "not looked into, so nobody knows what they do": skill["unscanned"],
         "skills of their own inside, not written": [f["message"] for f in skill["findings"] if _nested(f)],
     }
     for what, which in lines.items():

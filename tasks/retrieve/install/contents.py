@@ -12,7 +12,7 @@ from storage.errors import WrongInput
 from storage.schemas import Finding
 from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, repository_name
 from tasks.refine.export.paths import FreePaths, file_path
-from tasks.refine.risks.hits import GRAVE, HELD, RiskHit, risk_hits, rule_id
+from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id
 from tasks.refine.risks.rules import risk_rules
 from tasks.retrieve.install.lock import Installed, is_folder_name
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
@@ -42,12 +42,18 @@ class Installable:
         """The risks found in it."""
         return list(self.row["risks"] or ())
 
+    @property
+    def unscanned(self) -> list[str]:
+        """The files that nothing could look into, or not wholly: what they do is not known."""
+        hits = self.installed.hits or ()
+        return sorted({hit.file for hit in hits if hit.file and hit.rule.startswith(UNSCANNED)})
+
     def told(self) -> dict[str, Any]:
         """Return how what is written differs from the skill at its source, as JSON takes it."""
         found = self.row["findings"] or ()
         return {
             "called": self.row["name"], "renamed": self.installed.renamed, "redacted": self.redacted,
-            "not_written": self.installed.not_written,
+            "not_written": self.installed.not_written, "unscanned": self.unscanned,
             "not_executable": sorted(p for p, content in self.contents.items() if content[:2] == b"#!"),
             "findings": [finding for finding in found if finding["code"].startswith(_TOLD)],
         }  # fmt: skip
@@ -128,7 +134,7 @@ def _accepted(before: Installed | None, hits: Sequence[RiskHit], digests: Mappin
     """Return what was accepted when a skill was installed; of an older lock, hits in files as they were."""
     if before is None:
         return set()
-    unchanged = (hit for hit in hits if hit.file and before.files.get(hit.file) == digests[hit.file])
+    unchanged = (hit for hit in hits if before.files.get(hit.file, "") == digests.get(hit.file))
     return {h for h in (unchanged if before.hits is None else before.hits) if h.rule in before.accepted_risks}
 
 

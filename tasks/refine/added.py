@@ -28,12 +28,13 @@ class Settled:
     """What becomes of a revision that adds risks.
 
     `told` is what a run says of it: `doc_id`, `name`, `commit`, its `risks`, a `message`, whether it is
-    `held`, and whether that is `new` or an earlier run said so. Of one that is held, `before` stays, and
-    `contents` are the bytes of its files.
+    `held`, and whether that is `new` or an earlier run said so. Of one that is held, `before` stays, which
+    `raw` became, and `contents` are the bytes of its files.
     """
 
     told: dict[str, Any]
     before: Document | None = None
+    raw: RawDocument | None = None
     contents: tuple[bytes, ...] = ()
 
 
@@ -94,7 +95,8 @@ class Revisions:
         how = f"{what}; it is not served: `skillery refresh {now.doc_id} {flags}` accepts that"
         known = {found["message"] for found in row["findings"] or ()}
         told |= {"held": True, "new": how not in known, "message": how}
-        return Settled(told, replace(was, findings=(*was.findings, finding(HELD, how))), bundle.contents)
+        kept = replace(was, findings=(*was.findings, finding(HELD, how)))
+        return Settled(told, kept, before, bundle.contents)
 
     def _fetched(self, row: Mapping[str, Any]) -> RawDocument | None:
         """Return what was fetched of a row of DOCUMENTS; None: no part of that day holds it any more."""

@@ -62,14 +62,22 @@ class RefinePlan:
     unchanged: int
 
 
-def plan_refine(root: Root, limits: FilterLimits) -> RefinePlan:
-    """Write and return this run's plan; unchanged documents refined by the same rules are not in it."""
+def plan_refine(root: Root, limits: FilterLimits, opinions: str = "") -> RefinePlan:
+    """Write and return this run's plan; unchanged documents refined by the same rules are not in it.
+
+    Args:
+        root: The root.
+        limits: The filters' thresholds.
+        opinions: All that second opinions depend on beside the texts; "" where none are asked for.
+    """
     seen, forgotten = seen_table(root).read().filter(pl.col("retired_at").is_null()), Forgotten.load(root)
     if forgotten:
         seen = seen.filter([not forgotten.covers(doc_id) for doc_id in seen["doc_id"]])
     ranked = preferred(seen)
     seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
-    found = pl.concat_str(pl.lit(f"{digest_of_rules(limits)}:"), "digest")
+    found = pl.concat_str(
+        pl.lit(f"{digest_of_rules(limits)}{opinions and _short_digest(opinions)}:"), "digest"
+    )
     beaten = pl.concat_str(pl.lit("lost:"), "lost_to_source", pl.lit(" "), "lost_to")
     seen = seen.with_columns(digest=pl.when("kept").then(found).otherwise(beaten))
     winners, lost = seen.filter("kept"), seen.filter(~pl.col("kept"))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -287,6 +288,16 @@ class Router:
 
     def read(self, query: str) -> ReadQuery:
         """Return what is made of a query."""
+        if self._learned is None:
+            return self._read_by_legs(query)
+        with ThreadPoolExecutor(1) as pool:  # the other legs are asked meanwhile
+            learned = pool.submit(self._learned.cosines, query)
+            found = self._read_by_legs(query)
+            cosines, share = learned.result()
+        found.parts["learned"] = np.float32(self._settings.learned * share) * standardised(cosines)
+        return found
+
+    def _read_by_legs(self, query: str) -> ReadQuery:
         settings, cut = self._settings, facets(query)
         chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
         asked = self._asked(query, chosen)
@@ -295,14 +306,11 @@ class Router:
         several = share if len(cut) > 1 else 0.0
         raw = self._lexical.scores(query)
         lexical = settings.lexical * standardised(raw)
-        described = again = bonus = learned = np.zeros(len(self._doc_ids), dtype=np.float32)
+        described = again = bonus = np.zeros(len(self._doc_ids), dtype=np.float32)
         if weight := settings.described * several**2:
             described = np.float32(weight) * standardised(self._lexical.described.scores(query))
         if several:
             again = np.float32(settings.again * several) * lexical
-        if self._learned is not None:
-            cosines, read = self._learned.cosines(query)
-            learned = np.float32(settings.learned * read) * standardised(cosines)
         if named := self._named.get(plain_name(query)):
             bonus = bonus.copy()
             bonus[named] = 1000.0  # no other part comes near it
@@ -312,7 +320,7 @@ class Router:
             "facets": settings.facets * share * best,
             "described": described,
             "again": again,
-            "learned": learned,
+            "learned": np.zeros_like(lexical),
             "named": bonus,
         }
         return ReadQuery(parts, raw, asked)

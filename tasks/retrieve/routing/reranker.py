@@ -45,7 +45,7 @@ class Reach(NamedTuple):
         return np.asarray(self.weight * np.clip(scores, _LEAST, _MOST))
 
 
-REACHES = {"fast": Reach(8, 48, 0.5), "best": Reach(20, 96, 0.5)}
+REACHES = {"fast": Reach(8, 48, 0.3), "best": Reach(20, 96, 0.5)}
 NONE = "none"
 RERANKS = (NONE, *REACHES)
 DEFAULT_RERANK = "fast"

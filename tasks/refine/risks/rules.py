@@ -6,7 +6,7 @@ import functools
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from storage.errors import TerminalError
 from storage.schemas import Severity
@@ -15,7 +15,7 @@ from tasks.refine.text.rules import parse_rules, rules_text
 
 # To be raised when the code around the rules gives other findings than before; the rules' text is in the
 # digest by itself.
-RULES_VERSION = 2
+RULES_VERSION = 3
 GROUPS = (
     "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
     "unscanned", "path",
@@ -58,6 +58,19 @@ class RiskRule:
     def group(self) -> str:
         """The first part of the id."""
         return self.id.partition(".")[0]
+
+
+class Hit(NamedTuple):
+    """What an analysis found: the id of its rule in the data file, the line (from 1) and what stands there.
+
+    `until` is the line of what the first one reaches; `severity` stands instead of the rule's.
+    """
+
+    rule: str
+    line: int
+    text: str
+    until: int | None = None
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True)
@@ -131,5 +144,6 @@ def risk_rules() -> RiskRules:
 @functools.cache
 def rules_digest() -> str:
     """Return 12 hexadecimal digits that change with the rules of risks or of redaction, or their version."""
-    rules = f"{RULES_VERSION}\n{rules_text(_FILE)}\n{secret_rules_text()}"
+    texts = (rules_text(_FILE), rules_text("code_terms.yaml"), secret_rules_text())
+    rules = "\n".join((str(RULES_VERSION), *texts))
     return hashlib.sha256(rules.encode()).hexdigest()[:12]

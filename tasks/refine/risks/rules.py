@@ -18,11 +18,12 @@ from tasks.refine.text.rules import parse_rules, rules_text
 RULES_VERSION = 3
 GROUPS = (
     "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
-    "unscanned", "path",
+    "persistence", "dependency", "mcp", "unscanned", "path",
 )  # fmt: skip
 Region = tuple[int, int]
 Context = Literal["fence", "quote", "negation", "education"]
 _FILE = "risk_rules.yaml"
+_FILES = (_FILE, "code_terms.yaml", "known_packages.yaml")
 
 
 class RiskRuleError(TerminalError):
@@ -51,6 +52,7 @@ class RiskRule:
     hosts: bool = False
     measure: str = ""
     at_least: int = 0
+    find: str = ""
     # What finds it where neither a pattern nor a measure does; then no example of it stands here.
     by: Literal["", "files", "code"] = ""
 
@@ -103,7 +105,7 @@ def _rule(row: dict[str, Any]) -> RiskRule:
     known = rule.group in GROUPS and rule.severity in get_args(Severity)
     known = known and rule.weighed_by <= set(get_args(Context))
     # A rule needs one way to hit, and one cheap test that spares it most texts.
-    ways = (rule.pattern is not None) + bool(rule.measure) + bool(rule.by)
+    ways = sum(map(bool, (rule.pattern, rule.measure, rule.find, rule.by)))
     if not known or ways != 1 or bool(rule.literals) + bool(rule.screen) != (not rule.by):
         wrong = "has an unknown group, severity or context, no pattern, or no cheap test"
         msg = f"{_FILE}: rule {rule.id} {wrong}"
@@ -144,6 +146,6 @@ def risk_rules() -> RiskRules:
 @functools.cache
 def rules_digest() -> str:
     """Return 12 hexadecimal digits that change with the rules of risks or of redaction, or their version."""
-    texts = (rules_text(_FILE), rules_text("code_terms.yaml"), secret_rules_text())
+    texts = (*map(rules_text, _FILES), secret_rules_text())
     rules = "\n".join((str(RULES_VERSION), *texts))
     return hashlib.sha256(rules.encode()).hexdigest()[:12]

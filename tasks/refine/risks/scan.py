@@ -16,6 +16,7 @@ import polars as pl
 from storage.schemas import Finding, Severity
 from tasks.models.redact import redact
 from tasks.refine.risks.context import Surroundings
+from tasks.refine.risks.finders import FINDERS
 from tasks.refine.risks.rules import Region, RiskRule, RiskRules, risk_rules
 
 # How far a match extends before and after one of its literals at most, and the least distance of two literals
@@ -204,7 +205,10 @@ def _paired(rule: RiskRule, text: str, hits: list[Region]) -> Iterator[Region]:
 def _hits(rule: RiskRule, text: Surroundings, screened: Screened) -> Iterator[Region]:
     everywhere = rule.where == "document"
     for region in screened.windows(rule, text.lowered) if everywhere else text.regions(rule.where):
-        if rule.pattern:
+        if rule.find:
+            found = FINDERS[rule.find](text.text[slice(*region)])
+            yield from ((region[0] + start, region[0] + end) for start, end in found)
+        elif rule.pattern:
             spans = _spans(rule.pattern, text.lowered, region)
             yield from _paired(rule, text.lowered, list(spans)) if rule.near else spans
         elif MEASURES[rule.measure](text.lowered[slice(*region)]) >= rule.at_least:

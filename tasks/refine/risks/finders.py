@@ -11,22 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tasks.refine.frontmatter.place import place_of
 from tasks.refine.risks.rules import Region
+from tasks.refine.risks.terms import patterns, terms
 from tasks.refine.text.rules import rules_data
 
 _PACKED = re.compile(r"[A-Za-z0-9+/_-]{40,20000}(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/_-]{20,90}){0,200}={0,2}")
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}[ :]?){28,10000}")
 _DATA_ADDRESS = re.compile(r"data:[\w/+.;=-]{1,60},$")
 _WORD = re.compile(r"[A-Za-z']{2,}")
-# Words that nearly every sentence has some of; each counts once.
-_COMMON = frozenset({
-    "the", "and", "to", "of", "in", "is", "for", "this", "it", "you", "your", "all", "with", "do", "not", "that",
-    "user", "file", "files", "send", "read", "run", "every", "from", "then", "before", "any", "what", "say",
-})  # fmt: skip
 _LEAST_COMMON, _LEAST_WORDS, _LEAST_LETTERS = 3, 6, 0.8
-_CODE = re.compile(
-    r"\b(?:curl|wget|iwr|Invoke-\w{4,20}) .{0,200}(?:\||https?://)|/bin/(?:ba)?sh\b|\bos\.system\b"
-    r"|/dev/tcp/|\bexec\(|\beval\("
-)
 _MOST_LAYERS = 3
 
 
@@ -67,7 +59,7 @@ def _from_hex(run: str) -> str | None:
 
 
 def _says_much(decoded: str) -> bool:
-    return _reads(decoded) or bool(_CODE.search(decoded))
+    return _reads(decoded) or bool(patterns()["decoded_code"].search(decoded))
 
 
 def _reads(text: str) -> bool:
@@ -77,25 +69,9 @@ def _reads(text: str) -> bool:
     words = [word.lower() for word in _WORD.findall(text)]
     letters = sum(character.isalpha() or character.isspace() for character in text)
     is_long = len(words) >= _LEAST_WORDS and letters >= _LEAST_LETTERS * len(text)
-    return is_long and len(_COMMON.intersection(words)) >= _LEAST_COMMON
+    return is_long and len(terms()["sentence_words"].intersection(words)) >= _LEAST_COMMON
 
 
-_INSTALL = {
-    "pypi": re.compile(
-        r"(?:\bpip[\d.]{0,4} install|\b(?:pipx|uv pip|uv tool|pipenv|conda) install|\b(?:uv|poetry|pdm) add|\buvx"
-        r"|\buv run --with|\bpipx run)(?=[ \t])([^\n;|&`)#<>]{1,400})"
-    ),
-    "npm": re.compile(
-        r"\b(?:npm (?:install|i|add|exec)|(?:pnpm|yarn|bun) (?:global )?(?:add|install|i|dlx)|npx|bunx)(?=[ \t])"
-        r"([^\n;|&`)#<>]{1,400})"
-    ),
-}
-_LISTED = {
-    "pypi": re.compile(
-        r"(?:^|[\"'])([a-z0-9][\w.-]{3,60})(?:\[[\w,-]{1,60}\])? ?(?:==|>=|~=|<=)", re.MULTILINE
-    ),
-    "npm": re.compile(r"\"(?:dev|peer|optional)?dependencies\"\s{0,4}:\s{0,4}\{([^{}]{0,8000})\}"),
-}
 _LISTING = {"pypi": ("==", ">=", "~=", "<="), "npm": ("dependencies",)}
 _ENTRY = re.compile(r"\"([a-z0-9@][\w@./-]{3,60})\"\s{0,4}:")
 _NAMED = re.compile(r"[a-z][a-z0-9_.-]{3,60}")
@@ -106,7 +82,7 @@ _LEAST_CHARS = 5
 
 
 def look_alike_packages(text: str) -> Iterator[Region]:
-    """Yield the names of packages that a text installs or lists and that are one edit away from a known name."""
+    """Yield the names of packages that a text installs or lists, one edit away from a known name."""
     lowered = text.lower()
     if len(lowered) != len(text):
         return
@@ -117,7 +93,7 @@ def look_alike_packages(text: str) -> Iterator[Region]:
 
 
 def _installed(text: str, ecosystem: str) -> Iterator[tuple[int, str]]:
-    for command in _INSTALL[ecosystem].finditer(text):
+    for command in patterns()[f"{ecosystem}_commands"].finditer(text):
         one = _RUNS_ONE.search(text, command.start(), command.start(1))
         for word in re.finditer(r"[^\s\"',]+", command[1]):
             named = _NAMED.match(word[0])
@@ -126,7 +102,8 @@ def _installed(text: str, ecosystem: str) -> Iterator[tuple[int, str]]:
                 yield command.start(1) + word.start(), named[0].rstrip(".-")
                 if one:
                     break
-    for listed in _LISTED[ecosystem].finditer(text) if any(map(text.__contains__, _LISTING[ecosystem])) else ():
+    lists = any(mark in text for mark in _LISTING[ecosystem])
+    for listed in patterns()[f"{ecosystem}_lists"].finditer(text) if lists else ():
         if ecosystem == "pypi":
             yield listed.start(1), listed[1]
             continue
@@ -136,7 +113,7 @@ def _installed(text: str, ecosystem: str) -> Iterator[tuple[int, str]]:
 
 @functools.cache
 def _near_names() -> Mapping[str, Mapping[str, frozenset[str]]]:
-    """Return of each ecosystem the known names, and what is left of each without one character, with those."""
+    """Return the known names by what is left of each without one character, of each ecosystem."""
     near: dict[str, dict[str, frozenset[str]]] = {}
     for ecosystem, listed in rules_data("known_packages.yaml")["packages"].items():
         of_ecosystem: dict[str, frozenset[str]] = {}
@@ -164,7 +141,7 @@ def _is_look_alike(name: str, near: Mapping[str, frozenset[str]]) -> bool:
 
 
 def _one_edit(name: str, known: str) -> bool:
-    """Tell whether one letter is missing, added, changed or swapped with the next; digits alone are versions."""
+    """Tell whether one letter is missing, added, changed or swapped; digits alone are versions."""
     if sorted(name) == sorted(known):
         differ = [at for at, (a, b) in enumerate(zip(name, known, strict=True)) if a != b]
         return len(differ) == 2 and differ[1] - differ[0] == 1
@@ -175,21 +152,20 @@ def _one_edit(name: str, known: str) -> bool:
     return longer[at + 1 :] == (shorter[at:] if len(longer) > len(shorter) else shorter[at + 1 :])
 
 
-_ALLOWED = re.compile(
-    r"^[ \t]*\**allowed[-_ ]?tools\**[ \t]*:([^\n]{0,400}(?:\n[ \t-][^\n]{0,200}){0,40})", re.MULTILINE
-)
-_WIDE = re.compile(r"(?<![\w-])(?:bash|shell|powershell|webfetch)(?![\w-])(?!\()")
-_USES = re.compile(
-    r"[`$]|\b(?:run|execut\w+|commands?|scripts?|shell|terminal|bash|git|npm|install\w*|curl|cli|build|tests?|compil\w+"
-    r"|https?|urls?|fetch\w*|web\w*|download\w*|search\w*|api|tools?|online|browse\w*|server|deploy\w*|lint\w*)\b"
-)
-
-
 def unneeded_tools(text: str) -> Iterator[Region]:
     """Yield the list of tools if it has the shell or the network, and the body speaks of neither."""
     place, lowered = place_of(text), text.lower()
-    allowed = _ALLOWED.search(lowered, place.start, place.end) if place and place.closed else None
-    if allowed and place and _WIDE.search(allowed[1]) and not _USES.search(lowered, place.end):
+    allowed = (
+        patterns()["allowed_tools"].search(lowered, place.start, place.end)
+        if place and place.closed
+        else None
+    )
+    if (
+        allowed
+        and place
+        and patterns()["wide_tools"].search(allowed[1])
+        and not patterns()["tool_uses"].search(lowered, place.end)
+    ):
         yield allowed.span()
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Mapping
 
 from tasks.refine.risks.rules import Hit, risk_rules
 from tasks.refine.risks.scan import by_address
-from tasks.refine.text.rules import rules_data
+from tasks.refine.risks.terms import has_hint, patterns, terms
 
 # What a value holds (the data file of terms says what marks there are), with the line on which it was made.
 Marks = Mapping[str, int]
@@ -25,35 +24,6 @@ MAX_DEPTH = 3  # of code in strings of code
 _URL = re.compile(r"(?i)\b(?:https?|ftp)://[^\s\"'`)<>|]{1,300}")
 _HOST = re.compile(r"(?i)\b(?:https?|wss?|ftp)://(?:[^\s/?#\"'`@]{0,120}@)?([\w.-]{1,253}|\[[\w:.]{2,45}\])")
 _LOCAL = re.compile(r"(?i)(?:localhost|0\.0\.0\.0|127(?:\.\d{1,3}){3}|\[::1\]|host\.docker\.internal)$")
-_TERMS = "code_terms.yaml"
-
-
-@functools.cache
-def terms() -> dict[str, frozenset[str]]:
-    """Return the names by which code is read, by the list that they are in."""
-    return {key: frozenset(of_key.split()) for key, of_key in rules_data(_TERMS)["words"].items()}
-
-
-@functools.cache
-def _hints() -> dict[str, tuple[str, ...]]:
-    return {key: tuple(of_key) for key, of_key in rules_data(_TERMS)["hints"].items()}
-
-
-def _has(lowered: str, *keys: str) -> bool:
-    return any(hint in lowered for key in keys for hint in _hints()[key])
-
-
-def may_flow(code: str, language: str) -> bool:
-    """Tell whether a code has words that make a mark and words that spend one: the cheap test."""
-    lowered = code.lower()
-    return _has(lowered, f"{language}_spent") and _has(lowered, f"{language}_made", "secrets")
-
-
-@functools.cache
-def patterns() -> dict[str, re.Pattern[str]]:
-    """Return the patterns by which code is read, by their names."""
-    of_key = rules_data(_TERMS)["patterns"]
-    return {key: re.compile("|".join(given), re.DOTALL) for key, given in of_key.items()}
 
 
 def token_mark(name: str, line: int) -> Marks:
@@ -72,7 +42,7 @@ def fetched(text: str, line: int) -> Marks:
 
 def text_marks(text: str, line: int) -> Marks:
     """Return the marks of a text that names files of keys."""
-    if not _has(text.lower(), "secrets"):
+    if not has_hint(text.lower(), "secrets"):
         return NONE
     if patterns()["secret_file"].search(text):
         return {"secret": line}

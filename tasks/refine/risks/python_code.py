@@ -6,21 +6,11 @@ import ast
 import warnings
 from collections.abc import Iterable, Iterator
 
-from tasks.refine.risks.flows import (
-    NONE,
-    Flows,
-    Marks,
-    fetched,
-    joined,
-    may_flow,
-    patterns,
-    terms,
-    text_marks,
-    token_mark,
-)
+from tasks.refine.risks.flows import NONE, Flows, Marks, fetched, joined, text_marks, token_mark
 from tasks.refine.risks.rules import Hit
 from tasks.refine.risks.script_code import script_hits
 from tasks.refine.risks.shell_code import ShellReader
+from tasks.refine.risks.terms import may_flow, patterns, terms
 
 _LEAST_NUMBERS = 8
 _MOST_PATH = 400  # characters of a text that may be a path
@@ -59,6 +49,7 @@ class PythonReader:
         self.flows, self._lines, self._line = flows, lines, line
         self._scope = ""
         self._functions: dict[str, list[str]] = {}
+        self._texts: set[str] = set()
 
     def read(self, body: Iterable[ast.AST]) -> None:
         """Read statements in order."""
@@ -75,6 +66,8 @@ class PythonReader:
             case ast.Return(value=ast.expr() as value):
                 self.flows.hold(f"{self._scope}()", self._marks(value))
             case ast.Assign(targets=targets, value=value):
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    self._texts |= {self._key(one) for one in targets if isinstance(one, ast.Name)}
                 self._bind(targets, self._marks(value))
             case (
                 ast.AnnAssign(target=target, value=ast.expr() as value)
@@ -137,13 +130,19 @@ class PythonReader:
         return self._line + int(getattr(node, "lineno", 1))
 
     def _subscript(self, node: ast.Subscript, value: ast.expr, index: ast.expr) -> Marks:
-        backwards = ast.unparse(index) == "::-1" if isinstance(index, ast.Slice) else False
+        backwards = isinstance(index, ast.Slice) and ast.unparse(index) == "::-1" and self._is_text(value)
         if isinstance(value, ast.Attribute) and value.attr == "environ":
             return token_mark(_text(index), self._at(node))
         marks, of_index = self._marks(value), self._marks(index)
         if _name(value) in terms()["python_tables"]:
             self.flows.sink("run", of_index, self._at(node), self._said(node))
         return joined(marks, {"encoded": self._at(node)} if backwards else NONE)
+
+    def _is_text(self, node: ast.AST) -> bool:
+        is_named = isinstance(node, ast.Name) and f"{self._scope}:{node.id}" in self._texts
+        return (
+            is_named or isinstance(node, ast.Call) or (isinstance(node, ast.Constant) and bool(_text(node)))
+        )
 
     def _path(self, node: ast.AST) -> Marks:
         """Return the marks of a path that is made of its parts."""
@@ -208,7 +207,8 @@ class PythonReader:
         elif "runner" in of_func or "lookup" in of_func:
             self.flows.sink("run", joined(*given), line, said)
         elif name in terms()["python_lookups"]:
-            encoded = {mark: at for mark, at in joined(*given).items() if mark == "encoded"}
+            looked_up = given[1:2] if name == "getattr" else given[:1]
+            encoded = {mark: at for mark, at in joined(*looked_up).items() if mark == "encoded"}
             self.flows.sink("run", encoded, line, said)
         elif (
             name in terms()["python_shell_calls"]

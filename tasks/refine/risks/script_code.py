@@ -6,19 +6,10 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from tasks.refine.risks.flows import (
-    Flows,
-    Marks,
-    fetched,
-    joined,
-    may_flow,
-    patterns,
-    terms,
-    text_marks,
-    token_mark,
-)
+from tasks.refine.risks.flows import Flows, Marks, fetched, joined, text_marks, token_mark
 from tasks.refine.risks.rules import Hit
 from tasks.refine.risks.shell_code import ShellReader
+from tasks.refine.risks.terms import may_flow, patterns, terms
 
 _TOKEN = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<open>[({\[])|(?P<close>[)}\]])|(?P<end>[;\n])"

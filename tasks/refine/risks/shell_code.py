@@ -7,21 +7,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from tasks.refine.risks.flows import (
-    MAX_DEPTH,
-    NONE,
-    Flows,
-    Marks,
-    fetched,
-    joined,
-    may_flow,
-    patterns,
-    terms,
-    text_marks,
-    token_mark,
-)
+from tasks.refine.risks.flows import MAX_DEPTH, NONE, Flows, Marks, fetched, joined, text_marks, token_mark
 from tasks.refine.risks.rules import Hit
 from tasks.refine.risks.shell_words import Command, Word, commands
+from tasks.refine.risks.terms import may_flow, patterns, terms
 
 _ASSIGNED = re.compile(r"(\w{1,60})\+?=")
 _URL = re.compile(r"(?i)(?:https?|ftp)://\S{1,2000}")

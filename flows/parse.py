@@ -21,7 +21,9 @@ from tasks.refine.workers import WORTH_IT
 
 
 @flow(name="parse", flow_run_name="parse {root}")
-def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[str, Any]:
+def parse(
+    root: str = "data", index: Literal["all", "skills"] = "all", spent: Carried | None = None
+) -> dict[str, Any]:
     """Parse the documents that are new or changed; return what was parsed now, and what an LLM cost.
 
     If an LLM does not answer or its ceiling is reached, the rest is typed locally, and the next run asks
@@ -30,11 +32,12 @@ def parse(root: str = "data", index: Literal["all", "skills"] = "all") -> dict[s
     Args:
         root: Folder of all that Skillery keeps.
         index: `skills` leaves the nodes' vectors, and edges that need them, for later.
+        spent: What this run has asked of an LLM before.
     """
     with_vectors, settings = index == "all", load_settings()
     llm, edges = run_llm(settings), run_edges(settings)
     asked = llm if edges is None else edges.llm
-    ledger = _ledger(asked, None)
+    ledger = _ledger(asked, spent)
     with writer_lock(Root(root)):
         encoder = prepare_encoder(root, settings.encoder)
         how: dict[str, Any] = {"with_vectors": with_vectors, "grouped": settings.segment == "skillpager"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from storage.schemas import Finding
-from tasks.refine.risks.kinds import Kind, Part, parts_of
+from tasks.refine.risks.kinds import Kind, Part, is_disguised, parts_of
 from tasks.refine.risks.python_code import python_hits
 from tasks.refine.risks.rules import Hit, risk_rules
 from tasks.refine.risks.scan import GRAVITY, excerpt, scan_all
@@ -15,12 +15,14 @@ from tasks.refine.risks.shell_code import shell_hits
 
 
 class TextFile(NamedTuple):
-    """A text, with its path in its skill's folder."""
+    """A text, with its path in its skill's folder; `whole` is false of what was picked out of other bytes."""
 
     text: str
     path: str = "SKILL.md"
+    whole: bool = True
 
 
+DISGUISED = "obfuscation.disguised"
 Analysis = Callable[[str], Iterable[Hit]]
 ANALYSES: Mapping[Kind, tuple[Analysis, ...]] = {
     "shell": (shell_hits,),
@@ -39,7 +41,10 @@ def scan_files(files: Sequence[TextFile]) -> list[tuple[Finding, ...]]:
 
 def _analysed(file: TextFile) -> Iterator[Finding]:
     hits: dict[str, list[Hit]] = {}
-    for part in parts_of(file.text, file.path):
+    parts = list(parts_of(file.text, file.path))
+    if file.whole and is_disguised(file.path, {part.kind for part in parts}):
+        hits[DISGUISED] = [Hit(DISGUISED, 1, file.text)]
+    for part in parts:
         for hit in _of_part(part):
             hits.setdefault(hit.rule, []).append(hit)
     for rule, of_rule in hits.items():
@@ -66,6 +71,7 @@ def finding_on(rule_id: str, hits: Sequence[Hit]) -> Finding:
     rule = risk_rules().by_id[rule_id]
     worst = max(hits, key=lambda hit: GRAVITY[hit.severity or rule.severity])
     lines = f"line {worst.line}" + (f" to {worst.until}" if worst.until is not None else "")
+    where = f"{lines}: " if worst.line else ""
     also = f" (and {len(hits) - 1:,} more)" if len(hits) > 1 else ""
-    message = f"{lines}: {rule.description}: {excerpt(worst.text)}{also}"
+    message = f"{where}{rule.description}: {excerpt(worst.text)}{also}"
     return Finding(f"risk.{rule_id}", worst.severity or rule.severity, message)

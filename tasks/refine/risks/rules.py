@@ -18,7 +18,7 @@ from tasks.refine.text.rules import parse_rules, rules_text
 RULES_VERSION = 3
 GROUPS = (
     "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
-    "persistence", "dependency", "mcp", "unscanned", "path",
+    "persistence", "dependency", "mcp", "unscanned", "path", "identity", "opinion",
 )  # fmt: skip
 Region = tuple[int, int]
 Context = Literal["fence", "quote", "negation", "education"]
@@ -54,7 +54,7 @@ class RiskRule:
     at_least: int = 0
     find: str = ""
     # What finds it where neither a pattern nor a measure does; then no example of it stands here.
-    by: Literal["", "files", "code"] = ""
+    by: Literal["", "files", "code", "names", "llm"] = ""
 
     @property
     def group(self) -> str:
@@ -65,7 +65,8 @@ class RiskRule:
 class Hit(NamedTuple):
     """What an analysis found: the id of its rule in the data file, the line (from 1) and what stands there.
 
-    `until` is the line of what the first one reaches; `severity` stands instead of the rule's.
+    Line 0 is the whole file; `until` is the line of what the first one reaches; `severity` stands instead of
+    the rule's.
     """
 
     rule: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -78,13 +79,14 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class RiskRules:
-    """All rules in the file's order, and what grades hits: hosts, terms of security texts, negations."""
+    """All rules in the file's order, what grades hits (hosts, terms, negations), and why a group matters."""
 
     rules: tuple[RiskRule, ...]
     known_hosts: frozenset[str]
     education: tuple[str, ...]
     education_terms: int
     negation: re.Pattern[str]
+    why: Mapping[str, str]
 
     @functools.cached_property
     def by_id(self) -> dict[str, RiskRule]:
@@ -135,6 +137,7 @@ def rules_from(text: str) -> RiskRules:
         tuple(data["education"]),
         data["education_terms"],
         re.compile("|".join(data["negation"])),
+        data.get("why", {}),
     )
 
 

@@ -58,6 +58,7 @@ def test_a_near_miss_is_not_hit(rule: RiskRule, text: str) -> None:
 
 def test_every_group_has_rules_and_no_rule_another_group() -> None:
     assert set(Counter(rule.group for rule in RULES)) == set(GROUPS)
+    assert set(GROUPS) <= set(risk_rules().why)
 
 
 def test_a_measure_or_finder_that_a_rule_names_is_known() -> None:

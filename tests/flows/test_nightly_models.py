@@ -163,9 +163,9 @@ def test_a_night_measures_a_model_before_anything_else_and_only_once(
         sent,
         110 * sent,
     )
-    nodes = nodes_table(Root(root)).read().select("node_type", pl.col("confidence").cast(pl.Float64).round(3))
+    nodes = nodes_table(Root(root)).read().select("node_type", pl.col("confidence").cast(pl.Float64).round(2))
     found = dict(nodes.unique().iter_rows())
-    assert found == {t: 0.558 if t == "step" else 0.951 for t in found}
+    assert found == {t: 0.56 if t == "step" else 0.95 for t in found}
     assert (night(root)["llm"]["requests"], server.requests) == (0, 4 + sent)
 
 

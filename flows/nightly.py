@@ -14,7 +14,7 @@ from flows.refine import refine
 from flows.run_page import counted, flat, named, recorded_on_page, show_table, writing
 from flows.run_record import RunRecord, this_run
 from flows.runners import require_runner, shared_runner
-from flows.settings import load_settings
+from flows.settings import load_settings, run_opinions
 from storage.root import Root
 from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import normal_spec
@@ -49,6 +49,7 @@ def nightly(
     settings = load_settings()
     settings.licence_policies()
     require_runner(settings)
+    run_opinions(settings)
     place, run = Root(root), this_run()
     require_encoder(place.fetch("models"), settings.encoder)
     given = [normal_spec(spec) for spec in sources or []]
@@ -76,9 +77,10 @@ def refine_to_served(
     """
     with shared_runner():
         with record.stage("refine"):
-            refine(root, record.run_id)
+            refined = refine(root, record.run_id, spent)
+            record.risks_added, record.opinions = refined["risks_added"], refined["opinions"]
         with record.stage("parse"):
-            parsed = parse(root, index, spent)
+            parsed = parse(root, index, refined["account"] or spent)
             record.vectors_new, record.llm = parsed["vectors"], parsed["llm"]
         with record.stage("index"):
             indexed = index_tables(root, index, record.run_id, anew)
@@ -91,6 +93,8 @@ def summary(record: dict[str, Any]) -> list[dict[str, Any]]:
     names = ("state", "published", "served", "documents", "nodes", "edges", "vectors_new")
     shown = {k: record[k] for k in names}
     llm = {f"llm: {name}": value for name, value in flat(record["llm"] or {}).items()}
+    llm |= {f"opinions: {name}": value for name, value in (record["opinions"] or {}).items()}
     dropped = {f"dropped: {reason}": n for reason, n in record["dropped"].items()}
+    risks = {f"risks added: {one['doc_id']}": one["message"] for one in record["risks_added"]}
     seconds = {f"seconds: {stage}": s for stage, s in record["seconds"].items()}
-    return counted({**shown, **llm, **dropped, **seconds}, value="value")
+    return counted({**shown, **risks, **llm, **dropped, **seconds}, value="value")

@@ -33,7 +33,7 @@ def parse(
     Args:
         root: Folder of all that Skillery keeps.
         index: `skills` leaves the nodes' vectors, and edges that need them, for later.
-        spent: What the run has asked of an LLM before; empty: nothing.
+        spent: What this run has asked of an LLM before.
 
     Raises:
         WrongInput: A setting cannot be used, or the LLM's types are not believed; nothing is typed.

@@ -63,9 +63,10 @@ class RunRecord:
     which is not served before it passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
     all are null where a bucket did not say;
     `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
-    that cost, and is null without one. `mended` names the files that were missing when the run began, and
-    what was done about each. `published` says whether `served` names this run's version. `seconds` holds the
-    duration of each stage.
+    that cost, and is null without one. `risks_added` tells of each revision that adds risks, as
+    `tasks.refine.added` does, and `opinions` says what an LLM was asked about risks. `mended` names the files
+    that were missing when the run began, and what was done about each. `published` says whether `served`
+    names this run's version. `seconds` holds the duration of each stage.
     """
 
     run_id: str
@@ -84,6 +85,8 @@ class RunRecord:
     nodes: int | None = 0
     edges: int | None = 0
     vectors_new: int = 0
+    risks_added: list[dict[str, Any]] = field(default_factory=list)
+    opinions: dict[str, Any] | None = None
     llm: dict[str, Any] | None = None
     checks: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -119,7 +122,7 @@ def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterato
         raise
     else:
         good = all(s["state"] in ("complete", "limited") for s in record.sources)
-        good = good and not (record.llm or {}).get("partial")
+        good = good and not any((asked or {}).get("partial") for asked in (record.llm, record.opinions))
         record.state = "complete" if good else "partial"
     finally:
         try:

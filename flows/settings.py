@@ -87,6 +87,15 @@ class Settings(BaseSettings, CrawlSettings):
     drop_risks: Literal["error", "warning", "info"] | None = Field(
         None, description="Drop what has a risk finding at least so grave; none: findings are advice alone."
     )
+    risks: Literal["rules", "hybrid"] = Field(
+        "rules",
+        description="Whether the LLM is asked about skills in which the rules found no error (hybrid).",
+    )
+    risks_hold: Literal["error", "warning"] | None = Field(
+        None,
+        description="Serve the revision before one that adds a risk at least so grave, until that is "
+        "accepted; none: tell of it alone.",
+    )
     near_threshold: float = Field(
         0.85, ge=0.5, le=1, description="Jaccard similarity of word 5-shingles from which a text folds."
     )
@@ -273,6 +282,11 @@ def run_edges(settings: Settings) -> EdgeOptions | None:
     llm = llm_options(settings, "llm")
     assert llm is not None  # noqa: S101 (for the types: `local` alone gives none)
     return EdgeOptions(settings.edges, llm)
+
+
+def run_opinions(settings: Settings) -> TypingOptions | None:
+    """Return how an LLM is asked about risks in a run; None: it is not. Raises as `llm_options`."""
+    return llm_options(settings, "local" if settings.risks == "rules" else "llm")
 
 
 def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:

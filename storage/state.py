@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -254,3 +254,19 @@ def table_of(file: str) -> str:
         if below.startswith(f"{table}/"):
             return table
     return str(PurePosixPath(below).parent)
+
+
+_ACCEPTED = "state/accepted_risks.json"
+
+
+def accepted_risks(root: Root, doc_id: str) -> dict[str, datetime]:
+    """Return the rules whose risks a person accepted of a document, each with when."""
+    known = (root.read_json(_ACCEPTED) or {}).get(doc_id.casefold(), {})
+    return {rule: datetime.fromisoformat(when) for rule, when in known.items()}
+
+
+def accept_risks(root: Root, doc_id: str, rules: Iterable[str], now: datetime) -> None:
+    """Accept what rules find in the revisions of a document that were fetched until now."""
+    known, key = root.read_json(_ACCEPTED) or {}, doc_id.casefold()
+    accepted = {**known.get(key, {}), **dict.fromkeys(rules, now.isoformat())}
+    root.write_json(_ACCEPTED, {**known, key: accepted})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,8 @@ import typer
 
 from flows.cli.helps import GroupedHelp
 from flows.cli.options import (
+    AgentsOption,
+    BaselineOption,
     ClassifierOption,
     DistractorsOption,
     FormatOption,
@@ -17,8 +18,10 @@ from flows.cli.options import (
     PresetOption,
     RerankOption,
     RootOption,
+    SweepsOption,
     TrajectoriesArgument,
     TrajectoryForm,
+    VariantsOption,
     given_or_wrong,
     print_json,
     require_command,
@@ -26,8 +29,7 @@ from flows.cli.options import (
 )
 from flows.cli.printing import measures as printing_bench
 from flows.cli.printing import run as printing
-from flows.settings import Settings, load_settings
-from storage.root import Root
+from flows.settings import load_settings
 
 evaluate_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
 
@@ -36,6 +38,11 @@ evaluate_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_ma
 def _evaluate(context: typer.Context) -> None:
     """Measure what is served, or methods on a bench."""
     require_command(context)
+
+
+_MethodsReport = Annotated[
+    Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
+]
 
 
 @evaluate_app.command("paging")
@@ -48,9 +55,7 @@ def evaluate_paging(
     budget: Annotated[
         list[float] | None, typer.Option("--budget", metavar="NUMBER", help="Repeatable.")
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
-    ] = None,
+    report: _MethodsReport = None,
     all_methods: Annotated[bool, typer.Option("--all", help="All methods; goes with --report.")] = False,
     judge: Annotated[
         str,
@@ -91,36 +96,6 @@ def evaluate_paging(
     print_json(found) if as_json else printing_bench.print_paging(found)
 
 
-_Variants = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--method", metavar="METHOD", help="Repeatable; also a variant, as skillflow:deep_tokens=1024."
-    ),
-]
-_Sweeps = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sweep", metavar="NAME", help="Variants a paper compares: a wrong name lists all; repeatable."
-    ),
-]
-_Baseline = Annotated[
-    str | None,
-    typer.Option(
-        "--baseline",
-        metavar="METHOD",
-        help="The measured method that others are compared with  [zsum, or a sweep's first]",
-    ),
-]
-_Agents = Annotated[
-    str | None,
-    typer.Option(
-        "--agents",
-        metavar="FILE",
-        help="How often would they pass? {agent, without, with}, skillsbench, or llm: measure it.",
-    ),
-]
-
-
 @evaluate_app.command("routing")
 def evaluate_routing(
     bench: Annotated[
@@ -151,10 +126,10 @@ def evaluate_routing(
         float,
         typer.Option("--recall", metavar="SHARE", help="Tasks to be routed; how many negatives then are?"),
     ] = 0.95,
-    method: _Variants = None,
-    sweep: _Sweeps = None,
-    baseline: _Baseline = None,
-    agents: _Agents = None,
+    method: VariantsOption = None,
+    sweep: SweepsOption = None,
+    baseline: BaselineOption = None,
+    agents: AgentsOption = None,
     attention: Annotated[
         bool, typer.Option("--attention", help="See where the reranker of the settings looks.")
     ] = False,
@@ -225,27 +200,19 @@ def evaluate_compose(
 ) -> None:
     """Measure plans on requests whose steps are known: the steps, what serves them, their order."""
     from flows.commands.plans.bench import plans_bench  # noqa: PLC0415
+    from flows.commands.plans.served_file import served_corpus  # noqa: PLC0415
     from tasks.evaluate.compose.report import terminal_blocks  # noqa: PLC0415
 
     settings = load_settings()
     # Answers of a language model outlive the root in which a file is served.
     answers = root_of(settings, root) if corpus and Path(corpus).is_file() else None
-    with _served(corpus, root, settings) as served:
+    with served_corpus(corpus, root_of(settings, root), settings) as served:
         found = plans_bench(
             served, settings, queries, methods=method or (), baseline=baseline, categories=categories,
             report=report, without_category=without_category or (), leave_out=leave_out, seed=seed,
             hide_gold=without_gold, answers=answers,
         )  # fmt: skip
     print_json(found) if as_json else printing_bench.show(terminal_blocks(found))
-
-
-def _served(corpus: str | None, root: str | None, settings: Settings) -> AbstractContextManager[Root]:
-    """Return the context of the root that serves a corpus, which may be a file."""
-    if corpus is None or not Path(corpus).is_file():
-        return nullcontext(root_of(settings, corpus or root))
-    from flows.commands.plans.served_file import served_file  # noqa: PLC0415
-
-    return served_file(Path(corpus), root_of(settings, root), settings)
 
 
 @evaluate_app.command("nodes")
@@ -305,9 +272,7 @@ def evaluate_stream(
         str | None,
         typer.Option("--warm", metavar="ROOT", help="Begin with what this root has learned from runs."),
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
-    ] = None,
+    report: _MethodsReport = None,
     _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -374,6 +339,24 @@ def evaluate_agents(
         tasks=tasks, agent=agent, method=method, runs=runs, k=k, skills=skills, turns=turns, seconds=seconds,
         minutes=minutes, online=online, report=report,
     )  # fmt: skip
+    print_json(found) if as_json else printing_bench.show(terminal_blocks(found))
+
+
+@evaluate_app.command("risks")
+def evaluate_risks(
+    bench: Annotated[Path, typer.Argument(metavar="BENCH", help="labels.jsonl, malicious/, benign/.")],
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", metavar="FILE", help="Parquet of real skills: how many alarm?")
+    ] = None,
+    sample: Annotated[int, typer.Option("--sample", min=1, help="So many of them are drawn.")] = 6_000,
+    report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and the run.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how many hostile skills are warned of and blocked, by class and place, and harmless ones."""
+    from flows.commands.corpus import risks_bench  # noqa: PLC0415
+    from tasks.evaluate.risks.bench import terminal_blocks  # noqa: PLC0415
+
+    found = risks_bench(bench, corpus=corpus, sample=sample, report=report)
     print_json(found) if as_json else printing_bench.show(terminal_blocks(found))
 
 

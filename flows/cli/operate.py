@@ -23,6 +23,10 @@ def refresh(
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="A document's id, as search prints it, or OWNER/REPO.")
     ],
+    accept_risk: Annotated[
+        list[str] | None,
+        typer.Option("--accept-risk", metavar="RULE", help="Serve what is held for this rule; repeatable."),
+    ] = None,
     index: _IndexOption = IndexMode.all,
     wait: WaitOption = 0,
     root: RootOption = None,
@@ -31,7 +35,7 @@ def refresh(
     """Read one skill or repository again now, in its sources alone, and serve what changed."""
     from flows.commands.runs import run_refresh  # noqa: PLC0415 (Prefect: only runs pay for it)
 
-    record = run_refresh(root_of(load_settings(), root), target, index.value, wait)
+    record = run_refresh(root_of(load_settings(), root), target, index.value, wait, accept_risk or ())
     print_json(record) if as_json else printing.print_run(record)
     raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
 

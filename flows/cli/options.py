@@ -177,6 +177,34 @@ BudgetOption = Annotated[
 RerankOption = Annotated[
     bool, typer.Option("--rerank", help="Let the LLM's judgement count in the default method's scores.")
 ]
+VariantsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method", metavar="METHOD", help="Repeatable; also a variant, as skillflow:deep_tokens=1024."
+    ),
+]
+SweepsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sweep", metavar="NAME", help="Variants a paper compares: a wrong name lists all; repeatable."
+    ),
+]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="METHOD",
+        help="The measured method that others are compared with  [zsum, or a sweep's first]",
+    ),
+]
+AgentsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--agents",
+        metavar="FILE",
+        help="How often would they pass? {agent, without, with}, skillsbench, or llm: measure it.",
+    ),
+]
 DistractorsOption = Annotated[
     Path | None,
     typer.Option("--distractors", help="Skills, as --corpus, that the pool hard has, and easy has not."),

@@ -1,17 +1,31 @@
-"""Reports on the corpus, for the command: comparisons, and the graph of a skill."""
+"""Reports on the corpus, for the command: comparisons, the bench of risks, and the graph of a skill."""
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from flows.commands.console import form_of, put_drawing
+from flows.commands.console import folder_at, form_of, put_drawing
+from flows.commands.installing import load_installing
 from flows.commands.queries import open_index
 from flows.settings import Settings
 from storage.root import Root
+from storage.schemas import Finding, RawDocument
 from tasks.evaluate.corpus.compare import compare
 from tasks.evaluate.corpus.read import load_corpus
+from tasks.evaluate.measures.runs import write_run
+from tasks.evaluate.measures.tables import markdown
+from tasks.evaluate.risks.bench import (
+    read_bench,
+    read_sample,
+    run_table,
+    scan_skills,
+    summarise_risks,
+    terminal_blocks,
+)
+from tasks.refine.document import refine_bundles
 from tasks.retrieve.graph.graph import graph_of
 from tasks.retrieve.graph.svg import graph_file
 
@@ -25,6 +39,34 @@ def compare_corpora(a: str, b: str) -> dict[str, Any]:
     corpus_a, corpus_b = load_corpus(a), load_corpus(b)
     without_text = {"without_text_a": corpus_a.without_text, "without_text_b": corpus_b.without_text}
     return {**asdict(compare(corpus_a.measures, corpus_b.measures)), **without_text}
+
+
+def risks_bench(
+    bench: Path, *, corpus: Path | None = None, sample: int = 6_000, report: Path | None = None
+) -> dict[str, Any]:
+    """Measure how many hostile skills of a bench are found, and how many harmless ones are alarmed at.
+
+    The keywords are the options of `skillery evaluate risks`, whose help says what each is; `report` gets
+    `risks.md` and `risks.parquet` (the run).
+
+    Returns `summarise_risks`, and with a folder `report`. Raises `WrongInput` if a file is not as it must be.
+    """
+
+    def found_in(raw: RawDocument) -> list[Finding]:
+        (bundle,) = refine_bundles([raw])
+        return [*bundle.text_risks, *bundle.risks]
+
+    refused = load_installing().refuse
+    with tempfile.TemporaryDirectory(prefix="skillery-risks-") as folder:
+        rows = scan_skills(read_bench(bench, Path(folder)), found_in, refused)
+    drawn = [] if corpus is None else scan_skills(read_sample(corpus, sample), found_in, refused)
+    found = summarise_risks(rows, drawn)
+    if report is None:
+        return found
+    at = folder_at(report, "--report").folder
+    (at / "risks.md").write_text(markdown(terminal_blocks(found)), "utf-8")
+    write_run(at / "risks.parquet", [run_table([*rows, *drawn])])
+    return found | {"report": [str(at / name) for name in ("risks.md", "risks.parquet")]}
 
 
 def draw_graph(root: Root, settings: Settings, doc_id: str, out: Path) -> dict[str, Any]:

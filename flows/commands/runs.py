@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import partial
 from importlib import import_module
 from typing import Any, Literal, cast
@@ -16,10 +16,13 @@ from flows.settings import load_settings
 from storage.errors import EvaluationFell, WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
+from storage.state import accept_risks
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
 from tasks.crawl.refresh import target_of
 from tasks.crawl.sources import normal_spec
 from tasks.models.onnx_export import export_ahead, require_encoder
+from tasks.retrieve.install.contents import require_rules
+from tasks.retrieve.revisions.edition import find_row
 
 
 @contextmanager
@@ -146,14 +149,25 @@ def run_evaluation(root: Root) -> dict[str, Any]:
             return error.found
 
 
-def run_refresh(root: Root, target: str, index: str, wait: float = 0) -> dict[str, Any]:
+def run_refresh(
+    root: Root, target: str, index: str, wait: float = 0, accepted: Sequence[str] = ()
+) -> dict[str, Any]:
     """Read one document or repository again and return the run's record, also if the run failed.
 
+    Args:
+        root: The root.
+        target: What is read again.
+        index: What is indexed.
+        wait: Minutes for which another run is waited for.
+        accepted: Rules whose risks in what was fetched of the one document until now are accepted.
+
     Raises:
-        WrongInput: No source has such a document; nothing was started.
+        WrongInput: No source has such a document, or a rule is none; nothing was started.
         Locked: Another run writes to the root.
     """
-    wanted = target_of(root, target).name
+    wanted, rules = target_of(root, target).name, require_rules(accepted)
+    if rules:
+        accept_risks(root, find_row(root, wanted)[0]["doc_id"], rules, datetime.now(UTC))
     encoder = _required_encoder(root)
     with prefect_for(root, "flows.refresh_one", encoder):
         from flows.refresh_one import refresh_one  # noqa: PLC0415

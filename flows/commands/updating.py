@@ -17,6 +17,7 @@ from flows.commands.installing import (
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.root import Root
 from tasks.crawl.source.identity import doc_key
+from tasks.refine.risks.hits import HELD, rule_id
 from tasks.retrieve.install.contents import (
     Installable,
     is_current,
@@ -43,15 +44,37 @@ DONE = ("current", "updated", "outdated")
 def outdated_skills(root: Root, folder: Path) -> dict[str, Any]:
     """Return of each skill that is installed in a folder whether the corpus holds it otherwise by now.
 
-    `state` is current, outdated or gone (from the corpus); `edited` are the files changed by hand.
+    `state` is current, outdated or gone (from the corpus); `edited` are the files changed by hand. What is
+    outdated has the `risks` that an update would add, null (and the `reason`) where none could be told;
+    `held` says which newer revision is not served.
 
     Raises:
         WrongInput: There is no such folder.
         Locked, StorageError: As `installing.install_skills`.
     """
     with open_skills_folder(folder) as skills:
-        told = [_state(root, skills, name, skills.edits(name))[0] for name in skills.skills]
+        told = [_foreseen(root, skills, name) for name in skills.skills]
         return {**told_of(skills), "skills": told}
+
+
+def _foreseen(root: Root, skills: SkillsFolder, name: str) -> dict[str, Any]:
+    told, row = _state(root, skills, name, skills.edits(name))
+    if row is None or told["state"] == "current":
+        return told
+    try:
+        installed = skills.skills[name]
+        called = name if installed.called else None
+        # Nothing is written: what would be refused is told.
+        prepared = prepare(
+            present_edition(root, row),
+            (),
+            [rule_id(r["code"]) for r in row["risks"] or ()],
+            installed,
+            called,
+        )
+    except (WrongInput, Withheld, UnknownDocument) as error:
+        return {**told, "risks": None, "reason": str(error)}
+    return {**told, "risks": _of_risks(installed, prepared)}
 
 
 def update_skills(
@@ -66,9 +89,10 @@ def update_skills(
 ) -> dict[str, Any]:
     """Put what the corpus holds now in place of what is installed, each skill in one step.
 
-    A skill that was edited by hand (`edited`), that cannot be installed as it is now (`refused`), or that
-    the corpus holds no more (`gone`) stays as it is, with the `reason`. What is, or would be, put in place
-    has the differences of its `files`, as `skillery diff --json` has them, of its `risks` and `licence`.
+    A skill that was edited by hand (`edited`), that cannot be installed as it is now or has a new risk from
+    `warning` on (`refused`), or that the corpus holds no more (`gone`) stays as it is, with the `reason`.
+    What is, or would be, put in place has the differences of its `files`, as `skillery diff --json` has them,
+    of its `risks` and `licence`.
 
     Args:
         root: The root.
@@ -104,6 +128,8 @@ def _state(
     known = installed.hits is not None  # an older lock does not tell whose the same text was
     same = is_current(installed, row) and (not known or is_same_publisher(installed, row))
     told["to"] = {name: row[name] for name in ("doc_id", "commit", "content_hash", *installed.publisher)}
+    held = next((found["message"] for found in row["findings"] or () if found["code"] == HELD), None)
+    told |= {"held": held} if held else {}
     return {**told, "state": "current" if same else "outdated"}, row
 
 
@@ -158,13 +184,17 @@ def _require_name(name: str, prepared: Installable) -> None:
 
 def _differences(folder: Path, installed: Installed, prepared: Installable) -> dict[str, Any]:
     """Return what changes in a folder that nobody edited."""
-    gone = sorted({*installed.risks}.difference(prepared.installed.risks))
     licences = [installed.licence, prepared.installed.licence]
     return {
         "files": _of_files(folder, installed.files, prepared),
-        "risks": {"added": new_risks(installed, prepared), "gone": gone},
+        "risks": _of_risks(installed, prepared),
         "licence": licences if licences[0] != licences[1] else None,
     }
+
+
+def _of_risks(was: Installed, now: Installable) -> dict[str, Any]:
+    gone = sorted({*was.risks}.difference(now.installed.risks))
+    return {"added": new_risks(was, now.risks, now.installed.hits or ()), "gone": gone}
 
 
 def _of_files(folder: Path, was: Mapping[str, str], prepared: Installable) -> list[dict[str, Any]]:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.orchestration import get_client
-from prefect.concurrency.asyncio import concurrency
-from prefect.exceptions import ObjectNotFound
 
 from storage.root import Root
-from tasks.models.llm.ask import Slot
 from tasks.models.llm.budget import Ledger
 from tasks.models.onnx_export import export_below
 from tasks.models.retry import task_retries
@@ -23,10 +18,8 @@ from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.options import TypingOptions, belief
 from tasks.parse.corpus import ParseOptions, parse_here, plan_here
 from tasks.parse.edges.linker import EdgeOptions
+from tasks.refine.shells import slot_of
 from tasks.refine.workers import run_in
-
-# The global concurrency limit of questions to the language model, over all workers.
-LIMIT = "skillery-llm"
 
 
 @task(name="prepare-encoder", cache_policy=NO_CACHE, **task_retries())
@@ -52,7 +45,7 @@ def plan_parsing(
 @task(name="believe-llm", cache_policy=NO_CACHE, **task_retries())
 def believe_llm(root: str, llm: TypingOptions, ledger: Ledger) -> TypingOptions:
     """Return the options with how far the model's labels are believed, as `belief` has it."""
-    return replace(llm, accuracy=belief(Root(root), LocalClassifier(), llm, ledger, _slot(llm)))
+    return replace(llm, accuracy=belief(Root(root), LocalClassifier(), llm, ledger, slot_of(llm)))
 
 
 @task(name="parse-batch", cache_policy=NO_CACHE, **task_retries())
@@ -64,15 +57,5 @@ def parse_batch(
     """Segment, type, encode and link the documents of a few partitions; return counts and the LLM account."""
     options = ParseOptions(encoder, with_vectors, llm, edges, grouped)
     # A worker loads what it is given, and not this module, since Prefect takes seconds.
-    work = partial(parse_here, Root(root), partitions, options, ledger or Ledger(), _slot(llm, edges))
+    work = partial(parse_here, Root(root), partitions, options, ledger or Ledger(), slot_of(llm, edges))
     return run_in(executor, work)
-
-
-def _slot(*asked: object) -> Slot:
-    """Return what takes a slot of Prefect's global concurrency limit, if that exists and a model is asked."""
-    if not any(asked):
-        return nullcontext
-    with get_client(sync_client=True) as client, suppress(ObjectNotFound):
-        client.read_global_concurrency_limit_by_name(LIMIT)
-        return lambda: concurrency(LIMIT)
-    return nullcontext

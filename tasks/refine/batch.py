@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import polars as pl
 
@@ -26,12 +29,22 @@ from storage.state import SIGNATURES
 from storage.tombstones import Forgotten
 from tasks.crawl.raw_parts import raw_document
 from tasks.crawl.source.tombstones import drop_forgotten
+from tasks.models.llm.ask import Llm, LlmOptions, Slot, open_llm
+from tasks.models.llm.budget import Ledger
+from tasks.refine.added import Revisions
 from tasks.refine.document import refine_bundles, refine_document
 from tasks.refine.duplicates.near import NearLimits, SignatureRule, signatures
 from tasks.refine.filters import FilterLimits
-from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, batch_name, read_batch
-from tasks.refine.risks.files import TextFile, scan_files
-from tasks.refine.text.encodings import scanned
+from tasks.refine.opinions import Opinions, second_opinions
+from tasks.refine.plan import (
+    AGAIN,
+    STAGED,
+    STAGED_AGAIN,
+    STAGED_DROPPED,
+    STAGED_SIGNATURES,
+    batch_name,
+    read_batch,
+)
 
 
 def refine_batch(
@@ -42,10 +55,15 @@ def refine_batch(
     limits: FilterLimits,
     raw: Root | None = None,
     near: NearLimits | None = None,
-) -> dict[str, int]:
+    hold: str | None = None,
+    llm: LlmOptions | None = None,
+    ledger: Ledger | None = None,
+    slot: Slot = nullcontext,
+) -> dict[str, Any]:
     """Refine a batch of the plan; stage kept documents, their texts' signatures, and drops.
 
-    The files of the documents kept become blobs. One raw part at a time is in memory.
+    The files of the documents kept become blobs. One raw part at a time is in memory. Of a revision that is
+    held the one before it is staged, and the next plan has it again.
 
     Args:
         root: Where the corpus lies.
@@ -54,15 +72,27 @@ def refine_batch(
         limits: The filters' thresholds.
         raw: The root of the raw parts; None: `root`.
         near: What will count as a near-duplicate; None: the defaults of `NearLimits`.
+        hold: As `Revisions` has it.
+        llm: The language model that is asked for second opinions; None: none is.
+        ledger: Pays for that; None: one that begins here.
+        slot: Entered around each question: a limit across processes.
 
     Returns:
-        The number of documents kept, and of those dropped by reason.
+        The number of documents kept, and of those dropped by reason; `risks_added` tells of each revision
+        that adds risks, as `Settled.told` does. With an LLM, `opinions` has the counts of
+        `Opinions.told`, and `account` what the ledger carries on.
     """
     raw = raw or root
     forgotten, store = Forgotten.load(raw), BlobStore(root)
-    results: list[Document | Dropped] = []
-    for documents in _raw_documents(raw, read_batch(root, raw_parts)):
-        results += _refined(documents, limits, forgotten, store)
+    revisions = Revisions(root, raw, limits, hold)
+    results, told = list[Document | Dropped](), list[dict[str, Any]]()
+    opinions = Opinions()
+    ledger = ledger or (Ledger(llm.prices, llm.ceiling) if llm else Ledger())
+    with open_llm(root, llm, ledger=ledger, slot=slot) if llm else nullcontext() as asked:
+        for documents in _raw_documents(raw, read_batch(root, raw_parts)):
+            found, added = _refined(documents, limits, forgotten, store, revisions, asked, opinions)
+            results += found
+            told += added
     kept = [result for result in results if isinstance(result, Document)]
     dropped = [result for result in results if isinstance(result, Dropped)]
     name = f"{batch_name(raw_parts)}.parquet"
@@ -70,7 +100,12 @@ def refine_batch(
     write_frame(root, f"{STAGED}/{name}", frame, DOCUMENTS)
     write_frame(root, f"{STAGED_SIGNATURES}/{name}", _signed(frame, near or NearLimits()), SIGNATURES)
     write_frame(root, f"{STAGED_DROPPED}/{name}", to_frame(dropped, DROPPED, run_id=run_id), DROPPED)
-    return {"kept": len(kept), **Counter(d.reason for d in dropped)}
+    if again := {*opinions.unfinished, *(one["doc_id"] for one in told if one["held"])}:
+        rows = pl.DataFrame({"doc_id": sorted(again)})
+        write_frame(root, f"{STAGED_AGAIN}/{name}", rows, AGAIN)
+    return {"kept": len(kept), **Counter(d.reason for d in dropped), "risks_added": told} | (
+        {"opinions": opinions.told(), "account": ledger.carried()} if llm else {}
+    )
 
 
 def _refined(
@@ -78,23 +113,38 @@ def _refined(
     limits: FilterLimits,
     forgotten: Forgotten,
     store: BlobStore,
-) -> list[Document | Dropped]:
+    revisions: Revisions,
+    llm: Llm | None,
+    opinions: Opinions,
+) -> tuple[list[Document | Dropped], list[dict[str, Any]]]:
     # Scanned together, texts take a fraction of the time.
     raws = [raw for raw, _, _ in documents]
-    risks = scan_files([TextFile(scanned(raw.content or b"")) for raw in raws])
     bundles = refine_bundles(raws, max_control_share=limits.max_control_share)
-    results: list[Document | Dropped] = []
-    kept: list[bytes] = []
-    for (raw, fetched, first_seen), found, bundle in zip(documents, risks, bundles, strict=True):
+    results: dict[str, Document | Dropped] = {}
+    kept: dict[str, tuple[bytes, ...]] = {}
+    for (raw, fetched, first_seen), bundle in zip(documents, bundles, strict=True):
         result = refine_document(
-            raw, fetched_at=fetched, first_seen_at=first_seen, limits=limits, risks=found, bundle=bundle
+            raw, fetched_at=fetched, first_seen_at=first_seen, limits=limits, bundle=bundle
         )
         # A forgotten text may come back under another id and front matter: only its refined body tells.
         gone = drop_forgotten(forgotten, result) if isinstance(result, Document) else None
-        results.append(gone or result)
-        kept += bundle.contents if isinstance(results[-1], Document) else ()
-    store.put(kept)
-    return results
+        results[raw.doc_id] = gone or result
+        kept[raw.doc_id] = bundle.contents if isinstance(results[raw.doc_id], Document) else ()
+    texts = [(raw, found) for raw in raws if isinstance(found := results[raw.doc_id], Document)]
+    settled = revisions.settle(texts)
+    counting = {raw.doc_id: raw for raw in raws}
+    for one in settled:
+        if one.before is not None and one.raw is not None:
+            doc_id = one.before.doc_id
+            results[doc_id], kept[doc_id], counting[doc_id] = one.before, one.contents, one.raw
+    if llm is not None:
+        open_ones = [(counting[d], one) for d, one in results.items() if isinstance(one, Document)]
+        opinions.add(second_opinions(llm, open_ones))
+        for raw, document in open_ones:
+            more = opinions.risks.get(raw.doc_id, ())
+            results[raw.doc_id] = replace(document, risks=(*document.risks, *more))
+    store.put([content for contents in kept.values() for content in contents])
+    return list(results.values()), [one.told for one in settled]
 
 
 def _signed(documents: pl.DataFrame, near: NearLimits) -> pl.DataFrame:

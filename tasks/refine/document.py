@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
 from storage.schemas import BundledFile, Document, Dropped, FileContent, Finding, RawDocument
 from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.filters import (
-    MAX_CONTROL_SHARE,
     SEVERITIES,
     FilterLimits,
     Verdict,
@@ -30,24 +29,29 @@ from tasks.refine.filters import (
 )
 from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
-from tasks.refine.risks.files import TextFile, scan_files
-from tasks.refine.text.canonical import body_hash, content_hash
-from tasks.refine.text.encodings import decode, scanned
+from tasks.refine.risks.contents import crawled, scan_bundles
+from tasks.refine.text.canonical import MAX_CONTROL_SHARE, body_hash, content_hash
+from tasks.refine.text.encodings import decode
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
 from tasks.refine.text.rules import finding
 
+_TEXT = "SKILL.md"  # as what a text is scanned, whatever its file is called
 _PATH_CHARS = 120  # of a path in a finding
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 @dataclass(frozen=True, slots=True)
 class RefinedBundle:
-    """What is kept of a skill's files, and what was found in them; `contents` are the bytes of `blobs`."""
+    """What is kept of a skill's files, and what was found in them and in its text.
+
+    `contents` are the bytes of `blobs`; `text_risks` are those of SKILL.md, `risks` those of the other files.
+    """
 
     blobs: tuple[BundledFile, ...] = ()
     contents: tuple[bytes, ...] = ()
     findings: tuple[Finding, ...] = ()
     risks: tuple[Finding, ...] = ()
+    text_risks: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,6 @@ class _Refined:
 
     content: bytes | None
     secrets: tuple[Finding, ...] = ()
-    risks: tuple[Finding, ...] = ()
 
 
 def refine_bundles(
@@ -72,53 +75,40 @@ def refine_bundles(
         documents: Their `contents` are refined.
         max_control_share: The largest share of control characters in a text, 0 to 1.
     """
-    files = dict.fromkeys(file for raw in documents for file in raw.contents)
-    refined = _refine(list(files), max_control_share)
-    return [_bundle([(file.path, refined[file]) for file in raw.contents]) for raw in documents]
+    contents = dict.fromkeys(file.content for raw in documents for file in raw.contents)
+    refined = {content: _without_secrets(content, max_control_share) for content in contents}
+    files = [[FileContent(_TEXT, raw.content or b""), *raw.contents] for raw in documents]
+    risks = scan_bundles(files, max_control_share=max_control_share)
+    return [
+        _bundle([(file.path, refined[file.content]) for file in raw.contents], found, crawled(raw.findings))
+        for raw, found in zip(documents, risks, strict=True)
+    ]
 
 
-def _refine(files: list[FileContent], max_control_share: float) -> dict[FileContent, _Refined]:
-    contents = dict.fromkeys(file.content for file in files)
-    texts = {content: decode(content)[0] for content in contents}
-    binary = {c for c, text in texts.items() if not_text(text, max_control_share=max_control_share)}
-    # A shell reads on over zeros: a script stays one, however many of them stand behind its last line.
-    without_zeros = {c: c.replace(b"\0", b"").decode("latin-1") for c in binary}
-    zeroed = {
-        c for c, text in without_zeros.items() if not not_text(text, max_control_share=max_control_share)
-    }
-    read = [file for file in files if file.content not in binary or file.content in zeroed]
-    found = scan_files([TextFile(scanned(file.content), file.path) for file in read])
-    risks = dict(zip(read, found, strict=True))
-    return {
-        file: _without_secrets(
-            file.content, None if file.content in binary else texts[file.content], risks.get(file, ())
-        )
-        for file in files
-    }
-
-
-def _without_secrets(content: bytes, text: str | None, risks: tuple[Finding, ...]) -> _Refined:
-    """Return a file without secrets; `text` is None for a binary one, which is kept whole or not at all."""
+def _without_secrets(content: bytes, max_control_share: float) -> _Refined:
+    """Return a file without secrets; a binary one is kept whole or not at all."""
     if content.startswith(_LFS_POINTER):
         return _Refined(None, (finding("bundle.lfs-pointer"),))
-    if text is None:
+    text = decode(content)[0]
+    if not_text(text, max_control_share=max_control_share):
         # UTF-16 without its mark is ASCII with a zero after each byte.
         secrets = redact(content.replace(b"\0", b"").decode("latin-1"))[1]
-        return (
-            _Refined(None, (finding("bundle.secret-in-binary"),)) if secrets else _Refined(content, (), risks)
-        )
+        return _Refined(None, (finding("bundle.secret-in-binary"),)) if secrets else _Refined(content)
     redacted, secrets = redact(text)
-    return _Refined(redacted.encode("utf-8", "replace") if secrets else content, secrets, risks)
+    return _Refined(redacted.encode("utf-8", "replace") if secrets else content, secrets)
 
 
-def _bundle(files: list[tuple[str, _Refined]]) -> RefinedBundle:
+def _bundle(
+    files: list[tuple[str, _Refined]], risks: list[tuple[str, Finding]], met: list[Finding]
+) -> RefinedBundle:
     kept = [(path, file.content) for path, file in files if file.content is not None]
     blobs = (BundledFile(path, len(c), hashlib.sha256(c).hexdigest()) for path, c in kept)
     return RefinedBundle(
         blobs=tuple(blobs),
         contents=tuple(content for _, content in kept),
         findings=_gravest((path, found) for path, file in files for found in file.secrets),
-        risks=_gravest((path, found) for path, file in files for found in file.risks),
+        risks=(*_gravest(one for one in risks if one[0] != _TEXT), *met),
+        text_risks=tuple(found for path, found in risks if path == _TEXT),
     )
 
 
@@ -146,7 +136,6 @@ def refine_document(
     fetched_at: datetime,
     first_seen_at: datetime,
     limits: FilterLimits | None = None,
-    risks: tuple[Finding, ...] | None = None,
     bundle: RefinedBundle | None = None,
 ) -> Document | Dropped:
     """Refine one file: decode, split, redact and filter it; find its licence, language and risks.
@@ -160,10 +149,10 @@ def refine_document(
         fetched_at: Time when this content was fetched.
         first_seen_at: Time when any version of this document was first seen.
         limits: The filters' thresholds; None: the defaults.
-        risks: The risks of its text, if it was scanned already; None scans it.
-        bundle: Its refined files; None: nothing is kept of them.
+        bundle: What `refine_bundles` made of it; None: its text is scanned, and nothing is kept of its files.
     """
-    limits, content, bundle = limits or FilterLimits(), raw.content or b"", bundle or RefinedBundle()
+    limits, content = limits or FilterLimits(), raw.content or b""
+    bundle = bundle or refine_bundles([replace(raw, contents=())])[0]
     text, on_bytes = decode(content)
     unreadable = too_large(raw.content, raw.size) or empty(content)
     unreadable = unreadable or not_text(text, max_control_share=limits.max_control_share)
@@ -191,11 +180,7 @@ def refine_document(
             *(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *_on_language(language)),
             *bundle.findings,
         ),
-        risks=(
-            *(scan_files([TextFile(scanned(content))])[0] if risks is None else risks),
-            *parts.risks,
-            *bundle.risks,
-        ),
+        risks=(*bundle.text_risks, *parts.risks, *bundle.risks),
         fetched_at=fetched_at,
         first_seen_at=first_seen_at,
     )

@@ -11,14 +11,13 @@ from typing import TypeAlias
 from storage.errors import WrongInput
 from storage.schemas import Finding
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy, licence_class, require_classes
-from tasks.refine.text.canonical import control_share
+from tasks.refine.text.canonical import MAX_CONTROL_SHARE, control_share
 from tasks.refine.text.language import MIN_LETTERS, Language
 from tasks.refine.text.markdown import HEADING, LIST_MARK
 from tasks.refine.text.rules import rules_data
 from tasks.refine.text.words import COUNTED_END, count_words
 
 Verdict: TypeAlias = tuple[str, str] | None
-MAX_CONTROL_SHARE = 0.1
 # The longest of 20,000 skills has 3,000 lines. Time and memory of parsing grow with the square of the nodes.
 MAX_PARTS = 20_000
 # The gravest first.

@@ -38,9 +38,12 @@ def _short_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-STAGED, STAGED_DROPPED, STAGED_SIGNATURES = (
-    "state/staged/kept", "state/staged/dropped", "state/staged/signatures"
+STAGED, STAGED_DROPPED, STAGED_SIGNATURES, STAGED_AGAIN = (
+    "state/staged/kept", "state/staged/dropped", "state/staged/signatures", "state/staged/again"
 )  # fmt: skip
+STAGING = (STAGED, STAGED_DROPPED, STAGED_SIGNATURES, STAGED_AGAIN)
+# The documents that the next plan has again whatever becomes of them now.
+AGAIN = pl.Schema({"doc_id": pl.String})
 PARTS_PER_BATCH = 10
 # `action` is `refine` (new, changed, or refined by other rules), `remove` (no source has this id any more),
 # `lose` (the copy of `lost_to_source` counts since this run) or `forget` (this source has it no more, but
@@ -59,14 +62,22 @@ class RefinePlan:
     unchanged: int
 
 
-def plan_refine(root: Root, limits: FilterLimits) -> RefinePlan:
-    """Write and return this run's plan; unchanged documents refined by the same rules are not in it."""
+def plan_refine(root: Root, limits: FilterLimits, opinions: str = "") -> RefinePlan:
+    """Write and return this run's plan; unchanged documents refined by the same rules are not in it.
+
+    Args:
+        root: The root.
+        limits: The filters' thresholds.
+        opinions: All that second opinions depend on beside the texts; "" where none are asked for.
+    """
     seen, forgotten = seen_table(root).read().filter(pl.col("retired_at").is_null()), Forgotten.load(root)
     if forgotten:
         seen = seen.filter([not forgotten.covers(doc_id) for doc_id in seen["doc_id"]])
     ranked = preferred(seen)
     seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
-    found = pl.concat_str(pl.lit(f"{digest_of_rules(limits)}:"), "digest")
+    found = pl.concat_str(
+        pl.lit(f"{digest_of_rules(limits)}{opinions and _short_digest(opinions)}:"), "digest"
+    )
     beaten = pl.concat_str(pl.lit("lost:"), "lost_to_source", pl.lit(" "), "lost_to")
     seen = seen.with_columns(digest=pl.when("kept").then(found).otherwise(beaten))
     winners, lost = seen.filter("kept"), seen.filter(~pl.col("kept"))
@@ -78,7 +89,7 @@ def plan_refine(root: Root, limits: FilterLimits) -> RefinePlan:
     elsewhere = refined.join(winners, on="doc_id", how="semi").join(seen, on=["doc_id", "source"], how="anti")
     steps = [(todo, "refine"), (gone, "remove"), (newly_lost, "lose"), (elsewhere, "forget")]
     rows = pl.concat([f.with_columns(action=pl.lit(a)) for f, a in steps], how="diagonal")
-    for folder in (STAGED, STAGED_DROPPED, STAGED_SIGNATURES, _BATCHES):
+    for folder in (*STAGING, _BATCHES):
         root.delete(folder)
     write_frame(root, _PLAN_FILE, rows.select(PLAN.names()), PLAN)
     batches = _write_batches(root, rows.filter(pl.col("action") == "refine").select(PLAN.names()))

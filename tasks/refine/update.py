@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from datetime import datetime
 
 import polars as pl
@@ -13,7 +14,7 @@ from storage.folder import threads_of_process
 from storage.parquet import read_frame, write_frame
 from storage.partitions import PartitionedTable, partition_of
 from storage.root import Root
-from storage.schemas import DOCUMENTS, DROPPED
+from storage.schemas import DOCUMENTS, DROPPED, Finding
 from storage.state import (
     ALIASES,
     REFINED,
@@ -27,7 +28,8 @@ from tasks.crawl.source.identity import owner_part
 from tasks.refine.duplicates.exact import fold, owner_of, ranked, texts_of
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.near_corpus import forget_texts, light_documents, near_texts, nearest, read_staged
-from tasks.refine.plan import STAGED, STAGED_DROPPED, STAGED_SIGNATURES, read_plan
+from tasks.refine.plan import AGAIN, STAGED, STAGED_AGAIN, STAGED_DROPPED, STAGING, read_plan
+from tasks.refine.risks.look_alikes import look_alikes
 
 SORTED = "state/staged/sorted"
 _MAX_BYTES = 200_000_000
@@ -68,7 +70,14 @@ class StagedDocuments:
             self._written[partition].append(file)
 
 
-def place(root: Root, *, replaced: Collection[str], moved: Collection[str], copies: Collection[str]) -> None:
+def place(
+    root: Root,
+    *,
+    replaced: Collection[str],
+    moved: Collection[str],
+    copies: Collection[str],
+    alike: Mapping[str, Finding],
+) -> None:
     """Update the tables of the corpus and of the copies beside it.
 
     Args:
@@ -76,12 +85,13 @@ def place(root: Root, *, replaced: Collection[str], moved: Collection[str], copi
         replaced: Ids that leave the tables, or whose staged document is put there.
         moved: Ids that change tables with their document unchanged.
         copies: Ids that are copies now.
+        alike: The risks of staged documents whose names look like others'.
     """
     documents, folded, staged = documents_table(root), folded_table(root), StagedDocuments(root)
     replacing, moving = _by_partition(replaced), _by_partition(moved)
 
     def place_in(partition: int) -> None:
-        rows, moves = staged.of(partition), moving.get(partition, set())
+        rows, moves = _with_risks(staged.of(partition), alike), moving.get(partition, set())
         if moves:
             held = pl.concat([documents.read([partition]), folded.read([partition])]).unique("doc_id")
             rows = pl.concat([rows, held.filter(pl.col("doc_id").is_in(list(moves)))])
@@ -94,6 +104,16 @@ def place(root: Root, *, replaced: Collection[str], moved: Collection[str], copi
 
     with ThreadPoolExecutor(min(_AT_ONCE, threads_of_process())) as pool:
         list(pool.map(place_in, sorted(replacing.keys() | moving.keys())))
+
+
+def _with_risks(rows: pl.DataFrame, more: Mapping[str, Finding]) -> pl.DataFrame:
+    if more.keys().isdisjoint(rows["doc_id"]):
+        return rows
+    risks = [
+        [*(held or ()), *([asdict(more[doc_id])] if doc_id in more else ())]
+        for doc_id, held in rows.select("doc_id", "risks").iter_rows()
+    ]
+    return rows.with_columns(risks=pl.Series(risks, dtype=DOCUMENTS["risks"]))
 
 
 def _by_partition(doc_ids: Collection[str]) -> Mapping[int, set[str]]:
@@ -146,8 +166,8 @@ def write_aliases(
 
 
 _LIGHT = (
-    "doc_id", "kind", "source", "repo", "author", "body_hash", "content_hash", "stars", "first_seen_at",
-    "licence",
+    "doc_id", "kind", "name", "source", "repo", "author", "body_hash", "content_hash", "stars",
+    "first_seen_at", "licence",
 )  # fmt: skip
 
 
@@ -191,11 +211,13 @@ def update_corpus(
     write_aliases(aliases, desired, now, but=again)
     both = set(served["doc_id"]) & was_folded
     moved = ((was_folded ^ now_folded) | both) - replaced
-    place(root, replaced=replaced, moved=moved, copies=now_folded)
+    alike = look_alikes(light, set(staged["doc_id"]))
+    place(root, replaced=replaced, moved=moved, copies=now_folded, alike=alike)
     write_aliases(aliases, desired, now)
-    _record_verdicts(root, plan, _verdicts(plan, staged, dropped))
+    waiting = read_staged(root, STAGED_AGAIN, AGAIN)
+    _record_verdicts(root, plan, _verdicts(plan, staged, dropped, waiting))
     forget_texts(root, texts["body_hash"])
-    for folder in (STAGED, STAGED_DROPPED, STAGED_SIGNATURES, SORTED):
+    for folder in (*STAGING, SORTED):
         root.delete(folder)
     return _counts(root, verdict)
 
@@ -260,10 +282,14 @@ def _pending(plan: pl.DataFrame) -> pl.DataFrame:
     return replaced.with_columns(digest=pl.lit(""), outcome=pl.lit("pending"))
 
 
-def _verdicts(plan: pl.DataFrame, staged: pl.DataFrame, dropped: pl.DataFrame) -> pl.DataFrame:
+def _verdicts(
+    plan: pl.DataFrame, staged: pl.DataFrame, dropped: pl.DataFrame, again: pl.DataFrame
+) -> pl.DataFrame:
     kept = staged.select("doc_id", outcome=pl.lit("kept"))
     outcomes = pl.concat([kept, dropped.select("doc_id", outcome="reason")])
     done = plan.filter(pl.col("action") == "refine").join(outcomes, on="doc_id")
+    known = ~pl.col("doc_id").is_in(again["doc_id"].implode())
+    done = done.with_columns(digest=pl.when(known).then("digest").otherwise(pl.lit("")))
     lost = plan.filter(pl.col("action") == "lose").with_columns(outcome=pl.lit("other_source"))
     return pl.concat([done.select(REFINED.names()), lost.select(REFINED.names())])
 

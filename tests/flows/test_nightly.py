@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, date, datetime
@@ -15,13 +16,14 @@ import pytest
 from flows.cli.printing.run import print_run
 from flows.commands.operate import root_status
 from storage.errors import GateRefused, Locked, NothingReadable
-from storage.lance.served import read_served
+from storage.lance.served import read_served, require_served
 from storage.root import Root
-from storage.state import parsed_table, read_runs
+from storage.state import accept_risks, parsed_table, read_runs
 from tasks.crawl.source_list import specs_to_read
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM
+from tests.support.roots.storied import PIPED, RULE
 
 T = TypeVar("T")
 
@@ -34,10 +36,7 @@ def _nightly(root: str, *sources: str) -> dict[str, Any]:
 
 def _artifact(api: str, key: str) -> list[dict[str, Any]]:
     wanted = {"artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1}
-    body = json.dumps(wanted).encode()
-    request = Request(f"{api}/artifacts/filter", body, {"Content-Type": "application/json"})  # noqa: S310
-    with urlopen(request) as response:  # noqa: S310 (the harness' own server)
-        rows: list[dict[str, Any]] = json.loads(json.load(response)[0]["data"])
+    rows: list[dict[str, Any]] = json.loads(_posted(f"{api}/artifacts/filter", wanted)[0]["data"])
     return rows
 
 
@@ -91,6 +90,52 @@ def test_only_what_changed_is_encoded_anew(prefect_server: str, root: str, skill
     assert after["published"]
     assert after["nodes"] == before["nodes"] + 1
     assert after["vectors_new"] < before["vectors_new"]
+
+
+def _posted(url: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 (what the server answers)
+    request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})  # noqa: S310
+    with urlopen(request) as response:  # noqa: S310 (the harness' own server)
+        return json.load(response)
+
+
+def _served_risks(root: str, doc_id: str) -> list[str]:
+    rows = require_served(Root(root)).skills_table(Root(root)).frame(["doc_id", "risks"])
+    return list(rows.filter(doc_id=doc_id)["risks"][0])
+
+
+def _risks_told(api: str) -> list[list[str]]:
+    """Return the skills of each event that a revision added risks, once the server has the last ones."""
+    asked = {"filter": {"event": {"name": ["skillery.risk-added"]}, "order": "ASC"}}
+    events = _posted(f"{api}/events/filter", asked)["events"]
+    return [[one["doc_id"] for one in event["payload"]["skills"]] for event in events]
+
+
+def test_a_revision_that_turned_hostile_is_told_and_held_until_it_is_accepted(
+    prefect_server: str, root: str, skills: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.refresh_one import refresh_one
+
+    monkeypatch.setenv("SKILLERY_RISKS_HOLD", "error")
+    tea = "local/shelf/tea"
+    _nightly(root, f"dir:{skills}")
+    (skills / "tea" / "warm.sh").write_bytes(PIPED)
+    for is_new in (True, False):
+        record = _nightly(root)
+        (told,) = record["risks_added"]
+        assert (told["doc_id"], told["held"], told["new"]) == (tea, True, is_new)
+        assert record["published"] is False  # nothing that is served has changed
+        assert _served_risks(root, tea) == []
+    assert [told["message"]] == [
+        row["value"] for row in _artifact(prefect_server, "skillery-nightly") if "risks added" in row["what"]
+    ]
+    accept_risks(Root(root), tea, [RULE], datetime.now(UTC))
+    accepted = refresh_one(tea, root)
+    assert [one["held"] for one in accepted["risks_added"]] == [False]
+    assert _served_risks(root, tea) == [f"risk.{RULE}"]
+    deadline = time.monotonic() + 20
+    while len(_risks_told(prefect_server)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert _risks_told(prefect_server) == [[tea], [tea]]
 
 
 def test_a_source_that_cannot_be_read_makes_the_night_partial_and_loses_nothing(

@@ -104,6 +104,23 @@ def test_a_night_that_ran_out_of_budget_is_partial_and_the_next_asks_for_the_res
     assert '"state/answers": 1' in done.stdout
 
 
+def test_second_opinions_are_asked_once_counted_and_paid_from_one_account(
+    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_CLASSIFIER", "local")
+    monkeypatch.setenv("SKILLERY_RISKS", "hybrid")
+    no = {"holds": False, "quote": ""}
+    server.say = lambda _: json.dumps({"orders": no, "data": no, "later": no})
+    monkeypatch.setenv("SKILLERY_LLM_MAX_TOTAL_TOKENS", "0")
+    first = night(root, skills)
+    told = first["opinions"]
+    assert (first["state"], told["asked"], told["unfinished"], told["partial"]) == ("partial", 2, 2, True)
+    monkeypatch.delenv("SKILLERY_LLM_MAX_TOTAL_TOKENS")
+    second, third = night(root), night(root)
+    assert (second["state"], second["opinions"]["asked"], server.requests) == ("complete", 2, 2)
+    assert (third["opinions"]["requests"], server.requests, third["published"]) == (0, 2, False)
+
+
 def test_a_changed_model_types_anew_and_workers_share_one_limit(
     prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

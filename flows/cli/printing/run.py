@@ -39,6 +39,7 @@ def print_run(record: dict[str, Any]) -> None:
     _say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
     if record["sources"] and not (record["documents"] or record["message"]):
         _say(_nothing_left(record), style="red")
+    _risks(record)
     if record["llm"]:
         _llm(record["llm"])
     if record["message"]:
@@ -48,6 +49,15 @@ def print_run(record: dict[str, Any]) -> None:
     checked = f"checks passed {passed} of {len(record['checks'])}; " if record["checks"] else ""
     _say(f"{checked}served: {record['served'] or 'nothing'} ({news}){_of(served) if other else ''}")
     _say(f"seconds: {_counts({stage: f'{seconds:.1f}' for stage, seconds in record['seconds'].items()})}")
+
+
+def _risks(record: dict[str, Any]) -> None:
+    """Print which revisions add risks, and what a language model was asked about risks."""
+    for added in record.get("risks_added", ()):
+        _say(added["message"], style="red")
+    if opinions := record.get("opinions"):
+        said = {name: value for name, value in opinions.items() if name != "model"}
+        _say(f"asked of {opinions['model']} about risks: {_counts(said)}")
 
 
 def _nothing_left(record: dict[str, Any]) -> str:

@@ -112,6 +112,7 @@ def _written(skill: Mapping[str, Any]) -> None:
         "under another path": [f"{path} as {written}" for path, written in skill["renamed"].items()],
         "not executable, as no file is: run them by their interpreter or chmod": skill["not_executable"],
         "not kept, so not written": skill["not_written"] or [],
+        "not looked into, so nobody knows what they do": skill["unscanned"],
         "skills of their own inside, not written": [f["message"] for f in skill["findings"] if _nested(f)],
     }
     for what, which in lines.items():
@@ -132,6 +133,9 @@ def print_outdated(found: Mapping[str, Any]) -> None:
     _mended(found)
     for skill in found["skills"]:
         _state(skill)
+        if "reason" in skill:
+            say(f"update would leave it as it is: {skill['reason']}", style="red", indent=2)
+        _risks("risk added: ", (skill.get("risks") or {}).get("added", ()))
         for edit in skill["edited"]:
             say(f"{edit['change']} by hand: {edit['path']}", indent=2)
     if not found["skills"]:
@@ -167,6 +171,8 @@ def _state(skill: Mapping[str, Any]) -> None:
     was, now = ((one or {}).get("content_hash", "none")[:12] for one in (skill["from"], skill["to"]))
     changed = f", {was} -> {now}" if skill["state"] in ("outdated", "updated") else ""
     say(f"{skill['state']}: {skill['name']} ({skill['doc_id']}{changed})", style="bold")
+    if "held" in skill:
+        say(skill["held"], style="red", indent=2)
 
 
 def _mended(found: Mapping[str, Any]) -> None:

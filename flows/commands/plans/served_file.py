@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +27,13 @@ from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.versions.publish import publish
 
 _SPECS = {".md": "awesome", ".parquet": "parquet"}
+
+
+def served_corpus(corpus: str | None, root: Root, settings: Settings) -> AbstractContextManager[Root]:
+    """Return the context of the root that serves a corpus: another root, a file, or `root` itself."""
+    if not corpus or not Path(corpus).is_file():
+        return nullcontext(Root(corpus) if corpus else root)
+    return served_file(Path(corpus), root, settings)
 
 
 @contextmanager

@@ -6,22 +6,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from storage.schemas import Finding, Severity
-from tasks.refine.risks.kinds import Kind, Part, parts_of
+from tasks.refine.risks.kinds import Kind, Part, is_disguised, parts_of
 from tasks.refine.risks.rules import risk_rules
 from tasks.refine.risks.scan import GRAVITY, excerpt, scan_all
 
 
 class TextFile(NamedTuple):
-    """A text, with its path in its skill's folder."""
+    """A text, with its path in its skill's folder; `whole` is false of what was picked out of other bytes."""
 
     text: str
     path: str = "SKILL.md"
+    whole: bool = True
 
 
 class Hit(NamedTuple):
     """What an analysis found: the id of its rule in the data file, the line (from 1) and what stands there.
 
-    `until` is the line of what the first one reaches; `severity` stands instead of the rule's.
+    Line 0 is the whole file; `until` is the line of what the first one reaches; `severity` stands instead of
+    the rule's.
     """
 
     rule: str
@@ -31,6 +33,7 @@ class Hit(NamedTuple):
     severity: Severity | None = None
 
 
+DISGUISED = "obfuscation.disguised"
 Analysis = Callable[[str], Iterable[Hit]]
 ANALYSES: Mapping[Kind, tuple[Analysis, ...]] = {}
 _MOST_CHARS = 1_000_000  # of a text that is analysed as code
@@ -44,7 +47,10 @@ def scan_files(files: Sequence[TextFile]) -> list[tuple[Finding, ...]]:
 
 def _analysed(file: TextFile) -> Iterator[Finding]:
     hits: dict[str, list[Hit]] = {}
-    for part in parts_of(file.text, file.path):
+    parts = list(parts_of(file.text, file.path))
+    if file.whole and is_disguised(file.path, {part.kind for part in parts}):
+        hits[DISGUISED] = [Hit(DISGUISED, 1, file.text)]
+    for part in parts:
         for hit in _of_part(part):
             hits.setdefault(hit.rule, []).append(hit)
     for rule, of_rule in hits.items():
@@ -71,6 +77,7 @@ def finding_on(rule_id: str, hits: Sequence[Hit]) -> Finding:
     rule = risk_rules().by_id[rule_id]
     worst = max(hits, key=lambda hit: GRAVITY[hit.severity or rule.severity])
     lines = f"line {worst.line}" + (f" to {worst.until}" if worst.until is not None else "")
+    where = f"{lines}: " if worst.line else ""
     also = f" (and {len(hits) - 1:,} more)" if len(hits) > 1 else ""
-    message = f"{lines}: {rule.description}: {excerpt(worst.text)}{also}"
+    message = f"{where}{rule.description}: {excerpt(worst.text)}{also}"
     return Finding(f"risk.{rule_id}", worst.severity or rule.severity, message)

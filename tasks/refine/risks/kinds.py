@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import groupby
 from typing import Literal, NamedTuple
 
@@ -34,6 +34,13 @@ _NAMES: dict[Kind, str] = {
     "toml": "toml ini cfg conf pipfile npmrc yarnrc pypirc service timer desktop",
 }
 _CALLED: dict[str, Kind] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+# What programs are never called; who calls one so hides it.
+_MEDIA = re.compile(
+    r"\.(?:png|jpe?g|gif|webp|bmp|ico|tiff?|avif|heic|pdf|mp[34]|wav|ogg|mov|avi|webm|woff2?|[to]tf|zip|t?gz"
+    r"|docx|xlsx|pptx)\Z",
+    re.IGNORECASE,
+)
+_CODE = frozenset({"shell", "python", "javascript"})
 _PROSE = frozenset({"txt", "rst", "adoc", "text", "md", "mdx", "markdown", "mdc"})
 _SHEBANG = re.compile(
     r"\A\ufeff?#![^\n]{0,200}?\b(?:(?P<shell>(?:ba|da|k|z|fi|a)?sh)|(?P<python>python|pypy|uv)[\d.]*"
@@ -83,6 +90,11 @@ def kinds_of(text: str, path: str) -> tuple[Kind, ...]:
         kinds |= {kind: None for kind, said in _SAID.items() if len(said.findall(head)) >= least}
         kinds |= {"json": None} if _is_json(text) else {}
     return tuple(kinds) or ("text",)
+
+
+def is_disguised(path: str, kinds: Collection[str]) -> bool:
+    """Tell whether a file is a program that is called as a picture, a document or an archive is."""
+    return bool(_MEDIA.search(path)) and not _CODE.isdisjoint(kinds)
 
 
 def _is_json(text: str) -> bool:

@@ -15,10 +15,10 @@ from tasks.refine.text.rules import parse_rules, rules_text
 
 # To be raised when the code around the rules gives other findings than before; the rules' text is in the
 # digest by itself.
-RULES_VERSION = 2
+RULES_VERSION = 3
 GROUPS = (
     "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
-    "unscanned", "path",
+    "unscanned", "path", "identity", "opinion",
 )  # fmt: skip
 Region = tuple[int, int]
 Context = Literal["fence", "quote", "negation", "education"]
@@ -52,7 +52,7 @@ class RiskRule:
     measure: str = ""
     at_least: int = 0
     # What finds it where neither a pattern nor a measure does; then no example of it stands here.
-    by: Literal["", "files", "code"] = ""
+    by: Literal["", "files", "code", "names", "llm"] = ""
 
     @property
     def group(self) -> str:

@@ -11,6 +11,8 @@ from storage.schemas import Finding
 from tasks.refine.text.markdown import fenced
 from tasks.refine.text.rules import finding
 
+# The largest share of control characters in a text: in compressed bytes about a quarter is some.
+MAX_CONTROL_SHARE = 0.1
 # Control characters but tab and newline, and lone surrogates, which no UTF-8 file can hold.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 # NFC takes time quadratic in the marks on one letter; no script needs more than a few.

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage.errors import WrongInput
+from storage.schemas import Finding
 from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, repository_name
 from tasks.refine.export.paths import FreePaths, file_path
+from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id
 from tasks.refine.risks.rules import risk_rules
-from tasks.refine.risks.scan import hit_digests
-from tasks.refine.text.encodings import scanned
-from tasks.retrieve.install.lock import Installed, RiskHit, is_folder_name
+from tasks.retrieve.install.lock import Installed, is_folder_name
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 
-_RISK = "risk."
-_TOLD = ("bundle.", "identity.apart", RECREATED)  # begin the codes of findings that an install tells
+_TOLD = ("bundle.", "identity.apart", RECREATED, HELD)  # begin the codes of findings that an install tells
 _NOT_IN_NAME = re.compile(r"[^\w.@+ ]+")
 _CARRIED = (
     "doc_id", "source", "repo", "repo_id", "url", "commit", "raw_hash", "content_hash", "licence",
@@ -43,12 +42,18 @@ class Installable:
         """The risks found in it."""
         return list(self.row["risks"] or ())
 
+    @property
+    def unscanned(self) -> list[str]:
+        """The files that nothing could look into, or not wholly: what they do is not known."""
+        hits = self.installed.hits or ()
+        return sorted({hit.file for hit in hits if hit.file and hit.rule.startswith(UNSCANNED)})
+
     def told(self) -> dict[str, Any]:
         """Return how what is written differs from the skill at its source, as JSON takes it."""
         found = self.row["findings"] or ()
         return {
             "called": self.row["name"], "renamed": self.installed.renamed, "redacted": self.redacted,
-            "not_written": self.installed.not_written,
+            "not_written": self.installed.not_written, "unscanned": self.unscanned,
             "not_executable": sorted(p for p, content in self.contents.items() if content[:2] == b"#!"),
             "findings": [finding for finding in found if finding["code"].startswith(_TOLD)],
         }  # fmt: skip
@@ -68,7 +73,8 @@ def prepare(
 
     Args:
         edition: The skill.
-        refused: Severities and groups of risk rules that are refused.
+        refused: Severities and groups of risk rules that are refused; of what is new since `before` each
+            from `warning` on is.
         accepted: Rules of which nothing is refused that the edition holds, by `rule_id`.
         before: What was installed of it; what was accepted then, and is there unchanged, stays accepted.
         called: The folder's name; None: after the skill's.
@@ -96,9 +102,13 @@ def prepare(
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(contents.items())}
     if digests[SKILL_FILE] != row["raw_hash"]:
         redacted.insert(0, SKILL_FILE)
-    hits, classes = risk_hits(row["risks"] or (), contents), set(refused)
+    risks, classes = row["risks"] or (), set(refused)
+    hits = risk_hits([Finding(**risk) for risk in risks], contents)
     asked = {hit.rule for hit in {*hits} - _accepted(before, hits, digests)} - {*accepted}
-    grave = [r for r in row["risks"] or () if {r["severity"], rule_id(r["code"]).partition(".")[0]} & classes]
+    grave = [r for r in risks if {r["severity"], rule_id(r["code"]).partition(".")[0]} & classes]
+    # Whoever installed it has seen its risks, but not those that came since.
+    news = new_risks(before, risks, hits) if before else []
+    grave += [risk for risk in news if risk["severity"] in GRAVE and risk not in grave]
     if left := [risk for risk in grave if rule_id(risk["code"]) in asked]:
         raise WrongInput(_refusal(row["doc_id"], left, before))
     installed = Installed(
@@ -106,7 +116,7 @@ def prepare(
         revision=edition.revision.revision,
         files=digests,
         not_written=not_kept(row),
-        risks=sorted(risk["code"] for risk in row["risks"] or ()),
+        risks=sorted(risk["code"] for risk in risks),
         accepted_risks=sorted({rule_id(risk["code"]) for risk in grave}),
         renamed={blob["path"]: path for path, blob in blobs.items() if blob["path"] != path},
         hits=hits,
@@ -120,38 +130,22 @@ def folder_name(name: str) -> str:
     return name if is_folder_name(name) else file_path(_NOT_IN_NAME.sub("-", name).strip("-. "))
 
 
-def risk_hits(risks: Sequence[Mapping[str, Any]], contents: Mapping[str, bytes]) -> list[RiskHit]:
-    """Return what the rules of a skill's risks hit in its files, sorted.
-
-    Of a risk that is in no file as it is kept, it is what was said of it.
-    """
-    said: dict[str, list[str]] = {}
-    for risk in risks:
-        said.setdefault(rule_id(risk["code"]), []).append(risk["message"])
-    digests = hit_digests([scanned(content) for content in contents.values()], said) if said else []
-    found = [
-        RiskHit(rule, path, digest)
-        for path, by_rule in zip(contents, digests, strict=bool(said))
-        for rule, digest in by_rule.items()
-    ]
-    unseen = {rule: "\n".join(said[rule]).encode() for rule in said.keys() - {hit.rule for hit in found}}
-    return sorted([*found, *(RiskHit(r, "", hashlib.sha256(m).hexdigest()) for r, m in unseen.items())])
-
-
 def _accepted(before: Installed | None, hits: Sequence[RiskHit], digests: Mapping[str, str]) -> set[RiskHit]:
     """Return what was accepted when a skill was installed; of an older lock, hits in files as they were."""
     if before is None:
         return set()
-    unchanged = (hit for hit in hits if hit.file and before.files.get(hit.file) == digests[hit.file])
+    unchanged = (hit for hit in hits if before.files.get(hit.file, "") == digests.get(hit.file))
     return {h for h in (unchanged if before.hits is None else before.hits) if h.rule in before.accepted_risks}
 
 
-def new_risks(before: Installed, now: Installable) -> list[Mapping[str, Any]]:
-    """Return the risks of a skill that hit something which was not there before."""
+def new_risks(
+    before: Installed, risks: Sequence[Mapping[str, Any]], hits: Sequence[RiskHit]
+) -> list[Mapping[str, Any]]:
+    """Return those of a skill's risks that hit something which was not there before."""
     if before.hits is None:
-        return [risk for risk in now.risks if risk["code"] not in before.risks]
-    new = {hit.rule for hit in {*(now.installed.hits or ())}.difference(before.hits)}
-    return [risk for risk in now.risks if rule_id(risk["code"]) in new]
+        return [risk for risk in risks if risk["code"] not in before.risks]
+    new = {hit.rule for hit in {*hits}.difference(before.hits)}
+    return [risk for risk in risks if rule_id(risk["code"]) in new]
 
 
 def is_same_publisher(was: Installed, now: Mapping[str, Any]) -> bool:
@@ -208,11 +202,6 @@ def is_current(installed: Installed, row: Mapping[str, Any]) -> bool:
     digests = {path: blob["sha256"] for path, blob in planned(row).items()}
     same = all(row[name] == getattr(installed, name) for name in ("raw_hash", "content_hash", "licence"))
     return same and {**digests, SKILL_FILE: installed.files.get(SKILL_FILE)} == installed.files
-
-
-def rule_id(code: str) -> str:
-    """Return the id of a risk rule, of the code of a finding or as a person wrote it."""
-    return code.removeprefix(_RISK)
 
 
 def require_rules(accepted: Collection[str]) -> list[str]:

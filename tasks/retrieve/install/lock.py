@@ -16,19 +16,11 @@ from pydantic import TypeAdapter, ValidationError
 from storage.errors import StorageError
 from storage.folder import delete_path, put_file
 from tasks.refine.export.paths import file_path
+from tasks.refine.risks.hits import RiskHit
 
 LOCK_FILE = "skillery.lock"
 _VERSION = 1
 _MAX_NAME_BYTES = 200  # file systems take 255
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class RiskHit:
-    """What a rule of risks hits in a file: the SHA-256 of the lines, or of what was said of it (no file)."""
-
-    rule: str
-    file: str
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True)

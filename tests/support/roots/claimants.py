@@ -46,6 +46,16 @@ _HELD = {  # by what happens: of which source, under which id, and what its row 
     "id": ("parquet:/ids", "Good/Tools/pdf", {}),
 }
 HAPPENINGS = ("good", "copy", "near copy", "renamed", "recreated", "gone", *_HELD)
+# One row's word for where it is from, written in other ways.
+SAID = {
+    "plain url": "http://github.com/good/tools", "url in capitals": "https://WWW.GitHub.com/GOOD/Tools/blob/x/pdf",
+    "git url": "git@github.com:good/tools.git", "encoded url": "https://github.com/good/t%6Fols/tree/main/pdf",
+    "url with a login": "https://github.com:443@github.com/good/tools/",
+}  # fmt: skip
+_HELD |= {
+    what: (f"parquet:/said {what}", "good/tools/pdf", {"url": url, "repo": "good/tools"})
+    for what, url in SAID.items()
+}
 
 
 class Claimants:
@@ -125,11 +135,14 @@ class Claimants:
             by_spec = spec if spec.startswith("git+https") else publisher(spec)
             name = f"repository {row['repo_id']}" if row["repo_id"] else by_spec
             # A row's word for where it is from is good until the forge's own document says otherwise.
-            if self._owners.get(doc_id) == _HELD["url"][0]:
+            if self._owners.get(doc_id) in {_HELD[what][0] for what in ("url", *SAID)}:
                 self._owners[doc_id] = name
             assert self._owners.setdefault(doc_id, name) == name, doc_id
             assert row["body"] in self._texts[name], doc_id
             assert [file["sha256"] for file in row["files"]] == [self._scripts[name]], doc_id
+            # Another claim to an id is kept apart, and says so.
+            codes = [finding["code"] for finding in row["findings"]]
+            assert ("~" not in doc_id) or codes.count("identity.apart") == 1 or doc_id != row["doc_id"]
             found.append(doc_id)
         return sorted(found)
 

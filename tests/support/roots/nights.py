@@ -80,6 +80,8 @@ class Nights:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root, self.night = folder, Root(folder), 0
+        self.hold: str | None = None
+        self.risks_added: list[dict[str, Any]] = []  # of the last night
 
     @property
     def now(self) -> datetime:
@@ -99,8 +101,11 @@ class Nights:
 
     def refine(self, limits: FilterLimits | None = None, raw: Root | None = None) -> dict[str, int]:
         """Refine what was crawled, in the same night; `raw` is where the raw parts lie, if not here."""
-        for parts in self.plan(limits).batches:
-            refine_batch(self.root, parts, run_id=self.run_id, limits=limits or FilterLimits(), raw=raw)
+        given: dict[str, Any] = {"run_id": self.run_id, "limits": limits or FilterLimits(), "raw": raw}
+        batches = [
+            refine_batch(self.root, parts, hold=self.hold, **given) for parts in self.plan(limits).batches
+        ]
+        self.risks_added = [one for batch in batches for one in batch["risks_added"]]
         return update_corpus(self.root, run_id=self.run_id, now=self.now)
 
     def run(self, *sources: Source) -> dict[str, int]:

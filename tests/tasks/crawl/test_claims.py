@@ -18,7 +18,7 @@ from tasks.crawl.claims import Claims, publisher
 from tasks.retrieve.revisions.edition import find_row
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
-from tests.support.roots.claimants import HAPPENINGS, Claimants
+from tests.support.roots.claimants import HAPPENINGS, SAID, Claimants
 from tests.support.roots.nights import HandSource, Nights, skill, with_files
 from tests.support.roots.skill_root import Export
 
@@ -222,7 +222,7 @@ def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) 
         assert len(whose(nights)) == count
 
 
-CLAIMS = st.lists(st.sampled_from(HAPPENINGS), min_size=2, max_size=3, unique=True)
+CLAIMS = st.lists(st.sampled_from((*HAPPENINGS, *SAID)), min_size=2, max_size=3, unique=True)
 
 
 @given(CLAIMS)

@@ -301,7 +301,7 @@ def test_a_batch_says_what_it_kept_and_dropped(nights: Nights) -> None:
     nights.crawl(shelf(skill("a"), raw("b", b""), raw("c", b"")))
     (parts,) = nights.plan().batches
     counts = refine_batch(nights.root, parts, run_id="1", limits=FilterLimits())
-    assert counts == {"kept": 1, "empty": 2}
+    assert counts == {"kept": 1, "empty": 2, "risks_added": []}
 
 
 def test_a_raw_part_that_lacks_a_document_is_named(nights: Nights) -> None:

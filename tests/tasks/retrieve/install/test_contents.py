@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import tempfile
@@ -7,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import given
@@ -76,6 +78,33 @@ def test_a_risk_of_a_refused_class_is_refused_unless_its_rule_is_accepted(nights
         found = prepare(risky, refused, [RULE])
         assert (found.installed.accepted_risks, found.installed.risks) == ([RULE], [f"risk.{RULE}"])
     assert prepare(risky, ["warning", "hidden"], []).installed.accepted_risks == []
+
+
+def test_what_nothing_could_look_into_is_said_and_stays_accepted_until_a_byte_of_it_changes(
+    nights: Nights,
+) -> None:
+    program = b"\x7fELF" + bytes(range(256))
+    found = prepare(bread(nights, {"tool": program, "logo.png": bytes(range(256))}), ["error"], [])
+    assert found.told()["unscanned"] == ["logo.png", "tool"]
+    assert sorted(found.installed.risks) == ["risk.unscanned.binary", "risk.unscanned.program"]
+    rule = "unscanned.program"
+    before = prepare(bread(nights, {"tool": program}), ["warning"], [rule]).installed
+    prepare(bread(nights, {"tool": program, "a.md": b"a\n"}), ["warning"], [], before)
+    with pytest.raises(WrongInput, match=rf"--accept-risk {rule}$"):
+        prepare(bread(nights, {"tool": program + b"1"}), ["warning"], [], before)
+
+
+def test_an_archive_whose_script_changes_is_not_what_was_accepted(nights: Nights) -> None:
+    def packed(script: bytes) -> dict[str, bytes]:
+        content = io.BytesIO()
+        with ZipFile(content, "w") as archive:
+            archive.writestr("run.sh", script)
+        return {"a.zip": content.getvalue()}
+
+    before = prepare(bread(nights, packed(PIPED)), ["error"], [RULE]).installed
+    prepare(bread(nights, packed(PIPED + b"ls\n")), ["error"], [], before)
+    with pytest.raises(WrongInput, match=r"not what was accepted.*a\.zip!run\.sh, line 2"):
+        prepare(bread(nights, packed(PIPED.replace(b"knead", b"bake"))), ["error"], [], before)
 
 
 def test_only_rules_of_risks_can_be_accepted() -> None:

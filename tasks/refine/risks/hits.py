@@ -1,0 +1,62 @@
+"""Hits of risks: what the rules of a skill's findings hit in its files, to tell which of them are new."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from storage.schemas import Finding
+from tasks.refine.risks.contents import read_contents
+from tasks.refine.risks.scan import hit_digests
+
+HELD = "revision.held"
+"""The code of the finding that a newer revision is not served for its risks."""
+_RISK = "risk."
+_PLACE = re.compile(r"\bline \d+(?: to \d+)?: ")
+UNSCANNED = "unscanned."
+"""Begins the rules of what could not be read."""
+GRAVE = ("error", "warning")
+"""The severities that are told where a revision adds them."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class RiskHit:
+    """What a rule of risks hits in a file: the SHA-256 of the lines, or of what was said of it (no file)."""
+
+    rule: str
+    file: str
+    sha256: str
+
+
+def rule_id(code: str) -> str:
+    """Return the id of a risk rule, of the code of a finding or as a person wrote it."""
+    return code.removeprefix(_RISK)
+
+
+def risk_hits(risks: Sequence[Finding], contents: Mapping[str, bytes]) -> list[RiskHit]:
+    """Return what the rules of a skill's risks hit in its files, sorted.
+
+    Of a risk that no pattern finds in a file as it is kept, it is what was said of it, wherever that stands.
+    """
+    said: dict[str, list[str]] = {}
+    for risk in risks:
+        said.setdefault(rule_id(risk.code), []).append(_PLACE.sub("", risk.message))
+    readings = {path: read_contents(content, path) for path, content in contents.items()} if said else {}
+    texts = [text for reading in readings.values() for text in reading.texts]
+    digests = hit_digests([text.text for text in texts], said) if said else []
+    found = [
+        RiskHit(rule, text.path, digest)
+        for text, by_rule in zip(texts, digests, strict=True)
+        for rule, digest in by_rule.items()
+    ]
+    # What could not be read is another once any byte of its file is.
+    found += [
+        RiskHit(hit.rule, at, hashlib.sha256(contents[path]).hexdigest())
+        for path, reading in readings.items()
+        for at, hit in reading.hits
+        if hit.rule in said
+    ]
+    unseen = {rule: "\n".join(said[rule]).encode() for rule in said.keys() - {hit.rule for hit in found}}
+    return sorted([*found, *(RiskHit(r, "", hashlib.sha256(m).hexdigest()) for r, m in unseen.items())])

@@ -1,0 +1,103 @@
+"""What is told of a revision that adds risks, and which revision counts while it is held."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.schemas import RawDocument
+from storage.state import accept_risks, documents_table
+from tests.support.roots.nights import HandSource, Nights, skill, with_files
+from tests.support.roots.storied import KNEAD, PIPED, RULE
+
+BREAD = "local/kitchen/bread"
+OTHER = PIPED.replace(b"203.0.113.9", b"203.0.113.8")
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "root")
+
+
+def bread(text: str = "Let it rise.", **files: bytes) -> RawDocument:
+    return with_files(skill(BREAD, text), {f"{name}.sh": content for name, content in files.items()})
+
+
+def night(nights: Nights, *documents: RawDocument) -> list[dict[str, Any]]:
+    nights.run(HandSource("dir:kitchen", *documents))
+    return nights.risks_added
+
+
+def row(nights: Nights) -> dict[str, Any]:
+    return documents_table(nights.root).read().row(0, named=True)
+
+
+def codes(found: list[dict[str, Any]]) -> list[str]:
+    return [finding["code"] for finding in found]
+
+
+ADDING = [
+    # The revisions before and after, and what is told of the second.
+    (bread(knead=KNEAD), bread(knead=PIPED), [RULE]),
+    (bread(knead=KNEAD), bread("Wait for it."), []),
+    (bread(knead=PIPED), bread("Wait for it.", knead=PIPED), []),
+    (bread(knead=PIPED), bread(knead=b"# Two lines lower.\n\n" + PIPED), []),
+    (bread(knead=PIPED), bread(knead=OTHER), [RULE]),
+    (bread(knead=PIPED), bread(knead=PIPED, bake=OTHER), [RULE]),
+    (bread(knead=PIPED), bread(knead=KNEAD), []),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "rules"), ADDING)
+def test_a_revision_that_adds_a_risk_is_told_and_counts(
+    nights: Nights, before: RawDocument, after: RawDocument, rules: list[str]
+) -> None:
+    assert night(nights, before) == []  # a first revision adds nothing
+    told = night(nights, after)
+    assert [codes(one["risks"]) for one in told] == [[f"risk.{rule}"] for rule in rules]
+    assert all(one["doc_id"] == BREAD and one["new"] and not one["held"] for one in told)
+    assert all(f"error risk.{RULE}" in one["message"] for one in told)
+    assert row(nights)["raw_hash"] == after.raw_hash
+    assert night(nights, after) == []
+
+
+def test_a_revision_that_is_held_counts_from_when_a_person_accepts_it(nights: Nights) -> None:
+    nights.hold = "error"
+    night(nights, bread(knead=KNEAD))
+    kept = row(nights)
+    for is_new in (True, False):  # an unchanged night says again what waits
+        (told,) = night(nights, bread("Wait for it.", knead=PIPED))
+        assert (told["held"], told["new"]) == (True, is_new)
+        held = row(nights)
+        assert {k: held[k] for k in kept if k not in ("findings", "run_id")} == {
+            k: kept[k] for k in kept if k not in ("findings", "run_id")
+        }
+        (reason,) = (one["message"] for one in held["findings"] if one["code"] == "revision.held")
+        assert f"skillery refresh {BREAD} --accept-risk {RULE}`" in reason
+    accept_risks(nights.root, BREAD.upper(), [RULE], nights.now - timedelta(days=2))
+    assert night(nights, bread("Wait for it.", knead=PIPED))[0][
+        "held"
+    ]  # fetched after that, so that nobody read it
+    accept_risks(nights.root, BREAD.upper(), [RULE], nights.now)
+    assert [one["held"] for one in night(nights, bread("Wait for it.", knead=PIPED))] == [False]
+    assert (row(nights)["body"], codes(row(nights)["risks"])) == ("Wait for it.", [f"risk.{RULE}"])
+    assert night(nights, bread("Wait for it.", knead=PIPED)) == []
+    # What was accepted is that revision, and not the rule.
+    assert night(nights, bread("Wait for it.", knead=PIPED, bake=OTHER))[0]["held"]
+
+
+def test_a_held_revision_is_overtaken_by_a_harmless_one_and_counts_without_the_setting(
+    nights: Nights,
+) -> None:
+    nights.hold = "error"
+    night(nights, bread(knead=KNEAD))
+    night(nights, bread(knead=PIPED))
+    assert night(nights, bread("Bake it.", knead=KNEAD)) == []
+    assert (row(nights)["body"], "revision.held" in codes(row(nights)["findings"])) == ("Bake it.", False)
+    night(nights, bread(knead=PIPED))
+    nights.hold = None
+    assert [one["held"] for one in night(nights, bread(knead=PIPED))] == [False]
+    assert codes(row(nights)["risks"]) == [f"risk.{RULE}"]

@@ -15,6 +15,7 @@ from storage.root import Root
 from storage.state import aliases_table, seen_table
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import followed
+from tasks.refine.risks.told import told_risk
 from tasks.refine.text.encodings import decode
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition, find_row, past_edition, present_edition
 from tasks.retrieve.revisions.history import Revision, choose, revisions_of
@@ -75,7 +76,7 @@ def shown(edition: Edition, alias: str | None) -> dict[str, Any]:
         "licence_class": edition.licence_class,
         "front_matter": edition.front_matter if allowed else None,
         "body": row["body"] if allowed else None,
-        "risks": _findings(row["risks"], allowed=allowed),
+        "risks": [told_risk(risk) for risk in _findings(row["risks"], allowed=allowed)],
         "findings": _findings(row["findings"], allowed=allowed),
         "files": None if row["files"] is None else [_file(f, blobs.get(f["path"])) for f in row["files"]],
         "fetched_at": row["fetched_at"].isoformat(),

@@ -48,6 +48,8 @@ def _risks(before: str, found: Iterable[Mapping[str, Any]]) -> None:
     for one in found:
         said = "" if one["message"] is None else f": {one['message']}"
         say(f"{before}{one['severity']} {one['code']}{said}", indent=2)
+        if one.get("why") and one["severity"] != "info":
+            say(f"{one['why']} To accept it: {one['accept']}", indent=4)
 
 
 def _files(files: Sequence[Mapping[str, Any]] | None) -> None:

@@ -14,6 +14,7 @@ from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, reposi
 from tasks.refine.export.paths import FreePaths, file_path
 from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id
 from tasks.refine.risks.rules import risk_rules
+from tasks.refine.risks.told import told_risk
 from tasks.retrieve.install.lock import Installed, is_folder_name
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 
@@ -40,7 +41,7 @@ class Installable:
     @property
     def risks(self) -> list[Mapping[str, Any]]:
         """The risks found in it."""
-        return list(self.row["risks"] or ())
+        return [told_risk(risk) for risk in self.row["risks"] or ()]
 
     @property
     def unscanned(self) -> list[str]:

@@ -1,6 +1,6 @@
-"""Trains routing's reranker: `python -m tasks.train.reranker ENCODER REQUESTS CORPUS`.
+"""Trains routing's reranker: `python -m tasks.train.search.reranker ENCODER REQUESTS CORPUS`.
 
-ENCODER is the folder of the exported default encoder, REQUESTS a file as `tasks.train.requests` reads it,
+ENCODER is the folder of the exported default encoder, REQUESTS a file as `tasks.train.search.requests` reads it,
 CORPUS the skills (a Parquet file). One fold is held out; standard output tells how well it does there. It
 goes on where it was stopped, from `--work`. Seeds are fixed; three quarters of an hour on two cores.
 """
@@ -26,9 +26,9 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FILE as FIT
 from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairScorer, Reach, pair_of
 from tasks.retrieve.routing.skill_tokens import SkillTokens
-from tasks.train.adapted_network import AdaptedNetwork, Halves, mean_states, padded
-from tasks.train.reading_fit import fit_reading, read_results, reading_report
-from tasks.train.requests import (
+from tasks.train.search.adapted_network import AdaptedNetwork, Halves, mean_states, padded
+from tasks.train.search.reading_fit import fit_reading, read_results, reading_report
+from tasks.train.search.requests import (
     FOREIGN,
     NEAR,
     Requests,

@@ -1,6 +1,6 @@
-"""Trains routing's retriever: `python -m tasks.train.retriever ENCODER REQUESTS CORPUS --work W`.
+"""Trains routing's retriever: `python -m tasks.train.search.retriever ENCODER REQUESTS CORPUS --work W`.
 
-Arguments are those of `tasks.train.reranker`, which is trained after it. One fold is held out; standard
+Arguments are those of `tasks.train.search.reranker`, which is trained after it. One fold is held out; standard
 output tells how well it finds those requests alone. Seeds are fixed; half an hour on two cores.
 """
 
@@ -26,9 +26,9 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.learned_leg import FILE, HEAD, QUERY, BodyMap, Retriever, body_terms, unit
 from tasks.retrieve.routing.skill_tokens import SkillTokens
-from tasks.train.adapted_network import AdaptedNetwork, mean_states, padded
 from tasks.train.networks import train
-from tasks.train.requests import FOREIGN, NEAR, Requests, Rows, found_once, rarity_of
+from tasks.train.search.adapted_network import AdaptedNetwork, mean_states, padded
+from tasks.train.search.requests import FOREIGN, NEAR, Requests, Rows, found_once, rarity_of
 
 _NOT = -1e4  # the logit of a skill that may serve as well
 _PARTS = (0.5, 0.8)  # shares of a batch by length, which are encoded apart

@@ -1,6 +1,6 @@
 """Fit of skills that were read: how much reading says beside what the legs say, learned on held-out requests.
 
-`tasks.train.reranker` calls it after a training: requests that its network learned from cannot tell how
+`tasks.train.search.reranker` calls it after a training: requests that its network learned from cannot tell how
 sure it is.
 """
 
@@ -17,7 +17,7 @@ from tasks.evaluate.measures.statistics import auroc, calibration_by_count, cali
 from tasks.retrieve.routing.fit import DECIDING, read_features
 from tasks.retrieve.routing.reranker import Reach
 from tasks.train.logistic import fit_chance
-from tasks.train.requests import FOREIGN, NEAR, Requests
+from tasks.train.search.requests import FOREIGN, NEAR, Requests
 
 _PARTS = 5  # of the held-out requests, each of which is told by what the others taught
 _UNSERVED = 0.1  # share of requests that nothing serves, an assumption as in `routing_fit`

@@ -12,9 +12,9 @@ import torch
 from tasks.retrieve.routing.fit import FILE as FIT
 from tasks.retrieve.routing.reranker import PairScorer
 from tasks.retrieve.routing.skill_tokens import skill_tokens_of
-from tasks.train import reranker
-from tasks.train.requests import FOREIGN, NEAR, Requests, keep_requests, kept_requests
-from tasks.train.reranker import (
+from tasks.train.search import reranker
+from tasks.train.search.requests import FOREIGN, NEAR, Requests, keep_requests, kept_requests
+from tasks.train.search.reranker import (
     Goal,
     Lists,
     PairNetwork,

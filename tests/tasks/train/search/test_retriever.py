@@ -8,9 +8,9 @@ import pytest
 
 from tasks.retrieve.routing.learned_leg import Retriever
 from tasks.retrieve.routing.skill_tokens import skill_tokens_of
-from tasks.train import retriever
-from tasks.train.requests import FOREIGN, NEAR, Requests
-from tasks.train.retriever import RetrieverRecipe, Teaching, TwoSides, report, train_retriever
+from tasks.train.search import retriever
+from tasks.train.search.requests import FOREIGN, NEAR, Requests
+from tasks.train.search.retriever import RetrieverRecipe, Teaching, TwoSides, report, train_retriever
 from tests.support.models.routing_material import SKILLS
 from tests.support.roots.skill_root import Export
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tasks.models.encoder import OnnxEncoder
-from tasks.train.requests import NEAR, Requests, read_requests
+from tasks.train.search.requests import NEAR, Requests, read_requests
 from tests.support.models.routing_material import SKILLS
 from tests.support.roots.hand_written import skill
 

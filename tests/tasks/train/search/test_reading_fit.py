@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tasks.retrieve.routing.reranker import Reach
-from tasks.train.reading_fit import ReadResults, fit_reading, read_results, reading_report
-from tasks.train.requests import FOREIGN, NEAR, Requests
+from tasks.train.search.reading_fit import ReadResults, fit_reading, read_results, reading_report
+from tasks.train.search.requests import FOREIGN, NEAR, Requests
 
 KINDS = ("short", "task", NEAR, FOREIGN)
 REACH = Reach(12, 48, 0.5)

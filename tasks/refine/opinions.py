@@ -16,8 +16,8 @@ from tasks.models.llm.prompt import Answer, Prompt, Text, Values, known_of
 from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.filters import not_text
-from tasks.refine.risks.files import Hit, finding_on
-from tasks.refine.risks.rules import risk_rules
+from tasks.refine.risks.files import finding_on
+from tasks.refine.risks.rules import Hit, risk_rules
 from tasks.refine.text.encodings import decode
 
 _PART_CHARS = 8_000

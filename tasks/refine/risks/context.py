@@ -13,6 +13,10 @@ from tasks.refine.text.words import NEGATION_BREAK
 
 # A comment that is never closed runs to the end, as in a browser.
 _COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
+# A definition of a link to nowhere is another comment of Markdown's.
+_LINK_COMMENT = re.compile(
+    r"^[ ]{0,3}\[[^\]\n]{1,40}\]:[ ]{0,3}(?:#|<>|<#>)[ ]{0,3}[(\"'](.*?)[)\"']?[ ]*$", re.MULTILINE
+)
 _SENTENCE_CHARS = 160
 _QUOTES = (('"', '"'), ("“", "”"), ("‘", "’"), ("«", "»"), ("„", "“"), ("「", "」"), ("'", "'"))
 _LINE_CHARS = 400
@@ -69,7 +73,8 @@ class Surroundings:
         return self._values[where]
 
     def _comments(self) -> list[Region]:
-        return [match.span(1) for match in _COMMENT.finditer(self.text)]
+        comments = (_COMMENT, _LINK_COMMENT)
+        return sorted(match.span(1) for comment in comments for match in comment.finditer(self.text))
 
     @functools.cached_property
     def _front_matter(self) -> Region:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from storage.schemas import Finding, Severity
+from storage.schemas import Finding
 from tasks.refine.risks.kinds import Kind, Part, is_disguised, parts_of
-from tasks.refine.risks.rules import risk_rules
+from tasks.refine.risks.python_code import python_hits
+from tasks.refine.risks.rules import Hit, risk_rules
 from tasks.refine.risks.scan import GRAVITY, excerpt, scan_all
+from tasks.refine.risks.script_code import script_hits
+from tasks.refine.risks.shell_code import shell_hits
 
 
 class TextFile(NamedTuple):
@@ -19,23 +22,14 @@ class TextFile(NamedTuple):
     whole: bool = True
 
 
-class Hit(NamedTuple):
-    """What an analysis found: the id of its rule in the data file, the line (from 1) and what stands there.
-
-    Line 0 is the whole file; `until` is the line of what the first one reaches; `severity` stands instead of
-    the rule's.
-    """
-
-    rule: str
-    line: int
-    text: str
-    until: int | None = None
-    severity: Severity | None = None
-
-
 DISGUISED = "obfuscation.disguised"
 Analysis = Callable[[str], Iterable[Hit]]
-ANALYSES: Mapping[Kind, tuple[Analysis, ...]] = {}
+ANALYSES: Mapping[Kind, tuple[Analysis, ...]] = {
+    "shell": (shell_hits,),
+    "python": (python_hits,),
+    "javascript": (script_hits,),
+    "text": (script_hits,),
+}
 _MOST_CHARS = 1_000_000  # of a text that is analysed as code
 
 

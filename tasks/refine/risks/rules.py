@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from storage.errors import TerminalError
 from storage.schemas import Severity
@@ -19,11 +19,12 @@ from tasks.refine.text.rules import parse_rules, rules_text
 RULES_VERSION = 3
 GROUPS = (
     "override", "hidden", "credential", "exfiltration", "remote", "obfuscation", "permission", "discovery",
-    "unscanned", "path", "identity", "opinion",
+    "persistence", "dependency", "mcp", "unscanned", "path", "identity", "opinion",
 )  # fmt: skip
 Region = tuple[int, int]
 Context = Literal["fence", "quote", "negation", "education"]
 _FILE = "risk_rules.yaml"
+_FILES = (_FILE, "code_terms.yaml", "known_packages.yaml")
 
 
 class RiskRuleError(TerminalError):
@@ -52,6 +53,7 @@ class RiskRule:
     hosts: bool = False
     measure: str = ""
     at_least: int = 0
+    find: str = ""
     # What finds it where neither a pattern nor a measure does; then no example of it stands here.
     by: Literal["", "files", "code", "names", "llm"] = ""
 
@@ -59,6 +61,20 @@ class RiskRule:
     def group(self) -> str:
         """The first part of the id."""
         return self.id.partition(".")[0]
+
+
+class Hit(NamedTuple):
+    """What an analysis found: the id of its rule in the data file, the line (from 1) and what stands there.
+
+    Line 0 is the whole file; `until` is the line of what the first one reaches; `severity` stands instead of
+    the rule's.
+    """
+
+    rule: str
+    line: int
+    text: str
+    until: int | None = None
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +108,7 @@ def _rule(row: dict[str, Any]) -> RiskRule:
     known = rule.group in GROUPS and rule.severity in get_args(Severity)
     known = known and rule.weighed_by <= set(get_args(Context))
     # A rule needs one way to hit, and one cheap test that spares it most texts.
-    ways = (rule.pattern is not None) + bool(rule.measure) + bool(rule.by)
+    ways = sum(map(bool, (rule.pattern, rule.measure, rule.find, rule.by)))
     if not known or ways != 1 or bool(rule.literals) + bool(rule.screen) != (not rule.by):
         wrong = "has an unknown group, severity or context, no pattern, or no cheap test"
         msg = f"{_FILE}: rule {rule.id} {wrong}"
@@ -134,5 +150,6 @@ def risk_rules() -> RiskRules:
 @functools.cache
 def rules_digest() -> str:
     """Return 12 hexadecimal digits that change with the rules of risks or of redaction, or their version."""
-    rules = f"{RULES_VERSION}\n{rules_text(_FILE)}\n{secret_rules_text()}"
+    texts = (*map(rules_text, _FILES), secret_rules_text())
+    rules = "\n".join((str(RULES_VERSION), *texts))
     return hashlib.sha256(rules.encode()).hexdigest()[:12]

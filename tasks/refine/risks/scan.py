@@ -16,6 +16,7 @@ import polars as pl
 from storage.schemas import Finding, Severity
 from tasks.models.redact import redact
 from tasks.refine.risks.context import Surroundings
+from tasks.refine.risks.finders import FINDERS
 from tasks.refine.risks.rules import Region, RiskRule, RiskRules, risk_rules
 
 # How far a match extends before and after one of its literals at most, and the least distance of two literals
@@ -145,6 +146,8 @@ _LOOPBACK = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$")
 _PRIVATE = re.compile(r"(?:10|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}$")
 _NUMBER = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$")
 _ADDRESS_END = re.compile(r"[)`\n]")
+# Where a command is spoken of, its address is left out.
+_LEFT_OUT = re.compile(r"\b(?:curl|wget) (?:-\w+ )*(?:\.\.\.|…)? ?[|)]")
 # How far a match of the second pattern may extend beyond the distance a rule allows, in characters.
 _REACH = 160
 _BEFORE_NAME = frozenset("/ \t\n\"'`>=(")
@@ -202,7 +205,10 @@ def _paired(rule: RiskRule, text: str, hits: list[Region]) -> Iterator[Region]:
 def _hits(rule: RiskRule, text: Surroundings, screened: Screened) -> Iterator[Region]:
     everywhere = rule.where == "document"
     for region in screened.windows(rule, text.lowered) if everywhere else text.regions(rule.where):
-        if rule.pattern:
+        if rule.find:
+            found = FINDERS[rule.find](text.text[slice(*region)])
+            yield from ((region[0] + start, region[0] + end) for start, end in found)
+        elif rule.pattern:
             spans = _spans(rule.pattern, text.lowered, region)
             yield from _paired(rule, text.lowered, list(spans)) if rule.near else spans
         elif MEASURES[rule.measure](text.lowered[slice(*region)]) >= rule.at_least:
@@ -230,14 +236,21 @@ def _of_address(rule: RiskRule, url: re.Match[str], known_hosts: frozenset[str])
     return "info" if _is_known(host + (url["path"] or ""), known_hosts) else rule.severity
 
 
+def by_address(rule: RiskRule, text: str, known_hosts: frozenset[str]) -> Severity:
+    """Grade a download by the gravest URL in a text (lower case); the rule's own severity if it has none."""
+    grades = (_of_address(rule, url, known_hosts) for url in _URL.finditer(text))
+    return max(grades, key=GRAVITY.__getitem__, default=rule.severity)
+
+
 def _by_host(rule: RiskRule, text: Surroundings, span: Region) -> Severity:
     """Grade a download by the gravest URL in its span; if it has none, in the text after it."""
-    urls = list(_URL.finditer(text.lowered, *span))
-    if not urls:
+    said, known = text.lowered[slice(*span)], text.rules.known_hosts
+    if not _URL.search(said):
+        if _LEFT_OUT.search(said):
+            return "info"
         end = _ADDRESS_END.search(text.lowered, span[1], span[1] + 200)
-        urls = list(_URL.finditer(text.lowered, span[1], end.start() if end else span[1] + 200))
-    grades = (_of_address(rule, url, text.rules.known_hosts) for url in urls)
-    return max(grades, key=GRAVITY.__getitem__, default=rule.severity)
+        said = text.lowered[span[1] : end.start() if end else span[1] + 200]
+    return by_address(rule, said, known)
 
 
 def _severity(rule: RiskRule, text: Surroundings, span: Region) -> Severity:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tasks.refine.risks import rules as module
+from tasks.refine.risks.finders import FINDERS
 from tasks.refine.risks.rules import GROUPS, RiskRule, RiskRuleError, risk_rules, rules_digest, rules_from
 from tasks.refine.risks.scan import MEASURES, scan
 
@@ -60,8 +61,9 @@ def test_every_group_has_rules_and_no_rule_another_group() -> None:
     assert set(GROUPS) <= set(risk_rules().why)
 
 
-def test_a_measure_that_a_rule_names_is_known() -> None:
+def test_a_measure_or_finder_that_a_rule_names_is_known() -> None:
     assert {rule.measure for rule in RULES if rule.measure} == set(MEASURES)
+    assert {rule.find for rule in RULES if rule.find} == set(FINDERS)
 
 
 def test_patterns_are_written_for_lower_case() -> None:

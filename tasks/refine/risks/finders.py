@@ -1,0 +1,176 @@
+"""Finders of what no pattern can tell: encoded sentences, names like known ones, tools that are not used."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from tasks.refine.frontmatter.place import place_of
+from tasks.refine.risks.rules import Region
+from tasks.refine.risks.terms import patterns, terms
+from tasks.refine.text.rules import rules_data
+
+_PACKED = re.compile(r"[A-Za-z0-9+/_-]{40,20000}(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/_-]{20,90}){0,200}={0,2}")
+_HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}[ :]?){28,10000}")
+_DATA_ADDRESS = re.compile(r"data:[\w/+.;=-]{1,60},$")
+_WORD = re.compile(r"[A-Za-z']{2,}")
+_LEAST_COMMON, _LEAST_WORDS, _LEAST_LETTERS = 3, 6, 0.8
+_MOST_LAYERS = 3
+
+
+def encoded_words(text: str) -> Iterator[Region]:
+    """Yield the runs of Base64 and of hexadecimal digits, and lines backwards or in rot13, that hold words.
+
+    Data of a `data:` address, and what decodes to a document of marks (JSON, XML), are none.
+    """
+    for pattern, decode in ((_PACKED, _from_base64), (_HEX, _from_hex)):
+        for run in pattern.finditer(text):
+            decoded, layers = decode(run[0]), 1
+            while decoded and layers < _MOST_LAYERS and not _says_much(decoded):
+                decoded, layers = _from_base64(decoded), layers + 1
+            in_address = _DATA_ADDRESS.search(text, max(0, run.start() - 80), run.start())
+            if decoded and _says_much(decoded) and not in_address:
+                yield run.span()
+    for line in re.finditer(r"[^\n]{20,4000}", text):
+        lowered = line[0].lower()
+        backwards = lowered[::-1] if " eht " in lowered or " ruoy " in lowered else ""
+        turned = codecs.encode(lowered, "rot13") if " gur " in lowered or " lbhe " in lowered else ""
+        if any(_reads(said) and not _reads(lowered) for said in (backwards, turned)):
+            yield line.span()
+
+
+def _from_base64(run: str) -> str | None:
+    packed = re.sub(r"\s", "", run).rstrip("=").translate(str.maketrans("-_", "+/"))
+    try:
+        return base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True).decode()
+    except ValueError:
+        return None
+
+
+def _from_hex(run: str) -> str | None:
+    try:
+        return binascii.unhexlify(re.sub(r"[ :]", "", run)).decode()
+    except ValueError:
+        return None
+
+
+def _says_much(decoded: str) -> bool:
+    return _reads(decoded) or bool(patterns()["decoded_code"].search(decoded))
+
+
+def _reads(text: str) -> bool:
+    """Tell whether a text reads as sentences."""
+    if text.lstrip()[:1] in {"{", "[", "<"}:
+        return False
+    words = [word.lower() for word in _WORD.findall(text)]
+    letters = sum(character.isalpha() or character.isspace() for character in text)
+    is_long = len(words) >= _LEAST_WORDS and letters >= _LEAST_LETTERS * len(text)
+    return is_long and len(terms()["sentence_words"].intersection(words)) >= _LEAST_COMMON
+
+
+_LISTING = {"pypi": ("==", ">=", "~=", "<="), "npm": ("dependencies",)}
+_ENTRY = re.compile(r"\"([a-z0-9@][\w@./-]{3,60})\"\s{0,4}:")
+_NAMED = re.compile(r"[a-z][a-z0-9_.-]{3,60}")
+# Of a command that runs a package, only the first word names one.
+_RUNS_ONE = re.compile(r"(?:npx|bunx|uvx|pipx run|exec|dlx)$")
+_DIVIDED = re.compile(r"[_.]")
+_LEAST_CHARS = 5
+
+
+def look_alike_packages(text: str) -> Iterator[Region]:
+    """Yield the names of packages that a text installs or lists, one edit away from a known name."""
+    lowered = text.lower()
+    if len(lowered) != len(text):
+        return
+    for ecosystem, known in _near_names().items():
+        for start, name in _installed(lowered, ecosystem):
+            if _is_look_alike(name, known):
+                yield start, start + len(name)
+
+
+def _installed(text: str, ecosystem: str) -> Iterator[tuple[int, str]]:
+    for command in patterns()[f"{ecosystem}_commands"].finditer(text):
+        one = _RUNS_ONE.search(text, command.start(), command.start(1))
+        for word in re.finditer(r"[^\s\"',]+", command[1]):
+            named = _NAMED.match(word[0])
+            # A path, an address or an option is no name; a version may follow one.
+            if named and word[0][named.end() : named.end() + 1] not in {"/", ":", "\\", "$", "(", "{"}:
+                yield command.start(1) + word.start(), named[0].rstrip(".-")
+                if one:
+                    break
+    lists = any(mark in text for mark in _LISTING[ecosystem])
+    for listed in patterns()[f"{ecosystem}_lists"].finditer(text) if lists else ():
+        if ecosystem == "pypi":
+            yield listed.start(1), listed[1]
+            continue
+        for entry in _ENTRY.finditer(listed[1]):
+            yield listed.start(1) + entry.start(1), entry[1]
+
+
+@functools.cache
+def _near_names() -> Mapping[str, Mapping[str, frozenset[str]]]:
+    """Return the known names by what is left of each without one character, of each ecosystem."""
+    near: dict[str, dict[str, frozenset[str]]] = {}
+    for ecosystem, listed in rules_data("known_packages.yaml")["packages"].items():
+        of_ecosystem: dict[str, frozenset[str]] = {}
+        for name in _DIVIDED.sub("-", listed).split():
+            for short in {name, *_shortened(name)}:
+                of_ecosystem[short] = of_ecosystem.get(short, frozenset()) | {name}
+        near[ecosystem] = of_ecosystem
+    return near
+
+
+def _shortened(name: str) -> set[str]:
+    return {name[:at] + name[at + 1 :] for at in range(len(name))} if len(name) >= _LEAST_CHARS else set()
+
+
+def _is_look_alike(name: str, near: Mapping[str, frozenset[str]]) -> bool:
+    name = _DIVIDED.sub("-", name)
+    if (
+        len(name) < _LEAST_CHARS
+        or name in near.get(name, ())
+        or any(name in of.get(name, ()) for of in _near_names().values())
+    ):
+        return False
+    candidates = {known for short in (name, *_shortened(name)) for known in near.get(short, ())}
+    return any(_one_edit(name, known) for known in candidates if len(known) >= _LEAST_CHARS)
+
+
+def _one_edit(name: str, known: str) -> bool:
+    """Tell whether one letter is missing, added, changed or swapped; digits alone are versions."""
+    if sorted(name) == sorted(known):
+        differ = [at for at, (a, b) in enumerate(zip(name, known, strict=True)) if a != b]
+        return len(differ) == 2 and differ[1] - differ[0] == 1
+    longer, shorter = (name, known) if len(name) >= len(known) else (known, name)
+    at = next((i for i, (a, b) in enumerate(zip(longer, shorter, strict=False)) if a != b), len(shorter))
+    if longer[at].isdigit():
+        return False
+    return longer[at + 1 :] == (shorter[at:] if len(longer) > len(shorter) else shorter[at + 1 :])
+
+
+def unneeded_tools(text: str) -> Iterator[Region]:
+    """Yield the list of tools if it has the shell or the network, and the body speaks of neither."""
+    place, lowered = place_of(text), text.lower()
+    allowed = (
+        patterns()["allowed_tools"].search(lowered, place.start, place.end)
+        if place and place.closed
+        else None
+    )
+    if (
+        allowed
+        and place
+        and patterns()["wide_tools"].search(allowed[1])
+        and not patterns()["tool_uses"].search(lowered, place.end)
+    ):
+        yield allowed.span()
+
+
+FINDERS: Mapping[str, Callable[[str], Iterator[Region]]] = {
+    "encoded_words": encoded_words,
+    "look_alike_packages": look_alike_packages,
+    "unneeded_tools": unneeded_tools,
+}

@@ -1,0 +1,100 @@
+"""Flows in code: what is read, decoded or fetched at one line, and reaches a sender or an interpreter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from tasks.refine.risks.rules import Hit, risk_rules
+from tasks.refine.risks.scan import by_address
+from tasks.refine.risks.terms import has_hint, patterns, terms
+
+# What a value holds (the data file of terms says what marks there are), with the line on which it was made.
+Marks = Mapping[str, int]
+NONE: Marks = {}
+RULES = {
+    ("send", "secret"): "exfiltration.secret-flow",
+    ("send", "token"): "exfiltration.token-flow",
+    ("send", "folder"): "exfiltration.folder-flow",
+    ("run", "encoded"): "obfuscation.decoded-run",
+    ("run", "fetched"): "remote.fetched-run",
+}
+MAX_DEPTH = 3  # of code in strings of code
+
+_URL = re.compile(r"(?i)\b(?:https?|ftp)://[^\s\"'`)<>|]{1,300}")
+_HOST = re.compile(r"(?i)\b(?:https?|wss?|ftp)://(?:[^\s/?#\"'`@]{0,120}@)?([\w.-]{1,253}|\[[\w:.]{2,45}\])")
+_LOCAL = re.compile(r"(?i)(?:localhost|0\.0\.0\.0|127(?:\.\d{1,3}){3}|\[::1\]|host\.docker\.internal)$")
+
+
+def token_mark(name: str, line: int) -> Marks:
+    """Return the mark of a variable of the environment: none unless its name is of a known service's key."""
+    match = patterns()["token_name"].search(name)
+    vendor = match["vendor"].lower() if match else ""
+    others = dict(one.split("=") for one in terms()["vendors"])
+    return {f"token:{others.get(vendor, vendor)}": line} if match else NONE
+
+
+def fetched(text: str, line: int) -> Marks:
+    """Return the mark of what is fetched from the address that a text names."""
+    url = _URL.search(text)
+    return {f"fetched:{url[0] if url else ''}": line}
+
+
+def text_marks(text: str, line: int) -> Marks:
+    """Return the marks of a text that names files of keys."""
+    if not has_hint(text.lower(), "secrets"):
+        return NONE
+    if patterns()["secret_file"].search(text):
+        return {"secret": line}
+    return {"token:": line} if patterns()["token_file"].search(text) else NONE
+
+
+def joined(*all_marks: Marks) -> Marks:
+    """Return marks together; the first line counts."""
+    held = [marks for marks in all_marks if marks]
+    if len(held) < 2:
+        return held[0] if held else NONE
+    out: dict[str, int] = {}
+    for marks in held:
+        for mark, line in marks.items():
+            out.setdefault(mark, line)
+    return out
+
+
+class Flows:
+    """The variables of a piece of code and what they hold, and the flows found so far, each once."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Marks] = {}
+        self._found: dict[tuple[str, int], Hit] = {}
+
+    def hold(self, name: str, marks: Marks) -> None:
+        """Note that a variable or a file holds what has these marks, beside what it held before."""
+        if marks:
+            self.held[name] = joined(self.held.get(name, NONE), marks)
+
+    def of(self, names: Iterable[str]) -> Marks:
+        """Return what some variables hold together."""
+        return joined(*(self.held[name] for name in names if name in self.held))
+
+    def sink(self, sink: str, marks: Marks, line: int, text: str) -> None:
+        """Report each mark that reaches a sink: `send` (to another machine) or `run` (an interpreter)."""
+        hosts = [host.lower() for host in _HOST.findall(text)]
+        if hosts and all(_LOCAL.match(host) for host in hosts):
+            return
+        for mark, since in marks.items():
+            kind, _, detail = mark.partition(":")
+            # A key that goes to its own service, or to an address that is not said, is what keys are for.
+            if kind == "token" and (not hosts or not detail or any(detail in host for host in hosts)):
+                continue
+            if name := RULES.get((sink, kind)):
+                rules, at, until = risk_rules(), min(since, line), max(since, line)
+                rule = rules.by_id[name]
+                severity = by_address(rule, detail.lower(), rules.known_hosts) if rule.hosts else None
+                said = " ".join(text.split()) + (f" ({detail})" if kind == "fetched" and detail else "")
+                hit = Hit(name, at, said, until if until > at else None, severity)
+                self._found.setdefault((name, line), hit)
+
+    def hits(self) -> list[Hit]:
+        """Return what was found, by line."""
+        return sorted(self._found.values(), key=lambda hit: (hit.line, hit.rule))

@@ -8,6 +8,7 @@ from prefect import flow
 from pydantic import Field
 
 from flows.nightly import refine_to_served, summary
+from flows.parse import require_believed
 from flows.run_page import named, recorded_on_page, show_table, writing
 from flows.run_record import this_run
 from storage.root import Root
@@ -33,13 +34,13 @@ def full_rebuild(
         keep_vectors: Use the vectors that are kept by text, instead of encoding every text again.
         wait_minutes: How long to wait for another run that writes to this root.
     """
-    place, run = Root(root), this_run()
+    place, run, spent = Root(root), this_run(), require_believed(root)
     with (
         writing(place, wait_minutes, run),
         recorded_on_page(place, run, specs_to_read(place), flow="full-rebuild") as record,
     ):
         redo_everything(root, keep_vectors=keep_vectors)
-        refine_to_served(record, root, index, anew=True)
+        refine_to_served(record, root, index, spent, anew=True)
     found = record.as_dict()
     show_table("skillery-full-rebuild", summary(found), f"Run {run}: {found['state']}.")
     return found

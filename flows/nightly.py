@@ -9,15 +9,16 @@ from pydantic import Field
 
 from flows.crawl import crawl
 from flows.index import index as index_tables
-from flows.parse import parse
+from flows.parse import parse, require_believed
 from flows.refine import refine
 from flows.run_page import counted, flat, named, recorded_on_page, show_table, writing
 from flows.run_record import RunRecord, this_run
 from flows.runners import require_runner, shared_runner
-from flows.settings import load_settings, run_llm, run_opinions
+from flows.settings import load_settings, run_opinions
 from storage.root import Root
 from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import normal_spec
+from tasks.models.llm.budget import Carried
 from tasks.models.onnx_export import require_encoder
 
 
@@ -48,37 +49,38 @@ def nightly(
     settings = load_settings()
     settings.licence_policies()
     require_runner(settings)
-    run_llm(settings)
     run_opinions(settings)
     place, run = Root(root), this_run()
     require_encoder(place.fetch("models"), settings.encoder)
     given = [normal_spec(spec) for spec in sources or []]
+    spent = require_believed(root)
     with (
         writing(place, wait_minutes, run),
         recorded_on_page(place, run, given or specs_to_read(place), flow="nightly") as record,
     ):
         with record.stage("crawl"):
             record.sources = crawl(root, record.specs, limit, run)
-        refine_to_served(record, root, index)
+        refine_to_served(record, root, index, spent)
     found = record.as_dict()
     show_table("skillery-nightly", summary(found), f"Run {run}: {found['state']}.")
     return found
 
 
 def refine_to_served(
-    record: RunRecord, root: str, index: Literal["all", "skills"], *, anew: bool = False
-) -> None:
+    record: RunRecord, root: str, index: Literal["all", "skills"], spent: Carried | None = None, *,
+    anew: bool = False,
+) -> None:  # fmt: skip
     """Refine, parse, index, check and publish, and write the results to the run's record.
 
-    The caller holds the root's writer lock. `index="skills"` leaves the vectors of nodes for later; `anew`
-    writes every row of the tables to new files.
+    The caller holds the root's writer lock. `index="skills"` leaves the vectors of nodes for later, `anew`
+    writes every row of the tables to new files; `spent` is what `require_believed` returned.
     """
     with shared_runner():
         with record.stage("refine"):
-            refined = refine(root, record.run_id)
+            refined = refine(root, record.run_id, spent)
             record.risks_added, record.opinions = refined["risks_added"], refined["opinions"]
         with record.stage("parse"):
-            parsed = parse(root, index, refined["account"])
+            parsed = parse(root, index, refined["account"] or spent)
             record.vectors_new, record.llm = parsed["vectors"], parsed["llm"]
         with record.stage("index"):
             indexed = index_tables(root, index, record.run_id, anew)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any, Literal
 
 from prefect import flow
@@ -16,7 +17,7 @@ from tasks.models.llm.budget import Carried, Ledger
 from tasks.parse.classify.options import TypingOptions, llm_report
 from tasks.parse.corpus import node_type_mix
 from tasks.parse.edges.linker import edges_report
-from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
+from tasks.parse.shells import believe_llm, parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.workers import WORTH_IT
 
 
@@ -33,6 +34,9 @@ def parse(
         root: Folder of all that Skillery keeps.
         index: `skills` leaves the nodes' vectors, and edges that need them, for later.
         spent: What this run has asked of an LLM before.
+
+    Raises:
+        WrongInput: A setting cannot be used, or the LLM's types are not believed; nothing is typed.
     """
     with_vectors, settings = index == "all", load_settings()
     llm, edges = run_llm(settings), run_edges(settings)
@@ -43,6 +47,8 @@ def parse(
         how: dict[str, Any] = {"with_vectors": with_vectors, "grouped": settings.segment == "skillpager"}
         plan = plan_parsing(root, encoder, llm=llm, edges=edges, **how)
         tell(f"documents to parse: {plan['todo']}, gone {plan['gone']}, unchanged {plan['unchanged']}")
+        if llm is not None and plan["batches"]:
+            llm = believe_llm(root, llm, ledger)
         done: Counter[str] = Counter()
         at_once = batches_at_once(len(plan["batches"]))
         given = {
@@ -70,6 +76,19 @@ def parse(
     _show(found, plan["unchanged"], report)
     show_table("skillery-node-types", node_type_mix(Root(root)), "Node types beside SkillPager's table 3.")
     return {**found, "llm": report}
+
+
+def require_believed(root: str) -> Carried | None:
+    """Measure the LLM that is to type nodes, if that is due, and return what the run has asked of it so far.
+
+    None: no LLM types. Raises as `parse`.
+    """
+    llm = run_llm(load_settings())
+    if llm is None:
+        return None
+    ledger = _ledger(llm, None)
+    believe_llm(root, llm, ledger)
+    return replace(ledger.carried(), unanswered=0)  # by the time of parse the server may be back
 
 
 def _ledger(llm: TypingOptions | None, before: Carried | None) -> Ledger:

@@ -18,7 +18,7 @@ from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import documents_table
 from tasks.models.llm.ask import EARLY
-from tasks.models.llm.budget import Ledger
+from tasks.models.llm.budget import Carried, Ledger
 from tasks.parse.classify.options import TypingOptions
 from tasks.refine.licences.policy import LicencePolicy, count_classes
 from tasks.refine.shells import plan_refining, refine_raw_parts, update_refined
@@ -29,7 +29,7 @@ _MOST_IN_AN_EVENT = 50  # a server takes 100 related resources, the run's own am
 
 
 @flow(name="refine", flow_run_name="refine {root}")
-def refine(root: str = "data", run_id: str | None = None) -> dict[str, Any]:
+def refine(root: str = "data", run_id: str | None = None, spent: Carried | None = None) -> dict[str, Any]:
     """Refine what is new or changed; return the size of the corpus and the dropped documents by reason.
 
     `risks_added` tells of each revision that adds risks from `warning` on. Of those that no run has told of
@@ -39,13 +39,14 @@ def refine(root: str = "data", run_id: str | None = None) -> dict[str, Any]:
     Args:
         root: Folder of all that Skillery keeps.
         run_id: Filled in by nightly.
+        spent: What this run has asked of an LLM before.
     """
     settings, run, now = load_settings(), run_id or new_run_id(), datetime.now(UTC)
     limits, llm = settings.limits(), run_opinions(settings)
     with writer_lock(Root(root)):
         plan = plan_refining(root, limits=limits, llm=llm)
         tell(f"documents to refine: {plan['todo']}, gone {plan['gone']}, unchanged {plan['unchanged']}")
-        done = refine_batches(root, plan["batches"], run, llm=llm)
+        done = refine_batches(root, plan["batches"], run, llm=llm, spent=spent)
         held = update_refined(root, run_id=run, now=now, near=settings.near())
     dropped = {reason: n for reason, n in held.items() if reason != "documents"}
     tell(f"documents {held['documents']}, dropped: {counts(dropped)}")
@@ -85,8 +86,9 @@ def _licence_classes(root: str) -> dict[LicenceClass, int]:
 
 
 def refine_batches(
-    root: str, batches: list[list[str]], run: str, raw: str | None = None, llm: TypingOptions | None = None
-) -> dict[str, Any]:
+    root: str, batches: list[list[str]], run: str, raw: str | None = None, llm: TypingOptions | None = None,
+    spent: Carried | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Refine the batches of a plan on all cores.
 
     Args:
@@ -95,13 +97,14 @@ def refine_batches(
         run: The run that refines.
         raw: The root of the raw parts; None: the same root.
         llm: The language model that is asked for second opinions; None: none is.
+        spent: As of `refine`.
 
     Returns:
         `risks_added` tells of revisions that add risks, `opinions` what was asked and what that cost, and
         `account` what the rest of the run may spend; the last two are null without an LLM.
     """
     settings, at_once = load_settings(), batches_at_once(len(batches))
-    ledger = Ledger(llm.prices, llm.ceiling) if llm else None
+    ledger = Ledger(llm.prices, llm.ceiling, spent) if llm else None
     given = {
         "root": root, "run_id": run, "limits": settings.limits(), "near": settings.near(), "raw": raw,
         "hold": settings.risks_hold, "llm": llm and llm.shared_by(at_once),

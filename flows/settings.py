@@ -16,6 +16,7 @@ from tasks.crawl.http.settings import CrawlSettings
 from tasks.models.llm.budget import Ceiling, Prices
 from tasks.models.llm.client import LLM_RETRY, Endpoint, require_openai
 from tasks.models.llm.question import Sampling
+from tasks.parse.classify.llm import ACCURACY
 from tasks.parse.classify.options import TypingOptions
 from tasks.parse.edges.linker import EdgeOptions
 
@@ -136,14 +137,14 @@ class Settings(BaseSettings, CrawlSettings):
     llm_max_cost: float | None = Field(None, ge=0, description="Money that one run may spend.")
     llm_prompt_price: float = Field(0.0, ge=0, description="Money for a million tokens of questions.")
     llm_completion_price: float = Field(0.0, ge=0, description="Money for a million tokens of answers.")
-    llm_accuracy: float = Field(
-        0.79, gt=0, lt=1, description="How often the model is right: the confidence of its labels."
+    llm_accuracy: float | None = Field(
+        None, gt=0, lt=1, description="How often its types are right; none: measured before it gives any."
     )
     rerank_accuracy: float = Field(
         0.8, gt=0.5, lt=1, description="The share of nodes that the LLM as reranker of pages judges right."
     )
     llm_threshold: float | None = Field(
-        None, ge=0, le=1, description="Hybrid asks where local confidence is below; none: the LLM's accuracy."
+        None, ge=0, le=1, description="Hybrid asks where local confidence is below; none: accuracy, or 0.79."
     )
     compose_certainty: float = Field(0.6, ge=0, le=1, description="Hybrid plans ask the LLM when no surer.")
     gate_max_shrink: float = Field(
@@ -314,7 +315,8 @@ def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
 
 def _threshold(settings: Settings) -> float:
     """Return the threshold, by default the model's accuracy: local answers above it are more often right."""
-    return settings.llm_accuracy if settings.llm_threshold is None else settings.llm_threshold
+    accuracy = ACCURACY if settings.llm_accuracy is None else settings.llm_accuracy
+    return accuracy if settings.llm_threshold is None else settings.llm_threshold
 
 
 def _endpoint(settings: Settings) -> Endpoint:

@@ -21,7 +21,7 @@ from tasks.evaluate.measures.nodes import (
     threshold_table,
 )
 from tasks.models.llm.budget import Ledger
-from tasks.parse.classify.llm import Typing, document_in, merged, typed_by
+from tasks.parse.classify.llm import ACCURACY, Typing, document_in, merged, typed_by
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.options import (
     TypingOptions,
@@ -53,7 +53,8 @@ def classify_file(
     twice.
 
     Raises:
-        WrongInput: A file, the classifier or its settings cannot be used; nothing was asked.
+        WrongInput: A file, the classifier or its settings cannot be used, and nothing was asked; or the LLM's
+            types are not believed.
         LlmDenied: The server denies access, or has no such model.
     """
     llm = llm_options(settings, require_kind(classifier))
@@ -99,9 +100,9 @@ def nodes_bench(root: Root, settings: Settings, gold: Path, classifier: str) -> 
     """Return how a classifier agrees with people, and the cost and accuracy of each hybrid threshold.
 
     The keys are `classifier`, those of `agreement`, `thresholds` (`threshold_table`), `measured` (false if
-    the accuracies are expected from `SKILLERY_LLM_ACCURACY`), and `llm` (`llm_report`, or null). An LLM is
-    asked about every fragment, whatever the threshold, so that the table is measured. Errors are those of
-    `classify_file`.
+    the accuracies are expected from `SKILLERY_LLM_ACCURACY`), and `llm` (`llm_report`, or null). An LLM need
+    not be believed, and is asked about every fragment, whatever the threshold, so that the table is measured.
+    Errors are those of `classify_file`.
     """
     llm = llm_options(settings, require_kind(classifier))
     labelled, local = read_gold(gold), LocalClassifier()
@@ -118,7 +119,7 @@ def nodes_bench(root: Root, settings: Settings, gold: Path, classifier: str) -> 
     return {
         "classifier": classifier_name(local.name, llm),
         **agreement(labelled, [row.typed for row in answers]),
-        "thresholds": threshold_table(labelled, sure, labels, settings.llm_accuracy),
+        "thresholds": threshold_table(labelled, sure, labels, settings.llm_accuracy or ACCURACY),
         "measured": labels is not None,
         "llm": report,
     }

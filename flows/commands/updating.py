@@ -35,7 +35,7 @@ from tasks.retrieve.install.skills_folder import (
     said,
 )
 from tasks.retrieve.revisions.edition import find_row, present_edition
-from tasks.retrieve.revisions.show import difference_of_lines
+from tasks.retrieve.revisions.show import changed_files
 
 # What a skill is after an update that needs nobody to look at it.
 DONE = ("current", "updated", "outdated")
@@ -198,14 +198,8 @@ def _of_risks(was: Installed, now: Installable) -> dict[str, Any]:
 
 
 def _of_files(folder: Path, was: Mapping[str, str], prepared: Installable) -> list[dict[str, Any]]:
-    now, found = prepared.installed.files, []
-    for path in sorted(was.keys() | now.keys()):
-        if was.get(path) == now.get(path):
-            continue
-        old = (folder / path).read_bytes() if path in was else b""
-        new = prepared.contents.get(path, b"")
-        change = "added" if path not in was else "removed" if path not in now else "changed"
-        sizes = [len(old) if path in was else None, len(new) if path in now else None]
-        lines = difference_of_lines(path, old, new)
-        found.append({"path": path, "change": change, "sizes": sizes, "difference": lines})
-    return found
+    def content(path: str, side: int) -> tuple[bytes, int]:
+        held = prepared.contents[path] if side else (folder / path).read_bytes()
+        return held, len(held)
+
+    return changed_files(was, prepared.installed.files, content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,8 @@ from storage.root import Root
 from tasks.models.llm.budget import Ledger
 from tasks.models.onnx_export import export_below
 from tasks.models.retry import task_retries
-from tasks.parse.classify.options import TypingOptions
+from tasks.parse.classify.local import LocalClassifier
+from tasks.parse.classify.options import TypingOptions, belief
 from tasks.parse.corpus import ParseOptions, parse_here, plan_here
 from tasks.parse.edges.linker import EdgeOptions
 from tasks.refine.shells import slot_of
@@ -38,6 +40,12 @@ def plan_parsing(
 ) -> dict[str, Any]:
     """Return the `ParsePlan` as a dict, with the name of the classifier."""
     return plan_here(Root(root), ParseOptions(encoder, with_vectors, llm, edges, grouped))
+
+
+@task(name="believe-llm", cache_policy=NO_CACHE, **task_retries())
+def believe_llm(root: str, llm: TypingOptions, ledger: Ledger) -> TypingOptions:
+    """Return the options with how far the model's labels are believed, as `belief` has it."""
+    return replace(llm, accuracy=belief(Root(root), LocalClassifier(), llm, ledger, slot_of(llm)))
 
 
 @task(name="parse-batch", cache_policy=NO_CACHE, **task_retries())

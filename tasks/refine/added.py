@@ -11,7 +11,7 @@ import polars as pl
 from storage.parquet import read_frame
 from storage.partitions import partition_of
 from storage.root import Root
-from storage.schemas import RAW_DOCUMENTS, Document, Dropped, Finding, RawDocument
+from storage.schemas import RAW_DOCUMENTS, Document, Dropped, RawDocument
 from storage.state import accepted_risks, documents_table, folded_table
 from tasks.crawl.raw_parts import raw_document
 from tasks.crawl.source.unchanged import document_digest
@@ -60,16 +60,14 @@ class Revisions:
         partitions = {partition_of(raw.doc_id) for raw, *_ in grave}
         frames = [t(self._root).read(partitions, _BEFORE) for t in (folded_table, documents_table)]
         known = {row["doc_id"]: row for frame in frames for row in frame.iter_rows(named=True)}
-        changed = (
-            (one, row)
-            for one in grave
-            if (row := known.get(one[1].doc_id)) and _identity(row) != _identity(_as_row(one[1]))
-        )
-        return [settled for one, row in changed if (settled := self._settled(*one, row))]
+        settled = (self._settled(raw, now, known[now.doc_id]) for raw, now in grave if now.doc_id in known)
+        return [one for one in settled if one]
 
     def _settled(self, raw: RawDocument, now: Document, row: Mapping[str, Any]) -> Settled | None:
-        before = self._fetched(row)
-        if before is None:
+        files = None if now.files is None else map(asdict, now.files)
+        if _identity(now.raw_hash, files) == _identity(row["raw_hash"], row["files"]):
+            return None  # the same revision, refined by other rules
+        if (before := self._fetched(row)) is None:
             return None
         # By the rules of now: what they find in both revisions is not new.
         bundle = refine_bundles([before], max_control_share=self._limits.max_control_share)[0]
@@ -80,21 +78,21 @@ class Revisions:
         added = [risk for risk in now.risks if risk.severity in GRAVE and rule_id(risk.code) in new]
         if not added:
             return None
-        what = f"revision {document_digest(raw)[:12]} of {now.doc_id} adds {_said(added)}"
+        said = "; ".join(f"{risk.severity} {risk.code}, {risk.message}" for risk in added)
+        what = f"revision {document_digest(raw)[:12]} of {now.doc_id} adds {said}"
         told = {
             "doc_id": now.doc_id, "name": now.name, "commit": now.commit, "held": False, "new": True,
             "risks": [asdict(risk) for risk in added], "message": what,
         }  # fmt: skip
-        accepted = {
-            rule for rule, when in accepted_risks(self._raw, now.doc_id).items() if now.fetched_at <= when
-        }
+        known = accepted_risks(self._raw, now.doc_id)
+        accepted = {rule for rule, when in known.items() if now.fetched_at <= when}
         holding = [r for r in added if r.severity in self._holding and rule_id(r.code) not in accepted]
         if not holding or isinstance(was, Dropped):
             return Settled(told)
         flags = " ".join(dict.fromkeys(f"--accept-risk {rule_id(risk.code)}" for risk in holding))
         how = f"{what}; it is not served: `skillery refresh {now.doc_id} {flags}` accepts that"
-        known = {found["message"] for found in row["findings"] or ()}
-        told |= {"held": True, "new": how not in known, "message": how}
+        is_new = all(found["message"] != how for found in row["findings"] or ())
+        told |= {"held": True, "new": is_new, "message": how}
         kept = replace(was, findings=(*was.findings, finding(HELD, how)))
         return Settled(told, kept, before, bundle.contents)
 
@@ -109,20 +107,10 @@ class Revisions:
         return None
 
 
-def _as_row(document: Document) -> dict[str, Any]:
-    files = None if document.files is None else [asdict(file) for file in document.files]
-    return {"raw_hash": document.raw_hash, "files": files}
-
-
-def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _identity(raw_hash: str, files: Iterable[Mapping[str, Any]] | None) -> tuple[Any, ...]:
     """Return what tells revisions apart: the bytes of SKILL.md, and of the files beside it."""
-    files = row["files"]
-    return row["raw_hash"], None if files is None else sorted((f["path"], f["sha256"]) for f in files)
+    return raw_hash, None if files is None else sorted((file["path"], file["sha256"]) for file in files)
 
 
 def _files(raw: RawDocument) -> dict[str, bytes]:
     return {"SKILL.md": raw.content or b"", **{file.path: file.content for file in raw.contents}}
-
-
-def _said(risks: Iterable[Finding]) -> str:
-    return "; ".join(f"{risk.severity} {risk.code}, {risk.message}" for risk in risks)

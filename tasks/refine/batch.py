@@ -139,7 +139,7 @@ def _refined(
             results[doc_id], kept[doc_id], counting[doc_id] = one.before, one.contents, one.raw
     if llm is not None:
         open_ones = [(counting[d], one) for d, one in results.items() if isinstance(one, Document)]
-        opinions.add(second_opinions(llm, open_ones))
+        second_opinions(llm, open_ones, opinions)
         for raw, document in open_ones:
             more = opinions.risks.get(raw.doc_id, ())
             results[raw.doc_id] = replace(document, risks=(*document.risks, *more))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from pydantic import ValidationInfo, field_validator
@@ -67,12 +68,6 @@ class Opinions:
     fallbacks: Counter[str] = field(default_factory=Counter)  # parts without an answer, by reason
     unfinished: set[str] = field(default_factory=set)  # documents about which a later run asks again
 
-    def add(self, more: Opinions) -> None:
-        """Take what was found of other documents."""
-        self.risks |= more.risks
-        self.fallbacks += more.fallbacks
-        self.unfinished |= more.unfinished
-
     def told(self) -> dict[str, Any]:
         """Return the counts: skills asked about, parts without an answer by reason, unfinished skills."""
         return {
@@ -87,8 +82,8 @@ def identity(llm: LlmOptions | None) -> str:
     return f" {PROMPT.name}@{llm.endpoint.model} {sorted(asdict(llm.sampling).items())!r}"
 
 
-def second_opinions(llm: Llm, skills: Sequence[tuple[RawDocument, Document]]) -> Opinions:
-    """Ask about those skills, as fetched and as refined, in which the rules found no error.
+def second_opinions(llm: Llm, skills: Sequence[tuple[RawDocument, Document]], found: Opinions) -> None:
+    """Ask about those skills, as fetched and as refined, in which the rules found no error; add to `found`.
 
     What the model finds is a warning beside what the rules found, whose findings stay as they are. A skill of
     which a part was not answered for has a finding that says so.
@@ -96,27 +91,23 @@ def second_opinions(llm: Llm, skills: Sequence[tuple[RawDocument, Document]]) ->
     Raises:
         LlmDenied: The server rejects the key, or has no such model.
     """
-    found = Opinions()
-    parts: dict[str, list[FilePart]] = {
+    parts = {
         now.doc_id: list(_parts(raw))
         for raw, now in skills
         if now.kind == "skill" and all(risk.severity != "error" for risk in now.risks)
     }
-    todo = [(doc_id, part) for doc_id, every in parts.items() for part in every[:_MOST_PARTS]]
     answers: dict[str, list[tuple[FilePart, Replies | Fallback]]] = {doc_id: [] for doc_id in parts}
 
     async def work(doc_id: str, part: FilePart) -> None:
-        answers[doc_id] += await llm.answer_parts(
-            PROMPT, part, lambda one: _values(one, doc_id), _halves, tries=2
-        )
+        values = partial(_values, doc_id=doc_id)
+        answers[doc_id] += await llm.answer_parts(PROMPT, part, values, _halves, tries=2)
 
-    llm.gather(work(*each) for each in todo)
+    llm.gather(work(doc_id, part) for doc_id, every in parts.items() for part in every[:_MOST_PARTS])
     for doc_id, said in answers.items():
         said.sort(key=lambda one: (one[0].path, one[0].line))
         failed = [one for _, one in said if isinstance(one, Fallback)]
         found.fallbacks.update(one.reason for one in failed)
-        if any(one.early for one in failed):
-            found.unfinished.add(doc_id)
+        found.unfinished |= {doc_id} if any(one.early for one in failed) else set()
         why = [f"{len(failed)} of {len(said)} parts: {failed[0].reason}"] if failed else []
         if (left := len(parts[doc_id]) - _MOST_PARTS) > 0:
             why.append(f"{left} parts after the first {_MOST_PARTS}")
@@ -125,7 +116,6 @@ def second_opinions(llm: Llm, skills: Sequence[tuple[RawDocument, Document]]) ->
             rule = risk_rules().by_id["opinion.unasked"]
             message = f"{rule.description}: {'; '.join(why)}"
             found.risks[doc_id].append(Finding(f"risk.{rule.id}", rule.severity, message))
-    return found
 
 
 def _findings(said: Sequence[tuple[FilePart, Replies | Fallback]]) -> Iterator[Finding]:
@@ -145,22 +135,12 @@ def _findings(said: Sequence[tuple[FilePart, Replies | Fallback]]) -> Iterator[F
 
 
 def _parts(raw: RawDocument) -> Iterator[FilePart]:
-    """Yield the parts of a skill's texts, without keys: SKILL.md first, whole lines where they are short."""
-    files: Mapping[str, bytes] = {"SKILL.md": raw.content or b"", **{f.path: f.content for f in raw.contents}}
-    for path, content in files.items():
+    """Yield the parts of a skill's texts, without keys, SKILL.md first."""
+    files = [("SKILL.md", raw.content or b""), *((file.path, file.content) for file in raw.contents)]
+    for path, content in files:
         text = redact(decode(content)[0])[0]
-        if not_text(text):
-            continue
-        held, line = "", 1
-        for each in text.splitlines(keepends=True):
-            if held and len(held) + len(each) > _PART_CHARS:
-                yield FilePart(path, line, held)
-                line, held = line + held.count("\n"), ""
-            held += each
-        for start in range(0, len(held), _PART_CHARS):
-            piece = held[start : start + _PART_CHARS]
-            if piece.strip():
-                yield FilePart(path, line + held[:start].count("\n"), piece)
+        for start in () if not_text(text) else range(0, len(text), _PART_CHARS):
+            yield FilePart(path, 1 + text.count("\n", 0, start), text[start : start + _PART_CHARS])
 
 
 def _values(part: FilePart, doc_id: str) -> Values:

@@ -17,7 +17,7 @@ import pytest
 from flows.settings import Settings, llm_options, load_settings, run_llm
 from storage.errors import WrongInput
 from storage.root import Root
-from storage.state import edges_table, nodes_table
+from storage.state import documents_table, edges_table, nodes_table
 from tasks.models.llm.budget import Ceiling, Prices
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.llm.question import Sampling
@@ -26,6 +26,7 @@ from tasks.parse.classify.options import TypingOptions
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer, sorted_out
+from tests.support.llm.typing_llm import says
 
 LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"
 
@@ -156,6 +157,48 @@ def test_a_server_that_denies_access_ends_the_night_at_once(
         night(root, skills)
     assert server.requests == 1
     assert nodes_table(Root(root)).read().is_empty()
+
+
+def test_a_night_measures_a_model_before_anything_else_and_only_once(
+    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SKILLERY_LLM_ACCURACY")
+    server.say = says(lambda _text, _true: "example")
+    with pytest.raises(
+        WrongInput, match=r"0\.17 of these right, the local classifier 0\.72 \(mistaken: 12 of 12"
+    ):
+        night(root, skills)
+    assert server.requests == 4
+    assert not [path for path in Path(root).iterdir() if path.name not in ("models", "state", "answers")]
+    assert documents_table(Root(root)).read().is_empty()
+
+    monkeypatch.setenv("SKILLERY_LLM_MODEL", "good-model")
+    server.say = says(lambda _text, true: "step" if true == "error_handling" else true)
+    first, sent = night(root, skills), server.requests - 4
+    assert (first["state"], first["llm"]["requests"], first["llm"]["tokens"]) == (
+        "complete",
+        sent,
+        110 * sent,
+    )
+    nodes = nodes_table(Root(root)).read().select("node_type", pl.col("confidence").cast(pl.Float64).round(2))
+    found = dict(nodes.unique().iter_rows())
+    assert found == {t: 0.56 if t == "step" else 0.95 for t in found}
+    assert (night(root)["llm"]["requests"], server.requests) == (0, 4 + sent)
+
+
+def test_nodes_typed_before_any_measurement_are_typed_anew_from_the_answers_kept(
+    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.say = says()
+    night(root, skills)
+    sent = server.requests
+    monkeypatch.delenv("SKILLERY_LLM_ACCURACY")
+    server.fault = lambda asked: None if asked.fragments[0]["text"].startswith("Pulls") else "500"
+    assert night(root)["state"] == "partial"
+    server.fault = lambda _: None
+    assert night(root)["state"] == "complete"
+    assert set(nodes_table(Root(root)).read()["confidence"].cast(pl.Float64).round(3)) == {0.999}
+    assert len(server.answered()) == sent + 4
 
 
 MODEL = "edges-1@small-model"

@@ -46,11 +46,14 @@ SHELVES = {
     "woods": {"blank": ""},
     "coast": {"tide": "Read the tide table before you go out on the sand, and be back an hour early."},
 }
-WANTED = {"documents": 4, "no_body": 1, "duplicate": 1, "near_duplicate": 1}
+WANTED = {
+    "documents": 4, "no_body": 1, "duplicate": 1, "near_duplicate": 1, "risks_added": [], "opinions": None,
+    "account": None,
+}  # fmt: skip
 _BUSY = threading.Lock()
 
 
-def noting_its_process(root: Root, raw_parts: list[str], **given: object) -> dict[str, int]:
+def noting_its_process(root: Root, raw_parts: list[str], **given: object) -> dict[str, Any]:
     """Refine a batch as ever; leave a file that says which process did, and refuse to be one of two in it."""
     if not _BUSY.acquire(blocking=False):
         msg = "another batch is being refined in this process"
@@ -82,11 +85,11 @@ def crawled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return crawl
 
 
-def refined(root: Root, workers: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+def refined(root: Root, workers: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     from flows.refine import refine
 
     monkeypatch.setenv("SKILLERY_WORKERS", str(workers))
-    counts: dict[str, int] = refine(str(root.folder), run_id="20260301")
+    counts: dict[str, Any] = refine(str(root.folder), run_id="20260301")
     return counts
 
 

@@ -234,11 +234,12 @@ _LEAST = 0.005  # a smaller part of a score would show as 0.00
 
 
 def origin(answer: dict[str, Any], place: str) -> str:
-    """Return where a text comes from, its licence, and its commit where there is one, as its start."""
-    commit = answer.get("commit")
-    return f"from {place}, licence {answer['licence'] or 'unknown'}" + (
+    """Return where a text comes from, its licence, and, where there are any, its commit's start and risks."""
+    commit, risks = answer.get("commit"), answer.get("risks")
+    said = f"from {place}, licence {answer['licence'] or 'unknown'}" + (
         f", commit {commit[:12]}" if commit else ""
     )
+    return f"{said}; risks: {', '.join(risks)}" if risks else said
 
 
 def shortened(text: str, width: int = 140) -> str:

@@ -73,6 +73,10 @@ class SearchArguments(Arguments):
     method: SkipJsonSchema[str] = Field("default", max_length=LONGEST_ID)
 
 
+def _said(risks: list[str]) -> str:
+    return f" [risks: {', '.join(risks)}]" if risks else ""
+
+
 class FoundSkill(BaseModel):
     """One skill that fits."""
 
@@ -95,7 +99,7 @@ class SearchOutcome(ToolOutcome):
 
     def as_text(self) -> str:
         """Return a line a skill."""
-        lines = [f"{r.doc_id} ({r.name}): {r.description}" for r in self.results]
+        lines = [f"{r.doc_id} ({r.name}){_said(r.risks)}: {r.description}" for r in self.results]
         if self.nothing_fits and lines:
             lines = ["Nothing served seems to fit; what comes nearest:", *lines]
         return "\n".join([*lines, self.notice] if lines else ["Nothing served fits."])
@@ -118,12 +122,13 @@ class PageOutcome(ToolOutcome):
     tokens: int
     document_tokens: int
     over_budget: bool
+    risks: list[str] = Field([])
     whose: Origin
     notice: Said = NOTICE
 
     def as_text(self) -> str:
-        """Return whose they are, and the parts."""
-        return f"{self.whose.line()}\n\n{self.context}"
+        """Return whose they are, their skill's risks, and the parts."""
+        return f"{self.whose.line()}{_said(self.risks)}\n\n{self.context}"
 
 
 class ShowArguments(Arguments):

@@ -51,7 +51,7 @@ def page_skill(service: Service, asked: PageArguments) -> PageOutcome:
     return PageOutcome(
         doc_id=found.get("alias_of") or found["doc_id"], version=found["index_version"],
         context=found["context"], tokens=found["tokens"], document_tokens=found["document_tokens"],
-        over_budget=found["over_budget"], whose=Whose.of(found),
+        over_budget=found["over_budget"], risks=found["risks"] or [], whose=Whose.of(found),
     )  # fmt: skip
 
 

@@ -122,6 +122,8 @@ def document_in(line: Mapping[str, Any], fragment: FragmentInContext) -> str | N
 BATCH = 20
 # How often SkillPager's LLM agreed with people on a node's type: section 5.1.1.
 ACCURACY = 0.79
+# The confidence of a model's labels, of each type if it was measured, or why it could not be measured.
+Belief = float | Mapping[str, float] | Fallback
 _TEXT, _NEIGHBOUR, _TITLE, _TITLES = 1_600, 240, 100, 6  # characters; titles of the heading path
 
 
@@ -231,22 +233,24 @@ class LlmClassifier(AttributedClassifier):
         batch: Most fragments a question, at least 1.
         tries: Requests for one batch before it is halved, at least 1.
         accuracy: The model's accuracy, in (0, 1), which is the confidence of its labels; the default is that
-            of SkillPager's model.
+            of SkillPager's model. A fallback stands for every answer: nothing is asked.
 
     Raises:
         WrongInput: A number is out of its range.
     """
 
     def __init__(
-        self, llm: Llm, local: Classifier, *, batch: int = BATCH, tries: int = 2, accuracy: float = ACCURACY
+        self, llm: Llm, local: Classifier, *, batch: int = BATCH, tries: int = 2, accuracy: Belief = ACCURACY
     ) -> None:
-        if min(batch, tries) < 1 or not 0 < accuracy < 1:
+        if min(batch, tries) < 1 or (isinstance(accuracy, float) and not 0 < accuracy < 1):
             msg = f"batch {batch}, tries {tries}, accuracy {accuracy}: at least 1, at least 1, in (0, 1)"
             raise WrongInput(msg)
         self.llm, self.local = llm, local
         self._batch, self._tries = batch, tries
         # What a model says of its own certainty is not calibrated.
-        self._accuracy = accuracy
+        known = {} if isinstance(accuracy, Fallback) else accuracy
+        self._confidence = dict.fromkeys(NODE_TYPES, known) if isinstance(known, float) else known
+        self._unmeasured = accuracy if isinstance(accuracy, Fallback) else None
 
     @property
     def name(self) -> str:
@@ -268,7 +272,10 @@ class LlmClassifier(AttributedClassifier):
             if report is not None:
                 report(len(labels), len(fragments))
 
-        self.llm.gather(work(places) for places in batches(fragments, documents, self._batch))
+        if self._unmeasured:
+            labels.update(dict.fromkeys(range(len(fragments)), self._unmeasured))
+        else:
+            self.llm.gather(work(places) for places in batches(fragments, documents, self._batch))
         failed = {k: said for k, said in labels.items() if isinstance(said, Fallback)}
         late = {documents[k] for k, said in failed.items() if said.early}
         reasons = Counter(said.reason for said in failed.values())
@@ -284,7 +291,7 @@ class LlmClassifier(AttributedClassifier):
         return [
             TypedBy(next(typed), fallback)
             if isinstance(label, Fallback)
-            else TypedBy(Typed(label, self._accuracy), self.name)
+            else TypedBy(Typed(label, self._confidence[label]), self.name)
             for label in ordered
         ]
 

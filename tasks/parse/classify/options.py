@@ -10,10 +10,12 @@ from typing import Any, Self
 from storage.root import Root
 from tasks.models.llm.ask import EARLY, LlmOptions, Slot, open_llm
 from tasks.models.llm.budget import Carried, Ledger
+from tasks.parse.classify.accuracy import MEASURED, measured
 from tasks.parse.classify.llm import (
     ACCURACY,
     BATCH,
     FALLBACKS,
+    Belief,
     HybridClassifier,
     LlmClassifier,
     hybrid_name,
@@ -29,7 +31,7 @@ class TypingOptions(LlmOptions):
     # Only nodes whose local confidence is under it are asked about; None: all, whatever it is.
     threshold: float | None = None
     batch: int = BATCH  # most fragments a question
-    accuracy: float = ACCURACY  # the confidence of the model's labels
+    accuracy: Belief | None = ACCURACY  # the confidence of the model's labels; None: to be measured
 
     def shared_by(self, batches: int) -> Self:
         """Return the options of each of several batches that ask at once: its share of the questions."""
@@ -38,8 +40,21 @@ class TypingOptions(LlmOptions):
 
 
 def everything(llm: TypingOptions) -> TypingOptions:
-    """Return options by which the model is asked about every fragment."""
-    return replace(llm, threshold=None)
+    """Return options by which the model is asked about every fragment, without being measured first."""
+    return replace(llm, threshold=None, accuracy=ACCURACY if llm.accuracy is None else llm.accuracy)
+
+
+def belief(
+    root: Root, local: Classifier, llm: TypingOptions, ledger: Ledger, slot: Slot = nullcontext
+) -> Belief:
+    """Return how far the model's labels are believed, measured unless the options say it.
+
+    Arguments as `open_classifier`; raises `WrongInput` and `LlmDenied` as `measured` does.
+    """
+    if llm.accuracy is not None:
+        return llm.accuracy
+    with open_llm(root, llm, ledger=ledger, slot=slot) as asked:
+        return measured(LlmClassifier(asked, local, batch=llm.batch))
 
 
 def classifier_name(local: str, llm: TypingOptions | None) -> str:
@@ -53,11 +68,13 @@ def classifier_name(local: str, llm: TypingOptions | None) -> str:
 def typing_identity(local: str, llm: TypingOptions | None) -> str:
     """Return all that types depend on beside the text: names, prompt version, and what shapes an answer.
 
-    Neither the address, the timeouts and retries nor the ceiling are part of it.
+    Neither the address, the timeouts and retries nor the ceiling are part of it, nor measured figures: they
+    follow from the rest.
     """
     if llm is None:
         return local
-    shaping = (local, sorted(asdict(llm.sampling).items()), llm.batch, llm.accuracy)
+    accuracy = llm.accuracy if isinstance(llm.accuracy, float) else MEASURED
+    shaping = (local, sorted(asdict(llm.sampling).items()), llm.batch, accuracy)
     return f"{classifier_name(local, llm)} {shaping!r}"
 
 
@@ -80,15 +97,17 @@ def open_classifier(
         slot: Entered around each question: a limit across processes.
 
     Raises:
-        WrongInput: A number in `llm` is out of its range.
+        WrongInput: A number in `llm` is out of its range, or as `belief`.
+        LlmDenied: As `belief`.
         StorageError: The answers kept cannot be read.
     """
     if llm is None:
         yield local, ledger or Ledger()
         return
     ledger = ledger or Ledger(llm.prices, llm.ceiling)
+    accuracy = belief(root, local, llm, ledger, slot)
     with open_llm(root, llm, ledger=ledger, slot=slot) as asked:
-        model = LlmClassifier(asked, local, batch=llm.batch, accuracy=llm.accuracy)
+        model = LlmClassifier(asked, local, batch=llm.batch, accuracy=accuracy)
         yield model if llm.threshold is None else HybridClassifier(local, model, llm.threshold), ledger
 
 

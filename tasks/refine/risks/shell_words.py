@@ -50,7 +50,7 @@ class Command:
 
 def commands(code: str, line: int) -> Iterator[Command]:
     """Yield the commands of code that begins on a line, in order."""
-    reader = _Reader(code, line)
+    reader = _Splitter(code, line)
     at = 0
     while at < len(code):
         at = reader.step(at)
@@ -60,7 +60,7 @@ def commands(code: str, line: int) -> Iterator[Command]:
     yield from reader.done
 
 
-class _Reader:
+class _Splitter:
     def __init__(self, code: str, line: int) -> None:
         self.done: list[Command] = []
         self._code, self._line = code, line

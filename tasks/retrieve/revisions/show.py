@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import difflib
 import hashlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
@@ -178,17 +179,30 @@ def _of_findings(old: Edition, new: Edition) -> dict[str, list[dict[str, Any]]]:
 
 
 def _of_files(old: Edition, new: Edition) -> list[dict[str, Any]]:
-    was, now = ({f["path"]: f for f in e.row["files"] or ()} for e in (old, new))
+    held = [{file["path"]: file for file in edition.row["files"] or ()} for edition in (old, new)]
+    was, now = ({path: file["sha256"] for path, file in files.items()} for files in held)
+
+    def content(path: str, side: int) -> tuple[bytes | None, int]:
+        return (old, new)[side].contents.get(path), held[side][path]["size"]
+
+    return changed_files(was, now, content)
+
+
+def changed_files(
+    was: Mapping[str, str], now: Mapping[str, str], content: Callable[[str, int], tuple[bytes | None, int]]
+) -> list[dict[str, Any]]:
+    """Return an object a file that was added, removed or changed, by the digests of files before and after.
+
+    `content` returns the bytes, None where they are not kept, and the size of a file before (0) or after (1).
+    """
     found = []
-    for path in sorted(was.keys() | now.keys()):
-        one, other = was.get(path), now.get(path)
-        if one is not None and other is not None and one["sha256"] == other["sha256"]:
-            continue
-        change = "added" if one is None else "removed" if other is None else "changed"
-        sizes = [None if file is None else file["size"] for file in (one, other)]
-        kept = [e.contents.get(path, None if file else b"") for e, file in ((old, one), (new, other))]
-        lines = None if kept[0] is None or kept[1] is None else difference_of_lines(path, kept[0], kept[1])
-        found.append({"path": path, "change": change, "sizes": sizes, "difference": lines})
+    for path in sorted(path for path in was.keys() | now.keys() if was.get(path) != now.get(path)):
+        change = "added" if path not in was else "removed" if path not in now else "changed"
+        (old, before), (new, after) = (
+            content(path, side) if path in files else (b"", None) for side, files in enumerate((was, now))
+        )
+        lines = None if old is None or new is None else difference_of_lines(path, old, new)
+        found.append({"path": path, "change": change, "sizes": [before, after], "difference": lines})
     return found
 
 

@@ -19,6 +19,7 @@ from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import MAIN, Ask, lines_of
 from tests.support.llm.llm_asking import fragments_of, mischief, settings_of, write_fragments
 from tests.support.llm.llm_server import LlmServer, label_of
+from tests.support.llm.typing_llm import says
 from tests.support.roots.skill_root import SkillRoot
 
 LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"
@@ -127,6 +128,23 @@ def test_a_server_that_denies_access_stops_the_command_at_once(
     assert "check SKILLERY_LLM_API_KEY" in done.stderr
     assert "sk-hush" not in done.stderr
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_model_that_is_worse_than_the_local_classifier_types_nothing_unless_it_is_believed(
+    command: Command, server: LlmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_fragments(tmp_path / "f.jsonl", fragments_of(1, 2))
+    monkeypatch.delenv("SKILLERY_LLM_ACCURACY")
+    server.say = says(lambda _text, _true: "example")
+    for _ in range(2):
+        done = command.ask(*command.arguments(path, "hybrid"))
+        assert (done.code, done.stdout, done.stderr.count("\n"), server.requests) == (2, "", 1, 4)
+        assert "it typed 72, 0.17 of these right, the local classifier 0.72" in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+    command.set(ACCURACY=0.17)
+    found = command.typed(path)
+    assert (found["types"], found["llm"]["requests"]) == ({"example": 2}, 1)
+    assert {row["confidence"] for row in command.rows()} == {0.17}
 
 
 def test_the_ceiling_ends_the_asking_and_the_next_run_asks_for_the_rest_alone(

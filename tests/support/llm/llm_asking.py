@@ -73,9 +73,15 @@ def write_fragments(path: Path, fragments: Iterable[FragmentInContext], **fields
 
 
 def settings_of(server: LlmServer, **more: object) -> dict[str, str]:
-    """Return the variables that name a server, with others (`MAX_COST=1`), and no waiting."""
-    given = {"BASE_URL": server.url, "MODEL": "small-model", **more}
-    return {**{f"SKILLERY_LLM_{k}": str(v) for k, v in given.items()}, "SKILLERY_RETRY_WAIT_MAX": "0"}
+    """Return the variables that name a server, with others (`MAX_COST=1`), and no waiting.
+
+    Its types are believed, unless `ACCURACY` is None.
+    """
+    given = {"BASE_URL": server.url, "MODEL": "small-model", "ACCURACY": 0.79, **more}
+    return {
+        **{f"SKILLERY_LLM_{k}": str(v) for k, v in given.items() if v is not None},
+        "SKILLERY_RETRY_WAIT_MAX": "0",
+    }
 
 
 @contextmanager

@@ -72,15 +72,15 @@ def read_sample(file: Path, count: int) -> Iterator[LabelledSkill]:
 
 
 def scan_skills(skills: Iterator[LabelledSkill], scan: Scan, refused: Collection[str]) -> list[Row]:
-    """Return a row a skill: what was found in it, whether that warns and blocks, and how long it took.
+    """Return a row a skill: what was found in it, whether that warns and blocks, and CPU seconds.
 
     `refused` are the severities and groups of risks that `install` refuses.
     """
     rows, classes = [], set(refused)
     for skill in skills:
-        start = time.perf_counter()
+        start = time.process_time()
         found = [one for raw in skill.documents for one in scan(raw)]
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         rows.append({
             "query_id": skill.id, "class": skill.kind, "place": skill.place, "hostile": skill.hostile,
             "files": any(raw.contents for raw in skill.documents),
@@ -160,7 +160,7 @@ def terminal_blocks(found: Mapping[str, Any]) -> list[Block]:
         blocks.append(Table(f"hostile {key.replace('_', ' ')}", columns("of", _SHARES), rows))
     times = ", ".join(f"{name} {found[key]:.1f} ms" for name, key in _TIMES.items())
     blocks += [
-        f"{found['seconds']:.1f} s; a skill: {times}",
+        f"{found['seconds']:.1f} s of CPU; a skill: {times}",
         f"missed: {', '.join(found['missed']) or 'none'}",
     ]
     alerts = [f"alarmed: {one['id']}: {'; '.join(one['risks'])}" for one in found["alerts"]]

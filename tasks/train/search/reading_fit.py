@@ -1,7 +1,7 @@
 """Fit of skills that were read: how much reading says beside what the legs say, learned on held-out requests.
 
-`tasks.train.search.reranker` calls it after a training: requests that its network learned from cannot tell how
-sure it is.
+`tasks.train.search.reranker` calls it after a training: requests that its network learned from cannot tell
+how sure it is.
 """
 
 from __future__ import annotations

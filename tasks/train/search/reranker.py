@@ -1,7 +1,7 @@
 """Trains routing's reranker: `python -m tasks.train.search.reranker ENCODER REQUESTS CORPUS`.
 
-ENCODER is the folder of the exported default encoder, REQUESTS a file as `tasks.train.search.requests` reads it,
-CORPUS the skills (a Parquet file). One fold is held out; standard output tells how well it does there. It
+ENCODER is the folder of the exported default encoder, REQUESTS a file as `tasks.train.search.requests` reads
+it, CORPUS the skills (a Parquet file). One fold is held out; standard output tells how well it does there. It
 goes on where it was stopped, from `--work`. Seeds are fixed; three quarters of an hour on two cores.
 """
 

@@ -1,7 +1,7 @@
 """Trains routing's retriever: `python -m tasks.train.search.retriever ENCODER REQUESTS CORPUS --work W`.
 
-Arguments are those of `tasks.train.search.reranker`, which is trained after it. One fold is held out; standard
-output tells how well it finds those requests alone. Seeds are fixed; half an hour on two cores.
+Arguments are those of `tasks.train.search.reranker`, which is trained after it. One fold is held out;
+standard output tells how well it finds those requests alone. Seeds are fixed; half an hour on two cores.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from storage.schemas import Finding
 from tasks.refine.risks.kinds import Kind, Part, is_disguised, parts_of
 from tasks.refine.risks.python_code import python_hits
 from tasks.refine.risks.rules import Hit, risk_rules
-from tasks.refine.risks.scan import GRAVITY, excerpt, scan_all
+from tasks.refine.risks.scan import GRAVITY, excerpt, hit_lines, scan_all
 from tasks.refine.risks.script_code import script_hits
 from tasks.refine.risks.shell_code import shell_hits
 
@@ -23,6 +23,7 @@ class TextFile(NamedTuple):
 
 
 DISGUISED = "obfuscation.disguised"
+FETCHED, PIPED = "remote.fetched-run", "remote.pipe-to-shell"
 Analysis = Callable[[str], Iterable[Hit]]
 ANALYSES: Mapping[Kind, tuple[Analysis, ...]] = {
     "shell": (shell_hits,),
@@ -36,10 +37,10 @@ _MOST_CHARS = 1_000_000  # of a text that is analysed as code
 def scan_files(files: Sequence[TextFile]) -> list[tuple[Finding, ...]]:
     """Return the risks of each of many texts: one finding a rule; some hundred at a time are fastest."""
     by_rules = scan_all([file.text for file in files])
-    return [(*found, *_analysed(file)) for found, file in zip(by_rules, files, strict=True)]
+    return [(*found, *_analysed(file, found)) for found, file in zip(by_rules, files, strict=True)]
 
 
-def _analysed(file: TextFile) -> Iterator[Finding]:
+def _analysed(file: TextFile, by_rules: Sequence[Finding]) -> Iterator[Finding]:
     hits: dict[str, list[Hit]] = {}
     parts = list(parts_of(file.text, file.path))
     if file.whole and is_disguised(file.path, {part.kind for part in parts}):
@@ -47,8 +48,24 @@ def _analysed(file: TextFile) -> Iterator[Finding]:
     for part in parts:
         for hit in _of_part(part):
             hits.setdefault(hit.rule, []).append(hit)
+    if FETCHED in hits:
+        hits[FETCHED] = _untold(file.text, hits[FETCHED], by_rules)
     for rule, of_rule in hits.items():
-        yield finding_on(rule, of_rule)
+        if of_rule:
+            yield finding_on(rule, of_rule)
+
+
+def _untold(text: str, fetched: Sequence[Hit], by_rules: Sequence[Finding]) -> list[Hit]:
+    """Return the hits of fetched code that no finding on a plain pipe tells of already, as grave."""
+    told = next((finding for finding in by_rules if finding.code == f"risk.{PIPED}"), None)
+    if told is None:
+        return list(fetched)
+    lines, own = hit_lines(text, PIPED), risk_rules().by_id[FETCHED].severity
+    return [
+        hit
+        for hit in fetched
+        if hit.line not in lines or GRAVITY[hit.severity or own] > GRAVITY[told.severity]
+    ]
 
 
 def _of_part(part: Part) -> Iterator[Hit]:

@@ -287,6 +287,16 @@ def scan_all(texts: Sequence[str], *, rules: RiskRules | None = None) -> list[tu
     return found
 
 
+def hit_lines(text: str, rule_id: str) -> frozenset[int]:
+    """Return the numbers of the lines on which what a rule hits begins or ends."""
+    known = risk_rules()
+    around = Surroundings(text, known)
+    (may_hit,) = screened([around.lowered], known)
+    rules = [rule for rule in may_hit.rules if rule.id == rule_id]
+    places = [place for rule in rules for hit in _hits(rule, around, may_hit) for place in hit]
+    return frozenset(map(around.line, places))
+
+
 def hit_digests(texts: Sequence[str], rule_ids: Collection[str]) -> list[dict[str, str]]:
     """Return, of each of many files, the SHA-256 of the lines that each of some rules hits there, by rule."""
     known, found = risk_rules(), []

@@ -9,15 +9,19 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from storage.errors import ModelMismatch
-from tasks.models.model_cache import engine_of_graph
+from storage.folder import threads_of_process
+from storage.seal import seal_folder
+from tasks.models.model_cache import engine_of_graph, is_whole, model_cache, put_in_place
 from tasks.models.onnx_export import PACKAGED, resolve
 from tasks.models.protocols import Vectors
 from tasks.models.tokens import whole_tokenizer
@@ -32,6 +36,8 @@ MATRICES = (
 )  # fmt: skip
 SCALE = 2.0  # of what an adapter adds
 FIRST, LAST = 101, 102  # ids of the special tokens around a text
+_VECTORS = "vectors.npy"
+_AT_ONCE = 512  # tokens that are read alone
 _OF_BASE = "bert."  # the graph names the encoder's weights as its file does, below this
 _IN_GRAPH = ("encoder.layer.", "embeddings.LayerNorm.")
 _WINDOW = 254  # tokens that are read at once, beside the two special ones
@@ -123,6 +129,40 @@ class _Weights:
 def base_tokenizer() -> Tokenizer:
     """Return the tokenizer of the default encoder, whatever encoder an index is of; nobody may set it."""
     return whole_tokenizer(_base_folder())
+
+
+def token_vectors() -> Vectors:
+    """Return the unit vectors of tokens by id, shape `(ids, 384)`, as the default encoder reads each alone.
+
+    They are kept in the model cache, where it can be written: reading all of them takes five seconds.
+    """
+    kept = model_cache() / f"tokens-{PACKAGED[BASE][2][:24]}"
+
+    def make(scratch: Path) -> None:
+        made = scratch / "made"
+        made.mkdir()
+        np.save(made / _VECTORS, _read_alone())
+        seal_folder(made)
+
+    try:
+        if not (kept / _VECTORS).is_file() or not is_whole(kept):
+            put_in_place(kept, make)
+        found = np.load(kept / _VECTORS)
+    except OSError:
+        found = _read_alone()
+    return np.asarray(found, dtype=np.float32)
+
+
+def _read_alone() -> npt.NDArray[np.float16]:
+    encoder, size = AdaptedEncoder({}, threads_of_process()), base_tokenizer().get_vocab_size()
+    batches = [range(at, min(at + _AT_ONCE, size)) for at in range(0, size, _AT_ONCE)]
+
+    def read(batch: range) -> Vectors:
+        return np.asarray(encoder.states([[FIRST, token, LAST] for token in batch]).mean(axis=1))
+
+    with ThreadPoolExecutor(threads_of_process()) as pool:
+        found = np.concatenate(list(pool.map(read, batches)))
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), dtype=np.float16)
 
 
 @functools.lru_cache(maxsize=1)

@@ -21,6 +21,7 @@ from tasks.refine.text.words import BASELINE_BREAK, IDENTIFIER
 from tasks.retrieve.baselines.stages import StageRanking, reciprocal_rank_fusion
 from tasks.retrieve.routing.bm25f import Bm25fSettings, lexical_of
 from tasks.retrieve.routing.fit import FitModel
+from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_retriever
 from tasks.retrieve.routing.postings import FIELDS, Postings, postings_of
 from tasks.retrieve.routing.reranker import NONE, REACHES, RERANKS, SkillReader, packaged_pair_scorer
 from tasks.retrieve.routing.router import Router, RouterSettings
@@ -200,7 +201,7 @@ def standardised(scores: Scores) -> npt.NDArray[np.float64]:
     return result
 
 
-_LEXICAL = RouterSettings(whole=0.0, facets=0.0)
+_LEXICAL = RouterSettings(whole=0.0, facets=0.0, learned=0.0)
 _BM25F = replace(_LEXICAL, described=0.0, again=0.0)
 _FIELD = "default-lexical-"
 _RERANK = "default-rerank-"
@@ -208,10 +209,11 @@ _SETTINGS = {
     "default": RouterSettings(),
     **{f"{_RERANK}{rerank}": RouterSettings() for rerank in RERANKS},
     "default-lexical": _LEXICAL,
-    "default-dense": RouterSettings(lexical=0.0, described=0.0),
+    "default-dense": RouterSettings(lexical=0.0, described=0.0, learned=0.0),
     "default-no-body": RouterSettings(),
     "default-no-facets": RouterSettings(facets=0.0),
     "default-no-described": RouterSettings(described=0.0),
+    "default-no-learned": RouterSettings(learned=0.0),
     "default-no-again": RouterSettings(again=0.0),
     **{f"{_FIELD}{field}": _BM25F for field in FIELDS},
 }
@@ -242,8 +244,16 @@ class Ablations:
         reach = REACHES.get(self._rerank if name == "default" else name.removeprefix(_RERANK))
         reader = SkillReader(partial(packaged_pair_scorer, 1), self._tokens.of, reach) if reach else None
         return Router(
-            ids, names, lexical, sketches, self._vectors, self._query_encoder, settings, fit, reader
-        )
+            ids, names, lexical, sketches, self._vectors, self._query_encoder, settings, fit, reader,
+            self._learned if settings.learned else None,
+        )  # fmt: skip
+
+    @functools.cached_property
+    def _learned(self) -> LearnedLeg | None:
+        """The learned leg, which is of the default encoder's vectors, as fit is."""
+        if self._fit is None:
+            return None
+        return LearnedLeg(packaged_retriever(1).skills(self._tokens), partial(packaged_retriever, 1))
 
     @functools.cached_property
     def _tokens(self) -> SkillTokens:

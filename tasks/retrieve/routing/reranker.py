@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from storage.folder import threads_of_process
 from tasks.models.adapted_encoder import FIRST, LAST, AdaptedEncoder
+from tasks.models.preloaded import Preloaded
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.skill_tokens import Ids
 
@@ -45,7 +45,7 @@ class Reach(NamedTuple):
         return np.asarray(self.weight * np.clip(scores, _LEAST, _MOST))
 
 
-REACHES = {"fast": Reach(8, 48, 0.5), "best": Reach(20, 96, 0.5)}
+REACHES = {"fast": Reach(8, 48, 0.3), "best": Reach(20, 96, 0.5)}
 NONE = "none"
 RERANKS = (NONE, *REACHES)
 DEFAULT_RERANK = "fast"
@@ -145,20 +145,12 @@ class SkillReader:
     def __init__(
         self, model: Callable[[], PairScorer], tokens_of: Callable[[int], tuple[Ids, Ids]], reach: Reach
     ) -> None:
-        self.reach, self._model, self._tokens_of = reach, model, tokens_of
-        self._lock = threading.Lock()
-        self._loading: Future[PairScorer] | None = None
+        self.reach, self._model, self._tokens_of = reach, Preloaded(model), tokens_of
         self._last: tuple[str, dict[int, float]] = ("", {})
 
-    def begin(self) -> Future[PairScorer]:
+    def begin(self) -> None:
         """Begin to load the model, in a thread of its own, while the legs look for the first skills."""
-        with self._lock:
-            # What failed is tried again: its files may have been mended since.
-            if self._loading is None or (self._loading.done() and self._loading.exception()):
-                pool = ThreadPoolExecutor(1)
-                self._loading = pool.submit(self._model)
-                pool.shutdown(wait=False)
-            return self._loading
+        self._model.begin()
 
     def parts(self, query: str, rows: Sequence[int]) -> _Scores:
         """Return what reading says of each row as part of its score, whatever other rows are read."""
@@ -169,7 +161,7 @@ class SkillReader:
         asked, known = self._last
         known = dict(known) if asked == query else {}
         new = [row for row in rows if row not in known]
-        told = self.begin().result().scores(query, [self._tokens_of(row) for row in new], self.reach.tokens)
+        told = self._model.get().scores(query, [self._tokens_of(row) for row in new], self.reach.tokens)
         known |= zip(new, told.tolist(), strict=True)
         self._last = query, known
         return np.array([known[row] for row in rows], dtype=np.float32)

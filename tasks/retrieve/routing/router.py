@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, Scores, lexical_of
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.fit import FEATURES, TOP, Evidence, FitModel, Leading, evidence_of
+from tasks.retrieve.routing.learned_leg import LearnedLeg
 from tasks.retrieve.routing.postings import Sketches, postings_of
 from tasks.retrieve.routing.reranker import SkillReader
 from tasks.retrieve.routing.skill import Skill
@@ -74,6 +76,8 @@ class RouterSettings:
     # Weight of the lexical score a second time, times `share`; 0 for a task of one facet. A long task names
     # its further needs in words. It has no influence on which skill is first either.
     again: float = 0.25
+    # Weight of the cosine that was learned from requests, times the share of the request that it reads.
+    learned: float = 1.5
     many: int = 12  # the number of facets from which a task counts as long, at least 1
     tokens: int = 288  # the approximate number of tokens of a task that the encoder reads
 
@@ -123,10 +127,11 @@ class Router:
         settings: RouterSettings | None = None,
         fit: FitModel | None = None,
         reader: SkillReader | None = None,
+        learned: LearnedLeg | None = None,
     ) -> None:
         self._doc_ids, self._lexical, self._vectors, self._encoder = doc_ids, lexical, vectors, encoder
         self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
-        self._fit, self._reader = fit, reader
+        self._fit, self._reader, self._learned = fit, reader, learned
         self._named: dict[str, list[int]] = {}
         for row, keys in enumerate(zip(names, doc_ids, strict=True)):
             for key in {plain_name(key) for key in keys} - {""}:
@@ -143,6 +148,7 @@ class Router:
         bm25f: Bm25fSettings | None = None,
         fit: FitModel | None = None,
         reader: SkillReader | None = None,
+        learned: LearnedLeg | None = None,
     ) -> Router:
         """Return a router over documents in memory; `vectors` are those of name and description, if given."""
         if vectors is None:
@@ -150,7 +156,7 @@ class Router:
         postings = postings_of(documents)
         ids, names = [d.doc_id for d in documents], [d.name for d in documents]
         lexical, sketches = lexical_of(postings, bm25f), postings.sketches
-        return cls(ids, names, lexical, sketches, vectors, encoder, settings, fit, reader)
+        return cls(ids, names, lexical, sketches, vectors, encoder, settings, fit, reader, learned)
 
     def rank(
         self, query: str, k: int, *, allowed: npt.NDArray[np.bool_] | None = None, fold: bool = True
@@ -164,8 +170,9 @@ class Router:
         rows = np.arange(len(self._doc_ids)) if allowed is None else np.flatnonzero(allowed)
         if not len(rows):
             return []
-        if self._reader is not None:
-            self._reader.begin()
+        for model in (self._learned, self._reader):
+            if model is not None:
+                model.begin()
         read = self.read(query)
         parts = dict(read.parts)
         total: Scores = np.stack(list(parts.values())).sum(axis=0)
@@ -180,9 +187,10 @@ class Router:
         compared = int(np.isin(leaders, best[: deep * TOP]).sum())
         evidence = self._evidence(query, read, leaders, (len(rows), compared))
         # Nor does what is read, and what it is lifted above.
-        parts["reranker"] = self._reranked(query, leaders[np.isin(leaders, near)].tolist(), total, near[-1])
+        first = leaders[np.isin(leaders, near)].tolist()
+        parts["reranker"] = self._reranked(query, first, total, near[-1])
         total += parts["reranker"]
-        fits = self._fits(evidence, read.parts["named"][leaders])
+        fits = self._fits(evidence, self._read(query, first), read.parts["named"][leaders])
         found = list(zip(groups, fits, evidence.tolist(), strict=True))
         found.sort(key=lambda one: (-total[one[0][0]], self._doc_ids[one[0][0]]))
         return [
@@ -266,14 +274,30 @@ class Router:
             added[first] += max(0.0, above - least + _LEAD)
         return added
 
-    def _fits(self, evidence: Evidence, named: Scores) -> list[float | None]:
+    def _read(self, query: str, rows: Sequence[int]) -> Evidence:
+        """Return the scores by reading of the first of rows, as many as the reader reaches."""
+        if self._reader is None:
+            return np.zeros(0)
+        return self._reader.scores(query, rows[: self._reader.reach.skills]).astype(np.float64)
+
+    def _fits(self, evidence: Evidence, read: Evidence, named: Scores) -> list[float | None]:
         """Return the fit of rows with such evidence; a skill that the query names is what is wanted."""
         if self._fit is None:
             return [None] * len(evidence)
-        return list(np.where(named > 0, 1.0, self._fit.chances(evidence)).tolist())
+        return list(np.where(named > 0, 1.0, self._fit.chances(evidence, read)).tolist())
 
     def read(self, query: str) -> ReadQuery:
         """Return what is made of a query."""
+        if self._learned is None:
+            return self._read_by_legs(query)
+        with ThreadPoolExecutor(1) as pool:  # the other legs are asked meanwhile
+            learned = pool.submit(self._learned.cosines, query)
+            found = self._read_by_legs(query)
+            cosines, share = learned.result()
+        found.parts["learned"] = np.float32(self._settings.learned * share) * standardised(cosines)
+        return found
+
+    def _read_by_legs(self, query: str) -> ReadQuery:
         settings, cut = self._settings, facets(query)
         chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
         asked = self._asked(query, chosen)
@@ -296,6 +320,7 @@ class Router:
             "facets": settings.facets * share * best,
             "described": described,
             "again": again,
+            "learned": np.zeros_like(lexical),
             "named": bonus,
         }
         return ReadQuery(parts, raw, asked)

@@ -19,6 +19,7 @@ from storage.lance.served import Licences
 from storage.lance.tables import TableAt
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.fit import DECIDING, FitModel
+from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_retriever
 from tasks.retrieve.routing.reranker import NONE, REACHES, SkillReader, packaged_pair_scorer
 from tasks.retrieve.routing.router import Ranked, Router, best_rows
 from tasks.retrieve.routing.skill import Skill
@@ -125,12 +126,14 @@ class Searcher:
     ) -> None:
         self._skills, self._ids, self._rows = skills, index.doc_ids, index.rows
         names = self._rows["name"].to_list()
-        tokens, reader = index.tokens, None
+        tokens, reader, learned = index.tokens, None, None
+        if index.learned is not None:
+            learned = LearnedLeg(index.learned, partial(packaged_retriever, threads))
         if rerank != NONE and tokens is not None:
             reader = SkillReader(partial(packaged_pair_scorer, threads), tokens.of, REACHES[rerank])
         self.router = Router(
             index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder, fit=fit,
-            reader=reader,
+            reader=reader, learned=learned,
         )  # fmt: skip
 
     def search(

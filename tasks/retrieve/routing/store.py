@@ -18,8 +18,10 @@ from storage.lance.served import Served, is_anew, published_versions, read_serve
 from storage.lance.tables import TableAt
 from storage.root import Root
 from storage.seal import Seal, first_broken, seals_of, sha256_of
+from tasks.models.adapted_encoder import WIDTH, is_base
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
+from tasks.retrieve.routing.learned_leg import packaged_retriever
 from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.skill_tokens import SkillTokens, joined_tokens, kept_tokens, skill_tokens_of
@@ -29,12 +31,15 @@ if TYPE_CHECKING:  # its import takes longer than a query
 
 log = logging.getLogger(__name__)
 FOLDER = "routing"
-ROUTING_VERSION = 3  # raised only when the same skills give other files
-# Before the second, ids and hashes stood in the card too; before the third, there were no tokens.
-_READABLE = (1, 2, ROUTING_VERSION)
+ROUTING_VERSION = 4  # raised only when the same skills give other files
+# Before the second, ids and hashes stood in the card too; before the third, there were no tokens, and before
+# the fourth no vectors that were learned.
+_READABLE = (1, 2, 3, ROUTING_VERSION)
+_WITH_TOKENS = 3
 _INDEX = "index.json"  # written last: a folder without it is unfinished
 _DIGESTS = "digests"
 _POSTINGS = ("terms", "starts", "rows", "counts", "lengths", "sketches")
+_BY_ROW = ("vectors", "learned")
 _TOKENS = ("ids", "starts", "bodies")
 _KEPT = 3  # published versions whose folder stays; of older ones it is made anew when they are served again
 _ROWS_PER_READ = 500
@@ -52,8 +57,9 @@ _ROW_COLUMNS = [
 class RoutingIndex:
     """The index that routing scores with, by row: ids, content hashes, postings, sketches and vectors.
 
-    `tokens` are what the reranker reads, None of an index from before they were kept. `rows` holds what
-    answers say of the skills, and what they are filtered by, in the same order.
+    `tokens` are what the reranker reads, and `learned` the vectors of the learned leg, shape `(rows, 384)`;
+    None of an index from before they were kept, and `learned` of another encoder than the default one. `rows`
+    holds what answers say of the skills, and what they are filtered by, in the same order.
     """
 
     doc_ids: list[str]
@@ -63,6 +69,7 @@ class RoutingIndex:
     vectors: Vectors
     rows: pl.DataFrame
     tokens: SkillTokens | None = None
+    learned: Vectors | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,7 @@ class _Parts:
     postings: Postings
     vectors: Vectors
     tokens: SkillTokens
+    learned: Vectors  # without columns where nothing was learned for the encoder
 
 
 def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None:
@@ -104,8 +112,9 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
     parts, rows = _brought_up(root, served)
     lexical = lexical_of(parts.postings)
     return RoutingIndex(
-        parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors, rows, parts.tokens
-    )
+        parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors, rows, parts.tokens,
+        parts.learned if parts.learned.size else None,
+    )  # fmt: skip
 
 
 def _opened(root: Root, served: Served) -> RoutingIndex | None:
@@ -118,16 +127,23 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     impacts, vectors, rows = _array(place, "impacts"), _array(place, "vectors"), _rows(root, served, card)
     ids = rows["doc_id"].to_list()
     whole = len(impacts) == len(postings.rows) == len(postings.counts) and len(postings.lengths) == len(ids)
-    tokens = _tokens(place) if card["version"] == ROUTING_VERSION else None
-    whole = whole and (tokens is None or (len(tokens.bodies) == len(ids) and tokens.whole()))
+    tokens = _tokens(place) if card["version"] >= _WITH_TOKENS else None
+    now = card["version"] == ROUTING_VERSION
+    learned = _array(place, "learned") if now else np.zeros((len(ids), 0), np.float32)
+    whole = (
+        whole
+        and len(learned) == len(ids)
+        and (tokens is None or (len(tokens.bodies) == len(ids) and tokens.whole()))
+    )
     whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
     if len(vectors) != len(ids) or not whole:
         msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
         raise StorageError(msg)
     lexical = lexical_with(postings, impacts, Bm25fSettings())
     return RoutingIndex(
-        ids, rows["content_hash"].to_list(), lexical, postings.sketches, vectors, rows, tokens
-    )
+        ids, rows["content_hash"].to_list(), lexical, postings.sketches, vectors, rows, tokens,
+        learned if learned.size else None,
+    )  # fmt: skip
 
 
 def _tokens(place: Path) -> SkillTokens:
@@ -242,7 +258,7 @@ def _in_order(held: pl.DataFrame, doc_ids: Sequence[str]) -> pl.DataFrame:
 def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl.DataFrame) -> None:
     folder = _folder(served)
     arrays = {name: getattr(parts.postings, name) for name in _POSTINGS}
-    arrays |= {"impacts": lexical.impacts, "vectors": parts.vectors}
+    arrays |= {"impacts": lexical.impacts, "vectors": parts.vectors, "learned": parts.learned}
     arrays |= {f"token_{name}": getattr(parts.tokens, name) for name in _TOKENS}
     digests: dict[str, str] = {}
 
@@ -273,23 +289,22 @@ def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_P
 
     held = _held(root, served)
     wanted = dict(held.select("doc_id", "content_hash").iter_rows())
-    nothing = np.zeros((0, int(served.model["dimension"])), np.float32)
-    parts = [
-        _still_wanted(_before(root, served), wanted)
-        or _Parts([], [], postings_of([]), nothing, skill_tokens_of([]))
-    ]
+    dimension = int(served.model["dimension"])
+    parts = [_still_wanted(_before(root, served), wanted) or _of_skills([], [], np.zeros((0, dimension)))]
     known = set(parts[0].doc_ids)
     new = sorted(wanted.keys() - known)
     table = served.skills_table(root)
     with batch_processes(len(new) // _WORTH_A_PROCESS, workers) as executor:
         parts.extend(run_each(executor, _of_batch, _batches(table, new, whole=not known)))
     log.info("routing index: %d skills, %d of them read", len(wanted), len(new))
+    tokens = joined_tokens([p.tokens for p in parts])
     found = _Parts(
         [d for p in parts for d in p.doc_ids],
         [h for p in parts for h in p.hashes],
         joined([p.postings for p in parts]),
         np.concatenate([p.vectors for p in parts]),
-        joined_tokens([p.tokens for p in parts]),
+        tokens,
+        _learned(served, tokens, parts[0].learned),
     )
     return found, _in_order(held, found.doc_ids)
 
@@ -306,14 +321,14 @@ def _before(root: Root, served: Served) -> _Parts | None:
             return None
         _require_whole(root, folder, card)
         place = root.fetch(folder)
-        arrays, tokens = {name: _array(place, name) for name in (*_POSTINGS, "vectors")}, _tokens(place)
+        arrays, tokens = {name: _array(place, name) for name in (*_POSTINGS, *_BY_ROW)}, _tokens(place)
         rows = _rows(root, last, card)
     except StorageError as error:
         log.warning("the routing index is made anew: %s", error)
         return None
-    vectors = arrays.pop("vectors")
+    vectors, learned = (arrays.pop(name) for name in _BY_ROW)
     ids, hashes = rows["doc_id"].to_list(), rows["content_hash"].to_list()
-    return _Parts(ids, hashes, Postings(**arrays), vectors, tokens)
+    return _Parts(ids, hashes, Postings(**arrays), vectors, tokens, learned)
 
 
 def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None:
@@ -329,6 +344,7 @@ def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None
         kept(parts.postings, keep),
         np.asarray(parts.vectors)[keep],
         kept_tokens(parts.tokens, keep),
+        np.asarray(parts.learned)[keep],
     )
 
 
@@ -347,6 +363,23 @@ def _batches(table: TableAt, doc_ids: Sequence[str], *, whole: bool) -> Iterator
 def _of_batch(batch: pa.Table) -> _Parts:
     ids, hashes, names, descriptions, texts, starts, vectors = (batch.column(c).to_pylist() for c in _COLUMNS)
     bodies = (text[start:] for text, start in zip(texts, starts, strict=True))
-    skills = [*map(Skill, ids, names, descriptions, bodies)]
-    vectors = np.array(vectors, dtype=np.float32)
-    return _Parts(ids, hashes, postings_of(skills), vectors, skill_tokens_of(skills))
+    return _of_skills([*map(Skill, ids, names, descriptions, bodies)], hashes, np.array(vectors))
+
+
+def _of_skills(skills: Sequence[Skill], hashes: list[str], vectors: npt.NDArray[Any]) -> _Parts:
+    ids, nothing = [skill.doc_id for skill in skills], np.zeros((0, 0), np.float32)
+    tokens = skill_tokens_of(skills)
+    return _Parts(ids, hashes, postings_of(skills), vectors.astype(np.float32), tokens, nothing)
+
+
+def _learned(served: Served, tokens: SkillTokens, known: Vectors) -> Vectors:
+    """Return the vectors of the learned leg, of which the first are known."""
+    rows = len(tokens.bodies)
+    if not is_base(served.model):
+        return np.zeros((rows, 0), np.float32)
+    new = np.arange(rows) >= len(known)
+    if not new.any():
+        return known
+    return np.concatenate(
+        [known.reshape(-1, WIDTH), packaged_retriever(None).skills(kept_tokens(tokens, new))]
+    )

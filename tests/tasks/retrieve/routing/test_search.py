@@ -187,6 +187,7 @@ def test_parts_add_up_to_the_score_and_are_shown_when_asked_for(index: ServedInd
         "again",
         "named",
         "lead",
+        "learned",
         "reranker",
     }
     assert set(results[0]["evidence"]) == set(FEATURES)

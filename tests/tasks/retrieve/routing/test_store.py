@@ -75,6 +75,9 @@ def test_what_is_brought_up_to_date_is_what_is_made_anew(root: SkillRoot, skill_
     np.testing.assert_array_equal(changed.vectors, fresh.vectors[order])
     assert changed.tokens is not None
     assert fresh.tokens is not None
+    assert changed.learned is not None
+    assert fresh.learned is not None
+    np.testing.assert_array_equal(changed.learned, fresh.learned[order])
     for row, place in enumerate(order):
         for one, other in zip(changed.tokens.of(row), fresh.tokens.of(place), strict=True):
             assert one.tolist() == other.tolist()
@@ -121,22 +124,36 @@ def test_a_folder_from_before_it_held_what_answers_say_is_filled_from_the_table(
     assert opened(root).rows.equals(kept)
 
 
-def test_an_index_from_before_tokens_were_kept_answers_by_its_legs_until_a_night(root: SkillRoot) -> None:
+@pytest.mark.parametrize(
+    ("version", "missing", "parts"),
+    [
+        (2, ("token_ids", "token_starts", "token_bodies", "learned"), ("learned", "reranker")),
+        (3, ("learned",), ("learned",)),
+    ],
+)
+def test_an_index_from_before_models_were_learned_answers_without_them_until_a_night(
+    root: SkillRoot, version: int, missing: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
     (name,) = folders(root)
     kept = opened(root)
     card = root.root.read_json(f"{FOLDER}/{name}/index.json") or {}
-    for tokens in ("ids", "starts", "bodies"):
-        root.root.delete(f"{FOLDER}/{name}/token_{tokens}.npy")
-        del card["digests"][f"token_{tokens}.npy"]
-    root.root.write_json(f"{FOLDER}/{name}/index.json", card | {"version": 2})
-    ask = "crust of the hive"
-    assert not any(r["parts"]["reranker"] for r in root.ask().search(ask, explain=True)["results"])
+    for array in missing:
+        root.root.delete(f"{FOLDER}/{name}/{array}.npy")
+        del card["digests"][f"{array}.npy"]
+    root.root.write_json(f"{FOLDER}/{name}/index.json", card | {"version": version})
+
+    def told() -> dict[str, bool]:
+        results = root.ask().search("crust of the hive", explain=True)["results"]
+        return {part: any(r["parts"][part] for r in results) for part in ("learned", "reranker")}
+
+    assert told() == {part: part not in parts for part in ("learned", "reranker")}
     store.prepare_routing(root.root, root.served())  # as a night does on which nothing changed
-    tokens = opened(root).tokens
+    tokens, learned = opened(root).tokens, opened(root).learned
     assert tokens is not None
     assert kept.tokens is not None
     assert tokens.ids.tolist() == kept.tokens.ids.tolist()
-    assert any(r["parts"]["reranker"] for r in root.ask().search(ask, explain=True)["results"])
+    np.testing.assert_array_equal(learned, kept.learned)
+    assert all(told().values())
 
 
 def test_an_unfinished_folder_counts_as_none(root: SkillRoot) -> None:

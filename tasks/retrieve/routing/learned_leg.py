@@ -1,0 +1,154 @@
+"""Learned leg: vectors of requests and skills whose cosine was learned from requests.
+
+A bi-encoder (Karpukhin et al., "Dense Passage Retrieval", EMNLP 2020) of low-rank adapters on the default
+encoder. Of a skill it reads name and description; what its body says is added by a linear map of the mean of
+its tokens, which costs no reading. `data/retriever-1.md` is its card.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from storage.folder import threads_of_process
+from tasks.models.adapted_encoder import FIRST, LAST, WIDTH, AdaptedEncoder, token_vectors
+from tasks.models.preloaded import Preloaded
+from tasks.models.protocols import Vectors
+from tasks.retrieve.routing.skill_tokens import Ids, SkillTokens
+
+FILE = Path(__file__).parents[1] / "data" / "retriever-1.npz"
+QUERY, HEAD = 96, 64  # tokens of a request, and of name and description, that are read
+_CHARACTERS = 2000  # of a request that are cut into tokens
+_RARITY_POWER = 1.5
+_BATCH = 2048  # tokens that are read at once at most
+_BLOCK = 256  # rows
+
+
+class BodyMap(NamedTuple):
+    """How what a body says becomes part of its skill's vector: `body` has shape `(384, 384)`, `skip` none.
+
+    `rarity` `(ids,)` is how rare a token is among skills, `mean` `(384,)` the mean of bodies, and `common`
+    `(384,)` the direction in which most of them lie.
+    """
+
+    body: Vectors
+    skip: Vectors
+    rarity: Vectors
+    mean: Vectors
+    common: Vectors
+
+    def added(self, tokens: SkillTokens) -> Vectors:
+        """Return what bodies add to the unit vectors of their heads, shape `(rows, 384)`."""
+        terms, words = body_terms(tokens, self.rarity), token_vectors()
+        found = np.empty((len(tokens.bodies), WIDTH), dtype=np.float32)
+        for at in range(0, len(found), _BLOCK):
+            # Blocks of one size, so that a row's vector does not depend on those beside it.
+            block, size = np.zeros((_BLOCK, WIDTH), dtype=np.float32), len(found[at : at + _BLOCK])
+            block[:size] = terms[at : at + _BLOCK] @ words
+            bodies = self.centred(block)
+            found[at : at + _BLOCK] = (self.skip * bodies + bodies @ self.body)[:size]
+        return found
+
+    def centred(self, summed: Vectors) -> Vectors:
+        """Return unit vectors of sums of tokens, less what all bodies share."""
+        told = unit(summed) - self.mean
+        return unit(told - np.outer(told @ self.common, self.common))
+
+
+class Retriever:
+    """Makes the vectors of requests and skills.
+
+    Args:
+        arrays: The adapters (see `AdaptedEncoder`), and the fields of `BodyMap`.
+        threads: Batches that are read at a time, each on one thread; None: one a core.
+    """
+
+    def __init__(self, arrays: dict[str, Any], threads: int | None = None) -> None:
+        self._threads = threads or threads_of_process()
+        self._encoder = AdaptedEncoder(arrays, self._threads)
+        self._map = BodyMap(*(np.asarray(arrays[name], dtype=np.float32) for name in BodyMap._fields))
+
+    def request(self, text: str) -> tuple[Vectors, float]:
+        """Return the unit vector of a request, shape `(384,)`, and the share of it that is read, 0 to 1."""
+        ids = self._encoder.ids(text[:_CHARACTERS])
+        return self._encoded([ids[:QUERY]])[0], min(1.0, QUERY / max(len(ids), 1))
+
+    def skills(self, tokens: SkillTokens) -> Vectors:
+        """Return the unit vectors of skills, shape `(rows, 384)`."""
+        heads = [tokens.of(row)[0][:HEAD].tolist() for row in range(len(tokens.bodies))]
+        return unit(self._encoded(heads) + self._map.added(tokens))
+
+    def _encoded(self, texts: Sequence[Sequence[int]]) -> Vectors:
+        found, order = np.zeros((len(texts), WIDTH), dtype=np.float32), range(len(texts))
+        batches = list[list[int]]()
+        for length, group in itertools.groupby(
+            sorted(order, key=lambda place: len(texts[place])), lambda place: len(texts[place])
+        ):
+            same, size = list(group), max(1, _BATCH // (length + 2))
+            batches += [same[at : at + size] for at in range(0, len(same), size)]
+
+        def read(batch: list[int]) -> None:
+            found[batch] = self._encoder.states([[FIRST, *texts[place], LAST] for place in batch]).mean(
+                axis=1
+            )
+
+        if len(batches) == 1:
+            read(batches[0])
+        else:
+            with ThreadPoolExecutor(self._threads) as pool:
+                list(pool.map(read, batches))
+        return unit(found)
+
+
+def body_terms(tokens: SkillTokens, rarity: Vectors) -> csr_array:
+    """Return how much each token counts in each body, shape `(rows, ids)`."""
+    found, counts, ends = list[Ids](), list[Vectors](), [0]
+    for row in range(len(tokens.bodies)):
+        ids, times = np.unique(tokens.of(row)[1], return_counts=True)
+        found.append(ids)
+        counts.append(1 + np.log(times.astype(np.float32)))
+        ends.append(ends[-1] + len(ids))
+    ids = np.concatenate([np.zeros(0, np.int64), *found]).astype(np.int64)
+    worth = np.concatenate([np.zeros(0, np.float32), *counts]) * np.maximum(rarity, 0)[ids] ** _RARITY_POWER
+    return csr_array((worth.astype(np.float32), ids, ends), (len(tokens.bodies), len(rarity)))
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Return vectors of length 1; zeros stay."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-9), dtype=np.float32)
+
+
+class LearnedLeg:
+    """Tells how near skills are to a request by what was learned.
+
+    Args:
+        vectors: Of skills, as `Retriever.skills` makes them, shape `(rows, 384)`.
+        model: Loads what encodes requests, when the first one comes.
+    """
+
+    def __init__(self, vectors: Vectors, model: Callable[[], Retriever]) -> None:
+        self._vectors, self._model = vectors, Preloaded(model)
+
+    def begin(self) -> None:
+        """Begin to load the model, in a thread of its own."""
+        self._model.begin()
+
+    def cosines(self, request: str) -> tuple[Vectors, float]:
+        """Return the cosine of each row to a request, shape `(rows,)`, and the share of it that was read."""
+        vector, share = self._model.get().request(request)
+        return self._vectors @ vector, share
+
+
+@functools.lru_cache(maxsize=2)
+def packaged_retriever(threads: int | None) -> Retriever:
+    """Return the model that comes with the package, one a process; `threads` as of `Retriever`."""
+    with np.load(FILE, allow_pickle=False) as held:
+        return Retriever(dict(held), threads)

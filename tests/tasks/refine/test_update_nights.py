@@ -308,7 +308,7 @@ def test_every_staged_document_lands_where_it_belongs(
     if not fits:
         monkeypatch.setattr(placing, "_MAX_BYTES", 1000)
     stage(root, IDS)
-    place(root, replaced=IDS, moved=[], copies=IDS[:7])
+    place(root, replaced=IDS, moved=[], copies=IDS[:7], alike={})
     assert held(root) == (dict.fromkeys(sorted(IDS[7:]), "new"), dict.fromkeys(sorted(IDS[:7]), "new"))
     assert bool(root.files(SORTED)) is not fits
 
@@ -326,16 +326,16 @@ def test_what_a_run_that_died_had_sorted_is_not_taken_twice(
 
 def test_documents_become_copies_and_come_back_unchanged(root: Root) -> None:
     stage(root, IDS[:4], "old")
-    place(root, replaced=IDS[:4], moved=[], copies=IDS[:2])
+    place(root, replaced=IDS[:4], moved=[], copies=IDS[:2], alike={})
     root.delete(STAGED)
     stage(root, IDS[3:5])
-    place(root, replaced=IDS[3:5], moved=[IDS[0], IDS[2]], copies=IDS[1:3])
+    place(root, replaced=IDS[3:5], moved=[IDS[0], IDS[2]], copies=IDS[1:3], alike={})
     assert held(root) == ({IDS[0]: "old", IDS[3]: "new", IDS[4]: "new"}, {IDS[1]: "old", IDS[2]: "old"})
 
 
 def test_what_is_replaced_by_nothing_leaves(root: Root) -> None:
     stage(root, IDS[:4], "old")
-    place(root, replaced=IDS[:4], moved=[], copies=IDS[:2])
+    place(root, replaced=IDS[:4], moved=[], copies=IDS[:2], alike={})
     root.delete(STAGED)
-    place(root, replaced=[IDS[0], IDS[2]], moved=[], copies=[IDS[1]])
+    place(root, replaced=[IDS[0], IDS[2]], moved=[], copies=[IDS[1]], alike={})
     assert held(root) == ({IDS[3]: "old"}, {IDS[1]: "old"})

@@ -35,7 +35,7 @@ def shelf() -> HandSource:
     return HandSource("dir:shelf", skill("a"), skill("b", lines), skill("c", f"{lines} more"), raw("d", b""))
 
 
-def refined(nights: Nights, executor: Executor | None) -> dict[str, int]:
+def refined(nights: Nights, executor: Executor | None) -> dict[str, object]:
     nights.crawl(shelf())
     (parts,) = nights.plan().batches
     work = partial(refine_batch, nights.root, parts, run_id=nights.run_id, limits=FilterLimits())
@@ -51,7 +51,7 @@ def test_a_batch_refined_in_another_process_is_what_it_is_here(tmp_path: Path) -
     with batch_processes(ENOUGH, 2) as executor:
         assert executor is not None
         assert executor.submit(os.getpid).result() != os.getpid()
-        assert refined(there, executor) == refined(here, None) == {"kept": 3, "empty": 1}
+        assert refined(there, executor) == refined(here, None) == {"kept": 3, "empty": 1, "risks_added": []}
     assert staged(there) == staged(here)
     assert len(staged(here)) == 3
 

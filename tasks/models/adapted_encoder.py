@@ -35,8 +35,8 @@ MATRICES = (
     "intermediate.dense", "output.dense",
 )  # fmt: skip
 SCALE = 2.0  # of what an adapter adds
-FIRST, LAST = 101, 102  # ids of the special tokens around a text
-_VECTORS = "vectors.npy"
+FIRST, LAST, UNKNOWN = 101, 102, 100  # ids of special tokens: around a text, and for what has none
+_VECTORS, _TOKENS_VERSION = "vectors.npy", 1  # raised when tokens are read otherwise
 _AT_ONCE = 512  # tokens that are read alone
 _OF_BASE = "bert."  # the graph names the encoder's weights as its file does, below this
 _IN_GRAPH = ("encoder.layer.", "embeddings.LayerNorm.")
@@ -136,7 +136,6 @@ def token_vectors() -> Vectors:
 
     They are kept in the model cache, where it can be written: reading all of them takes five seconds.
     """
-    kept = model_cache() / f"tokens-{PACKAGED[BASE][2][:24]}"
 
     def make(scratch: Path) -> None:
         made = scratch / "made"
@@ -145,6 +144,7 @@ def token_vectors() -> Vectors:
         seal_folder(made)
 
     try:
+        kept = model_cache() / f"tokens-{_TOKENS_VERSION}-{PACKAGED[BASE][2][:24]}"
         if not (kept / _VECTORS).is_file() or not is_whole(kept):
             put_in_place(kept, make)
         found = np.load(kept / _VECTORS)

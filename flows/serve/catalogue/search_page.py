@@ -27,7 +27,7 @@ _LEAST = 0.005  # of a score's part that is told
 _PARTS = {
     "lexical": "words in common", "whole": "meaning of the whole task", "facets": "meaning of its parts",
     "described": "words of the description", "again": "words of its further needs", "named": "its name",
-    "lead": "first by its words",
+    "lead": "first by its words", "learned": "learned from requests", "reranker": "read beside the task",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -95,8 +95,11 @@ def check_regression(
     prepare_routing(root, candidate, workers)
     asking = Remembering(encoder)  # both versions are asked the same
     ids, before = set(shared["doc_id"]), _encoder_of(root, served, candidate, asking)
-    new = _ranks(_side(root, candidate, asking, probes), probes, ids)
-    old = _ranks(_side(root, served, before, probes), probes, ids)
+    indices = [open_routing(root, version) for version in (candidate, served)]
+    if any(index.learned is None for index in indices):  # the other is compared as if it had no such leg
+        indices = [replace(index, learned=None) for index in indices]
+    new = _ranks(_side(root, candidate, indices[0], asking, probes), probes, ids)
+    old = _ranks(_side(root, served, indices[1], before, probes), probes, ids)
     checks = [_check(leg, new[leg], old[leg], max_loss) for leg in new if leg in old]
     if not all(check.passed for check in checks):
         drop_routing(root, candidate)
@@ -138,8 +141,10 @@ def _sentences(corpus: Root, doc_ids: pl.Series, enough: int) -> pl.DataFrame:
     return pl.concat(found)
 
 
-def _side(root: Root, version: Served, encoder: Encoder, probes: Sequence[Probe]) -> _Side:
-    index, skills = open_routing(root, version), version.skills_table(root)
+def _side(
+    root: Root, version: Served, index: RoutingIndex, encoder: Encoder, probes: Sequence[Probe]
+) -> _Side:
+    skills = version.skills_table(root)
     router = Searcher(skills, index, encoder).router
     return _Side(skills, version.table(root, NODES), index, router, encoder.encode([p.text for p in probes]))
 

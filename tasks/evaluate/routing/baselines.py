@@ -210,7 +210,7 @@ _SETTINGS = {
     **{f"{_RERANK}{rerank}": RouterSettings() for rerank in RERANKS},
     "default-lexical": _LEXICAL,
     "default-dense": RouterSettings(lexical=0.0, described=0.0, learned=0.0),
-    "default-no-body": RouterSettings(),
+    "default-no-body": RouterSettings(learned=0.0),  # which knows bodies
     "default-no-facets": RouterSettings(facets=0.0),
     "default-no-described": RouterSettings(described=0.0),
     "default-no-learned": RouterSettings(learned=0.0),

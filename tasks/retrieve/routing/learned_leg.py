@@ -8,6 +8,7 @@ its tokens, which costs no reading. `data/retriever-1.md` is its card.
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,17 +19,17 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from storage.folder import threads_of_process
-from tasks.models.adapted_encoder import FIRST, LAST, WIDTH, AdaptedEncoder, token_vectors
+from tasks.models.adapted_encoder import FIRST, LAST, UNKNOWN, WIDTH, AdaptedEncoder, token_vectors
 from tasks.models.preloaded import Preloaded
 from tasks.models.protocols import Vectors
-from tasks.retrieve.routing.skill_tokens import Ids, SkillTokens
+from tasks.retrieve.routing.skill_tokens import Ids, SkillTokens, kept_tokens
 
 FILE = Path(__file__).parents[1] / "data" / "retriever-1.npz"
 QUERY, HEAD = 96, 64  # tokens of a request, and of name and description, that are read
 _CHARACTERS = 2000  # of a request that are cut into tokens
 _RARITY_POWER = 1.5
 _BATCH = 2048  # tokens that are read at once at most
-_BLOCK = 256  # rows
+_BLOCK, _CHUNK = 256, 8192  # rows that are added up at once, and that are held as more than tokens
 
 
 class BodyMap(NamedTuple):
@@ -72,18 +73,29 @@ class Retriever:
 
     def __init__(self, arrays: dict[str, Any], threads: int | None = None) -> None:
         self._threads = threads or threads_of_process()
-        self._encoder = AdaptedEncoder(arrays, self._threads)
+        self._encoder = AdaptedEncoder(arrays, threads_of_process())
         self._map = BodyMap(*(np.asarray(arrays[name], dtype=np.float32) for name in BodyMap._fields))
 
     def request(self, text: str) -> tuple[Vectors, float]:
-        """Return the unit vector of a request, shape `(384,)`, and the share of it that is read, 0 to 1."""
+        """Return the unit vector of a request, shape `(384,)`, and the share of it that is read, 0 to 1.
+
+        Tokens that the default encoder does not know, as of most Chinese characters, are not read.
+        """
         ids = self._encoder.ids(text[:_CHARACTERS])
-        return self._encoded([ids[:QUERY]])[0], min(1.0, QUERY / max(len(ids), 1))
+        known = sum(token != UNKNOWN for token in ids[:QUERY])
+        cut = min(1.0, _CHARACTERS / max(len(text), 1))
+        return self._encoded([ids[:QUERY]])[0], cut * known / max(len(ids), 1)
 
     def skills(self, tokens: SkillTokens) -> Vectors:
         """Return the unit vectors of skills, shape `(rows, 384)`."""
-        heads = [tokens.of(row)[0][:HEAD].tolist() for row in range(len(tokens.bodies))]
-        return unit(self._encoded(heads) + self._map.added(tokens))
+        found = np.empty((len(tokens.bodies), WIDTH), dtype=np.float32)
+        for at in range(0, len(found), _CHUNK):
+            some = np.zeros(len(found), dtype=np.bool_)
+            some[at : at + _CHUNK] = True
+            part = kept_tokens(tokens, some)
+            heads = [part.of(row)[0][:HEAD].tolist() for row in range(len(part.bodies))]
+            found[at : at + _CHUNK] = unit(self._encoded(heads) + self._map.added(part))
+        return found
 
     def _encoded(self, texts: Sequence[Sequence[int]]) -> Vectors:
         found, order = np.zeros((len(texts), WIDTH), dtype=np.float32), range(len(texts))
@@ -145,6 +157,12 @@ class LearnedLeg:
         """Return the cosine of each row to a request, shape `(rows,)`, and the share of it that was read."""
         vector, share = self._model.get().request(request)
         return self._vectors @ vector, share
+
+
+@functools.lru_cache(maxsize=1)
+def packaged_digest() -> str:
+    """Return the SHA-256 of the packaged weights: vectors of others are not comparable."""
+    return hashlib.sha256(FILE.read_bytes()).hexdigest()
 
 
 @functools.lru_cache(maxsize=2)

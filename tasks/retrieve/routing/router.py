@@ -276,7 +276,7 @@ class Router:
 
     def _read(self, query: str, rows: Sequence[int]) -> Evidence:
         """Return the scores by reading of the first of rows, as many as the reader reaches."""
-        if self._reader is None:
+        if self._reader is None or self._fit is None or self._fit.reading is None:
             return np.zeros(0)
         return self._reader.scores(query, rows[: self._reader.reach.skills]).astype(np.float64)
 

@@ -21,7 +21,7 @@ from storage.seal import Seal, first_broken, seals_of, sha256_of
 from tasks.models.adapted_encoder import WIDTH, is_base
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
-from tasks.retrieve.routing.learned_leg import packaged_retriever
+from tasks.retrieve.routing.learned_leg import packaged_digest, packaged_retriever
 from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.skill_tokens import SkillTokens, joined_tokens, kept_tokens, skill_tokens_of
@@ -37,7 +37,7 @@ ROUTING_VERSION = 4  # raised only when the same skills give other files
 _READABLE = (1, 2, 3, ROUTING_VERSION)
 _WITH_TOKENS = 3
 _INDEX = "index.json"  # written last: a folder without it is unfinished
-_DIGESTS = "digests"
+_DIGESTS, _WEIGHTS = "digests", "learned"
 _POSTINGS = ("terms", "starts", "rows", "counts", "lengths", "sketches")
 _BY_ROW = ("vectors", "learned")
 _TOKENS = ("ids", "starts", "bodies")
@@ -92,7 +92,7 @@ def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None
         StorageError: The table cannot be read, or a file cannot be written.
     """
     card = _card(root, _folder(served), served)
-    if card is None or card["version"] != ROUTING_VERSION:
+    if card is None or not _is_current(card):
         parts, rows = _brought_up(root, served, workers)
         _write(root, served, parts, lexical_of(parts.postings), rows)
 
@@ -128,8 +128,7 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     ids = rows["doc_id"].to_list()
     whole = len(impacts) == len(postings.rows) == len(postings.counts) and len(postings.lengths) == len(ids)
     tokens = _tokens(place) if card["version"] >= _WITH_TOKENS else None
-    now = card["version"] == ROUTING_VERSION
-    learned = _array(place, "learned") if now else np.zeros((len(ids), 0), np.float32)
+    learned = _array(place, "learned") if _is_current(card) else np.zeros((len(ids), 0), np.float32)
     whole = (
         whole
         and len(learned) == len(ids)
@@ -211,6 +210,11 @@ def _card(root: Root, folder: str, served: Served) -> dict[str, Any] | None:
     return card if all(card.get(key) == basis[key] for key in basis if key != "version") else None
 
 
+def _is_current(card: dict[str, Any]) -> bool:
+    """Return whether the vectors of the learned leg are by the weights of this release."""
+    return bool(card["version"] == ROUTING_VERSION and card.get(_WEIGHTS) == packaged_digest())
+
+
 def _array(folder: Path, name: str) -> npt.NDArray[Any]:
     path = folder / f"{name}.npy"
     try:
@@ -257,6 +261,7 @@ def _in_order(held: pl.DataFrame, doc_ids: Sequence[str]) -> pl.DataFrame:
 
 def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl.DataFrame) -> None:
     folder = _folder(served)
+    root.delete(f"{folder}/{_INDEX}")  # nobody takes new files beside old ones for an index
     arrays = {name: getattr(parts.postings, name) for name in _POSTINGS}
     arrays |= {"impacts": lexical.impacts, "vectors": parts.vectors, "learned": parts.learned}
     arrays |= {f"token_{name}": getattr(parts.tokens, name) for name in _TOKENS}
@@ -271,7 +276,7 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl
         write(f"{name}.npy", data)
     rows.write_ipc(data := io.BytesIO(), compression="uncompressed")  # sooner read
     write(_ROWS, data)
-    root.write_json(f"{folder}/{_INDEX}", _basis(served) | {_DIGESTS: digests})
+    root.write_json(f"{folder}/{_INDEX}", _basis(served) | {_WEIGHTS: packaged_digest(), _DIGESTS: digests})
 
 
 def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
@@ -317,7 +322,7 @@ def _before(root: Root, served: Served) -> _Parts | None:
     folder = _folder(last)
     try:
         card = _card(root, folder, served)
-        if card is None or card["version"] != ROUTING_VERSION:
+        if card is None or not _is_current(card):
             return None
         _require_whole(root, folder, card)
         place = root.fetch(folder)

@@ -77,6 +77,13 @@ def test_of_a_long_request_its_share_that_is_read_counts(
     assert part.std() == pytest.approx(2 * QUERY / count, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("request_", "share"), [("", 0), ("\u4fee\u7406\u81ea\u8f66", 0), (REQUEST + " x" * 2000, 0.03)]
+)
+def test_what_is_not_read_of_a_request_does_not_count(model: Retriever, request_: str, share: float) -> None:
+    assert model.request(request_)[1] == pytest.approx(share, abs=0.02)
+
+
 def test_vectors_of_tokens_are_kept_and_made_again_where_they_are_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

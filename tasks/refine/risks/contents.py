@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from storage.schemas import FileContent, Finding
+from storage.schemas import FileContent, Finding, Severity
+from tasks.models.visible import visible
 from tasks.refine.risks.files import DISGUISED, TextFile, finding_on, scan_files
 from tasks.refine.risks.kinds import is_disguised
 from tasks.refine.risks.rules import Hit
@@ -77,7 +78,9 @@ class _Reader:
         packed = packed_as(content)
         if packed is not None and depth >= self.levels:
             over = f"an archive in {depth} others" if depth else f"an archive after {_MOST_ARCHIVES} others"
-            self._say("unscanned.archive", path, over)
+            # A folder of templates is no risk; no more is known of one than of a picture.
+            is_office = packed == "zip" and b"[Content_Types].xml" in content and not depth
+            self._say("unscanned.archive", path, over, "info" if is_office else None)
         elif packed is not None:
             self._unpack(packed, content, path, depth)
         head = content[:_TEXT_BYTES]
@@ -113,8 +116,8 @@ class _Reader:
         rule = "program" if what else "archive" if closed else "binary"
         self._say(f"unscanned.{rule}", path, what or closed or f"{len(content):,} bytes that are no text")
 
-    def _say(self, rule: str, path: str, what: str) -> None:
-        self.found.hits.append((path, Hit(rule, 0, what)))
+    def _say(self, rule: str, path: str, what: str, severity: Severity | None = None) -> None:
+        self.found.hits.append((path, Hit(rule, 0, what, severity=severity)))
 
     def _unpack(self, kind: str, content: bytes, path: str, depth: int) -> None:
         unpacked = {"zip": self._zip, "tar": self._tar}.get(kind)
@@ -151,7 +154,7 @@ class _Reader:
             return
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for member in archive.infolist():
-                name = f"{path}!{member.filename}"
+                name = f"{path}!{visible(member.filename)}"
                 self._place(member.filename, name)
                 if member.flag_bits & 1:
                     self._say("unscanned.encrypted", name, "a file under a password")
@@ -163,19 +166,29 @@ class _Reader:
                     if stat.S_ISLNK(member.external_attr >> 16):
                         self._link(member.filename, inside.decode("utf-8", "replace"), name)
                     yield name, inside
+        yield from self._behind(content[end + 22 :], path)
 
     def _tar(self, content: bytes, path: str) -> Iterator[tuple[str, bytes]]:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             for member in archive:
-                name = f"{path}!{member.name}"
+                name = f"{path}!{visible(member.name)}"
                 self._place(member.name, name)
                 if member.issym() or member.islnk():
                     self._link(member.name if member.issym() else "", member.linkname, name)
-                if member.isfile() and self._takes(member.size, name):
+                # One of a type that nobody knows is unpacked as a file.
+                is_file = not (member.isdir() or member.issym() or member.islnk() or member.isdev())
+                if is_file and self._takes(member.size, name):
                     file = archive.extractfile(member)
                     yield name, file.read(member.size) if file else b""
                 elif self.members < 0:
                     return
+            yield from self._behind(content[archive.offset :], path)
+
+    def _behind(self, rest: bytes, path: str) -> Iterator[tuple[str, bytes]]:
+        """Yield a ZIP's comment, or what stands behind the end of a tar."""
+        rest, name = rest.lstrip(b"\0"), f"{path}!behind its end"
+        if rest and self._takes(len(rest), name):
+            yield name, rest
 
     def _place(self, member: str, name: str) -> None:
         if leads_out("", member):

@@ -15,7 +15,7 @@ from tasks.refine.text.words import NEGATION_BREAK
 _COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
 # A definition of a link to nowhere is another comment of Markdown's.
 _LINK_COMMENT = re.compile(
-    r"^[ ]{0,3}\[[^\]\n]{1,40}\]:[ ]{0,3}(?:#|<>|<#>)[ ]{0,3}[(\"'](.*?)[)\"']?[ ]*$", re.MULTILINE
+    r"^[ ]{0,3}\[[^\]\n]{1,40}\]:[ ]{0,3}(?:#|<>|<#>)[ ]{0,3}[(\"']([^\n]*)", re.MULTILINE
 )
 _SENTENCE_CHARS = 160
 _QUOTES = (('"', '"'), ("“", "”"), ("‘", "’"), ("«", "»"), ("„", "“"), ("「", "」"), ("'", "'"))
@@ -73,8 +73,12 @@ class Surroundings:
         return self._values[where]
 
     def _comments(self) -> list[Region]:
-        comments = (_COMMENT, _LINK_COMMENT)
-        return sorted(match.span(1) for comment in comments for match in comment.finditer(self.text))
+        found = [match.span(1) for match in _COMMENT.finditer(self.text)]
+        for match in _LINK_COMMENT.finditer(self.text):
+            said = match[1].rstrip(" ")
+            closed = said.endswith((")", '"', "'"))
+            found.append((match.start(1), match.start(1) + len(said) - closed))
+        return sorted(found)
 
     @functools.cached_property
     def _front_matter(self) -> Region:

@@ -37,10 +37,11 @@ _MOST_CHARS = 1_000_000  # of a text that is analysed as code
 def scan_files(files: Sequence[TextFile]) -> list[tuple[Finding, ...]]:
     """Return the risks of each of many texts: one finding a rule; some hundred at a time are fastest."""
     by_rules = scan_all([file.text for file in files])
-    return [(*found, *_analysed(file, found)) for found, file in zip(by_rules, files, strict=True)]
+    return [(*found, *analysed(file, found)) for found, file in zip(by_rules, files, strict=True)]
 
 
-def _analysed(file: TextFile, by_rules: Sequence[Finding]) -> Iterator[Finding]:
+def analysed(file: TextFile, by_rules: Sequence[Finding] = ()) -> Iterator[Finding]:
+    """Yield what analyses of its code say of a text, but for what findings of the rules tell already."""
     hits: dict[str, list[Hit]] = {}
     parts = list(parts_of(file.text, file.path))
     if file.whole and is_disguised(file.path, {part.kind for part in parts}):
@@ -76,7 +77,7 @@ def _of_part(part: Part) -> Iterator[Hit]:
     for analysis in analyses:
         try:
             found = list(analysis(part.text))
-        except (RecursionError, MemoryError, ValueError) as error:
+        except Exception as error:  # no text may end the scan of all others
             found = [Hit("unscanned.code", 1, f"{part.kind}: {type(error).__name__}")]
         for hit in found:
             until = None if hit.until is None else hit.until + before

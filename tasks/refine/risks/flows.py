@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 
+from storage.schemas import Severity
 from tasks.refine.risks.rules import Hit, risk_rules
-from tasks.refine.risks.scan import by_address
+from tasks.refine.risks.scan import GRAVITY, by_address
 from tasks.refine.risks.terms import has_hint, patterns, terms
 
 # What a value holds (the data file of terms says what marks there are), with the line on which it was made.
@@ -23,6 +25,11 @@ MAX_DEPTH = 3  # of code in strings of code
 
 _URL = re.compile(r"(?i)\b(?:https?|ftp)://[^\s\"'`)<>|]{1,300}")
 _HOST = re.compile(r"(?i)\b(?:https?|wss?|ftp)://(?:[^\s/?#\"'`@]{0,120}@)?([\w.-]{1,253}|\[[\w:.]{2,45}\])")
+# An address may leave out its scheme; a name that ends as a file's does is that of a file.
+_BARE_HOST = re.compile(
+    r"(?i)(?<![^\s\"'`@=])(\d{1,3}(?:\.\d{1,3}){3}|[a-z\d][\w-]{0,62}(?:\.[\w-]{1,63}){0,9}"
+    r"\.(?!(?:json|ya?ml|txt|csv|env|t?gz|html|xml|pem|key|log)\b)[a-z]{2,20})(?![^\s\"'`:/?])"
+)
 _LOCAL = re.compile(r"(?i)(?:localhost|0\.0\.0\.0|127(?:\.\d{1,3}){3}|\[::1\]|host\.docker\.internal)$")
 
 
@@ -35,9 +42,24 @@ def token_mark(name: str, line: int) -> Marks:
 
 
 def fetched(text: str, line: int) -> Marks:
-    """Return the mark of what is fetched from the address that a text names."""
-    url = _URL.search(text)
-    return {f"fetched:{url[0] if url else ''}": line}
+    """Return the mark of what is fetched from the gravest of the addresses that a text names."""
+    urls = (match[0] for match in _URL.finditer(text))
+    gravest = max(urls, key=lambda url: GRAVITY[_graded(RULES["run", "fetched"], url)], default="")
+    return {f"fetched:{gravest}": line}
+
+
+@functools.lru_cache(maxsize=4096)
+def _graded(name: str, address: str) -> Severity:
+    rules = risk_rules()
+    rule = rules.by_id[name]
+    return by_address(rule, address.lower(), rules.known_hosts) if rule.hosts else rule.severity
+
+
+def _stays(text: str) -> bool:
+    """Tell whether a text names this machine, and no other address."""
+    hosts = _HOST.findall(text)
+    others = (match[1] for match in _BARE_HOST.finditer(text))
+    return len(hosts) == text.count("://") > 0 and all(_LOCAL.match(host) for host in (*hosts, *others))
 
 
 def text_marks(text: str, line: int) -> Marks:
@@ -77,23 +99,26 @@ class Flows:
         """Return what some variables hold together."""
         return joined(*(self.held[name] for name in names if name in self.held))
 
-    def sink(self, sink: str, marks: Marks, line: int, text: str) -> None:
-        """Report each mark that reaches a sink: `send` (to another machine) or `run` (an interpreter)."""
-        hosts = [host.lower() for host in _HOST.findall(text)]
-        if hosts and all(_LOCAL.match(host) for host in hosts):
+    def sink(self, sink: str, marks: Marks, line: int, text: str, source: str | None = None) -> None:
+        """Report each mark that reaches a sink: `send` (to another machine) or `run` (an interpreter).
+
+        Addresses are looked for in the call's own source, where that is not the text that is shown.
+        """
+        source = text if source is None else source
+        if not marks or (sink == "send" and _stays(source)):
             return
+        hosts = [host.lower() for host in _HOST.findall(source)]
         for mark, since in marks.items():
             kind, _, detail = mark.partition(":")
             # A key that goes to its own service, or to an address that is not said, is what keys are for.
             if kind == "token" and (not hosts or not detail or any(detail in host for host in hosts)):
                 continue
             if name := RULES.get((sink, kind)):
-                rules, at, until = risk_rules(), min(since, line), max(since, line)
-                rule = rules.by_id[name]
-                severity = by_address(rule, detail.lower(), rules.known_hosts) if rule.hosts else None
+                at, until, severity = min(since, line), max(since, line), _graded(name, detail)
                 said = " ".join(text.split()) + (f" ({detail})" if kind == "fetched" and detail else "")
-                hit = Hit(name, at, said, until if until > at else None, severity)
-                self._found.setdefault((name, line), hit)
+                known = self._found.get((name, line))
+                if known is None or GRAVITY[severity] > GRAVITY[known.severity or "info"]:
+                    self._found[name, line] = Hit(name, at, said, until if until > at else None, severity)
 
     def hits(self) -> list[Hit]:
         """Return what was found, by line."""

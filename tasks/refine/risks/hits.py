@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from storage.schemas import Finding
 from tasks.refine.risks.contents import read_contents
+from tasks.refine.risks.files import analysed
+from tasks.refine.risks.rules import risk_rules
 from tasks.refine.risks.scan import hit_digests
 
 HELD = "revision.held"
@@ -38,7 +40,8 @@ def rule_id(code: str) -> str:
 def risk_hits(risks: Sequence[Finding], contents: Mapping[str, bytes]) -> list[RiskHit]:
     """Return what the rules of a skill's risks hit in its files, sorted.
 
-    Of a risk that no pattern finds in a file as it is kept, it is what was said of it, wherever that stands.
+    Of a risk that an analysis finds, it is the whole file. Of one that nothing finds in a file as it is kept,
+    it is what was said of it, wherever that stands.
     """
     said: dict[str, list[str]] = {}
     for risk in risks:
@@ -57,6 +60,14 @@ def risk_hits(risks: Sequence[Finding], contents: Mapping[str, bytes]) -> list[R
         for path, reading in readings.items()
         for at, hit in reading.hits
         if hit.rule in said
+    ]
+    # What code does hangs on lines that no finding names, such as the one that sets an address.
+    by_code = {rule.id for rule in risk_rules().rules if rule.by and rule.id in said}
+    found += [
+        RiskHit(rule, text.path, hashlib.sha256(contents[path]).hexdigest())
+        for path, reading in readings.items()
+        for text in (reading.texts if by_code else ())
+        for rule in by_code.intersection(rule_id(one.code) for one in analysed(text))
     ]
     unseen = {rule: "\n".join(said[rule]).encode() for rule in said.keys() - {hit.rule for hit in found}}
     return sorted([*found, *(RiskHit(r, "", hashlib.sha256(m).hexdigest()) for r, m in unseen.items())])

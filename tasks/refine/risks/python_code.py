@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from tasks.refine.risks.flows import NONE, Flows, Marks, fetched, joined, text_marks, token_mark
 from tasks.refine.risks.rules import Hit
@@ -14,6 +15,7 @@ from tasks.refine.risks.terms import may_flow, patterns, terms
 
 _LEAST_NUMBERS = 8
 _MOST_PATH = 400  # characters of a text that may be a path
+_MOST_NODES = 5_000  # of a call whose addresses are looked for
 _NO_BASE = "-"  # of a name that stands alone, in the lists of terms
 _PASSES = 3
 
@@ -135,7 +137,7 @@ class PythonReader:
             return token_mark(_text(index), self._at(node))
         marks, of_index = self._marks(value), self._marks(index)
         if _name(value) in terms()["python_tables"]:
-            self.flows.sink("run", of_index, self._at(node), self._said(node))
+            self._sink("run", of_index, node)
         return joined(marks, {"encoded": self._at(node)} if backwards else NONE)
 
     def _is_text(self, node: ast.AST) -> bool:
@@ -196,28 +198,27 @@ class PythonReader:
         if name in terms()["python_fetchers"] and (
             base in terms()["python_clients"] or name in {"urlopen", "urlretrieve"}
         ):
-            return fetched(self._said(node), line)
+            return fetched(_source(node), line)
         return self._path(node) if name in {"join", "Path", "open", "expanduser", "joinpath"} else NONE
 
     def _runs(self, node: ast.Call, name: str, base: str, of_func: Marks, given: list[Marks]) -> None:
-        line, said = self._at(node), self._said(node)
         first = given[0] if given else NONE
         if name in terms()["python_runners"] and base in terms()["python_runner_bases"]:
-            self.flows.sink("run", first, line, said)
+            self._sink("run", first, node)
         elif "runner" in of_func or "lookup" in of_func:
-            self.flows.sink("run", joined(*given), line, said)
+            self._sink("run", joined(*given), node)
         elif name in terms()["python_lookups"]:
             looked_up = given[1:2] if name == "getattr" else given[:1]
             encoded = {mark: at for mark, at in joined(*looked_up).items() if mark == "encoded"}
-            self.flows.sink("run", encoded, line, said)
+            self._sink("run", encoded, node)
         elif (
             name in terms()["python_shell_calls"]
             and (not base or base in terms()["python_shell_bases"])
             and node.args
         ):
-            self._shell(node.args[0], line, said)
+            self._shell(node.args[0], node)
 
-    def _shell(self, command: ast.expr, line: int, said: str) -> None:
+    def _shell(self, command: ast.expr, call: ast.Call) -> None:
         """Report what a shell is given, and read its code."""
         words = command.elts if isinstance(command, ast.List | ast.Tuple) else [command]
         texts = [_text(word) for word in words]
@@ -226,11 +227,11 @@ class PythonReader:
         run = [words[0]] if words[:1] else []
         run += [words[code]] if code is not None else []
         held = self.flows.of(f"/{text.removeprefix('./')}" for text in texts)
-        self.flows.sink("run", joined(held, *(self._marks(word) for word in run)), line, said)
+        self._sink("run", joined(held, *(self._marks(word) for word in run)), call)
         if any(patterns()["python_network_tools"].search(text) for text in texts):
             marks = joined(*(self._marks(word) for word in words))
-            self.flows.sink("send", {m: at for m, at in marks.items() if m == "secret"}, line, said)
-        ShellReader(self.flows).read(" ".join(text for text in texts if text), line)
+            self._sink("send", {m: at for m, at in marks.items() if m == "secret"}, call)
+        ShellReader(self.flows).read(" ".join(text for text in texts if text), self._at(call))
 
     def _sends(self, node: ast.Call, name: str, base: str, marks: Marks, named: dict[str, Marks]) -> None:
         getter = name in {"get", "head", "resolve", "query"} and base in terms()["python_clients"]
@@ -238,11 +239,18 @@ class PythonReader:
             # A key to log in with, in a header, is what keys are for; a whole file of them is not.
             headers = joined(*(named.get(key, NONE) for key in terms()["python_logins"]))
             kept = {m: at for m, at in marks.items() if m == "secret" or m not in headers}
-            self.flows.sink("send", kept, self._at(node), self._said(node))
+            self._sink("send", kept, node)
 
-    def _said(self, node: ast.AST) -> str:
-        first, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", None) or 1
-        return "\n".join(self._lines[first - 1 : min(last, first + 4)])
+    def _sink(self, sink: str, marks: Marks, node: ast.expr) -> None:
+        if marks:
+            said = "\n".join(self._lines[node.lineno - 1 : min(node.end_lineno or 1, node.lineno + 4)])
+            self.flows.sink(sink, marks, self._at(node), said, _source(node))
+
+
+def _source(node: ast.AST) -> str:
+    """Return the texts in an expression: no comment, and nothing else of its lines."""
+    nodes = islice(ast.walk(node), _MOST_NODES)
+    return " ".join(_text(one)[:_MOST_PATH] for one in nodes if isinstance(one, ast.Constant | ast.JoinedStr))
 
 
 def _name(node: ast.AST) -> str:

@@ -14,7 +14,7 @@ from tasks.refine.risks.terms import may_flow, patterns, terms
 _TOKEN = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<open>[({\[])|(?P<close>[)}\]])|(?P<end>[;\n])"
     r"|(?P<string>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)"
-    r"|(?P<other>[^\"'`/(){}\[\];\n]+|.)",
+    r"|(?P<other>(?:[^\"'`/(){}\[\];\n\\]|\\.)+|.)",
     re.DOTALL,
 )
 _BLOCK_BEFORE = re.compile(r"(?:=>|\)|\b(?:else|do|try|finally)|[;{}]|\A)\s*\Z|\bclass\b[^;{}]*\Z")
@@ -34,6 +34,9 @@ _SHELL = re.compile(
     re.DOTALL,
 )
 _MOST_SINKS = 50  # of a statement
+_MOST_MADE = 500  # places of a statement
+_MOST_CALL = 600  # characters of a call whose addresses are looked for
+_MOST_SAID = 400
 _MOST_STATEMENT = 40_000  # characters: a longer one is data
 _PASSES = 2
 
@@ -89,15 +92,18 @@ def _read(flows: Flows, statement: str, line: int) -> None:
     """Note what a statement holds and sets, and report the sinks that its words reach."""
     if len(statement) > _MOST_STATEMENT:
         return
-    marks, runs = joined(_made(statement, line), flows.of(_names(statement))), False
+    made, runs = list(_made(statement, line)), False
+    marks = joined(text_marks(statement, line), *(one for _, one in made), flows.of(_names(statement)))
     for sink, pattern in (("run", "script_runs"), ("send", "script_sends")) if marks else ():
         for spent in islice(patterns()[pattern].finditer(statement), _MOST_SINKS):
             # What a call is given; and in what is called back with an answer, the answer.
             after = statement[spent.start() :]
-            reach = joined(_made(after, line), flows.of(_names(after)))
+            made_after = (one for at, one in made if at >= spent.start())
+            reach = joined(text_marks(after, line), *made_after, flows.of(_names(after)))
             if sink == "run" and _CALLED_BACK.search(statement, 0, spent.start()):
                 reach = joined(reach, {m: at for m, at in marks.items() if m.startswith("fetched")})
-            flows.sink(sink, reach, line, statement[:400])
+            source = f"{statement[:_MOST_SAID]} {after[:_MOST_CALL]}"
+            flows.sink(sink, reach, line, statement[:_MOST_SAID], source)
             runs |= sink == "run"
     for command in _SHELL.finditer(statement):
         ShellReader(flows).read(command[2], line)
@@ -113,16 +119,16 @@ def _names(statement: str) -> set[str]:
     return set(_NAME.findall(statement)) - terms()["script_common"]
 
 
-def _made(statement: str, line: int) -> Marks:
-    marks = text_marks(statement, line)
-    for made in patterns()["script_made"].finditer(statement):
+def _made(statement: str, line: int) -> Iterator[tuple[int, Marks]]:
+    """Yield each place of a statement that makes marks, and the marks."""
+    for made in islice(patterns()["script_made"].finditer(statement), _MOST_MADE):
+        at = made.start()
         match made.lastgroup:
             case "encoded":
-                marks = joined(marks, {"encoded": line})
+                yield at, {"encoded": line}
             case "environment":
-                marks = joined(marks, {"secret": line})
+                yield at, {"secret": line}
             case "fetched":
-                marks = joined(marks, fetched(statement[made.start() :], line))
+                yield at, fetched(statement[at : at + _MOST_CALL], line)
             case _:
-                marks = joined(marks, token_mark(made["js"] or made["ps"] or made["rb"] or "", line))
-    return marks
+                yield at, token_mark(made["js"] or made["ps"] or made["rb"] or "", line)

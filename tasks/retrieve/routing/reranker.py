@@ -8,9 +8,7 @@ any skill serves is not what it learned, so fit stays what the legs tell.
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,7 +25,6 @@ FILE = Path(__file__).parents[1] / "data" / "reranker-1.npz"
 QUERY = 96  # tokens of a request that are read
 HEAD = 56  # tokens of name and description, unless the body leaves room
 _CHARACTERS = 2000  # of a request that are cut into tokens
-_BATCH = 2048  # tokens that are read at once at most
 # Scores beyond these count as these, so that a text made to be read moves a skill only so far.
 _LEAST, _MOST = 0.0, 10.0
 _Scores: TypeAlias = npt.NDArray[np.float32]
@@ -77,23 +74,11 @@ class PairScorer:
         if not asked:
             return np.zeros(len(skills), dtype=np.float32)
         pairs = [pair_of(asked, skill, tokens, self._rarity)[0] for skill in skills]
-        batches = list(_batches([len(pair) for pair in pairs], self.threads))
 
-        def read(batch: list[int]) -> _Scores:
-            states = self._encoder.states([pairs[place] for place in batch], second=len(asked) + 2)
+        def tell(states: Vectors) -> _Scores:
             return np.hstack([states[:, 0], states.mean(axis=1)]) @ self._weights + self._bias
 
-        found = np.zeros(len(pairs), dtype=np.float32)
-        for batch, told in zip(batches, self._each(read, batches), strict=True):
-            found[batch] = told
-        return found
-
-    def _each(self, read: Callable[[list[int]], _Scores], batches: Sequence[list[int]]) -> Iterator[_Scores]:
-        if min(self.threads, len(batches)) < 2:
-            yield from map(read, batches)
-            return
-        with ThreadPoolExecutor(self.threads) as pool:
-            yield from pool.map(read, batches)
+        return self._encoder.told(pairs, tell, self.threads, second=len(asked) + 2)
 
 
 def pair_of(
@@ -121,16 +106,6 @@ def best_window(asked: Sequence[int], body: Ids, width: int, rarity: Vectors) ->
     sums = np.concatenate([[0.0], np.cumsum(worth[places])])
     begin = int(np.argmax(sums[width:] - sums[:-width]))
     return body[begin : begin + width]
-
-
-def _batches(lengths: Sequence[int], threads: int) -> Iterator[list[int]]:
-    """Yield the places of pairs of one length: about as many batches as threads, none too large."""
-    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
-    share = -(-len(lengths) // threads)
-    for length, group in itertools.groupby(order, lambda place: lengths[place]):
-        same = list(group)
-        size = max(1, min(share, _BATCH // length))
-        yield from (same[at : at + size] for at in range(0, len(same), size))
 
 
 class SkillReader:

@@ -146,11 +146,10 @@ def test_a_few_probes_prove_nothing_and_a_first_version_has_nothing_to_be_worse_
 def test_a_learned_leg_that_what_is_served_lacks_is_no_ground_to_refuse(trades: SkillRoot) -> None:
     new = built_with(trades, trades.encoder)
     prepare_routing(trades.root, new)
-    folders = {file.split("/")[1] for file in trades.root.files(FOLDER)}
-    made, served = (next(f for f in folders if f.startswith(v.version)) for v in (new, trades.served()))
-    file = Path(trades.root.at(f"{FOLDER}/{made}/learned.npy"))
+    made, served = (f"{FOLDER}/{v.version}.{v.skills}" for v in (new, trades.served()))
+    file = Path(trades.root.at(f"{made}/learned.npy"))
     np.save(file, np.roll(np.load(file), 1, axis=0))  # each skill is taken for another
-    card = f"{FOLDER}/{served}/index.json"
+    card = f"{served}/index.json"
     kept = trades.root.read_json(card) or {}
 
     def lost() -> dict[str, float]:

@@ -153,9 +153,13 @@ class _Reader:
             self._say("unscanned.archive", path, "an archive with more members than are read of one")
             return
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if any(content[end + 8 : end + 16]) and not archive.infolist():
+                self._say("unscanned.archive", path, "an archive that lists none of its members")
             for member in archive.infolist():
                 name = f"{path}!{visible(member.filename)}"
                 self._place(member.filename, name)
+                if member.comment and self._takes(len(member.comment), name):
+                    yield f"{name}!comment", member.comment
                 if member.flag_bits & 1:
                     self._say("unscanned.encrypted", name, "a file under a password")
                 elif member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:

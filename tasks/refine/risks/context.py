@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from bisect import bisect_left
 
 from tasks.refine.frontmatter.place import leading_run, place_of
@@ -22,20 +23,31 @@ _QUOTES = (('"', '"'), ("“", "”"), ("‘", "’"), ("«", "»"), ("„", "�
 _LINE_CHARS = 400
 
 
+# Letters and digits that are drawn wide or as those of mathematics, which a model reads as plain ones.
+_STYLED = re.compile("[\uff10-\uff5a\U0001d400-\U0001d7ff]")
+
+
 def _lowered(text: str) -> str:
-    """Return the text in lower case, with every character at its old offset."""
-    lowered = text.lower()
+    """Return the text in lower case and plain letters, with every character at its old offset."""
+    lowered = _STYLED.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text).lower()
     # A few capitals become two characters: they stay as they are.
     if len(lowered) != len(text):
         lowered = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
     return lowered
 
 
+def plain_lines(text: str) -> str:
+    """Return a text with a line feed wherever a reader of any system, or of JavaScript, ends a line."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\u2028", "\n").replace("\u2029", "\n")
+
+
 class Surroundings:
     """One whole file, with newlines as LF, and the parts of it that rules name, each found once."""
 
     def __init__(self, text: str, rules: RiskRules) -> None:
-        self.text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+        self.text = plain_lines(text)
         self.rules = rules
         self.lowered = _lowered(self.text)
         self._values: dict[str, list[Region]] = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from storage.schemas import Finding
+from tasks.refine.risks.context import plain_lines
 from tasks.refine.risks.kinds import Kind, Part, is_disguised, parts_of
 from tasks.refine.risks.python_code import python_hits
 from tasks.refine.risks.rules import Hit, risk_rules
@@ -36,6 +37,7 @@ _MOST_CHARS = 1_000_000  # of a text that is analysed as code
 
 def scan_files(files: Sequence[TextFile]) -> list[tuple[Finding, ...]]:
     """Return the risks of each of many texts: one finding a rule; some hundred at a time are fastest."""
+    files = [file._replace(text=plain_lines(file.text)) for file in files]
     by_rules = scan_all([file.text for file in files])
     return [(*found, *analysed(file, found)) for found, file in zip(by_rules, files, strict=True)]
 

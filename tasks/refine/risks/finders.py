@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from tasks.refine.frontmatter.place import place_of
+from tasks.refine.risks.orders import against_user, drops_orders, sends_private
 from tasks.refine.risks.rules import Region
 from tasks.refine.risks.terms import patterns, terms
 from tasks.refine.text.rules import rules_data
 
 _PACKED = re.compile(r"[A-Za-z0-9+/_-]{40,20000}(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/_-]{20,90}){0,200}={0,2}")
+_PACKED_32 = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{40,20000}={0,6}")
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}[ :]?){28,10000}")
 _DATA_ADDRESS = re.compile(r"data:[\w/+.;=-]{1,60},$")
 _WORD = re.compile(r"[A-Za-z']{2,}")
@@ -27,7 +29,7 @@ def encoded_words(text: str) -> Iterator[Region]:
 
     Data of a `data:` address, and what decodes to a document of marks (JSON, XML), are none.
     """
-    for pattern, decode in ((_PACKED, _from_base64), (_HEX, _from_hex)):
+    for pattern, decode in ((_PACKED, _from_base64), (_HEX, _from_hex), (_PACKED_32, _from_base32)):
         for run in pattern.finditer(text):
             decoded, layers = decode(run[0]), 1
             while decoded and layers < _MOST_LAYERS and not _says_much(decoded):
@@ -39,7 +41,7 @@ def encoded_words(text: str) -> Iterator[Region]:
         lowered = line[0].lower()
         backwards = lowered[::-1] if " eht " in lowered or " ruoy " in lowered else ""
         turned = codecs.encode(lowered, "rot13") if " gur " in lowered or " lbhe " in lowered else ""
-        if any(_reads(said) and not _reads(lowered) for said in (backwards, turned)):
+        if any(_reads(said) and _common(said) > _common(lowered) for said in (backwards, turned)):
             yield line.span()
 
 
@@ -47,6 +49,14 @@ def _from_base64(run: str) -> str | None:
     packed = re.sub(r"\s", "", run).rstrip("=").translate(str.maketrans("-_", "+/"))
     try:
         return base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True).decode()
+    except ValueError:
+        return None
+
+
+def _from_base32(run: str) -> str | None:
+    packed = re.sub(r"\s", "", run).rstrip("=")
+    try:
+        return base64.b32decode(packed + "=" * (-len(packed) % 8)).decode()
     except ValueError:
         return None
 
@@ -66,10 +76,27 @@ def _reads(text: str) -> bool:
     """Tell whether a text reads as sentences."""
     if text.lstrip()[:1] in {"{", "[", "<"}:
         return False
-    words = [word.lower() for word in _WORD.findall(text)]
+    words = _WORD.findall(text)
     letters = sum(character.isalpha() or character.isspace() for character in text)
     is_long = len(words) >= _LEAST_WORDS and letters >= _LEAST_LETTERS * len(text)
-    return is_long and len(terms()["sentence_words"].intersection(words)) >= _LEAST_COMMON
+    return is_long and _common(text) >= _LEAST_COMMON
+
+
+def _common(text: str) -> int:
+    return len(terms()["sentence_words"].intersection(word.lower() for word in _WORD.findall(text)))
+
+
+_PIECE = r"""["'][^"'\\\n]{1,16}["']"""
+_PIECES = re.compile(rf"(?:{_PIECE}[ \t]{{0,2}}[+,.][ \t]{{0,2}}){{1,20}}{_PIECE}(?P<join>\]\.join)?")
+
+
+def split_names(text: str) -> Iterator[Region]:
+    """Yield the texts in pieces that make the name of what runs or fetches code, forwards or backwards."""
+    for pieces in _PIECES.finditer(text):
+        if pieces["join"] or "," not in pieces[0]:
+            name = "".join(re.findall(r"[\"']([^\"']+)[\"']", pieces[0])).lower()
+            if not terms()["split_names"].isdisjoint((name, name[::-1])):
+                yield pieces.span()
 
 
 _LISTING = {"pypi": ("==", ">=", "~=", "<="), "npm": ("dependencies",)}
@@ -173,4 +200,8 @@ FINDERS: Mapping[str, Callable[[str], Iterator[Region]]] = {
     "encoded_words": encoded_words,
     "look_alike_packages": look_alike_packages,
     "unneeded_tools": unneeded_tools,
+    "against_user": against_user,
+    "drops_orders": drops_orders,
+    "split_names": split_names,
+    "sends_private": sends_private,
 }

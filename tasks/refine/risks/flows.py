@@ -58,8 +58,28 @@ def _graded(name: str, address: str) -> Severity:
 def _stays(text: str) -> bool:
     """Tell whether a text names this machine, and no other address."""
     hosts = _HOST.findall(text)
-    others = (match[1] for match in _BARE_HOST.finditer(text))
+    others = _bare_hosts(text)
     return len(hosts) == text.count("://") > 0 and all(_LOCAL.match(host) for host in (*hosts, *others))
+
+
+def _bare_hosts(text: str) -> list[str]:
+    return [match[1] for match in _BARE_HOST.finditer(text)]
+
+
+def host_marks(text: str, line: int) -> Marks:
+    """Return the mark of each host that a text names, which a variable may carry to a sender."""
+    hosts = _HOST.findall(text) if "://" in text else _bare_hosts(text) if "." in text else ()
+    return {f"host:{host.lower()}": line for host in hosts}
+
+
+def _is_home(host: str, service: str) -> bool:
+    """Tell whether a host is of the service whose key goes there, or of a cloud that runs a part of it."""
+    *names, end = host.split(".")
+    owner = next((name for name in reversed(names) if name not in {"co", "com"}), "")
+    if end in terms()["reserved_ends"]:
+        return False
+    lent = owner in terms()["clouds"] or service == "gitlab"  # which companies run themselves
+    return owner.startswith((service, "amazon" + service)) or (lent and service in host)
 
 
 def text_marks(text: str, line: int) -> Marks:
@@ -108,10 +128,11 @@ class Flows:
         if not marks or (sink == "send" and _stays(source)):
             return
         hosts = [host.lower() for host in _HOST.findall(source)]
+        hosts += [mark.partition(":")[2] for mark in marks if mark.startswith("host:")]
         for mark, since in marks.items():
             kind, _, detail = mark.partition(":")
             # A key that goes to its own service, or to an address that is not said, is what keys are for.
-            if kind == "token" and (not hosts or not detail or any(detail in host for host in hosts)):
+            if kind == "token" and (not hosts or not detail or any(_is_home(host, detail) for host in hosts)):
                 continue
             if name := RULES.get((sink, kind)):
                 at, until, severity = min(since, line), max(since, line), _graded(name, detail)

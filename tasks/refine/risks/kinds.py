@@ -31,6 +31,7 @@ _NAMES: dict[Kind, str] = {
     "javascript": "js mjs cjs jsx ts mts cts tsx javascript typescript node",
     "json": "json jsonc json5 webmanifest ipynb",
     "yaml": "yaml yml",
+    "text": "rb ruby php ps1 psm1 powershell pl perl lua go",
     "toml": "toml ini cfg conf pipfile npmrc yarnrc pypirc service timer desktop",
 }
 _CALLED: dict[str, Kind] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
@@ -66,7 +67,8 @@ _SAID: dict[Kind, re.Pattern[str]] = {
     ),
 }
 _LEAST_SHARE = 0.3  # of the lines of prose that read as code, if it is no prose at all
-_TESTED_CHARS = 50_000
+_TESTED_CHARS = 25_000  # of a text's beginning, and of its end
+_BLANK_LINES = re.compile(r"\n\s*\n")
 _PROMPT = re.compile(r"^[ \t]{0,20}[$%>#] (?=\S)", re.M)
 
 
@@ -78,16 +80,19 @@ def kinds_of(text: str, path: str) -> tuple[Kind, ...]:
     """
     name = posixpath.basename(path).lower()
     suffix = name.rpartition(".")[2]
-    called, head = _CALLED.get(suffix), text[:_TESTED_CHARS]
+    called, said = _CALLED.get(suffix), text
+    if len(said) > _TESTED_CHARS or said[:1].isspace():
+        said = _BLANK_LINES.sub("\n", said)
+    head = said if len(said) <= _TESTED_CHARS else f"{said[:_TESTED_CHARS]}\n{said[-_TESTED_CHARS:]}"
     kinds: dict[Kind, None] = {}
     if (shebang := _SHEBANG.match(head)) and shebang.lastgroup:
         kinds[shebang.lastgroup] = None  # type: ignore[index]
     if called:
         kinds[called] = None
-    if called is None or (called == "markdown" and name != "skill.md"):
+    if called is None or called in {"yaml", "toml"} or (called == "markdown" and name != "skill.md"):
         lines = max(1, sum(1 for line in head.splitlines() if line.strip()))
-        least = _LEAST_SHARE * lines if suffix in _PROSE else 1
-        kinds |= {kind: None for kind, said in _SAID.items() if len(said.findall(head)) >= least}
+        least = _LEAST_SHARE * lines if called or suffix in _PROSE else 1
+        kinds |= {kind: None for kind, line in _SAID.items() if len(line.findall(head)) >= least}
         kinds |= {"json": None} if _is_json(text) else {}
     return tuple(kinds) or ("text",)
 
@@ -127,5 +132,5 @@ def _of_fence(opener: str, lines: list[str], first: int) -> Iterator[Part]:
     text = "\n".join(line[depth:] for line in text.split("\n")) if depth else text
     # A fence without a language is tested as a file without a suffix is.
     for kind in kinds_of(text, f"fence.{word[1]}" if word and word[1] else "fence"):
-        if kind not in {"text", "markdown"}:
+        if kind not in {"text", "markdown"} or (word and _CALLED.get(word[1].lower()) == "text"):
             yield Part(kind, text, first)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from tasks.refine.risks.flows import NONE, Flows, Marks, fetched, joined, text_marks, token_mark
+from tasks.refine.risks.flows import NONE, Flows, Marks, fetched, host_marks, joined, text_marks, token_mark
 from tasks.refine.risks.rules import Hit
 from tasks.refine.risks.script_code import script_hits
 from tasks.refine.risks.shell_code import ShellReader
@@ -35,6 +35,9 @@ def python_hits(code: str) -> list[Hit]:
         except SyntaxError:
             return script_hits(code)
     reader = PythonReader(Flows(), code.split("\n"))
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    named = [one for node in imports for one in node.names]
+    reader.aliases |= {one.asname: one.name.rpartition(".")[2] for one in named if one.asname}
     # What a function returns, or a later line sets, is known when it is read again.
     for _ in range(_PASSES):
         before = dict(reader.flows.held)
@@ -52,6 +55,7 @@ class PythonReader:
         self._scope = ""
         self._functions: dict[str, list[str]] = {}
         self._texts: set[str] = set()
+        self.aliases: dict[str, str] = {}  # of what is imported under another name, its own
 
     def read(self, body: Iterable[ast.AST]) -> None:
         """Read statements in order."""
@@ -103,7 +107,7 @@ class PythonReader:
         """Return the marks of an expression, and report the sinks in it."""
         match node:
             case ast.Constant(value=str() as text):
-                return text_marks(text, self._at(node)) if len(text) < _MOST_PATH else NONE
+                return self._of_text(text, self._at(node))
             case ast.Name(id=name):
                 runs = {"runner": self._at(node)} if name in {"exec", "eval"} else NONE
                 return joined(runs, self._of_name(name))
@@ -115,6 +119,11 @@ class PythonReader:
             case ast.Call():
                 return self._call(node)
         return self._of_parts(node) if node else NONE
+
+    def _of_text(self, text: str, line: int) -> Marks:
+        if len(text) >= _MOST_PATH:
+            return NONE
+        return joined(text_marks(text, line), host_marks(text, line) if "://" in text else NONE)
 
     def _of_parts(self, node: ast.AST) -> Marks:
         """Return the marks of an expression's parts, and what joining them makes."""
@@ -130,6 +139,11 @@ class PythonReader:
 
     def _at(self, node: ast.AST) -> int:
         return self._line + int(getattr(node, "lineno", 1))
+
+    def _meant(self, node: ast.AST) -> str:
+        """Return the last part of a name, or the one under which it was imported."""
+        name = _name(node).removesuffix("()")
+        return self.aliases.get(name, name) if isinstance(node, ast.Name) else name
 
     def _subscript(self, node: ast.Subscript, value: ast.expr, index: ast.expr) -> Marks:
         backwards = isinstance(index, ast.Slice) and ast.unparse(index) == "::-1" and self._is_text(value)
@@ -151,17 +165,17 @@ class PythonReader:
         return text_marks("/".join(_parts(node)), self._at(node))
 
     def _call(self, node: ast.Call) -> Marks:
-        name, base, func = _name(node.func).removesuffix("()"), _NO_BASE, node.func
+        name, base, func = self._meant(node.func), _NO_BASE, node.func
         of_func = self._of_name(func.id) if isinstance(func, ast.Name) else self._marks(func)
         if isinstance(func, ast.Attribute):
-            base = _name(func.value).removesuffix("()")
+            base = self._meant(func.value)
         given = [self._marks(arg) for arg in node.args]
         named = {k.arg or "**": self._marks(k.value) for k in node.keywords}
         marks = joined(*given, *named.values())
         line = self._at(node)
         if name in {"get", "getenv", "pop"} and base in {"environ", "os"}:
             return token_mark(_text(node.args[0]) if node.args else "", line)
-        self._runs(node, name, base, of_func, given)
+        self._runs(node, name, base, of_func, given or [*named.values()])
         self._sends(node, name, base, marks, named)
         for parameter, value in zip(self._functions.get(name, ()), given, strict=False):
             self.flows.hold(f"{name}:{parameter}", value)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from tasks.refine.risks.flows import Flows, Marks, fetched, joined, text_marks, token_mark
+from tasks.refine.risks.flows import Flows, Marks, fetched, host_marks, joined, text_marks, token_mark
 from tasks.refine.risks.rules import Hit
 from tasks.refine.risks.shell_code import ShellReader
 from tasks.refine.risks.terms import may_flow, patterns, terms
@@ -93,7 +93,8 @@ def _read(flows: Flows, statement: str, line: int) -> None:
     if len(statement) > _MOST_STATEMENT:
         return
     made, runs = list(_made(statement, line)), False
-    marks = joined(text_marks(statement, line), *(one for _, one in made), flows.of(_names(statement)))
+    hosts = host_marks(statement, line) if "://" in statement else {}
+    marks = joined(text_marks(statement, line), *(one for _, one in made), flows.of(_names(statement)), hosts)
     for sink, pattern in (("run", "script_runs"), ("send", "script_sends")) if marks else ():
         for spent in islice(patterns()[pattern].finditer(statement), _MOST_SINKS):
             # What a call is given; and in what is called back with an answer, the answer.

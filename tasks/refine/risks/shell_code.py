@@ -7,19 +7,31 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from tasks.refine.risks.flows import MAX_DEPTH, NONE, Flows, Marks, fetched, joined, text_marks, token_mark
+from tasks.refine.risks.flows import (
+    MAX_DEPTH,
+    NONE,
+    Flows,
+    Marks,
+    fetched,
+    host_marks,
+    joined,
+    text_marks,
+    token_mark,
+)
 from tasks.refine.risks.rules import Hit
 from tasks.refine.risks.shell_words import Command, Word, commands
 from tasks.refine.risks.terms import may_flow, patterns, terms
 
 _ASSIGNED = re.compile(r"(\w{1,60})\+?=")
+_SPELLED = re.compile(r"(?:\$\{?\w{1,20}\}?){2,9}\Z")
+_SPELLS = re.compile(r"(?:^|[;|&(])[ \t]{0,8}(?:\$\{?\w{1,20}\}?){2}", re.MULTILINE)
 _URL = re.compile(r"(?i)(?:https?|ftp)://\S{1,2000}")
 _OUTPUT = re.compile(r"(?:-\w*[oO]|--output(?:-document)?=?)$")
 
 
 def shell_hits(code: str) -> list[Hit]:
     """Return the flows in shell code; code in strings of code is read to a fixed depth."""
-    if not may_flow(code, "shell"):
+    if not may_flow(code, "shell") and not _SPELLS.search(code):
         return []
     shell = ShellReader(Flows())
     shell.read(code, 1)
@@ -122,7 +134,8 @@ class ShellReader:
         """Note what is assigned before a command's name, and return the words from the name on."""
         for at, word in enumerate(words):
             if assigned := _ASSIGNED.match(word.text):
-                self.flows.hold(assigned[1], self._marks([word]))
+                value = word.text[assigned.end() :]
+                self.flows.hold(assigned[1], joined(self._marks([word]), host_marks(value, word.line)))
             elif word.text not in terms()["shell_prefix"] and not (at and word.text.startswith("-")):
                 return words[at:]
         # `env` runs what follows it; where nothing does, it prints.
@@ -133,8 +146,11 @@ class ShellReader:
         rest, is_shell = call.words[1:], call.is_of("shell_shells")
         if not call.is_of("shell_interpreters"):
             # A program that was fetched is run by its path; a name alone may be that of another.
-            if "/" in call.words[0].text or len(call.words) == 1 or call.words[0].codes:
-                self.flows.sink("run", self._marks(call.words[:1]), call.line, call.text)
+            named = call.words[0]
+            if "/" in named.text or len(call.words) == 1 or named.codes or _SPELLED.match(named.text):
+                # A name that is put together of several variables is written so that no reader finds it.
+                spelled = {"encoded": call.line} if _SPELLED.match(call.words[0].text) else NONE
+                self.flows.sink("run", joined(spelled, self._marks(call.words[:1])), call.line, call.text)
             return
         options = (at + 1 for at, word in enumerate(rest) if word.text in terms()["shell_code_options"])
         coded = 0 if call.name == "eval" else next(options, None)

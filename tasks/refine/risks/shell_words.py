@@ -24,7 +24,7 @@ _IN_QUOTES = re.compile(
 )
 _BRACKET = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"|(?P<bracket>[()])|[^\\'\"()]+|.", re.DOTALL)
 _NUMBERS = re.compile(r"\\x[0-9a-fA-F]{2}|\\[0-7]{3}")
-_LEAST_NUMBERS = 6
+_LEAST_NUMBERS = 3
 
 
 @dataclass(slots=True)

@@ -12,16 +12,16 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 import yaml
 
+from storage.schemas import Finding, RawDocument
 from tasks.evaluate.risks.bench import read_bench, scan_skills
 from tasks.refine.document import refine_bundles
 
 HERE = Path(__file__).parent
-SKILL = "---\nname: ledger\ndescription: Keeps a ledger of bookings.\n---\n# Ledger\n\nAdd a row a booking.\n\n"
+SKILL = "---\nname: ledger\ndescription: Keeps a ledger.\n---\n# Ledger\n\nAdd a row a booking.\n\n"
 ENCODE: Mapping[str, Callable[[str], str]] = {
     "b64": lambda text: base64.b64encode(text.encode()).decode(),
     "b32": lambda text: base64.b32encode(text.encode()).decode(),
@@ -38,7 +38,7 @@ _CODED = re.compile(r"⟦(\w+):([^⟧]*)⟧")
 
 
 def variants(name: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the class of each variant of a table, and its files by path, with what is to be encoded encoded."""
+    """Yield the class of each variant of a table, and its files by path, encoded where it says so."""
     for kind, entries in yaml.safe_load((HERE / name).read_text("utf-8")).items():
         for entry in entries:
             files = {"": entry} if isinstance(entry, str) else entry
@@ -62,7 +62,7 @@ def packed(path: str, member: str, text: str) -> bytes:
 
 def bench_of(name: str, folder: Path) -> Path:
     """Return a folder in the form of a bench of risks with the variants of a table, none of them run."""
-    labels, links, numbers = [], {}, Counter[str]()
+    labels, links, numbers = list[dict[str, object]](), dict[str, str](), Counter[str]()
     for kind, files in variants(name):
         numbers[kind] += 1
         skill = f"malicious/{kind}-{numbers[kind]}/ledger"
@@ -80,3 +80,26 @@ def bench_of(name: str, folder: Path) -> Path:
     (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)), "utf-8")
     (folder / "links.json").write_text(json.dumps(links), "utf-8")
     return folder
+
+
+def _scanned(raw: RawDocument) -> list[Finding]:
+    (bundle,) = refine_bundles([raw])
+    return [*bundle.text_risks, *bundle.risks]
+
+
+@pytest.mark.parametrize(
+    ("table", "least", "blocked", "of_class"),
+    [("variants.yaml", 0.95, 0.4, 0.8), ("variants_unseen.yaml", 0.6, 0.25, 0.0)],
+)
+def test_most_variants_of_each_class_are_found(
+    table: str, least: float, blocked: float, of_class: float, tmp_path: Path
+) -> None:
+    (tmp_path / "bench").mkdir()
+    bench = bench_of(table, tmp_path / "bench")
+    rows = scan_skills(read_bench(bench, tmp_path / "read"), _scanned, ["error"])
+    assert len({row["class"] for row in rows}) == 13
+    assert sum(row["warned"] for row in rows) >= least * len(rows)
+    assert sum(row["blocked"] for row in rows) >= blocked * len(rows)
+    for kind in {row["class"] for row in rows}:
+        found = [row["warned"] for row in rows if row["class"] == kind]
+        assert sum(found) >= of_class * len(found), kind

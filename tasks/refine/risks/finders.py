@@ -124,6 +124,8 @@ def _installed(text: str, ecosystem: str) -> Iterator[tuple[int, str]]:
         one = _RUNS_ONE.search(text, command.start(), command.start(1))
         for word in re.finditer(r"[^\s\"',]+", command[1]):
             named = _NAMED.match(word[0])
+            if one and word[0].startswith("@"):
+                break  # what follows it are its words
             # A path, an address or an option is no name; a version may follow one.
             if named and word[0][named.end() : named.end() + 1] not in {"/", ":", "\\", "$", "(", "{"}:
                 yield command.start(1) + word.start(), named[0].rstrip(".-")

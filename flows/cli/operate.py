@@ -14,9 +14,8 @@ from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
 from flows.cli.options import IndexMode, JsonOption, RootOption, WaitOption, print_json, root_of
 from flows.cli.printing import run as printing
-from flows.cli.printing.schema import print_schema
+from flows.cli.schema import schema
 from flows.settings import load_settings
-from storage.errors import WrongInput
 
 _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
 
@@ -119,28 +118,6 @@ def settings(
         for loaded in others:
             rows += _described(loaded())
     print_json({"settings": rows}) if as_json else printing.print_settings(rows)
-
-
-def schema(
-    table: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="Its folder below the root  [list all tables]")
-    ] = None,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="As tables of Markdown, columns and all.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Print the tables that lie on disk, and the columns of each with type, unit and meaning."""
-    from flows.commands.schema import schema_told  # noqa: PLC0415
-
-    if as_json and markdown:
-        msg = "--json and --markdown are two forms of one answer: give one of them"
-        raise WrongInput(msg)
-    found = schema_told(table)
-    if as_json:
-        print_json(found)
-    else:
-        print_schema(found, whole=table is not None or markdown, markdown=markdown)
 
 
 def serve_metrics(

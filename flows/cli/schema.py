@@ -1,18 +1,43 @@
-"""Print the schema of the tables of a root, for a person or as Markdown."""
+"""The command that prints the schema of each table of a root."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from flows.cli.options import JsonOption, print_json
 from flows.commands.console import say
+from storage.errors import WrongInput
+
+
+def schema(
+    table: Annotated[
+        str | None, typer.Argument(metavar="TABLE", help="Its folder below the root  [list all tables]")
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As tables of Markdown, columns and all.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the tables that lie on disk, and the columns of each with type, unit and meaning."""
+    from flows.commands.schema import schema_told  # noqa: PLC0415
+
+    if as_json and markdown:
+        msg = "--json and --markdown are two forms of one answer: give one of them"
+        raise WrongInput(msg)
+    found = schema_told(table)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found, whole=table is not None or markdown, markdown=markdown)
+
 
 _WIDE = 21  # the widest name of a table, and a blank
 
 
-def print_schema(found: dict[str, Any], *, whole: bool, markdown: bool = False) -> None:
-    """Print what `flows.commands.schema.schema_told` returns; not `whole`: what each table holds alone."""
+def _print(found: dict[str, Any], *, whole: bool, markdown: bool = False) -> None:
+    """Print what `schema_told` returns, for a person or as Markdown; not `whole`: what each table holds."""
     for one in found["tables"]:
         if not whole:
             say(one["holds"], indent=_WIDE, mark=one["table"].ljust(_WIDE))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from flows.json_log import DOING, run_of_process
 from storage.errors import (
     GateRefused,
     NothingReadable,
@@ -63,15 +64,15 @@ def new_run_id() -> str:
 
 
 def this_run() -> str:
-    """Return the id of the run that begins: the one of `run_as`, or a new one."""
+    """Return the id of the run that begins: the one of `run_as` or of this process, or a new one."""
     begun = _begun.get()
-    return begun.run_id if begun else new_run_id()
+    return begun.run_id if begun else run_of_process() or new_run_id()
 
 
 @contextmanager
 def run_as(run_id: str) -> Iterator[Begun]:
     """Give the run that begins inside an id, and yield where its record is found, whatever comes of it."""
-    token = _begun.set(found := Begun(run_id))
+    token, DOING.run = _begun.set(found := Begun(run_id)), run_id
     try:
         yield found
     finally:
@@ -122,11 +123,12 @@ class RunRecord:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Measure the duration of one stage."""
-        started, self.doing = time.monotonic(), name
+        started, self.doing, DOING.stage = time.monotonic(), name, name
         try:
             yield
             self.doing = None
         finally:
+            DOING.stage = None
             self.seconds[name] = round(time.monotonic() - started, 2)
 
     def end_as(self, found: Mapping[str, Any]) -> None:
@@ -150,6 +152,7 @@ def recorded(
     reads no source and makes nothing leaves them for the next that does.
     """
     record = RunRecord(run_id, flow, specs, datetime.now(UTC).isoformat())
+    DOING.run, DOING.flow = run_id, flow
     if (begun := _begun.get()) is not None:
         begun.record = record
     mistaken = False  # nothing was done: such a call is no run

@@ -195,6 +195,8 @@ def _runner_of(settings: Settings) -> TaskRunner[Any]:
         from prefect_ray import RayTaskRunner  # noqa: PLC0415 (comes with an extra)
 
         local = {"num_cpus": workers, "include_dashboard": False}
+        if settings.quiet:
+            local |= {"logging_level": logging.WARNING, "log_to_driver": False}
         found: TaskRunner[Any] = RayTaskRunner(address=address, init_kwargs={} if address else local)
         return found
     return ThreadPoolTaskRunner(max_workers=workers)

@@ -51,6 +51,9 @@ class Settings(BaseSettings, CrawlSettings):
     )
     debug: bool = Field(False, description="Whether an error shows its stack, as --debug does.")
     quiet: bool = Field(False, description="Whether stderr shows warnings and errors alone, as with --quiet.")
+    log_format: Literal["text", "json"] = Field(
+        "text", description="How the log stands on stderr: lines for a person, or one JSON object a line."
+    )
     sync_files: bool = Field(True, description="Whether a write waits until the disk holds it.")
     max_control_share: float = Field(
         0.1, ge=0, le=1, description="A text with a larger share of control characters is no text."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from flows.cli.helps import ASK, FILL, REPAIR, WATCH
 from flows.cli.options import IndexMode, JsonOption, RootOption, WaitOption, print_json, root_of
 from flows.cli.printing import run as printing
 from flows.cli.schema import schema
+from flows.commands.console import say_aside
 from flows.settings import load_settings
 
 _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
@@ -134,7 +134,7 @@ def serve_metrics(
     from flows.commands.monitoring import serve_metrics as serve  # noqa: PLC0415
 
     at, end = serve(root_of(load_settings(), root), address, port)
-    sys.stderr.write(f"metrics at http://{address}:{at}/metrics\n")
+    say_aside(f"metrics at http://{address}:{at}/metrics")
     try:
         while not threading.Event().wait(1):  # Polars' handler of signals lets a wait without end go on
             pass
@@ -164,9 +164,9 @@ def serve(
         serve_stdio(place)
         return
     try:
-        serve_http(place, host, port, lambda line: typer.echo(line, err=True))
+        serve_http(place, host, port, say_aside)
     except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
+        say_aside("stopped")
 
 
 def _described(settings: BaseSettings) -> list[dict[str, Any]]:

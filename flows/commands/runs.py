@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Literal, cast
 
+from flows.json_log import JsonLines
 from flows.run_record import new_run_id, run_as
 from flows.server.temporary import prepare_home
 from flows.settings import load_settings
@@ -62,7 +63,7 @@ def _limit_terminal(*, stacks: bool, progress: bool) -> None:
 
     setup_logging()
     for handler in logging.getLogger().handlers:
-        if isinstance(handler, PrefectConsoleHandler):
+        if isinstance(handler, PrefectConsoleHandler | JsonLines):
             if not stacks:
                 handler.addFilter(
                     lambda record: not (record.exc_info or "in state Failed" in record.getMessage())

@@ -86,8 +86,9 @@ class RunRecord:
     `flow` names the flow that ran. `state` is `running`, `complete`, `partial`, `refused`, `failed`,
     `cancelled` (by a person, on Prefect's page), `interrupted` (by Ctrl-C or SIGTERM) or `died`, which the
     next run or `status` says of it. `doing` is the stage that is under way, or in which the run ended.
-    `documents`, `dropped`, `nodes` and `edges` count the corpus of the root, which is not served before it
-    passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
+    `foreseen` is what `run --dry-run` would have said of it when it began. `documents`, `dropped`, `nodes`
+    and `edges` count the corpus of the root, which is not served before it passes the gate; `served_counts`
+    counts `documents` and `nodes` of `served`;
     all are null where a bucket did not say;
     `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
     that cost, and is null without one. `risks_added` tells of each revision that adds risks, as
@@ -104,6 +105,7 @@ class RunRecord:
     ended_at: str | None = None
     doing: str | None = None
     message: str | None = None
+    foreseen: dict[str, Any] | None = None
     published: bool = False
     served: str | None = None
     served_counts: dict[str, int | None] | None = None

@@ -11,8 +11,9 @@ from pydantic_settings import BaseSettings
 
 from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
-from flows.cli.options import IndexMode, JsonOption, RootOption, WaitOption, print_json, root_of
+from flows.cli.options import DryRunOption, IndexMode, JsonOption, RootOption, WaitOption, print_json, root_of
 from flows.cli.printing import run as printing
+from flows.cli.printing.cost import print_cost
 from flows.cli.schema import schema
 from flows.commands.console import say_aside
 from flows.settings import load_settings
@@ -46,11 +47,20 @@ def rebuild(
     keep_vectors: Annotated[
         bool, typer.Option("--keep-vectors", help="Encode no text again whose vector is kept.")
     ] = False,
+    dry_run: DryRunOption = False,
     wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make everything anew from raw snapshots, and serve it if it passes the gate."""
+    if dry_run:
+        from flows.commands.foresee import foresee  # noqa: PLC0415
+
+        settings = load_settings()
+        given = {"index": index.value, "again": True, "keep_vectors": keep_vectors}
+        cost = foresee(root_of(settings, root), settings, (), **given)
+        print_json(cost) if as_json else print_cost(cost)
+        return
     from flows.commands.runs import run_rebuild  # noqa: PLC0415
 
     record = run_rebuild(root_of(load_settings(), root), index.value, wait, keep_vectors=keep_vectors)

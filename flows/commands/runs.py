@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Literal, cast
 
+from flows.commands.foresee import documents_by, foresee, seconds_of
 from flows.json_log import JsonLines
 from flows.run_record import new_run_id, run_as
 from flows.server.temporary import prepare_home
@@ -20,6 +21,7 @@ from storage.root import Root
 from storage.state import accept_risks
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
 from tasks.crawl.refresh import target_of
+from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import normal_spec
 from tasks.models.onnx_export import export_ahead, require_encoder
 from tasks.retrieve.install.contents import require_rules
@@ -89,6 +91,12 @@ def run_nightly(
         return _recorded(lambda: nightly(root.uri, specs or None, limit, _mode(index), wait))
 
 
+def foresee_run(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:
+    """Return what `run_nightly` would read, make and take; write nothing. Raises `WrongInput` as it does."""
+    specs = [normal_spec(spec) for spec in sources or []] or specs_to_read(root)
+    return foresee(root, load_settings(), specs, index=index, limit=limit)
+
+
 def run_backfill(
     root: Root,
     start: str,
@@ -121,7 +129,14 @@ def foresee_backfill(
     if publish:
         require_whole(stages)
     plan = replay_plan(root, _require_days(root, start, end))
-    return [{**row, "would be served": publish and row is plan[-1]} for row in plan]
+    held = [documents_by(root, row["day"]) for row in plan]
+    return [
+        {
+            **row, "documents to make": documents, "seconds": sum(seconds_of(root, documents).values()),
+            "would be served": publish and row is plan[-1],
+        }
+        for row, documents in zip(plan, held, strict=True)
+    ]  # fmt: skip
 
 
 def _require_days(root: Root, start: str, end: str) -> list[str]:

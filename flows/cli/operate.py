@@ -57,8 +57,8 @@ def rebuild(
         from flows.commands.foresee import foresee  # noqa: PLC0415
 
         settings = load_settings()
-        given = {"index": index.value, "again": True, "keep_vectors": keep_vectors}
-        cost = foresee(root_of(settings, root), settings, (), **given)
+        place = root_of(settings, root)
+        cost = foresee(place, settings, (), index=index.value, again=True, keep_vectors=keep_vectors)
         print_json(cost) if as_json else print_cost(cost)
         return
     from flows.commands.runs import run_rebuild  # noqa: PLC0415

@@ -98,15 +98,15 @@ def documents_by(root: Root, day: str) -> int:
 
 def _source(root: Root, spec: str, runs: Iterable[dict[str, Any]], limit: int | None) -> dict[str, Any]:
     """Return what reading a source would take: as the last nights did, or as much as a folder holds."""
-    known, size = read_sources(root).get(spec, {}), 0
+    known = read_sources(root).get(spec, {})
+    changed: int | None
+    changed, size = (None, 0) if known.get("last_read") else _held(spec)
+    listed, requests = changed, None if changed is None else 0
     if known.get("last_read"):
         before = [one for run in runs for one in run["sources"] if one["source"] == spec]
         later = before[:-1] or before  # the first reading brought all of it
         changed = round(mean(_brought(one) for one in later)) if later else 0
         listed, requests = known.get("listed"), known.get("requests")
-    else:
-        changed, size = _held(spec)
-        listed, requests = changed, 0 if changed is not None else None
     if limit is not None and changed is not None and changed > limit:
         changed, listed, size = limit, limit, round(size * limit / changed)
     quota = known.get("quota_left")

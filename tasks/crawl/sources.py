@@ -14,6 +14,7 @@ from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.local.parquet_file import ParquetSource
 from tasks.crawl.mcp.awesome import AwesomeListSource, normal_location
 from tasks.crawl.mcp.registry import McpRegistrySource
+from tasks.crawl.registries.well_known import WellKnownSource, normal_url
 from tasks.crawl.skillsmp.source import SkillsMPSource
 from tasks.crawl.source.base import CrawlContext, Source
 from tasks.crawl.source.identity import SAMPLE, hide_credentials, parse_github_url
@@ -52,6 +53,7 @@ SOURCES = {
         "parquet:PATH", lambda rest, given: ParquetSource(rest, limits=given.limits), _absolute
     ),
     "awesome": SourceKind("awesome:PATH-or-URL", AwesomeListSource, normal_location),
+    "well-known": SourceKind("well-known:URL", WellKnownSource, normal_url),
     "mcp-registry": SourceKind("mcp-registry", lambda _, given: McpRegistrySource(given), None, alone=True),
     SAMPLE: SourceKind(
         SAMPLE,

@@ -146,7 +146,7 @@ class RemoteSource(Source):
             web_url(url)
         except HttpTerminal as error:
             raise self._error(error) from error
-        async with open_http(self._settings, self._root) as http:
+        async with open_http(self._settings, self._root, url) as http:
             try:
                 yield http
             finally:

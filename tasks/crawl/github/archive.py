@@ -122,7 +122,7 @@ def _damaged(detail: str) -> ArchiveRefused:
 
 
 def check_entries(entries: Iterable[ZipInfo], limits: ArchiveLimits, *, rooted: bool = True) -> str:
-    """Return the one folder that all entries lie in (empty: none, or not `rooted`), or raise ArchiveRefused."""
+    """Return the folder that all entries lie in (empty: none, or not `rooted`), or raise ArchiveRefused."""
     root, unpacked = "", 0
     names: Counter[str] = Counter()
     for entry in entries:

@@ -100,29 +100,31 @@ def test_files_of_an_archive_are_kept_and_its_links_named(site: Garden, crawler:
     assert [f["code"] for f in row["findings"]] == ["bundle.symlink"]
 
 
+BAD: list[tuple[bytes, dict[str, object], str]] = [
+    (grows("mint"), {"digest": digest_of(b"other")}, "digest-mismatch"),
+    (grows("mint"), {"url": "/nowhere"}, "missing"),
+    (grows("mint"), {"url": "http://127.0.0.1:9/a"}, "private"),
+    (grows("mint"), {"url": "http://[::ffff:10.0.0.1]/a"}, "private"),
+    (grows("mint"), {"url": "http://2130706433:9/a"}, "private"),
+    (grows("mint"), {"url": "javascript:alert(1)"}, "malformed"),
+    (grows("mint"), {"url": 7}, "malformed"),
+    (grows("mint"), {"name": "../mint"}, "malformed"),
+    (grows("mint"), {"type": "wasm"}, "malformed"),
+    (grows("mint"), {"digest": "md5:1"}, "malformed"),
+    (grows("mint"), {"description": None}, "malformed"),
+    (tarred({"../SKILL.md": b"x"}), {}, "archive-path"),
+    (tarred({"/SKILL.md": b"x"}), {}, "archive-path"),
+    (tarred({"mint/SKILL.md": grows("mint")}), {}, "no-skill"),
+    (zipped({"..\\SKILL.md": b"x"}), {}, "archive-path"),
+    (tarred({f"{n}": b"" for n in range(2_001)}), {}, "archive-files"),
+    (tarred({"SKILL.md": b"\0" * 60_000_000}), {}, "archive-size"),
+    (b"no archive", {}, "archive-damaged"),
+    (b"PK no archive", {}, "archive-damaged"),
+]
+
+
 @pytest.mark.parametrize(
-    ("artifact", "fields", "reason"),
-    [
-        (grows("mint"), {"digest": digest_of(b"other")}, "digest-mismatch"),
-        (grows("mint"), {"url": "/nowhere"}, "missing"),
-        (grows("mint"), {"url": "http://127.0.0.1:9/a"}, "private"),
-        (grows("mint"), {"url": "http://[::ffff:10.0.0.1]/a"}, "private"),
-        (grows("mint"), {"url": "http://2130706433:9/a"}, "private"),
-        (grows("mint"), {"url": "javascript:alert(1)"}, "malformed"),
-        (grows("mint"), {"url": 7}, "malformed"),
-        (grows("mint"), {"name": "../mint"}, "malformed"),
-        (grows("mint"), {"type": "wasm"}, "malformed"),
-        (grows("mint"), {"digest": "md5:1"}, "malformed"),
-        (grows("mint"), {"description": None}, "malformed"),
-        (tarred({"../SKILL.md": b"x"}), {}, "archive-path"),
-        (tarred({"/SKILL.md": b"x"}), {}, "archive-path"),
-        (tarred({"mint/SKILL.md": grows("mint")}), {}, "no-skill"),
-        (zipped({"..\\SKILL.md": b"x"}), {}, "archive-path"),
-        (tarred({f"{n}": b"" for n in range(2_001)}), {}, "archive-files"),
-        (tarred({"SKILL.md": b"\0" * 60_000_000}), {}, "archive-size"),
-        (b"no archive", {}, "archive-damaged"),
-        (b"PK no archive", {}, "archive-damaged"),
-    ],
+    ("artifact", "fields", "reason"), BAD, ids=[f"{n}-{case[2]}" for n, case in enumerate(BAD)]
 )
 def test_what_cannot_be_verified_is_named_and_nothing_of_it_held(
     site: Garden, crawler: Crawler, artifact: bytes, fields: dict[str, object], reason: str
@@ -206,9 +208,7 @@ def test_an_index_that_was_written_is_read_the_same() -> None:
     with pytest.raises(NoIndex, match="no JSON object"):
         read_index(None, "https://e.org")
     twice = index_of([*entries, *entries])
-    assert read_index(twice, "https://e.org")[1] == [
-        ("mint", "the index names it twice, and the first counts")
-    ]
+    assert read_index(twice, "https://e.org")[1] == [("mint", "the index names it twice, the first counts")]
 
 
 def test_a_host_alone_is_asked_by_https_and_a_password_refused() -> None:

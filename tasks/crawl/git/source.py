@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +29,7 @@ from tasks.crawl.source.bundle import (
     read_skill,
     wanted,
 )
+from tasks.crawl.source.copies import LOCK, LOCK_BYTES, locked_names, without_copies
 from tasks.crawl.source.identity import (
     GIT_REF,
     SAMPLE,
@@ -82,7 +83,9 @@ class GitSource(Source):
         with self._client() as client:
             commit = client.fetch(self._ref)
             entries, trees = client.entries(commit, self._limits.repository_paths)
-            rows = plan(self._with_targets(entries, client), repository_name(self._url), self.spec)
+            names = [locked_names(lock) for lock in self._held(client, entries, [LOCK])]
+            planned = plan(self._with_targets(entries, client), repository_name(self._url), self.spec)
+            rows = [*without_copies(planned, frozenset().union(*names), self.spec)]
             for start in range(0, len(rows), _BATCH):
                 batch = rows[start : start + _BATCH]
                 skills = [row for row in batch if isinstance(row, BundledSkill)]
@@ -96,6 +99,18 @@ class GitSource(Source):
                         yield self._document(row.sized(sizes), client, commit, trees)
         if not any(isinstance(row, BundledSkill) for row in rows):
             raise SourceError(self.spec, "no-skill", f"there is no SKILL.md in commit {commit}")
+
+    def files(self, paths: Collection[str]) -> list[bytes]:
+        """Return the contents of those of these files that the commit holds; raises as `version`."""
+        with self._client() as client:
+            commit = client.fetch(self._ref)
+            entries, _ = client.entries(commit, self._limits.repository_paths)
+            return self._held(client, entries, paths)
+
+    def _held(self, client: GitClient, entries: list[SourceEntry], paths: Collection[str]) -> list[bytes]:
+        keys = [e.key for e in entries if e.path in paths and e.kind == "file"]
+        client.fetch_blobs(keys, self._ref)
+        return [client.read(key, LOCK_BYTES).head for key in keys]
 
     def _client(self) -> GitClient:
         return GitClient(self._url, self.spec, timeout=self._timeout)

@@ -32,6 +32,7 @@ from tasks.crawl.source.bundle import (
     read_skill,
 )
 from tasks.crawl.source.bundle import wanted as wanted_files
+from tasks.crawl.source.copies import without_copies
 from tasks.crawl.source.identity import RECREATED, doc_key, together
 from tasks.crawl.source.unchanged import INCOMPLETE
 
@@ -216,7 +217,7 @@ class ChangeReader:
         # A tree does not tell where a link leads; an archive does.
         entries = (held.get(e.path, e) if e.kind == "link" else e for e in snapshot.tree.entries)
         rows = plan(entries, snapshot.name, self._spec) if archive else snapshot.rows
-        for row in rows:
+        for row in without_copies(rows, snapshot.copies, self._spec):
             if isinstance(row, BundledSkill):
                 if row.doc_id in snapshot.changed:
                     yield read_skill(row, read, self._limits, self._spec)

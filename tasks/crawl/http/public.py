@@ -9,7 +9,7 @@ from aiohttp.abc import ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
-from tasks.crawl.http.responses import HttpTerminal
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient, host_of
 
 
 def require_public(url: URL) -> None:
@@ -24,6 +24,24 @@ def require_public(url: URL) -> None:
         raise HttpTerminal(
             "private", url, "the address is private, and only the operator may name such a one"
         )
+
+
+def check_host(url: URL, own: str) -> None:
+    """Look up the host of a URL that another program will ask, unless it is the operator's `own`.
+
+    Raises:
+        HttpTerminal: `private`: it, or an address of it, is private.
+        HttpTransient: `connection`: it has no address.
+    """
+    if host_of(url) == own:
+        return
+    require_public(url)
+    try:
+        found = socket.getaddrinfo(url.host, url.port)
+    except OSError as error:
+        raise HttpTransient("connection", url, f"the host has no address ({error})") from error
+    for address in found:
+        require_public(URL.build(scheme="http", host=str(address[4][0])))
 
 
 def is_public(address: str) -> bool:

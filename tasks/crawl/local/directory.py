@@ -22,6 +22,7 @@ from tasks.crawl.source.bundle import (
     plan,
     read_skill,
 )
+from tasks.crawl.source.copies import LOCK, LOCK_BYTES, locked_names, without_copies
 from tasks.crawl.source.identity import repository_name
 
 _SKIPPED = {".git", "node_modules"}
@@ -50,7 +51,7 @@ class DirectorySource(Source):
         """Yield the folder's skills and the dropped entries; raise SourceError `missing` or `no-skill`."""
         root = self._root()
         repository = repository_name(root.as_uri())
-        rows = plan(_walk(root), repository, self.spec)
+        rows = [*without_copies(plan(_walk(root), repository, self.spec), _locked(root), self.spec)]
         for row in rows:
             if isinstance(row, Dropped):
                 yield row
@@ -65,6 +66,15 @@ class DirectorySource(Source):
         if not self._path.is_dir():
             raise SourceError(self.spec, "missing", "there is no such folder; check the path")
         return self._path.resolve()
+
+
+def _locked(root: Path) -> frozenset[str]:
+    """Return the names of the skills that the folder's own lock says were installed into it."""
+    try:
+        content = _read(SourceEntry(LOCK, key=str(root / LOCK), size=LOCK_BYTES), LOCK_BYTES)
+    except OSError:
+        return frozenset()
+    return locked_names(content.head)
 
 
 def _walk(root: Path) -> Iterator[SourceEntry]:

@@ -150,7 +150,7 @@ class RemoteSource(Source):
             try:
                 yield http
             finally:
-                self._usage = RequestUsage(http.requests, http.quota_left(url))
+                self._usage = RequestUsage(self._usage.requests + http.requests, http.quota_left(url))
 
     def _error(self, error: HttpTerminal | HttpTransient) -> SourceError | SourceUnavailable:
         kind = SourceUnavailable if isinstance(error, HttpTransient) else SourceError

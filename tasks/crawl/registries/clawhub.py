@@ -141,7 +141,7 @@ class ClawHubSource(DigestedSource):
         listed = _object(told.get("version"))
         url = f"{self._base}/download?slug={quote(slug)}&version={quote(version)}"
         answer = await http.download(
-            url + (f"&ownerHandle={quote(owner)}" if given else ""), path,
+            url + (f"&ownerHandle={quote(str(owner))}" if given else ""), path,
             max_bytes=self._limits.bundle_bytes, roams=True,
         )  # fmt: skip
         doc_id = f"{self._site}/{handle}/{slug}"

@@ -114,7 +114,7 @@ class MarketplaceSource(RepositorySource):
             texts = GitSource(self._place, limits=self._limits, timeout=self._settings.git_timeout).files(
                 PATHS
             )
-            answers = [_json(self.spec, text) for text in texts]
+            answers = [_json(self.spec, text) for text in texts.values()]
         else:
             try:
                 answers = list(drain(self._answers))

@@ -1,27 +1,47 @@
-"""Copies that an installer left in a repository, as its own lock tells: they are no source of a skill."""
+"""The project that skills lie in, by files at its root: which of them are installed copies, its licence."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from storage.schemas import Dropped
 from tasks.crawl.source.bundle import BundledSkill
 
-LOCK = "skills-lock.json"
-LOCK_BYTES = 2_000_000
+LOCK, PLUGIN = PROJECT_FILES = ("skills-lock.json", "plugin.json")
+PROJECT_BYTES = 2_000_000  # of such a file
+_PLUGIN_SCHEMA = "https://agent-plugins.org/schemas/"  # of Agent Plugins; its version stands behind it
 # A folder of an agent: `.claude/skills/x`, `.agents/skills/x`, `.codeium/windsurf/skills/x`.
 _AGENT = re.compile(r"\.[^/]+/(?:[^/]+/)?skills/([^/]+)")
 
 
-def locked_names(lock: bytes) -> frozenset[str]:
-    """Return the names of the skills that a `skills-lock.json` says were installed; none if it is no such."""
+class Project(NamedTuple):
+    """What files at the root of a folder or repository say of the skills in it."""
+
+    copies: frozenset[str] = frozenset()  # names of the skills that were installed into it
+    licence: str | None = None  # that the plugin states which it is
+
+
+def project_of(files: Mapping[str, bytes]) -> Project:
+    """Return what those of `PROJECT_FILES` say that are there; one of another form says nothing."""
+    plugin = _object(files.get(PLUGIN))
+    ours = str(plugin.get("$schema")).startswith(_PLUGIN_SCHEMA)
+    licence = plugin.get("license") if ours else None
+    return Project(_locked(_object(files.get(LOCK))), licence if isinstance(licence, str) else None)
+
+
+def _object(content: bytes | None) -> dict[str, Any]:
     try:
-        found = json.loads(lock)
+        found = json.loads(content or b"")
     except (ValueError, RecursionError):
-        return frozenset()
-    skills = found.get("skills") if isinstance(found, dict) and found.get("version") == 1 else None
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _locked(lock: Mapping[str, Any]) -> frozenset[str]:
+    skills = lock.get("skills") if lock.get("version") == 1 else None
     names = skills if isinstance(skills, dict) else {}
     # A skill that lies in the project is installed from itself: it is the source.
     local = {

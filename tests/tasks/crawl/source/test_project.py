@@ -1,4 +1,4 @@
-"""Installed copies are no sources, in folders, git repositories and on GitHub alike."""
+"""Files at a project's root: installed copies are no sources, and a plugin's licence is its skills'."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.crawl.source.copies import locked_names
+from tasks.crawl.source.project import Project, project_of
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.world import World
 from tests.tasks.crawl.conftest import WorkTree
@@ -17,6 +17,11 @@ LOCK = json.dumps({
     "version": 1,
     "skills": {"Sour Mint": {"sourceType": "github"}, "own": {"sourceType": "local"}},
 }).encode()  # fmt: skip
+PLUGIN = json.dumps({
+    "$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json",
+    "name": "herbs", "license": "MIT",
+}).encode()  # fmt: skip
+TEXT = grows("mint", "Water it at dusk.")
 FILES = {
     ".claude/skills/sour-mint/SKILL.md": grows("mint"),
     ".agents/skills/own/SKILL.md": grows("own"),
@@ -57,10 +62,20 @@ def test_a_copy_that_the_lock_names_is_dropped_and_retired(
     kept = {doc_id.partition("/herbs/")[2] for doc_id in crawler.held()}
     assert kept == {".agents/skills/own", ".agents/skills/other", "skills/sour-mint"}
     assert crawler.crawl(spec).unchanged == 3
+    make(given[0], {"plugin.json": PLUGIN, **dict.fromkeys(FILES, TEXT)}, *given[1:])
+    crawler.crawl(spec)
+    assert {row["repo_licence"] for row in crawler.raw() if row["content"] == TEXT} == {"MIT"}
 
 
 @pytest.mark.parametrize(
-    "lock", [b"", b"[]", b"[" * 9_999, b'{"version":0,"skills":{"a":{}}}', b'{"version":1,"skills":[]}']
+    "file",
+    [
+        b"",
+        b"[]",
+        b"[" * 9_999,
+        b'{"version":0,"skills":{"a":{}}}',
+        b'{"version":1,"skills":[],"license":"MIT"}',
+    ],
 )
-def test_a_lock_of_another_form_names_nothing(lock: bytes) -> None:
-    assert locked_names(lock) == frozenset()
+def test_a_file_of_another_form_says_nothing(file: bytes) -> None:
+    assert project_of({"skills-lock.json": file, "plugin.json": file}) == Project()

@@ -54,6 +54,9 @@ class Settings(BaseSettings, CrawlSettings):
     log_format: Literal["text", "json"] = Field(
         "text", description="How the log stands on stderr: lines for a person, or one JSON object a line."
     )
+    openlineage: str = Field(
+        "", description="Who is told of lineage: a server's URL, or file:PATH; nobody by default."
+    )
     sync_files: bool = Field(True, description="Whether a write waits until the disk holds it.")
     max_control_share: float = Field(
         0.1, ge=0, le=1, description="A text with a larger share of control characters is no text."

@@ -118,11 +118,11 @@ class Lineage:
                     [f"dropped/{self._record['run_id']}.parquet"] if table == "dropped" else manifest.files()
                 )
                 seals = [manifest.seal(file) for file in files]
-                found[table] = sum(seal.rows for seal in seals if seal)
+                found[table] = sum(seal.rows or 0 for seal in seals if seal)
             served = read_served(self._root)
-            if served is not None:
-                counts = served.counts(self._root)
-                found |= {"lance/skills": counts["documents"] or 0, "lance/nodes": counts["nodes"] or 0}
+            counts = (served and served.counts(self._root)) or {}
+            names = {"documents": "lance/skills", "nodes": "lance/nodes"}
+            found |= {names[what]: n for what, n in counts.items() if n is not None}
         except SkilleryError:
             return {}
         return found

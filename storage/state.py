@@ -171,7 +171,7 @@ def runs_under_way(root: Root, now: datetime | None = None) -> list[dict[str, An
             continue
         beat = datetime.fromisoformat(record["heartbeat_at"])
         if held is None or held.run != record["run_id"] or now - beat > SILENT:
-            said = f"died: its process ended without a word after {record['heartbeat_at'][:19]}"
+            said = f"its process ended without a word after {record['heartbeat_at'][:19]}"
             record |= {"state": "died", "ended_at": record["heartbeat_at"], "message": said}
         found.append(record)
     return found

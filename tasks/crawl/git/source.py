@@ -97,8 +97,9 @@ class GitSource(Source):
                         yield row
                     else:
                         found = self._document(row.sized(sizes), client, commit, trees)
-                        stated = project.licence if isinstance(found, RawDocument) else None
-                        yield replace(found, repo_licence=stated) if stated else found
+                        if project.licence and isinstance(found, RawDocument):
+                            found = replace(found, repo_licence=project.licence)
+                        yield found
         if not any(isinstance(row, BundledSkill) for row in rows):
             raise SourceError(self.spec, "no-skill", f"there is no SKILL.md in commit {commit}")
 

@@ -52,10 +52,50 @@ def normal_marketplace(text: str) -> str:
         raise WrongInput(f"marketplace:{text.rpartition('@')[2]}: {error.detail}") from error
 
 
-class MarketplaceSource(RepositorySource):
+class FoldersSource(RepositorySource):
+    """A source of which some folders of repositories on GitHub are taken, and nothing beside them."""
+
+    gives_listings = False
+
+    def _on_github(self, places: dict[tuple[str, ...], set[str]]) -> Iterator[Item]:
+        wanted = [self._repository(name, ref, folders) for (name, ref), folders in places.items()]
+        for result in self._fetch_all(wanted) if wanted else ():
+            found = result.repository
+            folders = places[found.name, found.ref]
+            for item in self._changes.items(result):
+                if isinstance(item, Unchanged | Missed):
+                    ids = tuple(
+                        i for i in item.doc_ids if i == found.name or self._takes(_folder_of(i), folders)
+                    )
+                    if ids:
+                        yield replace(item, doc_ids=ids)
+                elif not isinstance(item, RawDocument | Dropped) or self._takes(
+                    _folder_of(item.doc_id), folders
+                ):
+                    yield item
+
+    def _repository(self, name: str, ref: str, folders: Collection[str]) -> ListedRepository:
+        """Return a repository as it was found last, or as a new one if other folders of it are wanted."""
+        key, digest = name.lower(), hashlib.sha256("\n".join(sorted(folders)).encode()).hexdigest()[:24]
+        mine, place = {"source": self.spec, "repository": key, "ref": ref}, [partition_of(key)]
+        rows = repositories_table(self._root).read(place).filter(**mine).to_dicts()
+        row = rows[0] if rows else None
+        if row is not None and row["listed"] != digest:
+            return ListedRepository(
+                self.spec, name, ref, (), {**row, "commit": None, "etag": None}, digest, whole=True
+            )
+        listed = tuple(listed_table(self._root).read(place).filter(**mine).sort("rest").to_dicts())
+        return ListedRepository(self.spec, name, ref, listed, row, digest, whole=True)
+
+    def _takes(self, folder: str, folders: Collection[str]) -> bool:
+        """Tell whether a skill's folder is one of those wanted."""
+        return is_below(folder, folders)
+
+
+class MarketplaceSource(FoldersSource):
     """The skills of the plugins that a marketplace's manifest names; one that it no longer names is gone."""
 
-    exhaustive, gives_listings = True, False
+    exhaustive = True
 
     def __init__(self, place: str, context: CrawlContext) -> None:
         self._place = normal_marketplace(place)
@@ -149,36 +189,6 @@ class MarketplaceSource(RepositorySource):
                 else:
                     yield answer.json()
 
-    def _on_github(self, places: dict[tuple[str, ...], set[str]]) -> Iterator[Item]:
-        wanted = [self._repository(name, ref, folders) for (name, ref), folders in places.items()]
-        for result in self._fetch_all(wanted) if wanted else ():
-            found = result.repository
-            folders = places[found.name, found.ref]
-            for item in self._changes.items(result):
-                if isinstance(item, Unchanged | Missed):
-                    ids = tuple(
-                        i for i in item.doc_ids if i == found.name or _is_below(_folder_of(i), folders)
-                    )
-                    if ids:
-                        yield replace(item, doc_ids=ids)
-                elif not isinstance(item, RawDocument | Dropped) or _is_below(
-                    _folder_of(item.doc_id), folders
-                ):
-                    yield item
-
-    def _repository(self, name: str, ref: str, folders: Collection[str]) -> ListedRepository:
-        """Return a repository as it was found last, or as a new one if other folders of it are wanted."""
-        key, digest = name.lower(), hashlib.sha256("\n".join(sorted(folders)).encode()).hexdigest()[:24]
-        mine, place = {"source": self.spec, "repository": key, "ref": ref}, [partition_of(key)]
-        rows = repositories_table(self._root).read(place).filter(**mine).to_dicts()
-        row = rows[0] if rows else None
-        if row is not None and row["listed"] != digest:
-            return ListedRepository(
-                self.spec, name, ref, (), {**row, "commit": None, "etag": None}, digest, whole=True
-            )
-        listed = tuple(listed_table(self._root).read(place).filter(**mine).sort("rest").to_dicts())
-        return ListedRepository(self.spec, name, ref, listed, row, digest, whole=True)
-
     def _in_git(self, url: str, ref: str, folders: Collection[str]) -> Iterator[Item]:
         key = f"{url}@{ref}" if ref else url
         held = self._digests.ids(key) or (repository_name(url),)
@@ -193,7 +203,7 @@ class MarketplaceSource(RepositorySource):
             taken = []
             for item in source.read():
                 path = item.path if isinstance(item, RawDocument) else f"{_folder_of(item.doc_id)}/"
-                if _is_below(str(path).rpartition("/")[0], folders):
+                if is_below(str(path).rpartition("/")[0], folders):
                     yield replace(item, source=self.spec)
                     taken += [item.doc_id] * isinstance(item, RawDocument)
             self._digests.take(key, digest, taken)
@@ -229,7 +239,7 @@ class MarketplaceSource(RepositorySource):
                 for row in plan(entries, _archive_id(plugin), self.spec):
                     if isinstance(row, Dropped):
                         items.append(row)
-                    elif _is_below(row.entry.folder, plugin.folders):
+                    elif is_below(row.entry.folder, plugin.folders):
                         items.append(read_skill(row, read, self._limits, self.spec, url=plugin.place))
         self._digests.take(key, digest, [i.doc_id for i in items if isinstance(i, RawDocument)])
         return items
@@ -261,5 +271,6 @@ def _folder_of(doc_id: str) -> str:
     return "/".join(doc_id.split("/")[2:])
 
 
-def _is_below(folder: str, folders: Collection[str]) -> bool:
+def is_below(folder: str, folders: Collection[str]) -> bool:
+    """Tell whether a folder is one of these, or lies in one; the empty one is the root."""
     return any(not above or folder == above or folder.startswith(f"{above}/") for above in folders)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Iterator
 from dataclasses import replace
@@ -16,21 +15,22 @@ from storage.partitions import partition_of
 from storage.schemas import Dropped, RawDocument
 from storage.state import listed_table, rename, repositories_table
 from tasks.crawl.git.source import GitSource, normal_address, split_ref
-from tasks.crawl.github.archive import ArchiveRefused
 from tasks.crawl.github.repositories import ListedRepository
 from tasks.crawl.github.source import RepositorySource, is_name, split_name
 from tasks.crawl.http.client import Http, web_url
 from tasks.crawl.http.public import check_host
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted, host_of
 from tasks.crawl.registries.artifact import fetch, opened
+from tasks.crawl.registries.digested import Fetched, fetched, taken
 from tasks.crawl.registries.discovery import NoIndex
 from tasks.crawl.registries.manifest import PATHS, Manifest, Plugin, read_manifest
-from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, drain
+from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, drain, in_order
 from tasks.crawl.source.bundle import plan, read_skill
 from tasks.crawl.source.digests import Digests
 from tasks.crawl.source.identity import parse_github_url, repository_name
 
 _LARGEST = 10_000_000  # bytes of a manifest
+_AHEAD = 2  # archives under way at once
 
 
 def normal_marketplace(text: str) -> str:
@@ -214,35 +214,32 @@ class MarketplaceSource(FoldersSource):
         return host_of(web_url(self._place)) if self._place.startswith("http") else ""
 
     async def _in_archives(self, plugins: list[Plugin]) -> AsyncGenerator[Item, None]:
-        if not plugins:
-            return
-        async with self._client(self._place if "://" in self._place else plugins[0].place) as http:
-            for plugin in plugins:
-                try:
-                    for item in await self._archive(http, plugin):
-                        yield item
-                except QuotaExhausted as error:
-                    raise self._error(error) from error
-                except (HttpTerminal, HttpTransient, ArchiveRefused) as error:
-                    held = self._digests.ids(f"plugin {plugin.name}") or (_archive_id(plugin),)
-                    yield Missed(held, error.reason, str(error))
+        own = self._place if self._place.startswith("http") else self._settings.github_raw_url
+        async with self._client(own) as http:
 
-    async def _archive(self, http: Http, plugin: Plugin) -> list[Item]:
-        key = f"plugin {plugin.name}"
-        if plugin.digest and (ids := self._digests.same(key, plugin.digest)):
-            return [Unchanged(ids)]
-        with tempfile.TemporaryDirectory(prefix="skillery-artifact-") as folder:
-            path = Path(folder) / "artifact"
-            digest = await fetch(http, plugin.place, path, plugin.digest, self._limits)
-            with opened(path, archive=True, limits=self._limits) as (entries, read):
-                items: list[Item] = []
-                for row in plan(entries, _archive_id(plugin), self.spec):
-                    if isinstance(row, Dropped):
-                        items.append(row)
-                    elif is_below(row.entry.folder, plugin.folders):
-                        items.append(read_skill(row, read, self._limits, self.spec, url=plugin.place))
-        self._digests.take(key, digest, [i.doc_id for i in items if isinstance(i, RawDocument)])
-        return items
+            async def one(plugin: Plugin) -> Fetched:
+                doc_id = _archive_id(plugin)
+                return await fetched(
+                    self._digests, f"plugin {plugin.name}", plugin.digest, doc_id,
+                    lambda at: self._archive(http, plugin, doc_id, at / "artifact"),
+                )  # fmt: skip
+
+            try:
+                async for item in taken(self._digests, in_order(one, plugins, _AHEAD)):
+                    yield item
+            except QuotaExhausted as error:
+                raise self._error(error) from error
+
+    async def _archive(self, http: Http, plugin: Plugin, doc_id: str, path: Path) -> list[Item]:
+        await fetch(http, plugin.place, path, plugin.digest, self._limits)
+        with opened(path, archive=True, limits=self._limits) as (entries, read):
+            return [
+                row
+                if isinstance(row, Dropped)
+                else read_skill(row, read, self._limits, self.spec, url=plugin.place)
+                for row in plan(entries, doc_id, self.spec)
+                if isinstance(row, Dropped) or is_below(row.entry.folder, plugin.folders)
+            ]
 
     def _note_renames(self, manifest: Manifest) -> None:
         """Let the ids of an archive's skills lead to those that its plugin's new name gives them."""

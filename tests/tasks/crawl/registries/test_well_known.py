@@ -138,6 +138,21 @@ def test_a_redirect_may_not_lead_to_a_private_address(site: Garden, crawler: Cra
     assert crawler.crawl(f"well-known:{site.url}").failed == {"private": 1}
 
 
+def test_of_two_sites_that_claim_an_id_the_second_is_kept_apart(site: Garden, crawler: Crawler) -> None:
+    site.plant({"mint": grows("mint")})
+    crawler.crawl(f"well-known:{site.url}")
+    with Garden() as other:
+        other.plant({"mint": grows("mint", "Poison.")})
+        crawler.crawl(spec := f"well-known:{other.url}")
+        ours, apart = sorted(crawler.held())
+        assert (ours, apart.partition("~")[0]) == ("127.0.0.1/mint", ours)
+        assert crawler.held()[ours] == grows("mint")
+        assert crawler.crawl(spec).unchanged == 1
+        other.plant({})
+        assert crawler.crawl(spec).retired == 1
+    assert list(crawler.held()) == [ours]
+
+
 def test_the_older_index_is_read_below_a_path(site: Garden, crawler: Crawler) -> None:
     spec, below = f"well-known:{site.url}/docs/", "/docs/.well-known/skills"
     files = ("SKILL.md", "ref/a b.md")

@@ -18,7 +18,6 @@ from flows.settings import Settings, run_llm
 from storage.root import Root
 from storage.state import (
     GOOD,
-    documents_table,
     nodes_table,
     parsed_table,
     read_runs,
@@ -30,7 +29,7 @@ from tasks.crawl.git.source import FOLDER as MARKETPLACE
 from tasks.crawl.source.identity import SAMPLE
 
 _RUNS = 12  # the last ones, of whatever flow
-_PARTS = range(8)  # of the nodes, whose mean length is that of all
+_PARTS, _ENOUGH = range(8), 50  # partitions whose documents, if so many, are like all others
 # What a text that was never read is like: the sample and 150 skills of marketplaces have 93 and 123 bytes a
 # node, hand-written ones 65; all have 4 bytes a token.
 _BYTES_A_NODE, _BYTES_A_TOKEN, _BYTES_A_DOCUMENT, _TOKENS_A_SKILL = 90.0, 4.0, 4_000.0, 30.0
@@ -137,11 +136,11 @@ def _held(spec: str) -> tuple[int | None, int]:
 
 def _waiting(root: Root, *, again: bool) -> int:
     """Return how many documents are to be refined that are in raw already."""
-    seen = (
-        seen_table(root)
-        .read(columns=["doc_id", "source", "retired_at"])
-        .filter(pl.col("retired_at").is_null())
-    )
+    last = read_runs(root, 1)
+    if not again and last and last[0]["state"] in GOOD:  # it left none, and to look reads every partition
+        return 0
+    seen = seen_table(root).read(columns=["doc_id", "source", "retired_at"])
+    seen = seen.filter(pl.col("retired_at").is_null())
     if again:
         return seen["doc_id"].n_unique()
     refined = refined_table(root).read(columns=["doc_id", "source"])
@@ -150,10 +149,10 @@ def _waiting(root: Root, *, again: bool) -> int:
 
 def _lengths(root: Root) -> tuple[float, float]:
     """Return nodes a document and tokens a node, of what the root holds."""
-    counts = parsed_table(root).read(columns=["n_nodes"])["n_nodes"]
-    tokens = nodes_table(root).read(_PARTS, columns=["n_tokens"])["n_tokens"]
-    held = documents_table(root).read(columns=["kind"]).height
-    nodes = float(counts.sum()) / held if held else _BYTES_A_DOCUMENT / _BYTES_A_NODE
+    parts = _PARTS if parsed_table(root).read(_PARTS, columns=["doc_id"]).height >= _ENOUGH else None
+    counts = parsed_table(root).read(parts, columns=["n_nodes"])["n_nodes"]
+    tokens = nodes_table(root).read(parts, columns=["n_tokens"])["n_tokens"]
+    nodes = float(counts.sum()) / counts.len() if counts.len() else _BYTES_A_DOCUMENT / _BYTES_A_NODE
     return nodes, float(tokens.sum()) / tokens.len() if tokens.len() else _BYTES_A_NODE / _BYTES_A_TOKEN
 
 

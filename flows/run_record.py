@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from flows.commands.lineage import Lineage, flow_run_id
+from flows.commands.datasets.lineage import Lineage, flow_run_id
 from flows.json_log import DOING, run_of_process
 from flows.settings import load_settings
 from storage.errors import (

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import anyio
 
+from flows.hook.run import SERVING
 from flows.serve.answers.service import ServeSettings, Service, load_serving
 from flows.serve.gate import is_loopback, usable_token
 from flows.settings import load_settings
 from storage.errors import WrongInput
+from storage.folder import put_file
 from storage.root import Root
+
+_ANY = ("0.0.0.0", "::")  # noqa: S104 (compared)
 
 
 def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> None:
@@ -36,7 +43,26 @@ def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> 
     _quiet()
     shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
     say(f"serving {root.uri} at http://{shown}:{at}: pages at /, MCP at /mcp, HTTP at /api, see /docs")
-    uvicorn.Server(serving_config(service, names)).run(sockets=[listening])
+    with _known_to_hooks(root, f"http://{'127.0.0.1' if host in _ANY else shown}:{at}"):
+        uvicorn.Server(serving_config(service, names)).run(sockets=[listening])
+
+
+@contextmanager
+def _known_to_hooks(root: Root, url: str) -> Iterator[None]:
+    """Leave the address where hooks on this machine look for it, while the body runs."""
+    held = {"url": url, "pid": os.getpid()}
+    place = root.folder / SERVING
+    try:
+        put_file(place, json.dumps(held).encode())
+    except OSError:  # a root that may only be read is served all the same
+        yield
+        return
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            if json.loads(place.read_bytes()) == held:  # no later server's
+                place.unlink()
 
 
 def require_token(host: str, limits: ServeSettings) -> None:

@@ -95,8 +95,9 @@ class ServedIndex:
         Skills with a denied licence or without what `filters` ask for are not ranked. With `explain` each
         result has the parts of its score and what its fit is told by. `nothing_fits` is true if the fit of
         none of the three best reaches `min_fit`, in [0, 1] (by default the least of the packaged model), and
-        null if no fit is known. Results below a `min_fit` that is given are left out, unless nothing fits.
-        `ranker` takes the place of the default; a score that it does not tell is null.
+        null if no fit is known; `least_fit` is the least that was asked. Results below a `min_fit` that is
+        given are left out, unless nothing fits. `ranker` takes the place of the default; a score that it does
+        not tell is null.
 
         Raises:
             WrongInput: The query is blank, `k` is not positive, nothing has what a filter asks for, or
@@ -127,7 +128,8 @@ class ServedIndex:
             }
             for rank, (row, found) in enumerate(ranked[:k], start=1)
         ]
-        told = {"query": query, "results": results, "nothing_fits": nothing}
+        least = min_fit if min_fit is not None else now.fit.least if fits and now.fit else None
+        told = {"query": query, "results": results, "nothing_fits": nothing, "least_fit": least}
         return {**told, "index_version": now.served.version, "took_ms": _since(started)}
 
     @asked_again

@@ -7,8 +7,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 
@@ -42,27 +42,24 @@ def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> 
     names = [*(limits.hosts or ()), *([] if is_loopback(host) else [host, socket.gethostname()])]
     _quiet()
     shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
+    _tell_hooks(service, f"http://{'127.0.0.1' if host in _ANY else shown}:{at}")
     say(f"serving {root.uri} at http://{shown}:{at}: pages at /, MCP at /mcp, HTTP at /api, see /docs")
-    with _known_to_hooks(root, f"http://{'127.0.0.1' if host in _ANY else shown}:{at}"):
-        uvicorn.Server(serving_config(service, names)).run(sockets=[listening])
+    uvicorn.Server(serving_config(service, names)).run(sockets=[listening])
 
 
-@contextmanager
-def _known_to_hooks(root: Root, url: str) -> Iterator[None]:
-    """Leave the address where hooks on this machine look for it, while the body runs."""
+def _tell_hooks(service: Service, url: str) -> None:
+    """Leave the address where hooks on this machine look for it, until the service is closed."""
     held = {"url": url, "pid": os.getpid()}
-    place = root.folder / SERVING
-    try:
-        put_file(place, json.dumps(held).encode())
-    except OSError:  # a root that may only be read is served all the same
-        yield
-        return
-    try:
-        yield
-    finally:
+    place = service.root.folder / SERVING
+
+    def withdraw() -> None:
         with suppress(OSError, ValueError):
             if json.loads(place.read_bytes()) == held:  # no later server's
                 place.unlink()
+
+    with suppress(OSError):  # a root that may only be read is served all the same
+        put_file(place, json.dumps(held).encode())
+        service.at_close(withdraw)
 
 
 def require_token(host: str, limits: ServeSettings) -> None:

@@ -156,6 +156,10 @@ class Service:
         digest = hashlib.sha256(json.dumps(state).encode()).hexdigest()[:12]
         return f"{version}.{digest}"
 
+    def at_close(self, work: Callable[[], None]) -> None:
+        """Have something done when the service is closed."""
+        self._held.callback(work)
+
     def close(self) -> None:
         """Take no more work; what is under way is not waited for."""
         for pool in (self._quick, self._slow):

@@ -14,6 +14,7 @@ from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
 from flows.cli.options import IndexMode, JsonOption, RootOption, WaitOption, print_json, root_of
 from flows.cli.printing import run as printing
+from flows.cli.schema import schema
 from flows.settings import load_settings
 
 _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
@@ -189,5 +190,5 @@ def _described(settings: BaseSettings) -> list[dict[str, Any]]:
 
 COMMANDS: dict[Callable[..., None], str] = {
     serve: ASK, refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH,
-    serve_metrics: WATCH, alert: WATCH,
+    serve_metrics: WATCH, alert: WATCH, schema: WATCH,
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -267,7 +268,8 @@ def export(
     print_json(found) if as_json else printing.print_export(found)
 
 
-for command, group in {**COMMANDS, **dict.fromkeys((*INSTALLING, hook, plugin), INSTALL)}.items():
+_INSTALL: dict[Callable[..., None], str] = dict.fromkeys((*INSTALLING, hook, plugin), INSTALL)
+for command, group in {**COMMANDS, **_INSTALL}.items():
     app.command(rich_help_panel=group)(command)
 
 

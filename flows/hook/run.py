@@ -59,7 +59,7 @@ def parse(arguments: list[str]) -> Options:
     if given.get("agent") not in AGENTS:
         raise ValueError(f"--agent must be one of {', '.join(AGENTS)}")
     kinds = {"min_fit": float, "budget": int, "timeout": float}
-    return Options(**{name: kinds.get(name, str)(value) for name, value in given.items()})  # type: ignore[arg-type, operator]
+    return Options(**{name: kinds.get(name, str)(value) for name, value in given.items()})
 
 
 def answer_prompt(options: Options) -> None:
@@ -82,7 +82,7 @@ def answer_prompt(options: Options) -> None:
 
 def _read_until(reading: int, ends: float) -> bytes | None:
     """Return all that is written until the other end is closed; None: it was not closed in time."""
-    parts = []
+    parts: list[bytes] = []
     while select.select([reading], [], [], max(0.0, ends - time.monotonic()))[0]:
         if not (part := os.read(reading, 65_536)):
             return b"".join(parts)

@@ -109,6 +109,6 @@ def _wants_none(text: str) -> str:
 
 def _content(text: str) -> int:
     """Return how many words of a text are no talk; of scripts without blanks, three signs are a word."""
-    words = set(re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text.lower().replace("’", "'"))) - _TALK
+    words: set[str] = set(re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text.lower().replace("’", "'"))) - _TALK
     signs = [sum(char > "\u2e80" for char in word) for word in words]
     return signs.count(0) + round(sum(signs) / 3)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flows.cli.agent import hook, plugin
 from flows.cli.compose import compose
 from flows.cli.deleted import refuse_deleted_settings
 from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, run_to_exit
@@ -268,8 +266,7 @@ def export(
     print_json(found) if as_json else printing.print_export(found)
 
 
-_INSTALL: dict[Callable[..., None], str] = dict.fromkeys((*INSTALLING, hook, plugin), INSTALL)
-for command, group in {**COMMANDS, **_INSTALL}.items():
+for command, group in {**COMMANDS, **dict.fromkeys(INSTALLING, INSTALL)}.items():
     app.command(rich_help_panel=group)(command)
 
 

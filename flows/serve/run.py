@@ -19,17 +19,22 @@ from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.folder import put_file
 from storage.root import Root
+from tasks.retrieve.registry.indexes import normal_base
 
 _ANY = ("0.0.0.0", "::")  # noqa: S104 (compared)
 
 
-def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> None:
+def serve_http(
+    root: Root, host: str, port: int, say: Callable[[str], None], public_url: str | None = None
+) -> None:
     """Serve a root over HTTP until Ctrl-C; port 0 takes a free one, and `say` is told the address.
+
+    `public_url` is the address of the registry, where that is not the one that a client asks at.
 
     Raises:
         WrongInput: It may not, or cannot, listen there.
     """
-    limits = load_serving()
+    base, limits = None if public_url is None else normal_base(public_url), load_serving()
     require_token(host, limits)
     listening = _listen(host, port)
     service = Service(root, load_settings(), limits)
@@ -44,7 +49,7 @@ def serve_http(root: Root, host: str, port: int, say: Callable[[str], None]) -> 
     shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
     _tell_hooks(service, f"http://{'127.0.0.1' if host in _ANY else shown}:{at}")
     say(f"serving {root.uri} at http://{shown}:{at}: pages at /, MCP at /mcp, HTTP at /api, see /docs")
-    uvicorn.Server(serving_config(service, names)).run(sockets=[listening])
+    uvicorn.Server(serving_config(service, names, base)).run(sockets=[listening])
 
 
 def _tell_hooks(service: Service, url: str) -> None:

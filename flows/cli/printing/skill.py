@@ -33,6 +33,10 @@ def print_skill(found: Mapping[str, Any]) -> None:
     for kind in ("risks", "findings"):
         _findings(kind, found[kind])
     _files(found["files"])
+    for kind, facts in found["known_files"].items():
+        say(kind, style="bold")
+        for name, said in facts.items():
+            say(f"{name}: {said}", indent=2)
     if found["aliases"]:
         ids = [f"{alias['doc_id']} ({alias['kind']})" for alias in found["aliases"]]
         say(f"aliases: {', '.join(ids)}")
@@ -180,3 +184,16 @@ def _state(skill: Mapping[str, Any]) -> None:
 def _mended(found: Mapping[str, Any]) -> None:
     for name, done in found["mended"].items():
         say(f"an earlier command was killed: {name} is {done}, and its lock says so now", style="yellow")
+
+
+def print_published(found: Mapping[str, Any]) -> None:
+    """Print what a registry holds, what was written of it, and how clients reach it."""
+    say(f"{found['out']}: {found['skills']:,} skills of {found['version']}", style="bold")
+    if found["left_out"]:
+        say(f"left out: {counts(found['left_out'])}", indent=2)
+    told = f"written: {found['written']:,} files, {found['bytes']:,} bytes; removed: {found['removed']:,}"
+    say(f"{told}; {found['seconds']} s", indent=2)
+    if found["public_url"] is None:
+        say("to be added to Claude by address, it needs --public-url https://HOST", indent=2)
+    else:
+        say(f"install from it: skillery install NAME --from {found['public_url']}", indent=2)

@@ -116,7 +116,7 @@ def report_page(service: Service) -> str:
 PATHS = ("/skill", "/file", "/graph", "/revisions", "/sources", "/report", "/evaluation", "/static")
 """The paths of pages, beside `/`."""
 
-_PROGRAMS = ("/api", "/mcp", "/healthz", "/metrics", "/openapi.json")
+_PROGRAMS = ("/api", "/mcp", "/healthz", "/metrics", "/openapi.json", "/.well-known", "/marketplace.json")
 _MOST_PAGES = 100_000
 # The report of an evaluation is one file: its style and its pictures lie in it.
 _EVALUATION = {

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.agent import hook, plugin
 from flows.cli.compose import compose
 from flows.cli.deleted import refuse_deleted_settings
 from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, run_to_exit
@@ -267,7 +266,7 @@ def export(
     print_json(found) if as_json else printing.print_export(found)
 
 
-for command, group in {**COMMANDS, **dict.fromkeys((*INSTALLING, hook, plugin), INSTALL)}.items():
+for command, group in {**COMMANDS, **dict.fromkeys(INSTALLING, INSTALL)}.items():
     app.command(rich_help_panel=group)(command)
 
 

@@ -72,7 +72,7 @@ def plugin_files(agent: str, out: Path, *, root: str, url: str | None) -> dict[s
     asked = ["--url", url] if url else ["--root", root]
     hook = [skillery, "hook", "--agent", agent, *asked]
     about = {"name": _NAME, "version": metadata.version("skillery"), "description": _DESCRIPTION}
-    server = {"type": "http", "url": f"{url.rstrip('/')}/mcp"} if url else {
+    server: dict[str, Any] = {"type": "http", "url": f"{url.rstrip('/')}/mcp"} if url else {
         "command": skillery, "args": ["serve", "--stdio", "--root", root]
     }  # fmt: skip
     if agent == "gemini" and url:
@@ -90,7 +90,7 @@ def plugin_files(agent: str, out: Path, *, root: str, url: str | None) -> dict[s
         files[".codex-plugin/plugin.json"]["mcpServers"] = "./.mcp.json"
     made = {f"{place}/{path}".lstrip("/"): _json(told) for path, told in files.items()}
     if agent == "claude":
-        entry = {**about, "source": f"./{place}"}
+        entry: dict[str, Any] = {**about, "source": f"./{place}"}
         listed = {"name": _MARKET, "owner": {"name": "Skillery"}, "plugins": [entry]}
         made[".claude-plugin/marketplace.json"] = _json(listed)
     elif agent == "codex":

@@ -31,20 +31,33 @@ _CODE = re.compile(
     )\s*\Z""",
     re.VERBOSE,
 )
-# A prompt of nothing but these goes on with what is under way, or ends it.
-_ASIDE = frozenset(
+# Words of talk, which say nothing of a task; a prompt needs others.
+_TALK = frozenset(
     re.findall(
         r"\S+",
         """
-        a about again ahead all alright and as awesome bye cancel continue cool correct danke do done exactly
-        fine for go good got great gracias hello help hey hi hmm i is it it's just keep ja k let let's lgtm
-        looks me merci more nein never next nice no nope now of oh ok okay on oui perfect please proceed
-        really retry right run si so sounds stop sure thank thanks that that's thats the then this to too try
-        ty undo vale very wait well what worked works wow wrong y ya yea yeah yep yes you
-        好 好的 是 是的 不 不是 谢谢 继续 可以 对 はい いいえ ありがとう 네 아니요 감사합니다 да нет спасибо
+        a about above actually after again ago ahead all already alright also always am an and any
+        anything are as asked at away awesome back be because been before being better bit both but by
+        bye can can't cancel cannot continue cool correct could couldn't danke day did didn't
+        different differently do does doesn't doing don't done else ever every everything exactly few
+        fine first for from get give go goes going gonna good got gotta gracias great had has hasn't
+        have haven't he hello help her here hey hi him his hmm hold how i i'd i'll i'm i've idea if in
+        instead into is isn't it it's its ja just k keep know last leave let let's lgtm like likes
+        little look looks lot made make makes many may maybe me mean means merci mind mine moment more
+        morning most much must my need nein never new next nice night no none nope not nothing now of
+        off oh ok okay on once one ones only or other our out over part perfect please prefer probably
+        proceed put quite rather ready really repeat retry right run said same say says second see she
+        should shouldn't show si simple since skip so some something sorry sound sounds start still
+        stop such sure take tell than thank thanks that that's thats the their them then there these
+        they thing things think this those thought through time to today together tomorrow too try ty
+        under understand undo until up us use vale very wait want wants was wasn't way we we're well
+        went were what what's whatever when where which while who whole why will with won't work
+        worked works worries would wouldn't wow wrong y ya yea yeah year yep yes yesterday yet you
+        you're your yours
         """,
     )
 )
+_FEWEST = 2
 
 
 class Prompt(NamedTuple):
@@ -91,5 +104,11 @@ def _wants_none(text: str) -> str:
     code = [line for line in lines if _CODE.match(line)]
     if text and all(line in code or line.startswith(_REMARK) for line in lines) and (code or not lines):
         return "is code alone"
-    words = re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", plain.lower())
-    return "" if any(word not in _ASIDE for word in words) else "only answers what was said before"
+    return "" if _content(plain) >= _FEWEST else "says too little, or only answers what was said before"
+
+
+def _content(text: str) -> int:
+    """Return how many words of a text are no talk; of scripts without blanks, three signs are a word."""
+    words: set[str] = set(re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text.lower().replace("’", "'"))) - _TALK
+    signs = [sum(char > "\u2e80" for char in word) for word in words]
+    return signs.count(0) + round(sum(signs) / 3)

@@ -93,6 +93,8 @@ def test_the_budget_holds_whatever_third_parties_call_their_skills(
     ("prompt", "why"),
     [
         ("Yes, please go ahead and do it!", "said before"),
+        ("what's next? I’d like the other one", "said before"),
+        ("deploy", "too little"),
         ("  \n ", "said before"),
         ("好的，继续", "said before"),
         ("123 456", "said before"),
@@ -113,9 +115,11 @@ def test_a_prompt_that_wants_no_skill_is_not_looked_for(prompt: str, why: str) -
 @pytest.mark.parametrize(
     "prompt",
     [
-        "deploy", "Export my contacts to CSV", "From now on use tabs", "Let me know how to bake rye",
+        "deploy staging", "Export my contacts to CSV", "From now on indent by tabs",
+        "Let me know how to bake rye",
         "return the list of users as JSON", "/data/videos holds four cameras: calibrate them",
-        "# Plan\nBake bread", "Why does this fail?\n```\nx = 1\n```", "x = 1\nWhy is this wrong",
+        "# Plan\nBake bread", "Why does this query fail?\n```\nx = 1\n```",
+        "x = 1\nWhy is this assignment wrong",
         "请帮我整理这个表格", "Try to include tests",
     ],
 )  # fmt: skip

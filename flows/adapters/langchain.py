@@ -41,7 +41,8 @@ class SkillRetriever(BaseRetriever):
             except Withheld:  # its licence allows no more than to name it
                 continue
             whose = {
-                name: getattr(hit, name) for name in ("name", "fit", "source", "url", "commit", "licence")
+                name: getattr(hit, name)
+                for name in ("name", "fit", "source", "url", "commit", "licence", "risks")
             }
             documents.append(
                 Document(id=hit.doc_id, page_content=page.context, metadata={"doc_id": hit.doc_id, **whose})

@@ -1,4 +1,4 @@
-"""The adapter for LlamaIndex: a retriever whose nodes are pages of the skills that fit a query.
+"""The adapter for LlamaIndex (`llama_index`): a retriever whose nodes are pages of skills that fit.
 
 It needs the extra `llama-index`.
 """
@@ -37,7 +37,8 @@ class SkillNodeRetriever(BaseRetriever):
             except Withheld:  # its licence allows no more than to name it
                 continue
             whose = {
-                name: getattr(hit, name) for name in ("doc_id", "name", "source", "url", "commit", "licence")
+                name: getattr(hit, name)
+                for name in ("doc_id", "name", "source", "url", "commit", "licence", "risks")
             }
             node = TextNode(id_=hit.doc_id, text=page.context, metadata=whose)
             nodes.append(NodeWithScore(node=node, score=hit.fit))

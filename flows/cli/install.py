@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -131,8 +131,10 @@ def install(
     hand, or is not from Skillery, is never overwritten.
     """
     from flows.commands.installing import install_skills, load_installing  # noqa: PLC0415
+    from flows.commands.usage import note_once  # noqa: PLC0415
 
-    place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder()
+    settings = load_settings()
+    place, folder = root_of(settings, root), Destination(to, agent, user).folder()
     if called is not None and len(doc_ids) != 1:
         msg = f"--as {called} names the folder of one skill: give one DOC_ID"
         raise WrongInput(msg)
@@ -140,6 +142,7 @@ def install(
         place, folder, doc_ids, revision, accept_risk or [], load_installing(),
         any_publisher=accept_publisher, called=called,
     )  # fmt: skip
+    note_once(place, settings, "command", "install", [skill["doc_id"] for skill in found["skills"]])
     print_json(found) if as_json else printing.print_installed(found)
 
 
@@ -166,6 +169,12 @@ def update(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the differences, and write nothing.")
     ] = False,
+    theirs: Annotated[
+        bool, typer.Option("--theirs", help="Take the corpus's where you changed the same lines.")
+    ] = False,
+    ours: Annotated[
+        bool, typer.Option("--ours", help="Keep yours where you changed the same lines.")
+    ] = False,
     to: _ToOption = None,
     agent: _AgentOption = None,
     user: _UserOption = False,
@@ -176,15 +185,20 @@ def update(
 ) -> None:
     """Put what the corpus holds now in place of installed skills, and show the differences.
 
-    NAME is a folder's name or an id; without one, all are updated, those installed with --revision too. What
-    was edited by hand stays, as does what is refused or gone from the corpus; then it ends with 1, and says
+    NAME is a folder's name or an id; without one, all are updated, those installed with --revision too. Into
+    what was edited by hand it is merged by lines; where both changed the same lines it stays, and NAME.rej
+    beside it lists them. What is refused, or gone from the corpus, stays too; then it ends with 1, and says
     why.
     """
     from flows.commands.installing import load_installing  # noqa: PLC0415
     from flows.commands.updating import DONE, update_skills  # noqa: PLC0415
 
     place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder(installed=True)
-    how = {"dry_run": dry_run, "any_publisher": accept_publisher}
+    if theirs and ours:
+        msg = "--theirs and --ours exclude each other: give one of them"
+        raise WrongInput(msg)
+    prefer = "theirs" if theirs else "ours" if ours else None
+    how: dict[str, Any] = {"dry_run": dry_run, "any_publisher": accept_publisher, "prefer": prefer}
     found = update_skills(place, folder, names or [], accept_risk or [], load_installing(), **how)
     print_json(found) if as_json else printing.print_updated(found)
     raise typer.Exit(0 if all(skill["state"] in DONE for skill in found["skills"]) else 1)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tasks.retrieve.served_index import ServedIndex
 
+HOOK = "skillery-hook"  # its user agent
 SERVING = "state/serving.json"  # which server answers for a root
 _SESSIONS, _MARKS = 200, 200  # kept of each, at most
 _PLACES = ("CLAUDE_PLUGIN_DATA", "PLUGIN_DATA")
@@ -135,15 +136,25 @@ def _alone(root: str) -> Callable[..., Json]:
 
     def ask(name: str, *, q: str, **how: Any) -> Json:  # noqa: ANN401 (of `search` or `page`)
         from flows.commands.queries import open_index  # noqa: PLC0415
+        from flows.commands.usage import open_log  # noqa: PLC0415
         from flows.settings import load_settings  # noqa: PLC0415
         from storage.root import Root  # noqa: PLC0415
 
         settings = load_settings()
+        where = Root(root or settings.root)
         if not opened:
-            opened.append(open_index(Root(root or settings.root), settings))
+            opened.append(open_index(where, settings))
+        log = open_log(where, settings)
         if name == "search":
-            return opened[0].search(q, how.pop("k"), **how)
-        return opened[0].page(how["doc_id"], q, budget=how["budget"], method="facets")
+            found = opened[0].search(q, how.pop("k"), **how)
+            ids, fits = [row["doc_id"] for row in found["results"]], not found["nothing_fits"]
+        else:
+            found = opened[0].page(how["doc_id"], q, budget=how["budget"], method="facets")
+            ids, fits = [how["doc_id"]], None
+        told = {"fits": fits, "milliseconds": found["took_ms"], "version": found["index_version"]}
+        log.note("hook", name, ids, query=q, **told)
+        log.flush()
+        return found
 
     opened: list[ServedIndex] = []
     return ask
@@ -180,7 +191,7 @@ class _Server:
         """Return what the server answers; raises `Nothing` where that is an error, else as `http.client`."""
         from urllib.parse import urlencode  # noqa: PLC0415
 
-        headers = {"accept": "application/json", "user-agent": "skillery-hook"}
+        headers = {"accept": "application/json", "user-agent": HOOK}
         if token := os.environ.get("SKILLERY_SERVE_TOKEN"):
             headers["authorization"] = f"Bearer {token}"
         self._connection.request("GET", f"{self._path}/api/{name}?{urlencode(parameters)}", headers=headers)

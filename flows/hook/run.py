@@ -147,7 +147,8 @@ def _alone(root: str) -> Callable[..., Json]:
         log = open_log(where, settings)
         if name == "search":
             found = opened[0].search(q, how.pop("k"), **how)
-            ids, fits = [row["doc_id"] for row in found["results"]], not found["nothing_fits"]
+            nothing = found["nothing_fits"]
+            ids, fits = [row["doc_id"] for row in found["results"]], None if nothing is None else not nothing
         else:
             found = opened[0].page(how["doc_id"], q, budget=how["budget"], method="facets")
             ids, fits = [how["doc_id"]], None

@@ -93,11 +93,10 @@ class ServedIndex:
         """Return the `k` skills that fit a query best, as the command prints them.
 
         Skills with a denied licence or without what `filters` ask for are not ranked. With `explain` each
-        result has the parts of its score and what its fit is told by. `nothing_fits` is true if the fit of
-        none of the three best reaches `min_fit`, in [0, 1] (by default the least of the packaged model), and
-        null if no fit is known; `least_fit` is the least that was asked. Results below a `min_fit` that is
-        given are left out, unless nothing fits. `ranker` takes the place of the default; a score that it does
-        not tell is null.
+        result tells the parts of its score and fit. `nothing_fits` is true if the fit of none of the three
+        best reaches `least_fit`: `min_fit`, in [0, 1], or the packaged model's; null if no fit is known.
+        Results below a given `min_fit` are left out, unless nothing fits. `ranker` replaces the default; a
+        score it does not tell is null.
 
         Raises:
             WrongInput: The query is blank, `k` is not positive, nothing has what a filter asks for, or
@@ -128,7 +127,7 @@ class ServedIndex:
             }
             for rank, (row, found) in enumerate(ranked[:k], start=1)
         ]
-        least = min_fit if min_fit is not None else now.fit.least if fits and now.fit else None
+        least = now.fit.least if min_fit is None and fits and now.fit else min_fit
         told = {"query": query, "results": results, "nothing_fits": nothing, "least_fit": least}
         return {**told, "index_version": now.served.version, "took_ms": _since(started)}
 

@@ -137,9 +137,9 @@ class ServedIndex:
     ) -> dict[str, Any]:
         """Return the parts of a document that a query needs, as the command prints them.
 
-        With a reranker, `reranked` tells whether it answered. `by_words` is there, and true, if encoding the
-        document would take longer than `page_seconds`, so that it was read by its words alone. `unmatched` is
-        there, and true, if no word of the query stands in the document.
+        With a reranker, `reranked` tells whether it answered. `by_words` is there, and true, if the document
+        was read by its words alone, since encoding takes longer than `page_seconds`; `unmatched`, if it has
+        no word of the query.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.

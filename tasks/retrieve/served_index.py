@@ -107,12 +107,11 @@ class ServedIndex:
         started = time.perf_counter()
         require_text("query", query)
         if k < 1:
-            msg = f"k is {k}: ask for at least 1"
-            raise WrongInput(msg)
+            raise WrongInput(f"k is {k}: ask for at least 1")
         with self.version() as now:
             ranked = self._ranked(now, query, max(k, DECIDING), filters or Filters(), ranker)
-        fits = all(found.fit is not None for _, found in ranked)
-        ranked, nothing = fitting(ranked, now.fit if fits else None, min_fit)
+        model = now.fit if all(found.fit is not None for _, found in ranked) else None
+        ranked, nothing = fitting(ranked, model, min_fit)
         failed = self.failed_sources()
         results = [
             {
@@ -127,7 +126,7 @@ class ServedIndex:
             }
             for rank, (row, found) in enumerate(ranked[:k], start=1)
         ]
-        least = now.fit.least if min_fit is None and fits and now.fit else min_fit
+        least = model.least if model and min_fit is None else min_fit
         told = {"query": query, "results": results, "nothing_fits": nothing, "least_fit": least}
         return {**told, "index_version": now.served.version, "took_ms": _since(started)}
 

@@ -24,9 +24,9 @@ Mode = Literal["off", "counts", "texts"]
 FOLDER = "usage"
 KEPT = timedelta(days=90)
 USAGE = pl.Schema({
-    "event_id": pl.String, "at": pl.Datetime("us", "UTC"), "via": pl.String, "action": pl.String,
-    "rank": pl.Int32, "doc_id": pl.String, "fits": pl.Boolean, "milliseconds": pl.Float64,
-    "version": pl.String, "query": pl.String,
+    "event_id": pl.String(), "at": pl.Datetime("us", "UTC"), "via": pl.String(), "action": pl.String(),
+    "rank": pl.Int32(), "doc_id": pl.String(), "fits": pl.Boolean(), "milliseconds": pl.Float64(),
+    "version": pl.String(), "query": pl.String(),
 })  # fmt: skip
 DROPPED = "dropped"
 """The action of a row whose `rank` counts events that were not kept, since too many came at once."""

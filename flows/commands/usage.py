@@ -87,8 +87,8 @@ def _groups(queries: Sequence[str]) -> list[dict[str, Any]]:
     groups: dict[frozenset[int], Counter[str]] = {}
     for query in queries:
         groups.setdefault(frozenset(term_sequence(query)) - function_terms(), Counter())[query] += 1
-    found = [{"query": asked.most_common(1)[0][0], "times": asked.total()} for asked in groups.values()]
-    return sorted(found, key=lambda group: (-group["times"], group["query"]))[:_MOST_GROUPS]
+    ordered = sorted((-asked.total(), asked.most_common(1)[0][0]) for asked in groups.values())
+    return [{"query": query, "times": -times} for times, query in ordered[:_MOST_GROUPS]]
 
 
 def _by_skill(used: pl.DataFrame) -> list[dict[str, Any]]:

@@ -152,10 +152,14 @@ def print_outdated(found: Mapping[str, Any]) -> None:
         if "reason" in skill:
             say(f"update would leave it as it is: {skill['reason']}", style="red", indent=2)
         _risks("risk added: ", (skill.get("risks") or {}).get("added", ()))
-        for edit in skill["edited"]:
-            say(f"{edit['change']} by hand: {edit['path']}", indent=2)
+        _edits(skill)
     if not found["skills"]:
         say(f"nothing is installed in {found['folder']}")
+
+
+def _edits(skill: Mapping[str, Any]) -> None:
+    for edit in skill["edited"]:
+        say(f"{edit['change']} by hand: {edit['path']}", indent=2)
 
 
 def print_updated(found: Mapping[str, Any]) -> None:
@@ -171,6 +175,7 @@ def print_updated(found: Mapping[str, Any]) -> None:
             say(f"licence: {licence[0] or 'unknown'} -> {licence[1] or 'unknown'}", indent=2)
         _risks("risk added: ", skill.get("risks", {}).get("added", ()))
         _changes(skill.get("files", ()), _MOST_LINES if found["dry_run"] else None)
+        _edits(skill)
     dry = "; nothing was written (--dry-run)" if found["dry_run"] else ""
     say(f"{counts(Counter(skill['state'] for skill in found['skills']))}{dry}")
 

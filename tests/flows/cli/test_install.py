@@ -146,14 +146,14 @@ def test_what_was_edited_is_merged_and_stays_an_edit(
     answer(ask, "install", "bread", *FIRST, *where)
     bread = project / "skills/bread"
     text = (bread / "SKILL.md").read_text("utf-8")
-    (bread / "SKILL.md").write_text(text.replace("Knead the dough", "Knead my dough"), "utf-8")
+    (bread / "SKILL.md").write_text(text.replace("If the crumb", "If my crumb"), "utf-8")
     (bread / "scripts/knead.sh").write_bytes(b"echo mine\n")
     (bread / "mine.md").write_bytes(b"mine\n")
     foreseen = answer(ask, "update", side, *ACCEPT, "--dry-run", *where)["skills"][0]
     (done,) = answer(ask, "update", side, *ACCEPT, *where)["skills"]
     assert (foreseen["state"], done["state"], foreseen["files"]) == ("outdated", "merged", done["files"])
     now = (bread / "SKILL.md").read_text("utf-8")
-    assert ("Knead my dough" in now, "three hours" in now) == (True, True)
+    assert ("If my crumb" in now, "three hours" in now) == (True, True)
     assert ((bread / "scripts/knead.sh").read_bytes(), (bread / "mine.md").read_bytes()) == (
         script,
         b"mine\n",
@@ -203,7 +203,7 @@ def test_a_person_reads_what_was_done(ask: Ask) -> None:
         assert part in said
     (Path("skills/bread/notes.md")).unlink()
     assert "missing by hand: notes.md" in printed("outdated")
-    assert "it stays as it is: notes.md (missing)" in printed("update")
+    assert "missing by hand: notes.md" in printed("update")
     assert "removed: " in printed("remove", "bees")
 
 

@@ -18,6 +18,8 @@ EXTRAS = (
     "prefect_dask",
     "prefect_ray",
     "openlineage",
+    "langchain_core",
+    "llama_index",
 )
 _WITHOUT = """
 import importlib, sys

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from flows.commands.datasets.lineage import Lineage, flow_run_id
-from flows.json_log import DOING, run_of_process
+from flows.commands.open_formats.json_log import DOING, run_of_process
+from flows.commands.open_formats.lineage import Lineage, flow_run_id
 from flows.settings import load_settings
 from storage.errors import (
     GateRefused,

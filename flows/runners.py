@@ -17,7 +17,7 @@ from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from flows.commands.datasets.lineage import require_openlineage
+from flows.commands.open_formats.lineage import require_openlineage
 from flows.run_page import batch_progress
 from flows.settings import Settings, load_settings
 from storage.errors import TransientError, WrongInput

@@ -20,7 +20,7 @@ import typer
 
 from flows.cli.deleted import refuse_deleted_command
 from flows.commands.console import say_aside
-from flows.json_log import is_json, json_line, set_up_log
+from flows.commands.open_formats.json_log import is_json, json_line, set_up_log
 from storage.errors import SkilleryError, StorageError, UnknownDocument, Withheld, WrongInput
 
 DEBUG_OPTION, QUIET_OPTION = "--debug", "--quiet"

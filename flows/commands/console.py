@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from flows.json_log import is_json, json_line
+from flows.commands.open_formats.json_log import is_json, json_line
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Literal, cast
 
 from flows.commands.foresee import documents_by, foresee, seconds_of
-from flows.json_log import JsonLines
+from flows.commands.open_formats.json_log import JsonLines
 from flows.run_record import new_run_id, run_as
 from flows.server.temporary import prepare_home
 from flows.settings import load_settings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flows.json_log import DOING, JsonLines, run_of_process
+from flows.commands.open_formats.json_log import DOING, JsonLines, run_of_process
 from flows.run_record import recorded, run_as
 from storage.root import Root
 from tests.support.command import MAIN, skillery
@@ -54,7 +54,7 @@ def test_a_line_says_when_where_and_of_which_run(
 
 def test_a_process_of_a_worker_has_the_runs_id_from_its_first_line_on() -> None:
     code = (
-        "from flows.json_log import json_line, run_of_process; from flows.run_record import this_run;"
+        "from flows.commands.open_formats.json_log import json_line; from flows.run_record import this_run;"
         "print(json_line('info', 'first')); print(this_run())"
     )
     environment = {**os.environ, "PREFECT__FLOW_RUN_ID": "0198f0de-1111-7222-8333-94440055aa66"}

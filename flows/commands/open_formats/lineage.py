@@ -266,7 +266,7 @@ def _written(root: Root, table: str, rows: int | None, version: int | None) -> O
         schema_dataset,
     )
 
-    from flows.commands.datasets.schema import schema_told  # noqa: PLC0415
+    from flows.commands.open_formats.schema import schema_told  # noqa: PLC0415
 
     columns = schema_told(table)["tables"][0]["columns"]
     fields = [schema_dataset.SchemaDatasetFacetFields(c["column"], c["type"], c["meaning"]) for c in columns]

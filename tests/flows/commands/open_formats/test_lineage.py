@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from flows.commands.datasets.lineage import require_openlineage
+from flows.commands.open_formats.lineage import require_openlineage
 from flows.run_record import recorded
 from storage.errors import GateRefused, WrongInput
 from storage.locks import writer_lock

@@ -17,6 +17,9 @@ EXTRAS = (
     "bm25s",
     "prefect_dask",
     "prefect_ray",
+    "openlineage",
+    "langchain_core",
+    "llama_index",
 )
 _WITHOUT = """
 import importlib, sys

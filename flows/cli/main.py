@@ -21,6 +21,7 @@ from flows.cli.operate import COMMANDS
 from flows.cli.options import (
     BackfillStage,
     ClassifierOption,
+    DryRunOption,
     ExportForm,
     IndexMode,
     JsonOption,
@@ -32,6 +33,7 @@ from flows.cli.options import (
     root_of,
 )
 from flows.cli.printing import run as printing
+from flows.cli.printing.cost import print_cost
 from flows.cli.query import page, search
 from flows.cli.read import diff, show
 from flows.cli.sources import sources_app
@@ -79,6 +81,7 @@ def run(
         typer.Option("--limit", metavar="N", min=1, help="Read the first N documents of each source."),
     ] = None,
     index: Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")] = IndexMode.all,
+    dry_run: DryRunOption = False,
     wait: WaitOption = 0,
     _preset: PresetOption = None,
     root: RootOption = None,
@@ -86,6 +89,12 @@ def run(
 ) -> None:
     """Crawl, refine, parse, index, check and publish, in this process."""
     settings = load_settings()
+    if dry_run:
+        from flows.commands.runs import foresee_run  # noqa: PLC0415
+
+        cost = foresee_run(root_of(settings, root), source, limit, index.value)
+        print_json(cost) if as_json else print_cost(cost)
+        return
     from flows.commands.runs import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, which only runs pay)
 
     record = run_nightly(root_of(settings, root), source, limit, index.value, wait)
@@ -97,7 +106,11 @@ def run(
 def status(
     max_age: Annotated[
         float | None,
-        typer.Option("--max-age", metavar="HOURS", help="End with 1 if what is served is older."),
+        typer.Option(
+            "--max-age",
+            metavar="HOURS",
+            help="End with 1 if the last good night is longer ago than that.",
+        ),
     ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -110,8 +123,9 @@ def status(
         raise WrongInput(msg)
     found = root_status(root_of(load_settings(), root))
     print_json(found) if as_json else printing.print_status(found)
-    age = found["age_hours"]
-    if max_age is not None and (age is None or age > max_age):
+    # A quiet night publishes nothing: what it found unchanged is as fresh as the night.
+    ages = [age for age in (found["age_hours"], found["good_age_hours"]) if age is not None]
+    if max_age is not None and (found["served"] is None or min(ages) > max_age):
         raise typer.Exit(1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -12,8 +11,23 @@ from pydantic_settings import BaseSettings
 
 from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
-from flows.cli.options import IndexMode, JsonOption, RootOption, WaitOption, print_json, root_of
+from flows.cli.options import (
+    DryRunOption,
+    FromOption,
+    IndexMode,
+    JsonOption,
+    LicenceOption,
+    PublicUrlOption,
+    RiskOption,
+    RootOption,
+    WaitOption,
+    print_json,
+    root_of,
+)
 from flows.cli.printing import run as printing
+from flows.cli.printing.cost import print_cost
+from flows.cli.schema import schema
+from flows.commands.console import say_aside
 from flows.settings import load_settings
 
 _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
@@ -45,11 +59,20 @@ def rebuild(
     keep_vectors: Annotated[
         bool, typer.Option("--keep-vectors", help="Encode no text again whose vector is kept.")
     ] = False,
+    dry_run: DryRunOption = False,
     wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make everything anew from raw snapshots, and serve it if it passes the gate."""
+    if dry_run:
+        from flows.commands.foresee import foresee  # noqa: PLC0415
+
+        settings = load_settings()
+        place = root_of(settings, root)
+        cost = foresee(place, settings, (), index=index.value, again=True, keep_vectors=keep_vectors)
+        print_json(cost) if as_json else print_cost(cost)
+        return
     from flows.commands.runs import run_rebuild  # noqa: PLC0415
 
     record = run_rebuild(root_of(load_settings(), root), index.value, wait, keep_vectors=keep_vectors)
@@ -133,7 +156,7 @@ def serve_metrics(
     from flows.commands.monitoring import serve_metrics as serve  # noqa: PLC0415
 
     at, end = serve(root_of(load_settings(), root), address, port)
-    sys.stderr.write(f"metrics at http://{address}:{at}/metrics\n")
+    say_aside(f"metrics at http://{address}:{at}/metrics")
     try:
         while not threading.Event().wait(1):  # Polars' handler of signals lets a wait without end go on
             pass
@@ -151,9 +174,10 @@ def serve(
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Speak MCP on standard input and output instead.")
     ] = False,
+    public_url: PublicUrlOption = None,
     root: RootOption = None,
 ) -> None:
-    """Serve skills over MCP and HTTP, and to a browser, until Ctrl-C."""
+    """Serve skills over MCP and HTTP, to a browser, and as a registry, until Ctrl-C."""
     from flows.serve.run import serve_http, serve_stdio  # noqa: PLC0415 (what servers need, others do not load)
 
     place = root_of(load_settings(), root)
@@ -163,9 +187,42 @@ def serve(
         serve_stdio(place)
         return
     try:
-        serve_http(place, host, port, lambda line: typer.echo(line, err=True))
+        serve_http(place, host, port, say_aside, public_url)
     except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
+        say_aside("stopped")
+
+
+def publish(
+    out: Annotated[
+        str, typer.Option("--out", metavar="PLACE", help="A folder, or s3://bucket/prefix; its own alone.")
+    ],
+    licence: LicenceOption = None,
+    source: FromOption = None,
+    risk: RiskOption = None,
+    public_url: PublicUrlOption = None,
+    keep: Annotated[
+        int,
+        typer.Option(
+            "--keep", metavar="N", min=1, help="How long an archive stays: this and N-1 more times."
+        ),
+    ] = 3,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write what is served as a registry of files, which any web server serves.
+
+    Clients install from /.well-known/agent-skills/ and /.well-known/skills/, and
+    Claude from the folder as a marketplace. Only what changed is written. What
+    licences withhold, or SKILLERY_INSTALL_REFUSE refuses, is not in it.
+    """
+    from flows.cli.printing.skill import print_published  # noqa: PLC0415
+    from flows.commands.registries import publish_registry  # noqa: PLC0415
+
+    found = publish_registry(
+        root_of(load_settings(), root), out, licences=licence or (), sources=source or (),
+        risks=risk or (), public_url=public_url, keep=keep,
+    )  # fmt: skip
+    print_json(found) if as_json else print_published(found)
 
 
 def _described(settings: BaseSettings) -> list[dict[str, Any]]:
@@ -187,7 +244,24 @@ def _described(settings: BaseSettings) -> list[dict[str, Any]]:
     ]
 
 
+def usage(
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, max=90, help="The last N days.")] = 7,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was asked, found, paged and installed by day, and what was asked in vain.
+
+    Kept is what SKILLERY_QUERY_LOG says: counts by default, `texts` of what was asked too, `off` nothing. It
+    is kept for 90 days, and `forget` removes what names a document.
+    """
+    from flows.commands.usage import lines_of, usage_of  # noqa: PLC0415 (what servers ask does without)
+
+    settings = load_settings()
+    found = usage_of(root_of(settings, root), settings, days)
+    print_json(found) if as_json else typer.echo("\n".join(lines_of(found)))
+
+
 COMMANDS: dict[Callable[..., None], str] = {
-    serve: ASK, refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH,
-    serve_metrics: WATCH, alert: WATCH,
+    serve: ASK, publish: ASK, refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH,
+    serve_metrics: WATCH, alert: WATCH, usage: WATCH, schema: WATCH,
 }  # fmt: skip

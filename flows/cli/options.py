@@ -56,6 +56,9 @@ class TrajectoryForm(str, Enum):  # noqa: UP042
     messages = "messages"
 
 
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Tell what it would read, make and take, and do nothing.")
+]
 RootOption = Annotated[
     str | None,
     typer.Option("--root", metavar="FOLDER", help="All that Skillery keeps, or s3://bucket/prefix  [data]"),
@@ -92,6 +95,12 @@ FormatOption = Annotated[
 TrajectoriesArgument = Annotated[
     list[Path],
     typer.Argument(metavar="TRAJECTORIES", hidden=True),  # its line in the help would name Python's list
+]
+PublicUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--public-url", metavar="URL", help="Where others reach the registry, such as https://HOST."
+    ),
 ]
 WaitOption = Annotated[
     float,

@@ -1,4 +1,4 @@
-"""Finders of what no pattern can tell: encoded sentences, names like known ones, tools that are not used."""
+"""Finders of what no pattern can tell: encoded words, names like known ones, orders in prose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from tasks.refine.frontmatter.place import place_of
-from tasks.refine.risks.orders import against_user, drops_orders, sends_private
 from tasks.refine.risks.rules import Region
 from tasks.refine.risks.terms import patterns, terms
 from tasks.refine.text.rules import rules_data
@@ -196,6 +195,59 @@ def unneeded_tools(text: str) -> Iterator[Region]:
         and not patterns()["tool_uses"].search(lowered, place.end)
     ):
         yield allowed.span()
+
+
+# Orders in prose, in the languages of the terms.
+_ENDS = re.compile(r"[.!?](?=\s)|[。！？]|\n")
+_REACH = 300  # characters of a paragraph, before and after what is looked at, that are read with it
+_NEAR = 40
+_ADDRESS = re.compile(r"https?://|@")
+
+
+def sends_private(text: str) -> Iterator[Region]:
+    """Yield where a sentence orders that something private be sent to an address: verb, thing and address."""
+    lowered, found, done = text.lower(), patterns(), 0
+    for mark in _ADDRESS.finditer(lowered) if len(lowered) == len(text) else ():
+        if mark.start() < done:
+            continue
+        start, done = _sentence(lowered, *mark.span())
+        place = found["order_place"].search(lowered, start, done)
+        if place and found["order_private"].search(lowered, start, done):
+            sends = found["order_sends"].search(lowered, start, place.start())
+            after = sends or found["order_sends_after"].search(lowered, place.end(), done)
+            if after:
+                yield (sends or place).start(), done
+
+
+def against_user(text: str) -> Iterator[Region]:
+    """Yield where secrecy from the user is ordered, or a machine is told to send or run something unseen."""
+    lowered, found = text.lower(), patterns()
+    for seed in found["order_seeds"].finditer(lowered) if len(lowered) == len(text) else ():
+        first = max(lowered.rfind("\n", 0, seed.start()) + 1, seed.start() - _REACH)
+        last = lowered.find("\n", seed.end())
+        last = min(last if last >= 0 else len(lowered), seed.end() + _REACH)
+        acts = ("order_sends", "order_sends_after", "order_runs")
+        if seed.lastgroup == "secret" or (
+            found["order_hides"].search(lowered, first, last)
+            and any(found[name].search(lowered, first, last) for name in acts)
+        ):
+            yield seed.start(), last
+
+
+def drops_orders(text: str) -> Iterator[Region]:
+    """Yield where a reader is told to drop the orders, or the rules of safety, that it had before."""
+    lowered, found = text.lower(), patterns()
+    for drop in found["order_drops"].finditer(lowered) if len(lowered) == len(text) else ():
+        if found["order_earlier"].search(lowered, max(0, drop.start() - _NEAR), drop.end() + _NEAR):
+            yield drop.span()
+
+
+def _sentence(text: str, start: int, end: int) -> Region:
+    first = max(0, start - _REACH)
+    for stop in _ENDS.finditer(text, first, start):
+        first = stop.end()
+    after = _ENDS.search(text, end, end + _REACH)
+    return first, after.start() if after else min(len(text), end + _REACH)
 
 
 FINDERS: Mapping[str, Callable[[str], Iterator[Region]]] = {

@@ -150,7 +150,7 @@ class OpenVersion:
     @property
     def fit(self) -> FitModel | None:
         """What tells how likely a skill serves, None of an encoder that it was not fitted on."""
-        return packaged_fit() if is_base(self.encoder.card) else None
+        return packaged_fit(self.rerank) if is_base(self.encoder.card) else None
 
     @functools.cached_property
     def _routing(self) -> RoutingIndex:

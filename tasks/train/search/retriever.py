@@ -6,12 +6,14 @@ standard output tells how well it finds those requests alone. Seeds are fixed; h
 
 from __future__ import annotations
 
+import argparse
 import functools
 import itertools
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +28,7 @@ from tasks.retrieve.routing.learned_leg import FILE, HEAD, QUERY, BodyMap, Retri
 from tasks.retrieve.routing.skill_tokens import SkillTokens
 from tasks.train.networks import train
 from tasks.train.search.adapted_network import AdaptedNetwork, mean_states, padded
-from tasks.train.search.requests import NEAR, Requests, Rows, arguments, found_once, rarity_of
+from tasks.train.search.requests import FOREIGN, NEAR, Requests, Rows, found_once, rarity_of
 
 _NOT = -1e4  # the logit of a skill that may serve as well
 _PARTS = (0.5, 0.8)  # shares of a batch by length, which are encoded apart
@@ -99,7 +101,7 @@ class Teaching:
         found = base_tokenizer().encode_batch_fast(held.texts, add_special_tokens=False)
         self._asked = [one.ids[:QUERY] for one in found]
         self._heads = [tokens.of(row)[0][:HEAD].tolist() for row in range(len(tokens.bodies))]
-        told = held.folds != fold
+        told = (held.folds != fold) & (held.kinds != FOREIGN)
         self._draw = np.random.default_rng(recipe.seed)
         served = self._draw.permutation(np.flatnonzero(told & (held.kinds != NEAR)))
         self._rows = served[: round(recipe.share * len(served))]
@@ -182,11 +184,18 @@ def report(held: Requests, rows: Rows, model: Retriever, tokens: SkillTokens) ->
 
 def main() -> None:
     """Train, write the packaged weights, and tell how well the held-out fold does."""
-    given = arguments(main.__doc__, FILE).parse_args()
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    for name in ("encoder", "requests", "corpus"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--work", type=Path, required=True, help="Folder of what was found.")
+    parser.add_argument("--out", type=Path, default=FILE)
+    parser.add_argument("--fold", type=int, default=0, help="The fold that is held out.")
+    parser.add_argument("--share", type=float, default=1.0, help="Of the requests to learn from.")
+    given = parser.parse_args()
     held, tokens, _ = found_once(given.work, given.requests, given.corpus, OnnxEncoder(given.encoder))
     arrays = train_retriever(held, tokens, RetrieverRecipe(share=given.share), given.fold)
     np.savez(given.out, **arrays)  # type: ignore[arg-type]
-    rows = np.flatnonzero(held.folds == given.fold)
+    rows = np.flatnonzero((held.folds == given.fold) & (held.kinds != FOREIGN))
     sys.stdout.write(json.dumps(report(held, rows, Retriever(arrays), tokens)) + "\n")
 
 

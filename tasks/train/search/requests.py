@@ -7,6 +7,7 @@ marketplace would serve: `one`, `few` or `many`. Foreign requests, small talk th
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -110,16 +111,22 @@ def _router(
 
 
 def found_by_search(
-    held: Requests, rows: Rows, corpus: Path, tokens: SkillTokens, heads: Vectors, encoder: OnnxEncoder
+    work: Path, held: Requests, corpus: Path, tokens: SkillTokens, heads: Vectors, encoder: OnnxEncoder
 ) -> Requests:
-    """Return some requests with what `search` finds first, before anything is read: three minutes."""
-    skills = [Skill(*row) for row in read_skills([corpus]).iter_rows()]
-    learned = LearnedLeg(packaged_retriever(None).skills(tokens), partial(packaged_retriever, None))
-    router, _ = _router(skills, heads, encoder, learned)
-    texts = [held.texts[row] for row in rows]
-    first = _first_of(router, texts, {skill.doc_id: row for row, skill in enumerate(skills)})
-    copies, unsure = ([column[row] for row in rows] for column in (held.copies, held.unsure))
-    return Requests(texts, held.kinds[rows], held.gold[rows], held.folds[rows], *first, copies, unsure)
+    """Return the requests with what `search` finds first, before anything is read; kept in a folder.
+
+    It takes a quarter of an hour, once.
+    """
+    file = work / "searched.npz"
+    if not file.exists():
+        skills = [Skill(*row) for row in read_skills([corpus]).iter_rows()]
+        learned = LearnedLeg(packaged_retriever(None).skills(tokens), partial(packaged_retriever, None))
+        router, _ = _router(skills, heads, encoder, learned)
+        first, scores, fits = _first_of(
+            router, held.texts, {one.doc_id: row for row, one in enumerate(skills)}
+        )
+        keep_requests(file, held._replace(first=first, scores=scores, fits=fits))
+    return kept_requests(file)
 
 
 def rarity_of(tokens: SkillTokens) -> npt.NDArray[np.float16]:
@@ -128,6 +135,18 @@ def rarity_of(tokens: SkillTokens) -> npt.NDArray[np.float16]:
     for row in range(len(tokens.bodies)):
         counts[np.unique(np.concatenate(tokens.of(row)))] += 1
     return np.log((len(tokens.bodies) + 1) / (counts + 1)).astype(np.float16)
+
+
+def arguments(description: str | None, out: Path) -> argparse.ArgumentParser:
+    """Return what the programs that learn from requests are given; `out` is where weights go by default."""
+    parser = argparse.ArgumentParser(description=description)
+    for name in ("encoder", "requests", "corpus"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--work", type=Path, required=True, help="Folder of what was found and is kept.")
+    parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--fold", type=int, default=0, help="The fold that is held out.")
+    parser.add_argument("--share", type=float, default=1.0, help="Of the requests to learn from.")
+    return parser
 
 
 def found_once(

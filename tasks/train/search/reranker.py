@@ -7,7 +7,6 @@ goes on where it was stopped, from `--work`. Seeds are fixed; three quarters of 
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import sys
@@ -33,6 +32,7 @@ from tasks.train.search.requests import (
     NEAR,
     Requests,
     Rows,
+    arguments,
     found_by_search,
     found_once,
     rarity_of,
@@ -51,10 +51,10 @@ class RerankerRecipe:
     """How it learns: a list is a request's skill and `others`; `lists` of them are a step.
 
     In the first `easy` steps the others are any skills: of hard ones alone nothing is learned for long.
-    `brief` is the share of steps with the tokens of `fast`, `near` the weight of a request that its skill
-    does not serve, and `share` that of the requests of other folds that are learned from. The first epoch
-    teaches to compare. Each later one, whose rate is `fall` times that before, also teaches that nothing may
-    serve: of the share `absent` of its lists the skill is left out, and foreign requests are among them.
+    `brief` is the share of steps with the tokens of `fast`, in the first epoch and later; `near` is the weight
+    of a request that its skill does not serve; `share` of the requests of other folds are learned from. The first epoch teaches to compare what words and plain vectors find. Each later one, whose rate is
+    `fall` times that before, compares what `search` finds, and teaches that nothing may serve: of the share
+    `absent` of its lists the skill is left out, and foreign requests are among them.
     """
 
     rank: int = 32
@@ -64,7 +64,7 @@ class RerankerRecipe:
     easy: int = 200
     rate: float = 5e-4
     decay: float = 0.01
-    brief: float = 0.2
+    brief: tuple[float, float] = (0.2, 0.5)
     near: float = 0.5
     fall: float = 0.6
     absent: float = 0.2
@@ -108,9 +108,15 @@ class Lists:
     """Draws the lists of a training: a request, its skill, and others that were found and do not serve."""
 
     def __init__(
-        self, held: Requests, tokens: SkillTokens, rarity: npt.NDArray[np.float16], recipe: RerankerRecipe
+        self,
+        held: Requests,
+        later: Rows,
+        tokens: SkillTokens,
+        rarity: npt.NDArray[np.float16],
+        recipe: RerankerRecipe,
     ) -> None:
         self._held, self._tokens, self._recipe = held, tokens, recipe
+        self._first = {False: held.first, True: later}
         self._rarity = rarity.astype(np.float32)
         found = base_tokenizer().encode_batch_fast(held.texts, add_special_tokens=False)
         self.asked = [one.ids[:QUERY] for one in found]
@@ -128,13 +134,14 @@ class Lists:
     def drawn(self, batch: Batch, step: int, *, late: bool = False) -> Drawn:
         """Return the lists of a batch; `late` says that it is not of the first epoch."""
         draw = np.random.default_rng([self._recipe.seed, 1, step])
-        reach = REACHES["fast" if draw.random() < self._recipe.brief else "best"]
+        reach = REACHES["fast" if draw.random() < self._recipe.brief[late] else "best"]
         found = Drawn([], [], [])
         for row in batch:
             goal = self._goal(row, draw, late=late)
             # Of others it is not known whether they serve a near request, so that only they come before.
             alone = goal == "apart" and not late
-            others = [] if alone else self._others(row, draw, easy=step < self._recipe.easy)
+            first = None if step < self._recipe.easy else self._first[late][row, :_FOUND]
+            others = [] if alone else self._others(row, draw, first)
             own = [] if goal == "none" else [int(self._held.gold[row])]
             found.starts.append(len(found.pairs))
             found.goals.append(goal)
@@ -149,11 +156,10 @@ class Lists:
         absent = late and draw.random() < self._recipe.absent
         return "none" if absent or self._held.kinds[row] == FOREIGN else "first"
 
-    def _others(self, row: int, draw: np.random.Generator, *, easy: bool) -> list[int]:
+    def _others(self, row: int, draw: np.random.Generator, first: Rows | None) -> list[int]:
         unsure, others = self._held.unsure[row], self._recipe.others
         drawn = draw.integers(len(self._tokens.bodies), size=_FOUND)
-        first = drawn if easy else self._held.first[row, :_FOUND]
-        found = [skill for skill in first.tolist() if skill not in unsure]
+        found = [skill for skill in (drawn if first is None else first).tolist() if skill not in unsure]
         hard = draw.permutation(found[:_HARD]).tolist()[: others - 2]
         return list(dict.fromkeys([*hard, *draw.permutation(found).tolist()]))[:others]
 
@@ -263,39 +269,28 @@ def _ranks(held: Requests, rows: Rows, total: npt.NDArray[np.float64]) -> npt.ND
 
 def main() -> None:
     """Train, write the packaged weights and the fit of what is read, and tell how well the fold does."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    for name in ("encoder", "requests", "corpus"):
-        parser.add_argument(name, type=Path)
-    parser.add_argument("--work", type=Path, required=True, help="Folder of checkpoints and what was found.")
-    parser.add_argument("--out", type=Path, default=FILE)
+    parser = arguments(main.__doc__, FILE)
     parser.add_argument("--fit", type=Path, default=FIT, help="Where the fit of what is read is put.")
-    parser.add_argument("--fold", type=int, default=0, help="The fold that is held out.")
-    parser.add_argument("--share", type=float, default=1.0, help="Of the requests to learn from.")
     parser.add_argument("--epochs", type=int, default=RerankerRecipe().epochs)
     given = parser.parse_args()
     encoder = OnnxEncoder(given.encoder)
     held, tokens, heads = found_once(given.work, given.requests, given.corpus, encoder)
     rarity, recipe = rarity_of(tokens), RerankerRecipe(epochs=given.epochs, share=given.share)
-    network = train_pairs(held, Lists(held, tokens, rarity, recipe), recipe, given.fold, given.work)
-    arrays = network.arrays() | {"rarity": rarity}
+    searched = found_by_search(given.work, held, given.corpus, tokens, heads, encoder)
+    lists = Lists(held, searched.first, tokens, rarity, recipe)
+    arrays = train_pairs(held, lists, recipe, given.fold, given.work).arrays() | {"rarity": rarity}
     np.savez(given.out, **arrays)  # type: ignore[arg-type]
     rows, model = np.flatnonzero(held.folds == given.fold), PairScorer(arrays)
-    held = found_by_search(held, rows, given.corpus, tokens, heads, encoder)
-    rows = np.arange(len(rows))
     fitted = json.loads(given.fit.read_text("utf-8")) | {"reading": {}}
     for name, reach in REACHES.items():
-        odds = read_odds(held, rows, model, tokens, reach)
-        results = read_results(held, rows, odds, reach)
+        odds = read_odds(searched, rows, model, tokens, reach)
+        results = read_results(searched, rows, odds, reach)
         weights, least = fit_reading(results)
         fitted["reading"][name] = {"weights": [round(float(w), 4) for w in weights], "least": round(least, 4)}
         sys.stdout.write(json.dumps({"rerank": name, "fit": reading_report(results)}) + "\n")
         for weight in sorted({0.0, 0.2, 0.8, reach.weight}):
-            told = {
-                "rerank": name,
-                "weight": weight,
-                **report(held, rows, odds, reach._replace(weight=weight)),
-            }
-            sys.stdout.write(json.dumps(told) + "\n")
+            told = report(searched, rows, odds, reach._replace(weight=weight))
+            sys.stdout.write(json.dumps({"rerank": name, "weight": weight, **told}) + "\n")
     given.fit.write_text(json.dumps(fitted, indent=1) + "\n", "utf-8")
 
 

@@ -6,14 +6,12 @@ standard output tells how well it finds those requests alone. Seeds are fixed; h
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +26,7 @@ from tasks.retrieve.routing.learned_leg import FILE, HEAD, QUERY, BodyMap, Retri
 from tasks.retrieve.routing.skill_tokens import SkillTokens
 from tasks.train.networks import train
 from tasks.train.search.adapted_network import AdaptedNetwork, mean_states, padded
-from tasks.train.search.requests import FOREIGN, NEAR, Requests, Rows, found_once, rarity_of
+from tasks.train.search.requests import FOREIGN, NEAR, Requests, Rows, arguments, found_once, rarity_of
 
 _NOT = -1e4  # the logit of a skill that may serve as well
 _PARTS = (0.5, 0.8)  # shares of a batch by length, which are encoded apart
@@ -184,14 +182,7 @@ def report(held: Requests, rows: Rows, model: Retriever, tokens: SkillTokens) ->
 
 def main() -> None:
     """Train, write the packaged weights, and tell how well the held-out fold does."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    for name in ("encoder", "requests", "corpus"):
-        parser.add_argument(name, type=Path)
-    parser.add_argument("--work", type=Path, required=True, help="Folder of what was found.")
-    parser.add_argument("--out", type=Path, default=FILE)
-    parser.add_argument("--fold", type=int, default=0, help="The fold that is held out.")
-    parser.add_argument("--share", type=float, default=1.0, help="Of the requests to learn from.")
-    given = parser.parse_args()
+    given = arguments(main.__doc__, FILE).parse_args()
     held, tokens, _ = found_once(given.work, given.requests, given.corpus, OnnxEncoder(given.encoder))
     arrays = train_retriever(held, tokens, RetrieverRecipe(share=given.share), given.fold)
     np.savez(given.out, **arrays)  # type: ignore[arg-type]

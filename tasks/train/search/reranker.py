@@ -51,10 +51,11 @@ class RerankerRecipe:
     """How it learns: a list is a request's skill and `others`; `lists` of them are a step.
 
     In the first `easy` steps the others are any skills: of hard ones alone nothing is learned for long.
-    `brief` is the share of steps with the tokens of `fast`, in the first epoch and later; `near` is the weight
-    of a request that its skill does not serve; `share` of the requests of other folds are learned from. The first epoch teaches to compare what words and plain vectors find. Each later one, whose rate is
-    `fall` times that before, compares what `search` finds, and teaches that nothing may serve: of the share
-    `absent` of its lists the skill is left out, and foreign requests are among them.
+    `brief` is the share of steps with the tokens of `fast`, in the first epoch and later; `near` is the
+    weight of a request that its skill does not serve; `share` of other folds' requests are learned from. The
+    first epoch teaches to compare what words and plain vectors find. Each later one, whose rate is `fall`
+    times that before, compares what `search` finds, and teaches that nothing may serve: of the share `absent`
+    of its lists the skill is left out, and foreign requests are among them.
     """
 
     rank: int = 32

@@ -57,7 +57,7 @@ def test_what_was_found_is_kept(held: Requests, tmp_path: Path) -> None:
 
 def lists(held: Requests) -> Lists:
     tokens = skill_tokens_of(SKILLS)
-    return Lists(held, tokens, rarity_of(tokens), RECIPE)
+    return Lists(held, held.first, tokens, rarity_of(tokens), RECIPE)
 
 
 def test_an_epoch_compares_and_later_ones_also_teach_that_nothing_may_serve(held: Requests) -> None:
@@ -128,7 +128,8 @@ def test_what_is_served_reads_as_what_was_trained(held: Requests) -> None:
     tokens = skill_tokens_of(SKILLS)
     rarity = rarity_of(tokens)
     served = PairScorer(network.arrays() | {"rarity": rarity})
-    pairs = Lists(held, tokens, rarity, RerankerRecipe(brief=0.0, others=6, easy=0)).drawn([0], 0).pairs
+    recipe = RerankerRecipe(brief=(0.0, 0.0), others=6, easy=0)
+    pairs = Lists(held, held.first, tokens, rarity, recipe).drawn([0], 0).pairs
     with torch.no_grad():
         trained = network(pairs).numpy()
     told = served.scores(held.texts[0], [tokens.of(row) for row in range(len(SKILLS))], 96)

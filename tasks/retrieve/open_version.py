@@ -25,6 +25,7 @@ from tasks.crawl.source.identity import owner_part
 from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder
 from tasks.refine.text.canonical import content_hash
+from tasks.retrieve.kept_encodings import FOLDER, KeptEncodings
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.reranker import NONE
@@ -137,6 +138,11 @@ class OpenVersion:
             return bool(content_hash(row["name"], row["description"], body) == row["content_hash"])
 
         return next(filter(is_served, found.filter(pl.col("doc_id") == doc_id)["body"]), None)
+
+    @functools.cached_property
+    def encodings(self) -> KeptEncodings:
+        """What was made of nodes that are not indexed."""
+        return KeptEncodings(self.root.folder / FOLDER, self.encoder)
 
     def searcher(self) -> Searcher:
         """Return the searcher of this version, which the first call makes.

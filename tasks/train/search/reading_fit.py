@@ -23,13 +23,13 @@ _PARTS = 5  # of the held-out requests, each of which is told by what the others
 _UNSERVED = 0.1  # share of requests that nothing serves, an assumption as in `routing_fit`
 _LOST = 0.05  # share of served requests of which it may be told that nothing fits
 _PENALTY = 1e-4
-_RISING = (1, 2, 3)  # what is found or read can only speak for a skill
+_RISING = (1, 2, 3, 4)  # what is found or read can only speak for a skill
 Numbers = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 
 class ReadResults(NamedTuple):
-    """Results by row: features, `(rows, 4)`, as of `FitModel.reading`; whether right; place in its ranking.
+    """Results by row: features, `(rows, 5)`, as of `FitModel.reading`; whether right; place in its ranking.
 
     `kind` is the request's, `pool` what was left to be found: `whole`, `without` its skill, `near`, the skill
     that seems to serve alone, or `foreign`, all of which none serves; `group` is alike for requests of one

@@ -105,7 +105,7 @@ def test_what_is_read_well_fits_better_and_no_unread_skill_fits_best(
     scores: list[float], read: list[float]
 ) -> None:
     evidence, told = evidence_of(leading(scores), 100, len(scores)), np.array(read[: len(scores)])
-    model = packaged_fit()._replace(reading=np.array([-1.0, 0.5, 0.5, 0.1]))
+    model = packaged_fit()._replace(reading=np.array([-1.0, 0.5, 0.5, 0.3, 0.1]))
     fits, better = model.chances(evidence, told), model.chances(evidence, told + 1.0)
     assert (better[: len(told)] >= fits[: len(told)]).all()
     assert fits.max() == fits[: len(told)].max()

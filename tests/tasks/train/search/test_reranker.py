@@ -155,6 +155,6 @@ def test_the_command_writes_weights_and_tells_how_well_the_held_out_fold_does(
     assert {"short", FOREIGN} <= set(told[0]["fit"])
     fitted = json.loads(fit.read_text("utf-8"))
     assert fitted["weights"] == json.loads(FIT.read_text("utf-8"))["weights"]
-    assert {name: len(own["weights"]) for name, own in fitted["reading"].items()} == {"fast": 4, "best": 4}
+    assert {name: len(own["weights"]) for name, own in fitted["reading"].items()} == {"fast": 5, "best": 5}
     with np.load(out) as arrays:
         assert {"head.w", "head.b", "rarity"} < set(arrays.files)

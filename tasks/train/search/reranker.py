@@ -2,7 +2,7 @@
 
 ENCODER is the folder of the exported default encoder, REQUESTS a file as `tasks.train.search.requests` reads
 it, CORPUS the skills (a Parquet file). One fold is held out; standard output tells how well it does there. It
-goes on where it was stopped, from `--work`. Seeds are fixed; three quarters of an hour on two cores.
+goes on where it was stopped, from `--work`. Seeds are fixed; two hours on two cores.
 """
 
 from __future__ import annotations

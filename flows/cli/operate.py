@@ -12,8 +12,20 @@ from pydantic_settings import BaseSettings
 
 from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
-from flows.cli.options import IndexMode, JsonOption, RootOption, WaitOption, print_json, root_of
+from flows.cli.options import (
+    FromOption,
+    IndexMode,
+    JsonOption,
+    LicenceOption,
+    PublicUrlOption,
+    RiskOption,
+    RootOption,
+    WaitOption,
+    print_json,
+    root_of,
+)
 from flows.cli.printing import run as printing
+from flows.cli.schema import schema
 from flows.settings import load_settings
 
 _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
@@ -151,9 +163,10 @@ def serve(
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Speak MCP on standard input and output instead.")
     ] = False,
+    public_url: PublicUrlOption = None,
     root: RootOption = None,
 ) -> None:
-    """Serve skills over MCP and HTTP, and to a browser, until Ctrl-C."""
+    """Serve skills over MCP and HTTP, to a browser, and as a registry, until Ctrl-C."""
     from flows.serve.run import serve_http, serve_stdio  # noqa: PLC0415 (what servers need, others do not load)
 
     place = root_of(load_settings(), root)
@@ -163,9 +176,42 @@ def serve(
         serve_stdio(place)
         return
     try:
-        serve_http(place, host, port, lambda line: typer.echo(line, err=True))
+        serve_http(place, host, port, lambda line: typer.echo(line, err=True), public_url)
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
+
+
+def publish(
+    out: Annotated[
+        str, typer.Option("--out", metavar="PLACE", help="A folder, or s3://bucket/prefix; its own alone.")
+    ],
+    licence: LicenceOption = None,
+    source: FromOption = None,
+    risk: RiskOption = None,
+    public_url: PublicUrlOption = None,
+    keep: Annotated[
+        int,
+        typer.Option(
+            "--keep", metavar="N", min=1, help="How long an archive stays: this and N-1 more times."
+        ),
+    ] = 3,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write what is served as a registry of files, which any web server serves.
+
+    Clients install from /.well-known/agent-skills/ and /.well-known/skills/, and
+    Claude from the folder as a marketplace. Only what changed is written. What
+    licences withhold, or SKILLERY_INSTALL_REFUSE refuses, is not in it.
+    """
+    from flows.cli.printing.skill import print_published  # noqa: PLC0415
+    from flows.commands.registries import publish_registry  # noqa: PLC0415
+
+    found = publish_registry(
+        root_of(load_settings(), root), out, licences=licence or (), sources=source or (),
+        risks=risk or (), public_url=public_url, keep=keep,
+    )  # fmt: skip
+    print_json(found) if as_json else print_published(found)
 
 
 def _described(settings: BaseSettings) -> list[dict[str, Any]]:
@@ -187,7 +233,24 @@ def _described(settings: BaseSettings) -> list[dict[str, Any]]:
     ]
 
 
+def usage(
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, max=90, help="The last N days.")] = 7,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was asked, found, paged and installed by day, and what was asked in vain.
+
+    Kept is what SKILLERY_QUERY_LOG says: counts by default, `texts` of what was asked too, `off` nothing. It
+    is kept for 90 days, and `forget` removes what names a document.
+    """
+    from flows.commands.usage import lines_of, usage_of  # noqa: PLC0415 (what servers ask does without)
+
+    settings = load_settings()
+    found = usage_of(root_of(settings, root), settings, days)
+    print_json(found) if as_json else typer.echo("\n".join(lines_of(found)))
+
+
 COMMANDS: dict[Callable[..., None], str] = {
-    serve: ASK, refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH,
-    serve_metrics: WATCH, alert: WATCH,
+    serve: ASK, publish: ASK, refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH,
+    serve_metrics: WATCH, alert: WATCH, usage: WATCH, schema: WATCH,
 }  # fmt: skip

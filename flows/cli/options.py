@@ -93,6 +93,12 @@ TrajectoriesArgument = Annotated[
     list[Path],
     typer.Argument(metavar="TRAJECTORIES", hidden=True),  # its line in the help would name Python's list
 ]
+PublicUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--public-url", metavar="URL", help="Where others reach the registry, such as https://HOST."
+    ),
+]
 WaitOption = Annotated[
     float,
     typer.Option("--wait", metavar="MINUTES", min=0, help="How long to wait for another run that writes."),

@@ -134,6 +134,8 @@ _ROUTES = (
     "/docs",
     "/healthz",
     "/metrics",
+    "/.well-known",
+    "/marketplace.json",
     *PATHS,
 )
 Count = Callable[[str, int, float], None]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import polars as pl
 
 from storage.blobs import BlobStore
 from storage.errors import UnknownDocument, WrongInput
@@ -20,7 +22,13 @@ from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical
 from tasks.refine.text.encodings import decode
 from tasks.refine.text.strict_yaml import Value
-from tasks.retrieve.revisions.history import Revision, read_revision, revisions_of, snapshots_in
+from tasks.retrieve.revisions.history import (
+    Revision,
+    read_revision,
+    revisions_of,
+    snapshots_in,
+    snapshots_of_part,
+)
 
 SKILL_FILE = "SKILL.md"
 SERVED_COLUMNS = ["doc_id", "kind", "name", "source", "commit", "content_hash", "licence"]
@@ -196,6 +204,33 @@ def served_edition(root: Root, row: Mapping[str, Any]) -> Edition:
                 return edition
     msg = f"the files of {row['doc_id']} as they are served are not kept: search and page still answer"
     raise UnknownDocument(msg)
+
+
+def corpus_of(root: Root, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the documents of the corpus, without their bodies, that are as rows of `skills` have them.
+
+    Of the other rows `served_edition` finds the edition one by one.
+    """
+    bare = [name for name in DOCUMENTS.names() if name != "body"]
+    same = ["doc_id", "content_hash", "commit"]
+    return (
+        documents_table(root)
+        .read(columns=bare)
+        .join(rows.select(same), on=same, how="semi", nulls_equal=True)
+    )
+
+
+def present_editions(root: Root, documents: pl.DataFrame) -> Iterator[Edition]:
+    """Yield the editions of many documents that `corpus_of` returned, reading each raw part once."""
+    parts = seen_table(root).read(columns=["doc_id", "source", "raw_part"])
+    placed = documents.join(parts, on=["doc_id", "source"], how="left", maintain_order="left")
+    for (part,), group in placed.group_by("raw_part", maintain_order=True):
+        ids = {doc_key(doc_id) for doc_id in group["doc_id"]}
+        found = snapshots_of_part(root, str(part), ids) if part and root.exists(str(part)) else ()
+        held = {(r.doc_id, r.source, r.fetched_at): (r, raw) for r, raw in found}
+        for row in group.drop("raw_part").iter_rows(named=True):
+            snapshot = held.get((row["doc_id"], row["source"], row["fetched_at"]))
+            yield _edition(root, *snapshot, row, {}) if snapshot else present_edition(root, row)
 
 
 def _is_same(document: Mapping[str, Any], served: Mapping[str, Any]) -> bool:

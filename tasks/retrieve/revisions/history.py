@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -65,8 +65,13 @@ def revisions_of(root: Root, doc_id: str, source: str | None = None) -> list[Rev
 
 def snapshots_in(root: Root, file: str, doc_id: str) -> list[tuple[Revision, RawDocument]]:
     """Return the revisions of a document, of any source, that one raw part holds, and what was fetched."""
+    return snapshots_of_part(root, file, {doc_key(doc_id)})
+
+
+def snapshots_of_part(root: Root, file: str, keys: Collection[str]) -> list[tuple[Revision, RawDocument]]:
+    """Return what `snapshots_in` does, of all documents with one of these keys of ids."""
     ids = read_frame(root, file, RAW_DOCUMENTS, ["doc_id"])["doc_id"].unique()
-    written = [other for other in ids if doc_key(other) == doc_key(doc_id)]
+    written = [other for other in ids if doc_key(other) in keys]
     if not written:
         return []
     rows = read_frame(root, file, RAW_DOCUMENTS).filter(pl.col("doc_id").is_in(written))

@@ -1,0 +1,95 @@
+"""The indexes of a registry: for well-known discovery in both versions, and as Claude's marketplaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from storage.errors import WrongInput
+from tasks.crawl.wellknown.formats import (
+    FOLDER,
+    INDEX,
+    OLDER_FOLDER,
+    OLDER_INDEX,
+    as_json,
+    index_entry,
+    index_json,
+    older_index_json,
+    registry_name,
+    told_description,
+)
+from tasks.retrieve.registry.offers import OfferedSkill
+
+ARCHIVES = "archives"  # below the folder of the index
+MARKETPLACE, FOLDER_MARKETPLACE = "marketplace.json", ".claude-plugin/marketplace.json"
+
+
+def archive_path(offer: OfferedSkill) -> str:
+    """Return where an offer's archive lies in a registry."""
+    return f"{FOLDER}/{ARCHIVES}/{offer.archive}"
+
+
+def older_path(name: str, path: str) -> str:
+    """Return where a file of a skill lies in a registry, in the older form."""
+    return f"{OLDER_FOLDER}/{name}/{path}"
+
+
+def index_files(offers: Mapping[str, OfferedSkill]) -> dict[str, bytes]:
+    """Return the two indexes for well-known discovery by their paths; addresses in them are relative."""
+    entries = (
+        index_entry(name, o.description, f"{ARCHIVES}/{o.archive}", o.digest, {"skillery/origin": o.origin})
+        for name, o in offers.items()
+    )
+    older = ((name, offer.description, offer.files) for name, offer in offers.items())
+    return {INDEX: index_json(entries), OLDER_INDEX: older_index_json(older)}
+
+
+def hosted_marketplace(offers: Mapping[str, OfferedSkill], base: str) -> bytes:
+    """Return the marketplace to be added by its address: each plugin is a skill's archive below `base`."""
+
+    def source(_: str, offer: OfferedSkill) -> dict[str, str]:
+        sha256 = offer.digest.removeprefix("sha256:")
+        return {"source": "archive", "url": f"{base}/{archive_path(offer)}", "sha256": sha256}
+
+    return _marketplace(offers, source, urlsplit(base).hostname or "")
+
+
+def folder_marketplace(offers: Mapping[str, OfferedSkill]) -> bytes:
+    """Return the marketplace of a folder, or of a git repository: each plugin is a skill's folder there."""
+    return _marketplace(offers, lambda name, _: f"./{OLDER_FOLDER}/{name}", "")
+
+
+def _marketplace(
+    offers: Mapping[str, OfferedSkill], source: Callable[[str, OfferedSkill], Any], host: str
+) -> bytes:
+    # `strict` says that the entry is the manifest: an archive is a skill's folder, as all clients take it.
+    plugins = [
+        {
+            "name": name, "description": told_description(name, offer.description),
+            "source": source(name, offer), "strict": False, "skills": ["./"],
+            **({"license": offer.origin["licence"]} if "licence" in offer.origin else {}),
+            **({"homepage": offer.origin["url"]} if "url" in offer.origin else {}),
+        }
+        for name, offer in offers.items()
+    ]  # fmt: skip
+    name = f"skillery-{registry_name(host)}".strip("-")
+    about = {"description": "Skills refined by Skillery; each is its author's."}
+    return as_json({"name": name, "owner": {"name": "Skillery"}, "metadata": about, "plugins": plugins})
+
+
+def normal_base(url: str) -> str:
+    """Return the address at which a registry is reached, without a slash at its end.
+
+    Raises:
+        WrongInput: It is no address of http or https, or holds more than host, port and path.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        usable = False
+    if not usable or parts.query or parts.fragment or "@" in parts.netloc:
+        msg = f"--public-url {url!r} is no address of a registry: give https://HOST or https://HOST/PATH"
+        raise WrongInput(msg)
+    return f"{parts.scheme}://{parts.netloc}{quote(parts.path.rstrip('/'), safe='/%')}"

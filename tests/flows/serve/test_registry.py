@@ -1,0 +1,93 @@
+"""The registry that a server is: the bytes that `publish` writes, under tags, for every form of client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from flows.commands.registries import publish_registry
+from tests.support.registry_client import added, discovered, discovered_before, files_in
+from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.storied import KEY, SECOND
+from tests.support.serving import Serving, serving
+
+INDEX = "/.well-known/agent-skills/index.json"
+
+
+@pytest.fixture(scope="module")
+def open_to_all(storied: SkillRoot) -> Iterator[Serving]:
+    """A server that refuses no risk."""
+    with serving(storied.root.uri, SKILLERY_INSTALL_REFUSE="") as started:
+        yield started
+
+
+def asked(
+    server: Serving, path: str, method: str = "GET", **headers: str
+) -> tuple[int, bytes, dict[str, str]]:
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
+    finally:
+        connection.close()
+
+
+def test_a_server_answers_what_publish_writes(
+    open_to_all: Serving, storied: SkillRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The three forms hold the same files, and each address the bytes of the file of the same path."""
+    monkeypatch.setenv("SKILLERY_INSTALL_REFUSE", "")
+    publish_registry(storied.root, str(tmp_path), public_url=open_to_all.url)
+    files = files_in(tmp_path)
+    paths = [path for path in files if path.startswith((".well-known/", "marketplace"))]
+    assert {path: asked(open_to_all, f"/{path}")[1] for path in paths} == {p: files[p] for p in paths}
+    skills = discovered(open_to_all.url)
+    assert skills == discovered_before(open_to_all.url) == added(f"{open_to_all.url}/marketplace.json")
+    assert skills["bread"]["SKILL.md"] == SECOND.encode()
+    assert KEY.encode() not in skills["bread"]["keys.env"]
+
+
+def test_what_a_client_holds_is_not_sent_again(open_to_all: Serving) -> None:
+    """Each address has a tag, and answers HEAD; an archive is as good as for ever."""
+    archive = next(iter(_archives(open_to_all)))
+    for path, kept in ((INDEX, "no-cache"), ("/marketplace.json", "no-cache"), (archive, "immutable")):
+        status, content, headers = asked(open_to_all, path)
+        assert (status, kept in headers["cache-control"]) == (200, True)
+        again = asked(open_to_all, path, **{"If-None-Match": headers["etag"]})
+        assert again[:2] == (304, b"")
+        head = asked(open_to_all, path, "HEAD")
+        assert (head[0], head[1], head[2]["content-length"]) == (200, b"", str(len(content)))
+
+
+def _archives(server: Serving) -> list[str]:
+    found = asked(server, INDEX)[1].decode().split('"url":"')[1:]
+    return [f"/.well-known/agent-skills/{part.partition(chr(34))[0]}" for part in found]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/.well-known/agent-skills/archives/" + "0" * 64 + ".zip",
+        "/.well-known/skills/none/SKILL.md",
+        "/.well-known/skills/bread/../../etc/passwd",
+        "/.well-known/skills/bread/none.md",
+        "/.well-known/other",
+    ],
+)
+def test_what_is_not_offered_is_not_there(open_to_all: Serving, path: str) -> None:
+    """The answer is JSON, as programs ask."""
+    status, content, _ = asked(open_to_all, path, Accept="text/html")
+    assert (status, content[:1]) == (404, b"{")
+
+
+def test_a_marketplace_names_the_public_address(storied: SkillRoot) -> None:
+    """Claude takes archives over https alone, which a proxy speaks; a grave skill stays out."""
+    with serving(storied.root.uri, "--public-url", "https://skills.example.org/hub/") as server:
+        content = asked(server, "/marketplace.json")[1].decode()
+    assert '"url":"https://skills.example.org/hub/.well-known/agent-skills/archives/' in content
+    assert '"name":"skillery-skills-example-org"' in content
+    assert '"name":"bread"' not in content

@@ -1,0 +1,100 @@
+"""ClawHub: read down to the mark, with its verdicts, withdrawals and digests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.crawl.crawling import Crawler, grows, settings_of
+from tests.support.crawl.registries import Hub
+from tests.support.crawl.site import Page
+from tests.support.crawl.zip_files import zipped
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub() as hub:
+        hub.pages["/api/v1/download"] = hub.download
+        for slug in ("kelp", "moss", "tide"):
+            hub.put(slug, grows(slug))
+        yield hub
+
+
+@pytest.fixture
+def crawler(hub: Hub, tmp_path: Path) -> Crawler:
+    return Crawler(tmp_path, settings_of({"SKILLERY_CLAWHUB_URL": hub.url}))
+
+
+def test_a_night_reads_down_to_the_mark_and_a_week_later_sees_what_was_withdrawn(
+    hub: Hub, crawler: Crawler
+) -> None:
+    assert crawler.crawl("clawhub").new == 3
+    assert crawler.held() == {f"127.0.0.1/ann/{slug}": grows(slug) for slug in ("kelp", "moss", "tide")}
+    assert crawler.raw()[0]["files"] == []
+    assert crawler.raw()[0]["repo_licence"] == "MIT-0"
+
+    again = crawler.crawl("clawhub")
+    assert (again.unchanged, again.requests) == (3, 1)
+
+    hub.put("moss", grows("moss", "Soft."))
+    hub.drop("tide")
+    night = crawler.crawl("clawhub", days=7)
+    assert (night.changed, night.unchanged, night.requests) == (1, 2, 4)
+
+    week = crawler.crawl("clawhub")
+    assert (week.unchanged, week.withdrawn, week.requests) == (2, 1, 2)
+    assert sorted(crawler.held()) == ["127.0.0.1/ann/kelp", "127.0.0.1/ann/moss"]
+
+
+def test_a_query_is_searched_for(hub: Hub, crawler: Crawler) -> None:
+    assert crawler.crawl("clawhub:kelp").new == 1
+    hub.drop("kelp")
+    assert crawler.crawl("clawhub:kelp").withdrawn == 1
+
+
+def test_verdicts_are_findings_and_what_is_malicious_is_withdrawn(hub: Hub, crawler: Crawler) -> None:
+    hub.put("kelp", grows("kelp"), moderation={"verdict": "suspicious", "reasonCodes": ["suspicious.exec"]})
+    crawler.crawl("clawhub")
+    (kelp,) = [row for row in crawler.raw() if row["doc_id"].endswith("kelp")]
+    assert [(f["code"], f["message"]) for f in kelp["findings"]] == [
+        ("registry.verdict", "ClawHub has judged it as suspicious: suspicious.exec")
+    ]
+    hub.put("kelp", grows("kelp"), moderation={"verdict": "malicious", "isMalwareBlocked": True})
+    assert crawler.crawl("clawhub").withdrawn == 1
+    assert "127.0.0.1/ann/kelp" not in crawler.held()
+
+
+@pytest.mark.parametrize(
+    ("files", "pages", "reason"),
+    [
+        ({"SKILL.md": "0" * 64}, {}, "digest-mismatch"),
+        ({"other.md": "0" * 64}, {}, "digest-mismatch"),
+        ({}, {"/zip/kelp": (200, {"Content-Type": "application/json"}, b'{"repo":"a/b"}')}, "not-read"),
+        ({}, {"/zip/kelp": (403, {}, b"")}, "denied"),
+        ({}, {"/zip/kelp": b"no archive"}, "archive-damaged"),
+        ({}, {"/zip/kelp": zipped({"x/SKILL.md": b"x"})}, "digest-mismatch"),
+        ({}, {"/api/v1/skills/kelp": {"owner": {"handle": "../x"}}}, "malformed"),
+        ({}, {"/api/v1/skills/kelp": b"[]"}, "shape"),
+    ],
+)
+def test_what_does_not_verify_is_named(
+    hub: Hub, crawler: Crawler, files: dict[str, str], pages: dict[str, Page], reason: str
+) -> None:
+    hub.put("kelp", grows("kelp"), **files)
+    hub.pages |= pages
+    report = crawler.crawl("clawhub")
+    assert (report.new, report.failed) == (2, {reason: 1})
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"), [(b"[]", "shape"), (b"<html>", "html"), ((404, {}, b""), "missing")]
+)
+def test_another_list_fails_and_withdraws_nothing(
+    hub: Hub, crawler: Crawler, page: Page, reason: str
+) -> None:
+    crawler.crawl("clawhub")
+    hub.pages["/api/v1/skills"] = page
+    assert crawler.crawl("clawhub").failed == {reason: 1}
+    assert len(crawler.held()) == 3

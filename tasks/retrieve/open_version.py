@@ -25,7 +25,7 @@ from tasks.crawl.source.identity import owner_part
 from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder
 from tasks.refine.text.canonical import content_hash
-from tasks.retrieve.kept_encodings import FOLDER, KeptEncodings
+from tasks.retrieve.paging.kept_encodings import FOLDER, KeptEncodings
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.reranker import NONE

@@ -24,7 +24,7 @@ from storage.state import SCHEMAS, table_of
 from storage.tombstones import FOLDER, Forgotten
 from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.retrieve.index.build import nodes_base
-from tasks.retrieve.kept_encodings import FOLDER as PAGES
+from tasks.retrieve.paging.kept_encodings import FOLDER as PAGES
 from tasks.retrieve.routing.store import keep_routing
 from tasks.retrieve.suggest.stored import WithoutForgotten
 from tasks.retrieve.versions.publish import switch_to

@@ -18,7 +18,7 @@ from storage.root import Root
 from storage.state import ALIASES, aliases_table, documents_table, write_run
 from tasks.crawl.collect import collect
 from tasks.parse.classify.local import LocalClassifier
-from tasks.retrieve.kept_encodings import KeptEncodings
+from tasks.retrieve.paging.kept_encodings import KeptEncodings
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.command import MAIN
 from tests.support.roots.hand_written import BREAD, SKILLS, skill

@@ -73,11 +73,11 @@ class FitModel(NamedTuple):
 def read_features(found: Evidence, read: Evidence) -> Evidence:
     """Return what tells whether skills serve that were read, shape `(skills, 5)`.
 
-    It is 1, the log odds by what was found, the score by reading below 0 and above, and how far that is above
-    the best other.
+    It is 1, the log odds by what was found, the score by reading below 0 and above, and how far that is below
+    the best other's: to be the best among few others says nothing.
     """
-    below, above = np.minimum(read, 0), np.maximum(read, 0)
-    return np.stack([np.ones(len(read)), found, below, above, _margins(read, len(read))], axis=1)
+    below, above, behind = np.minimum(read, 0), np.maximum(read, 0), np.minimum(_margins(read, len(read)), 0)
+    return np.stack([np.ones(len(read)), found, below, above, behind], axis=1)
 
 
 def evidence_of(leading: Leading, rows: int, compared: int) -> Evidence:

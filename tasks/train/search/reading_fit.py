@@ -21,7 +21,7 @@ from tasks.train.search.requests import FOREIGN, NEAR, Requests
 
 _PARTS = 5  # of the held-out requests, each of which is told by what the others taught
 _UNSERVED = 0.1  # share of requests that nothing serves, an assumption as in `routing_fit`
-_LOST = 0.05  # share of served requests of which it may be told that nothing fits
+_LOST = 0.1  # share of served requests of which it may be told that nothing fits
 _PENALTY = 1e-4
 _RISING = (1, 2, 3, 4)  # what is found or read can only speak for a skill
 Numbers = npt.NDArray[np.float64]

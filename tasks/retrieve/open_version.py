@@ -139,10 +139,13 @@ class OpenVersion:
 
         return next(filter(is_served, found.filter(pl.col("doc_id") == doc_id)["body"]), None)
 
-    @functools.cached_property
-    def encodings(self) -> KeptEncodings:
-        """What was made of nodes that are not indexed."""
-        return KeptEncodings(self.root.folder / FOLDER, self.encoder)
+    def encoded(self, document: PagedDocument) -> PagedDocument:
+        """Return a document with the encodings of its nodes, kept ones if there are; by words it has none."""
+        if document.vectors is not None or document.by_words:
+            return document
+        kept = KeptEncodings(self.root.folder / FOLDER, self.encoder)
+        vectors, states = kept.encoded([node.text for node in document.nodes])
+        return replace(document, vectors=vectors, states=states)
 
     def searcher(self) -> Searcher:
         """Return the searcher of this version, which the first call makes.

@@ -328,11 +328,7 @@ class ServedIndex:
     def _readied(self, now: OpenVersion, document: PagedDocument, encoder: Encoder) -> PagedDocument:
         """Return a document ready for the default method, kept for the next request."""
         if document.nodes and document.ready is None:
-            known = document
-            if document.vectors is None and not document.by_words:
-                vectors, states = now.encodings.encoded([node.text for node in document.nodes])
-                known = replace(document, vectors=vectors, states=states)
-            ready = ready_for(known, encoder=encoder, tokenizer=now.encoder)
+            ready = ready_for(now.encoded(document), encoder=encoder, tokenizer=now.encoder)
             document = replace(document, ready=ready)
             now.keep(document)
         return document

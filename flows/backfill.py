@@ -11,7 +11,7 @@ from pydantic import Field
 
 from flows.index import index as index_tables
 from flows.refine import refine_batches
-from flows.run_page import named, show_table, tell, writing
+from flows.run_page import named, recorded_writing, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches
 from flows.settings import load_settings
@@ -59,7 +59,7 @@ def backfill(
     settings, run, chosen = load_settings(), new_run_id(), stages or STAGES
     if publish:
         require_whole(chosen)
-    with writing(Root(root), wait_minutes, run):
+    with recorded_writing(Root(root), wait_minutes, run, "backfill") as record, record.stage("backfill"):
         encoder = prepare_encoder(root, settings.encoder)
         days = plan_backfill(root, start.isoformat(), end.isoformat())
         rows = [_rebuild(root, day, run, settings.limits(), encoder, chosen) for day in days]
@@ -67,6 +67,7 @@ def backfill(
             tell(f"{row['day']}: {row['documents']} documents, {row['nodes']} nodes")
         if publish and rows:
             rows[-1]["published"] = _publish(root, days[-1], run)
+            record.published = rows[-1]["published"] is not None
     show_table("skillery-backfill", rows, f"The corpus as of each day from {start} to {end}.")
     return rows
 

@@ -9,7 +9,7 @@ from prefect import flow
 from pydantic import Field
 
 from flows.index import announce
-from flows.run_page import named, show_table, tell, writing
+from flows.run_page import named, recorded_writing, show_table, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.lance.served import require_served
@@ -43,11 +43,12 @@ def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60
         NotPublished: Nothing is served.
     """
     run, settings = new_run_id(), load_settings()
-    with writing(Root(root), wait_minutes, run):
+    with recorded_writing(Root(root), wait_minutes, run, "compact") as record, record.stage("compact"):
         done, before = compact_served(root), require_served(Root(root))
         version = publish_tables(
             root, done["built"], done["checks"], served_encoder(root), run_id=run, now=before.published_at
         )
+        record.checks, record.published = done["checks"], version is not None
         gone = keep_versions(root, settings.keep_versions, now=datetime.now(UTC))
         after, blobs = clean_files(root), drop_unnamed_blobs(root)
     tell(f"files before {done['files_before']}, now {after}; versions gone: {', '.join(gone) or 'none'}")

@@ -9,7 +9,7 @@ from prefect import flow
 from pydantic import Field
 
 from flows.commands.induction.induce import publishing, record, state_summaries, taught
-from flows.run_page import counted, counts, flat, named, show_table, tell, writing
+from flows.run_page import counted, counts, flat, named, recorded_writing, show_table, tell
 from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.errors import WrongInput
@@ -59,7 +59,8 @@ def induce(
     """
     run, settings = new_run_id(), load_settings()
     with (
-        writing(Root(root), wait_minutes, run),
+        recorded_writing(Root(root), wait_minutes, run, "induce") as noted,
+        noted.stage("induce"),
         taught(
             Root(root), settings, Learning(verify, Path(verify_in), support, granularity), judge, inducer
         ) as how,
@@ -73,7 +74,8 @@ def induce(
         todo = plan_learning(root, how)
         learned = {name: learn_domain(root, name, state, how) for name, state in todo.items()}
         served = serve_learned_skills(root, encoder, publishing(settings), run, how.told(), words)
-    found = record(Root(root), run, read, list(learned.values()), served, how, words)
+        found = record(Root(root), run, read, list(learned.values()), served, how, words)
+        noted.end_as(found)
     _show(found, learned)
     require_passed(served["checks"])
     if not read["read"] and read["failed"]:

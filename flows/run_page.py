@@ -66,30 +66,47 @@ def writing(root: Root, wait_minutes: float, run: str) -> AbstractContextManager
 
 
 @contextmanager
+def recorded_writing(root: Root, wait_minutes: float, run: str, flow: str) -> Iterator[RunRecord]:
+    """Hold the root's writer lock as `writing` does, and write the record of a run that reads no source."""
+    with (
+        writing(root, wait_minutes, run),
+        terminable(recorded(root, run, [], flow=flow, mends=False)) as record,
+    ):
+        yield record
+
+
+@contextmanager
 def recorded_on_page(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterator[RunRecord]:
     """Write a run's record as `recorded` does, and tell it on the run's page, also if the run fails."""
     record = None
     try:
-        with recorded(root, run_id, specs, flow=flow) as record:
-            try:
-                yield record
-            except TerminationSignal:
-                record.message = _why_terminated()
-                raise
+        with terminable(recorded(root, run_id, specs, flow=flow)) as record:
+            yield record
     finally:
         if record is not None:
             _tell_record(record.as_dict())
 
 
-def _why_terminated() -> str:
-    """Return who ended this run by SIGTERM: a person who cancelled it, as Prefect's server knows, or not."""
+@contextmanager
+def terminable(recording: AbstractContextManager[RunRecord]) -> Iterator[RunRecord]:
+    """Write a run's record; of one that is ended by SIGTERM it says whether a person cancelled it."""
+    with recording as record:
+        try:
+            yield record
+        except TerminationSignal:
+            record.state, record.message = _why_terminated()
+            raise
+
+
+def _why_terminated() -> tuple[str, str]:
+    """Return the state and the message of a run that is ended by SIGTERM, as Prefect's server knows."""
     context = FlowRunContext.get()
     with suppress(Exception), get_client(sync_client=True) as client:
         run = context.flow_run if context else None
         state = client.read_flow_run(run.id).state if run else None
         if state is not None and (state.is_cancelling() or state.is_cancelled()):
-            return "cancelled: a later run picks up where this one was"
-    return "ended by SIGTERM: a later run picks up where this one was"
+            return "cancelled", "cancelled: a later run picks up where this one was"
+    return "interrupted", "ended by SIGTERM: a later run picks up where this one was"
 
 
 def _tell_record(record: Mapping[str, Any]) -> None:

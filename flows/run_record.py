@@ -1,4 +1,7 @@
-"""The record of a run, which `run --json` prints and `status` lists; it is written whatever happens."""
+"""The record of a run, which `run --json` prints and `status` lists; it is written whatever happens.
+
+While a run is under way, its record lies in `state/running`, with a heartbeat.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,41 @@ import errno
 import logging
 import os
 import secrets
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from storage.errors import GateRefused, NothingReadable, StorageError, Unreachable
+from storage.errors import (
+    GateRefused,
+    NothingReadable,
+    NotPublished,
+    SkilleryError,
+    StorageError,
+    UnknownDocument,
+    Unreachable,
+    WrongInput,
+)
 from storage.lance.served import read_served
 from storage.root import Root
-from storage.state import corpus_counts, write_run
+from storage.state import (
+    GOOD,
+    corpus_counts,
+    end_heartbeat,
+    note_good,
+    settle_died,
+    write_heartbeat,
+    write_run,
+)
 from tasks.retrieve.versions.doctor import mend_missing
 
 log = logging.getLogger(__name__)
+_HEARTBEAT_SECONDS = 20.0
+_LAST_BEAT = 5.0  # seconds: a heartbeat that a bucket holds up is not waited for any longer
 
 
 @dataclass(slots=True)
@@ -59,8 +82,11 @@ def run_as(run_id: str) -> Iterator[Begun]:
 class RunRecord:
     """What is known of a run so far, with the keys that `run --json` prints.
 
-    `flow` names the flow that ran. `documents`, `dropped`, `nodes` and `edges` count the corpus of the root,
-    which is not served before it passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
+    `flow` names the flow that ran. `state` is `running`, `complete`, `partial`, `refused`, `failed`,
+    `cancelled` (by a person, on Prefect's page), `interrupted` (by Ctrl-C or SIGTERM) or `died`, which the
+    next run or `status` says of it. `doing` is the stage that is under way, or in which the run ended.
+    `documents`, `dropped`, `nodes` and `edges` count the corpus of the root, which is not served before it
+    passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
     all are null where a bucket did not say;
     `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
     that cost, and is null without one. `risks_added` tells of each revision that adds risks, as
@@ -73,7 +99,9 @@ class RunRecord:
     flow: str
     specs: list[str]
     started_at: str
-    state: str = "failed"
+    state: str = "running"
+    ended_at: str | None = None
+    doing: str | None = None
     message: str | None = None
     published: bool = False
     served: str | None = None
@@ -94,11 +122,18 @@ class RunRecord:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Measure the duration of one stage."""
-        started = time.monotonic()
+        started, self.doing = time.monotonic(), name
         try:
             yield
+            self.doing = None
         finally:
             self.seconds[name] = round(time.monotonic() - started, 2)
+
+    def end_as(self, found: Mapping[str, Any]) -> None:
+        """Take over what a flow with a record of its own says of how it ended."""
+        self.state, self.message = found["state"], found.get("message")
+        self.published, self.checks = found["published"], found["checks"]
+        self.vectors_new, self.llm = found["vectors_new"], found["llm"]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as a dictionary that JSON can hold."""
@@ -106,32 +141,82 @@ class RunRecord:
 
 
 @contextmanager
-def recorded(root: Root, run_id: str, specs: list[str], *, flow: str) -> Iterator[RunRecord]:
-    """Write a run's record with its state below the root, also if the run fails or is interrupted."""
+def recorded(
+    root: Root, run_id: str, specs: list[str], *, flow: str, mends: bool = True
+) -> Iterator[RunRecord]:
+    """Write a run's record with its state below the root, also if the run fails or is interrupted.
+
+    The caller holds the root's writer lock. With `mends` the run makes again what files are missing; one that
+    reads no source and makes nothing leaves them for the next that does.
+    """
     record = RunRecord(run_id, flow, specs, datetime.now(UTC).isoformat())
     if (begun := _begun.get()) is not None:
         begun.record = record
+    mistaken = False  # nothing was done: such a call is no run
     try:
-        record.mended = [f"{defect.found}: {defect.done}" for defect in mend_missing(root)]
-        yield record
+        with _heartbeat(root, record):
+            if mends:
+                record.mended = [f"{defect.found}: {defect.done}" for defect in mend_missing(root)]
+            yield record
     except BaseException as error:
-        record.state = "refused" if isinstance(error, GateRefused) else "failed"
+        if record.state == "running":  # else who ended it is known
+            interrupted = isinstance(error, KeyboardInterrupt)
+            record.state = "interrupted" if interrupted else "failed"
+        record.state = "refused" if isinstance(error, GateRefused) else record.state
         record.message = record.message or _message(root, error)
+        mistaken = not mends and isinstance(error, (WrongInput, UnknownDocument, NotPublished))
         record.sources = error.reports if isinstance(error, NothingReadable) else record.sources
         record.checks = error.checks if isinstance(error, GateRefused) else record.checks
         raise
     else:
+        if record.state != "running":
+            return
         good = all(s["state"] in ("complete", "limited") for s in record.sources)
         good = good and not any((asked or {}).get("partial") for asked in (record.llm, record.opinions))
         record.state = "complete" if good else "partial"
     finally:
-        try:
+        _write_last(root, record, kept=not mistaken)
+
+
+def _write_last(root: Root, record: RunRecord, *, kept: bool) -> None:
+    """Write the record of a run that has ended."""
+    record.ended_at = datetime.now(UTC).isoformat()
+    try:
+        if kept:
             _count(root, record)
             write_run(root, record.as_dict())
-        except Unreachable as error:  # what ended the run tells more, and this process still has its record
-            record.documents = record.nodes = record.edges = None
-            record.message = record.message or f"this run's record is not kept: {error}"
-            log.warning("the record of run %s is not kept: %s", run_id, error)
+        if record.state in GOOD:
+            note_good(root, record.as_dict())
+        end_heartbeat(root, record.run_id)
+    except Unreachable as error:  # what ended the run tells more, and this process still has its record
+        record.documents = record.nodes = record.edges = None
+        record.message = record.message or f"this run's record is not kept: {error}"
+        log.warning("the record of run %s is not kept: %s", record.run_id, error)
+
+
+@contextmanager
+def _heartbeat(root: Root, record: RunRecord) -> Iterator[None]:
+    """Note every twenty seconds that a run is under way; what died before it is settled first."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        with suppress(SkilleryError):  # a full disk, or a bucket that is away, ends a run where it matters
+            write_heartbeat(root, record.as_dict())
+
+    def go_on() -> None:
+        while not ended.wait(_HEARTBEAT_SECONDS):
+            beat()
+
+    with suppress(SkilleryError):
+        settle_died(root)
+    beat()
+    thread = threading.Thread(target=go_on, daemon=True, name="skillery-heartbeat")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_LAST_BEAT)
 
 
 def _message(root: Root, error: BaseException) -> str:

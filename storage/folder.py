@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -127,6 +128,16 @@ class Folder:
         found = (p for p in (self.folder / folder).rglob("*") if p.is_file())
         whole = (p for p in found if p.name.endswith(suffix) and p.suffix != UNFINISHED)
         return sorted(p.relative_to(self.folder).as_posix() for p in whole)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes below each folder; a link counts as what it is."""
+        found: Counter[str] = Counter()
+        for top, _, files in os.walk(self.folder):
+            part = Path(top).relative_to(self.folder).parts[:1]
+            for file in files:
+                with contextlib.suppress(OSError):  # it has gone meanwhile
+                    found[part[0] if part else "."] += os.lstat(f"{top}/{file}").st_size
+        return dict(found)
 
     def fetch(self, relative: str) -> Path:
         """Return where it lies."""

@@ -33,6 +33,7 @@ class Place(Protocol):
     def delete(self, relative: str) -> None: ...  # noqa: D102
     def unfinished(self) -> list[str]: ...  # noqa: D102
     def files(self, folder: str, suffix: str) -> list[str]: ...  # noqa: D102
+    def sizes(self) -> dict[str, int]: ...  # noqa: D102
     def fetch(self, relative: str) -> Path: ...  # noqa: D102
     def send(self, relative: str) -> None: ...  # noqa: D102
     def each(self, work: Callable[[T], R], items: Iterable[T], *, spread: bool = False) -> list[R]: ...  # noqa: D102
@@ -115,6 +116,10 @@ class Root:
         What a write that was killed left behind is not among them.
         """
         return self.place.files(folder, suffix)
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes lie below each folder of the root."""
+        return self.place.sizes()
 
     def fetch(self, relative: str) -> Path:
         """Return where a file or folder lies on this machine; a bucket's is copied first.

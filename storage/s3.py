@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -123,6 +123,14 @@ class Bucket:
         """Return the objects below a folder, sorted."""
         with self._asking(folder):
             return sorted(m["path"] for m in self._listed(folder) if m["path"].endswith(suffix))
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes below each first part of a name."""
+        found: Counter[str] = Counter()
+        with self._asking(""):
+            for meta in self._listed(""):
+                found[str(meta["path"]).partition("/")[0]] += int(meta["size"])
+        return dict(found)
 
     def fetch(self, relative: str) -> Path:
         """Bring a file or folder to this machine where it is not there as it is in the bucket."""

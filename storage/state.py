@@ -1,4 +1,4 @@
-"""The state between runs: documents seen, refined and parsed, sources, runs, aliases."""
+"""The state between runs: documents seen, refined and parsed, sources, runs and those under way, aliases."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
 import polars as pl
 
 from storage.errors import StorageError
+from storage.locks import holder
 from storage.parquet import read_frame, write_frame
 from storage.partitions import PartitionedTable, list_file
 from storage.root import Root
@@ -137,6 +138,73 @@ def read_run(root: Root, run_id: str) -> dict[str, Any] | None:
 def write_run(root: Root, record: dict[str, Any]) -> None:
     """Keep one run's record under its `run_id`."""
     root.write_json(f"state/runs/{record['run_id']}.json", record)
+
+
+# What lies here is under way, or died without a word: a record of its end lies with those of the other runs.
+_UNDER_WAY = "state/running"
+SILENT = timedelta(minutes=2)  # after which a run that has said nothing is dead
+GOOD = ("complete", "partial")
+_LAST_GOOD = "state/last_good.json"
+
+
+def write_heartbeat(root: Root, record: Mapping[str, Any]) -> None:
+    """Note what a run that is under way has done so far, and that it lives."""
+    beat = {**record, "state": "running", "heartbeat_at": datetime.now(UTC).isoformat()}
+    root.write_json(f"{_UNDER_WAY}/{record['run_id']}.json", beat)
+
+
+def end_heartbeat(root: Root, run_id: str) -> None:
+    """Note that a run is no longer under way."""
+    root.delete(f"{_UNDER_WAY}/{run_id}.json")
+
+
+def runs_under_way(root: Root, now: datetime | None = None) -> list[dict[str, Any]]:
+    """Return the records of runs that have begun and not ended, newest first.
+
+    The `state` of a run is `died` once it no longer holds the root's lock, or has been silent for two
+    minutes; its `ended_at` is then when it was last heard of.
+    """
+    now, held, found = now or datetime.now(UTC), holder(root), []
+    for file in reversed(root.files(_UNDER_WAY, ".json")):
+        record = root.read_json(file)
+        if record is None or not is_run(record) or read_run(root, record["run_id"]) is not None:
+            continue
+        beat = datetime.fromisoformat(record["heartbeat_at"])
+        if held is None or held.run != record["run_id"] or now - beat > SILENT:
+            said = f"died: its process ended without a word after {record['heartbeat_at'][:19]}"
+            record |= {"state": "died", "ended_at": record["heartbeat_at"], "message": said}
+        found.append(record)
+    return found
+
+
+def settle_died(root: Root) -> None:
+    """Keep the records of runs that died with those of the others; for the holder of the root's lock."""
+    for record in runs_under_way(root):
+        if record["state"] == "died":
+            write_run(root, {key: value for key, value in record.items() if key != "heartbeat_at"})
+    for file in root.files(_UNDER_WAY, ".json"):
+        root.delete(file)
+
+
+def last_good_runs(root: Root) -> dict[str, dict[str, Any]]:
+    """Return `run_id`, `ended_at` and `seconds` of the last run of each flow that was complete or partial."""
+    found = (root.read_json(_LAST_GOOD) or {}).get("flows")
+    if found is None:  # written before this was noted
+        good = (run for run in read_runs(root, 30) if run["state"] in GOOD and run.get("started_at"))
+        found = {run.get("flow", "nightly"): _good(run) for run in reversed(list(good))}
+    return dict(found)
+
+
+def note_good(root: Root, record: Mapping[str, Any]) -> None:
+    """Note a run that was complete or partial as the last such one of its flow."""
+    root.write_json(_LAST_GOOD, {"flows": {**last_good_runs(root), record["flow"]: _good(record)}})
+
+
+def _good(run: Mapping[str, Any]) -> dict[str, Any]:
+    began = datetime.fromisoformat(run["started_at"])
+    ended = datetime.fromisoformat(run.get("ended_at") or run["started_at"])
+    seconds = (ended - began).total_seconds() or sum(run["seconds"].values())
+    return {"run_id": run["run_id"], "ended_at": ended.isoformat(), "seconds": round(seconds, 2)}
 
 
 _NOT_DROPPED = ("kept", "pending")

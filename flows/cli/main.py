@@ -97,7 +97,11 @@ def run(
 def status(
     max_age: Annotated[
         float | None,
-        typer.Option("--max-age", metavar="HOURS", help="End with 1 if what is served is older."),
+        typer.Option(
+            "--max-age",
+            metavar="HOURS",
+            help="End with 1 if the last good night is longer ago than that.",
+        ),
     ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -110,8 +114,9 @@ def status(
         raise WrongInput(msg)
     found = root_status(root_of(load_settings(), root))
     print_json(found) if as_json else printing.print_status(found)
-    age = found["age_hours"]
-    if max_age is not None and (age is None or age > max_age):
+    # A quiet night publishes nothing: what it found unchanged is as fresh as the night.
+    ages = [age for age in (found["age_hours"], found["good_age_hours"]) if age is not None]
+    if max_age is not None and (found["served"] is None or min(ages) > max_age):
         raise typer.Exit(1)
 
 

@@ -25,6 +25,7 @@ from flows.cli.options import (
     root_of,
 )
 from flows.cli.printing import run as printing
+from flows.cli.schema import schema
 from flows.settings import load_settings
 
 _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
@@ -234,5 +235,5 @@ def _described(settings: BaseSettings) -> list[dict[str, Any]]:
 
 COMMANDS: dict[Callable[..., None], str] = {
     serve: ASK, publish: ASK, refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH,
-    serve_metrics: WATCH, alert: WATCH,
+    serve_metrics: WATCH, alert: WATCH, schema: WATCH,
 }  # fmt: skip

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -16,7 +18,8 @@ from prometheus_client.registry import Collector
 from flows.commands.operate import UNLISTED, root_status
 from storage.errors import SkilleryError, WrongInput
 from storage.root import Root
-from storage.state import read_runs
+from storage.schemas import SCHEMA_VERSION
+from storage.state import read_runs, runs_under_way
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
 
 _SECONDS_KEPT = 30.0  # one reading of an S3 root costs some hundred requests
 _RUNS = 30  # the last runs, in which the last of each flow is looked for
-_STATES = ("complete", "partial", "refused", "failed")
+_SIZES_KEPT = timedelta(minutes=10)  # to walk a root of a million files takes seconds
+_STATES = ("complete", "partial", "refused", "failed", "cancelled", "interrupted", "died")
 
 
 class RootCollector(Collector):
@@ -43,6 +47,7 @@ class RootCollector(Collector):
         self._root, self._now, self._clock = root, now, clock
         self._lock = threading.Lock()
         self._kept: tuple[float, list[Metric]] | None = None
+        self._sizes: tuple[datetime, dict[str, float]] | None = None
 
     def collect(self) -> Iterable[Metric]:
         """Return the metrics, for the registry."""
@@ -57,13 +62,25 @@ class RootCollector(Collector):
 
     def _read(self) -> list[Metric]:
         try:
+            now, status = self._now(), root_status(self._root)
+            begun = runs_under_way(self._root, now)
+            living = {run["flow"] for run in begun if run["state"] == "running"}
+            dead = [run for run in begun if run["state"] == "died"]
             found = [
-                *_status(root_status(self._root), self._now()),
-                *_last_runs(read_runs(self._root, _RUNS)),
+                *_status(status, now),
+                *_flows(status["last_good"], living, now),
+                *_last_runs([*dead, *read_runs(self._root, _RUNS)]),
+                _labelled("disk_bytes", "Bytes below each folder of the root.", "part", self._disk(now)),
+                _build(),
             ]
         except SkilleryError:
             return [_gauge("readable", "1 where the root can be read.", 0)]
         return [_gauge("readable", "1 where the root can be read.", 1), *found]
+
+    def _disk(self, now: datetime) -> dict[str, float]:
+        if self._sizes is None or now - self._sizes[0] > _SIZES_KEPT:
+            self._sizes = now, {part: float(n) for part, n in self._root.sizes().items()}
+        return self._sizes[1]
 
 
 def serve_metrics(root: Root, address: str, port: int) -> tuple[int, Callable[[], None]]:
@@ -92,22 +109,45 @@ def _status(status: dict[str, Any], now: datetime) -> Iterator[Metric]:
     served = InfoMetricFamily("skillery_served", "The version that answers.")
     if status["served"] is not None:
         served.add_metric([], {"version": status["served"]})
-        age = (now - datetime.fromisoformat(status["published_at"])).total_seconds()
+        age = _age(status["published_at"], now)
         yield _gauge("served_age_seconds", "Seconds since it was published.", age)
     yield served
     counts, dropped = status["counts"], status["dropped"]
+    of_served = {kind: n for kind, n in (status["served_counts"] or {}).items() if n is not None}
+    yield _labelled("served_rows", "Rows that are served, by kind.", "kind", of_served)
     yield _labelled("rows", "Rows that the corpus holds, by kind.", "kind", counts)
     yield _labelled("dropped", "Documents left out by the runs, by reason.", "reason", dropped)
     # No run reads an unlisted source: its age would grow for ever.
     sources = {s["source"]: s for s in status["sources"] if s["state"] != UNLISTED}
     ages = {
-        spec: (now - datetime.fromisoformat(s["last_complete"])).total_seconds()
+        spec: _age(read, now)
         for spec, s in sources.items()
-        if s["last_complete"]
+        if (read := s["last_read"] or s["last_complete"])  # one of them alone stands in older records
     }
-    yield _labelled("source_age_seconds", "Seconds since a source was read to its end.", "source", ages)
+    yield _labelled("source_age_seconds", "Seconds since a source could be read.", "source", ages)
     stale = {spec: float(s["stale_since"] is not None) for spec, s in sources.items()}
     yield _labelled("source_stale", "1 where a source could not be read last time.", "source", stale)
+
+
+def _age(time: str, now: datetime) -> float:
+    return (now - datetime.fromisoformat(time)).total_seconds()
+
+
+def _flows(good: dict[str, dict[str, Any]], living: set[str], now: datetime) -> Iterator[Metric]:
+    ages = {flow: _age(run["ended_at"], now) for flow, run in good.items()}
+    said = "Seconds since the flow's last run that was complete or partial ended."
+    yield _labelled("last_success_age_seconds", said, "flow", ages)
+    took = {flow: run["seconds"] for flow, run in good.items()}
+    yield _labelled("last_success_duration_seconds", "What that run took.", "flow", took)
+    flows = {flow: float(flow in living) for flow in {*good, *living}}
+    yield _labelled("running", "1 while a run of the flow is under way.", "flow", flows)
+
+
+def _build() -> Metric:
+    found = InfoMetricFamily("skillery_build", "The program that reads the root.")
+    told = {"version": metadata.version("skillery"), "schema_version": str(SCHEMA_VERSION)}
+    found.add_metric([], {**told, "python": platform.python_version()})
+    return found
 
 
 def _last_runs(runs: list[dict[str, Any]]) -> Iterator[Metric]:

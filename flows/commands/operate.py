@@ -6,18 +6,25 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
 from flows.commands.console import say_aside
-from flows.run_record import new_run_id
+from flows.run_record import new_run_id, recorded
 from flows.settings import load_settings
 from storage.errors import StorageError, WrongInput
 from storage.lance.served import CLASSES, published_versions, read_licences, read_served
 from storage.locks import writer_lock
 from storage.root import Root
-from storage.state import corpus_counts, documents_table, read_runs, seen_table
+from storage.state import (
+    corpus_counts,
+    documents_table,
+    last_good_runs,
+    read_runs,
+    runs_under_way,
+    seen_table,
+)
 from tasks.crawl.source_list import known_sources, list_sources, remove_source
 from tasks.refine.export.export import Format, export_corpus
 from tasks.refine.licences.policy import LicencePolicy
@@ -27,8 +34,9 @@ from tasks.retrieve.versions.publish import roll_back
 # What is shown of a source: when it was read to its end, and what the last crawl found and cost.
 _OF_A_SOURCE = (
     "state", "documents", "last_complete", "stale_since", "listed", "new", "changed", "unchanged", "retired",
-    "withdrawn", "failed", "requests", "quota_left", "message",
+    "withdrawn", "failed", "requests", "quota_left", "message", "last_read",
 )  # fmt: skip
+_OF_A_RUN = ("run_id", "flow", "state", "doing", "started_at", "heartbeat_at", "message")
 UNLISTED = "unlisted"  # the state of a source that is not on the list
 
 
@@ -36,12 +44,17 @@ def root_status(root: Root) -> dict[str, Any]:
     """Return what `skillery status` prints of what is served, of the corpus, its sources and the last runs.
 
     `served_counts` is of what is served; `counts`, `dropped` and `licences` are of the corpus, which may be
-    newer: a version that the gate refused, or that was gone back from, is not served.
+    newer: a version that the gate refused, or that was gone back from, is not served. `good_age_hours` is the
+    time since the last night that was complete or partial, also where nothing had changed and nothing was
+    published; `under_way` holds the runs that have begun and not ended, living or dead.
     """
     served = read_served(root)
     age = None if served is None else (datetime.now(UTC) - served.published_at).total_seconds() / 3600
     counts = corpus_counts(root)
     seen = seen_table(root).read(columns=["stale_since", "retired_at"])
+    good, now = last_good_runs(root), datetime.now(UTC)
+    night = good.get("nightly")
+    quiet = None if night is None else (now - datetime.fromisoformat(night["ended_at"])) / timedelta(hours=1)
     runs = [
         {"flow": r.get("flow", "nightly"), **{k: r[k] for k in ("run_id", "state", "published", "seconds")}}
         for r in read_runs(root)
@@ -50,6 +63,9 @@ def root_status(root: Root) -> dict[str, Any]:
         "served": served.version if served else None,
         "published_at": served.published_at.isoformat() if served else None,
         "age_hours": None if age is None else round(age, 3),
+        "good_age_hours": None if quiet is None else round(quiet, 3),
+        "last_good": good,
+        "under_way": [{key: run.get(key) for key in _OF_A_RUN} for run in runs_under_way(root, now)],
         "served_counts": served.counts(root) if served else None,
         "counts": {
             "documents": counts.documents,
@@ -81,8 +97,8 @@ def source_rows(root: Root) -> list[dict[str, Any]]:
     return rows
 
 
-def _writing(root: Root, minutes: float) -> AbstractContextManager[None]:
-    return writer_lock(root, 60 * minutes, spare=True, say=say_aside)
+def _writing(root: Root, minutes: float, run: str = "") -> AbstractContextManager[None]:
+    return writer_lock(root, 60 * minutes, spare=True, run=run, say=say_aside)
 
 
 def add_source(root: Root, given: str, wait: float = 0) -> dict[str, Any]:
@@ -196,13 +212,17 @@ def forget_target(root: Root, target: str, wait: float = 0) -> dict[str, Any]:
     """
     from tasks.retrieve.versions.forget import forget  # noqa: PLC0415 (loads what induces)
 
-    with _writing(root, wait):
-        return asdict(forget(root, target, run_id=new_run_id(), now=datetime.now(UTC)))
+    run = new_run_id()
+    with _writing(root, wait, run), recorded(root, run, [], flow="forget", mends=False) as record:
+        found = forget(root, target, run_id=run, now=datetime.now(UTC))
+        record.published = found.served == f"v-{run}"
+    return asdict(found)
 
 
 def roll_back_root(root: Root, version: str | None, wait: float = 0) -> dict[str, Any]:
     """Serve an earlier version again; return what is served, what was, and all versions."""
-    with _writing(root, wait):
+    run = new_run_id()
+    with _writing(root, wait, run), recorded(root, run, [], flow="rollback", mends=False):
         was, now = roll_back(root, version)
         kept = published_versions(root)
     return {

@@ -181,6 +181,14 @@ def print_status(status: dict[str, Any]) -> None:
     """Print what a root holds and serves."""
     age = "" if status["age_hours"] is None else f", {status['age_hours']:.1f} h old"
     _say(f"served: {status['served'] or 'nothing yet'}{age}{_of(status['served_counts'])}")
+    if status["good_age_hours"] is not None:
+        night = status["last_good"]["nightly"]["run_id"]
+        _say(f"last good night: {night}, {status['good_age_hours']:.1f} h ago")
+    for run in status["under_way"]:
+        doing = f", {run['doing']}" if run["doing"] else ""
+        said = run["message"] or f"last heard of at {minute(run['heartbeat_at'])}"
+        style = "red" if run["state"] == "died" else None
+        _say(f"{run['flow']} {run['run_id']}: {run['state']}{doing}; {said}", style=style)
     _say(f"corpus: {_counts(status['counts'])}")
     _say(f"dropped: {_counts(status['dropped'])}", indent=2)
     _say(f"licences, when answering: {_counts(status['licences'])}", indent=2)

@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from flows.commands.console import progress, say_aside
 from flows.commands.llm import is_set_up, opened_llm
-from flows.run_record import new_run_id
+from flows.run_record import new_run_id, recorded
 from flows.settings import Settings, load
 from storage.errors import WrongInput
 from storage.locks import writer_lock
@@ -126,7 +126,12 @@ def induce(
     began, run_id = time.monotonic(), new_run_id()
     encoder = export_below(root, settings.encoder)
     require_model(root, card_of(encoder))
-    with writer_lock(root, 60 * wait, run=run_id, say=say_aside), opened(how.verify, how.folder) as replay:
+    with (
+        writer_lock(root, 60 * wait, run=run_id, say=say_aside),
+        recorded(root, run_id, [], flow="induce", mends=False) as noted,
+        noted.stage("induce"),
+        opened(how.verify, how.folder) as replay,
+    ):
         read = keep_new(root, paths, form, domain)
         todo = to_learn(root, how)
         learned = []
@@ -137,7 +142,8 @@ def induce(
         with progress("rows written") as report, state_summaries(root, settings) as words:
             given = publishing(settings)
             served = serve_learned(root, encoder, run_id, how.told(), words=words, report=report, **given)
-    found = record(root, run_id, read, learned, served, how, words)
+        found = record(root, run_id, read, learned, served, how, words)
+        noted.end_as(found)
     return found | {"seconds": round(time.monotonic() - began, 2)}
 
 

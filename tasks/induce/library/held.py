@@ -147,6 +147,8 @@ _SKILLS = pl.Schema({**_TYPES, "support": pl.Int32, "verified_sources": pl.Int32
 _DROPPED = pl.Schema({one.name: pl.Int32 if one.name == "t" else pl.String for one in fields(DroppedSkill)})
 _FOLDER = "induced"
 MADE = f"{_FOLDER}/made-of.json"
+# The schema of each table of learned skills, by its folder.
+SCHEMAS = {_TRAJECTORIES: _SCHEMA, f"{_FOLDER}/skills": _SKILLS, f"{_FOLDER}/dropped": _DROPPED}
 _PLAIN = re.compile(r"[^a-z0-9-]+")
 
 

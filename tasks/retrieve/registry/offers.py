@@ -166,32 +166,24 @@ def served_rows(
     """
     rows = TableAt(root, SKILLS, served.skills).frame([*SERVED_COLUMNS, "risks"]).sort("doc_id")
     source, codes = pl.col("source"), pl.col("risks").list
-    asked = {
-        "--licence": (licences, pl.col("licence").fill_null("unknown").str.to_lowercase(), str.lower),
-        "--source": (sources, source, str),
-    }
-    for option, (values, column, plain) in asked.items():
-        if values:
-            wanted = [plain(value) for value in values]
-            kind = (
-                source.str.split(":").list.first().is_in(wanted)
-                if option == "--source"
-                else pl.lit(value=False)
-            )
-            rows = rows.filter(column.is_in(wanted) | kind)
-            _require_rows(rows, option, values)
+    if licences:
+        spelt = pl.col("licence").fill_null("unknown").str.to_lowercase()
+        rows = _only(rows, "--licence", licences, spelt.is_in([value.lower() for value in licences]))
+    if sources:
+        kind = source.str.split(":").list.first()
+        rows = _only(rows, "--source", sources, source.is_in([*sources]) | kind.is_in([*sources]))
     if risks:
-        wanted = [f"risk.{rule_id(value)}" for value in risks]
+        wanted = [form for value in risks for form in (rule_id(value), f"risk.{rule_id(value)}")]
         none = (codes.len() == 0) & pl.lit("none" in risks)
-        rows = rows.filter(none | (codes.set_intersection(wanted).list.len() > 0))
-        _require_rows(rows, "--risk", risks)
+        rows = _only(rows, "--risk", risks, none | (codes.set_intersection(wanted).list.len() > 0))
     return rows
 
 
-def _require_rows(rows: pl.DataFrame, option: str, values: Collection[str]) -> None:
-    if rows.is_empty():
+def _only(rows: pl.DataFrame, option: str, values: Collection[str], which: pl.Expr) -> pl.DataFrame:
+    if (found := rows.filter(which)).is_empty():
         msg = f"{option} {' '.join(values)}: nothing that is served is so; `skillery status` lists sources"
         raise WrongInput(msg)
+    return found
 
 
 def body_in(table: TableAt, doc_id: str) -> str:

@@ -263,6 +263,10 @@ def test_what_is_forgotten_is_not_served_and_not_crawled_again(skill_root: Make)
     root.publish()
     found = forget_target(root.root, "local/market/bread")
     assert found["doc_ids"] == ("local/market/bread",)
+    (run,) = read_runs(root.root)
+    assert (run["flow"], run["state"], run["served"], run["published"]) == (
+        "forget", "complete", found["served"], True
+    )  # fmt: skip
     root.publish()
     with pytest.raises(UnknownDocument):
         root.ask().find("local/market/bread")
@@ -296,6 +300,7 @@ def test_going_back_tells_what_is_served_what_was_and_what_there_is(skill_root: 
         "versions": [second.version, first.version],
     }
     assert root_status(root.root)["served"] == first.version
+    assert [(run["flow"], run["state"]) for run in read_runs(root.root)] == [("rollback", "complete")]
 
 
 def test_a_sound_root_has_nothing_to_mend(skill_root: Make) -> None:

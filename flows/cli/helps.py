@@ -27,6 +27,10 @@ A source is given as one of these:
   git+URL                          every skill of a git repository; @REF too
   parquet:PATH                     a table with id (or doc_id) and content
   skillsmp or skillsmp:QUERY       what the SkillsMP marketplace lists
+  well-known:URL                   what a site lists under /.well-known
+  marketplace:OWNER/REPO or URL    plugins' skills, for Claude Code or Codex
+  clawhub or clawhub:QUERY         what ClawHub lists
+  mcp:URL or mcp:stdio:COMMAND     what an MCP server lists as skills
   awesome:PATH or awesome:URL      a list of MCP servers, in Markdown
   mcp-registry                     the registry of MCP servers
   sample                           the 32 skills that come with Skillery

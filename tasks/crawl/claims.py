@@ -23,7 +23,7 @@ from tasks.crawl.source.identity import SAMPLE, doc_key, parse_remote, repositor
 
 T = TypeVar("T", bound=Item)
 _FORGE = "forge"  # publishes what lies on forges: there an id names the repository itself
-_HOSTED = ("git+", "github:", "skillsmp", "awesome:")
+_HOSTED = ("git+", "github:", "skillsmp", "awesome:", "marketplace:")
 _FOLDER, _LOCAL = "folder ", "local/"
 _KEPT = ("local/", "mcp/")  # begin ids of folders and of the registry's servers
 
@@ -32,8 +32,9 @@ def publisher(spec: str) -> str:
     """Return who publishes what a source brings: forges, a folder of this machine by its path, or itself."""
     if spec.startswith("dir:"):
         return f"{_FOLDER}{Path(spec[4:]).expanduser().resolve()}"
-    if spec.startswith("git+file:"):
-        path = Path(unquote(parse_remote(split_ref(spec[4:])[0]).path))
+    if spec.startswith(("git+file:", "marketplace:file:")):
+        address = spec.removeprefix("git+").removeprefix("marketplace:")
+        path = Path(unquote(parse_remote(split_ref(address)[0]).path))
         return f"{_FOLDER}{(path.parent if path.name == '.git' else path).resolve()}"
     return _FORGE if spec.startswith((*_HOSTED, "mcp-registry")) else spec
 

@@ -14,6 +14,10 @@ from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.local.parquet_file import ParquetSource
 from tasks.crawl.mcp.awesome import AwesomeListSource, normal_location
 from tasks.crawl.mcp.registry import McpRegistrySource
+from tasks.crawl.registries.clawhub import ClawHubSource
+from tasks.crawl.registries.marketplace import MarketplaceSource, normal_marketplace
+from tasks.crawl.registries.mcp_server import McpServerSource, normal_server
+from tasks.crawl.registries.well_known import WellKnownSource, normal_url
 from tasks.crawl.skillsmp.source import SkillsMPSource
 from tasks.crawl.source.base import CrawlContext, Source
 from tasks.crawl.source.identity import SAMPLE, hide_credentials, parse_github_url
@@ -52,6 +56,10 @@ SOURCES = {
         "parquet:PATH", lambda rest, given: ParquetSource(rest, limits=given.limits), _absolute
     ),
     "awesome": SourceKind("awesome:PATH-or-URL", AwesomeListSource, normal_location),
+    "well-known": SourceKind("well-known:URL", WellKnownSource, normal_url),
+    "marketplace": SourceKind("marketplace:URL|OWNER/REPO", MarketplaceSource, normal_marketplace),
+    "clawhub": SourceKind("clawhub[:QUERY]", ClawHubSource, alone=True),
+    "mcp": SourceKind("mcp:URL|stdio:COMMAND", McpServerSource, normal_server),
     "mcp-registry": SourceKind("mcp-registry", lambda _, given: McpRegistrySource(given), None, alone=True),
     SAMPLE: SourceKind(
         SAMPLE,

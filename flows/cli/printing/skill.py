@@ -33,6 +33,10 @@ def print_skill(found: Mapping[str, Any]) -> None:
     for kind in ("risks", "findings"):
         _findings(kind, found[kind])
     _files(found["files"])
+    for kind, facts in found["known_files"].items():
+        say(kind, style="bold")
+        for name, said in facts.items():
+            say(f"{name}: {said}", indent=2)
     if found["aliases"]:
         ids = [f"{alias['doc_id']} ({alias['kind']})" for alias in found["aliases"]]
         say(f"aliases: {', '.join(ids)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -39,6 +39,7 @@ from tasks.crawl.source.identity import (
     repository_name,
     skill_url,
 )
+from tasks.crawl.source.project import PROJECT_BYTES, PROJECT_FILES, project_of, without_copies
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 _BATCH = 100  # documents whose blobs are fetched together
@@ -82,7 +83,9 @@ class GitSource(Source):
         with self._client() as client:
             commit = client.fetch(self._ref)
             entries, trees = client.entries(commit, self._limits.repository_paths)
-            rows = plan(self._with_targets(entries, client), repository_name(self._url), self.spec)
+            project = project_of(self._held(client, entries, PROJECT_FILES))
+            planned = plan(self._with_targets(entries, client), repository_name(self._url), self.spec)
+            rows = [*without_copies(planned, project.copies, self.spec)]
             for start in range(0, len(rows), _BATCH):
                 batch = rows[start : start + _BATCH]
                 skills = [row for row in batch if isinstance(row, BundledSkill)]
@@ -93,9 +96,26 @@ class GitSource(Source):
                     if isinstance(row, Dropped):
                         yield row
                     else:
-                        yield self._document(row.sized(sizes), client, commit, trees)
+                        found = self._document(row.sized(sizes), client, commit, trees)
+                        if project.licence and isinstance(found, RawDocument):
+                            found = replace(found, repo_licence=project.licence)
+                        yield found
         if not any(isinstance(row, BundledSkill) for row in rows):
             raise SourceError(self.spec, "no-skill", f"there is no SKILL.md in commit {commit}")
+
+    def files(self, paths: Collection[str]) -> dict[str, bytes]:
+        """Return the contents, by path, of those of these files that the commit has; raises as `version`."""
+        with self._client() as client:
+            commit = client.fetch(self._ref)
+            entries, _ = client.entries(commit, self._limits.repository_paths)
+            return self._held(client, entries, paths)
+
+    def _held(
+        self, client: GitClient, entries: list[SourceEntry], paths: Collection[str]
+    ) -> dict[str, bytes]:
+        keys = {e.path: e.key for e in entries if e.path in paths and e.kind == "file"}
+        client.fetch_blobs(keys.values(), self._ref)
+        return {path: client.read(key, PROJECT_BYTES).head for path, key in keys.items()}
 
     def _client(self) -> GitClient:
         return GitClient(self._url, self.spec, timeout=self._timeout)

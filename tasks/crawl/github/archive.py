@@ -121,15 +121,15 @@ def _damaged(detail: str) -> ArchiveRefused:
     return ArchiveRefused("archive-damaged", detail)
 
 
-def check_entries(entries: Iterable[ZipInfo], limits: ArchiveLimits) -> str:
-    """Return the one folder that all entries lie in (empty: no entry), or raise ArchiveRefused."""
+def check_entries(entries: Iterable[ZipInfo], limits: ArchiveLimits, *, rooted: bool = True) -> str:
+    """Return the folder that all entries lie in (empty: none, or not `rooted`), or raise ArchiveRefused."""
     root, unpacked = "", 0
     names: Counter[str] = Counter()
     for entry in entries:
         name = entry_name(entry)
-        _check_name(name)
+        check_name(name)
         _check_packing(entry, name)
-        first, slash, _ = name.partition("/")
+        first, slash, _ = name.partition("/") if rooted else ("", "/", "")
         if not slash or first != (root or first):
             raise ArchiveRefused("archive-roots", f"{shown(name)} lies beside its one root folder")
         root = first
@@ -161,7 +161,8 @@ def has_control(name: str) -> bool:
     return any(unicodedata.category(character) == "Cc" for character in name)
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raise ArchiveRefused unless the name of an entry is a plain path."""
     parts = name.removesuffix("/").split("/")
     if "\0" in name or "\\" in name or re.match(r"[A-Za-z]:", name) or not {"", ".", ".."}.isdisjoint(parts):
         raise ArchiveRefused("archive-path", f"{shown(name)} is no plain path below its root folder")
@@ -183,16 +184,16 @@ def object_id(pieces: Iterable[bytes], size: int, like: str) -> str:
 
 
 class Archive:
-    """A repository's files in a zip archive, for a `with` statement; memory stays below about 100 MB.
+    """The files in a zip archive, for a `with` statement; memory stays below about 100 MB.
 
-    `root` is the folder that all entries lie in, empty if there are none.
+    `root` is the folder that all entries lie in, empty if there are none, or if they need not lie in one.
 
     Raises:
         ArchiveRefused: The archive is damaged or exceeds `limits`.
         OSError: There is no such file.
     """
 
-    def __init__(self, path: Path, limits: ArchiveLimits = ArchiveLimits()) -> None:
+    def __init__(self, path: Path, limits: ArchiveLimits = ArchiveLimits(), *, rooted: bool = True) -> None:
         with path.open("rb") as file:
             check_directory(file, limits)
         try:
@@ -201,7 +202,7 @@ class Archive:
             raise ArchiveRefused("archive-damaged", f"its directory is broken: {error}") from None
         self._left = limits.unpacked_bytes
         try:
-            self.root = check_entries(self._zip.infolist(), limits)
+            self.root = check_entries(self._zip.infolist(), limits, rooted=rooted)
         except ArchiveRefused:
             self._zip.close()
             raise
@@ -259,7 +260,7 @@ class Archive:
 
     def _entry(self, info: ZipInfo) -> SourceEntry:
         name = entry_name(info)
-        path = name[len(self.root) + 1 :].removesuffix("/")
+        path = name.removeprefix(f"{self.root}/").removesuffix("/")
         if has_control(path):
             printable = "".join("\ufffd" if has_control(character) else character for character in path)
             return SourceEntry(printable, "unreadable", note="its name has a control character")

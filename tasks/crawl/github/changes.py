@@ -33,6 +33,7 @@ from tasks.crawl.source.bundle import (
 )
 from tasks.crawl.source.bundle import wanted as wanted_files
 from tasks.crawl.source.identity import RECREATED, doc_key, together
+from tasks.crawl.source.project import without_copies
 from tasks.crawl.source.unchanged import INCOMPLETE
 
 _OK = "ok"
@@ -198,7 +199,7 @@ class ChangeReader:
             tree_sha=snapshot.tree.folders.get(folder), url=url, author=meta.full_name.partition("/")[0],
             stars=meta.stars if listing.get("stars") is None else listing["stars"],
             category=listing.get("category"), tags=tuple(listing.get("tags") or ()),
-            repo_licence=meta.licence, findings=tuple(found),
+            repo_licence=meta.licence or snapshot.project.licence, findings=tuple(found),
         )  # fmt: skip
 
     def _read(self, snapshot: Snapshot, archive: Archive | None) -> Iterator[RawDocument | Dropped]:
@@ -216,7 +217,7 @@ class ChangeReader:
         # A tree does not tell where a link leads; an archive does.
         entries = (held.get(e.path, e) if e.kind == "link" else e for e in snapshot.tree.entries)
         rows = plan(entries, snapshot.name, self._spec) if archive else snapshot.rows
-        for row in rows:
+        for row in without_copies(rows, snapshot.project.copies, self._spec):
             if isinstance(row, BundledSkill):
                 if row.doc_id in snapshot.changed:
                     yield read_skill(row, read, self._limits, self._spec)

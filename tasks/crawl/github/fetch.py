@@ -19,6 +19,7 @@ from tasks.crawl.http.responses import HttpFailed, HttpTerminal, HttpTransient
 from tasks.crawl.source.bundle import BundledSkill, DocumentLimits, SourceEntry, plan
 from tasks.crawl.source.bundle import wanted as wanted_files
 from tasks.crawl.source.identity import path_key, split_by_refs
+from tasks.crawl.source.project import PROJECT_BYTES, PROJECT_FILES, Project, project_of, without_copies
 from tasks.crawl.source.unchanged import comparable, etag_of, same_skill, skill_digest
 
 _FEW_FILES = 3  # up to so many files are fetched one by one; more come as one archive
@@ -57,6 +58,7 @@ class Snapshot:
     # Why files can be had neither so nor from the archive, by path; where it is transient, the next run may.
     failed: dict[str, HttpFailed] = field(default_factory=dict)
     refused: tuple[str, str] | None = None  # reason and detail of an archive that is not read
+    project: Project = Project()  # noqa: RUF009 (it cannot be changed)
 
     @property
     def on_disk(self) -> list[Path]:
@@ -184,7 +186,8 @@ class Fetcher:
         tree = await self._github.tree(metadata.full_name, ref.tree)
         _require_whole(tree, ref.tree, metadata.full_name)
         name = self._ids.name_of(metadata.full_name, metadata.repo_id)
-        rows = tuple(plan(tree.entries, name, self._spec))
+        project = await self._project(metadata.full_name, ref.commit, tree)
+        rows = tuple(without_copies(plan(tree.entries, name, self._spec), project.copies, self._spec))
         skills = tuple(self._with_digest(wanted, tree) for wanted in _wanted(repository, ref, rows))
         # Of two rows that lead to one skill the later counts.
         by_id = {wanted.skill.doc_id: wanted for wanted in skills if wanted.skill}
@@ -193,9 +196,21 @@ class Fetcher:
             for doc_id, (row, _, digest) in by_id.items()
             if doc_id not in repository.earlier and not same_skill(row, doc_id, digest or "")
         )
-        snapshot = Snapshot(ref.ref, ref.commit, metadata, name, tree, rows, skills, changed)
+        snapshot = Snapshot(ref.ref, ref.commit, metadata, name, tree, rows, skills, changed, project=project)
         to_read = [wanted.skill for d in sorted(changed) if (wanted := by_id[d]).skill]
         return await self._with_files(repository, snapshot, to_read) if to_read else snapshot
+
+    async def _project(self, name: str, commit: str, tree: Tree) -> Project:
+        """Return what files at the repository's root say; one that cannot be had says nothing."""
+        found: dict[str, bytes] = {}
+        for entry in tree.entries:
+            if entry.path in PROJECT_FILES and entry.kind == "file":
+                try:
+                    found[entry.path] = await self._github.raw(name, commit, entry.path, PROJECT_BYTES)
+                except HttpTerminal as error:
+                    if error.reason in ("withdrawn", "unauthorised"):
+                        raise
+        return project_of(found)
 
     def _with_digest(self, wanted: WantedSkill, tree: Tree) -> WantedSkill:
         if wanted.skill is None:

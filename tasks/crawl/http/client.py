@@ -10,10 +10,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
@@ -22,6 +23,7 @@ from yarl import URL
 from storage.errors import StorageError
 from storage.root import Root
 from tasks.crawl.http.limiter import Client, Limiter, Quota, service_of
+from tasks.crawl.http.public import PublicOnly, require_public
 from tasks.crawl.http.responses import (
     ERROR_BYTES,
     Answer,
@@ -50,10 +52,13 @@ _RETRIED_REASONS = frozenset({"timeout", "connection"})  # of failures without a
 _SKILLSMP_QUOTA = Quota(per_minute=30, per_day=500)
 
 
-def open_http(settings: CrawlSettings, root: Root) -> Http:
-    """Return a client, to be used in an `async with`, whose quotas are counted below `root`."""
+def open_http(settings: CrawlSettings, root: Root, own: str = "") -> Http:
+    """Return a client, to be used in an `async with`, whose quotas are counted below `root`.
+
+    The host of `own`, the operator's URL, need not be public.
+    """
     forge = (settings.github_api_url, settings.github_archive_url, settings.github_raw_url)
-    services = _usable(*forge, settings.skillsmp_url, settings.mcp_registry_url)
+    services = _usable(*forge, settings.skillsmp_url, settings.mcp_registry_url, settings.clawhub_url)
     retry = RetryPolicy(wait_min=min(1.0, settings.retry_wait_max), wait_max=settings.retry_wait_max)
     limiter = Limiter(
         root,
@@ -64,7 +69,8 @@ def open_http(settings: CrawlSettings, root: Root) -> Http:
         services=frozenset(map(service_of, services)),
     )
     redirects = frozenset(map(host_of, _usable(*forge)))
-    return Http(limiter, retry, redirect_hosts=redirects, timeout=settings.request_timeout)
+    hosts = frozenset(map(host_of, _usable(own)))
+    return Http(limiter, retry, redirect_hosts=redirects, own_hosts=hosts, timeout=settings.request_timeout)
 
 
 def _usable(*urls: str) -> list[URL]:
@@ -86,6 +92,8 @@ class _Call:
     etag: str | None  # of the answer that the caller has
     max_bytes: int  # of the unpacked body
     sink: BinaryIO = field(repr=False)  # receives the body
+    roams: bool = False  # whether it, and its redirects, may lead to any public host
+    json: Any = None  # what is posted; None: a GET
 
     def headers_for(self, *, home: bool) -> dict[str, str]:
         """Return the headers of one request; a host other than the first sees only `Accept`."""
@@ -105,6 +113,7 @@ class Http:
         retry: How often to send a request, and how long to wait between two tries.
         redirect_hosts: Other hosts (`host`, or `host:port` if the port is not the usual one) that a redirect
             may lead to; they never see credentials.
+        own_hosts: Hosts, in the same form, that are asked though they are not public.
         connect_timeout: Longest time of connecting, seconds.
         timeout: Longest time of a request with its body, seconds.
         random: Draws evenly from [0, 1).
@@ -116,12 +125,14 @@ class Http:
         retry: RetryPolicy,
         *,
         redirect_hosts: AbstractSet[str] = frozenset(),
+        own_hosts: AbstractSet[str] = frozenset(),
         connect_timeout: float = 15.0,
         timeout: float = 120.0,
         random: Callable[[], float] = _random.random,
     ) -> None:
         self.requests = 0  # sent so far, retries and redirects included
         self._limiter, self._retry, self._redirect_hosts = limiter, retry, redirect_hosts
+        self._own_hosts, self._own_names = own_hosts, {host.partition(":")[0] for host in own_hosts}
         self._connect_timeout, self._timeout = connect_timeout, timeout
         self._session: aiohttp.ClientSession | None = None
         self._retrying = retrying(
@@ -144,13 +155,14 @@ class Http:
             if context.trace_request_ctx is not None:
                 self._limiter.sent(context.trace_request_ctx, self._limiter.clock())
 
+        self._resolver = PublicOnly()
         trace = aiohttp.TraceConfig()
         trace.on_request_headers_sent.append(on_sent)
         self._session = aiohttp.ClientSession(
             headers={"User-Agent": f"skillery/{version('skillery')}", "Accept-Encoding": ENCODINGS},
             timeout=aiohttp.ClientTimeout(total=self._timeout, connect=self._connect_timeout),
             # The limiter bounds the connections of each host.
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, resolver=self._resolver),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             read_bufsize=_BUFFER,
@@ -176,8 +188,10 @@ class Http:
         token: Secret | None = None,
         etag: str | None = None,
         max_bytes: int = 20_000_000,
+        roams: bool = False,
+        json: Any = None,  # noqa: ANN401
     ) -> Answer:
-        """Return the answer to a GET request.
+        """Return the answer to a GET request, or to a POST request that asks for something.
 
         Args:
             url: An http or https URL.
@@ -186,6 +200,9 @@ class Http:
             token: Sent as a bearer token, to the URL's own host only.
             etag: Tag of the answer that the caller has; if it still holds, the answer is an empty 304.
             max_bytes: The largest unpacked body.
+            roams: Whether the URL comes from what was crawled: it and its redirects may then lead to any
+                host but a private one.
+            json: Posted, and maybe more than once; None: a GET.
 
         Raises:
             HttpTerminal: Asking again cannot help.
@@ -194,7 +211,7 @@ class Http:
         """
         where = web_url(url).update_query(dict(params)) if params else web_url(url)
         body = BytesIO()
-        call = _Call(where, headers or {}, token or Secret(), etag, max_bytes, body)
+        call = _Call(where, headers or {}, token or Secret(), etag, max_bytes, body, roams, json)
         answer: Answer = await self._retrying(self._follow, call)
         return replace(answer, body=body.getvalue())
 
@@ -206,6 +223,7 @@ class Http:
         headers: Mapping[str, str] | None = None,
         token: Secret | None = None,
         max_bytes: int = 50_000_000,
+        roams: bool = False,
     ) -> Answer:
         """Download a body into `path`, which appears when it is whole; return the answer without its body.
 
@@ -220,7 +238,7 @@ class Http:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with beside.open("wb") as sink:
-                call = _Call(where, sent, token or Secret(), None, max_bytes, sink)
+                call = _Call(where, sent, token or Secret(), None, max_bytes, sink, roams)
                 answer: Answer = await self._retrying(self._follow, call)
             beside.replace(path)
         except OSError as error:
@@ -244,10 +262,15 @@ class Http:
         call.sink.truncate()
         url, home = call.url, True
         for _ in range(_MOST_REDIRECTS + 1):
+            if call.roams and host_of(url) not in self._own_hosts:
+                require_public(url)
+                self._resolver.guarded.update({url.raw_host or ""} - self._own_names)
             answer = await self._send(call, url, home=home)
             if answer.status not in _REDIRECTS:
                 return answer
-            target = next_hop(url, answer.headers.get("location", ""), self._redirect_hosts)
+            target = next_hop(
+                url, answer.headers.get("location", ""), None if call.roams else self._redirect_hosts
+            )
             # Once away, credentials stay away: another host must not choose what they open.
             url, home = target, home and host_of(target) == host_of(url)
         raise HttpTerminal("redirect", call.url, f"there are more than {_MOST_REDIRECTS} redirects")
@@ -280,12 +303,14 @@ class Http:
         limiter = self._limiter
         context = client.host if limiter.delay > 0 else None
         own = call.headers_for(home=home)
-        request = session.get(url, headers=own, allow_redirects=False, trace_request_ctx=context)
+        ask = session.get if call.json is None else partial(session.post, json=call.json)
+        request = ask(url, headers=own, allow_redirects=False, trace_request_ctx=context)
         async with request as response:
             headers = {name.lower(): value for name, value in response.headers.items()}
             limits = read_limits(headers, limiter.clock())
             limiter.heed(client, limits, limiter.clock())
-            if response.status == 200:
+            # 202: what was posted wants no answer.
+            if response.status == 200 or (response.status == 202 and call.json is not None):
                 await read_body(response, call.sink, max_bytes=call.max_bytes)
             elif response.status not in _REDIRECTS and not (response.status == 304 and home and call.etag):
                 start = call.token.hide(await read_start(response, ERROR_BYTES))
@@ -337,8 +362,8 @@ def web_url(url: str) -> URL:
     return found
 
 
-def next_hop(url: URL, location: str, allowed: AbstractSet[str]) -> URL:
-    """Return the target of a redirect from `url` to `location`, which may be relative.
+def next_hop(url: URL, location: str, allowed: AbstractSet[str] | None) -> URL:
+    """Return the target of a redirect from `url` to `location`, which may be relative; None allows all hosts.
 
     Raises:
         HttpTerminal: `redirect`: it leads to a host neither `allowed` nor that of `url`, from https to http,
@@ -351,7 +376,7 @@ def next_hop(url: URL, location: str, allowed: AbstractSet[str]) -> URL:
     if url.scheme == "https" and target.scheme == "http":
         detail = f"{host_of(url)} redirects from https to http at {host_of(target)}: not followed"
         raise HttpTerminal("redirect", url, detail)
-    if host_of(target) != host_of(url) and host_of(target) not in allowed:
+    if allowed is not None and host_of(target) != host_of(url) and host_of(target) not in allowed:
         detail = f"{host_of(url)} redirects to {host_of(target)}, which is not among the hosts it may lead to"
         raise HttpTerminal("redirect", url, detail)
     return target

@@ -41,6 +41,7 @@ class CrawlSettings(BaseModel):
     mcp_registry_url: str = Field(
         "https://registry.modelcontextprotocol.io", description="The registry of MCP servers."
     )
+    clawhub_url: str = Field("https://clawhub.ai", description="ClawHub, or a registry of its kind.")
     request_delay: float = Field(1.0, ge=0, description="Least seconds between two requests to one host.")
     request_timeout: float = Field(120.0, gt=0, description="Seconds that one request may take in all.")
     request_concurrency: int = Field(4, ge=1, le=100, description="Requests under way to one host at most.")

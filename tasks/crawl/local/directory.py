@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tasks.crawl.source.bundle import (
     read_skill,
 )
 from tasks.crawl.source.identity import repository_name
+from tasks.crawl.source.project import PROJECT_BYTES, PROJECT_FILES, Project, project_of, without_copies
 
 _SKIPPED = {".git", "node_modules"}
 _PIECE = 1 << 16
@@ -50,13 +52,17 @@ class DirectorySource(Source):
         """Yield the folder's skills and the dropped entries; raise SourceError `missing` or `no-skill`."""
         root = self._root()
         repository = repository_name(root.as_uri())
-        rows = plan(_walk(root), repository, self.spec)
+        project = _project(root)
+        rows = [*without_copies(plan(_walk(root), repository, self.spec), project.copies, self.spec)]
         for row in rows:
             if isinstance(row, Dropped):
                 yield row
             else:
                 url = (root / row.entry.folder).as_uri()
-                yield read_skill(row, _read, self._limits, self.spec, repo=repository, url=url)
+                yield read_skill(
+                    row, _read, self._limits, self.spec, repo=repository, url=url,
+                    repo_licence=project.licence,
+                )  # fmt: skip
         if not any(isinstance(row, BundledSkill) for row in rows):
             detail = "; ".join(filter(None, ("there is no SKILL.md in this folder", links_out(rows))))
             raise SourceError(self.spec, "no-skill", detail)
@@ -65,6 +71,15 @@ class DirectorySource(Source):
         if not self._path.is_dir():
             raise SourceError(self.spec, "missing", "there is no such folder; check the path")
         return self._path.resolve()
+
+
+def _project(root: Path) -> Project:
+    found = {}
+    for name in PROJECT_FILES:
+        with contextlib.suppress(OSError):
+            entry = SourceEntry(name, key=str(root / name), size=PROJECT_BYTES)
+            found[name] = _read(entry, PROJECT_BYTES).head
+    return project_of(found)
 
 
 def _walk(root: Path) -> Iterator[SourceEntry]:

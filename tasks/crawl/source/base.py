@@ -146,11 +146,11 @@ class RemoteSource(Source):
             web_url(url)
         except HttpTerminal as error:
             raise self._error(error) from error
-        async with open_http(self._settings, self._root) as http:
+        async with open_http(self._settings, self._root, url) as http:
             try:
                 yield http
             finally:
-                self._usage = RequestUsage(http.requests, http.quota_left(url))
+                self._usage = RequestUsage(self._usage.requests + http.requests, http.quota_left(url))
 
     def _error(self, error: HttpTerminal | HttpTransient) -> SourceError | SourceUnavailable:
         kind = SourceUnavailable if isinstance(error, HttpTransient) else SourceError

@@ -25,6 +25,7 @@ from storage.schemas import SCHEMA_VERSION
 from storage.state import aliases_table, corpus_counts, documents_table, read_runs
 from tasks.refine import STAGE_VERSION
 from tasks.refine.export.writers import FolderWriter, JsonLinesWriter, ParquetWriter
+from tasks.refine.known_files import routing_lines, wanted_blobs
 from tasks.refine.licences.policy import (
     EXPORT_POLICY,
     LicencePolicy,
@@ -142,7 +143,8 @@ def export_corpus(
     A document of class `metadata-only` goes without its text: its body, its description if that was taken
     from the body, and the messages of findings and risks, which may cite it. The class `deny` is never
     exported. Each document has its `licence_class` and its `quality`. The folder also holds the aliases of
-    the documents exported, `DATASHEET.md` and `datasheet.json`.
+    the documents exported, `DATASHEET.md` and `datasheet.json`, and `routing/` where skills hold requests
+    that they were tested with (`evals/evals.json`).
 
     Args:
         root: Where the corpus lies.
@@ -169,6 +171,7 @@ def export_corpus(
                 classes.update(count_classes(frame["licence"], policy))
                 chosen = with_quality(frame.filter(pl.col("licence_class").is_in(sorted(wanted))))
                 writer.write(without_text(chosen))
+                _write_requests(folder / "routing", chosen, BlobStore(root))
                 exported.append(chosen.select("doc_id", "source", "licence", "licence_class", "language"))
         rows = pl.concat(exported)
         aliases = aliases_table(root).read().select("doc_id", "survivor", "kind")
@@ -179,6 +182,17 @@ def export_corpus(
         (folder / "datasheet.json").write_text(json.dumps(sheet, ensure_ascii=False, indent=1), "utf-8")
         (folder / "DATASHEET.md").write_text(datasheet_markdown(sheet), "utf-8")
     return report
+
+
+def _write_requests(folder: Path, frame: pl.DataFrame, store: BlobStore) -> None:
+    """Add the requests that skills were tested with to a routing bench, as `evaluate routing` reads it."""
+    for row in frame.filter(licence_class="allow").select("doc_id", "blobs").iter_rows(named=True):
+        contents = {path: store.read(digest) for path, digest in wanted_blobs(row["blobs"]).items()}
+        for name, lines in routing_lines(row["doc_id"], contents).items():
+            if lines:
+                folder.mkdir(exist_ok=True)
+                with (folder / name).open("a", encoding="utf-8") as file:
+                    file.writelines(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
 
 
 def _wanted(licences: Iterable[str]) -> frozenset[LicenceClass]:

@@ -15,6 +15,7 @@ from storage.root import Root
 from storage.state import aliases_table, seen_table
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import followed
+from tasks.refine.known_files import known_facts, wanted_blobs
 from tasks.refine.risks.told import told_risk
 from tasks.refine.text.encodings import decode
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition, find_row, past_edition, present_edition
@@ -79,6 +80,7 @@ def shown(edition: Edition, alias: str | None) -> dict[str, Any]:
         "risks": [told_risk(risk) for risk in _findings(row["risks"], allowed=allowed)],
         "findings": _findings(row["findings"], allowed=allowed),
         "files": None if row["files"] is None else [_file(f, blobs.get(f["path"])) for f in row["files"]],
+        "known_files": _known_files(edition) if allowed else {},
         "fetched_at": row["fetched_at"].isoformat(),
         "first_seen_at": row["first_seen_at"].isoformat(),
         "stale_since": _stale_since(edition),
@@ -102,6 +104,11 @@ def _file(file: dict[str, Any], blob: dict[str, Any] | None) -> dict[str, Any]:
     """Return a file as fetched, and as it is kept: null if it is not, other bytes if it was redacted."""
     kept = None if blob is None else {"size": blob["size"], "sha256": blob["sha256"]}
     return {**file, "kept": kept}
+
+
+def _known_files(edition: Edition) -> dict[str, Any]:
+    paths = wanted_blobs(edition.row["blobs"])
+    return known_facts({path: edition.read(path) for path in paths})
 
 
 def _stale_since(edition: Edition) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -71,6 +72,11 @@ class Crawler:
             part = read_frame(self.root, row["raw_part"], RAW_DOCUMENTS).filter(doc_id=row["doc_id"])
             found[row["doc_id"]] = part["content"][-1]
         return found
+
+    def raw(self) -> list[dict[str, Any]]:
+        """Return the rows of raw documents of all nights."""
+        files = self.root.files("raw/documents")
+        return [row for f in files for row in read_frame(self.root, f, RAW_DOCUMENTS).to_dicts()]
 
     def stale(self) -> set[str]:
         """Return the documents that are marked stale."""

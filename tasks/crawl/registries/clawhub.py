@@ -1,0 +1,209 @@
+"""The source `clawhub[:QUERY]`: the skills of ClawHub, listed by when they were updated, down to the mark."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from storage.schemas import Dropped, Finding, RawDocument
+from tasks.crawl.github.archive import ArchiveRefused
+from tasks.crawl.http.client import Http
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted
+from tasks.crawl.registries.artifact import opened
+from tasks.crawl.registries.digested import DigestedSource
+from tasks.crawl.registries.discovery import SKILL_FILE, is_plain_path
+from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed, Unchanged, in_order
+from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
+
+_PAGE_ROWS, _MOST_PAGES = 200, 10_000
+_AHEAD = 4  # skills under way at once
+_INJECTED = "_meta.json"  # what the registry adds to each archive
+_LICENCE = "MIT-0"  # of every skill that ClawHub hosts
+VERDICT = "registry.verdict"  # the finding on a skill that its registry has judged
+
+
+class ClawHubSource(DigestedSource):
+    """The skills of ClawHub; one that is listed no more is asked for before it counts as withdrawn."""
+
+    exhaustive = False
+
+    def __init__(self, query: str, context: CrawlContext) -> None:
+        super().__init__(f"clawhub:{query}" if query else "clawhub", context)
+        self._query, self._base = query, f"{self._settings.clawhub_url.rstrip('/')}/api/v1"
+        self._site = urlsplit(self._base).hostname or ""
+
+    async def _items(self) -> AsyncGenerator[Item, None]:
+        marks, now = self._digests.marks, self._now
+        full = datetime.fromisoformat(marks["full"]) if marks else None
+        days = timedelta(days=self._settings.recheck_days)
+        whole = bool(self._query) or full is None or not timedelta() <= now - full < days
+        newest, mark, met = 0, 0 if whole else marks["newest"], set[str]()
+        async with self._client(self._base) as http:
+
+            async def one(row: Mapping[str, Any]) -> list[Item]:
+                return await self._skill(http, row)
+
+            async for page in self._pages(http):
+                rows = [row for row in page if row["updatedAt"] >= mark and _key(row) not in met]
+                met.update(map(_key, rows))
+                newest = max([newest, *(row["updatedAt"] for row in rows)])
+                async for items in in_order(one, rows, _AHEAD):
+                    for item in items:
+                        yield item
+                if any(row["updatedAt"] < mark for row in page):
+                    break
+            absent = [key for key in self._digests.keys() if key not in met]  # noqa: SIM118
+            if not whole:
+                known = {i for key in met for i in self._digests.ids(key)}
+                yield Unchanged(tuple(sorted(self._present() - known)))
+            for key in absent if whole else ():
+                for item in await self._absent(http, key):
+                    yield item
+        self._digests.end(newest=max(newest, mark), full=(now if whole else full or now).isoformat())
+
+    async def _pages(self, http: Http) -> AsyncGenerator[list[Mapping[str, Any]], None]:
+        """Yield the rows that can be read of each page."""
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            params = {"sort": "updated", "limit": str(_PAGE_ROWS), **({"cursor": cursor} if cursor else {})}
+            if self._query:
+                answer = await http.get(f"{self._base}/search", params={"q": self._query, "limit": "200"})
+            else:
+                answer = await http.get(f"{self._base}/skills", params=params)
+            body = answer.json()
+            rows = body.get("results" if self._query else "items") if isinstance(body, Mapping) else None
+            following = body.get("nextCursor") if isinstance(body, Mapping) else None
+            if not isinstance(rows, list) or not isinstance(following, str | None):
+                raise answer.error("shape", "the answer holds no list of skills")
+            yield [row for row in rows if _is_row(row)]
+            if not following or following == cursor:
+                return
+            cursor = following
+
+    async def _absent(self, http: Http, key: str) -> list[Item]:
+        """Return what became of a skill that is listed no more."""
+        ids, slug = self._digests.ids(key), key.partition(" ")[0]
+        try:
+            await self._ask(http, slug, "", {})
+        except HttpTerminal as error:
+            if error.reason == "missing":
+                return [Gone(ids, "withdrawn", f"ClawHub no longer has {slug} (HTTP {error.status})")]
+            return [Missed(ids, error.reason, str(error))]
+        return [Unchanged(ids)]
+
+    async def _ask(self, http: Http, slug: str, rest: str, params: Mapping[str, str]) -> Mapping[str, Any]:
+        answer = await http.get(f"{self._base}/skills/{quote(slug, safe='')}{rest}", params=params)
+        body = answer.json()
+        if not isinstance(body, Mapping):
+            raise answer.error("shape", "the answer is no object")
+        return body
+
+    async def _skill(self, http: Http, row: Mapping[str, Any]) -> list[Item]:
+        """Return the documents of a row, or why there is none."""
+        key, slug = _key(row), row["slug"]
+        digest = f"{row['updatedAt']} {_version(row)}"
+        if ids := self._digests.same(key, digest):
+            return [Unchanged(ids)]
+        held = self._digests.ids(key) or (f"{self._site}/{slug}",)
+        try:
+            with tempfile.TemporaryDirectory(prefix="skillery-artifact-") as folder:
+                items = await self._read(http, row, held, Path(folder) / "artifact")
+        except QuotaExhausted:
+            raise
+        except HttpTerminal as error:
+            if error.reason == "missing":
+                return [Gone(held, "withdrawn", f"ClawHub no longer shows {slug} (HTTP {error.status})")]
+            return [Missed(held, error.reason, str(error))]
+        except (HttpTransient, ArchiveRefused) as error:
+            return [Missed(held, error.reason, str(error))]
+        self._digests.take(key, digest, [item.doc_id for item in items if isinstance(item, RawDocument)])
+        return items
+
+    async def _read(
+        self, http: Http, row: Mapping[str, Any], held: tuple[str, ...], path: Path
+    ) -> list[Item]:
+        slug, owner = row["slug"], row.get("ownerHandle")
+        given = {"ownerHandle": owner} if isinstance(owner, str) else {}
+        detail = await self._ask(http, slug, "", given)
+        moderation = _object(detail.get("moderation"))
+        if moderation.get("isMalwareBlocked") is True or moderation.get("verdict") == "malicious":
+            return [Gone(held, "withdrawn", f"ClawHub has judged {slug} as malicious")]
+        handle = _object(detail.get("owner")).get("handle") or owner
+        version = _version(row) or _version(detail)
+        if not is_plain_path(handle) or not version:
+            return [Dropped(held[0], self.spec, "malformed", f"{slug} has no owner's handle, or no version")]
+        told = await self._ask(http, slug, f"/versions/{quote(version, safe='')}", given)
+        listed = _object(told.get("version"))
+        url = f"{self._base}/download?slug={quote(slug)}&version={quote(version)}"
+        answer = await http.download(
+            url + (f"&ownerHandle={quote(str(owner))}" if given else ""), path,
+            max_bytes=self._limits.bundle_bytes, roams=True,
+        )  # fmt: skip
+        doc_id = f"{self._site}/{handle}/{slug}"
+        if answer.headers.get("content-type", "").startswith("application/json"):
+            return [
+                Dropped(doc_id, self.spec, "not-read", f"{slug} lies in a repository on GitHub, not here")
+            ]
+        findings = [*_verdict(moderation), *_verdict(_object(listed.get("security") or told.get("security")))]
+        with opened(path, archive=True, limits=self._limits) as (entries, read):
+            whole = [entry for entry in entries if entry.path != _INJECTED]
+            if wrong := _mismatch(whole, read, listed.get("files")):
+                raise HttpTerminal("digest-mismatch", url, f"{wrong}: {slug} {version} is not taken")
+            found = next((r for r in plan(whole, doc_id, self.spec) if isinstance(r, BundledSkill)), None)
+            if found is None or found.entry.folder:
+                return [Missed((doc_id,), "no-skill", f"{slug} holds no {SKILL_FILE} at its root")]
+            page = f"{self._base.removesuffix('/api/v1')}/{handle}/skills/{slug}"
+            raw = read_skill(
+                found, read, self._limits, self.spec, url=page, author=handle, ref=version,
+                repo_licence=_LICENCE,
+            )  # fmt: skip
+        return [replace(raw, findings=(*raw.findings, *findings)) if isinstance(raw, RawDocument) else raw]
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _is_row(row: object) -> bool:
+    slug, updated = _object(row).get("slug"), _object(row).get("updatedAt")
+    plain = isinstance(slug, str) and is_plain_path(slug) and "/" not in slug and " " not in slug
+    return plain and isinstance(updated, int | float)
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    """Return what tells a skill from others of its slug: its owner may free it, and another take it."""
+    return f"{row['slug']} {row.get('ownerHandle') or row.get('createdAt') or ''}"
+
+
+def _version(row: Mapping[str, Any]) -> str:
+    found = _object(row.get("latestVersion")).get("version") or row.get("version")
+    return found if isinstance(found, str) else str(_object(row.get("tags")).get("latest") or "")
+
+
+def _verdict(told: Mapping[str, Any]) -> list[Finding]:
+    """Return the finding on what the registry says of a skill, unless it says nothing or that it is clean."""
+    verdict = told.get("verdict") or told.get("status")
+    if verdict not in ("suspicious", "malicious"):
+        return []
+    codes = told.get("reasonCodes")
+    why = ", ".join(str(code)[:80] for code in codes[:10]) if isinstance(codes, list) else ""
+    message = f"ClawHub has judged it as {verdict}" + (f": {why}" if why else "")
+    return [Finding(VERDICT, "error" if verdict == "malicious" else "warning", message)]
+
+
+def _mismatch(entries: list[SourceEntry], read: Reader, files: object) -> str:
+    """Return what differs between an archive and the list of its files, if there is one; empty: nothing."""
+    rows = [_object(row) for row in files] if isinstance(files, list) else []
+    stated = {str(row.get("path")): row.get("sha256") for row in rows if row.get("sha256")}
+    by_path = {entry.path: entry for entry in entries if entry.kind == "file"}
+    for path, digest in stated.items():
+        if path not in by_path:
+            return f"{path[:100]} is listed, and not in the archive"
+        if read(by_path[path], 0).sha256 != digest:
+            return f"{path[:100]} has another digest than listed"
+    return f"{min(more)[:100]} is not listed" if stated and (more := by_path.keys() - stated.keys()) else ""

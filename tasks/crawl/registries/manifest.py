@@ -1,0 +1,152 @@
+"""The manifest of a plugin marketplace, in Claude's form or Codex's: where each plugin's skills lie."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from tasks.crawl.github.source import is_name
+from tasks.crawl.registries.discovery import NoIndex, is_plain_path
+from tasks.crawl.source.identity import GIT_REF, parse_github_url
+
+PATHS = (".claude-plugin/marketplace.json", ".agents/plugins/marketplace.json")  # in a repository
+_SHA = re.compile(r"[0-9a-f]{40}")
+_MOST_PLUGINS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One plugin: a folder of a repository, or of the marketplace's own, or an archive."""
+
+    name: str
+    kind: Literal["own", "github", "git", "archive"]
+    place: str = ""  # `owner/repo`, the URL of a git repository, or that of an archive
+    ref: str = ""  # a branch, a tag or a commit; empty: the default branch
+    folders: tuple[str, ...] = ("",)  # in which its skills lie, at any depth
+    digest: str | None = None  # of an archive
+
+
+@dataclass(slots=True)
+class Manifest:
+    """The plugins of a marketplace, and those that are not read: name, reason, and why."""
+
+    plugins: list[Plugin] = field(default_factory=list)
+    refused: list[tuple[str, str, str]] = field(default_factory=list)
+    renames: dict[str, str] = field(default_factory=dict)  # names of before, with those of now
+
+
+class _NotRead(ValueError):
+    """A plugin that is not read on purpose."""
+
+
+def read_manifest(value: object) -> Manifest:
+    """Return what a JSON value says; one entry that is wrong spoils no other.
+
+    Raises:
+        NoIndex: It is no manifest, or has too many plugins.
+    """
+    plugins = value.get("plugins") if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(plugins, list) or len(plugins) > _MOST_PLUGINS:
+        raise NoIndex(f"it is no JSON object with a list of at most {_MOST_PLUGINS:,} `plugins`")
+    found, renames = Manifest(), value.get("renames")
+    if isinstance(renames, Mapping):
+        found.renames = {str(old): new for old, new in renames.items() if isinstance(new, str)}
+    met: set[str] = set()
+    for entry in plugins:
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        shown = str(name)[:100].encode("utf-8", "replace").decode()
+        try:
+            if not isinstance(name, str) or not is_plain_path(name) or "/" in name or name in met:
+                raise ValueError("its name is none, or another plugin has it")
+            met.add(name)
+            found.plugins.append(_plugin(name, entry, _object(value.get("metadata")).get("pluginRoot")))
+        except _NotRead as error:
+            found.refused.append((shown, "not-read", str(error)))
+        except ValueError as error:
+            found.refused.append((shown, "malformed", str(error)))
+    return found
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _plugin(name: str, entry: Mapping[str, Any], plugin_root: object) -> Plugin:
+    if _object(entry.get("policy")).get("installation") == "NOT_AVAILABLE":
+        raise _NotRead("the marketplace says that it is not available")
+    source = entry.get("source")
+    if isinstance(source, str):
+        path = (
+            source
+            if source.startswith(".") or not isinstance(plugin_root, str)
+            else f"{plugin_root}/{source}"
+        )
+        return Plugin(name, "own", folders=_folders(entry, path))
+    given = _object(source)
+    kind = given.get("source")
+    if kind == "local":
+        return Plugin(name, "own", folders=_folders(entry, given.get("path")))
+    if kind in ("github", "url", "git-subdir"):
+        place, ref = given.get("repo" if kind == "github" else "url"), _ref(given)
+        named = place if isinstance(place, str) and is_name(place) and "@" not in place else _github(place)
+        folders = _folders(entry, given.get("path", "."))
+        return Plugin(name, "github" if named else "git", named or _address(place), ref, folders)
+    if kind == "archive":
+        digest = given.get("sha256")
+        if digest is not None and not re.fullmatch(r"[0-9a-f]{64}", str(digest)):
+            raise ValueError("its sha256 is no 64 hexadecimal digits in lower case")
+        stated = f"sha256:{digest}" if digest else None
+        return Plugin(
+            name, "archive", _address(given.get("url")), folders=_folders(entry, "."), digest=stated
+        )
+    if kind in ("npm", "command"):
+        raise _NotRead(f"its source is of the kind {kind}, which is never fetched or run")
+    raise _NotRead(f"its source is of the kind {str(kind)[:50]!r}, which is not known")
+
+
+def _github(place: object) -> str | None:
+    named = parse_github_url(place) if isinstance(place, str) else None
+    return named.repository if named and named.kind == "root" else None
+
+
+def _address(place: object) -> str:
+    try:
+        split = urlsplit(place) if isinstance(place, str) else None
+        web = split is not None and split.scheme in ("http", "https") and bool(split.hostname)
+        plain = web and split is not None and split.username is None and split.port != 0
+    except ValueError:
+        plain = False
+    if not plain or "@" in str(place) or any(not c.isprintable() or c.isspace() for c in str(place)):
+        raise ValueError(f"{str(place)[:100]!r} is no address of http or https without a password")
+    return str(place)
+
+
+def _ref(source: Mapping[str, Any]) -> str:
+    sha, ref = source.get("sha"), source.get("ref")
+    if sha is not None:
+        if not isinstance(sha, str) or not _SHA.fullmatch(sha):
+            raise ValueError("its sha is no 40 hexadecimal digits in lower case")
+        return sha
+    if ref is not None and (not isinstance(ref, str) or not GIT_REF.fullmatch(ref)):
+        raise ValueError(f"its ref {str(ref)[:100]!r} is no branch, tag or commit")
+    return ref or ""
+
+
+def _folders(entry: Mapping[str, Any], path: object) -> tuple[str, ...]:
+    """Return the folders of a plugin's skills: all of it, or `skills` and what the entry names."""
+    root, named = _folder(path), entry.get("skills")
+    if named is None or named == []:
+        return (root,)
+    more = [_folder(folder) for folder in ([named] if isinstance(named, str) else named)]
+    return tuple(dict.fromkeys(posixpath.join(root, folder).rstrip("/") for folder in ("skills", *more)))
+
+
+def _folder(path: object) -> str:
+    plain = posixpath.normpath(path) if isinstance(path, str) and path else "/"
+    if plain != "." and not is_plain_path(plain):
+        raise ValueError(f"its path {str(path)[:100]!r} is no folder below the root")
+    return "" if plain == "." else plain

@@ -1,0 +1,265 @@
+"""The source `marketplace:`: the skills of a marketplace's plugins, each read where it lies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from storage.errors import SourceError, SourceUnavailable, WrongInput
+from storage.partitions import partition_of
+from storage.schemas import Dropped, RawDocument
+from storage.state import listed_table, rename, repositories_table
+from tasks.crawl.git.source import GitSource, normal_address, split_ref
+from tasks.crawl.github.archive import ArchiveRefused
+from tasks.crawl.github.repositories import ListedRepository
+from tasks.crawl.github.source import RepositorySource, is_name, split_name
+from tasks.crawl.http.client import Http, web_url
+from tasks.crawl.http.public import check_host
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted, host_of
+from tasks.crawl.registries.artifact import fetch, opened
+from tasks.crawl.registries.discovery import NoIndex
+from tasks.crawl.registries.manifest import PATHS, Manifest, Plugin, read_manifest
+from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, drain
+from tasks.crawl.source.bundle import plan, read_skill
+from tasks.crawl.source.digests import Digests
+from tasks.crawl.source.identity import parse_github_url, repository_name
+
+_LARGEST = 10_000_000  # bytes of a manifest
+
+
+def normal_marketplace(text: str) -> str:
+    """Return `OWNER/REPO[@REF]`, the URL of a manifest or that of a git repository as it is remembered."""
+    named = parse_github_url(text)
+    if named and named.kind == "root":
+        return named.repository
+    if is_name(text):
+        return text
+    if "://" not in text and not text.startswith(("/", ".", "~")):
+        raise WrongInput(
+            f"marketplace:{text}: give OWNER/REPO, the URL of a manifest, or of a git repository"
+        )
+    if not urlsplit(text).path.endswith(".json"):
+        return normal_address(text)
+    try:
+        return str(web_url(text))
+    except HttpTerminal as error:
+        raise WrongInput(f"marketplace:{text.rpartition('@')[2]}: {error.detail}") from error
+
+
+class MarketplaceSource(RepositorySource):
+    """The skills of the plugins that a marketplace's manifest names; one that it no longer names is gone."""
+
+    exhaustive, gives_listings = True, False
+
+    def __init__(self, place: str, context: CrawlContext) -> None:
+        self._place = normal_marketplace(place)
+        super().__init__(f"marketplace:{self._place}", context)
+        self._digests = Digests(context.root, self.spec, context.limits)
+        self._renamed: dict[str, str] = {}
+        named = is_name(self._place)
+        self._own: tuple[str, str, str] | None = None  # the kind of the marketplace's own repository
+        if named:
+            self._own = ("github", *split_name(self._place))
+        elif not urlsplit(self._place).path.endswith(".json"):
+            self._own = ("git", *split_ref(self._place))
+
+    def invalidate(self, doc_ids: Collection[str]) -> None:
+        """Forget what was read before of these documents, wherever they lie."""
+        super().invalidate(doc_ids)
+        self._digests.invalidate(doc_ids)
+
+    def checkpoint(self) -> None:
+        """Remember what was yielded, and the ids that plugins were renamed to."""
+        super().checkpoint()
+        self._digests.write()
+        if self._renamed:
+            rename(self._root, self._renamed, self._now)
+            self._renamed = {}
+
+    def read(self) -> Iterator[Item]:
+        """Yield the skills of all plugins: those on GitHub, in other git repositories, then in archives.
+
+        Raises:
+            SourceError: There is no manifest, or it is none.
+            SourceUnavailable: Some of it could not be looked at this time.
+        """
+        manifest, places = self._manifest(), defaultdict[tuple[str, str, str], set[str]](set)
+        for name, reason, why in manifest.refused:
+            yield Dropped(f"{self._place}#{name}", self.spec, reason, why)
+        for plugin in manifest.plugins:
+            if plugin.kind == "own" and self._own is None:
+                why = "its path is relative, and the marketplace is a manifest alone"
+                yield Dropped(f"{self._place}#{plugin.name}", self.spec, "not-read", why)
+            elif plugin.kind != "archive":
+                own = plugin.kind == "own" and self._own
+                places[own or (plugin.kind, plugin.place, plugin.ref)].update(plugin.folders)
+        yield from self._on_github({key[1:]: found for key, found in places.items() if key[0] == "github"})
+        for (kind, url, ref), folders in places.items():
+            if kind == "git":
+                yield from self._in_git(url, ref, folders)
+        self._note_renames(manifest)
+        archives = [plugin for plugin in manifest.plugins if plugin.kind == "archive"]
+        yield from drain(lambda: self._in_archives(archives))
+        self._require_reached()
+
+    def _manifest(self) -> Manifest:
+        """Return what the manifests that are there say together; raises as `read`."""
+        if self._own and self._own[0] == "git":
+            texts = GitSource(self._place, limits=self._limits, timeout=self._settings.git_timeout).files(
+                PATHS
+            )
+            answers = [_json(self.spec, text) for text in texts.values()]
+        else:
+            try:
+                answers = list(drain(self._answers))
+            except (HttpTerminal, HttpTransient) as error:
+                raise self._error(error) from error
+        if not answers:
+            raise SourceError(self.spec, "missing", f"there is no {' or '.join(PATHS)} in it")
+        whole = Manifest()
+        for answer in answers:
+            try:
+                found = read_manifest(answer)
+            except NoIndex as error:
+                raise SourceError(self.spec, "shape", str(error)) from error
+            whole.plugins += found.plugins
+            whole.refused += found.refused
+            whole.renames |= found.renames
+        return whole
+
+    async def _answers(self) -> AsyncGenerator[object, None]:
+        if self._own is None:
+            async with self._client(self._place) as http:
+                yield (await http.get(self._place, max_bytes=_LARGEST, roams=True)).json()
+            return
+        base = f"{self._settings.github_raw_url.rstrip('/')}/{self._own[1]}/{self._own[2] or 'HEAD'}"
+        async with self._client(base) as http:
+            for path in PATHS:
+                try:
+                    answer = await http.get(f"{base}/{path}", token=self._token, max_bytes=_LARGEST)
+                except HttpTerminal as error:
+                    if error.reason != "missing":
+                        raise
+                else:
+                    yield answer.json()
+
+    def _on_github(self, places: dict[tuple[str, ...], set[str]]) -> Iterator[Item]:
+        wanted = [self._repository(name, ref, folders) for (name, ref), folders in places.items()]
+        for result in self._fetch_all(wanted) if wanted else ():
+            found = result.repository
+            folders = places[found.name, found.ref]
+            for item in self._changes.items(result):
+                if isinstance(item, Unchanged | Missed):
+                    ids = tuple(
+                        i for i in item.doc_ids if i == found.name or _is_below(_folder_of(i), folders)
+                    )
+                    if ids:
+                        yield replace(item, doc_ids=ids)
+                elif not isinstance(item, RawDocument | Dropped) or _is_below(
+                    _folder_of(item.doc_id), folders
+                ):
+                    yield item
+
+    def _repository(self, name: str, ref: str, folders: Collection[str]) -> ListedRepository:
+        """Return a repository as it was found last, or as a new one if other folders of it are wanted."""
+        key, digest = name.lower(), hashlib.sha256("\n".join(sorted(folders)).encode()).hexdigest()[:24]
+        mine, place = {"source": self.spec, "repository": key, "ref": ref}, [partition_of(key)]
+        rows = repositories_table(self._root).read(place).filter(**mine).to_dicts()
+        row = rows[0] if rows else None
+        if row is not None and row["listed"] != digest:
+            return ListedRepository(
+                self.spec, name, ref, (), {**row, "commit": None, "etag": None}, digest, whole=True
+            )
+        listed = tuple(listed_table(self._root).read(place).filter(**mine).sort("rest").to_dicts())
+        return ListedRepository(self.spec, name, ref, listed, row, digest, whole=True)
+
+    def _in_git(self, url: str, ref: str, folders: Collection[str]) -> Iterator[Item]:
+        key = f"{url}@{ref}" if ref else url
+        held = self._digests.ids(key) or (repository_name(url),)
+        try:
+            if self._own is None or url != self._own[1]:
+                check_host(web_url(url), self._own_host())
+            source = GitSource(key, limits=self._limits, timeout=self._settings.git_timeout)
+            digest = f"{source.version()} {' '.join(sorted(folders))}"
+            if ids := self._digests.same(key, digest):
+                yield Unchanged(ids)
+                return
+            taken = []
+            for item in source.read():
+                path = item.path if isinstance(item, RawDocument) else f"{_folder_of(item.doc_id)}/"
+                if _is_below(str(path).rpartition("/")[0], folders):
+                    yield replace(item, source=self.spec)
+                    taken += [item.doc_id] * isinstance(item, RawDocument)
+            self._digests.take(key, digest, taken)
+        except (SourceError, SourceUnavailable, HttpTerminal, HttpTransient) as error:
+            yield Missed(held, error.reason, error.detail)
+
+    def _own_host(self) -> str:
+        return host_of(web_url(self._place)) if self._place.startswith("http") else ""
+
+    async def _in_archives(self, plugins: list[Plugin]) -> AsyncGenerator[Item, None]:
+        if not plugins:
+            return
+        async with self._client(self._place if "://" in self._place else plugins[0].place) as http:
+            for plugin in plugins:
+                try:
+                    for item in await self._archive(http, plugin):
+                        yield item
+                except QuotaExhausted as error:
+                    raise self._error(error) from error
+                except (HttpTerminal, HttpTransient, ArchiveRefused) as error:
+                    held = self._digests.ids(f"plugin {plugin.name}") or (_archive_id(plugin),)
+                    yield Missed(held, error.reason, str(error))
+
+    async def _archive(self, http: Http, plugin: Plugin) -> list[Item]:
+        key = f"plugin {plugin.name}"
+        if plugin.digest and (ids := self._digests.same(key, plugin.digest)):
+            return [Unchanged(ids)]
+        with tempfile.TemporaryDirectory(prefix="skillery-artifact-") as folder:
+            path = Path(folder) / "artifact"
+            digest = await fetch(http, plugin.place, path, plugin.digest, self._limits)
+            with opened(path, archive=True, limits=self._limits) as (entries, read):
+                items: list[Item] = []
+                for row in plan(entries, _archive_id(plugin), self.spec):
+                    if isinstance(row, Dropped):
+                        items.append(row)
+                    elif _is_below(row.entry.folder, plugin.folders):
+                        items.append(read_skill(row, read, self._limits, self.spec, url=plugin.place))
+        self._digests.take(key, digest, [i.doc_id for i in items if isinstance(i, RawDocument)])
+        return items
+
+    def _note_renames(self, manifest: Manifest) -> None:
+        """Let the ids of an archive's skills lead to those that its plugin's new name gives them."""
+        plugins = {plugin.name: plugin for plugin in manifest.plugins if plugin.kind == "archive"}
+        for old, new in manifest.renames.items():
+            if new in plugins and old not in plugins:
+                now = _archive_id(plugins[new])
+                before = f"{now[: -len(new)]}{old}"
+                ids = self._digests.ids(f"plugin {old}")
+                self._renamed |= {i: now + i.removeprefix(before) for i in ids if i.startswith(before)}
+
+
+def _json(spec: str, text: bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SourceError(spec, "not-json", "the manifest in it is no JSON") from error
+
+
+def _archive_id(plugin: Plugin) -> str:
+    return f"{urlsplit(plugin.place).hostname}/{plugin.name}"
+
+
+def _folder_of(doc_id: str) -> str:
+    """Return the folder of a skill in its repository on GitHub, whose name has two parts."""
+    return "/".join(doc_id.split("/")[2:])
+
+
+def _is_below(folder: str, folders: Collection[str]) -> bool:
+    return any(not above or folder == above or folder.startswith(f"{above}/") for above in folders)

@@ -1,0 +1,143 @@
+"""The source `well-known:URL`: a site's skills by its discovery index, in either version."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from storage.errors import WrongInput
+from storage.schemas import Dropped, RawDocument
+from tasks.crawl.github.archive import ArchiveRefused
+from tasks.crawl.http.client import Http, web_url
+from tasks.crawl.http.responses import Answer, HttpTerminal, HttpTransient, QuotaExhausted, is_page
+from tasks.crawl.registries.artifact import fetch, opened, read_file
+from tasks.crawl.registries.digested import DigestedSource
+from tasks.crawl.registries.discovery import INDEX, OLD_INDEX, SKILL_FILE, Entry, NoIndex, read_index
+from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, in_order
+from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
+
+_AHEAD = 4  # artifacts under way at once
+_LARGEST_INDEX = 50_000_000  # bytes
+
+
+def normal_url(url: str) -> str:
+    """Return `URL` or `HOST` as its spec is remembered; raise WrongInput if it is no web address."""
+    whole = url if "://" in url else f"https://{url}"
+    try:
+        return str(web_url(whole)).rstrip("/")
+    except HttpTerminal as error:
+        raise WrongInput(f"{error}: give https://HOST or https://HOST/PATH") from error
+
+
+def site_of(url: str) -> str:
+    """Return what the ids of a site's skills begin with: its host, without the port, and its path."""
+    split = urlsplit(url)
+    path = split.path.partition("/.well-known/")[0].strip("/")
+    return "/".join(filter(None, (split.hostname or "", path)))
+
+
+class WellKnownSource(DigestedSource):
+    """The skills of a site's index; each artifact has the digest that the index states, or is not taken."""
+
+    def __init__(self, url: str, context: CrawlContext) -> None:
+        self._url = normal_url(url)
+        super().__init__(f"well-known:{self._url}", context)
+        self._site = site_of(self._url)
+
+    async def _items(self) -> AsyncGenerator[Item, None]:
+        async with self._client(self._url) as http:
+            answer, where = await self._index(http)
+            if answer.status == 304:
+                yield Unchanged(tuple(sorted(self._present())))
+                return
+            try:
+                entries, refused = read_index(answer.json(), where)
+            except NoIndex as error:
+                raise answer.error("shape", str(error)) from error
+            for name, why in refused:
+                yield Dropped(f"{self._site}/{name}", self.spec, "malformed", why)
+            whole = True
+
+            async def one(entry: Entry) -> tuple[Entry, list[Item]]:
+                return entry, await self._entry(http, entry)
+
+            async for entry, items in in_order(one, entries, _AHEAD):
+                for item in items:
+                    yield item
+                kept = [item.doc_id for item in items if isinstance(item, RawDocument)]
+                if any(isinstance(item, Missed) for item in items):
+                    whole = False
+                elif entry.digest and kept:
+                    self._digests.take(entry.name, entry.digest, kept)
+            # The files of an index without digests may change while it does not.
+            if whole and where.endswith(INDEX):
+                self._digests.end(index=where, etag=answer.headers.get("etag"))
+
+    async def _index(self, http: Http) -> tuple[Answer, str]:
+        """Return the first index that is there, and where; an empty 304 if it is as it was."""
+        known, base = self._digests.marks.get("index"), web_url(self._url)
+        places = [f"{self._url}{path}" for path in (INDEX, OLD_INDEX)]
+        places += [str(base.origin()) + path for path in (INDEX, OLD_INDEX)]
+        if self._url.endswith("/index.json"):
+            places = [self._url]
+        error: HttpTerminal | None = None
+        for place in dict.fromkeys([known, *places] if known in places else places):
+            etag = self._digests.marks.get("etag") if place == known else None
+            try:
+                answer = await http.get(place, etag=etag, max_bytes=_LARGEST_INDEX, roams=True)
+            except HttpTerminal as failure:
+                if failure.reason not in ("missing", "html"):
+                    raise
+                error = error or failure
+                continue
+            if not is_page(answer.headers, answer.body):  # some sites answer everything with a page
+                return answer, place
+        detail = f"no index of skills is at {' or '.join(dict.fromkeys(places))}"
+        raise HttpTerminal("missing", self._url, detail) from error
+
+    async def _entry(self, http: Http, entry: Entry) -> list[Item]:
+        """Return the documents of an entry, or why there is none."""
+        doc_id = f"{self._site}/{entry.name}"
+        if entry.digest and (ids := self._digests.same(entry.name, entry.digest)):
+            return [Unchanged(ids)]
+        held = self._digests.ids(entry.name) or (doc_id,)
+        try:
+            with tempfile.TemporaryDirectory(prefix="skillery-artifact-") as folder:
+                take = self._artifact if entry.digest else self._files
+                return await take(http, entry, doc_id, Path(folder))
+        except QuotaExhausted:
+            raise
+        except (HttpTerminal, HttpTransient, ArchiveRefused) as error:
+            return [Missed(held, error.reason, str(error))]
+
+    async def _artifact(self, http: Http, entry: Entry, doc_id: str, folder: Path) -> list[Item]:
+        path = folder / "artifact"
+        await fetch(http, entry.url, path, entry.digest, self._limits)
+        with opened(path, archive=entry.kind == "archive", limits=self._limits) as (entries, read):
+            return self._skills(entries, read, entry, doc_id)
+
+    async def _files(self, http: Http, entry: Entry, doc_id: str, folder: Path) -> list[Item]:
+        """Return the skill of an entry without digest: each of its files is fetched every time."""
+        room = self._limits.bundle_bytes
+        entries: list[SourceEntry] = []
+        for number, name in enumerate(entry.files):
+            path = folder / str(number)
+            await http.download(f"{entry.url}{quote(name)}", path, max_bytes=max(room, 0), roams=True)
+            entries.append(SourceEntry(name, key=str(path), size=path.stat().st_size))
+            room -= entries[-1].size
+        return self._skills(entries, read_file, entry, doc_id)
+
+    def _skills(self, entries: list[SourceEntry], read: Reader, entry: Entry, doc_id: str) -> list[Item]:
+        rows = plan(entries, doc_id, self.spec)
+        if not any(isinstance(row, BundledSkill) and not row.entry.folder for row in rows):
+            return [Missed((doc_id,), "no-skill", f"{entry.url} holds no {SKILL_FILE} at its root")]
+        author = urlsplit(self._url).hostname
+        url = entry.url if entry.digest else f"{entry.url}{SKILL_FILE}"
+        return [
+            row
+            if isinstance(row, Dropped)
+            else read_skill(row, read, self._limits, self.spec, url=url, author=author)
+            for row in rows
+        ]

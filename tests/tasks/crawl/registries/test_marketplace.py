@@ -1,0 +1,191 @@
+"""Plugin marketplaces: every kind of source, unchanged nights, renames and removed plugins."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from storage.errors import WrongInput
+from tasks.crawl.registries.discovery import NoIndex
+from tasks.crawl.registries.manifest import read_manifest
+from tasks.crawl.sources import normal_spec
+from tests.support.crawl.crawling import Crawler, grows
+from tests.support.crawl.site import Site
+from tests.support.crawl.zip_files import zipped
+from tests.support.marketplace.repository import Repository
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
+from tests.tasks.crawl.conftest import WorkTree
+
+CLAUDE, CODEX = ".claude-plugin/marketplace.json", ".agents/plugins/marketplace.json"
+
+
+def manifest(**sources: object) -> dict[str, Any]:
+    plugins = [{"name": name, "source": source} for name, source in sources.items()]
+    return {"name": "sea", "owner": {"name": "Ann"}, "plugins": plugins}
+
+
+def packed(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+@pytest.fixture
+def sea(world: World) -> Repository:
+    """A marketplace with skills of its own, and one repository of another's."""
+    pack = world.repository("bob/pack")
+    pack.commit({f"skills/{n}/SKILL.md": grows(n) for n in ("kelp", "moss")} | {"x/SKILL.md": grows("x")})
+    made = world.repository("ann/sea")
+    made.commit({
+        "plugins/tides/skills/tide/SKILL.md": grows("tide"),
+        "plugins/waves/skills/wave/SKILL.md": grows("wave"),
+        "drafts/foam/SKILL.md": grows("foam"),
+        CLAUDE: packed(manifest(
+            tides="./plugins/tides",
+            kelp={"source": "git-subdir", "url": "bob/pack", "path": "skills/kelp"},
+            moss={"source": "url", "url": "https://github.com/bob/pack.git", "path": "skills/moss"},
+            snail={"source": "npm", "package": "shell"},
+            crab={"source": "command", "command": "rm -rf /"},
+            out="../out",
+        )),
+        CODEX: packed({"name": "sea", "plugins": [
+            {"name": "waves", "source": {"source": "local", "path": "./plugins/waves"}},
+            {"name": "gone", "source": "./plugins/gone", "policy": {"installation": "NOT_AVAILABLE"}},
+        ]}),
+    })  # fmt: skip
+    return made
+
+
+def test_a_repository_with_both_manifests_is_read_where_its_plugins_lie(
+    sea: Repository, market: Marketplace, crawler: Crawler
+) -> None:
+    report = crawler.crawl("marketplace:ann/sea")
+    assert (report.state, report.new) == ("complete", 4)
+    assert report.failed == {"not-read": 3, "malformed": 1}
+    tide, wave = "ann/sea/plugins/tides/skills/tide", "ann/sea/plugins/waves/skills/wave"
+    assert sorted(crawler.held()) == [tide, wave, "bob/pack/skills/kelp", "bob/pack/skills/moss"]
+
+    again = crawler.crawl("marketplace:ann/sea")
+    assert (again.unchanged, again.new, again.retired) == (4, 0, 0)
+    assert again.requests == 4  # two manifests, and a commit of each repository
+
+    sea.commit(
+        {CLAUDE: packed(manifest(foam="./drafts/foam")), CODEX: packed(manifest(tides="./plugins/tides"))}
+    )
+    changed = crawler.crawl("marketplace:ann/sea")
+    assert (changed.new, changed.unchanged, changed.retired) == (1, 1, 3)
+    assert sorted(crawler.held()) == ["ann/sea/drafts/foam", tide]
+
+
+def test_a_repository_that_is_gone_keeps_its_skills_stale(
+    sea: Repository, world: World, crawler: Crawler
+) -> None:
+    crawler.crawl("marketplace:ann/sea")
+    pack, _ = world.find("bob/pack")
+    assert pack is not None
+    pack.delete()
+    assert crawler.crawl("marketplace:ann/sea").unchanged == 2
+    assert crawler.stale() == {"bob/pack/skills/kelp", "bob/pack/skills/moss"}
+    assert crawler.crawl("marketplace:ann/sea@nowhere").failed == {"missing": 1}
+
+
+def test_a_git_repository_is_a_marketplace_and_its_host_alone_may_be_private(
+    make_worktree: Callable[[str], WorkTree], git_http: str, crawler: Crawler
+) -> None:
+    sea, pack = make_worktree("sea"), make_worktree("pack")
+    sources = {
+        "tides": ".",
+        "kelp": {"source": "url", "url": f"http://{git_http}/pack"},
+        "near": {"source": "url", "url": "http://127.0.0.1:9/pack"},
+        "file": {"source": "url", "url": pack.path.as_uri()},
+    }
+    sea.write("skills/tide/SKILL.md", grows("tide"))
+    sea.write(CLAUDE, packed(manifest(**sources)))
+    sea.commit()
+    pack.write("kelp/SKILL.md", grows("kelp"))
+    pack.commit()
+    spec = f"marketplace:http://{git_http}/sea"
+    report = crawler.crawl(spec)
+    assert (report.new, report.failed) == (2, {"private": 1, "malformed": 1})
+    assert sorted(crawler.held()) == ["127.0.0.1/pack/kelp", "127.0.0.1/sea/skills/tide"]
+    assert crawler.crawl(spec).unchanged == 2
+    pack.write("moss/SKILL.md", grows("moss"))
+    pack.commit()
+    assert crawler.crawl(spec).new == 1
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with Site() as site:
+        yield site
+
+
+def test_archives_are_verified_and_a_renamed_plugin_keeps_its_skills(site: Site, crawler: Crawler) -> None:
+    good = zipped({"skills/tide/SKILL.md": grows("tide")})
+
+    def archive(content: bytes, **fields: object) -> dict[str, object]:
+        digest = hashlib.sha256(content).hexdigest()
+        return {"source": "archive", "url": f"{site.url}/a.zip", "sha256": digest, **fields}
+
+    site.pages = {
+        "/m.json": manifest(tides=archive(good), own="./x", bad=archive(b"other")), "/a.zip": good,
+    }  # fmt: skip
+    spec = f"marketplace:{site.url}/m.json"
+    report = crawler.crawl(spec)
+    assert (report.new, report.failed) == (1, {"not-read": 1, "digest-mismatch": 1})
+    assert list(crawler.held()) == ["127.0.0.1/tides/skills/tide"]
+
+    site.pages["/m.json"] = {**manifest(flows=archive(good)), "renames": {"tides": "flows", "bad": None}}
+    site.since()
+    report = crawler.crawl(spec)
+    assert (report.new, report.retired) == (1, 1)
+    assert crawler.aliases() == {"127.0.0.1/tides/skills/tide": "127.0.0.1/flows/skills/tide"}
+    site.since()
+    assert crawler.crawl(spec).unchanged == 1
+    assert site.since() == ["/m.json"]
+
+
+@pytest.mark.parametrize(
+    ("source", "folders"),
+    [
+        ("./a/../b", ("b",)),
+        (".", ("",)),
+        ({"source": "local", "path": "./p"}, ("p",)),
+        ("/etc", None),
+        ("./a/../../b", None),
+        (7, None),
+        ({"source": "github", "repo": "ann/sea", "ref": "--upload-pack=x"}, None),
+        ({"source": "github", "repo": "ann/sea", "sha": "HEAD"}, None),
+        ({"source": "url", "url": "ext::sh -c x"}, None),
+        ({"source": "url", "url": "https://ann:pw@e.org/x"}, None),
+        ({"source": "archive", "url": "javascript:x"}, None),
+        ({"source": "magic"}, None),
+    ],
+)
+def test_a_source_is_a_plain_place_or_is_named(source: object, folders: tuple[str, ...] | None) -> None:
+    found = read_manifest(manifest(one=source, two="./two"))
+    assert [p.folders for p in found.plugins if p.name == "one"] == ([folders] if folders else [])
+    assert [name for name, _, _ in found.refused] == ([] if folders else ["one"])
+    assert found.plugins[-1].name == "two"
+
+
+def test_skills_that_an_entry_names_narrow_its_plugin() -> None:
+    entry = {"name": "one", "source": "./p", "skills": ["./more/kelp", "./moss"]}
+    (plugin,) = read_manifest({"plugins": [entry]}).plugins
+    assert plugin.folders == ("p/skills", "p/more/kelp", "p/moss")
+    bare = {"metadata": {"pluginRoot": "./plugins"}, "plugins": [{"name": "one", "source": "tides"}]}
+    assert read_manifest(bare).plugins[0].folders == ("plugins/tides",)
+    for value in (None, [], {"plugins": {}}, {"plugins": [{}] * 10_001}):
+        with pytest.raises(NoIndex):
+            read_manifest(value)
+
+
+def test_the_forms_of_its_spec() -> None:
+    assert normal_spec("marketplace:https://github.com/ann/sea") == "marketplace:ann/sea"
+    assert normal_spec("marketplace:ann/sea@v1") == "marketplace:ann/sea@v1"
+    for spec in ("marketplace:sea", "marketplace:https://ann:pw@e.org/m.json", "marketplace:ftp://e.org/x"):
+        with pytest.raises(WrongInput):
+            normal_spec(spec)

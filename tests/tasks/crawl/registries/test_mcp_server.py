@@ -1,0 +1,202 @@
+"""MCP servers with the Skills extension: only what changed is read, and nothing that does not verify."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.errors import WrongInput
+from tasks.crawl.registries.discovery import digest_of
+from tasks.crawl.registries.mcp_server import EXTENSION
+from tasks.crawl.sources import normal_spec
+from tests.support.crawl.crawling import Crawler, grows, settings_of
+from tests.support.crawl.site import Site
+
+Files = dict[str, bytes]
+
+
+class Server(Site):
+    """Serves skills, by the path of their folder, two a page; `entries` and `reads` may be falsified."""
+
+    def __init__(self) -> None:
+        super().__init__({"/mcp": self.answer})
+        self.skills: dict[str, Files] = {}
+        self.entries: dict[str, dict[str, Any]] = {}
+        self.unlisted: set[str] = set()
+        self.extensions: dict[str, Any] = {EXTENSION: {}}
+        self.cursor: str | None = None
+        self.calls: list[str] = []
+
+    def entry(self, path: str) -> dict[str, Any]:
+        root = f"skill://{path}"
+        files = [
+            {"uri": f"{root}/{name}", "digest": digest_of(content), "size": len(content)}
+            for name, content in self.skills[path].items()
+        ]
+        return {"uri": f"{root}/SKILL.md", "frontmatter": {}, "resources": files} | self.entries.get(path, {})
+
+    def answer(self, call: dict[str, Any]) -> Any:  # noqa: ANN401 (a page)
+        method, params = call["method"], call["params"]
+        assert params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+        self.calls.append(method)
+        result = self.result(method, params)
+        if result is None:
+            error = {"code": -32602, "message": "there is none"}
+            return (400, {}, json.dumps({"jsonrpc": "2.0", "id": call["id"], "error": error}).encode())
+        return {"jsonrpc": "2.0", "id": call["id"], "result": result}
+
+    def result(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        if method == "server/discover":
+            return {"capabilities": {"extensions": self.extensions, "resources": {}}}
+        if method == "skills/list":
+            paths = [path for path in self.skills if path not in self.unlisted]
+            at = int(params.get("cursor", 0))
+            more = self.cursor or (str(at + 2) if at + 2 < len(paths) else None)
+            return {"skills": [self.entry(path) for path in paths[at : at + 2]], "nextCursor": more}
+        root, name = params["uri"].removeprefix("skill://").split("/SKILL.md")[0], "SKILL.md"
+        if method == "skills/get":
+            return {"skill": self.entry(root)} if root in self.skills else None
+        for path, files in self.skills.items():
+            name = params["uri"].removeprefix(f"skill://{path}/")
+            if name in files:
+                blob = base64.b64encode(files[name]).decode()
+                told = {"text": files[name].decode()} if name == "SKILL.md" else {"blob": blob}
+                return {"contents": [{"uri": params["uri"], **told}]}
+        return None
+
+    def called(self) -> list[str]:
+        calls, self.calls = self.calls, []
+        return calls
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        server.skills = {
+            f"sea/{n}": {"SKILL.md": grows(n), "ref/soil.bin": b"\xff\0"} for n in ("kelp", "moss", "tide")
+        }
+        yield server
+
+
+@pytest.fixture
+def crawler(tmp_path: Path) -> Crawler:
+    return Crawler(tmp_path, settings_of({}))
+
+
+def test_only_what_changed_is_read_and_what_is_gone_is_asked_for(server: Server, crawler: Crawler) -> None:
+    spec = f"mcp:{server.url}/mcp"
+    assert crawler.crawl(spec).new == 3
+    assert crawler.held() == {f"127.0.0.1/mcp/sea/{n}": grows(n) for n in ("kelp", "moss", "tide")}
+    assert crawler.raw()[0]["contents"] == [{"path": "ref/soil.bin", "content": b"\xff\0"}]
+
+    server.called()
+    assert crawler.crawl(spec).unchanged == 3
+    assert server.called() == ["server/discover", "skills/list", "skills/list"]
+
+    server.skills["sea/kelp"]["SKILL.md"] = grows("kelp", "Leave it.")
+    server.unlisted = {"sea/moss"}
+    del server.skills["sea/tide"]
+    report = crawler.crawl(spec)
+    assert (report.changed, report.unchanged, report.retired) == (1, 1, 1)
+    assert server.called() == [
+        "server/discover", "skills/list", *["resources/read"] * 2, "skills/get", "skills/get",
+    ]  # fmt: skip
+    assert sorted(crawler.held()) == ["127.0.0.1/mcp/sea/kelp", "127.0.0.1/mcp/sea/moss"]
+
+
+OTHER = digest_of(b"other")
+KELP = "skill://sea/kelp/SKILL.md"
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({"resources": [{"uri": KELP, "digest": OTHER, "size": 1}]}, "digest-mismatch"),
+        ({"resources": [{"uri": KELP, "digest": digest_of(grows("kelp")), "size": 1}]}, "digest-mismatch"),
+        ({"resources": "dynamic"}, "malformed"),
+        ({"resources": None}, "malformed"),
+        ({"resources": [{"uri": "skill://sea/kelp/../x", "digest": OTHER, "size": 1}]}, "malformed"),
+        ({"resources": [{"uri": "file:///etc/passwd", "digest": OTHER, "size": 1}]}, "malformed"),
+        ({"uri": "skill://../SKILL.md"}, "malformed"),
+        ({"uri": 7}, "malformed"),
+        (
+            {"resources": [{"uri": f"{KELP}{n}", "digest": OTHER, "size": 1} for n in range(2_001)]},
+            "malformed",
+        ),
+    ],
+)
+def test_an_entry_that_does_not_verify_is_named(
+    server: Server, crawler: Crawler, entry: dict[str, Any], reason: str
+) -> None:
+    server.entries = {"sea/kelp": entry}
+    report = crawler.crawl(f"mcp:{server.url}/mcp")
+    assert (report.new, report.failed) == (2, {reason: 1})
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ({"extensions": {}}, "no-skills"),
+        ({"cursor": "0"}, "shape"),
+        ({"pages": {"/mcp": b"{}"}}, "shape"),
+        ({"pages": {"/mcp": (404, {}, b"")}}, "missing"),
+        ({"pages": {"/mcp": (302, {"Location": "http://10.0.0.1/"}, b"")}}, "redirect"),
+    ],
+)
+def test_a_server_that_fails_leaves_all_as_it_was(
+    server: Server, crawler: Crawler, fault: dict[str, Any], reason: str
+) -> None:
+    spec = f"mcp:{server.url}/mcp"
+    crawler.crawl(spec)
+    vars(server).update(fault)
+    report = crawler.crawl(spec)
+    assert report.failed == {reason: 1}
+    assert len(crawler.held()) == 3
+
+
+SCRIPT = """
+import json, sys, time
+for line in sys.stdin:
+    call = json.loads(line)
+    print("a line for people", flush=True)
+    text = "---\\nname: kelp\\ndescription: Grows kelp.\\n---\\nSwim.\\n"
+    if sys.argv[1] == "hang": time.sleep(60)
+    while sys.argv[1] == "flood": print("{}")
+    import hashlib
+    digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    row = {"uri": "skill://kelp/SKILL.md", "digest": digest, "size": len(text)}
+    result = {
+        "server/discover": {"capabilities": {"extensions": {"io.modelcontextprotocol/skills": {}}}},
+        "skills/list": {"skills": [{"uri": row["uri"], "resources": [row]}]},
+        "resources/read": {"contents": [{"text": text}]},
+    }[call["method"]]
+    print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "failed"),
+    [("well", {}), ("hang", {"timeout": 1}), ("flood", {"connection": 1}), ("end", {"connection": 1})],
+)
+def test_a_command_is_run_as_it_was_typed_and_ended(tmp_path: Path, way: str, failed: dict[str, int]) -> None:
+    script = tmp_path / "my server.py"
+    script.write_text(SCRIPT if way != "end" else "")
+    crawler = Crawler(tmp_path / "root", settings_of({}, request_timeout=1.5 if way == "hang" else 20))
+    report = crawler.crawl(f"mcp:stdio:{sys.executable} '{script}' {way}")
+    assert report.failed == failed
+    assert len(crawler.held()) == (not failed)
+    if not failed:
+        assert next(iter(crawler.held())) == f"local/{Path(sys.executable).name}/kelp"
+
+
+def test_a_command_is_no_spec_without_words() -> None:
+    assert normal_spec("mcp:e.org/mcp/") == "mcp:https://e.org/mcp"
+    for spec in ("mcp:stdio:", "mcp:stdio:'", "mcp:ftp://e.org"):
+        with pytest.raises(WrongInput):
+            normal_spec(spec)

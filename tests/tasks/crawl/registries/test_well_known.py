@@ -1,0 +1,218 @@
+"""Sites with a discovery index: every reachable skill is held, every removal seen, every mismatch named."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.errors import WrongInput
+from tasks.crawl.registries.discovery import (
+    INDEX,
+    OLD_INDEX,
+    Entry,
+    NoIndex,
+    digest_of,
+    index_of,
+    old_index_of,
+    read_index,
+)
+from tasks.crawl.sources import normal_spec
+from tests.support.crawl.crawling import Crawler, grows, settings_of
+from tests.support.crawl.site import Page, Site
+from tests.support.crawl.zip_files import LINK, zipped
+
+
+def tarred(contents: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in contents.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, BytesIO(content))
+        for name, target in (links or {}).items():
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            tar.addfile(info)
+    return buffer.getvalue()
+
+
+class Garden(Site):
+    """A site whose skills are set by name, as the bytes of an artifact."""
+
+    def plant(self, artifacts: dict[str, bytes]) -> None:
+        entries = []
+        for name, content in artifacts.items():
+            archive = not content.startswith(b"---")
+            self.pages[f"/a/{name}"] = content
+            kind: Any = "archive" if archive else "skill-md"
+            entries.append(Entry(name, f"Grows {name}.", f"/a/{name}", kind, digest_of(content)))
+        self.pages[INDEX] = index_of(entries)
+
+    def alter(self, number: int, **fields: object) -> None:
+        page = self.pages[INDEX]
+        assert isinstance(page, dict)
+        page["skills"][number] |= fields
+
+
+@pytest.fixture
+def site() -> Iterator[Garden]:
+    with Garden() as site:
+        yield site
+
+
+@pytest.fixture
+def crawler(tmp_path: Path) -> Crawler:
+    return Crawler(tmp_path, settings_of({}))
+
+
+def test_a_site_is_held_followed_and_asked_once_a_night(site: Garden, crawler: Crawler) -> None:
+    spec = f"well-known:{site.url}"
+    packed = tarred({"SKILL.md": grows("leek"), "ref/soil.md": b"Deep.\n"}, {"out": "/etc/passwd"})
+    site.plant({"mint": grows("mint"), "leek": packed, "kale": zipped({"SKILL.md": grows("kale")})})
+    assert crawler.crawl(spec).new == 3
+    held = {f"127.0.0.1/{name}": grows(name) for name in ("mint", "leek", "kale")}
+    assert crawler.held() == held
+    assert len(site.since()) == 4
+
+    again = crawler.crawl(spec)
+    assert (again.unchanged, site.since()) == (3, [INDEX])
+
+    site.plant({"mint": grows("mint", "Water it at dusk."), "leek": packed})
+    changed = crawler.crawl(spec)
+    assert (changed.changed, changed.unchanged, changed.retired) == (1, 1, 1)
+    assert site.since() == [INDEX, "/a/mint"]
+    assert crawler.held() == {
+        "127.0.0.1/mint": grows("mint", "Water it at dusk."), "127.0.0.1/leek": grows("leek"),
+    }  # fmt: skip
+
+
+def test_files_of_an_archive_are_kept_and_its_links_named(site: Garden, crawler: Crawler) -> None:
+    contents = {"SKILL.md": grows("leek"), "ref/soil.md": b"Deep.\n"}
+    site.plant({"leek": zipped({**contents, "out": b"/etc/passwd"}, modes={"out": LINK})})
+    crawler.crawl(f"well-known:{site.url}")
+    (row,) = crawler.raw()
+    assert [(f["path"], f["content"]) for f in row["contents"]] == [("ref/soil.md", b"Deep.\n")]
+    assert [f["code"] for f in row["findings"]] == ["bundle.symlink"]
+
+
+BAD: list[tuple[bytes, dict[str, object], str]] = [
+    (grows("mint"), {"digest": digest_of(b"other")}, "digest-mismatch"),
+    (grows("mint"), {"url": "/nowhere"}, "missing"),
+    (grows("mint"), {"url": "http://127.0.0.1:9/a"}, "private"),
+    (grows("mint"), {"url": "http://[::ffff:10.0.0.1]/a"}, "private"),
+    (grows("mint"), {"url": "http://2130706433:9/a"}, "private"),
+    (grows("mint"), {"url": "javascript:alert(1)"}, "malformed"),
+    (grows("mint"), {"url": 7}, "malformed"),
+    (grows("mint"), {"name": "../mint"}, "malformed"),
+    (grows("mint"), {"type": "wasm"}, "malformed"),
+    (grows("mint"), {"digest": "md5:1"}, "malformed"),
+    (grows("mint"), {"description": None}, "malformed"),
+    (tarred({"../SKILL.md": b"x"}), {}, "archive-path"),
+    (tarred({"/SKILL.md": b"x"}), {}, "archive-path"),
+    (tarred({"mint/SKILL.md": grows("mint")}), {}, "no-skill"),
+    (zipped({"..\\SKILL.md": b"x"}), {}, "archive-path"),
+    (tarred({f"{n}": b"" for n in range(2_001)}), {}, "archive-files"),
+    (tarred({"SKILL.md": b"\0" * 60_000_000}), {}, "archive-size"),
+    (b"no archive", {}, "archive-damaged"),
+    (b"PK no archive", {}, "archive-damaged"),
+]
+
+
+@pytest.mark.parametrize(
+    ("artifact", "fields", "reason"), BAD, ids=[f"{n}-{case[2]}" for n, case in enumerate(BAD)]
+)
+def test_what_cannot_be_verified_is_named_and_nothing_of_it_held(
+    site: Garden, crawler: Crawler, artifact: bytes, fields: dict[str, object], reason: str
+) -> None:
+    site.plant({"mint": artifact, "kale": grows("kale")})
+    site.alter(0, **fields)
+    report = crawler.crawl(f"well-known:{site.url}")
+    assert (report.state, report.failed) == ("complete", {reason: 1})
+    assert list(crawler.held()) == ["127.0.0.1/kale"]
+    assert ".." not in next(iter(crawler.held()))
+
+
+def test_a_mismatch_leaves_the_last_good_version_stale(site: Garden, crawler: Crawler) -> None:
+    spec = f"well-known:{site.url}"
+    site.plant({"mint": grows("mint")})
+    crawler.crawl(spec)
+    site.pages["/a/mint"] = grows("mint", "Poison.")
+    site.alter(0, digest=digest_of(b"other"))
+    assert crawler.crawl(spec).failed == {"digest-mismatch": 1}
+    assert (crawler.held(), crawler.stale()) == ({"127.0.0.1/mint": grows("mint")}, {"127.0.0.1/mint"})
+    site.plant({"mint": grows("mint", "Water it at dusk.")})
+    assert crawler.crawl(spec).changed == 1
+    assert crawler.stale() == set()
+
+
+def test_a_redirect_may_not_lead_to_a_private_address(site: Garden, crawler: Crawler) -> None:
+    site.plant({"mint": grows("mint")})
+    site.pages["/a/mint"] = (302, {"Location": "http://localhost:9/latest/meta-data"}, b"")
+    assert crawler.crawl(f"well-known:{site.url}").failed == {"private": 1}
+
+
+def test_the_older_index_is_read_below_a_path(site: Garden, crawler: Crawler) -> None:
+    spec, below = f"well-known:{site.url}/docs/", "/docs/.well-known/skills"
+    files = ("SKILL.md", "ref/a b.md")
+    site.pages |= {
+        f"/docs{OLD_INDEX}": old_index_of([Entry("mint", "Grows mint.", "", files=files)]),
+        f"{below}/mint/SKILL.md": grows("mint"),
+        f"{below}/mint/ref/a%20b.md": b"Deep.\n",
+    }
+    assert crawler.crawl(spec).new == 1
+    assert crawler.held() == {"127.0.0.1/docs/mint": grows("mint")}
+    site.pages[f"{below}/mint/ref/a%20b.md"] = b"Shallow.\n"
+    assert crawler.crawl(spec).changed == 1
+    assert crawler.crawl(spec).unchanged == 1
+    del site.pages[f"{below}/mint/ref/a%20b.md"]
+    assert crawler.crawl(spec).failed == {"missing": 1}
+    assert crawler.stale() == {"127.0.0.1/docs/mint"}
+
+
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [
+        ((404, {}, b""), "missing"),
+        ((200, {"Content-Type": "text/html"}, b"<html>Welcome"), "missing"),
+        (b"[" * 100_000, "not-json"),
+        ([1], "shape"),
+        ({"skills": {}}, "shape"),
+        ({"$schema": "https://example.com/0.9.0", "skills": []}, "shape"),
+        ({"skills": [{}] * 100_001}, "shape"),
+        ((302, {"Location": "ftp://example.com/index.json"}, b""), "redirect"),
+        ((302, {"Location": "http://10.0.0.1/index.json"}, b""), "private"),
+    ],
+)
+def test_what_is_no_index_fails_the_source_and_retires_nothing(
+    site: Garden, crawler: Crawler, index: Page, reason: str
+) -> None:
+    spec = f"well-known:{site.url}"
+    site.plant({"mint": grows("mint")})
+    crawler.crawl(spec)
+    site.pages[INDEX] = index
+    report = crawler.crawl(spec)
+    assert (report.state, report.failed) == ("failed", {reason: 1})
+    assert crawler.stale() == {"127.0.0.1/mint"}
+
+
+def test_an_index_that_was_written_is_read_the_same() -> None:
+    entries = [Entry("mint", "Grows mint.", "https://e.org/a/mint", "archive", digest_of(b"x"))]
+    assert read_index(index_of(entries), f"https://e.org{INDEX}") == (entries, [])
+    old = [Entry("mint", "Grows mint.", "https://e.org/.well-known/skills/mint/", files=("SKILL.md",))]
+    assert read_index(old_index_of(old), f"https://e.org{OLD_INDEX}") == (old, [])
+    with pytest.raises(NoIndex, match="no JSON object"):
+        read_index(None, "https://e.org")
+    twice = index_of([*entries, *entries])
+    assert read_index(twice, "https://e.org")[1] == [("mint", "the index names it twice, the first counts")]
+
+
+def test_a_host_alone_is_asked_by_https_and_a_password_refused() -> None:
+    assert normal_spec("well-known:e.org/docs/") == "well-known:https://e.org/docs"
+    for spec in ("well-known:https://ann:pw@e.org", "well-known:ftp://e.org"):
+        with pytest.raises(WrongInput):
+            normal_spec(spec)

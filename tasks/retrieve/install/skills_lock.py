@@ -93,7 +93,7 @@ def entry_of(installed: Installed, files: Mapping[str, bytes], project: Path) ->
     commit = {"ref": installed.commit} if installed.commit else {}
     if kind == WELL_KNOWN:
         told = {
-            "source": f"wellknown/{urlsplit(address).hostname}", "sourceUrl": address,
+            "source": (urlsplit(address).hostname or "unknown").removeprefix("www."), "sourceUrl": address,
             "sourceType": WELL_KNOWN,
         }  # fmt: skip
     elif github is not None and installed.repo:

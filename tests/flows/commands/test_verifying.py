@@ -151,7 +151,7 @@ def test_a_skill_of_a_registry_is_installed_locked_and_had_again(
     index = json.loads((tmp_path / "site/.well-known/agent-skills/index.json").read_bytes())
     digest = next(entry["digest"] for entry in index["skills"] if entry["name"] == "bees")
     assert lock["skills"]["bees"] == {
-        "source": "wellknown/127.0.0.1", "sourceUrl": registry, "sourceType": "well-known",
+        "source": "127.0.0.1", "sourceUrl": registry, "sourceType": "well-known",
         "computedHash": folder_hash(held), "wellKnownDigest": digest,
     }  # fmt: skip
     assert verified(ask, 0) == set()

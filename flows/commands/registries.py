@@ -93,7 +93,7 @@ def editions_from(root: Root, settings: Settings, url: str, names: Collection[st
     why: dict[str, str] = {}
     # What a root remembers of a registry would leave out what is unchanged.
     with tempfile.TemporaryDirectory(prefix="skillery-from-") as folder:
-        context = CrawlContext(Root(folder), now, settings=settings.crawl)
+        context = CrawlContext(Root(folder), now, settings=settings.crawl())
         for item in WellKnownSource(url, context, names=names).read():
             if isinstance(item, RawDocument):
                 found[item.doc_id.rpartition("/")[2]] = item

@@ -11,6 +11,7 @@ from flows.commands.installing import (
     InstallSettings,
     as_dicts,
     installed_name,
+    lock_shared,
     require_publisher,
     told_of,
 )
@@ -86,6 +87,7 @@ def update_skills(
     *,
     dry_run: bool,
     any_publisher: bool = False,
+    project: Path | None = None,
 ) -> dict[str, Any]:
     """Put what the corpus holds now in place of what is installed, each skill in one step.
 
@@ -102,6 +104,7 @@ def update_skills(
         settings: What is refused.
         dry_run: Whether to write nothing: what would be written is `outdated`.
         any_publisher: Whether what another publisher has put at its id by now is not refused.
+        project: As for `installing.install_skills`.
 
     Raises:
         WrongInput: There is no such folder, or one of `texts` is not installed there.
@@ -112,6 +115,7 @@ def update_skills(
         names = [installed_name(skills, text) for text in texts] or list(skills.skills)
         how = {"dry_run": dry_run, "any_publisher": any_publisher}
         told = [_update(root, skills, n, rules, settings, **how) for n in dict.fromkeys(names)]
+        lock_shared(project, skills, [one["name"] for one in told if one["state"] == "updated"])
         return {**told_of(skills), "dry_run": dry_run, "skills": told}
 
 

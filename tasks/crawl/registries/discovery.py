@@ -1,10 +1,10 @@
-"""The discovery index of a site's skills, version 0.2.0 and 0.1.0: its entries, read and written."""
+"""The discovery index of a site's skills, version 0.2.0 and 0.1.0: its entries."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urljoin, urlsplit
@@ -45,21 +45,6 @@ def is_skill_name(name: object) -> bool:
 def digest_of(content: bytes) -> str:
     """Return the digest of an artifact as an index states it."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-def index_of(entries: Iterable[Entry]) -> dict[str, Any]:
-    """Return the index, version 0.2.0, of entries with digests; their URLs may be relative."""
-    rows = [
-        {"name": e.name, "type": e.kind, "description": e.description, "url": e.url, "digest": e.digest}
-        for e in entries
-    ]
-    return {"$schema": SCHEMA, "skills": rows}
-
-
-def old_index_of(entries: Iterable[Entry]) -> dict[str, Any]:
-    """Return the index, version 0.1.0, of entries with files."""
-    rows = [{"name": e.name, "description": e.description, "files": list(e.files)} for e in entries]
-    return {"skills": rows}
 
 
 def read_index(index: object, url: str) -> tuple[list[Entry], list[tuple[str, str]]]:

@@ -85,7 +85,6 @@ def editions_from(root: Root, settings: Settings, url: str, names: Collection[st
         WrongInput: It has no such skill, or what it gave for one was refused; the message says why.
     """
     from tasks.crawl.registries.well_known import WellKnownSource  # noqa: PLC0415 (what is held is not asked for)
-
     from tasks.crawl.source.base import CrawlContext, Missed  # noqa: PLC0415
 
     now = datetime.now(UTC)

@@ -30,6 +30,7 @@ A source is given as one of these:
   well-known:URL                   what a site lists under /.well-known
   marketplace:OWNER/REPO or URL    plugins' skills, for Claude Code or Codex
   clawhub or clawhub:QUERY         what ClawHub lists
+  skillssh:QUERY                   what skills.sh finds, with a token of yours
   mcp:URL or mcp:stdio:COMMAND     what an MCP server lists as skills
   awesome:PATH or awesome:URL      a list of MCP servers, in Markdown
   mcp-registry                     the registry of MCP servers

@@ -23,7 +23,7 @@ from tasks.crawl.source.identity import SAMPLE, doc_key, parse_remote, repositor
 
 T = TypeVar("T", bound=Item)
 _FORGE = "forge"  # publishes what lies on forges: there an id names the repository itself
-_HOSTED = ("git+", "github:", "skillsmp", "awesome:", "marketplace:")
+_HOSTED = ("git+", "github:", "skillsmp", "awesome:", "marketplace:", "skillssh:")
 _FOLDER, _LOCAL = "folder ", "local/"
 _KEPT = ("local/", "mcp/")  # begin ids of folders and of the registry's servers
 

@@ -17,6 +17,7 @@ from tasks.crawl.mcp.registry import McpRegistrySource
 from tasks.crawl.registries.clawhub import ClawHubSource
 from tasks.crawl.registries.marketplace import MarketplaceSource, normal_marketplace
 from tasks.crawl.registries.mcp_server import McpServerSource, normal_server
+from tasks.crawl.registries.skills_sh import SkillsShSource
 from tasks.crawl.registries.well_known import WellKnownSource, normal_url
 from tasks.crawl.skillsmp.source import SkillsMPSource
 from tasks.crawl.source.base import CrawlContext, Source
@@ -59,6 +60,7 @@ SOURCES = {
     "well-known": SourceKind("well-known:URL", WellKnownSource, normal_url),
     "marketplace": SourceKind("marketplace:URL|OWNER/REPO", MarketplaceSource, normal_marketplace),
     "clawhub": SourceKind("clawhub[:QUERY]", ClawHubSource, alone=True),
+    "skillssh": SourceKind("skillssh:QUERY", SkillsShSource),
     "mcp": SourceKind("mcp:URL|stdio:COMMAND", McpServerSource, normal_server),
     "mcp-registry": SourceKind("mcp-registry", lambda _, given: McpRegistrySource(given), None, alone=True),
     SAMPLE: SourceKind(

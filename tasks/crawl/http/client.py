@@ -58,7 +58,9 @@ def open_http(settings: CrawlSettings, root: Root, own: str = "") -> Http:
     The host of `own`, the operator's URL, need not be public.
     """
     forge = (settings.github_api_url, settings.github_archive_url, settings.github_raw_url)
-    services = _usable(*forge, settings.skillsmp_url, settings.mcp_registry_url, settings.clawhub_url)
+    services = _usable(
+        *forge, settings.skillsmp_url, settings.mcp_registry_url, settings.clawhub_url, settings.skillssh_url
+    )
     retry = RetryPolicy(wait_min=min(1.0, settings.retry_wait_max), wait_max=settings.retry_wait_max)
     limiter = Limiter(
         root,

@@ -42,6 +42,7 @@ class CrawlSettings(BaseModel):
         "https://registry.modelcontextprotocol.io", description="The registry of MCP servers."
     )
     clawhub_url: str = Field("https://clawhub.ai", description="ClawHub, or a registry of its kind.")
+    skillssh_url: str = Field("https://skills.sh", description="The directory skills.sh.")
     request_delay: float = Field(1.0, ge=0, description="Least seconds between two requests to one host.")
     request_timeout: float = Field(120.0, gt=0, description="Seconds that one request may take in all.")
     request_concurrency: int = Field(4, ge=1, le=100, description="Requests under way to one host at most.")
@@ -100,6 +101,7 @@ class Secret:
 
 
 GITHUB_TOKEN, SKILLSMP_KEY = "GITHUB_TOKEN", "SKILLERY_SKILLSMP_KEY"
+SKILLSSH_TOKEN = "SKILLERY_SKILLSSH_TOKEN"  # noqa: S105 (the name of a variable)
 
 
 def credential(variable: str) -> Secret:

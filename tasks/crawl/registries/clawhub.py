@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,11 +10,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from storage.schemas import Dropped, Finding, RawDocument
-from tasks.crawl.github.archive import ArchiveRefused
 from tasks.crawl.http.client import Http
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted
+from tasks.crawl.http.responses import HttpTerminal
 from tasks.crawl.registries.artifact import opened
-from tasks.crawl.registries.digested import DigestedSource
+from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
 from tasks.crawl.registries.discovery import SKILL_FILE, is_plain_path
 from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed, Unchanged, in_order
 from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
@@ -45,16 +43,24 @@ class ClawHubSource(DigestedSource):
         newest, mark, met = 0, 0 if whole else marks["newest"], set[str]()
         async with self._client(self._base) as http:
 
-            async def one(row: Mapping[str, Any]) -> list[Item]:
-                return await self._skill(http, row)
+            async def one(row: Mapping[str, Any]) -> Fetched:
+                key, doc_id = _key(row), f"{self._site}/{row['slug']}"
+                digest = f"{row['updatedAt']} {_version(row)}"
+                held = self._digests.ids(key) or (doc_id,)
+                return await fetched(
+                    self._digests,
+                    key,
+                    digest,
+                    doc_id,
+                    lambda at: self._skill(http, row, held, at / "artifact"),
+                )
 
             async for page in self._pages(http):
                 rows = [row for row in page if row["updatedAt"] >= mark and _key(row) not in met]
                 met.update(map(_key, rows))
                 newest = max([newest, *(row["updatedAt"] for row in rows)])
-                async for items in in_order(one, rows, _AHEAD):
-                    for item in items:
-                        yield item
+                async for item in taken(self._digests, in_order(one, rows, _AHEAD)):
+                    yield item
                 if any(row["updatedAt"] < mark for row in page):
                     break
             absent = [key for key in self._digests.keys() if key not in met]  # noqa: SIM118
@@ -103,26 +109,16 @@ class ClawHubSource(DigestedSource):
             raise answer.error("shape", "the answer is no object")
         return body
 
-    async def _skill(self, http: Http, row: Mapping[str, Any]) -> list[Item]:
-        """Return the documents of a row, or why there is none."""
-        key, slug = _key(row), row["slug"]
-        digest = f"{row['updatedAt']} {_version(row)}"
-        if ids := self._digests.same(key, digest):
-            return [Unchanged(ids)]
-        held = self._digests.ids(key) or (f"{self._site}/{slug}",)
+    async def _skill(
+        self, http: Http, row: Mapping[str, Any], held: tuple[str, ...], path: Path
+    ) -> list[Item]:
+        """Return the document of a row, or why there is none."""
         try:
-            with tempfile.TemporaryDirectory(prefix="skillery-artifact-") as folder:
-                items = await self._read(http, row, held, Path(folder) / "artifact")
-        except QuotaExhausted:
-            raise
+            return await self._read(http, row, held, path)
         except HttpTerminal as error:
-            if error.reason == "missing":
-                return [Gone(held, "withdrawn", f"ClawHub no longer shows {slug} (HTTP {error.status})")]
-            return [Missed(held, error.reason, str(error))]
-        except (HttpTransient, ArchiveRefused) as error:
-            return [Missed(held, error.reason, str(error))]
-        self._digests.take(key, digest, [item.doc_id for item in items if isinstance(item, RawDocument)])
-        return items
+            if error.reason != "missing":
+                raise
+            return [Gone(held, "withdrawn", f"ClawHub no longer shows {row['slug']} (HTTP {error.status})")]
 
     async def _read(
         self, http: Http, row: Mapping[str, Any], held: tuple[str, ...], path: Path

@@ -2,11 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Iterator
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Iterator
+from pathlib import Path
+from typing import TypeAlias
 
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient
-from tasks.crawl.source.base import CrawlContext, Item, RemoteSource, drain
+from storage.schemas import RawDocument
+from tasks.crawl.github.archive import ArchiveRefused
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted
+from tasks.crawl.source.base import CrawlContext, Item, Missed, RemoteSource, Unchanged, drain
 from tasks.crawl.source.digests import Digests
+
+# A thing's key, its digest where it is to be remembered, and its items.
+Fetched: TypeAlias = tuple[str, str | None, list[Item]]
+
+
+async def fetched(
+    digests: Digests,
+    key: str,
+    digest: str | None,
+    doc_id: str,
+    fetch: Callable[[Path], Awaitable[list[Item]]],
+) -> Fetched:
+    """Return what `fetch` makes of a thing, given a folder, unless the digest is as before.
+
+    If it cannot be had or verified, what is held of it is missed; without anything, `doc_id` is. The end of a
+    quota is raised.
+    """
+    if digest and (ids := digests.same(key, digest)):
+        return key, None, [Unchanged(ids)]
+    try:
+        with tempfile.TemporaryDirectory(prefix="skillery-artifact-") as folder:
+            return key, digest, await fetch(Path(folder))
+    except QuotaExhausted:
+        raise
+    except (HttpTerminal, HttpTransient, ArchiveRefused) as error:
+        return key, None, [Missed(digests.ids(key) or (doc_id,), error.reason, str(error))]
+
+
+async def taken(digests: Digests, results: AsyncIterable[Fetched]) -> AsyncGenerator[Item, None]:
+    """Yield the items of what was fetched; a digest is remembered when they have all been written."""
+    async for key, digest, items in results:
+        for item in items:
+            yield item
+        doc_ids = [item.doc_id for item in items if isinstance(item, RawDocument)]
+        if digest and doc_ids and not any(isinstance(item, Missed) for item in items):
+            digests.take(key, digest, doc_ids)
 
 
 class DigestedSource(RemoteSource):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Iterator
 from dataclasses import replace
@@ -16,21 +15,22 @@ from storage.partitions import partition_of
 from storage.schemas import Dropped, RawDocument
 from storage.state import listed_table, rename, repositories_table
 from tasks.crawl.git.source import GitSource, normal_address, split_ref
-from tasks.crawl.github.archive import ArchiveRefused
 from tasks.crawl.github.repositories import ListedRepository
 from tasks.crawl.github.source import RepositorySource, is_name, split_name
 from tasks.crawl.http.client import Http, web_url
 from tasks.crawl.http.public import check_host
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted, host_of
 from tasks.crawl.registries.artifact import fetch, opened
+from tasks.crawl.registries.digested import Fetched, fetched, taken
 from tasks.crawl.registries.discovery import NoIndex
 from tasks.crawl.registries.manifest import PATHS, Manifest, Plugin, read_manifest
-from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, drain
+from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, drain, in_order
 from tasks.crawl.source.bundle import plan, read_skill
 from tasks.crawl.source.digests import Digests
 from tasks.crawl.source.identity import parse_github_url, repository_name
 
 _LARGEST = 10_000_000  # bytes of a manifest
+_AHEAD = 2  # archives under way at once
 
 
 def normal_marketplace(text: str) -> str:
@@ -52,10 +52,50 @@ def normal_marketplace(text: str) -> str:
         raise WrongInput(f"marketplace:{text.rpartition('@')[2]}: {error.detail}") from error
 
 
-class MarketplaceSource(RepositorySource):
+class FoldersSource(RepositorySource):
+    """A source of which some folders of repositories on GitHub are taken, and nothing beside them."""
+
+    gives_listings = False
+
+    def _on_github(self, places: dict[tuple[str, ...], set[str]]) -> Iterator[Item]:
+        wanted = [self._repository(name, ref, folders) for (name, ref), folders in places.items()]
+        for result in self._fetch_all(wanted) if wanted else ():
+            found = result.repository
+            folders = places[found.name, found.ref]
+            for item in self._changes.items(result):
+                if isinstance(item, Unchanged | Missed):
+                    ids = tuple(
+                        i for i in item.doc_ids if i == found.name or self._takes(_folder_of(i), folders)
+                    )
+                    if ids:
+                        yield replace(item, doc_ids=ids)
+                elif not isinstance(item, RawDocument | Dropped) or self._takes(
+                    _folder_of(item.doc_id), folders
+                ):
+                    yield item
+
+    def _repository(self, name: str, ref: str, folders: Collection[str]) -> ListedRepository:
+        """Return a repository as it was found last, or as a new one if other folders of it are wanted."""
+        key, digest = name.lower(), hashlib.sha256("\n".join(sorted(folders)).encode()).hexdigest()[:24]
+        mine, place = {"source": self.spec, "repository": key, "ref": ref}, [partition_of(key)]
+        rows = repositories_table(self._root).read(place).filter(**mine).to_dicts()
+        row = rows[0] if rows else None
+        if row is not None and row["listed"] != digest:
+            return ListedRepository(
+                self.spec, name, ref, (), {**row, "commit": None, "etag": None}, digest, whole=True
+            )
+        listed = tuple(listed_table(self._root).read(place).filter(**mine).sort("rest").to_dicts())
+        return ListedRepository(self.spec, name, ref, listed, row, digest, whole=True)
+
+    def _takes(self, folder: str, folders: Collection[str]) -> bool:
+        """Tell whether a skill's folder is one of those wanted."""
+        return is_below(folder, folders)
+
+
+class MarketplaceSource(FoldersSource):
     """The skills of the plugins that a marketplace's manifest names; one that it no longer names is gone."""
 
-    exhaustive, gives_listings = True, False
+    exhaustive = True
 
     def __init__(self, place: str, context: CrawlContext) -> None:
         self._place = normal_marketplace(place)
@@ -149,36 +189,6 @@ class MarketplaceSource(RepositorySource):
                 else:
                     yield answer.json()
 
-    def _on_github(self, places: dict[tuple[str, ...], set[str]]) -> Iterator[Item]:
-        wanted = [self._repository(name, ref, folders) for (name, ref), folders in places.items()]
-        for result in self._fetch_all(wanted) if wanted else ():
-            found = result.repository
-            folders = places[found.name, found.ref]
-            for item in self._changes.items(result):
-                if isinstance(item, Unchanged | Missed):
-                    ids = tuple(
-                        i for i in item.doc_ids if i == found.name or _is_below(_folder_of(i), folders)
-                    )
-                    if ids:
-                        yield replace(item, doc_ids=ids)
-                elif not isinstance(item, RawDocument | Dropped) or _is_below(
-                    _folder_of(item.doc_id), folders
-                ):
-                    yield item
-
-    def _repository(self, name: str, ref: str, folders: Collection[str]) -> ListedRepository:
-        """Return a repository as it was found last, or as a new one if other folders of it are wanted."""
-        key, digest = name.lower(), hashlib.sha256("\n".join(sorted(folders)).encode()).hexdigest()[:24]
-        mine, place = {"source": self.spec, "repository": key, "ref": ref}, [partition_of(key)]
-        rows = repositories_table(self._root).read(place).filter(**mine).to_dicts()
-        row = rows[0] if rows else None
-        if row is not None and row["listed"] != digest:
-            return ListedRepository(
-                self.spec, name, ref, (), {**row, "commit": None, "etag": None}, digest, whole=True
-            )
-        listed = tuple(listed_table(self._root).read(place).filter(**mine).sort("rest").to_dicts())
-        return ListedRepository(self.spec, name, ref, listed, row, digest, whole=True)
-
     def _in_git(self, url: str, ref: str, folders: Collection[str]) -> Iterator[Item]:
         key = f"{url}@{ref}" if ref else url
         held = self._digests.ids(key) or (repository_name(url),)
@@ -193,7 +203,7 @@ class MarketplaceSource(RepositorySource):
             taken = []
             for item in source.read():
                 path = item.path if isinstance(item, RawDocument) else f"{_folder_of(item.doc_id)}/"
-                if _is_below(str(path).rpartition("/")[0], folders):
+                if is_below(str(path).rpartition("/")[0], folders):
                     yield replace(item, source=self.spec)
                     taken += [item.doc_id] * isinstance(item, RawDocument)
             self._digests.take(key, digest, taken)
@@ -204,35 +214,32 @@ class MarketplaceSource(RepositorySource):
         return host_of(web_url(self._place)) if self._place.startswith("http") else ""
 
     async def _in_archives(self, plugins: list[Plugin]) -> AsyncGenerator[Item, None]:
-        if not plugins:
-            return
-        async with self._client(self._place if "://" in self._place else plugins[0].place) as http:
-            for plugin in plugins:
-                try:
-                    for item in await self._archive(http, plugin):
-                        yield item
-                except QuotaExhausted as error:
-                    raise self._error(error) from error
-                except (HttpTerminal, HttpTransient, ArchiveRefused) as error:
-                    held = self._digests.ids(f"plugin {plugin.name}") or (_archive_id(plugin),)
-                    yield Missed(held, error.reason, str(error))
+        own = self._place if self._place.startswith("http") else self._settings.github_raw_url
+        async with self._client(own) as http:
 
-    async def _archive(self, http: Http, plugin: Plugin) -> list[Item]:
-        key = f"plugin {plugin.name}"
-        if plugin.digest and (ids := self._digests.same(key, plugin.digest)):
-            return [Unchanged(ids)]
-        with tempfile.TemporaryDirectory(prefix="skillery-artifact-") as folder:
-            path = Path(folder) / "artifact"
-            digest = await fetch(http, plugin.place, path, plugin.digest, self._limits)
-            with opened(path, archive=True, limits=self._limits) as (entries, read):
-                items: list[Item] = []
-                for row in plan(entries, _archive_id(plugin), self.spec):
-                    if isinstance(row, Dropped):
-                        items.append(row)
-                    elif _is_below(row.entry.folder, plugin.folders):
-                        items.append(read_skill(row, read, self._limits, self.spec, url=plugin.place))
-        self._digests.take(key, digest, [i.doc_id for i in items if isinstance(i, RawDocument)])
-        return items
+            async def one(plugin: Plugin) -> Fetched:
+                doc_id = _archive_id(plugin)
+                return await fetched(
+                    self._digests, f"plugin {plugin.name}", plugin.digest, doc_id,
+                    lambda at: self._archive(http, plugin, doc_id, at / "artifact"),
+                )  # fmt: skip
+
+            try:
+                async for item in taken(self._digests, in_order(one, plugins, _AHEAD)):
+                    yield item
+            except QuotaExhausted as error:
+                raise self._error(error) from error
+
+    async def _archive(self, http: Http, plugin: Plugin, doc_id: str, path: Path) -> list[Item]:
+        await fetch(http, plugin.place, path, plugin.digest, self._limits)
+        with opened(path, archive=True, limits=self._limits) as (entries, read):
+            return [
+                row
+                if isinstance(row, Dropped)
+                else read_skill(row, read, self._limits, self.spec, url=plugin.place)
+                for row in plan(entries, doc_id, self.spec)
+                if isinstance(row, Dropped) or is_below(row.entry.folder, plugin.folders)
+            ]
 
     def _note_renames(self, manifest: Manifest) -> None:
         """Let the ids of an archive's skills lead to those that its plugin's new name gives them."""
@@ -261,5 +268,6 @@ def _folder_of(doc_id: str) -> str:
     return "/".join(doc_id.split("/")[2:])
 
 
-def _is_below(folder: str, folders: Collection[str]) -> bool:
+def is_below(folder: str, folders: Collection[str]) -> bool:
+    """Tell whether a folder is one of these, or lies in one; the empty one is the root."""
     return any(not above or folder == above or folder.startswith(f"{above}/") for above in folders)

@@ -14,12 +14,12 @@ from urllib.parse import quote, unquote
 
 from storage.errors import WrongInput
 from storage.schemas import Dropped
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted
-from tasks.crawl.registries.digested import DigestedSource
+from tasks.crawl.http.responses import HttpTerminal
+from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
 from tasks.crawl.registries.discovery import SKILL_FILE, digest_of, is_plain_path
 from tasks.crawl.registries.mcp_calls import UNKNOWN, Call, CallRefused, calls_by_http, calls_to_command
 from tasks.crawl.registries.well_known import normal_url, site_of
-from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed, Unchanged
+from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed
 from tasks.crawl.source.bundle import BundledSkill, Content, SourceEntry, consume, plan, read_skill, wanted
 
 EXTENSION = "io.modelcontextprotocol/skills"
@@ -141,18 +141,16 @@ class McpServerSource(DigestedSource):
             return
         met.add(skill.uri)
         doc_id = f"{self._site}/{skill.path}"
-        if ids := self._digests.same(skill.uri, skill.digest):
-            yield Unchanged(ids)
-            return
-        try:
-            yield await self._read(call, skill, doc_id)
-            self._digests.take(skill.uri, skill.digest, [doc_id])
-        except QuotaExhausted:
-            raise
-        except (HttpTerminal, HttpTransient) as error:
-            yield Missed(self._digests.ids(skill.uri) or (doc_id,), error.reason, str(error))
 
-    async def _read(self, call: Call, skill: _Skill, doc_id: str) -> Item:
+        async def result() -> AsyncGenerator[Fetched, None]:
+            yield await fetched(
+                self._digests, skill.uri, skill.digest, doc_id, lambda _: self._read(call, skill, doc_id)
+            )
+
+        async for item in taken(self._digests, result()):
+            yield item
+
+    async def _read(self, call: Call, skill: _Skill, doc_id: str) -> list[Item]:
         rows = plan(skill.entries, doc_id, self.spec)
         found = next(row for row in rows if isinstance(row, BundledSkill) and not row.entry.folder)
         contents: dict[str, bytes] = {}
@@ -167,7 +165,7 @@ class McpServerSource(DigestedSource):
 
         author = self._site.partition("/")[0]
         url = None if self._command else self._place
-        return read_skill(found, read, self._limits, self.spec, url=url, author=author)
+        return [read_skill(found, read, self._limits, self.spec, url=url, author=author)]
 
     async def _file(self, call: Call, entry: SourceEntry, digest: str) -> bytes:
         """Return the bytes of a file; raise HttpTerminal `digest-mismatch` if they are not those listed."""

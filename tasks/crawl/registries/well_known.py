@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from storage.errors import WrongInput
-from storage.schemas import Dropped, RawDocument
-from tasks.crawl.github.archive import ArchiveRefused
+from storage.schemas import Dropped
 from tasks.crawl.http.client import Http, web_url
-from tasks.crawl.http.responses import Answer, HttpTerminal, HttpTransient, QuotaExhausted, is_page
+from tasks.crawl.http.responses import Answer, HttpTerminal, is_page
 from tasks.crawl.registries.artifact import fetch, opened, read_file
-from tasks.crawl.registries.digested import DigestedSource
+from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
 from tasks.crawl.registries.discovery import INDEX, OLD_INDEX, SKILL_FILE, Entry, NoIndex, read_index
 from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, in_order
 from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
@@ -63,19 +61,16 @@ class WellKnownSource(DigestedSource):
                 yield Dropped(f"{self._site}/{name}", self.spec, "malformed", why)
             whole = True
 
-            async def one(entry: Entry) -> tuple[Entry, list[Item]]:
-                return entry, await self._entry(http, entry)
+            async def one(entry: Entry) -> Fetched:
+                doc_id, take = f"{self._site}/{entry.name}", self._artifact if entry.digest else self._files
+                return await fetched(
+                    self._digests, entry.name, entry.digest, doc_id, lambda at: take(http, entry, doc_id, at)
+                )
 
-            async for entry, items in in_order(
-                one, [e for e in entries if self._names is None or e.name in self._names], _AHEAD
-            ):
-                for item in items:
-                    yield item
-                kept = [item.doc_id for item in items if isinstance(item, RawDocument)]
-                if any(isinstance(item, Missed) for item in items):
-                    whole = False
-                elif entry.digest and kept:
-                    self._digests.take(entry.name, entry.digest, kept)
+            entries = [e for e in entries if self._names is None or e.name in self._names]
+            async for item in taken(self._digests, in_order(one, entries, _AHEAD)):
+                whole = whole and not isinstance(item, Missed)
+                yield item
             # The files of an index without digests may change while it does not.
             if whole and where.endswith(INDEX):
                 self._digests.end(index=where, etag=answer.headers.get("etag"))
@@ -101,21 +96,6 @@ class WellKnownSource(DigestedSource):
                 return answer, place
         detail = f"no index of skills is at {' or '.join(dict.fromkeys(places))}"
         raise HttpTerminal("missing", self._url, detail) from error
-
-    async def _entry(self, http: Http, entry: Entry) -> list[Item]:
-        """Return the documents of an entry, or why there is none."""
-        doc_id = f"{self._site}/{entry.name}"
-        if entry.digest and (ids := self._digests.same(entry.name, entry.digest)):
-            return [Unchanged(ids)]
-        held = self._digests.ids(entry.name) or (doc_id,)
-        try:
-            with tempfile.TemporaryDirectory(prefix="skillery-artifact-") as folder:
-                take = self._artifact if entry.digest else self._files
-                return await take(http, entry, doc_id, Path(folder))
-        except QuotaExhausted:
-            raise
-        except (HttpTerminal, HttpTransient, ArchiveRefused) as error:
-            return [Missed(held, error.reason, str(error))]
 
     async def _artifact(self, http: Http, entry: Entry, doc_id: str, folder: Path) -> list[Item]:
         path = folder / "artifact"

@@ -5,9 +5,11 @@ import base64
 import hashlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import jsonschema  # type: ignore[import-untyped] # its stubs would be a dependency for one line
@@ -22,6 +24,7 @@ from flows.serve.answers.tools import TOOLS
 from flows.serve.mcp_server import tool_definitions
 from tasks.models.encoder import OnnxEncoder
 from tests.support.command import MAIN
+from tests.support.crawl.crawling import Crawler, settings_of
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import BREAD_ID, KEY, LOGO, PIPED
 from tests.support.serving import AnyResult, GetSkill, ListSkills, ReadDirectory, Serving, UriParams
@@ -80,6 +83,30 @@ def test_the_skills_extension_is_served_whole(way: Way, server: Serving, storied
             assert [r.uri for r in resources] == [entry["uri"] for entry in page["skills"]]
 
     asyncio.run(walk())
+
+
+@pytest.mark.parametrize("way", ["http", "stdio"])
+def test_a_crawl_brings_back_what_the_sdk_reads(
+    way: str, server: Serving, storied: SkillRoot, tmp_path: Path
+) -> None:
+    async def listed() -> list[dict[str, Any]]:
+        async with connected((way, "auto"), server, storied) as client:
+            page = await ask(client, ListSkills(params=types.PaginatedRequestParams()))
+            return list(page["skills"])
+
+    read = {file["uri"]: file["digest"] for skill in asyncio.run(listed()) for file in skill["resources"]}
+    command = shlex.join([sys.executable, *MAIN[1:], "serve", "--stdio", "--root", storied.root.uri])
+    spec = f"mcp:{server.url}/mcp" if way == "http" else f"mcp:stdio:{command}"
+    crawler = Crawler(tmp_path, settings_of({}))
+    assert crawler.crawl(spec).new == 3
+    brought = {}
+    for row in crawler.raw():
+        root = row["doc_id"].split("/", 2)[2]
+        files = {file["path"]: file["content"] for file in row["contents"]}
+        for path, content in {"SKILL.md": row["content"], **files}.items():
+            brought[f"skill://{root}/{path}"] = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    assert brought == read
+    assert crawler.crawl(spec).unchanged == 3
 
 
 @pytest.mark.parametrize("way", WAYS[:2], ids="-".join)

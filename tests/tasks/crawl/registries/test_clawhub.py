@@ -2,67 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.crawl.site import Page, Site
+from tests.support.crawl.registries import Hub
+from tests.support.crawl.site import Page
 from tests.support.crawl.zip_files import zipped
-
-GONE: Page = (404, {}, b"")
-
-
-class Hub(Site):
-    """A registry of skills by slug, listed by when they were updated."""
-
-    def __init__(self) -> None:
-        super().__init__({"/api/v1/skills": self.listing, "/api/v1/search": self.found})
-        self.rows: dict[str, dict[str, Any]] = {}
-        self.clock = 1_000
-
-    def put(
-        self, slug: str, content: bytes, *, moderation: dict[str, Any] | None = None, **files: str
-    ) -> None:
-        self.clock += 1
-        version = f"1.0.{self.clock}"
-        created = self.rows.get(slug, {"createdAt": self.clock})["createdAt"]
-        row = {
-            "slug": slug,
-            "createdAt": created,
-            "updatedAt": self.clock,
-            "latestVersion": {"version": version},
-        }
-        self.rows[slug] = row
-        digest = files or {"SKILL.md": hashlib.sha256(content).hexdigest()}
-        base, rows = f"/api/v1/skills/{slug}", [{"path": p, "sha256": d} for p, d in digest.items()]
-        self.pages[base] = {"skill": row, "owner": {"handle": "ann"}, "moderation": moderation}
-        self.pages[f"{base}/versions/{version}"] = {"version": {"version": version, "files": rows}}
-        self.pages[f"/zip/{slug}"] = zipped({"SKILL.md": content, "_meta.json": version.encode()})
-
-    def drop(self, slug: str) -> None:
-        del self.rows[slug]
-        self.pages[f"/api/v1/skills/{slug}"] = GONE
-
-    def sorted_rows(self) -> list[dict[str, Any]]:
-        return sorted(self.rows.values(), key=lambda row: -row["updatedAt"])
-
-    def listing(self, query: dict[str, str]) -> Page:
-        assert query["sort"] == "updated"
-        at, rows = int(query.get("cursor", 0)), self.sorted_rows()
-        end = at + int(query["limit"])
-        return {"items": rows[at:end], "nextCursor": str(end) if end < len(rows) else None}
-
-    def found(self, query: dict[str, str]) -> Page:
-        return {"results": [row for row in self.sorted_rows() if query["q"] in row["slug"]]}
-
-    def download(self, query: dict[str, str]) -> Page:
-        page = self.pages[f"/zip/{query['slug']}"]
-        assert not callable(page)
-        return page
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,71 +11,14 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.crawl.registries.discovery import digest_of
-from tasks.crawl.registries.mcp_server import EXTENSION
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.crawl.site import Site
-
-Files = dict[str, bytes]
-
-
-class Server(Site):
-    """Serves skills, by the path of their folder, two a page; `entries` and `reads` may be falsified."""
-
-    def __init__(self) -> None:
-        super().__init__({"/mcp": self.answer})
-        self.skills: dict[str, Files] = {}
-        self.entries: dict[str, dict[str, Any]] = {}
-        self.unlisted: set[str] = set()
-        self.extensions: dict[str, Any] = {EXTENSION: {}}
-        self.cursor: str | None = None
-        self.calls: list[str] = []
-
-    def entry(self, path: str) -> dict[str, Any]:
-        root = f"skill://{path}"
-        files = [
-            {"uri": f"{root}/{name}", "digest": digest_of(content), "size": len(content)}
-            for name, content in self.skills[path].items()
-        ]
-        return {"uri": f"{root}/SKILL.md", "frontmatter": {}, "resources": files} | self.entries.get(path, {})
-
-    def answer(self, call: dict[str, Any]) -> Any:  # noqa: ANN401 (a page)
-        method, params = call["method"], call["params"]
-        assert params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
-        self.calls.append(method)
-        result = self.result(method, params)
-        if result is None:
-            error = {"code": -32602, "message": "there is none"}
-            return (400, {}, json.dumps({"jsonrpc": "2.0", "id": call["id"], "error": error}).encode())
-        return {"jsonrpc": "2.0", "id": call["id"], "result": result}
-
-    def result(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-        if method == "server/discover":
-            return {"capabilities": {"extensions": self.extensions, "resources": {}}}
-        if method == "skills/list":
-            paths = [path for path in self.skills if path not in self.unlisted]
-            at = int(params.get("cursor", 0))
-            more = self.cursor or (str(at + 2) if at + 2 < len(paths) else None)
-            return {"skills": [self.entry(path) for path in paths[at : at + 2]], "nextCursor": more}
-        root, name = params["uri"].removeprefix("skill://").split("/SKILL.md")[0], "SKILL.md"
-        if method == "skills/get":
-            return {"skill": self.entry(root)} if root in self.skills else None
-        for path, files in self.skills.items():
-            name = params["uri"].removeprefix(f"skill://{path}/")
-            if name in files:
-                blob = base64.b64encode(files[name]).decode()
-                told = {"text": files[name].decode()} if name == "SKILL.md" else {"blob": blob}
-                return {"contents": [{"uri": params["uri"], **told}]}
-        return None
-
-    def called(self) -> list[str]:
-        calls, self.calls = self.calls, []
-        return calls
+from tests.support.crawl.registries import SkillServer
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
+def server() -> Iterator[SkillServer]:
+    with SkillServer() as server:
         server.skills = {
             f"sea/{n}": {"SKILL.md": grows(n), "ref/soil.bin": b"\xff\0"} for n in ("kelp", "moss", "tide")
         }
@@ -89,7 +30,9 @@ def crawler(tmp_path: Path) -> Crawler:
     return Crawler(tmp_path, settings_of({}))
 
 
-def test_only_what_changed_is_read_and_what_is_gone_is_asked_for(server: Server, crawler: Crawler) -> None:
+def test_only_what_changed_is_read_and_what_is_gone_is_asked_for(
+    server: SkillServer, crawler: Crawler
+) -> None:
     spec = f"mcp:{server.url}/mcp"
     assert crawler.crawl(spec).new == 3
     assert crawler.held() == {f"127.0.0.1/mcp/sea/{n}": grows(n) for n in ("kelp", "moss", "tide")}
@@ -132,7 +75,7 @@ KELP = "skill://sea/kelp/SKILL.md"
     ],
 )
 def test_an_entry_that_does_not_verify_is_named(
-    server: Server, crawler: Crawler, entry: dict[str, Any], reason: str
+    server: SkillServer, crawler: Crawler, entry: dict[str, Any], reason: str
 ) -> None:
     server.entries = {"sea/kelp": entry}
     report = crawler.crawl(f"mcp:{server.url}/mcp")
@@ -150,7 +93,7 @@ def test_an_entry_that_does_not_verify_is_named(
     ],
 )
 def test_a_server_that_fails_leaves_all_as_it_was(
-    server: Server, crawler: Crawler, fault: dict[str, Any], reason: str
+    server: SkillServer, crawler: Crawler, fault: dict[str, Any], reason: str
 ) -> None:
     spec = f"mcp:{server.url}/mcp"
     crawler.crawl(spec)

@@ -6,7 +6,6 @@ import tarfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,8 @@ from tasks.crawl.registries.discovery import (
 )
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.crawl.site import Page, Site
+from tests.support.crawl.registries import Garden
+from tests.support.crawl.site import Page
 from tests.support.crawl.zip_files import LINK, zipped
 
 
@@ -39,24 +39,6 @@ def tarred(contents: dict[str, bytes], links: dict[str, str] | None = None) -> b
             info.type, info.linkname = tarfile.SYMTYPE, target
             tar.addfile(info)
     return buffer.getvalue()
-
-
-class Garden(Site):
-    """A site whose skills are set by name, as the bytes of an artifact."""
-
-    def plant(self, artifacts: dict[str, bytes]) -> None:
-        entries = []
-        for name, content in artifacts.items():
-            archive = not content.startswith(b"---")
-            self.pages[f"/a/{name}"] = content
-            kind: Any = "archive" if archive else "skill-md"
-            entries.append(Entry(name, f"Grows {name}.", f"/a/{name}", kind, digest_of(content)))
-        self.pages[INDEX] = index_of(entries)
-
-    def alter(self, number: int, **fields: object) -> None:
-        page = self.pages[INDEX]
-        assert isinstance(page, dict)
-        page["skills"][number] |= fields
 
 
 @pytest.fixture

@@ -1,0 +1,136 @@
+"""Registries on loopback: a site with a discovery index, ClawHub, and an MCP server of skills."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+from tasks.crawl.registries.discovery import INDEX, Entry, digest_of, index_of
+from tasks.crawl.registries.mcp_server import EXTENSION
+from tests.support.crawl.site import Page, Site
+from tests.support.crawl.zip_files import zipped
+
+Files = dict[str, bytes]
+
+
+class Garden(Site):
+    """A site whose skills are set by name, as the bytes of an artifact."""
+
+    def plant(self, artifacts: dict[str, bytes]) -> None:
+        entries = []
+        for name, content in artifacts.items():
+            archive = not content.startswith(b"---")
+            self.pages[f"/a/{name}"] = content
+            kind: Any = "archive" if archive else "skill-md"
+            entries.append(Entry(name, f"Grows {name}.", f"/a/{name}", kind, digest_of(content)))
+        self.pages[INDEX] = index_of(entries)
+
+    def alter(self, number: int, **fields: object) -> None:
+        page = self.pages[INDEX]
+        assert isinstance(page, dict)
+        page["skills"][number] |= fields
+
+
+class Hub(Site):
+    """A registry of skills by slug, listed by when they were updated."""
+
+    def __init__(self) -> None:
+        super().__init__({"/api/v1/skills": self.listing, "/api/v1/search": self.found})
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.clock = 1_000
+
+    def put(
+        self, slug: str, content: bytes, *, moderation: dict[str, Any] | None = None, **files: str
+    ) -> None:
+        self.clock += 1
+        version = f"1.0.{self.clock}"
+        created = self.rows.get(slug, {"createdAt": self.clock})["createdAt"]
+        row = {
+            "slug": slug,
+            "createdAt": created,
+            "updatedAt": self.clock,
+            "latestVersion": {"version": version},
+        }
+        self.rows[slug] = row
+        digest = files or {"SKILL.md": hashlib.sha256(content).hexdigest()}
+        base, rows = f"/api/v1/skills/{slug}", [{"path": p, "sha256": d} for p, d in digest.items()]
+        self.pages[base] = {"skill": row, "owner": {"handle": "ann"}, "moderation": moderation}
+        self.pages[f"{base}/versions/{version}"] = {"version": {"version": version, "files": rows}}
+        self.pages[f"/zip/{slug}"] = zipped({"SKILL.md": content, "_meta.json": version.encode()})
+
+    def drop(self, slug: str) -> None:
+        del self.rows[slug]
+        self.pages[f"/api/v1/skills/{slug}"] = (404, {}, b"")
+
+    def sorted_rows(self) -> list[dict[str, Any]]:
+        return sorted(self.rows.values(), key=lambda row: -row["updatedAt"])
+
+    def listing(self, query: dict[str, str]) -> Page:
+        assert query["sort"] == "updated"
+        at, rows = int(query.get("cursor", 0)), self.sorted_rows()
+        end = at + int(query["limit"])
+        return {"items": rows[at:end], "nextCursor": str(end) if end < len(rows) else None}
+
+    def found(self, query: dict[str, str]) -> Page:
+        return {"results": [row for row in self.sorted_rows() if query["q"] in row["slug"]]}
+
+    def download(self, query: dict[str, str]) -> Page:
+        page = self.pages[f"/zip/{query['slug']}"]
+        assert not callable(page)
+        return page
+
+
+class SkillServer(Site):
+    """Serves skills, by the path of their folder, two a page; `entries` and `reads` may be falsified."""
+
+    def __init__(self) -> None:
+        super().__init__({"/mcp": self.answer})
+        self.skills: dict[str, Files] = {}
+        self.entries: dict[str, dict[str, Any]] = {}
+        self.unlisted: set[str] = set()
+        self.extensions: dict[str, Any] = {EXTENSION: {}}
+        self.cursor: str | None = None
+        self.calls: list[str] = []
+
+    def entry(self, path: str) -> dict[str, Any]:
+        root = f"skill://{path}"
+        files = [
+            {"uri": f"{root}/{name}", "digest": digest_of(content), "size": len(content)}
+            for name, content in self.skills[path].items()
+        ]
+        return {"uri": f"{root}/SKILL.md", "frontmatter": {}, "resources": files} | self.entries.get(path, {})
+
+    def answer(self, call: dict[str, Any]) -> Any:  # noqa: ANN401 (a page)
+        method, params = call["method"], call["params"]
+        assert params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+        self.calls.append(method)
+        result = self.result(method, params)
+        if result is None:
+            error = {"code": -32602, "message": "there is none"}
+            return (400, {}, json.dumps({"jsonrpc": "2.0", "id": call["id"], "error": error}).encode())
+        return {"jsonrpc": "2.0", "id": call["id"], "result": result}
+
+    def result(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        if method == "server/discover":
+            return {"capabilities": {"extensions": self.extensions, "resources": {}}}
+        if method == "skills/list":
+            paths = [path for path in self.skills if path not in self.unlisted]
+            at = int(params.get("cursor", 0))
+            more = self.cursor or (str(at + 2) if at + 2 < len(paths) else None)
+            return {"skills": [self.entry(path) for path in paths[at : at + 2]], "nextCursor": more}
+        root, name = params["uri"].removeprefix("skill://").split("/SKILL.md")[0], "SKILL.md"
+        if method == "skills/get":
+            return {"skill": self.entry(root)} if root in self.skills else None
+        for path, files in self.skills.items():
+            name = params["uri"].removeprefix(f"skill://{path}/")
+            if name in files:
+                blob = base64.b64encode(files[name]).decode()
+                told = {"text": files[name].decode()} if name == "SKILL.md" else {"blob": blob}
+                return {"contents": [{"uri": params["uri"], **told}]}
+        return None
+
+    def called(self) -> list[str]:
+        calls, self.calls = self.calls, []
+        return calls

@@ -1,20 +1,16 @@
-"""The discovery index of a site's skills, version 0.2.0 and 0.1.0: its entries."""
+"""The discovery index of a site's skills, version 0.2.0 and 0.1.0: its entries, read."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urljoin, urlsplit
 
-SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
-INDEX = "/.well-known/agent-skills/index.json"
-OLD_INDEX = "/.well-known/skills/index.json"
+from tasks.crawl.wellknown.formats import SCHEMA, is_registry_name
+
 SKILL_FILE = "SKILL.md"
-MOST_DESCRIPTION = 1024  # characters
-_NAME = re.compile(r"(?=.{1,64}\Z)[a-z0-9]+(-[a-z0-9]+)*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MOST_ENTRIES = 100_000
 _MOST_FILES = 2_000  # of one entry
@@ -35,16 +31,6 @@ class Entry:
     kind: Kind = "skill-md"
     digest: str | None = None  # `sha256:` and 64 hexadecimal digits of the artifact's bytes; None: 0.1.0
     files: tuple[str, ...] = ()  # 0.1.0 only
-
-
-def is_skill_name(name: object) -> bool:
-    """Tell whether a name is one that an index, and the specification of skills, allows."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
-
-
-def digest_of(content: bytes) -> str:
-    """Return the digest of an artifact as an index states it."""
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def read_index(index: object, url: str) -> tuple[list[Entry], list[tuple[str, str]]]:
@@ -83,7 +69,7 @@ def _named(row: object) -> tuple[Mapping[str, Any], str, str]:
     if not isinstance(row, Mapping):
         raise ValueError("the entry is no object")
     name, description = row.get("name"), row.get("description")
-    if not isinstance(name, str) or not is_skill_name(name):
+    if not isinstance(name, str) or not is_registry_name(name):
         raise ValueError("its name is none: 1 to 64 of a-z, 0-9 and single hyphens between them")
     if not isinstance(description, str):
         raise ValueError("its description is no text")

@@ -12,9 +12,10 @@ from tasks.crawl.http.client import Http, web_url
 from tasks.crawl.http.responses import Answer, HttpTerminal, is_page
 from tasks.crawl.registries.artifact import fetch, opened, read_file
 from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
-from tasks.crawl.registries.discovery import INDEX, OLD_INDEX, SKILL_FILE, Entry, NoIndex, read_index
+from tasks.crawl.registries.discovery import SKILL_FILE, Entry, NoIndex, read_index
 from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, in_order
 from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
+from tasks.crawl.wellknown.formats import INDEX, OLDER_INDEX
 
 _AHEAD = 4  # artifacts under way at once
 _LARGEST_INDEX = 50_000_000  # bytes
@@ -78,8 +79,8 @@ class WellKnownSource(DigestedSource):
     async def _index(self, http: Http) -> tuple[Answer, str]:
         """Return the first index that is there, and where; an empty 304 if it is as it was."""
         known, base = self._digests.marks.get("index"), web_url(self._url)
-        places = [f"{self._url}{path}" for path in (INDEX, OLD_INDEX)]
-        places += [str(base.origin()) + path for path in (INDEX, OLD_INDEX)]
+        places = [f"{self._url}/{path}" for path in (INDEX, OLDER_INDEX)]
+        places += [f"{base.origin()}/{path}" for path in (INDEX, OLDER_INDEX)]
         if self._url.endswith("/index.json"):
             places = [self._url]
         error: HttpTerminal | None = None

@@ -7,8 +7,8 @@ import hashlib
 import json
 from typing import Any
 
-from tasks.crawl.registries.discovery import INDEX, Entry, digest_of, index_of
 from tasks.crawl.registries.mcp_server import EXTENSION
+from tasks.crawl.wellknown.formats import INDEX, SCHEMA, digest_of, index_entry
 from tests.support.crawl.site import Page, Site
 from tests.support.crawl.zip_files import zipped
 
@@ -21,14 +21,13 @@ class Garden(Site):
     def plant(self, artifacts: dict[str, bytes]) -> None:
         entries = []
         for name, content in artifacts.items():
-            archive = not content.startswith(b"---")
             self.pages[f"/a/{name}"] = content
-            kind: Any = "archive" if archive else "skill-md"
-            entries.append(Entry(name, f"Grows {name}.", f"/a/{name}", kind, digest_of(content)))
-        self.pages[INDEX] = index_of(entries)
+            entry = index_entry(name, f"Grows {name}.", f"/a/{name}", digest_of(content), {})
+            entries.append(entry | ({"type": "skill-md"} if content.startswith(b"---") else {}))
+        self.pages[f"/{INDEX}"] = {"$schema": SCHEMA, "skills": entries}
 
     def alter(self, number: int, **fields: object) -> None:
-        page = self.pages[INDEX]
+        page = self.pages[f"/{INDEX}"]
         assert isinstance(page, dict)
         page["skills"][number] |= fields
 

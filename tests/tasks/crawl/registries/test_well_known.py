@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from collections.abc import Iterator
 from io import BytesIO
@@ -10,21 +11,16 @@ from pathlib import Path
 import pytest
 
 from storage.errors import WrongInput
-from tasks.crawl.registries.discovery import (
-    INDEX,
-    OLD_INDEX,
-    Entry,
-    NoIndex,
-    digest_of,
-    index_of,
-    old_index_of,
-    read_index,
-)
+from tasks.crawl.registries.discovery import Entry, NoIndex, read_index
 from tasks.crawl.sources import normal_spec
+from tasks.crawl.wellknown import formats
+from tasks.crawl.wellknown.formats import digest_of, index_entry, index_json, older_index_json
 from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.crawl.registries import Garden
 from tests.support.crawl.site import Page
 from tests.support.crawl.zip_files import LINK, zipped
+
+INDEX, OLDER_INDEX = f"/{formats.INDEX}", f"/{formats.OLDER_INDEX}"
 
 
 def tarred(contents: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
@@ -138,11 +134,26 @@ def test_a_redirect_may_not_lead_to_a_private_address(site: Garden, crawler: Cra
     assert crawler.crawl(f"well-known:{site.url}").failed == {"private": 1}
 
 
+def test_of_two_sites_that_claim_an_id_the_second_is_kept_apart(site: Garden, crawler: Crawler) -> None:
+    site.plant({"mint": grows("mint")})
+    crawler.crawl(f"well-known:{site.url}")
+    with Garden() as other:
+        other.plant({"mint": grows("mint", "Poison.")})
+        crawler.crawl(spec := f"well-known:{other.url}")
+        ours, apart = sorted(crawler.held())
+        assert (ours, apart.partition("~")[0]) == ("127.0.0.1/mint", ours)
+        assert crawler.held()[ours] == grows("mint")
+        assert crawler.crawl(spec).unchanged == 1
+        other.plant({})
+        assert crawler.crawl(spec).retired == 1
+    assert list(crawler.held()) == [ours]
+
+
 def test_the_older_index_is_read_below_a_path(site: Garden, crawler: Crawler) -> None:
     spec, below = f"well-known:{site.url}/docs/", "/docs/.well-known/skills"
     files = ("SKILL.md", "ref/a b.md")
     site.pages |= {
-        f"/docs{OLD_INDEX}": old_index_of([Entry("mint", "Grows mint.", "", files=files)]),
+        f"/docs{OLDER_INDEX}": older_index_json([("mint", "Grows mint.", files)]),
         f"{below}/mint/SKILL.md": grows("mint"),
         f"{below}/mint/ref/a%20b.md": b"Deep.\n",
     }
@@ -183,13 +194,16 @@ def test_what_is_no_index_fails_the_source_and_retires_nothing(
 
 
 def test_an_index_that_was_written_is_read_the_same() -> None:
-    entries = [Entry("mint", "Grows mint.", "https://e.org/a/mint", "archive", digest_of(b"x"))]
-    assert read_index(index_of(entries), f"https://e.org{INDEX}") == (entries, [])
-    old = [Entry("mint", "Grows mint.", "https://e.org/.well-known/skills/mint/", files=("SKILL.md",))]
-    assert read_index(old_index_of(old), f"https://e.org{OLD_INDEX}") == (old, [])
+    row = index_entry("mint", "Grows mint.", "a/mint.zip", digest_of(b"x"), {})
+    url = "https://e.org/.well-known/agent-skills/a/mint.zip"
+    entry = Entry("mint", "Grows mint.", url, "archive", digest_of(b"x"))
+    assert read_index(json.loads(index_json([row])), f"https://e.org{INDEX}") == ([entry], [])
+    old = Entry("mint", "Grows mint.", "https://e.org/.well-known/skills/mint/", files=("SKILL.md", "a/b"))
+    older = json.loads(older_index_json([("mint", "Grows mint.", old.files)]))
+    assert read_index(older, f"https://e.org{OLDER_INDEX}") == ([old], [])
     with pytest.raises(NoIndex, match="no JSON object"):
         read_index(None, "https://e.org")
-    twice = index_of([*entries, *entries])
+    twice = json.loads(index_json([row, row]))
     assert read_index(twice, "https://e.org")[1] == [("mint", "the index names it twice, the first counts")]
 
 

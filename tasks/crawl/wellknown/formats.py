@@ -1,7 +1,11 @@
-"""The formats in which a registry is written: names, archives and indexes, the same bytes each time."""
+"""The formats of well-known registries: names, digests, archives and indexes, the same bytes each time.
+
+Version 0.2.0 of the index lists an artifact a skill with its digest, 0.1.0 the files of each skill without.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -10,19 +14,29 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tasks.crawl.registries.discovery import MOST_DESCRIPTION, SCHEMA
-
-# In these folders, below the address of a registry.
+SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 FOLDER, OLDER_FOLDER = ".well-known/agent-skills", ".well-known/skills"
 INDEX, OLDER_INDEX = f"{FOLDER}/index.json", f"{OLDER_FOLDER}/index.json"
 MOST_NAME = 64
+_MOST_DESCRIPTION = 1024  # UTF-16 units, as clients in JavaScript count
+_NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _NOT_IN_NAME = re.compile(r"[^a-z0-9]+")
+
+
+def is_registry_name(name: object) -> bool:
+    """Tell whether a registry may list a skill under a name: 1 to 64 of a-z, 0-9 and single inner hyphens."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def registry_name(text: str) -> str:
     """Return the name under which a registry lists what is called so; empty if no letter of it is ASCII."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return _NOT_IN_NAME.sub("-", plain).strip("-")[:MOST_NAME].strip("-")
+
+
+def digest_of(content: bytes) -> str:
+    """Return the digest of an artifact as an index states it."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
@@ -53,9 +67,9 @@ def index_entry(
 
 
 def told_description(name: str, description: str | None) -> str:
-    """Return a description as clients take it: not empty, and cut where JavaScript counts too many units."""
+    """Return a description as clients take it: not empty, and cut where it is too long."""
     units = ((description or "").strip() or name).encode("utf-16-le", "surrogatepass")
-    return units[: 2 * MOST_DESCRIPTION].decode("utf-16-le", "ignore")
+    return units[: 2 * _MOST_DESCRIPTION].decode("utf-16-le", "ignore")
 
 
 def index_json(entries: Iterable[Mapping[str, Any]]) -> bytes:

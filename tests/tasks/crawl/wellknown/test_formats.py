@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.crawl.registries import formats
-from tasks.crawl.registries.discovery import digest_of, is_skill_name
+from tasks.crawl.wellknown import formats
 
 
 @pytest.mark.parametrize(
@@ -33,13 +32,13 @@ def test_a_name_is_made_plain(text: str, name: str) -> None:
 def test_every_name_that_is_made_may_be_listed(text: str) -> None:
     """What is not empty keeps the rule of names, and stays when it is made again."""
     name = formats.registry_name(text)
-    assert not name or (is_skill_name(name) and formats.registry_name(name) == name)
+    assert not name or (formats.is_registry_name(name) and formats.registry_name(name) == name)
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "a--b", "A", "a_b", "a" * 65, "é", None, 3, "a\n"])
 def test_other_names_may_not_be_listed(name: object) -> None:
     """Of these, clients skip the entry, or refuse the whole index of the older form."""
-    assert not is_skill_name(name)
+    assert not formats.is_registry_name(name)
 
 
 @given(
@@ -58,7 +57,7 @@ def test_the_bytes_of_an_archive_are_known() -> None:
     """Another machine, or a later Python, must come to this digest."""
     files = {"SKILL.md": b"---\nname: tide-table\ndescription: Read tides.\n---\n", "ref/a.md": b"A\n"}
     digest = "sha256:42750df858a9"
-    assert digest_of(formats.pack(files)).startswith(digest)
+    assert formats.digest_of(formats.pack(files)).startswith(digest)
 
 
 def test_the_older_index_leaves_out_what_would_void_it() -> None:

@@ -139,7 +139,8 @@ class Destination:
         if self.to is None:
             return Path.cwd()
         folder = self.to.expanduser().absolute()
-        ends = (place for place, _ in FOLDERS.values() if folder.as_posix().endswith(f"/{place}"))
+        places = (place for place, _ in FOLDERS.values() if "/" in place)
+        ends = (place for place in places if folder.as_posix().endswith(f"/{place}"))
         return next((folder.parents[place.count("/")] for place in ends), folder)
 
 

@@ -1,158 +1,21 @@
-"""The commands that install skills into the folder of an agent: install, verify, outdated, update, remove."""
+"""The commands that install for an agent: skills in its folder, verified and kept up to date, and a hook."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import JsonOption, RootOption, print_json, root_of
+from flows.cli.options import JsonOption, MinFitOption, RootOption, print_json, root_of
 from flows.cli.printing import skill as printing
+from flows.hook.run import Options, answer_prompt
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
-
-
-class Agent(str, Enum):  # noqa: UP042 (a StrEnum changes how an option's default is printed)
-    """An agent that reads folders of skills."""
-
-    claude = "claude"
-    codex = "codex"
-    cursor = "cursor"
-    gemini = "gemini"
-    copilot = "copilot"
-    amp = "amp"
-    antigravity = "antigravity"
-    cline = "cline"
-    continue_ = "continue"
-    crush = "crush"
-    devin = "devin"
-    droid = "droid"
-    goose = "goose"
-    grok = "grok"
-    hermes = "hermes"
-    junie = "junie"
-    kilo = "kilo"
-    kimi = "kimi"
-    kiro = "kiro"
-    openclaw = "openclaw"
-    opencode = "opencode"
-    pi = "pi"
-    qwen = "qwen"
-    replit = "replit"
-    roo = "roo"
-    trae = "trae"
-    universal = "universal"
-    warp = "warp"
-    windsurf = "windsurf"
-    zed = "zed"
-
-
-_SHARED = ".agents/skills"  # of a project, for all agents that follow the convention
-# Of each agent, the folder in a project and the one in a user's home.
-FOLDERS = {
-    Agent.claude: (".claude/skills", ".claude/skills"),
-    Agent.codex: (_SHARED, _SHARED),
-    Agent.cursor: (".cursor/skills", ".cursor/skills"),
-    Agent.gemini: (".gemini/skills", ".gemini/skills"),
-    Agent.copilot: (".github/skills", ".copilot/skills"),
-    Agent.antigravity: (_SHARED, ".gemini/antigravity/skills"),
-    Agent.droid: (_SHARED, ".factory/skills"),
-    Agent.kilo: (_SHARED, ".kilo/skills"),
-    Agent.opencode: (_SHARED, ".config/opencode/skills"),
-    Agent.openclaw: ("skills", ".openclaw/skills"),
-    Agent.windsurf: (".windsurf/skills", ".codeium/windsurf/skills"),
-    Agent.crush: (".crush/skills", ".config/crush/skills"),
-    Agent.devin: (".devin/skills", ".config/devin/skills"),
-    Agent.goose: (".goose/skills", ".config/goose/skills"),
-    **{Agent(name): (_SHARED, _SHARED) for name in ("cline", "kimi", "pi", "warp", "zed")},
-    **{Agent(name): (_SHARED, ".config/agents/skills") for name in ("amp", "replit", "universal")},
-    **{
-        Agent(name): (f".{name}/skills", f".{name}/skills")
-        for name in ("continue", "grok", "hermes", "junie", "kiro", "qwen", "roo", "trae")
-    },
-}
-# Where variables move what an agent, or all that keep to XDG, have in a user's home.
-_MOVED = {
-    ".claude": "CLAUDE_CONFIG_DIR",
-    ".grok": "GROK_HOME",
-    ".hermes": "HERMES_HOME",
-    ".config": "XDG_CONFIG_HOME",
-}
-_FIRST = (Agent.claude, Agent.codex, Agent.cursor, Agent.gemini, Agent.copilot)
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where a person wants skills: a folder `to`, or that of an agent, in the user's home or the project."""
-
-    to: Path | None = None
-    agent: Agent | None = None
-    user: bool = False
-
-    def folder(self, *, installed: bool = False) -> Path:
-        """Return the folder of skills.
-
-        `to` comes first, then the agent's. Without both it is the one folder of an agent that is there.
-
-        Args:
-            installed: Whether folders in which something is installed come before others then.
-
-        Raises:
-            WrongInput: There is no such folder, or several.
-        """
-        from tasks.retrieve.install.lock import LOCK_FILE  # noqa: PLC0415
-
-        if self.to is not None:
-            return self.to.expanduser().absolute()
-        base = Path.home() if self.user else Path.cwd()
-        places = {agent: base / folders[self.user] for agent, folders in FOLDERS.items()}
-        if self.user:
-            places = {agent: _moved(base, folders[1]) for agent, folders in FOLDERS.items()}
-            if installed and not (places[Agent.codex] / LOCK_FILE).exists():
-                old = base / ".codex/skills"  # where older versions installed for Codex, which reads it still
-                places[Agent.codex] = old if (old / LOCK_FILE).exists() else places[Agent.codex]
-        if self.agent is not None:
-            return places[self.agent]
-        # A folder that several share is named by the first of them.
-        own = {place: agent for agent, place in reversed(places.items())}
-        found = {agent: place for place, agent in reversed(own.items()) if place.is_dir()}
-        locked = {agent: place for agent, place in found.items() if (place / LOCK_FILE).exists()}
-        found = locked if installed and locked else found
-        if len(found) != 1:
-            said = f"{_listed(found)} have one" if found else f"none of {_listed(_FIRST)} and others has one"
-            msg = (
-                f"which folder of skills in {base} is meant? {said}: name one by --agent, or a folder by --to"
-            )
-            raise WrongInput(msg)
-        return next(iter(found.values()))
-
-    def project(self) -> Path | None:
-        """Return where the lock that clients share lies; in a user's home there is none."""
-        if self.user:
-            return None
-        if self.to is None:
-            return Path.cwd()
-        folder = self.to.expanduser().absolute()
-        places = (place for place, _ in FOLDERS.values() if "/" in place)
-        ends = (place for place in places if folder.as_posix().endswith(f"/{place}"))
-        return next((folder.parents[place.count("/")] for place in ends), folder)
-
-
-def _moved(home: Path, folder: str) -> Path:
-    """Return the folder of an agent in a home, where variables may have moved it."""
-    top, _, rest = folder.partition("/")
-    return Path(os.environ.get(_MOVED.get(top, "")) or home / top) / rest
-
-
-def _listed(agents: Iterable[Agent]) -> str:
-    return ", ".join(agent.value for agent in agents)
-
+from tasks.retrieve.install.agents import FOLDERS, Agent, Destination
 
 _ToOption = Annotated[
     Path | None,
@@ -208,6 +71,7 @@ def install(
     overwritten.
     """
     from flows.commands.installing import install_skills, load_installing  # noqa: PLC0415
+    from flows.commands.usage import note_once  # noqa: PLC0415
 
     settings, where = load_settings(), Destination(to, agent, user)
     place, ids = root_of(settings, root), doc_ids or []
@@ -228,6 +92,7 @@ def install(
         place, folder, ids, revision, accept_risk or [], load_installing(),
         any_publisher=accept_publisher, called=called, project=where.project(), brought=brought,
     )  # fmt: skip
+    note_once(place, settings, "command", "install", [skill["doc_id"] for skill in found["skills"]])
     print_json(found) if as_json else printing.print_installed(found)
 
 
@@ -287,6 +152,12 @@ def update(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the differences, and write nothing.")
     ] = False,
+    theirs: Annotated[
+        bool, typer.Option("--theirs", help="Take the corpus's where you changed the same lines.")
+    ] = False,
+    ours: Annotated[
+        bool, typer.Option("--ours", help="Keep yours where you changed the same lines.")
+    ] = False,
     to: _ToOption = None,
     agent: _AgentOption = None,
     user: _UserOption = False,
@@ -297,18 +168,23 @@ def update(
 ) -> None:
     """Put what the corpus holds now in place of installed skills, and show the differences.
 
-    NAME is a folder's name or an id; without one, all are updated, those installed with --revision too. What
-    was edited by hand stays, as does what is refused or gone from the corpus; then it ends with 1, and says
+    NAME is a folder's name or an id; without one, all are updated, those installed with --revision too. Into
+    what was edited by hand it is merged by lines; where both changed the same lines it stays, and NAME.rej
+    beside it lists them. What is refused, or gone from the corpus, stays too; then it ends with 1, and says
     why.
     """
     from flows.commands.installing import load_installing  # noqa: PLC0415
     from flows.commands.updating import DONE, update_skills  # noqa: PLC0415
 
     place, where = root_of(load_settings(), root), Destination(to, agent, user)
-    found = update_skills(
-        place, where.folder(installed=True), names or [], accept_risk or [], load_installing(),
-        dry_run=dry_run, any_publisher=accept_publisher, project=where.project(),
-    )  # fmt: skip
+    if theirs and ours:
+        msg = "--theirs and --ours exclude each other: give one of them"
+        raise WrongInput(msg)
+    prefer = "theirs" if theirs else "ours" if ours else None
+    how: dict[str, Any] = {"dry_run": dry_run, "any_publisher": accept_publisher, "prefer": prefer}
+    how["project"] = where.project()
+    folder = where.folder(installed=True)
+    found = update_skills(place, folder, names or [], accept_risk or [], load_installing(), **how)
     print_json(found) if as_json else printing.print_updated(found)
     raise typer.Exit(0 if all(skill["state"] in DONE for skill in found["skills"]) else 1)
 
@@ -334,4 +210,64 @@ def remove(
     print_json(found) if as_json else printing.print_removed(found)
 
 
-INSTALLING: tuple[Callable[..., None], ...] = (install, verify, outdated, update, remove)
+class Host(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's default is printed)
+    """An agent that runs hooks."""
+
+    claude = "claude"
+    codex = "codex"
+    gemini = "gemini"
+
+
+_HostOption = Annotated[Host, typer.Option("--agent", help="Whose events are read and answered.")]
+_UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="A running serve  [the one that runs for the root]"),
+]
+
+
+def hook(
+    agent: _HostOption,
+    url: _UrlOption = None,
+    min_fit: MinFitOption = None,
+    budget: Annotated[
+        int, typer.Option("--budget", metavar="N", min=1, help="Tokens that are told, at most.")
+    ] = 400,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="After which nothing is told.")
+    ] = 2.0,
+    root: RootOption = None,
+) -> None:
+    """Answer a prompt's event of an agent's host with facts on skills that fit it.
+
+    The event is JSON on standard input. Told are the part of the best skill that the prompt needs, or the
+    names of up to three, and whose they are; nothing where none fits, or a session was told before. Without
+    --url it asks the server that runs for the root, else it answers by itself. It ends with 0 whatever goes
+    wrong, and says why on stderr.
+    """
+    answer_prompt(Options(agent.value, url, root or "", min_fit, budget, timeout))
+
+
+def plugin(
+    agent: _HostOption,
+    out: Annotated[Path, typer.Option("--out", help="A folder, empty or not there yet.")],
+    url: _UrlOption = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the plugin of an agent's host: the hook, the MCP server, a README.
+
+    It prints the command that installs it, and the one that removes it.
+    """
+    from flows.hook.plugin import write_plugin  # noqa: PLC0415
+
+    found = write_plugin(agent.value, out, root=root_of(load_settings(), root).uri, url=url)
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(f"{found['out']} holds the plugin for {found['agent']}, version {found['version']}")
+    typer.echo(f"install it:  {found['install']}\nremove it:   {found['remove']}")
+
+
+INSTALLING: tuple[Callable[..., None], ...] = (
+    install, verify, outdated, update, remove, hook, plugin,
+)  # fmt: skip

@@ -99,7 +99,7 @@ def install(
 def _frozen(root: Root, where: Destination, ids: Sequence[str], *, as_json: bool) -> None:
     """Install what the locks say, and end with 1 where one skill cannot be had so."""
     from flows.commands.installing import load_installing  # noqa: PLC0415
-    from flows.commands.verifying import install_frozen  # noqa: PLC0415
+    from flows.commands.registries import install_frozen  # noqa: PLC0415
 
     if ids:
         raise WrongInput(f"--frozen installs what the locks say: leave out {ids[0]!r}")
@@ -119,7 +119,7 @@ def verify(
 
     What lies in the folder and is in no lock is a difference too, and so is a file that may be executed.
     """
-    from flows.commands.verifying import verify_skills  # noqa: PLC0415
+    from flows.commands.registries import verify_skills  # noqa: PLC0415
 
     where = Destination(to, agent, user)
     project = where.project()

@@ -190,9 +190,9 @@ def remove_skills(
 def lock_shared(project: Path | None, skills: SkillsFolder, names: Iterable[str]) -> None:
     """Let the lock that a project shares with other clients say what the folders of these names hold."""
     if project is not None:
-        held = {name: skills.skills.get(name) for name in names}
-        files = {name: skill_files(skills.path / name) for name in held}
-        change_skills_lock(project, {n: one and entry_of(one, files[n], project) for n, one in held.items()})
+        held = {name: (skills.skills.get(name), skill_files(skills.path / name)) for name in names}
+        entries = {n: None if one is None else entry_of(one, f, project) for n, (one, f) in held.items()}
+        change_skills_lock(project, entries)
 
 
 def told_of(skills: SkillsFolder) -> dict[str, Any]:

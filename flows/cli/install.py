@@ -23,7 +23,11 @@ _ToOption = Annotated[
 ]
 _AgentOption = Annotated[
     Agent | None,
-    typer.Option("--agent", help="The folder of this agent  [the one agent whose folder is there]"),
+    typer.Option(
+        "--agent",
+        metavar="NAME",
+        help="The folder of claude, codex or another: a wrong name lists all  [the one there is]",
+    ),
 ]
 _UserOption = Annotated[
     bool, typer.Option("--user", help="The agent's folder in your home, not in the project.")

@@ -51,6 +51,11 @@ class Settings(BaseSettings, CrawlSettings):
     )
     debug: bool = Field(False, description="Whether an error shows its stack, as --debug does.")
     quiet: bool = Field(False, description="Whether stderr shows warnings and errors alone, as with --quiet.")
+    query_log: Literal["off", "counts", "texts"] = Field(
+        "counts",
+        description="What `serve`, `hook` and `install` keep of what is asked: nothing, counts by skill, or "
+        "texts, redacted, too.",
+    )
     sync_files: bool = Field(True, description="Whether a write waits until the disk holds it.")
     max_control_share: float = Field(
         0.1, ge=0, le=1, description="A text with a larger share of control characters is no text."

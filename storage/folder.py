@@ -28,7 +28,7 @@ _AT_ONCE = 4  # each holds a file of a table in memory
 # Flags of renameat2 on Linux (RENAME_EXCHANGE) and of renamex_np on macOS (RENAME_SWAP), and "this folder".
 _EXCHANGE, _HERE = 2, -100
 # What was fetched, whatever its licence and whatever it holds: other users of the machine have no part in it.
-_PRIVATE = ("raw", "trajectories")  # what was said to agents, and texts before redaction
+_PRIVATE = ("raw", "trajectories", "usage")  # what was said to agents or asked, and texts before redaction
 
 
 def user_cache() -> Path:

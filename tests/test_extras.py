@@ -17,6 +17,8 @@ EXTRAS = (
     "bm25s",
     "prefect_dask",
     "prefect_ray",
+    "langchain_core",
+    "llama_index",
 )
 _WITHOUT = """
 import importlib, sys

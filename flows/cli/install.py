@@ -1,4 +1,4 @@
-"""The commands that install skills into the folder of an agent: install, outdated, update and remove."""
+"""The commands that install for an agent: skills in its folder, kept up to date, and a hook of its host."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import JsonOption, RootOption, print_json, root_of
+from flows.cli.options import JsonOption, MinFitOption, RootOption, print_json, root_of
 from flows.cli.printing import skill as printing
+from flows.hook.run import Options, answer_prompt
 from flows.settings import load_settings
 from storage.errors import WrongInput
 
@@ -130,8 +131,10 @@ def install(
     hand, or is not from Skillery, is never overwritten.
     """
     from flows.commands.installing import install_skills, load_installing  # noqa: PLC0415
+    from flows.commands.usage import note_once  # noqa: PLC0415
 
-    place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder()
+    settings = load_settings()
+    place, folder = root_of(settings, root), Destination(to, agent, user).folder()
     if called is not None and len(doc_ids) != 1:
         msg = f"--as {called} names the folder of one skill: give one DOC_ID"
         raise WrongInput(msg)
@@ -139,6 +142,7 @@ def install(
         place, folder, doc_ids, revision, accept_risk or [], load_installing(),
         any_publisher=accept_publisher, called=called,
     )  # fmt: skip
+    note_once(place, settings, "command", "install", [skill["doc_id"] for skill in found["skills"]])
     print_json(found) if as_json else printing.print_installed(found)
 
 
@@ -165,6 +169,12 @@ def update(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the differences, and write nothing.")
     ] = False,
+    theirs: Annotated[
+        bool, typer.Option("--theirs", help="Take the corpus's where you changed the same lines.")
+    ] = False,
+    ours: Annotated[
+        bool, typer.Option("--ours", help="Keep yours where you changed the same lines.")
+    ] = False,
     to: _ToOption = None,
     agent: _AgentOption = None,
     user: _UserOption = False,
@@ -175,15 +185,20 @@ def update(
 ) -> None:
     """Put what the corpus holds now in place of installed skills, and show the differences.
 
-    NAME is a folder's name or an id; without one, all are updated, those installed with --revision too. What
-    was edited by hand stays, as does what is refused or gone from the corpus; then it ends with 1, and says
+    NAME is a folder's name or an id; without one, all are updated, those installed with --revision too. Into
+    what was edited by hand it is merged by lines; where both changed the same lines it stays, and NAME.rej
+    beside it lists them. What is refused, or gone from the corpus, stays too; then it ends with 1, and says
     why.
     """
     from flows.commands.installing import load_installing  # noqa: PLC0415
     from flows.commands.updating import DONE, update_skills  # noqa: PLC0415
 
     place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder(installed=True)
-    how = {"dry_run": dry_run, "any_publisher": accept_publisher}
+    if theirs and ours:
+        msg = "--theirs and --ours exclude each other: give one of them"
+        raise WrongInput(msg)
+    prefer = "theirs" if theirs else "ours" if ours else None
+    how: dict[str, Any] = {"dry_run": dry_run, "any_publisher": accept_publisher, "prefer": prefer}
     found = update_skills(place, folder, names or [], accept_risk or [], load_installing(), **how)
     print_json(found) if as_json else printing.print_updated(found)
     raise typer.Exit(0 if all(skill["state"] in DONE for skill in found["skills"]) else 1)
@@ -209,4 +224,62 @@ def remove(
     print_json(found) if as_json else printing.print_removed(found)
 
 
-INSTALLING: tuple[Callable[..., None], ...] = (install, outdated, update, remove)
+class Host(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's default is printed)
+    """An agent that runs hooks."""
+
+    claude = "claude"
+    codex = "codex"
+    gemini = "gemini"
+
+
+_HostOption = Annotated[Host, typer.Option("--agent", help="Whose events are read and answered.")]
+_UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="A running serve  [the one that runs for the root]"),
+]
+
+
+def hook(
+    agent: _HostOption,
+    url: _UrlOption = None,
+    min_fit: MinFitOption = None,
+    budget: Annotated[
+        int, typer.Option("--budget", metavar="N", min=1, help="Tokens that are told, at most.")
+    ] = 400,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="After which nothing is told.")
+    ] = 2.0,
+    root: RootOption = None,
+) -> None:
+    """Answer a prompt's event of an agent's host with facts on skills that fit it.
+
+    The event is JSON on standard input. Told are the part of the best skill that the prompt needs, or the
+    names of up to three, and whose they are; nothing where none fits, or a session was told before. Without
+    --url it asks the server that runs for the root, else it answers by itself. It ends with 0 whatever goes
+    wrong, and says why on stderr.
+    """
+    answer_prompt(Options(agent.value, url, root or "", min_fit, budget, timeout))
+
+
+def plugin(
+    agent: _HostOption,
+    out: Annotated[Path, typer.Option("--out", help="A folder, empty or not there yet.")],
+    url: _UrlOption = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the plugin of an agent's host: the hook, the MCP server, a README.
+
+    It prints the command that installs it, and the one that removes it.
+    """
+    from flows.hook.plugin import write_plugin  # noqa: PLC0415
+
+    found = write_plugin(agent.value, out, root=root_of(load_settings(), root).uri, url=url)
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(f"{found['out']} holds the plugin for {found['agent']}, version {found['version']}")
+    typer.echo(f"install it:  {found['install']}\nremove it:   {found['remove']}")
+
+
+INSTALLING: tuple[Callable[..., None], ...] = (install, outdated, update, remove, hook, plugin)

@@ -233,7 +233,24 @@ def _described(settings: BaseSettings) -> list[dict[str, Any]]:
     ]
 
 
+def usage(
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, max=90, help="The last N days.")] = 7,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was asked, found, paged and installed by day, and what was asked in vain.
+
+    Kept is what SKILLERY_QUERY_LOG says: counts by default, `texts` of what was asked too, `off` nothing. It
+    is kept for 90 days, and `forget` removes what names a document.
+    """
+    from flows.commands.usage import lines_of, usage_of  # noqa: PLC0415 (what servers ask does without)
+
+    settings = load_settings()
+    found = usage_of(root_of(settings, root), settings, days)
+    print_json(found) if as_json else typer.echo("\n".join(lines_of(found)))
+
+
 COMMANDS: dict[Callable[..., None], str] = {
     serve: ASK, publish: ASK, refresh: FILL, rebuild: REPAIR, compact: REPAIR, up: WATCH, settings: WATCH,
-    serve_metrics: WATCH, alert: WATCH, schema: WATCH,
+    serve_metrics: WATCH, alert: WATCH, usage: WATCH, schema: WATCH,
 }  # fmt: skip

@@ -1,9 +1,13 @@
-"""Start of the command: Ctrl-C ends it in one line also while its modules load, which takes a second."""
+"""Start of the command: Ctrl-C ends it in one line also while its modules load, which takes a second.
+
+The hook of an agent's host loads none of them.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from types import FrameType
 from typing import NoReturn
 
@@ -11,6 +15,11 @@ from typing import NoReturn
 def main() -> None:
     """Load the command, and run it."""
     signal.signal(signal.SIGINT, _end)  # until the command has a handler of its own
+    if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv):
+        from flows.hook.run import main as hook  # noqa: PLC0415 (a host waits for it at every prompt)
+
+        hook(sys.argv[2:])
+        return
     from flows.cli.main import main as run  # noqa: PLC0415 (what loads may be interrupted)
 
     run()

@@ -14,7 +14,8 @@ from flows.commands.installing import (
     require_publisher,
     told_of,
 )
-from storage.errors import UnknownDocument, Withheld, WrongInput
+from storage.errors import StorageError, UnknownDocument, Withheld, WrongInput
+from storage.folder import put_file
 from storage.root import Root
 from tasks.crawl.source.identity import doc_key
 from tasks.refine.risks.hits import HELD, rule_id
@@ -23,22 +24,28 @@ from tasks.retrieve.install.contents import (
     is_current,
     is_same_publisher,
     new_risks,
+    planned,
     prepare,
     require_rules,
 )
 from tasks.retrieve.install.lock import Installed
+from tasks.retrieve.install.merge import MergeConflict, Side, merged_files
 from tasks.retrieve.install.skills_folder import (
     HandEdit,
     SkillsFolder,
+    contents_in,
+    digests_in,
+    digests_of,
     how_to_replace,
     open_skills_folder,
     said,
 )
-from tasks.retrieve.revisions.edition import find_row, present_edition
+from tasks.retrieve.revisions.edition import SKILL_FILE, find_row, past_edition, present_edition
+from tasks.retrieve.revisions.history import revisions_of
 from tasks.retrieve.revisions.show import changed_files
 
 # What a skill is after an update that needs nobody to look at it.
-DONE = ("current", "updated", "outdated")
+DONE = ("current", "updated", "merged", "outdated")
 
 
 def outdated_skills(root: Root, folder: Path) -> dict[str, Any]:
@@ -86,10 +93,13 @@ def update_skills(
     *,
     dry_run: bool,
     any_publisher: bool = False,
+    prefer: Side | None = None,
 ) -> dict[str, Any]:
     """Put what the corpus holds now in place of what is installed, each skill in one step.
 
-    A skill that was edited by hand (`edited`), that cannot be installed as it is now or has a new risk from
+    Into a skill that was edited by hand it is merged; where both changed the same, the folder stays as it is
+    (`conflict`), and NAME.rej beside it lists what conflicts. A skill whose installed version is not kept any
+    more (`edited`), that cannot be installed as it is now or has a new risk from
     `warning` on (`refused`), or that the corpus holds no more (`gone`) stays as it is, with the `reason`.
     What is, or would be, put in place has the differences of its `files`, as `skillery diff --json` has them,
     of its `risks` and `licence`.
@@ -102,6 +112,7 @@ def update_skills(
         settings: What is refused.
         dry_run: Whether to write nothing: what would be written is `outdated`.
         any_publisher: Whether what another publisher has put at its id by now is not refused.
+        prefer: Whose is taken where both changed the same; None: it conflicts.
 
     Raises:
         WrongInput: There is no such folder, or one of `texts` is not installed there.
@@ -110,7 +121,7 @@ def update_skills(
     rules = require_rules(accepted)
     with open_skills_folder(folder) as skills:
         names = [installed_name(skills, text) for text in texts] or list(skills.skills)
-        how = {"dry_run": dry_run, "any_publisher": any_publisher}
+        how: dict[str, Any] = {"dry_run": dry_run, "any_publisher": any_publisher, "prefer": prefer}
         told = [_update(root, skills, n, rules, settings, **how) for n in dict.fromkeys(names)]
         return {**told_of(skills), "dry_run": dry_run, "skills": told}
 
@@ -152,11 +163,10 @@ def _update(
     *,
     dry_run: bool,
     any_publisher: bool,
+    prefer: Side | None,
 ) -> dict[str, Any]:
     installed, edits = skills.skills[name], skills.edits(name)
     told, row = _state(root, skills, name, edits)
-    if edits:
-        return {**told, "state": "edited", "reason": f"{said(edits)}; {how_to_replace(name)}"}
     if row is None:
         return {**told, "reason": f"the corpus holds {installed.doc_id} no more; it stays as it is"}
     if told["state"] == "current":
@@ -169,11 +179,83 @@ def _update(
         _require_name(name, prepared)
     except (WrongInput, Withheld, UnknownDocument) as error:
         return {**told, "state": "refused", "reason": str(error)}
-    told |= prepared.told() | _differences(skills.path / name, installed, prepared)
     told["to"]["revision"] = prepared.installed.revision[:SHOWN]
+    if edits:
+        return _merge(root, skills, name, told, prepared, dry_run=dry_run, prefer=prefer)
+    told |= prepared.told() | _differences(skills.path / name, installed, prepared)
     if not dry_run:
         skills.put(name, prepared.installed, prepared.contents, before=installed.doc_id)
     return {**told, "state": "outdated" if dry_run else "updated"}
+
+
+def _merge(
+    root: Root, skills: SkillsFolder, name: str, told: dict[str, Any], prepared: Installable, *,
+    dry_run: bool, prefer: Side | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Merge what the corpus holds into a folder that was edited, and return what is said of it."""
+    installed, folder = skills.skills[name], skills.path / name
+    rejected = skills.rejected(name)
+    try:
+        seen, ours = digests_in(folder), contents_in(folder)
+        base = _installed_contents(root, installed, ours)
+    except (WrongInput, Withheld, UnknownDocument, StorageError) as error:
+        edits = skills.edits(name)
+        why = f"{said(edits)}; it cannot be merged ({error}); {how_to_replace(name)}"
+        return {**told, "state": "edited", "reason": why}
+    contents, conflicts = merged_files(base, ours, prepared.contents, prefer)
+    if SKILL_FILE not in contents:  # without it the folder is no skill
+        conflicts = [*conflicts, MergeConflict(SKILL_FILE, "it would be gone")]
+    if conflicts:
+        names = ", ".join(f"{one.path} ({one.why})" for one in conflicts[:5])
+        why = f"{names}: {rejected} says more; --theirs or --ours decides" if not dry_run else names
+        if not dry_run:
+            put_file(rejected, _as_text(conflicts).encode())
+        return {**told, "state": "conflict", "reason": why, "conflicts": as_dicts(conflicts)}
+    told |= prepared.told() | {
+        "files": _of_files(folder, {p: d for p, d in seen.items() if p in ours}, contents),
+        "risks": _of_risks(installed, prepared),
+        "licence": None,
+    }
+    if not dry_run:
+        skills.put(name, prepared.installed, contents, before=installed.doc_id, onto=seen)
+        rejected.unlink(missing_ok=True)
+    return {**told, "state": "outdated" if dry_run else "merged"}
+
+
+def _installed_contents(root: Root, installed: Installed, ours: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files that were installed: what is unchanged in the folder, the rest of what is kept.
+
+    Raises:
+        WrongInput: The bytes of one are not kept any more.
+        UnknownDocument, Withheld, StorageError: As `past_edition`.
+    """
+    held = digests_of(ours)
+    found = {p: ours[p] for p, digest in installed.files.items() if held.get(p) == digest}
+    if found.keys() == installed.files.keys():
+        return found
+    known = [
+        r for r in revisions_of(root, installed.doc_id, installed.source) if r.revision == installed.revision
+    ]
+    if not known:
+        msg = "the version that was installed is not kept any more"
+        raise WrongInput(msg)
+    edition = past_edition(root, known[-1])
+    edition.require_text()
+    was = {
+        path: edition.read(blob["path"]) for path, blob in planned(edition.row).items() if path not in found
+    }
+    was |= {SKILL_FILE: edition.skill_file or b""} if SKILL_FILE not in found else {}
+    digests = digests_of(was)
+    for path in installed.files.keys() - found.keys():
+        if digests.get(path) != installed.files[path]:
+            msg = f"what was installed of {path} is not kept any more"
+            raise WrongInput(msg)
+        found[path] = was[path]
+    return found
+
+
+def _as_text(conflicts: Sequence[MergeConflict]) -> str:
+    return "".join(f"{one.path}: {one.why}\n{one.marked or ''}\n" for one in conflicts)
 
 
 def _require_name(name: str, prepared: Installable) -> None:
@@ -186,7 +268,7 @@ def _differences(folder: Path, installed: Installed, prepared: Installable) -> d
     """Return what changes in a folder that nobody edited."""
     licences = [installed.licence, prepared.installed.licence]
     return {
-        "files": _of_files(folder, installed.files, prepared),
+        "files": _of_files(folder, installed.files, prepared.contents),
         "risks": _of_risks(installed, prepared),
         "licence": licences if licences[0] != licences[1] else None,
     }
@@ -197,9 +279,9 @@ def _of_risks(was: Installed, now: Installable) -> dict[str, Any]:
     return {"added": new_risks(was, now.risks, now.installed.hits or ()), "gone": gone}
 
 
-def _of_files(folder: Path, was: Mapping[str, str], prepared: Installable) -> list[dict[str, Any]]:
+def _of_files(folder: Path, was: Mapping[str, str], new: Mapping[str, bytes]) -> list[dict[str, Any]]:
     def content(path: str, side: int) -> tuple[bytes, int]:
-        held = prepared.contents[path] if side else (folder / path).read_bytes()
+        held = new[path] if side else (folder / path).read_bytes()
         return held, len(held)
 
-    return changed_files(was, prepared.installed.files, content)
+    return changed_files(was, digests_of(new), content)

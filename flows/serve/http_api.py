@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -13,11 +14,13 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from flows.commands.queries import require_page_options, search_filters
+from flows.hook.run import HOOK
 from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.answers.service import DEFAULT, Service
 from flows.serve.answers.tool import Tool
@@ -91,6 +94,7 @@ class Figures:
         self._collector: Collector | None = None
         labels = ["route", "status"]
         self._requests = Counter("skillery_requests", "Requests answered.", labels, registry=self.registry)
+        self.registry.register(UsageCollector(service))
         self._seconds = Histogram(
             "skillery_request_seconds", "Seconds from a request to the end of its answer.", ["route"],
             buckets=_BUCKETS, registry=self.registry,
@@ -110,6 +114,21 @@ class Figures:
         """Count a request; `route` is one of few."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
+
+
+class UsageCollector(Collector):
+    """Counts what was asked since the server began: by whom, which action, and whether a skill fits."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the counter, for the registry."""
+        labels = ["via", "action", "fits"]
+        family = CounterMetricFamily("skillery_asked", "Questions answered.", labels=labels)
+        for (via, action, fits), count in self._service.usage.counts.copy().items():
+            family.add_metric([via, action, {True: "yes", False: "no", None: ""}[fits]], count)
+        yield family
 
 
 def page_router(app: FastAPI, service: Service, figures: Figures) -> APIRouter:
@@ -152,7 +171,8 @@ def api_router(service: Service) -> APIRouter:
     ) -> Response:  # fmt: skip
         def found() -> Json:
             filters = search_filters(kind, licence, source, risk)
-            return service.search(q, k, method, filters=filters, explain=explain, min_fit=min_fit)
+            how = {"filters": filters, "explain": explain, "min_fit": min_fit}
+            return service.noted(_via(request), "search", q, partial(service.search, q, k, method, **how))
 
         return await _tagged(service, request, found, slow=method != DEFAULT)
 
@@ -162,7 +182,8 @@ def api_router(service: Service) -> APIRouter:
     ) -> Response:
         def found() -> Json:
             require_page_options([method], [budget])
-            return service.index.page(doc_id, q, budget=budget, method=method)
+            paged = partial(service.index.page, doc_id, q, budget=budget, method=method)
+            return service.noted(_via(request), "page", q, paged)
 
         return await _tagged(service, request, found, slow=True)
 
@@ -193,6 +214,11 @@ def api_router(service: Service) -> APIRouter:
     return router
 
 
+def _via(request: Request) -> str:
+    """Return whom a request is counted under."""
+    return "hook" if request.headers.get("user-agent") == HOOK else "http"
+
+
 async def _require_known(request: Request) -> None:
     """Refuse a parameter that the route does not take: a filter that is misspelt would filter nothing."""
     route: APIRoute = request.scope["route"]
@@ -206,7 +232,7 @@ def _add_tool(router: APIRouter, service: Service, tool: Tool[Any, Any]) -> None
     """Add a tool under `/tools/NAME`, as MCP calls it."""
 
     async def call(given: Annotated[Json, Body()]) -> Response:
-        found = await tool.answer(service, given)
+        found = await tool.answer(service, given, "http")
         return JSONResponse(found.as_json(), headers={"cache-control": "no-store"})
 
     schema = {"content": {"application/json": {"schema": tool.schemas()[0]}}}

@@ -167,7 +167,7 @@ def mcp_server(service: Service, *, shared: bool) -> Server[Any]:
             msg = f"there is no tool {params.name[:100]!r}: tools/list names all"
             raise MCPError(types.INVALID_PARAMS, msg)
         try:
-            found = await tool.answer(service, params.arguments)
+            found = await tool.answer(service, params.arguments, "mcp")
         except SkilleryError as error:
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
         text = types.TextContent(text=found.as_text())

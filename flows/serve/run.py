@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 
+from flows.hook.run import SERVING
 from flows.serve.answers.service import ServeSettings, Service, load_serving
 from flows.serve.gate import is_loopback, usable_token
 from flows.settings import load_settings
 from storage.errors import WrongInput
+from storage.folder import put_file
 from storage.root import Root
 from tasks.retrieve.registry.indexes import normal_base
+
+_ANY = ("0.0.0.0", "::")  # noqa: S104 (compared)
 
 
 def serve_http(
@@ -40,8 +47,24 @@ def serve_http(
     names = [*(limits.hosts or ()), *([] if is_loopback(host) else [host, socket.gethostname()])]
     _quiet()
     shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
+    _tell_hooks(service, f"http://{'127.0.0.1' if host in _ANY else shown}:{at}")
     say(f"serving {root.uri} at http://{shown}:{at}: pages at /, MCP at /mcp, HTTP at /api, see /docs")
     uvicorn.Server(serving_config(service, names, base)).run(sockets=[listening])
+
+
+def _tell_hooks(service: Service, url: str) -> None:
+    """Leave the address where hooks on this machine look for it, until the service is closed."""
+    held = {"url": url, "pid": os.getpid()}
+    place = service.root.folder / SERVING
+
+    def withdraw() -> None:
+        with suppress(OSError, ValueError):
+            if json.loads(place.read_bytes()) == held:  # no later server's
+                place.unlink()
+
+    with suppress(OSError):  # a root that may only be read is served all the same
+        put_file(place, json.dumps(held).encode())
+        service.at_close(withdraw)
 
 
 def require_token(host: str, limits: ServeSettings) -> None:

@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from storage.lance.served import Served, require_served
 from storage.root import Root
 from tasks.evaluate.health.as_served import (
+    ask_logged,
     ask_probes,
     page_sample,
     paging_rows,
@@ -20,7 +21,7 @@ from tasks.evaluate.health.as_served import (
 )
 from tasks.evaluate.health.drift import Thresholds, drift_of, drift_rows, shortcomings, unasked
 from tasks.evaluate.health.history import append_history, count_rows, dropped_of, read_history
-from tasks.evaluate.health.probes import probe_index, served_probes
+from tasks.evaluate.health.probes import logged_probes, probe_index, served_probes
 from tasks.evaluate.health.regression import check_regression
 from tasks.evaluate.health.report import pictures_of, render_report, write_report
 from tasks.models.encoder import load_encoder
@@ -45,8 +46,10 @@ def probe_served(root: str, served: Served, *, count: int, rerank: str) -> dict[
     place = Root(root)
     encoder = load_encoder(str(place.fetch(served.model["path"])))
     probes = served_probes(place, served, count=count)
-    asked = ask_probes(_index(place, served, rerank), probes)
-    rows = [*probe_index(place, served, probes, encoder=encoder), *asked.rows]
+    index = _index(place, served, rerank)
+    asked, shown = ask_probes(index, probes), served.skills_table(place).frame(["doc_id"])["doc_id"]
+    logged = ask_logged(index, logged_probes(place, {*shown}, count=count))
+    rows = [*probe_index(place, served, probes, encoder=encoder), *asked.rows, *logged]
     return {"rows": rows, "misses": asked.misses}
 
 

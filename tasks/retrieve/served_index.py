@@ -93,10 +93,10 @@ class ServedIndex:
         """Return the `k` skills that fit a query best, as the command prints them.
 
         Skills with a denied licence or without what `filters` ask for are not ranked. With `explain` each
-        result has the parts of its score and what its fit is told by. `nothing_fits` is true if the fit of
-        none of the three best reaches `min_fit`, in [0, 1] (by default the least of the packaged model), and
-        null if no fit is known. Results below a `min_fit` that is given are left out, unless nothing fits.
-        `ranker` takes the place of the default; a score that it does not tell is null.
+        result tells the parts of its score and fit. `nothing_fits` is true if the fit of none of the three
+        best reaches `least_fit`: `min_fit`, in [0, 1], or the packaged model's; null if no fit is known.
+        Results below a given `min_fit` are left out, unless nothing fits. `ranker` replaces the default; a
+        score it does not tell is null.
 
         Raises:
             WrongInput: The query is blank, `k` is not positive, nothing has what a filter asks for, or
@@ -107,12 +107,11 @@ class ServedIndex:
         started = time.perf_counter()
         require_text("query", query)
         if k < 1:
-            msg = f"k is {k}: ask for at least 1"
-            raise WrongInput(msg)
+            raise WrongInput(f"k is {k}: ask for at least 1")
         with self.version() as now:
             ranked = self._ranked(now, query, max(k, DECIDING), filters or Filters(), ranker)
-        fits = all(found.fit is not None for _, found in ranked)
-        ranked, nothing = fitting(ranked, now.fit if fits else None, min_fit)
+        model = now.fit if all(found.fit is not None for _, found in ranked) else None
+        ranked, nothing = fitting(ranked, model, min_fit)
         failed = self.failed_sources()
         results = [
             {
@@ -127,7 +126,8 @@ class ServedIndex:
             }
             for rank, (row, found) in enumerate(ranked[:k], start=1)
         ]
-        told = {"query": query, "results": results, "nothing_fits": nothing}
+        least = model.least if model and min_fit is None else min_fit
+        told = {"query": query, "results": results, "nothing_fits": nothing, "least_fit": least}
         return {**told, "index_version": now.served.version, "took_ms": _since(started)}
 
     @asked_again
@@ -136,9 +136,9 @@ class ServedIndex:
     ) -> dict[str, Any]:
         """Return the parts of a document that a query needs, as the command prints them.
 
-        With a reranker, `reranked` tells whether it answered. `by_words` is there, and true, if encoding the
-        document would take longer than `page_seconds`, so that it was read by its words alone. `unmatched` is
-        there, and true, if no word of the query stands in the document.
+        With a reranker, `reranked` tells whether it answered. `by_words` is there, and true, if the document
+        was read by its words alone, since encoding takes longer than `page_seconds`; `unmatched`, if it has
+        no word of the query.
 
         Raises:
             UnknownDocument: Neither a served document nor an alias of one has this id.

@@ -15,11 +15,12 @@ from unittest.mock import patch
 import storage.folder
 from tasks.retrieve.install import skills_folder
 from tasks.retrieve.install.lock import Installed
-from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder
+from tasks.retrieve.install.skills_folder import SkillsFolder, digests_of, open_skills_folder
 
 BREAD_ID = "local/market/bread"
 OLD = {"SKILL.md": b"Bake.\n", "scripts/knead.sh": b"echo knead\n", "a.md": b"old\n", "gone.md": b"x\n"}
 NEW = {"SKILL.md": b"Bake long.\n", "scripts/knead.sh": b"echo more\n", "a.md": b"old\n", "b/c.md": b"new\n"}
+MINE = {"notes.md": b"Mine.\n"}  # what a person added
 _EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.listdir", "os.scandir"}
 
 
@@ -38,6 +39,7 @@ WORK: dict[str, Callable[[SkillsFolder], None]] = {
     "install": partial(put, NEW),
     "update": partial(put, NEW),
     "update by two renames": partial(put, NEW),
+    "merge": lambda skills: skills.put("bread", installed(NEW), NEW | MINE, onto=digests_of(OLD | MINE)),
     "remove": lambda skills: skills.remove("bread"),
 }
 

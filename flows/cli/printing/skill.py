@@ -81,19 +81,29 @@ def print_differences(found: Mapping[str, Any]) -> None:
         say(f"{name}: {was} -> {now}", indent=2)
     for change, risks in found["risks"].items():
         _risks(f"risk {change}: ", risks)
-    _lines(found["text"])
+    _lines((found["text"] or "").splitlines())
     _changes(found["files"])
 
 
-def _changes(files: Sequence[Mapping[str, Any]]) -> None:
+_MOST_LINES = 200  # of differences that a dry run prints of a skill
+
+
+def _changes(files: Sequence[Mapping[str, Any]], most: int | None = None) -> None:
+    """Print what changed in files, of differences at most so many lines in all."""
     for file in files:
         was, now = ("none" if size is None else f"{size:,}" for size in file["sizes"])
         say(f"{file['change']} {file['path']} (bytes: {was} -> {now})", style="bold")
-        _lines(file["difference"])
+        lines = (file["difference"] or "").splitlines()
+        shown = lines[:most]
+        _lines(shown)
+        if most is not None:
+            most -= len(shown)
+        if len(shown) < len(lines):
+            say(f"{len(lines) - len(shown):,} more lines differ: --json has them", indent=2)
 
 
-def _lines(difference: str | None) -> None:
-    for line in (difference or "").splitlines():
+def _lines(lines: Sequence[str]) -> None:
+    for line in lines:
         style = {"+": "green", "-": "red"}.get(line[:1]) if line[:3] not in ("+++", "---") else "bold"
         say(line, style=style)
 
@@ -142,10 +152,14 @@ def print_outdated(found: Mapping[str, Any]) -> None:
         if "reason" in skill:
             say(f"update would leave it as it is: {skill['reason']}", style="red", indent=2)
         _risks("risk added: ", (skill.get("risks") or {}).get("added", ()))
-        for edit in skill["edited"]:
-            say(f"{edit['change']} by hand: {edit['path']}", indent=2)
+        _edits(skill)
     if not found["skills"]:
         say(f"nothing is installed in {found['folder']}")
+
+
+def _edits(skill: Mapping[str, Any]) -> None:
+    for edit in skill["edited"]:
+        say(f"{edit['change']} by hand: {edit['path']}", indent=2)
 
 
 def print_updated(found: Mapping[str, Any]) -> None:
@@ -160,7 +174,8 @@ def print_updated(found: Mapping[str, Any]) -> None:
         if licence := skill.get("licence"):
             say(f"licence: {licence[0] or 'unknown'} -> {licence[1] or 'unknown'}", indent=2)
         _risks("risk added: ", skill.get("risks", {}).get("added", ()))
-        _changes(skill.get("files", ()))
+        _changes(skill.get("files", ()), _MOST_LINES if found["dry_run"] else None)
+        _edits(skill)
     dry = "; nothing was written (--dry-run)" if found["dry_run"] else ""
     say(f"{counts(Counter(skill['state'] for skill in found['skills']))}{dry}")
 
@@ -175,7 +190,7 @@ def print_removed(found: Mapping[str, Any]) -> None:
 
 def _state(skill: Mapping[str, Any]) -> None:
     was, now = ((one or {}).get("content_hash", "none")[:12] for one in (skill["from"], skill["to"]))
-    changed = f", {was} -> {now}" if skill["state"] in ("outdated", "updated") else ""
+    changed = f", {was} -> {now}" if skill["state"] in ("outdated", "updated", "merged") else ""
     say(f"{skill['state']}: {skill['name']} ({skill['doc_id']}{changed})", style="bold")
     if "held" in skill:
         say(skill["held"], style="red", indent=2)

@@ -7,7 +7,8 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from flows.commands.induction.induce import state_summaries
 from flows.commands.induction.suggest import ServedSuggester
 from flows.commands.queries import open_index
+from flows.commands.usage import open_log
 from flows.settings import Settings, load
 from storage.errors import SkilleryError, StorageError, WrongInput
 from storage.lance.served import read_served, require_licences, require_served
@@ -85,6 +87,8 @@ class Service:
         self.skills = SkillCatalogue(self.index, root)
         self.listing = SkillList(self.index, root)
         self._held, self._models = ExitStack(), threading.Lock()
+        self.usage = open_log(root, settings)
+        self._held.callback(self.usage.close)
         self.learned = ServedSuggester(self.index, self._held.enter_context(state_summaries(root, settings)))
         self._rankers = {name: self._ranker(root, settings, name) for name in limits.methods}
         self._quick = ThreadPoolExecutor(limits.threads, "answer")
@@ -111,6 +115,16 @@ class Service:
         with self._models:  # one query at a time: models and the account of an LLM are shared
             return self.index.search(query, k, ranker=self._rankers[method], **how)
 
+    def noted(self, via: str, action: str, query: str | None, work: Callable[[], _T]) -> _T:
+        """Return what a function returns, and note which skills answered; `via` is whom it was asked by."""
+        began = time.perf_counter()
+        found = work()
+        doc_ids, fits, version = _answered(found)
+        took = round((time.perf_counter() - began) * 1000, 3)
+        how = {"fits": fits, "milliseconds": took, "version": version}
+        self.usage.note(via, action, doc_ids, query=query, **how)  # type: ignore[arg-type]
+        return found
+
     async def run(self, work: Callable[[], _T], *, slow: bool = False) -> _T:
         """Return what a function returns, called in a thread.
 
@@ -136,6 +150,7 @@ class Service:
             with suppress(SkilleryError):
                 self.search("anything", 1, name)
 
+        self.usage.start()
         self._quick.submit(opened)
         for name in self._rankers:
             self._slow.submit(loaded, name)
@@ -156,8 +171,28 @@ class Service:
         digest = hashlib.sha256(json.dumps(state).encode()).hexdigest()[:12]
         return f"{version}.{digest}"
 
+    def at_close(self, work: Callable[[], None]) -> None:
+        """Have something done when the service is closed."""
+        self._held.callback(work)
+
     def close(self) -> None:
         """Take no more work; what is under way is not waited for."""
         for pool in (self._quick, self._slow):
             pool.shutdown(wait=False, cancel_futures=True)
         self._held.close()
+
+
+def _answered(found: object) -> tuple[list[str], bool | None, str | None]:
+    """Return the ids of the documents of an answer, whether one fits, and the version that answered."""
+    told: Mapping[str, Any] = found if isinstance(found, dict) else vars(found)
+    rows = told.get("results") or told.get("steps") or [told]
+    ids = [row.get("doc_id") if isinstance(row, dict) else _id_of(row) for row in rows]
+    nothing = told.get("nothing_fits")
+    version = told.get("index_version") or told.get("version")
+    return [i for i in ids if i], None if nothing is None else not nothing, version
+
+
+def _id_of(row: object) -> str | None:
+    if skills := getattr(row, "skills", None):  # of a step: the best
+        return None if row.gap else str(skills[0].doc_id)  # type: ignore[attr-defined]
+    return getattr(row, "doc_id", None)

@@ -69,12 +69,18 @@ class Tool(Generic[A, O]):
             pass
         raise WrongInput(f"{where}: {why}; {self.name} takes {', '.join(self.arguments.model_fields)}")
 
-    async def answer(self, service: Service, given: dict[str, Any] | None) -> O:
-        """Return what the tool finds; raises as its function does, and as `parse`."""
+    async def answer(self, service: Service, given: dict[str, Any] | None, via: str) -> O:
+        """Return what the tool finds, asked by way of `via`; raises as its function does, and as `parse`."""
         arguments = self.parse(given)
         # Another method than the default takes seconds, for which no search waits.
         slow = self.slow or getattr(arguments, "method", DEFAULT) != DEFAULT
-        return await service.run(lambda: self.call(service, arguments), slow=slow)
+        query = getattr(arguments, "task", None) or getattr(arguments, "request", None)
+        action = self.name.partition("_")[0]
+
+        def called() -> O:
+            return service.noted(via, action, query, lambda: self.call(service, arguments))
+
+        return await service.run(called, slow=slow)
 
     def schemas(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the JSON schemas of arguments and outcome, without what no model needs to know."""

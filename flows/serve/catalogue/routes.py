@@ -16,6 +16,7 @@ from flows.serve.answers.service import Service
 from flows.serve.catalogue.rendering import link_to, page_answer, render, static_answer
 from flows.serve.catalogue.search_page import SearchForm, search_page
 from flows.serve.catalogue.skill_page import skill_page
+from flows.settings import load_settings
 from storage.errors import EncodingTooLong, WrongInput
 from storage.state import read_runs
 from tasks.retrieve.graph.graph import graph_of
@@ -113,7 +114,16 @@ def report_page(service: Service) -> str:
     )
 
 
-PATHS = ("/skill", "/file", "/graph", "/revisions", "/sources", "/report", "/evaluation", "/static")
+def usage_page(service: Service) -> str:
+    """Return the page of what was asked and used in the last 30 days; raises `StorageError` as above."""
+    from flows.commands.usage import usage_of  # noqa: PLC0415 (as above)
+
+    return render("usage.html", usage=usage_of(service.root, load_settings(), 30))
+
+
+PATHS = (
+    "/skill", "/file", "/graph", "/revisions", "/sources", "/report", "/usage", "/evaluation", "/static",
+)  # fmt: skip
 """The paths of pages, beside `/`."""
 
 _PROGRAMS = ("/api", "/mcp", "/healthz", "/metrics", "/openapi.json", "/.well-known", "/marketplace.json")
@@ -179,6 +189,10 @@ def _add_state(router: APIRouter, service: Service) -> None:
     @router.get("/report")
     async def report() -> Response:
         return page_answer(await service.run(lambda: report_page(service)))
+
+    @router.get("/usage")
+    async def usage() -> Response:
+        return page_answer(await service.run(lambda: usage_page(service), slow=True))
 
     @router.get("/evaluation")
     async def evaluation() -> Response:

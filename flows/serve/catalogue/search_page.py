@@ -64,7 +64,11 @@ def _listed(service: Service, asked: SearchForm, filters: Filters, begin: int) -
     """Return the skills of a page, and whether none that is served seems to fit the task."""
     if not asked.task:
         return service.listing.page(filters, begin, _SIZE), False
-    found = service.index.search(asked.task, _MOST, filters=filters, explain=True)
+
+    def searched() -> dict[str, Any]:
+        return service.index.search(asked.task, _MOST, filters=filters, explain=True)
+
+    found = service.noted("browser", "search", asked.task, searched)
     ranked = found["results"]
     listed = ListedPage(found["index_version"], len(ranked), ranked[begin : begin + _SIZE])
     return listed, bool(ranked and found["nothing_fits"])

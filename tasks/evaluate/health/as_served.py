@@ -29,6 +29,14 @@ class Asked:
     misses: list[dict[str, Any]]
 
 
+def ask_logged(index: ServedIndex, probes: Sequence[Probe]) -> list[dict[str, Any]]:
+    """Return hit@10 and MRR@10 of what people asked of late, whose answer is what answered then."""
+    if not probes:
+        return []
+    rankings = [[found["doc_id"] for found in index.search(p.text, K)["results"]] for p in probes]
+    return quality_rows("logged search to its skill", "served", [p.doc_id for p in probes], rankings)
+
+
 def is_shown(index: ServedIndex, doc_id: str) -> bool:
     """Tell whether a skill is served and its licence lets its text be shown."""
     try:

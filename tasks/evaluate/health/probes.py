@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from storage.lance.served import Served
 from storage.lance.tables import NODES, TableAt
 from storage.root import Root
 from storage.state import nodes_table
+from storage.usage import logged_searches
 from tasks.evaluate.measures.statistics import bootstrap_interval
 from tasks.models.protocols import Encoder, Vectors
 from tasks.refine.text.words import IDENTIFIER
@@ -71,6 +73,16 @@ def _draw(seed: int, text: str) -> bytes:
 
 def _fold(text: str) -> str:
     return " ".join(IDENTIFIER.findall(text.lower()))
+
+
+def logged_probes(root: Root, doc_ids: Collection[str], *, count: int) -> list[Probe]:
+    """Return what people asked of late, with the skill that answered, as probes; of these skills alone.
+
+    There are none where SKILLERY_QUERY_LOG keeps no texts. The texts with the smallest hashes are taken.
+    """
+    asked = [(text, d) for text, d in logged_searches(root, datetime.now(UTC)) if d in doc_ids]
+    chosen = sorted(asked, key=lambda one: _draw(_SEED, one[0]))[:count]
+    return [Probe(f"asked#{i}", doc_id, "", text) for i, (text, doc_id) in enumerate(chosen)]
 
 
 def probe_skills(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +18,7 @@ from storage.lance.tables import NODES, TableAt
 from storage.partitions import PARTITIONS
 from storage.root import Root
 from storage.state import nodes_table
-from tasks.evaluate.health.probes import Probe, draw_probes
+from tasks.evaluate.health.probes import Probe, draw_probes, logged_probes
 from tasks.evaluate.measures.statistics import paired_bootstrap
 from tasks.evaluate.paging.bench import Remembering
 from tasks.models.encoder import load_encoder
@@ -77,7 +77,8 @@ def check_regression(
     Returns:
         `probes.asked`, which always passes and says how many were; and a check a leg (`dense`, `lexical`,
         `fused` as `search` answers, `nodes` where both versions have them), unless fewer than ten can be
-        asked. None where nothing is served.
+        asked. `logged` is `fused` for what people asked of late and was answered, where that is kept. None
+        where nothing is served.
 
     Raises:
         StorageError: A version's tables or its encoder cannot be opened.
@@ -101,6 +102,11 @@ def check_regression(
     new = _ranks(_side(root, candidate, indices[0], asking, probes), probes, ids)
     old = _ranks(_side(root, served, indices[1], before, probes), probes, ids)
     checks = [_check(leg, new[leg], old[leg], max_loss) for leg in new if leg in old]
+    logged = logged_probes(root, ids, count=count)
+    if len(logged) >= _FEWEST:
+        sides = ((candidate, indices[0], asking), (served, indices[1], before))
+        now, then = (_fused(_side(root, *side, logged), logged, ids) for side in sides)
+        checks.append(_check("logged", now, then, max_loss))
     if not all(check.passed for check in checks):
         drop_routing(root, candidate)
     return [asked, *checks]
@@ -151,21 +157,36 @@ def _side(
 
 def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str]) -> Ranks:
     """Return each probe's reciprocal rank at 10 by leg, among the skills shared."""
-    allowed = np.array([doc_id in shared for doc_id in side.index.doc_ids], dtype=np.bool_)
+    allowed = _allowed(side, shared)
     found: Ranks = {"dense": _vector_ranks(side.skills, side, probes, shared)}
-
-    def fused(probe: Probe) -> float:
-        ranked = side.router.rank(probe.text, _K, allowed=allowed)
-        return _reciprocal([probe.doc_id in (r.doc_id, *r.folded) for r in ranked])
 
     def lexical(probe: Probe) -> float:
         return _reciprocal([d == probe.doc_id for d in rank_lexical(side.index, probe.text, _K, allowed)])
 
+    found["fused"], found["lexical"] = _fused(side, probes, shared), _side_by_side(lexical, probes)
+    return found if side.nodes is None else found | {"nodes": _vector_ranks(side.nodes, side, probes, shared)}
+
+
+def _fused(side: _Side, probes: Sequence[Probe], shared: set[str]) -> list[float]:
+    """Return each probe's reciprocal rank at 10 as `search` answers, among the skills shared."""
+    allowed = _allowed(side, shared)
+
+    def rank(probe: Probe) -> float:
+        ranked = side.router.rank(probe.text, _K, allowed=allowed)
+        return _reciprocal([probe.doc_id in (r.doc_id, *r.folded) for r in ranked])
+
+    return _side_by_side(rank, probes)
+
+
+def _allowed(side: _Side, shared: set[str]) -> npt.NDArray[np.bool_]:
+    return np.array([doc_id in shared for doc_id in side.index.doc_ids], dtype=np.bool_)
+
+
+def _side_by_side(leg: Callable[[Probe], float], probes: Sequence[Probe]) -> list[float]:
     # NumPy and the encoder compute outside of Python. The encoder limits the threads of linear algebra and
     # sets them back; done side by side that leaves one thread, but for the limit around it.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads_of_process()) as pool:
-        found["fused"], found["lexical"] = (list(pool.map(leg, probes)) for leg in (fused, lexical))
-    return found if side.nodes is None else found | {"nodes": _vector_ranks(side.nodes, side, probes, shared)}
+        return list(pool.map(leg, probes))
 
 
 def _reciprocal(found: Sequence[bool]) -> float:

@@ -61,10 +61,14 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A change that was begun: what the folder `name` becomes, None where it is removed."""
+    """A change that was begun: what the folder `name` becomes, None where it is removed.
+
+    `files` are the digests of what is written where a person's edits are merged in, else those of `becomes`.
+    """
 
     name: str
     becomes: Installed | None
+    files: dict[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -108,6 +112,7 @@ def read_lock(folder: Path) -> InstallLock:
     pending = {lock.pending.name: lock.pending.becomes} if lock.pending else {}
     named = [*lock.skills.items(), *pending.items()]
     wrong = [name for name, _ in named if not is_folder_name(name)]
+    wrong += [file for file in (lock.pending and lock.pending.files) or () if not _is_below(file)]
     wrong += [file for _, installed in named if installed for file in installed.files if not _is_below(file)]
     if wrong:
         msg = f"{path} names {wrong[0]!r}, which Skillery does not write: {remedy}"

@@ -46,11 +46,33 @@ def digests_in(folder: Path) -> dict[str, str]:
     return found
 
 
+def digests_of(contents: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the SHA-256 of each file, by its path."""
+    return {path: hashlib.sha256(content).hexdigest() for path, content in contents.items()}
+
+
 def _digest(path: Path) -> str:
     if path.is_symlink() or not path.is_file():
         return _NO_FILE
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def contents_in(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of each file below a folder, by path, but for what programs leave there.
+
+    Raises:
+        WrongInput: It holds a link, or what else is neither a file nor a folder, or cannot be read.
+    """
+    found = {path: said for path, said in digests_in(folder).items() if not _GENERATED.fullmatch(path)}
+    if odd := [path for path, said in found.items() if said == _NO_FILE]:
+        msg = f"{folder / odd[0]} is no regular file, and is not merged"
+        raise WrongInput(msg)
+    try:
+        return {path: (folder / path).read_bytes() for path in found}
+    except OSError as error:
+        msg = f"{error.filename} cannot be read ({error.strerror})"
+        raise WrongInput(msg) from error
 
 
 def hand_edits(folder: Path, files: Mapping[str, str]) -> list[HandEdit]:
@@ -132,8 +154,9 @@ class SkillsFolder:
             raise WrongInput(msg)
 
     def put(
-        self, name: str, installed: Installed, contents: Mapping[str, bytes], *, before: str | None = None
-    ) -> None:
+        self, name: str, installed: Installed, contents: Mapping[str, bytes], *, before: str | None = None,
+        onto: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         """Write a skill's folder, in place of what was installed there; no file is executable.
 
         Args:
@@ -141,24 +164,31 @@ class SkillsFolder:
             installed: What the lock is to say of it.
             contents: The bytes of each of its files.
             before: The document that was installed there, if that is another.
+            onto: The digests of the folder whose edits `contents` holds, merged: the lock says what was
+                installed all the same, so that they count as edits on.
 
         Raises:
-            WrongInput: As `require_free`, or the folder cannot be written.
+            WrongInput: As `require_free`, the folder is not as `onto` says, or it cannot be written.
             StorageError: The disk holds other bytes than were written; nothing has been changed.
         """
         with self._writing():
             try:
                 for path, content in contents.items():
                     write_new(self._new / path, content)
-                if digests_in(self._new) != installed.files:
+                written = installed.files if onto is None else digests_of(contents)
+                if digests_in(self._new) != written:
                     msg = f"{self._new} holds other bytes than were written: check the disk of {self.path}"
                     raise StorageError(msg)
                 # Last of all, as somebody may edit what is there in the meantime.
-                self.require_free(name, before or installed.doc_id)
+                if onto is None:
+                    self.require_free(name, before or installed.doc_id)
+                elif digests_in(self.path / name) != onto:
+                    msg = f"{self.path / name} was edited while it was merged: `skillery update {name}` again"
+                    raise WrongInput(msg)
             except BaseException:
                 delete_path(self.path / STAGING)
                 raise
-            self._note(Pending(name, installed))
+            self._note(Pending(name, installed, None if onto is None else written))
             self._replace(self.path / name)
             self._settle(name, installed)
 
@@ -169,7 +199,12 @@ class SkillsFolder:
             self._old.parent.mkdir(exist_ok=True)
             if os.path.lexists(self.path / name):
                 (self.path / name).rename(self._old)
+            self.rejected(name).unlink(missing_ok=True)
             self._settle(name, None)
+
+    def rejected(self, name: str) -> Path:
+        """Return the file, beside a skill's folder, that lists what an update could not merge into it."""
+        return self.path / f"{name}.rej"
 
     def _replace(self, place: Path) -> None:
         if not os.path.lexists(place):
@@ -191,7 +226,7 @@ class SkillsFolder:
             done = not os.path.lexists(place)
         else:
             # A program may have left its files there since.
-            done = not hand_edits(place, pending.becomes.files)
+            done = not hand_edits(place, pending.files or pending.becomes.files)
         before = self._lock.skills.get(pending.name)
         self._settle(pending.name, pending.becomes if done else before)
         verb = "removed" if pending.becomes is None else "updated" if before else "installed"

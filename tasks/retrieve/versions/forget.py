@@ -160,7 +160,8 @@ def _in_files(root: Root, held: set[tuple[str, str]]) -> Iterator[pl.DataFrame]:
             current = pl.repeat(file.startswith(("documents/", "state/folded/")), frame.height, eager=True)
         frame = frame.with_columns(current=current)
         missing = [pl.lit(None, pl.String).alias(c) for c in _COLUMNS if c not in frame.columns]
-        yield frame.with_columns(missing).select(_TEXTS.names()).cast(_TEXTS).unique()
+        named = frame.with_columns(missing).drop_nulls("doc_id")  # an event of usage may name none
+        yield named.select(_TEXTS.names()).cast(_TEXTS).unique()
 
 
 def _in_served(root: Root) -> pl.DataFrame:

@@ -138,6 +138,33 @@ def test_an_older_revision_is_outdated_and_updated_with_the_differences(
     assert answer(ask, "update", *where)["skills"][0]["state"] == "current"
 
 
+@pytest.mark.parametrize(("side", "script"), [("--ours", b"echo mine\n"), ("--theirs", PIPED)])
+def test_what_was_edited_is_merged_and_stays_an_edit(
+    ask: Ask, project: Path, side: str, script: bytes
+) -> None:
+    where = ("--to", "skills")
+    answer(ask, "install", "bread", *FIRST, *where)
+    bread = project / "skills/bread"
+    text = (bread / "SKILL.md").read_text("utf-8")
+    (bread / "SKILL.md").write_text(text.replace("If the crumb", "If my crumb"), "utf-8")
+    (bread / "scripts/knead.sh").write_bytes(b"echo mine\n")
+    (bread / "mine.md").write_bytes(b"mine\n")
+    foreseen = answer(ask, "update", side, *ACCEPT, "--dry-run", *where)["skills"][0]
+    (done,) = answer(ask, "update", side, *ACCEPT, *where)["skills"]
+    assert (foreseen["state"], done["state"], foreseen["files"]) == ("outdated", "merged", done["files"])
+    now = (bread / "SKILL.md").read_text("utf-8")
+    assert ("If my crumb" in now, "three hours" in now) == (True, True)
+    assert ((bread / "scripts/knead.sh").read_bytes(), (bread / "mine.md").read_bytes()) == (
+        script,
+        b"mine\n",
+    )
+    (again,) = answer(ask, "outdated", *where)["skills"]
+    edited = {"SKILL.md", "mine.md", *(["scripts/knead.sh"] if side == "--ours" else [])}
+    assert (again["state"], {edit["path"] for edit in again["edited"]}) == ("current", edited)
+    assert answer(ask, "update", *where)["skills"][0]["state"] == "current"
+    assert (bread / "SKILL.md").read_text("utf-8") == now
+
+
 def test_what_was_edited_by_hand_is_kept_by_every_command(ask: Ask, project: Path) -> None:
     where = ("--to", "skills")
     answer(ask, "install", "bread", *FIRST, *where)
@@ -150,7 +177,12 @@ def test_what_was_edited_by_hand_is_kept_by_every_command(ask: Ask, project: Pat
         [{"path": "scripts/knead.sh", "change": "edited"}],
     )
     (left,) = answer(ask, "update", *ACCEPT, *where, code=1)["skills"]
-    assert (left["state"], "remove bread --yes" in left["reason"]) == ("edited", True)
+    assert (left["state"], "scripts/knead.sh (both changed the same lines)" in left["reason"]) == (
+        "conflict",
+        True,
+    )
+    listed = (project / "skills/bread.rej").read_text("utf-8")
+    assert all(said in listed for said in ("echo mine", "<<<<<<< yours", ">>>>>>> corpus"))
     for command in (["install", "bread", *ACCEPT], ["remove", "bread"]):
         assert "knead.sh (edited)" in refused(ask, *command, *where)
     assert script.read_bytes() == b"echo mine\n"
@@ -171,7 +203,7 @@ def test_a_person_reads_what_was_done(ask: Ask) -> None:
         assert part in said
     (Path("skills/bread/notes.md")).unlink()
     assert "missing by hand: notes.md" in printed("outdated")
-    assert "it stays as it is: notes.md (missing)" in printed("update")
+    assert "missing by hand: notes.md" in printed("update")
     assert "removed: " in printed("remove", "bees")
 
 

@@ -54,7 +54,7 @@ def index(served_bakery: SkillRoot) -> ServedIndex:
 
 def test_search_answers_as_the_contract_says(index: ServedIndex, served_bakery: SkillRoot) -> None:
     answer = index.search("look after a hive", k=3)
-    assert set(answer) == {"query", "results", "nothing_fits", "index_version", "took_ms"}
+    assert set(answer) == {"query", "results", "nothing_fits", "least_fit", "index_version", "took_ms"}
     assert [r["rank"] for r in answer["results"]] == [1, 2, 3]
     best = answer["results"][0]
     assert set(best) == {"rank", "doc_id", "name", "description", "score", "fit", "folded", *PROVENANCE}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from storage.lance.served import Served
+from storage.usage import UsageLog
 from tasks.evaluate.health.regression import check_regression
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.retrieve.index.build import build
@@ -161,3 +162,16 @@ def test_a_learned_leg_that_what_is_served_lacks_is_no_ground_to_refuse(trades: 
     found = lost()
     assert set(found) == {"probes.fused_loss"}
     assert found["probes.fused_loss"] > 0.1
+
+
+def test_what_people_asked_of_late_is_asked_of_both_versions(trades: SkillRoot) -> None:
+    log = UsageLog(trades.root, "texts", str)
+    for name in many_skills(24):
+        log.note("http", "search", [f"local/market/{name}"], query=f"what about {name}?", fits=True)
+    log.flush()
+    try:
+        found = {c.check: c for c in checks(trades, built_with(trades, trades.encoder), trades.encoder)}
+    finally:
+        trades.root.delete("usage")
+    assert found.keys() == LEGS | {"probes.logged_loss"}
+    assert (found["probes.logged_loss"].value, found["probes.logged_loss"].passed) == (0.0, True)

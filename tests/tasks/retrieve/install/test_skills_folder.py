@@ -22,7 +22,7 @@ from tasks.retrieve.install.skills_folder import (
     open_skills_folder,
     said,
 )
-from tests.support.installs import BREAD_ID, NEW, OLD, WORK, installed, put
+from tests.support.installs import BREAD_ID, MINE, NEW, OLD, WORK, installed, put
 from tests.support.paths import PROJECT
 
 PATHS = ["SKILL.md", "notes.md", "scripts/run.py", "scripts/deep/er.sql", "assets/grüße 1.csv"]
@@ -193,15 +193,24 @@ def run(kind: str, moments: dict[Path, int | None]) -> list[int]:
 @pytest.mark.parametrize("kind", WORK)
 def test_a_kill_at_any_call_for_a_file_leaves_the_old_or_the_new_state(kind: str, tmp_path: Path) -> None:
     old, new = (None if kind == "install" else OLD), (None if kind == "remove" else NEW)
+    mine = MINE if kind == "merge" else {}
 
     def prepared(name: str) -> Path:
         with open_skills_folder(tmp_path / name, create=True) as skills:
             if old:
                 put(old, skills)
+        for path, content in mine.items():
+            write_new(tmp_path / name / "bread" / path, content)
         return tmp_path / name
 
+    def left_in(place: Path) -> dict[str, bytes] | None:
+        """Return the skill's files, in which a person's are, whatever happened."""
+        left = files_in(place / "bread")
+        assert left is None or left | mine == left
+        return left and {path: content for path, content in left.items() if path not in mine}
+
     (calls,) = run(kind, {prepared("whole"): None})
-    assert files_in(tmp_path / "whole/bread") == new
+    assert left_in(tmp_path / "whole") == new
     assert calls >= AT_LEAST
     places = {prepared(str(moment)): moment for moment in range(calls)}
     assert run(kind, dict(places)) == []
@@ -209,9 +218,9 @@ def test_a_kill_at_any_call_for_a_file_leaves_the_old_or_the_new_state(kind: str
     outcomes = set()
     for place in places:
         if kind != "update by two renames":
-            assert files_in(place / "bread") in (old, new)
+            assert left_in(place) in (old, new)
         with open_skills_folder(place) as skills:
-            left = files_in(place / "bread")
+            left = left_in(place)
             assert left in (old, new)
             assert skills.skills == ({} if left is None else {"bread": installed(left)})
             assert set(skills.mended) <= {"bread"}
@@ -220,5 +229,5 @@ def test_a_kill_at_any_call_for_a_file_leaves_the_old_or_the_new_state(kind: str
             outcomes.add(left == new)
             if left == old:
                 WORK[kind](skills)
-        assert files_in(place / "bread") == new
+        assert left_in(place) == new
     assert outcomes == {True, False}

@@ -1,0 +1,166 @@
+"""Usage of what a root serves: what was asked and what answered, in Parquet by day, kept for 90 days.
+
+An event has a row, and one more for each document that answered it, so that `forget` finds these.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import polars as pl
+
+from storage.errors import SkilleryError
+from storage.parquet import read_frame, write_frame
+from storage.root import Root
+
+log = logging.getLogger(__name__)
+Mode = Literal["off", "counts", "texts"]
+FOLDER = "usage"
+KEPT = timedelta(days=90)
+USAGE = pl.Schema({
+    "event_id": pl.String(), "at": pl.Datetime("us", "UTC"), "via": pl.String(), "action": pl.String(),
+    "rank": pl.Int32(), "doc_id": pl.String(), "fits": pl.Boolean(), "milliseconds": pl.Float64(),
+    "version": pl.String(), "query": pl.String(),
+})  # fmt: skip
+DROPPED = "dropped"
+"""The action of a row whose `rank` counts events that were not kept, since too many came at once."""
+
+_MOST = 10_000  # events that wait to be written
+_SOON, _MANY = 30.0, 2_000  # seconds, or events, after which they are
+_RANKS = 10  # documents of an answer that are kept
+
+
+class UsageLog:
+    """Notes events; a thread of its own writes them, so that no answer waits.
+
+    Args:
+        root: Where they go.
+        mode: `off`: nowhere. `counts`: without what was asked. `texts`: with it, redacted.
+        redact: Returns a text without keys.
+    """
+
+    def __init__(self, root: Root, mode: Mode, redact: Callable[[str], str]) -> None:
+        self._root, self._mode, self._redact = root, mode, redact
+        self._held: deque[tuple[object, ...]] = deque()
+        self._lost, self._day = 0, ""
+        self._wake, self._ended = threading.Event(), False
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self.counts: Counter[tuple[str, str, bool | None]] = Counter()
+
+    def note(
+        self, via: str, action: str, doc_ids: Sequence[str], *, query: str | None = None,
+        fits: bool | None = None, milliseconds: float = 0.0, version: str | None = None,
+    ) -> None:  # fmt: skip
+        """Keep an event until it is written; where too many wait, it is counted alone."""
+        self.counts[via, action, fits] += 1
+        if self._mode == "off":
+            return
+        if len(self._held) >= _MOST:
+            self._lost += 1
+            return
+        asked = query if self._mode == "texts" else None
+        event = (datetime.now(UTC), via, action, tuple(doc_ids[:_RANKS]), fits, milliseconds, version, asked)
+        self._held.append(event)
+        if len(self._held) >= _MANY:
+            self._wake.set()
+
+    def start(self) -> None:
+        """Begin to write what is noted every 30 seconds, until `close`."""
+        with self._starting:
+            if self._mode != "off" and self._thread is None:
+                self._thread = threading.Thread(target=self._write_on, name="usage", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Write what waits, and end the thread."""
+        self._ended = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(5)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what waits; what cannot be written is counted, and named in the log once a while."""
+        events = [self._held.popleft() for _ in range(len(self._held))]
+        lost, self._lost = self._lost, 0
+        if not events and not lost:
+            return
+        try:
+            rows = [row for event in events for row in self._rows(event)]
+            if lost:
+                rows.append((_id(), datetime.now(UTC), "log", DROPPED, lost, None, None, None, None, None))
+            frame = pl.DataFrame(rows, USAGE, orient="row")
+            for day, part in frame.group_by(pl.col("at").dt.date()):
+                write_frame(self._root, f"{FOLDER}/day={day[0]}/part-{_id()}.parquet", part, USAGE)
+            if self._day != (today := datetime.now(UTC).date().isoformat()):
+                self._day = today
+                tidy_usage(self._root, datetime.now(UTC))
+        except SkilleryError as error:
+            self._lost += lost + len(events)
+            log.warning("usage is not written: %s", error)
+
+    def _write_on(self) -> None:
+        while not self._ended:
+            self._wake.wait(_SOON)
+            self._wake.clear()
+            self.flush()
+
+    def _rows(self, event: tuple[object, ...]) -> list[tuple[object, ...]]:
+        at, via, action, doc_ids, fits, took, version, asked = event
+        said = None if asked is None else self._redact(str(asked))
+        whose = (_id(), at, via, action)
+        told = (fits, took, version)
+        documents = enumerate(doc_ids, start=1)  # type: ignore[arg-type, var-annotated]
+        return [(*whose, 0, None, *told, said), *((*whose, n, d, *told, None) for n, d in documents)]
+
+
+def read_usage(root: Root, since: datetime) -> pl.DataFrame:
+    """Return the rows of the days from `since` on, in the order of time; raises as `read_frame`."""
+    days = {day: files for day, files in _days(root).items() if day >= since.date().isoformat()}
+    parts = [read_frame(root, file, USAGE) for files in days.values() for file in files]
+    # A day whose files are being merged, or were when that was killed, holds rows twice.
+    return pl.concat([USAGE.to_frame(), *parts]).unique(["event_id", "rank"]).sort("at", "event_id", "rank")
+
+
+def logged_searches(root: Root, now: datetime, days: int = 30) -> list[tuple[str, str]]:
+    """Return what was asked in the last days, each text once, and the skill that was the best of what fits.
+
+    It is empty where texts are not kept; raises as `read_frame`.
+    """
+    rows = read_usage(root, now - timedelta(days=days)).filter(pl.col("action") == "search", pl.col("fits"))
+    asked = rows.filter(pl.col("query").is_not_null()).select("event_id", "query")
+    best = rows.filter(pl.col("rank") == 1).select("event_id", "doc_id")
+    found = asked.join(best, on="event_id", maintain_order="left").unique(
+        "query", keep="last", maintain_order=True
+    )
+    return [(query, doc_id) for query, doc_id in found.select("query", "doc_id").iter_rows()]
+
+
+def tidy_usage(root: Root, now: datetime) -> None:
+    """Remove days that are older than 90 days, and merge the files of each day that is over."""
+    for day, files in _days(root).items():
+        if day < (now - KEPT).date().isoformat():
+            root.delete(f"{FOLDER}/day={day}")
+        elif day < now.date().isoformat() and len(files) > 1:
+            merged = pl.concat([read_frame(root, file, USAGE) for file in files]).unique(["event_id", "rank"])
+            write_frame(root, f"{FOLDER}/day={day}/part-{_id()}.parquet", merged.sort("at", "rank"), USAGE)
+            for file in files:
+                root.delete(file)
+
+
+def _days(root: Root) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for file in root.files(FOLDER, ".parquet"):
+        found.setdefault(file.split("/")[1].removeprefix("day="), []).append(file)
+    return found
+
+
+def _id() -> str:
+    return uuid.uuid4().hex[:16]

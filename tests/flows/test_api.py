@@ -1,0 +1,96 @@
+"""The door for Python programs: typed answers, by threads, that follow what is published; and adapters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from flows.api import SkillIndex, open_index
+from storage.errors import NotPublished, UnknownDocument, WrongInput
+from tests.support.command import Ask
+from tests.support.roots.hand_written import BEES, BREAD
+from tests.support.roots.skill_root import SkillRoot
+
+Make = Callable[[dict[str, str]], SkillRoot]
+MITES = "treat bees against varroa mites with oxalic acid"
+BEES_ID = "local/market/bees"
+
+
+@pytest.fixture(scope="module")
+def index(served_bakery: SkillRoot) -> SkillIndex:
+    return open_index(served_bakery.root.uri)
+
+
+def test_answers_are_those_of_the_command(index: SkillIndex, ask: Ask, served_bakery: SkillRoot) -> None:
+    def command(*arguments: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads(
+            ask(*arguments, "--root", served_bakery.root.uri, "--json").stdout
+        )
+        return found
+
+    hit = index.search(MITES, 1).results[0]
+    told = command("search", MITES, "-k", "1")
+    assert [{name: getattr(hit, name) for name in ("doc_id", "fit", "licence")}] == [
+        {name: row[name] for name in ("doc_id", "fit", "licence")}
+        for row in told["results"]  # type: ignore[attr-defined]
+    ]
+    assert (
+        index.page(BEES_ID, MITES, 60).context == command("page", BEES_ID, MITES, "--budget", "60")["context"]
+    )
+    plan = index.compose("treat the bees, then bake bread")
+    assert plan.steps == command("compose", "treat the bees, then bake bread")["steps"]
+    assert index.show("bees").body == command("show", "bees")["body"]
+
+
+def test_mistakes_are_told_by_their_kind(index: SkillIndex, served_bakery: SkillRoot) -> None:
+    with pytest.raises(UnknownDocument):
+        index.show("nobody/knows/this")
+    for wrong in (
+        lambda: index.search(" "),
+        lambda: index.page(BEES_ID, "q", -1),
+        lambda: index.search("q", 0),
+    ):
+        with pytest.raises(WrongInput):
+            wrong()
+    with pytest.raises(WrongInput, match="learned"):
+        index.suggest("a task", {"observation": "a page"})
+
+
+def test_threads_share_an_index_which_follows_publications(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD})
+    index = open_index(root.root.uri)
+    with pytest.raises(NotPublished):
+        index.search("bread")
+    root.publish()
+    with ThreadPoolExecutor(4) as pool:
+        first = list(pool.map(lambda _: index.search("bread and bees").results, range(8)))
+        assert {tuple(hit.doc_id for hit in hits) for hits in first} == {("local/market/bread",)}
+        root.write("bees", BEES)
+        root.publish()
+        second = list(pool.map(lambda _: index.search("bread and bees").results, range(8)))
+    assert {len(hits) for hits in second} == {2}
+
+
+def test_a_retriever_of_langchain_returns_pages_with_whose_they_are(index: SkillIndex) -> None:
+    pytest.importorskip("langchain_core", reason="the extra langchain is not installed")
+    from flows.adapters.langchain import SkillRetriever
+
+    documents = SkillRetriever(index=index, k=2).invoke(MITES)
+    assert documents[0].id == documents[0].metadata["doc_id"] == BEES_ID
+    assert "oxalic acid" in documents[0].page_content
+    assert documents[0].metadata["source"] == index.search(MITES, 1).results[0].source
+    assert SkillRetriever(index=index).invoke("zzz qqq xyzzy") == []
+
+
+def test_a_retriever_of_llama_index_returns_pages_with_their_fit(index: SkillIndex) -> None:
+    pytest.importorskip("llama_index.core", reason="the extra llama-index is not installed")
+    from flows.adapters.llama_index import SkillNodeRetriever
+
+    nodes = SkillNodeRetriever(index, k=2).retrieve(MITES)
+    assert nodes[0].node.node_id == BEES_ID
+    assert "oxalic acid" in nodes[0].get_content()
+    assert nodes[0].score == index.search(MITES, 1).results[0].fit
+    assert SkillNodeRetriever(index).retrieve("zzz qqq xyzzy") == []

@@ -12,7 +12,7 @@ from pydantic import Field
 from flows.index import index as index_tables
 from flows.refine import refine_batches
 from flows.run_page import named, recorded_writing, show_table, tell
-from flows.run_record import new_run_id
+from flows.run_record import this_run
 from flows.runners import run_batches
 from flows.settings import load_settings
 from storage.lance.served import read_served
@@ -56,7 +56,7 @@ def backfill(
         WrongInput: `publish` is set, and `stages` lacks one.
         GateRefused: The last day's corpus failed a check; what was served stays.
     """
-    settings, run, chosen = load_settings(), new_run_id(), stages or STAGES
+    settings, run, chosen = load_settings(), this_run(), stages or STAGES
     if publish:
         require_whole(chosen)
     with recorded_writing(Root(root), wait_minutes, run, "backfill") as record, record.stage("backfill"):

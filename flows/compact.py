@@ -10,7 +10,7 @@ from pydantic import Field
 
 from flows.index import announce
 from flows.run_page import named, recorded_writing, show_table, tell
-from flows.run_record import new_run_id
+from flows.run_record import this_run
 from flows.settings import load_settings
 from storage.lance.served import require_served
 from storage.root import Root
@@ -42,7 +42,7 @@ def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60
         GateRefused: A compacted table differs from the served one, which stays.
         NotPublished: Nothing is served.
     """
-    run, settings = new_run_id(), load_settings()
+    run, settings = this_run(), load_settings()
     with recorded_writing(Root(root), wait_minutes, run, "compact") as record, record.stage("compact"):
         done, before = compact_served(root), require_served(Root(root))
         version = publish_tables(

@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
+from flows.commands.foresee import foresee
 from flows.nightly import refine_to_served, summary
 from flows.parse import require_believed
 from flows.run_page import named, recorded_on_page, show_table, writing
 from flows.run_record import this_run
+from flows.settings import load_settings
 from storage.root import Root
 from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.shells import redo_everything
@@ -39,6 +41,8 @@ def full_rebuild(
         writing(place, wait_minutes, run),
         recorded_on_page(place, run, specs_to_read(place), flow="full-rebuild") as record,
     ):
+        given: dict[str, Any] = {"index": index, "keep_vectors": keep_vectors}
+        record.foreseen = foresee(place, load_settings(), (), again=True, **given)
         redo_everything(root, keep_vectors=keep_vectors)
         refine_to_served(record, root, index, spent, anew=True)
     found = record.as_dict()

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from flows.commands.induction.induce import publishing, record, state_summaries, taught
 from flows.run_page import counted, counts, flat, named, recorded_writing, show_table, tell
-from flows.run_record import new_run_id
+from flows.run_record import this_run
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
@@ -57,7 +57,7 @@ def induce(
         GateRefused: The new table failed a check; what was served before is still served.
         WrongInput: The folder, or none of its runs, can be read, or the way to verify is not known.
     """
-    run, settings = new_run_id(), load_settings()
+    run, settings = this_run(), load_settings()
     with (
         recorded_writing(Root(root), wait_minutes, run, "induce") as noted,
         noted.stage("induce"),

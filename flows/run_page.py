@@ -51,13 +51,16 @@ def is_generated(name: str) -> bool:
     return len(words) == 2 and _WORDS.issuperset(words)
 
 
-def tell(line: str) -> None:
-    """Put a line on the page of the run, and into its log; a line end in it cannot forge another."""
+def tell(line: str, **fields: str) -> None:
+    """Put a line on the page of the run, and into its log; a line end in it cannot forge another.
+
+    `fields` are what it is about, such as its `source`, for a log in JSON.
+    """
     try:
         logger: Any = get_run_logger()
     except MissingContextError:  # without Prefect's decorators a flow is a function like any other
         logger = logging.getLogger(__name__)
-    logger.info("%s", visible(line))
+    logger.info("%s", visible(line), extra=fields)
 
 
 def writing(root: Root, wait_minutes: float, run: str) -> AbstractContextManager[None]:
@@ -138,7 +141,10 @@ def tell_source(report: Mapping[str, Any]) -> None:
     read = {k: report[k] for k in ("listed", "new", "changed", "unchanged", "retired")}
     failed = f"; failed: {counts(report['failed'])}" if report["failed"] else ""
     message = f"; {report['message']}" if report["message"] else ""
-    tell(f"source {report['source']}: {report['state']}; {counts(read)}{failed}{message}")
+    tell(
+        f"source {report['source']}: {report['state']}; {counts(read)}{failed}{message}",
+        source=report["source"],
+    )
 
 
 def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:

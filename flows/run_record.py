@@ -12,12 +12,15 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from flows.commands.open_formats.json_log import DOING, run_of_process
+from flows.commands.open_formats.lineage import Lineage, flow_run_id
+from flows.settings import load_settings
 from storage.errors import (
     GateRefused,
     NothingReadable,
@@ -63,15 +66,15 @@ def new_run_id() -> str:
 
 
 def this_run() -> str:
-    """Return the id of the run that begins: the one of `run_as`, or a new one."""
+    """Return the id of the run that begins: the one of `run_as` or of this process, or a new one."""
     begun = _begun.get()
-    return begun.run_id if begun else new_run_id()
+    return begun.run_id if begun else run_of_process() or new_run_id()
 
 
 @contextmanager
 def run_as(run_id: str) -> Iterator[Begun]:
     """Give the run that begins inside an id, and yield where its record is found, whatever comes of it."""
-    token = _begun.set(found := Begun(run_id))
+    token, DOING.run = _begun.set(found := Begun(run_id)), run_id
     try:
         yield found
     finally:
@@ -82,11 +85,12 @@ def run_as(run_id: str) -> Iterator[Begun]:
 class RunRecord:
     """What is known of a run so far, with the keys that `run --json` prints.
 
-    `flow` names the flow that ran. `state` is `running`, `complete`, `partial`, `refused`, `failed`,
-    `cancelled` (by a person, on Prefect's page), `interrupted` (by Ctrl-C or SIGTERM) or `died`, which the
-    next run or `status` says of it. `doing` is the stage that is under way, or in which the run ended.
-    `documents`, `dropped`, `nodes` and `edges` count the corpus of the root, which is not served before it
-    passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
+    `flow` names the flow that ran, `flow_run` is the id by which Prefect and lineage know it. `state` is
+    `running`, `complete`, `partial`, `refused`, `failed`, `cancelled` (by a person, on Prefect's page),
+    `interrupted` (by Ctrl-C or SIGTERM) or `died`, which the next run or `status` says of it. `doing` is the
+    stage that is under way, or in which the run ended. `foreseen` is what `run --dry-run` would have said of
+    it when it began. `documents`, `dropped`, `nodes` and `edges` count the corpus of the root, which is not
+    served before it passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
     all are null where a bucket did not say;
     `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
     that cost, and is null without one. `risks_added` tells of each revision that adds risks, as
@@ -103,6 +107,7 @@ class RunRecord:
     ended_at: str | None = None
     doing: str | None = None
     message: str | None = None
+    foreseen: dict[str, Any] | None = None
     published: bool = False
     served: str | None = None
     served_counts: dict[str, int | None] | None = None
@@ -118,15 +123,19 @@ class RunRecord:
     llm: dict[str, Any] | None = None
     checks: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    flow_run: str | None = None
+    _lineage: Lineage | None = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Measure the duration of one stage."""
-        started, self.doing = time.monotonic(), name
+        started, self.doing, DOING.stage = time.monotonic(), name, name
         try:
-            yield
+            with self._lineage.stage(name) if self._lineage else nullcontext():
+                yield
             self.doing = None
         finally:
+            DOING.stage = None
             self.seconds[name] = round(time.monotonic() - started, 2)
 
     def end_as(self, found: Mapping[str, Any]) -> None:
@@ -137,7 +146,7 @@ class RunRecord:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as a dictionary that JSON can hold."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_lineage"}
 
 
 @contextmanager
@@ -150,6 +159,10 @@ def recorded(
     reads no source and makes nothing leaves them for the next that does.
     """
     record = RunRecord(run_id, flow, specs, datetime.now(UTC).isoformat())
+    DOING.run, DOING.flow = run_id, flow
+    record.flow_run = flow_run_id(run_id)
+    if load_settings().openlineage:
+        record._lineage = Lineage(root, record.as_dict())
     if (begun := _begun.get()) is not None:
         begun.record = record
     mistaken = False  # nothing was done: such a call is no run
@@ -181,6 +194,8 @@ def recorded(
 def _write_last(root: Root, record: RunRecord, *, kept: bool) -> None:
     """Write the record of a run that has ended."""
     record.ended_at = datetime.now(UTC).isoformat()
+    if record._lineage:
+        record._lineage.end(record.as_dict())
     try:
         if kept:
             _count(root, record)
@@ -208,7 +223,9 @@ def _heartbeat(root: Root, record: RunRecord) -> Iterator[None]:
             beat()
 
     with suppress(SkilleryError):
-        settle_died(root)
+        for dead in settle_died(root):
+            if record._lineage:
+                record._lineage.died(dead)
     beat()
     thread = threading.Thread(target=go_on, daemon=True, name="skillery-heartbeat")
     thread.start()

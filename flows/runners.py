@@ -17,6 +17,7 @@ from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
+from flows.commands.open_formats.lineage import require_openlineage
 from flows.run_page import batch_progress
 from flows.settings import Settings, load_settings
 from storage.errors import TransientError, WrongInput
@@ -29,7 +30,8 @@ Call = tuple[Task[..., Any], Mapping[str, Any]]
 
 
 def require_runner(settings: Settings) -> None:
-    """Raise `WrongInput` if the task runner of the settings comes with an extra that is not installed."""
+    """Raise `WrongInput` if the runner or the lineage of the settings needs an extra that is missing."""
+    require_openlineage()
     package = _PACKAGES.get(settings.task_runner)
     if package is not None and importlib.util.find_spec(package) is None:
         name = settings.task_runner
@@ -195,6 +197,8 @@ def _runner_of(settings: Settings) -> TaskRunner[Any]:
         from prefect_ray import RayTaskRunner  # noqa: PLC0415 (comes with an extra)
 
         local = {"num_cpus": workers, "include_dashboard": False}
+        if settings.quiet:
+            local |= {"logging_level": logging.WARNING, "log_to_driver": False}
         found: TaskRunner[Any] = RayTaskRunner(address=address, init_kwargs={} if address else local)
         return found
     return ThreadPoolTaskRunner(max_workers=workers)

@@ -51,6 +51,12 @@ class Settings(BaseSettings, CrawlSettings):
     )
     debug: bool = Field(False, description="Whether an error shows its stack, as --debug does.")
     quiet: bool = Field(False, description="Whether stderr shows warnings and errors alone, as with --quiet.")
+    log_format: Literal["text", "json"] = Field(
+        "text", description="How the log stands on stderr: lines for a person, or one JSON object a line."
+    )
+    openlineage: str = Field(
+        "", description="Who is told of lineage: a server's URL, or file:PATH; nobody by default."
+    )
     query_log: Literal["off", "counts", "texts"] = Field(
         "counts",
         description="What `serve`, `hook` and `install` keep of what is asked: nothing, counts by skill, or "

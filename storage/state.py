@@ -171,19 +171,23 @@ def runs_under_way(root: Root, now: datetime | None = None) -> list[dict[str, An
             continue
         beat = datetime.fromisoformat(record["heartbeat_at"])
         if held is None or held.run != record["run_id"] or now - beat > SILENT:
-            said = f"died: its process ended without a word after {record['heartbeat_at'][:19]}"
+            said = f"its process ended without a word after {record['heartbeat_at'][:19]}"
             record |= {"state": "died", "ended_at": record["heartbeat_at"], "message": said}
         found.append(record)
     return found
 
 
-def settle_died(root: Root) -> None:
-    """Keep the records of runs that died with those of the others; for the holder of the root's lock."""
-    for record in runs_under_way(root):
-        if record["state"] == "died":
-            write_run(root, {key: value for key, value in record.items() if key != "heartbeat_at"})
+def settle_died(root: Root) -> list[dict[str, Any]]:
+    """Keep the records of runs that died with those of the others, and return them.
+
+    Only the holder of the root's lock may.
+    """
+    died = [record for record in runs_under_way(root) if record["state"] == "died"]
+    for record in died:
+        write_run(root, {key: value for key, value in record.items() if key != "heartbeat_at"})
     for file in root.files(_UNDER_WAY, ".json"):
         root.delete(file)
+    return died
 
 
 def last_good_runs(root: Root) -> dict[str, dict[str, Any]]:

@@ -17,6 +17,7 @@ EXTRAS = (
     "bm25s",
     "prefect_dask",
     "prefect_ray",
+    "openlineage",
     "langchain_core",
     "llama_index",
 )

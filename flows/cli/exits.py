@@ -20,6 +20,7 @@ import typer
 
 from flows.cli.deleted import refuse_deleted_command
 from flows.commands.console import say_aside
+from flows.commands.open_formats.json_log import is_json, json_line, set_up_log
 from storage.errors import SkilleryError, StorageError, UnknownDocument, Withheld, WrongInput
 
 DEBUG_OPTION, QUIET_OPTION = "--debug", "--quiet"
@@ -46,6 +47,7 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
     for option in _ANYWHERE.keys() & set(sys.argv):
         sys.argv.remove(option)
         os.environ[_ANYWHERE[option]] = "1"
+    set_up_log(quiet=_is_on(_ANYWHERE[QUIET_OPTION]))
     code = _INTERRUPTED  # which is what Typer makes of Ctrl-C, too
     try:
         refuse_deleted_command(sys.argv[1:])
@@ -81,7 +83,11 @@ def _tell(error: Exception) -> NoReturn:
 
 def debugging() -> bool:
     """Tell whether stacks are to be shown."""
-    return os.environ.get(_DEBUG, "").lower() not in {"", "0", "false", "no", "off"}
+    return _is_on(_DEBUG)
+
+
+def _is_on(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() not in {"", "0", "false", "no", "off"}
 
 
 def _with_remedy(error: SkilleryError) -> str:
@@ -102,7 +108,7 @@ def _unforeseen(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    say_aside(f"skillery: {' '.join(message.split())}")
+    say_aside(f"skillery: {' '.join(message.split())}", "error")
     sys.exit(code)
 
 
@@ -130,7 +136,7 @@ def _end(line: str) -> NoReturn:
         process.kill()
         process.join(1)
     # Not through sys.stderr, which another thread may hold.
-    os.write(2, line.encode())
+    os.write(2, f"{json_line('warning', line.strip())}\n".encode() if is_json() else line.encode())
     os._exit(_INTERRUPTED)
 
 

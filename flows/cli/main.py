@@ -21,6 +21,7 @@ from flows.cli.operate import COMMANDS
 from flows.cli.options import (
     BackfillStage,
     ClassifierOption,
+    DryRunOption,
     ExportForm,
     IndexMode,
     JsonOption,
@@ -32,6 +33,7 @@ from flows.cli.options import (
     root_of,
 )
 from flows.cli.printing import run as printing
+from flows.cli.printing.cost import print_cost
 from flows.cli.query import page, search
 from flows.cli.read import diff, show
 from flows.cli.sources import sources_app
@@ -79,6 +81,7 @@ def run(
         typer.Option("--limit", metavar="N", min=1, help="Read the first N documents of each source."),
     ] = None,
     index: Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")] = IndexMode.all,
+    dry_run: DryRunOption = False,
     wait: WaitOption = 0,
     _preset: PresetOption = None,
     root: RootOption = None,
@@ -86,6 +89,12 @@ def run(
 ) -> None:
     """Crawl, refine, parse, index, check and publish, in this process."""
     settings = load_settings()
+    if dry_run:
+        from flows.commands.runs import foresee_run  # noqa: PLC0415
+
+        cost = foresee_run(root_of(settings, root), source, limit, index.value)
+        print_json(cost) if as_json else print_cost(cost)
+        return
     from flows.commands.runs import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, which only runs pay)
 
     record = run_nightly(root_of(settings, root), source, limit, index.value, wait)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from pydantic_settings import BaseSettings
 from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
 from flows.cli.options import (
+    DryRunOption,
     FromOption,
     IndexMode,
     JsonOption,
@@ -25,7 +25,9 @@ from flows.cli.options import (
     root_of,
 )
 from flows.cli.printing import run as printing
+from flows.cli.printing.cost import print_cost
 from flows.cli.schema import schema
+from flows.commands.console import say_aside
 from flows.settings import load_settings
 
 _IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
@@ -57,11 +59,20 @@ def rebuild(
     keep_vectors: Annotated[
         bool, typer.Option("--keep-vectors", help="Encode no text again whose vector is kept.")
     ] = False,
+    dry_run: DryRunOption = False,
     wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make everything anew from raw snapshots, and serve it if it passes the gate."""
+    if dry_run:
+        from flows.commands.foresee import foresee  # noqa: PLC0415
+
+        settings = load_settings()
+        place = root_of(settings, root)
+        cost = foresee(place, settings, (), index=index.value, again=True, keep_vectors=keep_vectors)
+        print_json(cost) if as_json else print_cost(cost)
+        return
     from flows.commands.runs import run_rebuild  # noqa: PLC0415
 
     record = run_rebuild(root_of(load_settings(), root), index.value, wait, keep_vectors=keep_vectors)
@@ -145,7 +156,7 @@ def serve_metrics(
     from flows.commands.monitoring import serve_metrics as serve  # noqa: PLC0415
 
     at, end = serve(root_of(load_settings(), root), address, port)
-    sys.stderr.write(f"metrics at http://{address}:{at}/metrics\n")
+    say_aside(f"metrics at http://{address}:{at}/metrics")
     try:
         while not threading.Event().wait(1):  # Polars' handler of signals lets a wait without end go on
             pass
@@ -176,9 +187,9 @@ def serve(
         serve_stdio(place)
         return
     try:
-        serve_http(place, host, port, lambda line: typer.echo(line, err=True), public_url)
+        serve_http(place, host, port, say_aside, public_url)
     except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
+        say_aside("stopped")
 
 
 def publish(

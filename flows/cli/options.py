@@ -56,6 +56,9 @@ class TrajectoryForm(str, Enum):  # noqa: UP042
     messages = "messages"
 
 
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Tell what it would read, make and take, and do nothing.")
+]
 RootOption = Annotated[
     str | None,
     typer.Option("--root", metavar="FOLDER", help="All that Skillery keeps, or s3://bucket/prefix  [data]"),

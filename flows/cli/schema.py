@@ -21,7 +21,7 @@ def schema(
     as_json: JsonOption = False,
 ) -> None:
     """Print the tables that lie on disk, and the columns of each with type, unit and meaning."""
-    from flows.commands.schema import schema_told  # noqa: PLC0415
+    from flows.commands.open_formats.schema import schema_told  # noqa: PLC0415
 
     if as_json and markdown:
         msg = "--json and --markdown are two forms of one answer: give one of them"

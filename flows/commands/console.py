@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from flows.commands.open_formats.json_log import is_json, json_line
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
@@ -103,7 +104,7 @@ def progress(verb: str, *, clock: Callable[[], float] = time.monotonic) -> Itera
     """
     if load_settings().quiet:
         yield lambda _done, _total: None
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and not is_json():
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(verb, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -128,7 +129,7 @@ def _lines(verb: str, clock: Callable[[], float]) -> Report:
         ended = done == total and last > began
         if ended or now - last >= _SECONDS_BETWEEN_LINES:
             last = now
-            sys.stderr.write(f"{verb} {done} of {total}\n")
+            say_aside(f"{verb} {done} of {total}")
             sys.stderr.flush()
 
     return report
@@ -155,9 +156,12 @@ def say(text: str, style: str | None = None, *, indent: int | str = 0, mark: str
         out.print(f"{before}{line}", style=style, soft_wrap=True)
 
 
-def say_aside(text: str) -> None:
-    """Print a line on stderr, wrapped as `say` does it."""
+def say_aside(text: str, level: str = "info") -> None:
+    """Print a line on stderr, wrapped as `say` does it, or as a line of a log in JSON."""
     shown = visible(text)
+    if is_json():
+        sys.stderr.write(f"{json_line(level, shown)}\n")
+        return
     lines = wrapped(shown, shutil.get_terminal_size().columns) if sys.stderr.isatty() else [shown]
     sys.stderr.write("\n".join(lines) + "\n")
 

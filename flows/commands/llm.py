@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from flows.commands.console import say_aside
 from flows.settings import Settings, llm_options
 from storage.root import Root
 from tasks.models.llm.ask import Llm, open_llm
@@ -30,4 +30,4 @@ def opened_llm(root: Root, settings: Settings, instead: str) -> Iterator[Llm]:
     with open_llm(root, options) as llm:
         yield llm
     if llm.fallbacks:
-        sys.stderr.write(f"the language model gave no answer that can be used ({llm.told()}): {instead}\n")
+        say_aside(f"the language model gave no answer that can be used ({llm.told()}): {instead}")

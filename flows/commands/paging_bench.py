@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.classify import require_kind
-from flows.commands.console import folder_at, progress, steps, write_report
+from flows.commands.console import folder_at, progress, say_aside, steps, write_report
 from flows.commands.judge import Judging, judge_paging, labels_for, require_form, require_speaker
 from flows.commands.queries import load_skillpager, require_page_options, reranker_of
 from flows.settings import Settings, llm_options
@@ -94,7 +93,7 @@ def paging_bench(
     if report is not None:
         folder_at(report, "--report")
         if budget or (llm is None and method not in (None, ["all"])):
-            sys.stderr.write("a report measures every method at budgets of its own; yours are passed over\n")
+            say_aside("a report measures every method at budgets of its own; yours are passed over")
     prepared = _preparing(root, settings, load_skillpager(settings), typing)
     bench = prepared("prepared", texts, asked)
     bench.keep_contexts = llm is not None or bool(judging.labels)

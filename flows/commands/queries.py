@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from flows.commands.console import Report, form_of, progress, put_drawing
+from flows.commands.console import Report, form_of, progress, put_drawing, say_aside
 from flows.settings import Settings, load
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
@@ -200,7 +199,7 @@ def _answer(
     with progress("answered") as report:
         write_lines(out, answers(report))
     if failed:
-        sys.stderr.write(f"{len(failed)} of {len(lines)} lines failed: {out} says why under `error`\n")
+        say_aside(f"{len(failed)} of {len(lines)} lines failed: {out} says why under `error`")
     return len(failed)
 
 

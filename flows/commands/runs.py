@@ -10,6 +10,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Literal, cast
 
+from flows.commands.foresee import documents_by, foresee, seconds_of
+from flows.commands.open_formats.json_log import JsonLines
 from flows.run_record import new_run_id, run_as
 from flows.server.temporary import prepare_home
 from flows.settings import load_settings
@@ -19,6 +21,7 @@ from storage.root import Root
 from storage.state import accept_risks
 from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
 from tasks.crawl.refresh import target_of
+from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import normal_spec
 from tasks.models.onnx_export import export_ahead, require_encoder
 from tasks.retrieve.install.contents import require_rules
@@ -62,7 +65,7 @@ def _limit_terminal(*, stacks: bool, progress: bool) -> None:
 
     setup_logging()
     for handler in logging.getLogger().handlers:
-        if isinstance(handler, PrefectConsoleHandler):
+        if isinstance(handler, PrefectConsoleHandler | JsonLines):
             if not stacks:
                 handler.addFilter(
                     lambda record: not (record.exc_info or "in state Failed" in record.getMessage())
@@ -86,6 +89,12 @@ def run_nightly(
         from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
         return _recorded(lambda: nightly(root.uri, specs or None, limit, _mode(index), wait))
+
+
+def foresee_run(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:
+    """Return what `run_nightly` would read, make and take; write nothing. Raises `WrongInput` as it does."""
+    specs = [normal_spec(spec) for spec in sources or []] or specs_to_read(root)
+    return foresee(root, load_settings(), specs, index=index, limit=limit)
 
 
 def run_backfill(
@@ -120,7 +129,14 @@ def foresee_backfill(
     if publish:
         require_whole(stages)
     plan = replay_plan(root, _require_days(root, start, end))
-    return [{**row, "would be served": publish and row is plan[-1]} for row in plan]
+    held = [documents_by(root, row["day"]) for row in plan]
+    return [
+        {
+            **row, "documents to make": documents, "seconds": sum(seconds_of(root, documents).values()),
+            "would be served": publish and row is plan[-1],
+        }
+        for row, documents in zip(plan, held, strict=True)
+    ]  # fmt: skip
 
 
 def _require_days(root: Root, start: str, end: str) -> list[str]:

@@ -97,6 +97,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _quiet() -> None:
     """Let no request of a stranger write to the log; faults of ours still do."""
+    # In JSON the log has its handler already.
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     for name in ("uvicorn.error", "mcp"):
         logging.getLogger(name).setLevel(logging.ERROR)

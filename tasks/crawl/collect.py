@@ -209,7 +209,7 @@ class _Ingestion:
 
     def break_off(self, error: SourceError | SourceUnavailable) -> None:
         """Note why the reading ended early; wanted documents that it did not reach become stale."""
-        log.warning("%s", error)
+        log.warning("%s", error, extra={"source": self._source.spec})
         self._error = error
         self._state = "partial" if self._counts["listed"] or error.reason == _QUOTA else "failed"
         if self._source.exhaustive or self._state == "failed":
@@ -353,6 +353,7 @@ class _Ingestion:
                 self._seen.miss(row.doc_id)  # what was there before stays, stale
             self._drop(row.doc_id if isinstance(row, RawDocument) else row.source_id, "unreadable", why)
         if time.monotonic() - self._checkpointed > _CHECKPOINT_SECONDS:
-            log.info("%s: %d documents looked at", self._source.spec, self._counts["listed"])
+            said = {"source": self._source.spec}
+            log.info("%s: %d documents looked at", self._source.spec, self._counts["listed"], extra=said)
             self._checkpoint()
         self._batch_began = time.monotonic()

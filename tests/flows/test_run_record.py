@@ -139,7 +139,7 @@ def test_a_heartbeat_tells_the_stage_and_what_was_done(
     ("error", "state"),
     [
         (KeyboardInterrupt(), "interrupted"),
-        (GateRefused([{"check": "rows", "passed": False, "value": 1, "limit": 2}]), "refused"),
+        (GateRefused("rows is 1", [{"check": "rows", "passed": False, "value": 1, "limit": 2}]), "refused"),
         (OSError("disk"), "failed"),
     ],
 )

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from flows.commands.operate import root_status
 from storage.lance.served import published_versions, read_served, require_served
 from storage.root import Root
-from storage.state import documents_table, nodes_table, parsed_table
+from storage.state import GOOD, documents_table, nodes_table, parsed_table, read_runs
 from tasks.crawl.backfill import rebuilt_days
 from tasks.crawl.source_list import known_sources
 from tasks.retrieve.suggest.stored import ServedSkills
@@ -35,6 +36,8 @@ from tests.support.roots.forgetting import FIRST, HEAD, holding, rye
 from tests.support.roots.skill_root import Export
 
 _FORGOTTEN = "local/market/rye"
+# The commands that leave a record of their run.
+WRITING = {"run", "backfill", "rebuild", "refresh", "compact", "forget", "rollback", "induce"}
 
 
 class Row(NamedTuple):
@@ -228,7 +231,7 @@ def test_a_command_that_is_killed_loses_and_doubles_nothing_and_the_next_of_its_
     assert code == 0, (whole / "words").read_text()
     expected, known = held(whole), [*kept.values(), answers(Root(whole / "root"))]
     left = kept.keys() & {version.version for version in published_versions(Root(whole / "root"))}
-    struck, found, slowest = 0, 0, 0.0
+    struck, died, found, slowest = 0, 0, 0, 0.0
 
     for kill in range(row.kills):
         folder = begin(f"{kill}")
@@ -237,6 +240,10 @@ def test_a_command_that_is_killed_loses_and_doubles_nothing_and_the_next_of_its_
             look = max(1, round(looks * (kill + 0.5) / row.kills))
             code, _ = bases.run(folder, row.command, look, 0.02 * (kill % 3))
             struck += code == -signal.SIGKILL
+            # What is dead is told at once, before anybody repairs it: nothing seems to be under way.
+            dead = [run["state"] for run in root_status(root)["under_way"]]
+            assert set(dead) <= {"died"}
+            died += len(dead)
             if read_served(root) is not None:
                 assert answers(root) in known
             if kill % 2:
@@ -247,6 +254,9 @@ def test_a_command_that_is_killed_loses_and_doubles_nothing_and_the_next_of_its_
             code, _ = bases.run(folder, row.command)
             slowest = max(slowest, time.monotonic() - began)
             assert code == 0, (folder / "words").read_text()
+            if row.command.split()[0] in WRITING:
+                assert root_status(root)["under_way"] == []
+                assert read_runs(root)[0]["state"] in GOOD
         require_whole(given) if given else None
         now = held(folder)
         assert {part: now[part] for part in now if now[part] != expected.get(part)} == {}
@@ -259,6 +269,7 @@ def test_a_command_that_is_killed_loses_and_doubles_nothing_and_the_next_of_its_
         assert {version: again[version] for version in left} == {v: kept[v] for v in left}
         shutil.rmtree(folder)
     sys.stdout.write(
-        f"| {name} | {struck} of {row.kills} | 0 | 0 | the next one, {slowest:.1f} s; doctor {found} |\n"
+        f"| {name} | {struck} of {row.kills}, {died} told | 0 | 0 | the next one, {slowest:.1f} s; "
+        f"doctor {found} |\n"
     )
     assert marked(bases.environment["MARK_OF_A_TEST"]) == []

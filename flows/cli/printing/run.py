@@ -201,9 +201,10 @@ def print_status(status: dict[str, Any]) -> None:
         if source["listed"] is not None:
             _say(_reading(source), indent=2)
     rows = [
-        [r["run_id"], r["state"], r["published"], f"{sum(r['seconds'].values()):.1f}"] for r in status["runs"]
+        [r["run_id"], r["flow"], r["state"], r["published"], f"{sum(r['seconds'].values()):.1f}"]
+        for r in status["runs"]
     ]
-    _table("last runs", ["run", "state", "published", "seconds"], rows)
+    _table("last runs", ["run", "flow", "state", "published", "seconds"], rows)
 
 
 def minute(time: str | None) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
+from flows.commands.console import say_aside
 from flows.settings import Settings
 from storage.errors import WrongInput
 from storage.root import Root
@@ -56,7 +56,7 @@ def served_file(file: Path, root: Root, settings: Settings) -> Iterator[Root]:
         own = Root(folder)
         (own.folder / "models").mkdir()
         (own.folder / "models" / models.name).symlink_to(models.absolute())
-        sys.stderr.write(f"{file} is indexed for these measures\n")
+        say_aside(f"{file} is indexed for these measures")
         _publish(f"{_SPECS[file.suffix]}:{file.absolute()}", own, f"models/{models.name}", settings)
         yield own
 

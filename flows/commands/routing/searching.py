@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from flows.commands.console import say_aside
 from flows.commands.routing.methods import (
     JUDGE,
     Methods,
@@ -59,7 +59,7 @@ def other_ranker(
         yield _Ranking(models, method, router)
         if (asked := models.llm_report()) and (reasons := asked["fallbacks"]):
             told = ", ".join(f"{count} x {reason}" for reason, count in reasons.items())
-            sys.stderr.write(f"the language model gave no answer ({told}): its step was left out there\n")
+            say_aside(f"the language model gave no answer ({told}): its step was left out there")
 
 
 def _router(reranker: str, settings: Settings) -> SkillRouterSettings:

@@ -105,7 +105,8 @@ class MarketplaceSource(FoldersSource):
         named = is_name(self._place)
         self._own: tuple[str, str, str] | None = None  # the kind of the marketplace's own repository
         if named:
-            self._own = ("github", *split_name(self._place))
+            name, ref = split_name(self._place)
+            self._own = ("github", name.lower(), ref)
         elif not urlsplit(self._place).path.endswith(".json"):
             self._own = ("git", *split_ref(self._place))
 
@@ -138,7 +139,9 @@ class MarketplaceSource(FoldersSource):
                 yield Dropped(f"{self._place}#{plugin.name}", self.spec, "not-read", why)
             elif plugin.kind != "archive":
                 own = plugin.kind == "own" and self._own
-                places[own or (plugin.kind, plugin.place, plugin.ref)].update(plugin.folders)
+                # GitHub compares names in any letter case.
+                place = plugin.place.lower() if plugin.kind == "github" else plugin.place
+                places[own or (plugin.kind, place, plugin.ref)].update(plugin.folders)
         yield from self._on_github({key[1:]: found for key, found in places.items() if key[0] == "github"})
         for (kind, url, ref), folders in places.items():
             if kind == "git":

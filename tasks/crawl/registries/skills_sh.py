@@ -39,7 +39,7 @@ class SkillsShSource(FoldersSource):
                 repository, slug = row.get("source"), row.get("slug")
                 named = isinstance(repository, str) and is_name(repository) and "@" not in repository
                 if row.get("sourceType") == "github" and named and isinstance(slug, str):
-                    places[str(repository), ""].add(slug.lower())
+                    places[str(repository).lower(), ""].add(slug.lower())
                 else:
                     shown = f"{str(repository)[:100]}/{str(slug)[:100]}"
                     detail = f"it lies on no repository of GitHub: {str(row.get('url'))[:200]}"
@@ -52,8 +52,8 @@ class SkillsShSource(FoldersSource):
             met.update(item.doc_ids if isinstance(item, Unchanged | Missed) else ())
             yield item
         for (repository, _), slugs in places.items():
-            of_it = {i.rpartition("/")[2].lower() for i in met if f"{i}/".startswith(f"{repository}/")}
-            lacking = () if repository in met else sorted(slugs - of_it)
+            ids = [i.lower() for i in met if i.lower().startswith(f"{repository}/")]
+            lacking = () if repository in met else sorted(slugs.difference(i.rpartition("/")[2] for i in ids))
             for slug in lacking:
                 detail = f"{repository} has no skill in a folder of this name"
                 yield Dropped(f"{repository}/{slug}", self.spec, "missing", detail)

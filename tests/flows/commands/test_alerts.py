@@ -59,7 +59,7 @@ def broken(root: Root) -> None:
     root.write("state/served.json", b"{")
 
 
-REFUSED = GateRefused([{"check": "rows", "passed": False, "value": 1, "limit": 2}])
+REFUSED = GateRefused("rows is 1", [{"check": "rows", "passed": False, "value": 1, "limit": 2}])
 # What happens to a root, how long ago, and what fires.
 SITUATIONS: dict[str, tuple[Callable[[Root], object], timedelta, dict[str, int]]] = {
     "a quiet night": (night, HOUR, {}),

@@ -46,7 +46,7 @@ def sea(world: World) -> Repository:
         CLAUDE: packed(manifest(
             tides="./plugins/tides",
             kelp={"source": "git-subdir", "url": "bob/pack", "path": "skills/kelp"},
-            moss={"source": "url", "url": "https://github.com/bob/pack.git", "path": "skills/moss"},
+            moss={"source": "url", "url": "https://github.com/Bob/Pack.git", "path": "skills/moss"},
             snail={"source": "npm", "package": "shell"},
             crab={"source": "command", "command": "rm -rf /"},
             out="../out",

@@ -13,6 +13,8 @@ from storage.errors import WrongInput
 from storage.lance.tables import TABLES, schema_of
 from storage.schemas import SCHEMA_VERSION
 from storage.state import SCHEMAS
+from storage.usage import FOLDER as USAGE_FOLDER
+from storage.usage import USAGE
 from tasks.crawl.source.lookup import nearest
 
 _ANY_MODEL = {"dimension": 1}  # whose number no type names
@@ -25,7 +27,7 @@ def tables() -> dict[str, pl.Schema]:
     from tasks.induce.library.held import SCHEMAS as LEARNED  # noqa: PLC0415 (loads what induces)
 
     in_lance = {f"lance/{name}": pl.Schema(schema_of(name, _ANY_MODEL)) for name in TABLES}
-    return {**SCHEMAS, HISTORY: SCHEMA, **LEARNED, **in_lance}
+    return {**SCHEMAS, HISTORY: SCHEMA, USAGE_FOLDER: USAGE, **LEARNED, **in_lance}
 
 
 def schema_told(name: str | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import get_args
 import polars as pl
 import pytest
 
-from flows.commands.schema import schema_told, tables
+from flows.commands.open_formats.schema import schema_told, tables
 from storage import schemas
 from storage.lance.tables import TABLES
 from storage.parquet import read_frame

@@ -1,0 +1,30 @@
+"""Print the cost of a run before it begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows.commands.console import say
+
+
+def print_cost(found: dict[str, Any]) -> None:
+    """Print what `flows.commands.foresee.foresee` returns."""
+    for one in found["sources"]:
+        say(f"{one['source']}: {_reading(one)}")
+    say(f"documents to refine {found['documents']:,}, nodes {found['nodes']:,}")
+    say(f"texts to encode {found['texts']:,}, of {found['tokens']:,} tokens")
+    if llm := found["llm"]:
+        say(
+            f"questions to the LLM {llm['questions']:,}, of {llm['tokens']:,} tokens; cost {llm['cost']:,.2f}"
+        )
+    stages = ", ".join(f"{stage} {seconds:,.1f}" for stage, seconds in found["seconds"].items())
+    low, high = found["range"]
+    say(f"seconds: {stages}; in all between {low:,.0f} and {high:,.0f}")
+    say("nothing was done")
+
+
+def _reading(one: dict[str, Any]) -> str:
+    if one["documents"] is None:
+        return "nobody knows what it holds before it has been read"
+    quota = "" if one["quota_left"] is None else f" of {one['quota_left']} that are left"
+    return f"new or changed {one['documents']:,}, requests {one['requests'] or 0:,}{quota}"

@@ -1,0 +1,219 @@
+"""What a run would read, make, ask and take: `foresee` tells it before any of it is done.
+
+It goes by what this root has measured so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import polars as pl
+
+from flows.settings import Settings, run_llm
+from storage.root import Root
+from storage.state import (
+    GOOD,
+    nodes_table,
+    parsed_table,
+    read_runs,
+    read_sources,
+    refined_table,
+    seen_table,
+)
+from tasks.crawl.git.source import FOLDER as MARKETPLACE
+from tasks.crawl.source.identity import SAMPLE
+
+_RUNS = 12  # the last ones, of whatever flow
+_PARTS, _ENOUGH = range(8), 50  # partitions whose documents, if so many, are like all others
+# What a text that was never read is like: the sample and 150 skills of marketplaces have 93 and 123 bytes a
+# node, hand-written ones 65; all have 4 bytes a token.
+_BYTES_A_NODE, _BYTES_A_TOKEN, _BYTES_A_DOCUMENT, _TOKENS_A_SKILL = 90.0, 4.0, 4_000.0, 30.0
+# Seconds a unit of work of a stage, on two cores, where no run of this root has measured it.
+_FIXED = 1.0  # seconds of a stage that does nothing
+_RATES = {"crawl": 0.002, "refine": 0.005, "parse": 0.006, "index": 0.003}
+_UNMEASURED = 3.0  # how far off such a rate may be
+_SPREAD = 1.5  # and one that was measured
+_PROMPT_TOKENS, _ANSWER_TOKENS = (
+    1500,
+    12,
+)  # of a question to an LLM beside its nodes, and a node's in the answer
+
+
+def foresee(
+    root: Root, settings: Settings, specs: Sequence[str], *, index: str = "all", limit: int | None = None,
+    again: bool = False, keep_vectors: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what a run would do; nothing is written, and nobody is asked.
+
+    Args:
+        root: The root.
+        settings: What an LLM would be asked, and its prices.
+        specs: The sources that it would read.
+        index: `skills` leaves the nodes' vectors for later.
+        limit: The most documents of each source.
+        again: Whether it makes everything again from raw, and reads no source.
+        keep_vectors: Whether it encodes no text again whose vector is kept.
+
+    Returns:
+        `sources` (what reading each would take; `documents` is null where nobody knows before it is read),
+        `documents` to refine, `nodes`, `texts` and `tokens` to encode, `llm` (questions, tokens, cost; null
+        without one), `seconds` by stage, and `range`, between which their sum is expected.
+    """
+    runs = [run for run in read_runs(root, _RUNS) if run["state"] in GOOD]
+    sources = [] if again else [_source(root, spec, runs, limit) for spec in specs]
+    documents = sum(one["documents"] or 0 for one in sources) + _waiting(root, again=again)
+    unread = sum(one["bytes"] for one in sources)
+    per_document, per_node = _lengths(root)
+    of_bytes = sum(one["documents"] or 0 for one in sources if one["bytes"])
+    nodes = round(unread / _BYTES_A_NODE + (documents - of_bytes) * per_document)
+    encoded = nodes if index == "all" and not keep_vectors else 0
+    skills = 0 if keep_vectors else documents
+    if later := [run for run in runs if _work(run)["refine"] and run["run_id"] != runs[-1]["run_id"]]:
+        # Of a document that changed, most nodes are as they were.
+        share = mean(run["vectors_new"] / _work(run)["refine"] for run in later)
+        encoded = encoded if again or unread else min(encoded, round(documents * share))
+    work = {} if again else {"crawl": sum(one["listed"] or 0 for one in sources)}
+    work["refine"] = documents
+    work["parse"] = work["index"] = documents + encoded
+    seconds, between = _seconds(runs, work)
+    return {
+        "sources": sources, "documents": documents, "nodes": nodes, "texts": encoded + skills,
+        "tokens": round(encoded * per_node + skills * _TOKENS_A_SKILL),
+        "llm": _llm(settings, runs, documents, nodes, per_node), "seconds": seconds, "range": between,
+    }  # fmt: skip
+
+
+def documents_by(root: Root, day: str) -> int:
+    """Return how many documents had been seen by the end of a day."""
+    return seen_table(root).read(columns=["first_seen_at"]).filter(
+        pl.col("first_seen_at").dt.strftime("%Y-%m-%d") <= day
+    ).height  # fmt: skip
+
+
+def _source(root: Root, spec: str, runs: Iterable[dict[str, Any]], limit: int | None) -> dict[str, Any]:
+    """Return what reading a source would take: as the last nights did, or as much as a folder holds."""
+    known = read_sources(root).get(spec, {})
+    changed: int | None
+    changed, size = (None, 0) if known.get("last_read") else _held(spec)
+    listed, requests = changed, None if changed is None else 0
+    if known.get("last_read"):
+        before = [one for run in runs for one in run["sources"] if one["source"] == spec]
+        later = before[:-1] or before  # the first reading brought all of it
+        changed = round(mean(_brought(one) for one in later)) if later else 0
+        listed, requests = known.get("listed"), known.get("requests")
+    if limit is not None and changed is not None and changed > limit:
+        changed, listed, size = limit, limit, round(size * limit / changed)
+    quota = known.get("quota_left")
+    return {
+        "source": spec, "listed": listed, "documents": changed, "bytes": size, "requests": requests,
+        "quota_left": quota,
+    }  # fmt: skip
+
+
+def _brought(report: Mapping[str, Any]) -> int:
+    return int(report["new"]) + int(report["changed"])
+
+
+def _held(spec: str) -> tuple[int | None, int]:
+    """Return documents and bytes of a source of this machine; None: nobody knows before it is read."""
+    form, _, rest = spec.partition(":")
+    path = MARKETPLACE if spec == SAMPLE else Path(rest).expanduser()
+    if (form == "dir" or spec == SAMPLE) and path.is_dir():
+        sizes = [file.stat().st_size for file in path.rglob("SKILL.md")]
+        return len(sizes), sum(sizes)
+    if form == "parquet" and path.is_file():
+        import pyarrow.parquet as pq  # noqa: PLC0415 (only this asks it)
+
+        rows = int(pq.read_metadata(path).num_rows)
+        return rows, round(rows * _BYTES_A_DOCUMENT)
+    return None, 0
+
+
+def _waiting(root: Root, *, again: bool) -> int:
+    """Return how many documents are to be refined that are in raw already."""
+    last = read_runs(root, 1)
+    if not again and last and last[0]["state"] in GOOD:  # it left none, and to look reads every partition
+        return 0
+    seen = seen_table(root).read(columns=["doc_id", "source", "retired_at"])
+    seen = seen.filter(pl.col("retired_at").is_null())
+    if again:
+        return seen["doc_id"].n_unique()
+    refined = refined_table(root).read(columns=["doc_id", "source"])
+    return seen.join(refined, on=["doc_id", "source"], how="anti")["doc_id"].n_unique()
+
+
+def _lengths(root: Root) -> tuple[float, float]:
+    """Return nodes a document and tokens a node, of what the root holds."""
+    parts = _PARTS if parsed_table(root).read(_PARTS, columns=["doc_id"]).height >= _ENOUGH else None
+    counts = parsed_table(root).read(parts, columns=["n_nodes"])["n_nodes"]
+    tokens = nodes_table(root).read(parts, columns=["n_tokens"])["n_tokens"]
+    nodes = float(counts.sum()) / counts.len() if counts.len() else _BYTES_A_DOCUMENT / _BYTES_A_NODE
+    return nodes, float(tokens.sum()) / tokens.len() if tokens.len() else _BYTES_A_NODE / _BYTES_A_TOKEN
+
+
+def seconds_of(root: Root, documents: int) -> dict[str, float]:
+    """Return the seconds that refining and parsing so many documents take, without vectors."""
+    runs = [run for run in read_runs(root, _RUNS) if run["state"] in GOOD]
+    return _seconds(runs, {"refine": documents, "parse": documents})[0]
+
+
+def _work(run: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a run that has ended did, in the units that its seconds are foreseen by."""
+    documents = run["documents"] or 0
+    if run.get("flow") != "full-rebuild":
+        documents = sum(map(_brought, run["sources"]))
+    made = documents + (run["vectors_new"] or 0)
+    return {
+        "crawl": sum(one["listed"] or 0 for one in run["sources"]), "refine": documents, "parse": made,
+        "index": made,
+    }  # fmt: skip
+
+
+def _seconds(
+    runs: Sequence[Mapping[str, Any]], work: Mapping[str, float]
+) -> tuple[dict[str, float], list[float]]:
+    """Return seconds by stage, and the least and the most that their sum may be."""
+    found: dict[str, float] = {}
+    low = high = 0.0
+    for stage, amount in work.items():
+        known = [(_work(run)[stage], run["seconds"][stage]) for run in runs if stage in run["seconds"]]
+        quiet = [took for done, took in known if not done]
+        fixed = mean(quiet) if quiet else 0.0 if known else _FIXED
+        rates = [max(0.0, took - fixed) / done for done, took in known if done]
+        least, middle, most = (min(rates), mean(rates), max(rates)) if rates else (0.0, 0.0, 0.0)
+        if not rates:
+            middle = _RATES[stage]
+            least, most = middle / _UNMEASURED, middle * _UNMEASURED
+        found[stage] = round(fixed + middle * amount, 2)
+        low, high = low + (fixed + least * amount) / _SPREAD, high + (fixed + most * amount) * _SPREAD
+    return found, [round(low, 1), round(high, 1)]
+
+
+def _llm(
+    settings: Settings, runs: Iterable[Mapping[str, Any]], documents: int, nodes: int, per_node: float
+) -> dict[str, Any] | None:
+    """Return what an LLM that types nodes would be asked, as it was before or by the length of a question."""
+    llm = run_llm(settings)
+    if llm is None:
+        return None
+    before: Counter[str] = Counter()
+    for run in runs:
+        if run["llm"]:
+            names = ("requests", "prompt_tokens", "completion_tokens")
+            before.update({name: run["llm"].get(name, 0) for name in names})
+            before["documents"] += round(_work(run)["refine"])
+    if before["documents"] and before["requests"]:
+        share = documents / before["documents"]
+        asked, prompt, answer = (
+            round(before[name] * share) for name in ("requests", "prompt_tokens", "completion_tokens")
+        )
+    else:
+        asked = math.ceil(nodes / settings.llm_batch)
+        prompt, answer = round(asked * _PROMPT_TOKENS + nodes * per_node), nodes * _ANSWER_TOKENS
+    cost = round(llm.prices.of(prompt, answer), 4)
+    return {"questions": asked, "tokens": prompt + answer, "cost": cost}

@@ -1,0 +1,196 @@
+"""Events of lineage, checked by JSON Schemas that say what OpenLineage 2-0-2 asks of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator, FormatChecker
+
+from flows.commands.open_formats.lineage import require_openlineage
+from flows.run_record import recorded
+from storage.errors import GateRefused, WrongInput
+from storage.locks import writer_lock
+from storage.root import Root
+from storage.state import write_heartbeat
+from tests.support.roots.skill_root import SkillRoot
+
+RUN, NEXT = "20260203T021500-abcdef", "20260204T021500-abcdef"
+_FACETS = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "object", "required": ["_producer", "_schemaURL"],
+        "properties": {"_producer": {"pattern": "^[a-z]+:"}, "_schemaURL": {"pattern": "^[a-z]+:"}},
+    },
+}  # fmt: skip
+_NAMED = {"namespace": {"type": "string", "minLength": 1}, "name": {"type": "string", "minLength": 1}}
+_ROWS = {"properties": {"outputStatistics": {"properties": {"rowCount": {"type": "integer", "minimum": 0}}}}}
+_ASSERTIONS = {
+    "type": "array",
+    "items": {
+        "type": "object", "required": ["assertion", "success"], "properties": {"success": {"type": "boolean"}}
+    },
+}  # fmt: skip
+
+
+def _datasets(more: str, facets: dict[str, Any]) -> dict[str, Any]:
+    field = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+    schema = {"properties": {"schema": {"properties": {"fields": {"type": "array", "items": field}}}}}
+    own = {"facets": {"allOf": [_FACETS, schema]}, more: {"allOf": [_FACETS, facets]}}
+    one = {"type": "object", "required": ["namespace", "name"], "properties": {**_NAMED, **own}}
+    return {"type": "array", "items": one}
+
+
+_PARENT = {"properties": {"run": {"required": ["runId"]}, "job": {"required": ["namespace", "name"]}}}
+EVENT = {
+    "type": "object",
+    "required": ["eventTime", "producer", "schemaURL", "run", "job", "eventType"],
+    "properties": {
+        "eventTime": {"type": "string", "format": "date-time"},
+        "producer": {"type": "string", "pattern": "^[a-z]+:"},
+        "schemaURL": {"const": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"},
+        "eventType": {"enum": ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]},
+        "run": {
+            "type": "object", "required": ["runId"],
+            "properties": {
+                "runId": {"type": "string", "format": "uuid"},
+                "facets": {"allOf": [_FACETS, {"properties": {"parent": _PARENT}}]},
+            },
+        },
+        "job": {
+            "type": "object", "required": ["namespace", "name"], "properties": {**_NAMED, "facets": _FACETS}
+        },
+        "inputs": _datasets("inputFacets", {
+            "properties": {"dataQualityAssertions": {"properties": {"assertions": _ASSERTIONS}}}
+        }),
+        "outputs": _datasets("outputFacets", _ROWS),
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SKILLERY_OPENLINEAGE", f"file:{tmp_path / 'told/events.ndjson'}")
+    return tmp_path / "told/events.ndjson"
+
+
+def events(file: Path) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    check = Draft202012Validator(EVENT, format_checker=FormatChecker())
+    for event in found:
+        check.validate(event)
+    return found
+
+
+def named(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(event["job"]["name"], event["eventType"]) for event in found]
+
+
+def outputs(event: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["name"].rpartition("/root/")[2]: one for one in event["outputs"]}
+
+
+STAGES = ("crawl", "refine", "parse", "index")
+
+
+def test_a_night_is_told_stage_by_stage_with_schemas_rows_versions_and_checks(
+    served_bakery: SkillRoot, tmp_path: Path, told: Path
+) -> None:
+    root = Root(shutil.copytree(served_bakery.root.folder, tmp_path / "root", symlinks=True))
+    with recorded(root, RUN, ["git+https://ann:pa55wort@git.example/x"], flow="nightly") as record:
+        for name in STAGES:
+            with record.stage(name):
+                pass
+        record.checks = [{"check": "rows", "passed": True, "value": 4, "limit": 4}]
+    found = events(told)
+    pairs = [(f"nightly.{name}", kind) for name in STAGES for kind in ("START", "COMPLETE")]
+    assert named(found) == [("nightly", "START"), *pairs, ("nightly", "COMPLETE")]
+    whole = found[0]["run"]["runId"]
+    assert {e["run"]["facets"]["parent"]["run"]["runId"] for e in found[1:-1]} == {whole}
+    (source,) = found[1]["inputs"]
+    assert source["name"] == "git+https://git.example/x"
+    assert "pa55wort" not in told.read_text()
+    refined, indexed = outputs(found[4]), outputs(found[8])
+    assert refined["documents"]["outputFacets"]["outputStatistics"]["rowCount"] == 4
+    assert {"name": "doc_id", "type": "string"}.items() <= refined["documents"]["facets"]["schema"]["fields"][
+        0
+    ].items()
+    assert indexed["lance/skills"]["facets"]["version"]["datasetVersion"] == str(
+        served_bakery.served().skills
+    )
+    (gate,) = found[-1]["inputs"]
+    (checked,) = gate["inputFacets"]["dataQualityAssertions"]["assertions"]
+    assert (checked["assertion"], checked["success"]) == ("rows", True)
+    assert found[-1]["run"]["facets"]["skillery_run"]["state"] == "complete"
+
+
+def test_a_refused_night_and_its_stage_fail(tmp_path: Path, told: Path) -> None:
+    refused = GateRefused("rows is 1", [{"check": "rows", "passed": False, "value": 1, "limit": 2}])
+    root = Root(tmp_path / "root")
+    with suppress(GateRefused), recorded(root, RUN, [], flow="nightly") as record, record.stage("index"):
+        raise refused
+    found = events(told)
+    assert named(found)[2:] == [("nightly.index", "FAIL"), ("nightly", "FAIL")]
+    assert "rows" in found[-1]["run"]["facets"]["errorMessage"]["message"]
+    (checked,) = found[-1]["inputs"][0]["inputFacets"]["dataQualityAssertions"]["assertions"]
+    assert checked["success"] is False
+
+
+def test_a_killed_night_is_told_by_the_next(tmp_path: Path, told: Path) -> None:
+    root = Root(tmp_path / "root")
+    with recorded(root, RUN, [], flow="nightly") as record, record.stage("parse"):
+        write_heartbeat(root, record.as_dict())
+        left = root.read(f"state/running/{RUN}.json")
+    root.delete(f"state/runs/{RUN}.json")
+    root.write(f"state/running/{RUN}.json", left)
+    before = named(events(told))
+    with writer_lock(root, run=NEXT), recorded(root, NEXT, [], flow="nightly"):
+        pass
+    found = events(told)[len(before) :]
+    assert set(named(found)) >= {("nightly.parse", "FAIL"), ("nightly", "FAIL"), ("nightly", "COMPLETE")}
+    failed = [event for event in found if event["eventType"] == "FAIL"]
+    assert {e["run"]["runId"] for e in failed} <= {e["run"]["runId"] for e in events(told)[: len(before)]}
+
+
+class _Slow(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        time.sleep(30)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def slow() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _Slow)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.socket.close()
+
+
+@pytest.mark.parametrize("receiver", ["dead", "slow"])
+def test_a_receiver_that_is_dead_or_slow_costs_a_run_two_seconds_at_most(
+    receiver: str, slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_OPENLINEAGE", slow if receiver == "slow" else "http://127.0.0.1:9")
+    began = time.monotonic()
+    with recorded(Root(tmp_path), RUN, [], flow="nightly") as record:
+        for name in STAGES:
+            with record.stage(name):
+                pass
+        assert time.monotonic() - began < 2
+    assert record.state == "complete"
+
+
+def test_whom_to_tell_is_checked_before_a_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKILLERY_OPENLINEAGE", "kafka:topic")
+    with pytest.raises(WrongInput, match="SKILLERY_OPENLINEAGE=kafka:topic is neither"):
+        require_openlineage()

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows.commands.foresee import foresee
+from flows.settings import load_settings
+from storage.root import Root
+from storage.state import documents_table, nodes_table, seen_table, write_run, write_source
+from tasks.crawl.git.source import SampleSource
+from tasks.crawl.source.identity import SAMPLE
+from tests.support.command import Ask
+from tests.support.roots.skill_root import Export, SkillRoot
+
+NAMES = [f"2026020{day}T021500-abcdef" for day in range(1, 6)]
+
+
+class ShippedMarket(SampleSource):
+    """The sample, made below a folder."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(Root(folder))
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    folder = tmp_path_factory.mktemp("shipped")
+    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    root.source = ShippedMarket  # type: ignore[assignment] # it is made of a folder, too
+    root.publish(nodes=False)
+    return root
+
+
+def within(factor: float, found: float, truth: float) -> bool:
+    return truth / factor <= found <= truth * factor
+
+
+@pytest.mark.parametrize("corpus", ["served_bakery", "storied", "shipped"])
+def test_what_is_made_is_foreseen_within_a_factor_of_two(
+    corpus: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    made: SkillRoot = request.getfixturevalue(corpus)
+    nodes = nodes_table(made.root).read(columns=["text", "n_tokens"])
+    texts = nodes["text"].n_unique() + documents_table(made.root).read(columns=["doc_id"]).height
+    spec = SAMPLE if corpus == "shipped" else f"dir:{made.market}"
+    for foreseen in (
+        foresee(Root(tmp_path), load_settings(), [spec]),
+        foresee(made.root, load_settings(), (), again=True),
+    ):
+        assert within(2, foreseen["nodes"], nodes.height), foreseen
+        assert within(2, foreseen["texts"], texts), foreseen
+        assert within(2, foreseen["tokens"], nodes["n_tokens"].sum() + 30 * texts / 10), foreseen
+    seen = seen_table(made.root).read().filter(pl.col("retired_at").is_null())
+    assert foreseen["documents"] == seen["doc_id"].n_unique()
+    kept = foresee(made.root, load_settings(), (), again=True, keep_vectors=True)
+    assert (kept["texts"], kept["tokens"]) == (0, 0)
+
+
+def night(root: Root, name: str, changed: int, refine: float, crawl: float, vectors: int) -> None:
+    """Leave the record of a night that found so many changed documents of 1,000."""
+    source = {"source": "github:a/b", "state": "complete", "listed": 1000, "new": 0, "changed": changed}
+    seconds = {"crawl": crawl, "refine": refine, "parse": 1 + vectors / 100, "index": 2.0}
+    record: dict[str, Any] = {
+        "run_id": name, "flow": "nightly", "state": "complete", "specs": ["github:a/b"], "llm": None,
+        "sources": [source], "seconds": seconds, "vectors_new": vectors, "documents": 1000,
+        "started_at": datetime.now(UTC).isoformat(),
+    }  # fmt: skip
+    write_run(root, record)
+    read = {"last_read": "2026-02-05T02:15:00+00:00", "requests": 3, "quota_left": 57, "in_list": True}
+    write_source(root, "github:a/b", {**source, **read})
+
+
+def test_a_night_is_foreseen_by_the_nights_before_and_its_seconds_by_their_rates(
+    tmp_path: Path, ask: Ask
+) -> None:
+    root = Root(tmp_path)
+    for name, changed, refine, vectors in zip(
+        NAMES, (1000, 0, 20, 0, 40), (51.0, 1.0, 2.0, 1.0, 3.0), (9000, 0, 100, 0, 200), strict=True
+    ):
+        night(root, name, changed, refine, 4.0, vectors)
+    found = foresee(root, load_settings(), ["github:a/b", "git+https://git.example/x"])
+    known, unknown = found["sources"]
+    assert (known["documents"], known["requests"], known["quota_left"]) == (15, 3, 57)
+    assert (unknown["documents"], unknown["requests"]) == (None, None)
+    assert found["texts"] == 15 + 15 * 5
+    assert within(1.2, found["seconds"]["refine"], 1 + 15 * 0.05)
+    assert within(1.2, found["seconds"]["crawl"], 4.0)
+    low, high = found["range"]
+    assert low < sum(found["seconds"].values()) < high
+    printed = ask("run", "--dry-run", "--root", str(tmp_path)).stdout
+    assert "github:a/b: new or changed 15, requests 3 of 57 that are left" in printed
+    assert printed.endswith("nothing was done\n")
+
+
+def test_an_llm_is_foreseen_by_the_length_of_its_questions_and_then_by_what_it_was_asked(
+    served_bakery: SkillRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "LLM_BASE_URL": "http://127.0.0.1:9/v1", "LLM_MODEL": "m", "CLASSIFIER": "llm", "LLM_BATCH": "5",
+        "LLM_PROMPT_PRICE": "2", "LLM_COMPLETION_PRICE": "8",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(f"SKILLERY_{name}", value)
+    nodes = foresee(served_bakery.root, load_settings(), (), again=True)
+    asked = nodes["llm"]
+    assert asked["questions"] == -(-nodes["nodes"] // 5)
+    assert asked["cost"] > 2e-6 * asked["tokens"] / 2
+
+
+def test_a_dry_run_writes_nothing_and_a_limit_counts(tmp_path: Path, ask: Ask) -> None:
+    told: Callable[..., Any] = lambda *more: ask("run", "--dry-run", "--root", str(tmp_path / "no"), *more)  # noqa: E731
+    assert "sample: new or changed 3, requests 0\n" in told("--limit", "3").stdout
+    assert "--dry-run" in ask("rebuild", "--help").stdout
+    assert not (tmp_path / "no").exists()

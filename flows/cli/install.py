@@ -1,10 +1,8 @@
-"""The commands that install for an agent: skills in its folder, kept up to date, and a hook of its host."""
+"""The commands that install for an agent: skills in its folder, verified and kept up to date, and a hook."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,75 +14,8 @@ from flows.cli.printing import skill as printing
 from flows.hook.run import Options, answer_prompt
 from flows.settings import load_settings
 from storage.errors import WrongInput
-
-
-class Agent(str, Enum):  # noqa: UP042 (a StrEnum changes how an option's default is printed)
-    """An agent that reads folders of skills."""
-
-    claude = "claude"
-    codex = "codex"
-    cursor = "cursor"
-    gemini = "gemini"
-    copilot = "copilot"
-
-
-# Of each agent, the folder in a project and the one in a user's home.
-FOLDERS = {
-    Agent.claude: (".claude/skills", ".claude/skills"),
-    Agent.codex: (".agents/skills", ".agents/skills"),
-    Agent.cursor: (".cursor/skills", ".cursor/skills"),
-    Agent.gemini: (".gemini/skills", ".gemini/skills"),
-    Agent.copilot: (".github/skills", ".copilot/skills"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where a person wants skills: a folder `to`, or that of an agent, in the user's home or the project."""
-
-    to: Path | None = None
-    agent: Agent | None = None
-    user: bool = False
-
-    def folder(self, *, installed: bool = False) -> Path:
-        """Return the folder of skills.
-
-        `to` comes first, then the agent's. Without both it is the one folder of an agent that is there.
-
-        Args:
-            installed: Whether folders in which something is installed come before others then.
-
-        Raises:
-            WrongInput: There is no such folder, or several.
-        """
-        from tasks.retrieve.install.lock import LOCK_FILE  # noqa: PLC0415
-
-        if self.to is not None:
-            return self.to.expanduser().absolute()
-        base = Path.home() if self.user else Path.cwd()
-        places = {agent: base / folders[self.user] for agent, folders in FOLDERS.items()}
-        if self.user:
-            places[Agent.claude] = Path(os.environ.get("CLAUDE_CONFIG_DIR") or base / ".claude") / "skills"
-            if installed and not (places[Agent.codex] / LOCK_FILE).exists():
-                old = base / ".codex/skills"  # where older versions installed for Codex, which reads it still
-                places[Agent.codex] = old if (old / LOCK_FILE).exists() else places[Agent.codex]
-        if self.agent is not None:
-            return places[self.agent]
-        found = {agent: place for agent, place in places.items() if place.is_dir()}
-        locked = {agent: place for agent, place in found.items() if (place / LOCK_FILE).exists()}
-        found = locked if installed and locked else found
-        if len(found) != 1:
-            said = f"{_listed(found)} have one" if found else f"none of {_listed(places)} has one"
-            msg = (
-                f"which folder of skills in {base} is meant? {said}: name one by --agent, or a folder by --to"
-            )
-            raise WrongInput(msg)
-        return next(iter(found.values()))
-
-
-def _listed(agents: Iterable[Agent]) -> str:
-    return ", ".join(agent.value for agent in agents)
-
+from storage.root import Root
+from tasks.retrieve.install.agents import FOLDERS, Agent, Destination
 
 _ToOption = Annotated[
     Path | None,
@@ -92,7 +23,11 @@ _ToOption = Annotated[
 ]
 _AgentOption = Annotated[
     Agent | None,
-    typer.Option("--agent", help="The folder of this agent  [the one agent whose folder is there]"),
+    typer.Option(
+        "--agent",
+        metavar="NAME",
+        help="The folder of claude, codex or another: a wrong name lists all  [the one there is]",
+    ),
 ]
 _UserOption = Annotated[
     bool, typer.Option("--user", help="The agent's folder in your home, not in the project.")
@@ -107,7 +42,7 @@ _PublisherOption = Annotated[
 
 
 def install(
-    doc_ids: Annotated[list[str], typer.Argument(metavar="DOC_ID", hidden=True)],
+    doc_ids: Annotated[list[str] | None, typer.Argument(metavar="DOC_ID", hidden=True)] = None,
     to: _ToOption = None,
     agent: _AgentOption = None,
     user: _UserOption = False,
@@ -120,30 +55,82 @@ def install(
     called: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="The folder of the one skill  [its name]")
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--from", metavar="URL", help="From this registry, where DOC_ID is a name in it."),
+    ] = None,
+    frozen: Annotated[
+        bool,
+        typer.Option("--frozen", help="Exactly what the locks say, without DOC_ID; else it ends with 1."),
+    ] = False,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Install skills, with their files, into the folder of an agent.
 
     DOC_ID is an id, the end of one, or a name. Each skill is a folder under its name; skillery.lock beside
-    them says what was installed, from where. Nothing is executed, and no file is executable. A skill with
-    risks of a class in SKILLERY_INSTALL_REFUSE is refused unless each rule is accepted. What was edited by
-    hand, or is not from Skillery, is never overwritten.
+    them says what was installed, from where, and skills-lock.json in the project says it to other clients.
+    Nothing is executed, and no file is executable. A skill with risks of a class in SKILLERY_INSTALL_REFUSE
+    is refused unless each rule is accepted. What was edited by hand, or is not from Skillery, is never
+    overwritten.
     """
     from flows.commands.installing import install_skills, load_installing  # noqa: PLC0415
     from flows.commands.usage import note_once  # noqa: PLC0415
 
-    settings = load_settings()
-    place, folder = root_of(settings, root), Destination(to, agent, user).folder()
-    if called is not None and len(doc_ids) != 1:
-        msg = f"--as {called} names the folder of one skill: give one DOC_ID"
-        raise WrongInput(msg)
+    settings, where = load_settings(), Destination(to, agent, user)
+    place, ids = root_of(settings, root), doc_ids or []
+    if frozen:
+        _frozen(place, where, ids, as_json=as_json)
+        return
+    if not ids or (called is not None and len(ids) != 1):
+        said = "DOC_ID is missing" if not ids else f"--as {called} names the folder of one skill"
+        raise WrongInput(f"{said}: give {'one' if ids else 'ids or names'}")
+    if registry is not None and revision is not None:
+        raise WrongInput("--revision is one of a root's: a registry of --from has each skill as it is now")
+    folder, brought = where.folder(), None
+    if registry is not None:
+        from flows.commands.registries import editions_from  # noqa: PLC0415
+
+        brought = editions_from(place, settings, registry, ids)
     found = install_skills(
-        place, folder, doc_ids, revision, accept_risk or [], load_installing(),
-        any_publisher=accept_publisher, called=called,
+        place, folder, ids, revision, accept_risk or [], load_installing(),
+        any_publisher=accept_publisher, called=called, project=where.project(), brought=brought,
     )  # fmt: skip
     note_once(place, settings, "command", "install", [skill["doc_id"] for skill in found["skills"]])
     print_json(found) if as_json else printing.print_installed(found)
+
+
+def _frozen(root: Root, where: Destination, ids: Sequence[str], *, as_json: bool) -> None:
+    """Install what the locks say, and end with 1 where one skill cannot be had so."""
+    from flows.commands.installing import load_installing  # noqa: PLC0415
+    from flows.commands.registries import install_frozen  # noqa: PLC0415
+
+    if ids:
+        raise WrongInput(f"--frozen installs what the locks say: leave out {ids[0]!r}")
+    folder = where.folder(installed=True)
+    found = install_frozen(root, folder, where.project(), load_settings(), load_installing())
+    print_json(found) if as_json else printing.print_frozen(found)
+    raise typer.Exit(int(any(skill["state"] == "failed" for skill in found["skills"])))
+
+
+def verify(
+    to: _ToOption = None,
+    agent: _AgentOption = None,
+    user: _UserOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare every file of installed skills with the locks, offline; end with 1 on any difference.
+
+    What lies in the folder and is in no lock is a difference too, and so is a file that may be executed.
+    """
+    from flows.commands.registries import verify_skills  # noqa: PLC0415
+
+    where = Destination(to, agent, user)
+    project = where.project()
+    others = [] if project is None else [project / place for place, _ in FOLDERS.values()]
+    found = verify_skills(where.folder(installed=True), project, others)
+    print_json(found) if as_json else printing.print_verified(found)
+    raise typer.Exit(0 if found["verified"] else 1)
 
 
 def outdated(
@@ -193,12 +180,14 @@ def update(
     from flows.commands.installing import load_installing  # noqa: PLC0415
     from flows.commands.updating import DONE, update_skills  # noqa: PLC0415
 
-    place, folder = root_of(load_settings(), root), Destination(to, agent, user).folder(installed=True)
+    place, where = root_of(load_settings(), root), Destination(to, agent, user)
     if theirs and ours:
         msg = "--theirs and --ours exclude each other: give one of them"
         raise WrongInput(msg)
     prefer = "theirs" if theirs else "ours" if ours else None
     how: dict[str, Any] = {"dry_run": dry_run, "any_publisher": accept_publisher, "prefer": prefer}
+    how["project"] = where.project()
+    folder = where.folder(installed=True)
     found = update_skills(place, folder, names or [], accept_risk or [], load_installing(), **how)
     print_json(found) if as_json else printing.print_updated(found)
     raise typer.Exit(0 if all(skill["state"] in DONE for skill in found["skills"]) else 1)
@@ -220,7 +209,8 @@ def remove(
     """
     from flows.commands.installing import remove_skills  # noqa: PLC0415
 
-    found = remove_skills(Destination(to, agent, user).folder(installed=True), names, edited=yes)
+    where = Destination(to, agent, user)
+    found = remove_skills(where.folder(installed=True), names, edited=yes, project=where.project())
     print_json(found) if as_json else printing.print_removed(found)
 
 
@@ -282,4 +272,6 @@ def plugin(
     typer.echo(f"install it:  {found['install']}\nremove it:   {found['remove']}")
 
 
-INSTALLING: tuple[Callable[..., None], ...] = (install, outdated, update, remove, hook, plugin)
+INSTALLING: tuple[Callable[..., None], ...] = (
+    install, verify, outdated, update, remove, hook, plugin,
+)  # fmt: skip

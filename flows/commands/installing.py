@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -23,6 +23,8 @@ from tasks.refine.risks.rules import GROUPS
 from tasks.retrieve.install.contents import Installable, is_same_publisher, prepare, require_rules
 from tasks.retrieve.install.lock import LOCK_FILE, Installed
 from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder, said
+from tasks.retrieve.install.skills_lock import change_skills_lock, entry_of
+from tasks.retrieve.install.verification import skill_files
 from tasks.retrieve.revisions.edition import Edition
 from tasks.retrieve.revisions.history import read_revision, revisions_of
 from tasks.retrieve.revisions.show import open_edition
@@ -77,6 +79,8 @@ def install_skills(
     *,
     any_publisher: bool = False,
     called: str | None = None,
+    project: Path | None = None,
+    brought: Iterable[Edition] | None = None,
 ) -> dict[str, Any]:
     """Install skills into a folder; all of them are checked before the first is written.
 
@@ -90,6 +94,8 @@ def install_skills(
         settings: What is refused.
         any_publisher: Whether one may be replaced by what another publisher has put at its id.
         called: The folder's name, where one skill is installed; None: each after its skill.
+        project: Where `skills-lock.json` lies; None: none is kept.
+        brought: The skills themselves, where a registry brought them; then `texts` is not looked up.
 
     Raises:
         UnknownDocument, Withheld: As `show`.
@@ -98,7 +104,8 @@ def install_skills(
         StorageError: A file of the root, or the lock, cannot be read.
     """
     rules = require_rules(accepted)
-    editions = (_meant(root, text, revision) for text in dict.fromkeys(texts))
+    meant_ones = (_meant(root, text, revision) for text in dict.fromkeys(texts))
+    editions = meant_ones if brought is None else brought
     made = (prepare(edition, settings.refuse, rules, called=called) for edition in editions)
     found = {prepared.installed.doc_id: prepared for prepared in made}
     _require_names(list(found.values()))
@@ -108,6 +115,7 @@ def install_skills(
             if not any_publisher and (held := skills.skills.get(prepared.name)):
                 require_publisher(root, held, prepared.row)
         told = [_put(skills, prepared) for prepared in found.values()]
+        lock_shared(project, skills, [skill["name"] for skill in told])
         return {**told_of(skills), "skills": told}
 
 
@@ -149,13 +157,16 @@ def _publisher(row: Mapping[str, Any]) -> str:
     return f"{row['source']} ({of}{', id ' + row['repo_id'] if row['repo_id'] else ''})"
 
 
-def remove_skills(folder: Path, texts: Sequence[str], *, edited: bool) -> dict[str, Any]:
+def remove_skills(
+    folder: Path, texts: Sequence[str], *, edited: bool, project: Path | None = None
+) -> dict[str, Any]:
     """Remove installed skills from a folder; all are checked before the first is removed.
 
     Args:
         folder: The folder of skills.
         texts: Names of folders, ids or the ends of ids.
         edited: Whether those go too that were edited by hand.
+        project: As for `install_skills`.
 
     Raises:
         WrongInput: One is not installed there, or was edited.
@@ -172,7 +183,16 @@ def remove_skills(folder: Path, texts: Sequence[str], *, edited: bool) -> dict[s
         told = [{"name": n, "doc_id": skills.skills[n].doc_id, "edited": as_dicts(edits[n])} for n in names]
         for name in names:
             skills.remove(name)
+        lock_shared(project, skills, names)
         return {**told_of(skills), "skills": told}
+
+
+def lock_shared(project: Path | None, skills: SkillsFolder, names: Iterable[str]) -> None:
+    """Let the lock that a project shares with other clients say what the folders of these names hold."""
+    if project is not None:
+        held = {name: (skills.skills.get(name), skill_files(skills.path / name)) for name in names}
+        entries = {n: None if one is None else entry_of(one, f, project) for n, (one, f) in held.items()}
+        change_skills_lock(project, entries)
 
 
 def told_of(skills: SkillsFolder) -> dict[str, Any]:

@@ -1,18 +1,32 @@
-"""Registries: what is served, written as files that any web server serves and any client installs from."""
+"""Registries: what is served is published as one; skills are installed from others, verified, had again."""
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from flows.commands.installing import load_installing
-from storage.errors import WrongInput
-from storage.lance.served import require_served
+from flows.commands.installing import InstallSettings, as_dicts, load_installing, told_of
+from flows.settings import Settings
+from storage.errors import SkilleryError, WrongInput
+from storage.lance.served import read_licences, require_served
 from storage.root import Root
+from storage.schemas import Dropped, RawDocument
+from tasks.crawl.source.unchanged import document_digest
+from tasks.retrieve.install.contents import Installable, prepare
+from tasks.retrieve.install.lock import LOCK_FILE, Installed
+from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder, said
+from tasks.retrieve.install.skills_lock import WELL_KNOWN, Entry, folder_hash, read_skills_lock
+from tasks.retrieve.install.verification import differences
 from tasks.retrieve.registry.indexes import normal_base
 from tasks.retrieve.registry.offers import served_rows
 from tasks.retrieve.registry.static import StaticRegistry
+from tasks.retrieve.revisions.edition import Edition, refined_edition
+from tasks.retrieve.revisions.history import Revision
+from tasks.retrieve.revisions.show import open_edition
 
 
 def publish_registry(
@@ -62,3 +76,163 @@ def _place(root: Root, out: str) -> Root:
         msg = f"--out {out} and the root {root.uri} lie in each other: a registry has a place of its own"
         raise WrongInput(msg)
     return place
+
+
+def editions_from(root: Root, settings: Settings, url: str, names: Collection[str]) -> list[Edition]:
+    """Return skills of a registry for well-known discovery, verified by its digests and refined here.
+
+    Args:
+        root: The root, whose licence policy holds where a run has left one.
+        settings: How registries are asked.
+        url: Where the registry is.
+        names: The skills, as it names them.
+
+    Raises:
+        SourceError, SourceUnavailable: It cannot be read.
+        WrongInput: It has no such skill, or what it gave for one was refused; the message says why.
+    """
+    from tasks.crawl.registries.well_known import WellKnownSource  # noqa: PLC0415 (what is held is not asked for)
+    from tasks.crawl.source.base import CrawlContext, Missed  # noqa: PLC0415
+
+    now = datetime.now(UTC)
+    found: dict[str, RawDocument] = {}
+    why: dict[str, str] = {}
+    # What a root remembers of a registry would leave out what is unchanged.
+    with tempfile.TemporaryDirectory(prefix="skillery-from-") as folder:
+        context = CrawlContext(Root(folder), now, settings=settings.crawl())
+        for item in WellKnownSource(url, context, names=names).read():
+            if isinstance(item, RawDocument):
+                found[item.doc_id.rpartition("/")[2]] = item
+            elif isinstance(item, Dropped):
+                why[item.doc_id.rpartition("/")[2]] = item.detail
+            elif isinstance(item, Missed):
+                why |= {doc_id.rpartition("/")[2]: item.detail for doc_id in item.doc_ids}
+    if lacking := [name for name in names if name not in found]:
+        msg = f"{lacking[0]!r} of {url}: {why.get(lacking[0], 'its index names no such skill')}"
+        raise WrongInput(msg)
+    class_of = _class_of(root, settings)
+    return [refined_edition(root, _revision(raw, now), raw, class_of) for raw in (found[n] for n in names)]
+
+
+def _revision(raw: RawDocument, now: datetime) -> Revision:
+    return Revision(
+        document_digest(raw), raw.doc_id, raw.source, raw.commit, raw.raw_hash, now, run_id="", part=""
+    )
+
+
+def _class_of(root: Root, settings: Settings) -> Callable[[str | None], str]:
+    """Return what classes licences: the root's last run, else the settings."""
+    if (held := read_licences(root)) is not None:
+        return held.class_of
+    from tasks.refine.licences.policy import LicencePolicy, licence_class  # noqa: PLC0415 (its library)
+
+    policy = LicencePolicy(**settings.licence_policies()["serve"])
+    return lambda licence: licence_class(licence, policy)
+
+
+def verify_skills(folder: Path, project: Path | None, others: Collection[Path]) -> dict[str, Any]:
+    """Tell how the files of a folder of skills differ from its locks; nothing is asked for elsewhere.
+
+    Args:
+        folder: The folder of skills.
+        project: Where `skills-lock.json` lies; None: there is none.
+        others: Folders in which skills of that lock may lie instead.
+
+    Raises:
+        WrongInput: Nothing is there to be verified.
+        StorageError: A lock is damaged.
+    """
+    found = differences(folder, project, others)
+    if not found:
+        msg = (
+            f"nothing is installed in {folder}, and no lock names anything: name a folder by --to or --agent"
+        )
+        raise WrongInput(msg)
+    skills = [
+        {"name": name, "state": "differs" if edits else "verified", "differences": as_dicts(edits)}
+        for name, edits in found.items()
+    ]
+    verified = not any(found.values())
+    return {"folder": str(folder), "lock": str(folder / LOCK_FILE), "verified": verified, "skills": skills}
+
+
+def install_frozen(
+    root: Root, folder: Path, project: Path | None, settings: Settings, rules: InstallSettings
+) -> dict[str, Any]:
+    """Install what the locks of a folder say, and nothing else; what is there as they say stays.
+
+    Each skill has its `state`, and a `reason` where it is `failed`: it was edited, is held nowhere with these
+    bytes, or is refused by now.
+
+    Raises:
+        WrongInput: No lock says anything.
+        Locked, StorageError: As `installing.install_skills`.
+    """
+    shared = {} if project is None else read_skills_lock(project)
+    with open_skills_folder(folder, create=True) as skills:
+        wanted: dict[str, Installed | None] = {**dict.fromkeys(shared), **skills.skills}
+        if not wanted:
+            msg = f"neither {folder / LOCK_FILE} nor a skills-lock.json says anything: install skills first"
+            raise WrongInput(msg)
+        edits = differences(folder, project)
+        told = []
+        for name, installed in sorted(wanted.items()):
+            if not edits[name]:
+                told.append({"name": name, "state": "unchanged"})
+            elif (folder / name).exists():
+                reason = f"it differs from its lock: {said(edits[name])}"
+                told.append({"name": name, "state": "failed", "reason": reason})
+            else:
+                told.append(_restored(root, skills, name, installed, shared.get(name, {}), settings, rules))
+        return {**told_of(skills), "skills": told}
+
+
+def _restored(
+    root: Root, skills: SkillsFolder, name: str, installed: Installed | None, entry: Entry,
+    settings: Settings, rules: InstallSettings,
+) -> dict[str, Any]:  # fmt: skip
+    why = "its lock names no source that is read here"
+    for found in _held(root, name, installed, entry, settings):
+        if not isinstance(found, Edition):
+            why = found
+            continue
+        try:
+            accepted = () if installed is None else installed.accepted_risks
+            prepared = prepare(found, rules.refuse, accepted, installed, called=name)
+        except SkilleryError as error:
+            why = str(error)
+            continue
+        if _is_exact(prepared, installed, entry):
+            skills.put(name, installed or prepared.installed, prepared.contents)
+            return {"name": name, "state": "installed"}
+        why = f"{found.row['source']} gives other bytes than the lock names"
+    return {"name": name, "state": "failed", "reason": why}
+
+
+def _is_exact(prepared: Installable, installed: Installed | None, entry: Mapping[str, Any]) -> bool:
+    if installed is not None:
+        return prepared.installed.files == installed.files
+    return folder_hash(prepared.contents) == entry.get("computedHash")
+
+
+def _held(
+    root: Root, name: str, installed: Installed | None, entry: Entry, settings: Settings
+) -> Iterator[Edition | str]:
+    """Yield what a lock may mean, of the root, then of the registry that it names, or why there is none."""
+    folder = str(entry.get("skillPath", "")).removesuffix("SKILL.md").strip("/")
+    url, kind = entry.get("sourceUrl"), entry.get("sourceType")
+    if installed is not None:
+        wanted: tuple[str, str | None] = (installed.doc_id, installed.revision)
+        if installed.source.startswith(f"{WELL_KNOWN}:"):
+            url, kind, name = installed.source.partition(":")[2], WELL_KNOWN, wanted[0].rpartition("/")[2]
+    else:
+        wanted = ("/".join(filter(None, (str(entry.get("source")), folder))), entry.get("ref"))
+    try:
+        yield open_edition(root, *wanted)[0]
+    except SkilleryError as error:
+        yield str(error)
+    if kind == WELL_KNOWN and url:
+        try:
+            yield from editions_from(root, settings, str(url), [name])
+        except SkilleryError as error:
+            yield str(error)

@@ -11,6 +11,7 @@ from flows.commands.installing import (
     InstallSettings,
     as_dicts,
     installed_name,
+    lock_shared,
     require_publisher,
     told_of,
 )
@@ -93,6 +94,7 @@ def update_skills(
     *,
     dry_run: bool,
     any_publisher: bool = False,
+    project: Path | None = None,
     prefer: Side | None = None,
 ) -> dict[str, Any]:
     """Put what the corpus holds now in place of what is installed, each skill in one step.
@@ -112,6 +114,7 @@ def update_skills(
         settings: What is refused.
         dry_run: Whether to write nothing: what would be written is `outdated`.
         any_publisher: Whether what another publisher has put at its id by now is not refused.
+        project: As for `installing.install_skills`.
         prefer: Whose is taken where both changed the same; None: it conflicts.
 
     Raises:
@@ -123,6 +126,7 @@ def update_skills(
         names = [installed_name(skills, text) for text in texts] or list(skills.skills)
         how: dict[str, Any] = {"dry_run": dry_run, "any_publisher": any_publisher, "prefer": prefer}
         told = [_update(root, skills, n, rules, settings, **how) for n in dict.fromkeys(names)]
+        lock_shared(project, skills, [one["name"] for one in told if one["state"] in ("updated", "merged")])
         return {**told_of(skills), "dry_run": dry_run, "skills": told}
 
 

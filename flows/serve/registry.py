@@ -29,11 +29,14 @@ _AGAIN = "read the index again"
 
 @dataclass(frozen=True, slots=True)
 class _Release:
-    """What the registry offers of one served version: by names, by archives, and the indexes by paths."""
+    """What the registry offers of one served version: by names, by archives, and the indexes with their tags.
+
+    Of 20,000 skills an index has 12 MB, which no request is to wait for.
+    """
 
     by_name: Mapping[str, OfferedSkill]
     by_archive: Mapping[str, OfferedSkill]
-    heads: Mapping[str, bytes]
+    heads: Mapping[str, tuple[bytes, str]]
 
 
 class LiveRegistry:
@@ -81,7 +84,8 @@ class LiveRegistry:
         offers = [offer for _, offer, _ in found if isinstance(offer, OfferedSkill)]
         self._known = {offer.doc_id: offer for offer in offers}
         by_name = named(offers)
-        return _Release(by_name, {offer.archive: offer for offer in offers}, index_files(by_name))
+        heads = {path: (content, _tag(content)) for path, content in index_files(by_name).items()}
+        return _Release(by_name, {offer.archive: offer for offer in offers}, heads)
 
     def contents(self, offer: OfferedSkill) -> Contents:
         """Return the files of a skill; raise `UnknownDocument` if they are not those offered any more."""
@@ -94,13 +98,15 @@ class LiveRegistry:
             raise UnknownDocument(f"{offer.doc_id} has changed: {_AGAIN}")
         return found
 
-    def marketplace(self, release: _Release, base: str) -> bytes:
+    def marketplace(self, release: _Release, base: str) -> tuple[bytes, str]:
         """Return the marketplace of Claude's format; each archive lies below the public address or `base`."""
-        return hosted_marketplace(release.by_name, self._public_url or base)
+        made = hosted_marketplace(release.by_name, self._public_url or base)
+        return made, _tag(made)
 
-    def answer(self, request: Request, content: bytes, media: str, *, lasting: bool = False) -> Response:
-        """Return a file under a tag of its bytes, or 304 if the caller holds it; `lasting`: for good."""
-        tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    def answer(
+        self, request: Request, content: bytes, tag: str, media: str, *, lasting: bool = False
+    ) -> Response:
+        """Return a file under a tag, or 304 if the caller holds it; `lasting`: for good."""
         whose = "private" if self._service.limits.token.get_secret_value() else "public"
         kept = f"{whose}, max-age=31536000, immutable" if lasting else f"{whose}, no-cache"
         headers = {"etag": tag, "cache-control": kept}
@@ -121,26 +127,27 @@ def registry_router(service: Service, registry: LiveRegistry) -> APIRouter:
 
     def head(path: str) -> None:
         async def index(request: Request) -> Response:
-            return registry.answer(request, (await registry.release()).heads[path], _JSON)
+            return registry.answer(request, *(await registry.release()).heads[path], _JSON)
 
         _add(router, f"/{path}", index)
 
     async def archive(request: Request, name: str) -> Response:
         offer = _offered((await registry.release()).by_archive, name)
         made = await service.run(lambda: pack(registry.contents(offer)))
-        return registry.answer(request, made, _ZIP, lasting=True)
+        return registry.answer(request, made, _tag(made), _ZIP, lasting=True)
 
     async def file(request: Request, name: str, path: str) -> Response:
         offer = _offered((await registry.release()).by_name, name)
         if path not in offer.files:
             raise UnknownDocument(f"{name} has no such file: {_AGAIN}")
         content = (await service.run(lambda: registry.contents(offer)))[path]
-        return registry.answer(request, content, MARKDOWN if mime_of(path) == MARKDOWN else _BINARY)
+        media = MARKDOWN if mime_of(path) == MARKDOWN else _BINARY
+        return registry.answer(request, content, _tag(content), media)
 
     async def marketplace(request: Request) -> Response:
         release, base = await registry.release(), f"http://{request.headers['host']}"
         made = await service.run(lambda: registry.marketplace(release, base))
-        return registry.answer(request, made, _JSON)
+        return registry.answer(request, *made, _JSON)
 
     for path in (INDEX, OLDER_INDEX):
         head(path)
@@ -148,6 +155,10 @@ def registry_router(service: Service, registry: LiveRegistry) -> APIRouter:
     _add(router, f"/{OLDER_FOLDER}/{{name}}/{{path:path}}", file)
     _add(router, f"/{MARKETPLACE}", marketplace)
     return router
+
+
+def _tag(content: bytes) -> str:
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 def _add(router: APIRouter, path: str, answer: Callable[..., object]) -> None:

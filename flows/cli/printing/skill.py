@@ -212,3 +212,20 @@ def print_published(found: Mapping[str, Any]) -> None:
         say("to be added to Claude by address, it needs --public-url https://HOST", indent=2)
     else:
         say(f"install from it: skillery install NAME --from {found['public_url']}", indent=2)
+
+
+def print_verified(found: Mapping[str, Any]) -> None:
+    """Print each skill that differs from the locks, with its differences, and how many do not."""
+    for skill in found["skills"]:
+        for one in skill["differences"]:
+            say(f"{skill['name']}: {one['change']} {one['path']}", style="red")
+    states = counts(Counter(skill["state"] for skill in found["skills"]))
+    say(f"{found['folder']}: {states}", style="bold")
+
+
+def print_frozen(found: Mapping[str, Any]) -> None:
+    """Print what was installed as the locks say, and why other skills were not."""
+    _mended(found)
+    for skill in found["skills"]:
+        why = f": {skill['reason']}" if "reason" in skill else ""
+        say(f"{skill['state']}: {skill['name']}{why}", style="red" if why else "")

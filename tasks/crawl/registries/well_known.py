@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -38,10 +38,13 @@ def site_of(url: str) -> str:
 
 
 class WellKnownSource(DigestedSource):
-    """The skills of a site's index; each artifact has the digest that the index states, or is not taken."""
+    """The skills of a site's index; each artifact has the digest that the index states, or is not taken.
 
-    def __init__(self, url: str, context: CrawlContext) -> None:
-        self._url = normal_url(url)
+    With `names` only those skills are read, of which an index may hold many thousand.
+    """
+
+    def __init__(self, url: str, context: CrawlContext, names: Collection[str] | None = None) -> None:
+        self._url, self._names = normal_url(url), names
         super().__init__(f"well-known:{self._url}", context)
         self._site = site_of(self._url)
 
@@ -65,6 +68,7 @@ class WellKnownSource(DigestedSource):
                     self._digests, entry.name, entry.digest, doc_id, lambda at: take(http, entry, doc_id, at)
                 )
 
+            entries = [e for e in entries if self._names is None or e.name in self._names]
             async for item in taken(self._digests, in_order(one, entries, _AHEAD)):
                 whole = whole and not isinstance(item, Missed)
                 yield item
@@ -120,6 +124,6 @@ class WellKnownSource(DigestedSource):
         return [
             row
             if isinstance(row, Dropped)
-            else read_skill(row, read, self._limits, self.spec, url=url, author=author)
+            else read_skill(row, read, self._limits, self.spec, url=url, author=author, tree_sha=entry.digest)
             for row in rows
         ]

@@ -118,6 +118,7 @@ def prepare(
         renamed={blob["path"]: path for path, blob in blobs.items() if blob["path"] != path},
         hits=hits,
         called=called is not None,
+        artifact=tree if (tree := row["tree_sha"] or "").startswith("sha256:") else None,
     )
     return Installable(name, installed, contents, redacted, row)
 

@@ -32,7 +32,8 @@ class Installed:
     `not_written` names files of the skill whose bytes are not kept, None where its files are not known.
     `risks` are the codes found in it, `accepted_risks` the rules of those that would have been refused, and
     `hits` what all of them hit: None in a lock that older versions wrote, which names no repository either.
-    `called` says that somebody chose the folder's name, which `update` keeps.
+    `called` says that somebody chose the folder's name, which `update` keeps. `artifact` is the digest of
+    what a registry gave, None where none did.
     """
 
     doc_id: str
@@ -52,6 +53,7 @@ class Installed:
     renamed: dict[str, str] = field(default_factory=dict)
     hits: list[RiskHit] | None = None
     called: bool = False
+    artifact: str | None = None
 
     @property
     def publisher(self) -> dict[str, str | None]:

@@ -25,10 +25,13 @@ _GENERATED = re.compile(r"\A(?:.*/)?(?:__pycache__/.*|\.DS_Store)")
 
 @dataclass(frozen=True, slots=True)
 class HandEdit:
-    """One difference of a folder from what was written; a link in place of a file is an edited one."""
+    """One difference of a folder from what was written; a link in place of a file is an edited one.
+
+    The last four are found by `verification` alone.
+    """
 
     path: str
-    change: Literal["edited", "added", "missing"]
+    change: Literal["edited", "added", "missing", "executable", "unlisted", "pending", "hash"]
 
 
 def digests_in(folder: Path) -> dict[str, str]:
@@ -75,19 +78,21 @@ def contents_in(folder: Path) -> dict[str, bytes]:
         raise WrongInput(msg) from error
 
 
-def hand_edits(folder: Path, files: Mapping[str, str]) -> list[HandEdit]:
+def hand_edits(folder: Path, files: Mapping[str, str], *, generated: bool = False) -> list[HandEdit]:
     """Return the differences between a folder and the digests of what was written there, by path.
 
-    `__pycache__` and `.DS_Store`, which programs leave, are no edits.
+    `__pycache__` and `.DS_Store`, which programs leave, are no edits unless `generated` says so.
 
     Args:
         folder: A skill's folder; where there is none, every file is missing.
         files: The digest of each file that was written, by path.
+        generated: Whether what programs leave counts.
     """
     found = digests_in(folder)
     edits = [HandEdit(path, "missing") for path in files if path not in found]
     edits += [HandEdit(p, "edited") for p, digest in files.items() if found.get(p, digest) != digest]
-    edits += [HandEdit(p, "added") for p in found if p not in files and not _GENERATED.fullmatch(p)]
+    new = (p for p in found if p not in files and (generated or not _GENERATED.fullmatch(p)))
+    edits += [HandEdit(p, "added") for p in new]
     return sorted(edits, key=lambda edit: edit.path)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,10 +165,26 @@ def past_edition(root: Root, revision: Revision) -> Edition:
         WrongInput: It was dropped when it was refined; the message says why.
         StorageError: A raw part, or the file of licences' classes, cannot be read.
     """
+    return refined_edition(root, revision, read_revision(root, revision))
+
+
+def refined_edition(
+    root: Root, revision: Revision, raw: RawDocument, class_of: Callable[[str | None], str] | None = None
+) -> Edition:
+    """Return a document as it was fetched, refined by the rules of now.
+
+    Args:
+        root: The root.
+        revision: What is fetched.
+        raw: The document.
+        class_of: Gives the class of a licence; None: as the root's last run has it.
+
+    Raises:
+        WrongInput, StorageError: As `past_edition`.
+    """
     # Refining takes a second to load, which what is there now does without.
     from tasks.refine.document import refine_bundles, refine_document  # noqa: PLC0415
 
-    raw = read_revision(root, revision)
     (bundle,) = refine_bundles([raw])
     at = revision.fetched_at
     document = refine_document(raw, fetched_at=at, first_seen_at=at, bundle=bundle)
@@ -177,7 +193,7 @@ def past_edition(root: Root, revision: Revision) -> Edition:
         raise WrongInput(f"{msg} ({document.detail})")
     frame = to_frame([document], DOCUMENTS, run_id=revision.run_id, schema_version=SCHEMA_VERSION)
     kept = {blob.path: content for blob, content in zip(bundle.blobs, bundle.contents, strict=True)}
-    return _edition(root, revision, raw, frame.row(0, named=True), kept)
+    return _edition(root, revision, raw, frame.row(0, named=True), kept, class_of)
 
 
 def served_edition(root: Root, row: Mapping[str, Any]) -> Edition:
@@ -238,12 +254,13 @@ def _is_same(document: Mapping[str, Any], served: Mapping[str, Any]) -> bool:
 
 
 def _edition(
-    root: Root, revision: Revision, raw: RawDocument, row: Mapping[str, Any], contents: Mapping[str, bytes]
-) -> Edition:
+    root: Root, revision: Revision, raw: RawDocument, row: Mapping[str, Any], contents: Mapping[str, bytes],
+    class_of: Callable[[str | None], str] | None = None,
+) -> Edition:  # fmt: skip
     text, redacted = decode(raw.content or b"")[0], raw.content
     clean, secrets = redact(text)
     if secrets:
         redacted = clean.encode("utf-8", "replace")
     fields = parse_frontmatter(canonical(clean)[0]).fields if raw.kind == "skill" else {}
-    licence_class = require_licences(root).class_of(row["licence"])
+    licence_class = (class_of or require_licences(root).class_of)(row["licence"])
     return Edition(root, revision, row, licence_class, redacted, fields, contents)

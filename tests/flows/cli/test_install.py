@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flows.cli.install import FOLDERS, Agent
 from storage.lance.served import Licences, read_licences, write_licences
 from storage.state import documents_table
+from tasks.retrieve.install.agents import FOLDERS, Agent
 from tests.support.command import Ask
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import BREAD_ID, KNEAD, LOGO, PIPED, RULE, SECOND
@@ -57,7 +57,7 @@ def require_true(lock: Path, root: SkillRoot) -> None:
             assert said[field] == row[field]
 
 
-@pytest.mark.parametrize("agent", list(Agent))
+@pytest.mark.parametrize("agent", [Agent.claude, Agent.codex, Agent.copilot, Agent.amp, Agent.windsurf])
 @pytest.mark.parametrize("user", [False, True])
 def test_each_agent_s_folder_holds_the_source_s_bytes_until_they_are_removed(
     ask: Ask, storied: SkillRoot, project: Path, agent: Agent, user: bool

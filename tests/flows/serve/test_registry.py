@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.commands.registries import publish_registry
+from tests.support.crawl.crawling import Crawler, settings_of
 from tests.support.registry_client import added, discovered, discovered_before, files_in
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import KEY, SECOND
@@ -49,6 +50,23 @@ def test_a_server_answers_what_publish_writes(
     assert skills == discovered_before(open_to_all.url) == added(f"{open_to_all.url}/marketplace.json")
     assert skills["bread"]["SKILL.md"] == SECOND.encode()
     assert KEY.encode() not in skills["bread"]["keys.env"]
+
+
+@pytest.mark.parametrize("form", ["well-known:{}", "marketplace:{}/marketplace.json"])
+def test_a_crawl_of_a_server_brings_back_what_it_offers(
+    form: str, open_to_all: Serving, tmp_path: Path
+) -> None:
+    crawler = Crawler(tmp_path, settings_of({}))
+    crawler.crawl(spec := form.format(open_to_all.url))
+    brought = {
+        row["doc_id"].rpartition("/")[2]: {
+            "SKILL.md": row["content"], **{file["path"]: file["content"] for file in row["contents"]},
+        }
+        for row in crawler.raw()
+    }  # fmt: skip
+    assert brought == discovered(open_to_all.url)
+    again = crawler.crawl(spec)
+    assert (again.unchanged, again.requests) == (len(brought), 1)
 
 
 def test_what_a_client_holds_is_not_sent_again(open_to_all: Serving) -> None:

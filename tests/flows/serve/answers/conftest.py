@@ -27,7 +27,7 @@ def tools_of() -> Iterator[Callable[[SkillRoot], Tools]]:
 
         def call(name: str, given: dict[str, Any]) -> ToolOutcome:
             tool = next(tool for tool in TOOLS if tool.name == name)
-            found: ToolOutcome = asyncio.run(tool.answer(service, given))
+            found: ToolOutcome = asyncio.run(tool.answer(service, given, "mcp"))
             return found
 
         return call

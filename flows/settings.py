@@ -43,8 +43,8 @@ class Settings(BaseSettings, CrawlSettings):
         "auto", description="Where rerankers and trained models run: cpu, cuda, mps, or the fastest there is."
     )
     rerank: Literal["none", "fast", "best"] = Field(
-        "fast",
-        description="How far `search` reads the first skills beside the request: none, 8, or 20 (best).",
+        "best",
+        description="How `search` reads the first skills beside the request: none, fast (8), or best (12).",
     )
     page_seconds: float = Field(
         5, gt=0, description="Seconds that `page` may encode a document; then it goes by words alone."

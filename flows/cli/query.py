@@ -58,7 +58,7 @@ def search(
         typer.Option(
             "--rerank",
             metavar="MODEL",
-            help="What puts the first 20 in order: fast (8 of them; default), best, none, judge (the LLM), "
+            help="What puts the first in order: best (12 of them; default), fast (8), none, judge (the LLM), "
             "skillrouter, or a reranker's folder or hub id.",
         ),
     ] = None,

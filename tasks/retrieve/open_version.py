@@ -25,6 +25,7 @@ from tasks.crawl.source.identity import owner_part
 from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder
 from tasks.refine.text.canonical import content_hash
+from tasks.retrieve.paging.kept_encodings import FOLDER, KeptEncodings
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.reranker import NONE
@@ -138,6 +139,14 @@ class OpenVersion:
 
         return next(filter(is_served, found.filter(pl.col("doc_id") == doc_id)["body"]), None)
 
+    def encoded(self, document: PagedDocument) -> PagedDocument:
+        """Return a document with the encodings of its nodes, kept ones if there are; by words it has none."""
+        if document.vectors is not None or document.by_words:
+            return document
+        kept = KeptEncodings(self.root.folder / FOLDER, self.encoder)
+        vectors, states = kept.encoded([node.text for node in document.nodes])
+        return replace(document, vectors=vectors, states=states)
+
     def searcher(self) -> Searcher:
         """Return the searcher of this version, which the first call makes.
 
@@ -150,7 +159,7 @@ class OpenVersion:
     @property
     def fit(self) -> FitModel | None:
         """What tells how likely a skill serves, None of an encoder that it was not fitted on."""
-        return packaged_fit() if is_base(self.encoder.card) else None
+        return packaged_fit(self.rerank) if is_base(self.encoder.card) else None
 
     @functools.cached_property
     def _routing(self) -> RoutingIndex:

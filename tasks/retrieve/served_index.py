@@ -328,7 +328,7 @@ class ServedIndex:
     def _readied(self, now: OpenVersion, document: PagedDocument, encoder: Encoder) -> PagedDocument:
         """Return a document ready for the default method, kept for the next request."""
         if document.nodes and document.ready is None:
-            ready = ready_for(document, encoder=encoder, tokenizer=now.encoder)
+            ready = ready_for(now.encoded(document), encoder=encoder, tokenizer=now.encoder)
             document = replace(document, ready=ready)
             now.keep(document)
         return document

@@ -375,7 +375,7 @@ class Methods:
     @functools.cached_property
     def _ablations(self) -> Ablations:
         kept, asking, rerank = self._models.kept, self._models.asking, self._models.rerank
-        fit = (packaged_fit(), rerank) if is_base(kept.card) else ()  # as served
+        fit = (packaged_fit(rerank), rerank) if is_base(kept.card) else ()  # as served
         return Ablations(self._skills, kept, asking, *fit)
 
     def pipeline(self, name: str) -> Staged:

@@ -24,6 +24,7 @@ TOP = 10  # leading skills that a skill is compared with
 DECIDING = 3  # results of which one must fit, else nothing does, however many are asked for
 _SURE = 50.0  # log odds beyond which a probability is told no finer
 Evidence = npt.NDArray[np.float64]
+_UNREAD = np.zeros(0)
 
 
 class Leading(NamedTuple):
@@ -41,21 +42,42 @@ class Leading(NamedTuple):
 
 
 class FitModel(NamedTuple):
-    """A weight for each of `FEATURES` and a bias; below `least` a skill is taken not to serve."""
+    """A weight for each of `FEATURES` and a bias; below `least` a skill is taken not to serve.
+
+    `reading` are the weights of `read_features`, if skills are read beside the request.
+    """
 
     weights: Evidence
     bias: float
     least: float
+    reading: Evidence | None = None
 
-    def chances(self, evidence: Evidence) -> Evidence:
-        """Return the probability, 0 to 1, for each row of `evidence_of`."""
-        told = np.clip(evidence @ self.weights + self.bias, -_SURE, _SURE)
-        return np.asarray(1 / (1 + np.exp(-told)))
+    def chances(self, evidence: Evidence, read: Evidence = _UNREAD) -> Evidence:
+        """Return the probability, 0 to 1, for each row of `evidence_of`.
+
+        `read`, shape `(skills read,)`, are the scores by reading of the first ones. No other is likelier than
+        the likeliest of them: it is not known what reading would say.
+        """
+        told = evidence @ self.weights + self.bias
+        if self.reading is not None and (n := len(read)):
+            told[:n] = read_features(told[:n], read) @ self.reading
+            told[n:] = np.minimum(told[n:], told[:n].max())
+        return np.asarray(1 / (1 + np.exp(-np.clip(told, -_SURE, _SURE))))
 
     def told(self) -> dict[str, Any]:
         """Return the model as `packaged_fit` reads it."""
         named = {name: round(float(w), 4) for name, w in zip(FEATURES, self.weights, strict=True)}
         return {"weights": named, "bias": round(self.bias, 4), "least": round(self.least, 4)}
+
+
+def read_features(found: Evidence, read: Evidence) -> Evidence:
+    """Return what tells whether skills serve that were read, shape `(skills, 5)`.
+
+    It is 1, the log odds by what was found, the score by reading below 0 and above, and how far that is below
+    the best other's: to be the best among few others says nothing.
+    """
+    below, above, behind = np.minimum(read, 0), np.maximum(read, 0), np.minimum(_margins(read, len(read)), 0)
+    return np.stack([np.ones(len(read)), found, below, above, behind], axis=1)
 
 
 def evidence_of(leading: Leading, rows: int, compared: int) -> Evidence:
@@ -74,11 +96,13 @@ def evidence_of(leading: Leading, rows: int, compared: int) -> Evidence:
     return np.stack(columns, axis=1)
 
 
-@functools.lru_cache(maxsize=1)
-def packaged_fit() -> FitModel:
-    """Return the model that comes with the package."""
+@functools.cache
+def packaged_fit(rerank: str = "none") -> FitModel:
+    """Return the model that comes with the package; `rerank` says how skills are read beside the request."""
     held = json.loads(FILE.read_text("utf-8"))
-    return FitModel(np.array([held["weights"][name] for name in FEATURES]), held["bias"], held["least"])
+    model = FitModel(np.array([held["weights"][name] for name in FEATURES]), held["bias"], held["least"])
+    own = held.get("reading", {}).get(rerank)
+    return model._replace(reading=np.array(own["weights"]), least=own["least"]) if own else model
 
 
 def _margins(values: Evidence, compared: int) -> Evidence:

@@ -1,8 +1,8 @@
 """Reranker: reads the request beside each of the first skills, which what is indexed of a skill cannot.
 
 A cross-encoder (Nogueira and Cho, "Passage Re-ranking with BERT", 2019) of low-rank adapters on the default
-encoder; `data/reranker-1.md` is its card. Its score joins the sum of the legs as a part of its own. Whether
-any skill serves is not what it learned, so fit stays what the legs tell.
+encoder; `data/reranker-2.md` is its card. Its score joins the sum of the legs as a part of its own, and tells
+with what the legs say whether a skill serves (`fit`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tasks.models.preloaded import Preloaded
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.skill_tokens import Ids
 
-FILE = Path(__file__).parents[1] / "data" / "reranker-1.npz"
+FILE = Path(__file__).parents[1] / "data" / "reranker-2.npz"
 QUERY = 96  # tokens of a request that are read
 HEAD = 56  # tokens of name and description, unless the body leaves room
 _CHARACTERS = 2000  # of a request that are cut into tokens
 # Scores beyond these count as these, so that a text made to be read moves a skill only so far.
-_LEAST, _MOST = 0.0, 10.0
+_LEAST, _MOST = -4.0, 8.0
 _Scores: TypeAlias = npt.NDArray[np.float32]
 
 
@@ -42,16 +42,16 @@ class Reach(NamedTuple):
         return np.asarray(self.weight * np.clip(scores, _LEAST, _MOST))
 
 
-REACHES = {"fast": Reach(8, 48, 0.3), "best": Reach(20, 96, 0.5)}
+REACHES = {"fast": Reach(8, 48, 0.8), "best": Reach(12, 96, 0.8)}
 NONE = "none"
 RERANKS = (NONE, *REACHES)
-DEFAULT_RERANK = "fast"
+DEFAULT_RERANK = "best"
 
 
 class PairScorer:
     """Scores pairs of a request and a skill: the higher, the likelier that the skill serves it.
 
-    Scores compare skills for one request; they are no probabilities, and say little of whether any serves.
+    Scores are log odds against no skill of a list being right; as probabilities they are too sure.
 
     Args:
         arrays: The adapters (see `AdaptedEncoder`), `head.w` `(768,)` and `head.b` `()` over the first state

@@ -187,9 +187,10 @@ class Router:
         compared = int(np.isin(leaders, best[: deep * TOP]).sum())
         evidence = self._evidence(query, read, leaders, (len(rows), compared))
         # Nor does what is read, and what it is lifted above.
-        parts["reranker"] = self._reranked(query, leaders[np.isin(leaders, near)].tolist(), total, near[-1])
+        first = leaders[np.isin(leaders, near)].tolist()
+        parts["reranker"] = self._reranked(query, first, total, near[-1])
         total += parts["reranker"]
-        fits = self._fits(evidence, read.parts["named"][leaders])
+        fits = self._fits(evidence, self._read(query, first), read.parts["named"][leaders])
         found = list(zip(groups, fits, evidence.tolist(), strict=True))
         found.sort(key=lambda one: (-total[one[0][0]], self._doc_ids[one[0][0]]))
         return [
@@ -273,11 +274,17 @@ class Router:
             added[first] += max(0.0, above - least + _LEAD)
         return added
 
-    def _fits(self, evidence: Evidence, named: Scores) -> list[float | None]:
+    def _read(self, query: str, rows: Sequence[int]) -> Evidence:
+        """Return the scores by reading of the first of rows, as many as the reader reaches."""
+        if self._reader is None or self._fit is None or self._fit.reading is None:
+            return np.zeros(0)
+        return self._reader.scores(query, rows[: self._reader.reach.skills]).astype(np.float64)
+
+    def _fits(self, evidence: Evidence, read: Evidence, named: Scores) -> list[float | None]:
         """Return the fit of rows with such evidence; a skill that the query names is what is wanted."""
         if self._fit is None:
             return [None] * len(evidence)
-        return list(np.where(named > 0, 1.0, self._fit.chances(evidence)).tolist())
+        return list(np.where(named > 0, 1.0, self._fit.chances(evidence, read)).tolist())
 
     def read(self, query: str) -> ReadQuery:
         """Return what is made of a query."""

@@ -24,6 +24,7 @@ from storage.state import SCHEMAS, table_of
 from storage.tombstones import FOLDER, Forgotten
 from tasks.crawl.source.tombstones import REASON, listed_ids
 from tasks.retrieve.index.build import nodes_base
+from tasks.retrieve.paging.kept_encodings import FOLDER as PAGES
 from tasks.retrieve.routing.store import keep_routing
 from tasks.retrieve.suggest.stored import WithoutForgotten
 from tasks.retrieve.versions.publish import switch_to
@@ -32,7 +33,7 @@ from tasks.retrieve.versions.retention import drop_blobs, drop_unused_vectors
 _NOT_OURS = ("models/", "lance/", "vectors/", "states/", f"{FOLDER}/")
 _ORDINAL = re.compile(r"#\d+$")
 # Archives hold other files of a repository too, the sample is unpacked again, looks are no longer made.
-_CACHES = ("state/crawl/archives", "state/sample", "state/looks")
+_CACHES = ("state/crawl/archives", "state/sample", "state/looks", PAGES)
 
 
 def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:

@@ -1,1 +1,1 @@
-"""What `search` learned from requests: its learned leg and its reranker."""
+"""What `search` learned from requests: its learned leg, its reranker, and the fit of what is read."""

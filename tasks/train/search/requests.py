@@ -2,7 +2,7 @@
 
 A line is `{query_id, kind, text, doc_id, alone}`: `kind` is `short`, `task`, `oblique` (by symptom or goal),
 or `near` (the skill does not serve it, though it seems to); `alone` says how many skills of a large
-marketplace would serve: `one`, `few` or `many`.
+marketplace would serve: `one`, `few` or `many`. Foreign requests, small talk that no skill serves, are added.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from scipy.special import logit
 
 from storage.jsonl import read_lines
 from tasks.evaluate.routing.data import read_skills
@@ -27,15 +28,18 @@ from tasks.models.adapted_encoder import base_tokenizer
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import lexical_of
+from tasks.retrieve.routing.fit import packaged_fit
 from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_retriever
 from tasks.retrieve.routing.postings import Sketches, postings_of
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.skill_tokens import SkillTokens, skill_tokens_of
 
-_HELD = ("kinds", "gold", "folds", "first", "scores")
+_HELD = ("kinds", "gold", "folds", "first", "scores", "fits")
+_FINEST = (1e-9, 1 - 1e-9)  # probabilities whose log odds are told
 FOLDS, FIRST = 5, 50  # parts of which one is held out; skills kept of what the router finds
-NEAR = "near"
+NEAR, FOREIGN = "near", "foreign"
+_FOREIGN_FILE = Path(__file__).parent / "data" / "foreign_requests.txt"
 _ALIKE = 0.5  # of bins of the sketches: such a skill is a copy, or an older version
 _SERVES = {"one": 2.0, "few": 0.8, "many": 0.6}  # from this cosine of heads on, a skill may serve as well
 _EMPTY = np.iinfo(np.uint32).max
@@ -45,9 +49,10 @@ Rows = npt.NDArray[np.int64]
 class Requests(NamedTuple):
     """Requests by row: text, kind, row of the skill, fold, and the first skills that the legs find.
 
-    `first`, shape `(n, 50)`, are rows, best first, and `scores` their scores. `copies` are the rows that are
-    as good as a request's skill, itself among them, and `unsure` those of which it is not known that they do
-    not serve, copies among them.
+    `first`, shape `(n, 50)`, are rows, best first, `scores` their scores, and `fits` their fit by the legs,
+    as log odds. `copies` are the rows that are as good as a request's skill, itself among them, and `unsure`
+    those of which it is not known that they do not serve, copies among them. A foreign request has no skill:
+    its row is -1.
     """
 
     texts: list[str]
@@ -56,6 +61,7 @@ class Requests(NamedTuple):
     folds: Rows
     first: Rows
     scores: npt.NDArray[np.float64]
+    fits: npt.NDArray[np.float64]
     copies: list[frozenset[int]]
     unsure: list[frozenset[int]]
 
@@ -83,8 +89,13 @@ def read_requests(
         for row, alone in zip(gold.tolist(), lines["alone"], strict=True)
     ]
     folds = _folds(gold, of, [skill.doc_id.split("--")[0].lower() for skill in skills])
-    kinds, texts = lines["kind"].to_numpy().astype(str), lines["text"].to_list()
-    found = Requests(texts, kinds, gold, folds, *_first_of(router, texts, place), copies, unsure)
+    foreign = _FOREIGN_FILE.read_text("utf-8").splitlines()
+    texts, none = [*lines["text"], *foreign], [frozenset[int]()] * len(foreign)
+    kinds = np.array([*lines["kind"], *[FOREIGN] * len(foreign)])
+    gold = np.concatenate([gold, np.full(len(foreign), -1)])
+    folds = np.concatenate([folds, [*map(_fold_of, foreign)]])
+    first = _first_of(router, texts, place)
+    found = Requests(texts, kinds, gold, folds, *first, copies + none, unsure + none)
     return found, skill_tokens_of(skills), vectors
 
 
@@ -93,21 +104,29 @@ def _router(
 ) -> tuple[Router, Sketches]:
     postings = postings_of(skills)
     ids, names, lexical = [s.doc_id for s in skills], [s.name for s in skills], lexical_of(postings)
-    router = Router(ids, names, lexical, postings.sketches, vectors, encoder, learned=learned)
+    router = Router(
+        ids, names, lexical, postings.sketches, vectors, encoder, fit=packaged_fit(), learned=learned
+    )
     return router, postings.sketches
 
 
 def found_by_search(
-    held: Requests, rows: Rows, corpus: Path, tokens: SkillTokens, heads: Vectors, encoder: OnnxEncoder
+    work: Path, held: Requests, corpus: Path, tokens: SkillTokens, heads: Vectors, encoder: OnnxEncoder
 ) -> Requests:
-    """Return some requests with what `search` finds first, before anything is read: three minutes."""
-    skills = [Skill(*row) for row in read_skills([corpus]).iter_rows()]
-    learned = LearnedLeg(packaged_retriever(None).skills(tokens), partial(packaged_retriever, None))
-    router, _ = _router(skills, heads, encoder, learned)
-    texts = [held.texts[row] for row in rows]
-    first = _first_of(router, texts, {skill.doc_id: row for row, skill in enumerate(skills)})
-    copies, unsure = ([column[row] for row in rows] for column in (held.copies, held.unsure))
-    return Requests(texts, held.kinds[rows], held.gold[rows], held.folds[rows], *first, copies, unsure)
+    """Return the requests with what `search` finds first, before anything is read; kept in a folder.
+
+    It takes a quarter of an hour, once.
+    """
+    file = work / "searched.npz"
+    if not file.exists():
+        skills = [Skill(*row) for row in read_skills([corpus]).iter_rows()]
+        learned = LearnedLeg(packaged_retriever(None).skills(tokens), partial(packaged_retriever, None))
+        router, _ = _router(skills, heads, encoder, learned)
+        first, scores, fits = _first_of(
+            router, held.texts, {one.doc_id: row for row, one in enumerate(skills)}
+        )
+        keep_requests(file, held._replace(first=first, scores=scores, fits=fits))
+    return kept_requests(file)
 
 
 def rarity_of(tokens: SkillTokens) -> npt.NDArray[np.float16]:
@@ -147,15 +166,16 @@ def found_once(
 
 def _first_of(
     router: Router, texts: Sequence[str], place: dict[str, int]
-) -> tuple[Rows, npt.NDArray[np.float64]]:
+) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     most = min(FIRST, len(place))
-    first, scores = np.zeros((len(texts), most), np.int64), np.zeros((len(texts), most))
+    first, (scores, fits) = np.zeros((len(texts), most), np.int64), np.zeros((2, len(texts), most))
     for row, text in enumerate(texts):
         found = router.rank(text, most, fold=False)
         first[row], scores[row] = [place[one.doc_id] for one in found], [one.score for one in found]
+        fits[row] = logit(np.clip([one.fit or 0.0 for one in found], *_FINEST))
         if row % 500 == 0:
             sys.stderr.write(f"asked {row} of {len(texts)} requests\n")
-    return first, scores
+    return first, scores, fits
 
 
 def copies_of(row: int, sketches: Sketches) -> frozenset[int]:
@@ -176,9 +196,11 @@ def _folds(gold: Rows, copies: dict[int, frozenset[int]], owners: Sequence[str])
     names = sorted(number, key=number.__getitem__)
     least = {cluster: names[k] for k, cluster in reversed(list(enumerate(of.tolist())))}
     told = [least[of[number[owners[row]]]] for row in gold.tolist()]
-    return np.array(
-        [int(hashlib.sha256(n.encode()).hexdigest()[:8], 16) % FOLDS for n in told], dtype=np.int64
-    )
+    return np.array([*map(_fold_of, told)], dtype=np.int64)
+
+
+def _fold_of(name: str) -> int:
+    return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % FOLDS
 
 
 def keep_requests(file: Path, held: Requests) -> None:

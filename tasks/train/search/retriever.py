@@ -26,7 +26,7 @@ from tasks.retrieve.routing.learned_leg import FILE, HEAD, QUERY, BodyMap, Retri
 from tasks.retrieve.routing.skill_tokens import SkillTokens
 from tasks.train.networks import train
 from tasks.train.search.adapted_network import AdaptedNetwork, mean_states, padded
-from tasks.train.search.requests import NEAR, Requests, Rows, arguments, found_once, rarity_of
+from tasks.train.search.requests import FOREIGN, NEAR, Requests, Rows, arguments, found_once, rarity_of
 
 _NOT = -1e4  # the logit of a skill that may serve as well
 _PARTS = (0.5, 0.8)  # shares of a batch by length, which are encoded apart
@@ -99,7 +99,7 @@ class Teaching:
         found = base_tokenizer().encode_batch_fast(held.texts, add_special_tokens=False)
         self._asked = [one.ids[:QUERY] for one in found]
         self._heads = [tokens.of(row)[0][:HEAD].tolist() for row in range(len(tokens.bodies))]
-        told = held.folds != fold
+        told = (held.folds != fold) & (held.kinds != FOREIGN)
         self._draw = np.random.default_rng(recipe.seed)
         served = self._draw.permutation(np.flatnonzero(told & (held.kinds != NEAR)))
         self._rows = served[: round(recipe.share * len(served))]
@@ -186,7 +186,7 @@ def main() -> None:
     held, tokens, _ = found_once(given.work, given.requests, given.corpus, OnnxEncoder(given.encoder))
     arrays = train_retriever(held, tokens, RetrieverRecipe(share=given.share), given.fold)
     np.savez(given.out, **arrays)  # type: ignore[arg-type]
-    rows = np.flatnonzero(held.folds == given.fold)
+    rows = np.flatnonzero((held.folds == given.fold) & (held.kinds != FOREIGN))
     sys.stdout.write(json.dumps(report(held, rows, Retriever(arrays), tokens)) + "\n")
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -17,6 +18,7 @@ from storage.root import Root
 from storage.state import ALIASES, aliases_table, documents_table, write_run
 from tasks.crawl.collect import collect
 from tasks.parse.classify.local import LocalClassifier
+from tasks.retrieve.paging.kept_encodings import KeptEncodings
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.command import MAIN
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
@@ -338,3 +340,37 @@ def test_a_page_is_answered_without_another_look_at_the_corpus(skill_root: Make)
     for folder in ("documents", "nodes", "edges", "raw"):
         Root(root.root.uri).delete(folder)
     assert "oxalic" in page(root.ask(), BEES)["context"]
+
+
+def test_what_a_page_encoded_is_there_for_the_next_process_until_it_is_damaged(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.publish(nodes=False)
+
+    def asked(seconds: float | None) -> dict[str, Any]:
+        name = root.encoder.card["name"]
+        index = ServedIndex(root.root, encoder=name, classifier=LocalClassifier, page_seconds=seconds)
+        return index.page(BEES, MITES, budget=0.5, method="facets")
+
+    assert asked(1e-9)["by_words"]  # there is no time to encode it
+    first = asked(None)
+    again = asked(1e-9)
+    assert "by_words" not in again
+    assert again["nodes"] == first["nodes"]
+    (kept,) = (root.root.folder / "state/pages").iterdir()
+    kept.write_bytes(kept.read_bytes()[:100])
+    assert asked(None)["nodes"] == first["nodes"]
+    assert len(kept.read_bytes()) > 100
+
+
+def test_encodings_used_longest_ago_make_room(served_bakery: SkillRoot, tmp_path: Path) -> None:
+    kept = KeptEncodings(tmp_path, served_bakery.encoder, most=10_000)
+    texts = [[f"Text {n} of a document.", "Another one."] for n in range(6)]
+    for some in texts:
+        kept.encoded(some)
+        kept.encoded(texts[0])
+    held = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert held <= 10_000
+    before = {path.name for path in tmp_path.iterdir()}
+    kept.encoded(texts[0])
+    kept.encoded(texts[-1])
+    assert {path.name for path in tmp_path.iterdir()} == before

@@ -98,3 +98,15 @@ def test_without_a_model_no_fit_is_known(minilm: OnnxEncoder) -> None:
     found = Router.from_documents(SKILLS, minilm).rank("sharpen a blade", 3)
     assert [one.fit for one in found] == [None] * 3
     assert set(found[0].evidence) == set(FEATURES)
+
+
+@given(scores=_SCORES, read=st.lists(st.floats(-20, 20), min_size=1, max_size=30))
+def test_what_is_read_well_fits_better_and_no_unread_skill_fits_best(
+    scores: list[float], read: list[float]
+) -> None:
+    evidence, told = evidence_of(leading(scores), 100, len(scores)), np.array(read[: len(scores)])
+    model = packaged_fit()._replace(reading=np.array([-1.0, 0.5, 0.5, 0.3, 0.1]))
+    fits, better = model.chances(evidence, told), model.chances(evidence, told + 1.0)
+    assert (better[: len(told)] >= fits[: len(told)]).all()
+    assert fits.max() == fits[: len(told)].max()
+    np.testing.assert_array_equal(packaged_fit().chances(evidence, told), packaged_fit().chances(evidence))

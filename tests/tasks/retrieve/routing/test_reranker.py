@@ -160,11 +160,11 @@ def test_a_request_without_tokens_reorders_nothing(minilm: OnnxEncoder, model: P
     assert [one.doc_id for one in found] == [one.doc_id for one in legs]
 
 
-def test_a_text_made_to_be_read_is_lifted_no_further_than_ten_times_the_weight(model: PairScorer) -> None:
+def test_a_text_made_to_be_read_is_lifted_no_further_than_twelve_times_the_weight(model: PairScorer) -> None:
     reader = SkillReader(lambda: model, TOKENS.of, Reach(7, 96, 0.5))
     parts = reader.parts(REQUEST, list(ROWS))
-    assert parts.min() >= 0
-    assert parts.max() <= 5
+    assert parts.min() >= -2
+    assert parts.max() <= 4
     assert np.ptp(parts) > 1
 
 

@@ -9,25 +9,42 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.retrieve.routing.fit import FILE as FIT
 from tasks.retrieve.routing.reranker import PairScorer
 from tasks.retrieve.routing.skill_tokens import skill_tokens_of
 from tasks.train.search import reranker
-from tasks.train.search.requests import NEAR, Requests, keep_requests, kept_requests
-from tasks.train.search.reranker import Lists, PairNetwork, RerankerRecipe, list_loss, rarity_of, train_pairs
+from tasks.train.search.requests import FOREIGN, NEAR, Requests, keep_requests, kept_requests
+from tasks.train.search.reranker import (
+    Goal,
+    Lists,
+    PairNetwork,
+    RerankerRecipe,
+    list_loss,
+    rarity_of,
+    rates_of,
+    train_pairs,
+)  # fmt: skip
 from tests.support.models.routing_material import SKILLS
 from tests.support.roots.skill_root import Export
 
-RECIPE = RerankerRecipe(rank=4, lists=2, others=3, easy=2)
+_SERVED = 13  # requests of the file whose skill is there
+RECIPE = RerankerRecipe(rank=4, lists=2, others=3, easy=2, epochs=1)
 
 
 def test_requests_know_their_skill_its_copies_and_what_is_found_first(held: Requests) -> None:
-    assert len(held.texts) == len(held.gold) == 13
-    assert held.first.shape == held.scores.shape == (13, len(SKILLS))
+    foreign = held.kinds == FOREIGN
+    assert (~foreign).sum() == _SERVED
+    assert foreign.sum() > 100
+    assert (held.gold[foreign] == -1).all()
+    assert len(held.texts) == len(held.gold)
+    assert held.first.shape == held.scores.shape == held.fits.shape == (len(held.texts), len(SKILLS))
     tyres = {row for row, one in enumerate(SKILLS) if "tyre" in one.doc_id}
-    assert held.copies[4] == held.copies[-1] == frozenset(tyres)
-    for gold, copies, unsure in zip(held.gold.tolist(), held.copies, held.unsure, strict=True):
-        assert gold in copies <= unsure
-    assert held.folds[4] == held.folds[-1]  # of two owners, one of whom has a copy of the other's skill
+    assert held.copies[4] == held.copies[_SERVED - 1] == frozenset(tyres)
+    for row in range(_SERVED):
+        assert int(held.gold[row]) in held.copies[row] <= held.unsure[row]
+    assert (
+        held.folds[4] == held.folds[_SERVED - 1]
+    )  # of two owners, one of whom has a copy of the other's skill
     assert len(set(held.folds.tolist())) > 1
 
 
@@ -40,16 +57,29 @@ def test_what_was_found_is_kept(held: Requests, tmp_path: Path) -> None:
 
 def lists(held: Requests) -> Lists:
     tokens = skill_tokens_of(SKILLS)
-    return Lists(held, tokens, rarity_of(tokens), RECIPE)
+    return Lists(held, held.first, tokens, rarity_of(tokens), RECIPE)
 
 
-def test_no_list_holds_a_skill_that_may_serve_and_near_requests_stand_alone(held: Requests) -> None:
-    drawn = lists(held)
+def test_an_epoch_compares_and_later_ones_also_teach_that_nothing_may_serve(held: Requests) -> None:
+    drawn, goals = lists(held), dict[tuple[bool, str], set[Goal]]()
     for step in range(20):
-        for row, kind in enumerate(held.kinds):
-            pairs, starts = drawn.drawn([row], step)
-            assert starts == [0]
-            assert (len(pairs) == 1) == (kind == NEAR)
+        for row, kind in enumerate(held.kinds[: _SERVED + 1].tolist()):
+            for late in (False, True):
+                pairs, starts, told = drawn.drawn([row], step, late=late)
+                assert starts == [0]
+                assert late or kind == FOREIGN or (len(pairs) == 1) == (kind == NEAR)
+                goals.setdefault((late, kind), set()).update(told)
+    assert goals == {
+        (False, "short"): {"first"}, (True, "short"): {"first", "none"},
+        (False, NEAR): {"apart"}, (True, NEAR): {"apart"},
+        (False, FOREIGN): {"none"}, (True, FOREIGN): {"none"},
+    }  # fmt: skip
+
+
+def test_an_epoch_more_goes_on_from_those_before() -> None:
+    one, two = rates_of([100], 0.5), rates_of([100, 60], 0.5)
+    assert [one(step) for step in range(100)] == [two(step) for step in range(100)]
+    assert max(map(two, range(100, 160))) == pytest.approx(0.5 * max(map(two, range(100))), rel=0.05)
 
 
 def test_every_request_is_drawn_once_an_epoch(held: Requests) -> None:
@@ -58,8 +88,12 @@ def test_every_request_is_drawn_once_an_epoch(held: Requests) -> None:
 
 
 def test_the_likelier_its_skill_the_smaller_the_loss_of_a_list() -> None:
-    for near, better, worse in ((False, [3.0, 0.0], [0.0, 3.0]), (True, [-3.0], [3.0])):
-        low, high = (float(list_loss(torch.tensor(s), [0], [near], 0.5)) for s in (better, worse))
+    cases: list[tuple[Goal, list[float], list[float]]] = [
+        ("first", [3.0, 0.0], [0.0, 3.0]), ("none", [-3.0, -3.0], [3.0, -3.0]),
+        ("apart", [-3.0], [3.0]), ("apart", [0.0, 3.0], [3.0, 0.0]),
+    ]  # fmt: skip
+    for goal, better, worse in cases:
+        low, high = (float(list_loss(torch.tensor(s), [0], [goal], 0.5)) for s in (better, worse))
         assert low < high
 
 
@@ -94,7 +128,8 @@ def test_what_is_served_reads_as_what_was_trained(held: Requests) -> None:
     tokens = skill_tokens_of(SKILLS)
     rarity = rarity_of(tokens)
     served = PairScorer(network.arrays() | {"rarity": rarity})
-    pairs, _ = Lists(held, tokens, rarity, RerankerRecipe(brief=0.0, others=6, easy=0)).drawn([0], 0)
+    recipe = RerankerRecipe(brief=(0.0, 0.0), others=6, easy=0)
+    pairs = Lists(held, held.first, tokens, rarity, recipe).drawn([0], 0).pairs
     with torch.no_grad():
         trained = network(pairs).numpy()
     told = served.scores(held.texts[0], [tokens.of(row) for row in range(len(SKILLS))], 96)
@@ -108,12 +143,18 @@ def test_the_command_writes_weights_and_tells_how_well_the_held_out_fold_does(
 ) -> None:  # fmt: skip
     out = tmp_path / "weights.npz"
     fold = str(held.folds[0])
+    fit = tmp_path / "fit.json"
+    shutil.copy(FIT, fit)
     given = [str(minilm_export.folder), *map(str, request_files), "--work", str(tmp_path / "work")]
-    given += ["--out", str(out)]
+    given += ["--out", str(out), "--fit", str(fit), "--epochs", "1"]
     monkeypatch.setattr("sys.argv", ["reranker", *given, "--fold", fold])
     reranker.main()
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {line["rerank"] for line in told} == {"fast", "best"}
-    assert {"short", NEAR} < set(told[0])
+    assert {"short", NEAR} < set(told[1])
+    assert {"short", FOREIGN} <= set(told[0]["fit"])
+    fitted = json.loads(fit.read_text("utf-8"))
+    assert fitted["weights"] == json.loads(FIT.read_text("utf-8"))["weights"]
+    assert {name: len(own["weights"]) for name, own in fitted["reading"].items()} == {"fast": 5, "best": 5}
     with np.load(out) as arrays:
         assert {"head.w", "head.b", "rarity"} < set(arrays.files)

@@ -9,7 +9,7 @@ import pytest
 from tasks.retrieve.routing.learned_leg import Retriever
 from tasks.retrieve.routing.skill_tokens import skill_tokens_of
 from tasks.train.search import retriever
-from tasks.train.search.requests import NEAR, Requests
+from tasks.train.search.requests import FOREIGN, NEAR, Requests
 from tasks.train.search.retriever import RetrieverRecipe, Teaching, TwoSides, report, train_retriever
 from tests.support.models.routing_material import SKILLS
 from tests.support.roots.skill_root import Export
@@ -24,7 +24,7 @@ def test_groups_hold_each_request_once_its_skill_and_none_that_may_serve_beside(
     groups = Teaching(held, TOKENS, BODIES, RECIPE, _NOBODY).batches()
     rows = [row for group in groups for row in group.rows.tolist()]
     assert len(rows) == len(set(rows))
-    assert NEAR not in held.kinds[rows]
+    assert not np.isin(held.kinds[rows], [NEAR, FOREIGN]).any()
     for group in groups:
         gold = held.gold[group.rows].tolist()
         assert set(gold) <= set(group.skills)
@@ -44,7 +44,7 @@ def test_requests_that_a_skill_does_not_serve_move_away_from_it(held: Requests) 
 def test_what_is_learned_is_served_and_is_the_same_each_time(held: Requests) -> None:
     one, again = (train_retriever(held, TOKENS, RECIPE, _NOBODY) for _ in range(2))
     assert all(np.array_equal(one[name], again[name]) for name in one)
-    served = np.flatnonzero(held.kinds != NEAR)
+    served = np.flatnonzero(~np.isin(held.kinds, [NEAR, FOREIGN]))
     told = report(held, served, Retriever(one), TOKENS)
     assert told["short"][0] > 0.7
     assert told["short"][1] == 1

@@ -1,0 +1,80 @@
+"""Kept encodings: vectors and token states that one page needed, for the next page in any process."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from storage.folder import put_file
+from tasks.models.encoder import OnnxEncoder
+from tasks.models.protocols import Vectors
+from tasks.models.token_states import encoded, packing
+
+FOLDER = "state/pages"  # of the root on this machine
+MOST = 256_000_000  # bytes that are kept, some 600 documents
+
+
+class KeptEncodings:
+    """What an encoder made of the nodes of documents, as files of which those used longest ago go first.
+
+    It spares time alone: where a file cannot be read or written, the texts are encoded again.
+
+    Args:
+        folder: Where the files lie.
+        encoder: Encodes what is not kept; of another revision nothing is read.
+        most: Bytes of all files.
+    """
+
+    def __init__(self, folder: Path, encoder: OnnxEncoder, most: int = MOST) -> None:
+        self._folder, self._encoder, self._most = folder, encoder, most
+
+    def encoded(self, texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
+        """Return unit vectors and packed states of texts, as `token_states.encoded` does."""
+        made_by = [self._encoder.card["revision"], packing(), *texts]
+        file = self._folder / f"{hashlib.sha256(json.dumps(made_by).encode()).hexdigest()}.npz"
+        if (kept := _read(file)) is not None:
+            return kept
+        found = encoded(self._encoder, texts)
+        with contextlib.suppress(OSError):  # a disk that is full, or a root of others
+            self._keep(file, *found)
+        return found
+
+    def _keep(self, file: Path, vectors: Vectors, states: Sequence[bytes]) -> None:
+        held = io.BytesIO()
+        sizes = np.array([len(state) for state in states])
+        np.savez(held, vectors=vectors, states=np.frombuffer(b"".join(states), np.uint8), sizes=sizes)
+        put_file(file, held.getvalue())
+        known = sorted((s.st_mtime_ns, s.st_size, p) for p in self._folder.iterdir() if (s := _stat(p)))
+        size = sum(bytes_ for _, bytes_, _ in known)
+        for _, bytes_, oldest in known:
+            if size <= self._most or oldest == file:
+                return
+            oldest.unlink(missing_ok=True)
+            size -= bytes_
+
+
+def _read(file: Path) -> tuple[Vectors, list[bytes]] | None:
+    try:
+        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as held:
+            ends, states = np.cumsum(held["sizes"])[:-1], held["states"]
+            found = held["vectors"], [part.tobytes() for part in np.split(states, ends)]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(file)
+    return found
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:  # another process has just removed it
+        return None

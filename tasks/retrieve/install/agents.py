@@ -118,7 +118,7 @@ class Destination:
         locked = {agent: place for agent, place in found.items() if (place / LOCK_FILE).exists()}
         found = locked if installed and locked else found
         if len(found) != 1:
-            said = f"{_listed(found)} have one" if found else f"none of {_listed(_FIRST)} and others has one"
+            said = f"{_listed(found)} have one" if found else f"none of {_listed(_FIRST)} has one"
             msg = (
                 f"which folder of skills in {base} is meant? {said}: name one by --agent, or a folder by --to"
             )

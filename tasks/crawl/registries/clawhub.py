@@ -43,11 +43,11 @@ class ClawHubSource(DigestedSource):
         full = datetime.fromisoformat(marks["full"]) if marks else None
         days = timedelta(days=self._settings.recheck_days)
         whole = bool(self._query) or full is None or not timedelta() <= now - full < days
-        latest = self._now.timestamp() * 1_000  # a row may state any time
+        latest = int(self._now.timestamp() * 1_000)  # a row may state any time
         newest, mark, met = 0, 0 if whole else min(marks["newest"], latest), set[str]()
         # When rows were updated that could not be read, and skills that could not be asked for: until they
         # are, nobody knows whether they are unchanged.
-        missed, unknown = dict[str, float](), list[str]()
+        missed, unknown = dict[str, int](), list[str]()
         async with self._client(self._base) as http:
 
             async def one(row: Mapping[str, Any]) -> Fetched:

@@ -8,6 +8,7 @@ import codecs
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 
 from tasks.refine.frontmatter.place import place_of
 from tasks.refine.risks.rules import Region
@@ -228,10 +229,23 @@ def against_user(text: str) -> Iterator[Region]:
         last = min(last if last >= 0 else len(lowered), seed.end() + _REACH)
         acts = ("order_sends", "order_sends_after", "order_runs")
         if seed.lastgroup == "secret" or (
-            found["order_hides"].search(lowered, first, last)
+            (seed.lastgroup == "own" or found["order_hides"].search(lowered, first, last))
             and any(found[name].search(lowered, first, last) for name in acts)
         ):
             yield seed.start(), last
+
+
+def shows_keys(text: str) -> Iterator[Region]:
+    """Yield where a sentence has a file of keys, or what a tool is logged in with, shown whole or kept."""
+    lowered, found = text.lower(), patterns()
+    keys = (found[name].finditer(lowered) for name in ("secret_file", "order_logins"))
+    for key in chain(*keys) if len(lowered) == len(text) else ():
+        start, end = _sentence(lowered, *key.span())
+        start = max(start, lowered.rfind("\n", 0, key.start()) + 1)
+        shows = found["order_shows"].search(lowered, start, key.start())
+        whole = shows and found["order_whole"].search(lowered, start, end)
+        if whole or found["order_keeps"].search(lowered, start if shows else key.end(), end):
+            yield (shows or key).start(), end
 
 
 def drops_orders(text: str) -> Iterator[Region]:
@@ -256,6 +270,7 @@ FINDERS: Mapping[str, Callable[[str], Iterator[Region]]] = {
     "unneeded_tools": unneeded_tools,
     "against_user": against_user,
     "drops_orders": drops_orders,
+    "shows_keys": shows_keys,
     "split_names": split_names,
     "sends_private": sends_private,
 }

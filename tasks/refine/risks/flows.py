@@ -18,6 +18,7 @@ RULES = {
     ("send", "secret"): "exfiltration.secret-flow",
     ("send", "token"): "exfiltration.token-flow",
     ("send", "folder"): "exfiltration.folder-flow",
+    ("keep", "secret"): "credential.kept",
     ("run", "encoded"): "obfuscation.decoded-run",
     ("run", "fetched"): "remote.fetched-run",
 }
@@ -120,7 +121,7 @@ class Flows:
         return joined(*(self.held[name] for name in names if name in self.held))
 
     def sink(self, sink: str, marks: Marks, line: int, text: str, source: str | None = None) -> None:
-        """Report each mark that reaches a sink: `send` (to another machine) or `run` (an interpreter).
+        """Report each mark that reaches a sink: `send` (to another machine), `run` (an interpreter), `keep`.
 
         Addresses are looked for in the call's own source, where that is not the text that is shown.
         """

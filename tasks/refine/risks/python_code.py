@@ -177,6 +177,11 @@ class PythonReader:
             return token_mark(_text(node.args[0]) if node.args else "", line)
         self._runs(node, name, base, of_func, given or [*named.values()])
         self._sends(node, name, base, marks, named)
+        copies = name in terms()["python_copies"] and base in {"shutil", _NO_BASE}
+        into = joined(*given[1:]) if copies or name == "dump" else of_func
+        # What goes back into a file of keys is not copied.
+        if (copies or name in terms()["python_writes"]) and given and "secret" not in into:
+            self._sink("keep", given[0], node)
         for parameter, value in zip(self._functions.get(name, ()), given, strict=False):
             self.flows.hold(f"{name}:{parameter}", value)
         if patterns()["python_sums"].match(name):

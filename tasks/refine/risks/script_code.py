@@ -106,6 +106,8 @@ def _read(flows: Flows, statement: str, line: int) -> None:
             source = f"{statement[:_MOST_SAID]} {after[:_MOST_CALL]}"
             flows.sink(sink, reach, line, statement[:_MOST_SAID], source)
             runs |= sink == "run"
+    if marks:
+        _keep(flows, statement, line, made)
     for command in _SHELL.finditer(statement):
         ShellReader(flows).read(command[2], line)
     # What a program answers is not the environment that it was given.
@@ -114,6 +116,16 @@ def _read(flows: Flows, statement: str, line: int) -> None:
         for set_here in setting.finditer(statement):
             for name in _NAME.findall(next(filter(None, set_here.groups()), "")):
                 flows.hold(name, marks)
+
+
+def _keep(flows: Flows, statement: str, line: int, made: list[tuple[int, Marks]]) -> None:
+    for kept in islice(patterns()["script_keeps"].finditer(statement), _MOST_SINKS):
+        first, _, second = statement[kept.end() :].partition(",")
+        of_each = [joined(text_marks(one, line), flows.of(_names(one))) for one in (first, second)]
+        of_each[1] = joined(of_each[1], *(one for at, one in made if at >= kept.end()))
+        source, into = of_each if kept["copy"] else reversed(of_each)
+        if "secret" not in into:  # what goes back into a file of keys is not copied
+            flows.sink("keep", source, line, statement[:_MOST_SAID])
 
 
 def _names(statement: str) -> set[str]:

@@ -110,12 +110,12 @@ class ShellReader:
             self._runs(call, command, joined(piped, made if call.is_of("shell_one_liners") else NONE))
             self._sends(call, joined(piped, made), reached)
             piped = self._output(call, reached)
-        into = [word for operator, word in command.redirects if ">" in operator]
+        into = [word for operator, word in command.redirects if ">" in operator and word.text != "/dev/null"]
         for word in into:
             self.flows.hold(_path(word.text), piped)
+            self._keeps(_said(command.words), word, piped)
             if word.text.startswith(("/dev/tcp/", "/dev/udp/")):
-                said = " ".join(one.text for one in command.words)
-                self.flows.sink("send", piped, word.line, f"{said} > {word.text}")
+                self.flows.sink("send", piped, word.line, f"{_said(command.words)} > {word.text}")
         return NONE if into else piped
 
     def _input(self, command: Command) -> Marks:
@@ -191,13 +191,23 @@ class ShellReader:
                     self.flows.hold(text, reached)
             case "cp" | "mv" | "tee" | "install" if texts:
                 self.flows.hold(_path(texts[-1]), reached)
+                if call.name != "tee":  # which is given lists more often than keys
+                    self._keeps(call.text, call.words[-1], reached)
             case "tar" | "zip" | "7z":
                 archives = (text for text in texts if patterns()["shell_archive"].search(text))
                 for archive in islice(archives, 1):
                     self.flows.hold(_path(archive), reached)
+                    if "x" not in texts[0]:
+                        self.flows.sink("keep", reached, call.line, call.text)
             case "curl" | "wget":
                 return self._fetched(call)
         return reached
+
+    def _keeps(self, said: str, into: Word, marks: Marks) -> None:
+        """Report keys that are written into a file which is none of keys itself."""
+        known = text_marks(into.text, into.line) or into.text.startswith(("/dev/", "("))
+        if not known and not patterns()["shell_lists"].match(said):
+            self.flows.sink("keep", marks, into.line, f"{said} > {into.text}")
 
     def _fetched(self, call: _Call) -> Marks:
         """Return the mark of what a client of HTTP prints, and note it of the files that it writes."""
@@ -212,6 +222,10 @@ class ShellReader:
         for file in files:
             self.flows.hold(_path(file), marks)
         return NONE if files else marks
+
+
+def _said(words: Iterable[Word]) -> str:
+    return " ".join(word.text for word in words)
 
 
 def _made(call: _Call) -> Marks:

@@ -89,7 +89,11 @@ def _scanned(raw: RawDocument) -> list[Finding]:
 
 @pytest.mark.parametrize(
     ("table", "least", "blocked", "of_class"),
-    [("variants.yaml", 0.95, 0.4, 0.8), ("variants_unseen.yaml", 0.6, 0.25, 0.0)],
+    [
+        ("variants.yaml", 0.95, 0.4, 0.8),
+        ("variants_second.yaml", 0.85, 0.3, 0.6),
+        ("variants_unseen.yaml", 0.65, 0.3, 0.0),
+    ],
 )
 def test_most_variants_of_each_class_are_found(
     table: str, least: float, blocked: float, of_class: float, tmp_path: Path

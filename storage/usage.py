@@ -15,7 +15,6 @@ from typing import Literal
 
 import polars as pl
 
-from storage.errors import SkilleryError
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
 
@@ -99,10 +98,7 @@ class UsageLog:
             frame = pl.DataFrame(rows, USAGE, orient="row")
             for day, part in frame.group_by(pl.col("at").dt.date()):
                 write_frame(self._root, f"{FOLDER}/day={day[0]}/part-{_id()}.parquet", part, USAGE)
-            if self._day != (today := datetime.now(UTC).date().isoformat()):
-                self._day = today
-                tidy_usage(self._root, datetime.now(UTC))
-        except SkilleryError as error:
+        except Exception as error:  # whatever it is, events are noted on
             self._lost += lost + len(events)
             log.warning("usage is not written: %s", error)
 
@@ -111,14 +107,20 @@ class UsageLog:
             self._wake.wait(_SOON)
             self._wake.clear()
             self.flush()
+            if self._day != (today := datetime.now(UTC).date().isoformat()):
+                self._day = today
+                try:
+                    tidy_usage(self._root, datetime.now(UTC))
+                except Exception as error:  # what was written is there all the same
+                    log.warning("usage is not tidied: %s", error)
 
     def _rows(self, event: tuple[object, ...]) -> list[tuple[object, ...]]:
         at, via, action, doc_ids, fits, took, version, asked = event
-        said = None if asked is None else self._redact(str(asked))
+        said = None if asked is None else self._redact(_text(asked))
         whose = (_id(), at, via, action)
         told = (fits, took, version)
         documents = enumerate(doc_ids, start=1)  # type: ignore[arg-type, var-annotated]
-        return [(*whose, 0, None, *told, said), *((*whose, n, d, *told, None) for n, d in documents)]
+        return [(*whose, 0, None, *told, said), *((*whose, n, _text(d), *told, None) for n, d in documents)]
 
 
 def read_usage(root: Root, since: datetime) -> pl.DataFrame:
@@ -160,6 +162,10 @@ def _days(root: Root) -> dict[str, list[str]]:
     for file in root.files(FOLDER, ".parquet"):
         found.setdefault(file.split("/")[1].removeprefix("day="), []).append(file)
     return found
+
+
+def _text(value: object) -> str:
+    return str(value).encode("utf-8", "replace").decode()  # half a character cannot be written
 
 
 def _id() -> str:

@@ -15,10 +15,11 @@ from typing import NoReturn
 def main() -> None:
     """Load the command, and run it."""
     signal.signal(signal.SIGINT, _end)  # until the command has a handler of its own
-    if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & set(sys.argv):
+    at = next((n for n, word in enumerate(sys.argv) if n and not word.startswith("-")), 0)
+    if at and sys.argv[at] == "hook" and not {"-h", "--help"} & set(sys.argv):
         from flows.hook.run import main as hook  # noqa: PLC0415 (a host waits for it at every prompt)
 
-        hook(sys.argv[2:])
+        hook([word for word in sys.argv[at + 1 :] if word not in ("--debug", "--quiet")])
         return
     from flows.cli.main import main as run  # noqa: PLC0415 (what loads may be interrupted)
 

@@ -91,22 +91,27 @@ def editions_from(root: Root, settings: Settings, url: str, names: Collection[st
         SourceError, SourceUnavailable: It cannot be read.
         WrongInput: It has no such skill, or what it gave for one was refused; the message says why.
     """
-    from tasks.crawl.registries.well_known import WellKnownSource  # noqa: PLC0415 (what is held is not asked for)
+    from tasks.crawl.registries.well_known import (  # noqa: PLC0415 (what is held is not asked for)
+        WellKnownSource,
+        normal_url,
+        site_of,
+    )
     from tasks.crawl.source.base import CrawlContext, Missed  # noqa: PLC0415
 
-    now = datetime.now(UTC)
+    now, site = datetime.now(UTC), site_of(normal_url(url))
+    ids = {f"{site}/{name}": name for name in names}  # what is nested in an artifact has a longer id
     found: dict[str, RawDocument] = {}
     why: dict[str, str] = {}
     # What a root remembers of a registry would leave out what is unchanged.
     with tempfile.TemporaryDirectory(prefix="skillery-from-") as folder:
         context = CrawlContext(Root(folder), now, settings=settings.crawl())
         for item in WellKnownSource(url, context, names=names).read():
-            if isinstance(item, RawDocument):
-                found[item.doc_id.rpartition("/")[2]] = item
-            elif isinstance(item, Dropped):
-                why[item.doc_id.rpartition("/")[2]] = item.detail
-            elif isinstance(item, Missed):
-                why |= {doc_id.rpartition("/")[2]: item.detail for doc_id in item.doc_ids}
+            if isinstance(item, Missed):
+                why |= {ids[doc_id]: item.detail for doc_id in item.doc_ids if doc_id in ids}
+            elif isinstance(item, RawDocument) and item.doc_id in ids:
+                found[ids[item.doc_id]] = item
+            elif isinstance(item, Dropped) and item.doc_id in ids:
+                why[ids[item.doc_id]] = item.detail
     if lacking := [name for name in names if name not in found]:
         msg = f"{lacking[0]!r} of {url}: {why.get(lacking[0], 'its index names no such skill')}"
         raise WrongInput(msg)
@@ -224,7 +229,10 @@ def _held(
     if installed is not None:
         wanted: tuple[str, str | None] = (installed.doc_id, installed.revision)
         if installed.source.startswith(f"{WELL_KNOWN}:"):
-            url, kind, name = installed.source.partition(":")[2], WELL_KNOWN, wanted[0].rpartition("/")[2]
+            from tasks.crawl.registries.well_known import site_of  # noqa: PLC0415
+
+            url, kind = installed.source.partition(":")[2], WELL_KNOWN
+            name = wanted[0].removeprefix(f"{site_of(url)}/")
     else:
         wanted = ("/".join(filter(None, (str(entry.get("source")), folder))), entry.get("ref"))
     try:

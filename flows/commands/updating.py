@@ -125,9 +125,23 @@ def update_skills(
     with open_skills_folder(folder) as skills:
         names = [installed_name(skills, text) for text in texts] or list(skills.skills)
         how: dict[str, Any] = {"dry_run": dry_run, "any_publisher": any_publisher, "prefer": prefer}
-        told = [_update(root, skills, n, rules, settings, **how) for n in dict.fromkeys(names)]
-        lock_shared(project, skills, [one["name"] for one in told if one["state"] in ("updated", "merged")])
+        told: list[dict[str, Any]] = []
+        try:
+            for name in dict.fromkeys(names):
+                told.append(_updated(root, skills, name, rules, settings, **how))  # noqa: PERF401 (kept on failure)
+        finally:
+            written = [one["name"] for one in told if one["state"] in ("updated", "merged")]
+            lock_shared(project, skills, written)
         return {**told_of(skills), "dry_run": dry_run, "skills": told}
+
+
+def _updated(root: Root, skills: SkillsFolder, name: str, *rules: Any, **how: Any) -> dict[str, Any]:  # noqa: ANN401 (of `_update`)
+    """Update a skill, and return what is said of it; one that cannot be written does not end the others."""
+    try:
+        return _update(root, skills, name, *rules, **how)
+    except (WrongInput, StorageError, OSError) as error:
+        told, _ = _state(root, skills, name, skills.edits(name))
+        return {**told, "state": "refused", "reason": str(error)}
 
 
 def _state(

@@ -31,7 +31,9 @@ def open_log(root: Root, settings: Settings) -> UsageLog:
 
 
 def note_once(root: Root, settings: Settings, via: str, action: str, doc_ids: Sequence[str]) -> None:
-    """Write one event of a command; where it cannot be written, the log says so."""
+    """Write one event of a command, if there is a root; where it cannot be written, the log says so."""
+    if not root.exists(""):
+        return
     log = open_log(root, settings)
     log.note(via, action, doc_ids)
     log.flush()

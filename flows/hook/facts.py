@@ -34,7 +34,9 @@ def facts_of(found: Json, budget: int, given: frozenset[str], page: Paged) -> To
         page: Returns the page of a skill, by its id, of at most so many tokens; the prompt is its request.
     """
     least = found.get("least_fit") or 0
-    rows = [row for row in found["results"] if row["fit"] is not None and row["fit"] >= least]
+    fitting = (row for row in found["results"] if row["fit"] is not None and row["fit"] >= least)
+    # An id is told whole, or its skill not at all: a page is asked for by it.
+    rows = [row for row in fitting if _cut(row["doc_id"], _LONGEST) == row["doc_id"]]
     if found["nothing_fits"] or not rows or _paged(best := rows[0]) in given:
         return None
     sure = len(rows) == 1 or best["fit"] - rows[1]["fit"] >= _SURE
@@ -72,16 +74,17 @@ def _page(row: Json, budget: int, page: Paged) -> Told | None:
 def _names(rows: Sequence[Json], budget: int) -> Told | None:
     head = f"Skills that may fit this prompt, best first; `page_skill` or `skillery page` reads one. {_DATA}"
     told: list[str] = []
+    marks: list[str] = []
     for row in rows:
         if tokens("\n".join([head, *told, line := f"- {_line(row)}"])) > budget:
-            break
+            continue
         told.append(line)
-    marks = tuple(_named(row) for row in rows[: len(told)])
-    return Told("\n".join([head, *told]), marks) if told else None
+        marks.append(_named(row))
+    return Told("\n".join([head, *told]), tuple(marks)) if told else None
 
 
 def _line(row: Json) -> str:
-    risks = f", risks found: {', '.join(map(str, row['risks']))}" if row["risks"] else ""
+    risks = f", risks found: {_cut(', '.join(map(str, row['risks'])), _ORIGIN)}" if row["risks"] else ""
     origin = _cut(row["url"] or row["source"], _ORIGIN)
     said = _cut(row["description"] or "", _DESCRIPTION).rstrip(".")
     licence = _cut(row["licence"] or "unknown", _NAME)

@@ -5,6 +5,7 @@ No module that this one loads takes more than some milliseconds: a host waits fo
 
 from __future__ import annotations
 
+import contextlib
 import getopt
 import json
 import os
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 HOOK = "skillery-hook"  # its user agent
 SERVING = "state/serving.json"  # which server answers for a root
 _SESSIONS, _MARKS = 200, 200  # kept of each, at most
+_LONGEST = 60.0  # seconds; hosts wait no longer
 _PLACES = ("CLAUDE_PLUGIN_DATA", "PLUGIN_DATA")
 
 
@@ -43,11 +45,13 @@ class Options(NamedTuple):
 def main(arguments: list[str]) -> None:
     """Run the command by its arguments; whatever goes wrong, it ends with 0, and says why on stderr."""
     try:
-        options = parse(arguments)
+        answer_prompt(parse(arguments))
+        sys.stdout.flush()
     except (getopt.GetoptError, ValueError) as error:
         sys.stderr.write(f"skillery hook: {error}: see `skillery hook --help`\n")
-        return
-    answer_prompt(options)
+    except Exception as error:  # a host must never see a failure
+        with contextlib.suppress(Exception):
+            sys.stderr.write(f"skillery hook: nothing told: {str(error) or type(error).__name__}\n")
 
 
 def parse(arguments: list[str]) -> Options:
@@ -60,7 +64,10 @@ def parse(arguments: list[str]) -> Options:
     if given.get("agent") not in AGENTS:
         raise ValueError(f"--agent must be one of {', '.join(AGENTS)}")
     kinds = {"min_fit": float, "budget": int, "timeout": float}
-    return Options(**{name: kinds.get(name, str)(value) for name, value in given.items()})
+    options = Options(**{name: kinds.get(name, str)(value) for name, value in given.items()})
+    if not 0 < options.timeout <= _LONGEST:  # nor is it no number
+        raise ValueError(f"--timeout must be above 0, and at most {_LONGEST:g} s")
+    return options
 
 
 def answer_prompt(options: Options) -> None:
@@ -74,11 +81,14 @@ def answer_prompt(options: Options) -> None:
     os.close(writing)
     answer = _read_until(reading, ends)
     if answer is None:
-        os.kill(child, signal.SIGKILL)
         sys.stderr.write(f"skillery hook: no answer within --timeout {options.timeout:g} s\n")
-    _, status = os.waitpid(child, 0)
-    if answer and status == 0:  # what a process wrote that failed half way is no answer
-        sys.stdout.write(answer.decode())
+    elif answer.endswith(b"\n"):  # what a process wrote that failed half way is no answer
+        sys.stdout.write(answer.decode().rstrip())
+        sys.stdout.flush()
+    while not os.waitpid(child, os.WNOHANG)[0]:  # it notes what was asked
+        if time.monotonic() > ends:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
 
 
 def _read_until(reading: int, ends: float) -> bytes | None:
@@ -93,29 +103,34 @@ def _read_until(reading: int, ends: float) -> bytes | None:
 
 def _answer_into(writing: int, options: Options, ends: float) -> None:
     """Write the answer, in the process that may fail; it ends here."""
-    code = 1
+    later: list[Callable[[], None]] = []
     try:
         event = sys.stdin.buffer.read(MOST_BYTES)
         prompt = read_prompt(options.agent, event)
         given = _Given(options.agent, prompt.session)
-        if (told := _told(options, prompt, given.marks, ends)) is None:
+        if (told := _told(options, prompt, given.marks, ends, later)) is None:
             raise Nothing("no skill fits, or all that do were told of before")
         given.add(told.marks)
         form = {"hookEventName": EVENTS[options.agent], "additionalContext": told.text}
-        os.write(writing, json.dumps({"hookSpecificOutput": form}).encode())
-        code = 0
+        os.write(writing, json.dumps({"hookSpecificOutput": form}).encode() + b"\n")
     except BaseException as error:  # a host must never see it as a failure
         said = str(error).strip().splitlines() or [type(error).__name__]
         sys.stderr.write(f"skillery hook: nothing told: {said[0][:300]}\n")
     finally:
-        sys.stderr.flush()
-        os._exit(code)
+        with contextlib.suppress(BaseException):
+            os.close(writing)
+            for work in later:
+                work()
+            sys.stderr.flush()
+        os._exit(0)
 
 
-def _told(options: Options, prompt: Prompt, given: frozenset[str], ends: float) -> Told | None:
+def _told(
+    options: Options, prompt: Prompt, given: frozenset[str], ends: float, later: list[Callable[[], None]]
+) -> Told | None:
     url = options.url or serving_at(options.root)
     least = {} if options.min_fit is None else {"min_fit": options.min_fit}
-    found, ask = None, _alone(options.root)
+    found, ask = None, _alone(options.root, later)
     if url is not None:
         server = _Server(url, ends)
         try:
@@ -131,8 +146,11 @@ def _told(options: Options, prompt: Prompt, given: frozenset[str], ends: float) 
     return facts_of(found, options.budget, given, page)
 
 
-def _alone(root: str) -> Callable[..., Json]:
-    """Return what answers as a server does, in this process; the index is loaded by the first question."""
+def _alone(root: str, later: list[Callable[[], None]]) -> Callable[..., Json]:
+    """Return what answers as a server does, in this process; the index is loaded by the first question.
+
+    What was asked is written by what `later` holds, when the answer is given.
+    """
 
     def ask(name: str, *, q: str, **how: Any) -> Json:  # noqa: ANN401 (of `search` or `page`)
         from flows.commands.queries import open_index  # noqa: PLC0415
@@ -154,7 +172,7 @@ def _alone(root: str) -> Callable[..., Json]:
             ids, fits = [how["doc_id"]], None
         told = {"fits": fits, "milliseconds": found["took_ms"], "version": found["index_version"]}
         log.note("hook", name, ids, query=q, **told)
-        log.flush()
+        later.append(log.flush)
         return found
 
     opened: list[ServedIndex] = []
@@ -162,16 +180,33 @@ def _alone(root: str) -> Callable[..., Json]:
 
 
 def serving_at(root: str) -> str | None:
-    """Return the address of the server that runs for a root, None if the root names none that lives."""
+    """Return the address of the server that runs for a root, None if the root names none that lives.
+
+    The prompt and the token go there: it must be on this machine, and this user must have said so.
+    """
     try:
         with open(
             os.path.join(root or os.environ.get("SKILLERY_ROOT", "data"), SERVING), encoding="utf-8"
         ) as file:
             held = json.load(file)
-        os.kill(held["pid"], 0)
-        return str(held["url"])
-    except (OSError, ValueError, KeyError, TypeError):
+            own = os.fstat(file.fileno()).st_uid == os.getuid()
+        url, pid = str(held["url"]), int(held["pid"])
+        if not (own and pid > 0 and _is_loopback(url)):
+            return None
+        os.kill(pid, 0)
+        return url
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
+
+
+def _is_loopback(url: str) -> bool:
+    """Tell whether an address is one of http on this machine."""
+    from ipaddress import ip_address  # noqa: PLC0415 (a command or chat asks nothing)
+    from urllib.parse import urlsplit  # noqa: PLC0415
+
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return parts.scheme == "http" and (host == "localhost" or ip_address(host).is_loopback)
 
 
 class _Server:

@@ -76,6 +76,22 @@ def test_days_that_are_over_are_merged_and_old_ones_removed(tmp_path: Path) -> N
     assert read_usage(root, NOW - timedelta(days=400)).equals(before)
 
 
+def test_half_a_character_is_written_and_what_cannot_be_merged_drops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "usage/day=2020-01-01").mkdir(parents=True)
+    (tmp_path / "usage/day=2020-01-01/part-a.parquet").write_bytes(b"no table")
+    log = log_of(Root(tmp_path))
+    log.note("http", "search", ["a"], query="half \ud83d")
+    log.flush()
+    assert (tmp_path / "usage/day=2020-01-01").exists()  # only a server tidies
+    rows = read_usage(Root(tmp_path), NOW)
+    assert rows["query"].to_list() == ["half ?", None]
+    log.note("http", "search", ["a"], fits="odd")  # type: ignore[arg-type]
+    log.flush()
+    log.note("http", "page", [])
+    log.flush()
+    assert read_usage(Root(tmp_path), NOW).filter(pl.col("action") == DROPPED)["rank"].to_list() == [1]
+
+
 _NOTING = """
 import sys
 from storage.root import Root

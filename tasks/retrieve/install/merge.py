@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 Side = Literal["ours", "theirs"]
 Files = Mapping[str, bytes]
+_CLASH = "another file has its name, but for letter case, or is in place of its folder"
 _SAME_LINES, _REMOVED, _BINARY = "both changed the same lines", "one side removed it", "both changed bytes"
 
 
@@ -50,7 +51,27 @@ def merged_files(
             conflicts.append(conflict)
         if content is not None:
             found[path] = content
+    for pair in sorted(_clashes(found), key=sorted):
+        if any(pair <= side.keys() for side in (ours, theirs)):
+            continue
+        kept = theirs if prefer == "theirs" else ours
+        for path in sorted(pair - kept.keys()):
+            found.pop(path, None)
+            conflicts += [] if prefer else [MergeConflict(path, _CLASH)]
     return found, conflicts
+
+
+def _clashes(paths: Collection[str]) -> set[frozenset[str]]:
+    """Return pairs of files that no folder can hold both: one's name is the other's, or lies above it."""
+    named: dict[str, list[str]] = {}
+    for path in paths:
+        named.setdefault(path.casefold(), []).append(path)
+    above = (
+        (path, named.get("/".join(path.casefold().split("/")[:n]), ()))
+        for path in sorted(paths)
+        for n in range(1, path.count("/") + 2)
+    )
+    return {frozenset({path, other}) for path, others in above for other in others if other != path}
 
 
 def _merged(

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,6 +106,7 @@ def said(edits: Iterable[HandEdit]) -> str:
 
 # What is being written or removed lies a folder deeper than agents look for skills.
 STAGING = ".skillery.tmp"
+REJECTED = ".rej"  # behind a skill's name: what an update could not merge
 # What file systems answer that cannot exchange two folders.
 _CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
@@ -162,7 +164,7 @@ class SkillsFolder:
         self, name: str, installed: Installed, contents: Mapping[str, bytes], *, before: str | None = None,
         onto: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """Write a skill's folder, in place of what was installed there; no file is executable.
+        """Write a skill's folder, in place of what was installed there; no file is made executable.
 
         Args:
             name: The folder, of which `is_folder_name` is true.
@@ -193,8 +195,16 @@ class SkillsFolder:
             except BaseException:
                 delete_path(self.path / STAGING)
                 raise
-            self._note(Pending(name, installed, None if onto is None else written))
-            self._replace(self.path / name)
+            for path in (p for p, digest in written.items() if (onto or {}).get(p) == digest):
+                # As the person has it, who may have let it be executed.
+                (self._new / path).chmod(stat.S_IMODE((self.path / name / path).stat().st_mode) & 0o777)
+            pending = Pending(name, installed, None if onto is None else written)
+            self._note(pending)
+            try:
+                self._replace(self.path / name)
+            except OSError:
+                self._mend(pending)  # others may be written after it
+                raise
             self._settle(name, installed)
 
     def remove(self, name: str) -> None:
@@ -209,7 +219,7 @@ class SkillsFolder:
 
     def rejected(self, name: str) -> Path:
         """Return the file, beside a skill's folder, that lists what an update could not merge into it."""
-        return self.path / f"{name}.rej"
+        return self.path / f"{name}{REJECTED}"
 
     def _replace(self, place: Path) -> None:
         if not os.path.lexists(place):

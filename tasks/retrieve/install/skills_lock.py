@@ -74,13 +74,13 @@ def change_skills_lock(project: Path, changes: Mapping[str, Entry | None]) -> No
     after = {name: entry for name, entry in {**before, **changes}.items() if entry is not None}
     if after == before:
         return
-    if not after:
-        delete_path(project / SKILLS_LOCK)
+    path = project / SKILLS_LOCK
+    held = {"version": _VERSION, **(json.loads(path.read_bytes()) if path.exists() else {})}
+    if not after and held.keys() <= {"version", "skills"}:
+        delete_path(path)
         return
-    said = json.dumps(
-        {"version": _VERSION, "skills": dict(sorted(after.items()))}, indent=2, ensure_ascii=False
-    )
-    put_file(project / SKILLS_LOCK, f"{said}\n".encode())
+    held["skills"] = dict(sorted(after.items()))  # what else other clients keep there stays
+    put_file(path, f"{json.dumps(held, indent=2, ensure_ascii=False)}\n".encode())
 
 
 def entry_of(installed: Installed, files: Mapping[str, bytes], project: Path) -> Entry | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tasks.retrieve.install.lock import LOCK_FILE, read_lock
-from tasks.retrieve.install.skills_folder import STAGING, HandEdit, digests_in, hand_edits
+from tasks.retrieve.install.skills_folder import REJECTED, STAGING, HandEdit, digests_in, hand_edits
 from tasks.retrieve.install.skills_lock import SKILLS_LOCK, folder_hash, read_skills_lock
 
 _OURS = (LOCK_FILE, SKILLS_LOCK, STAGING)
@@ -19,7 +19,8 @@ def differences(
     """Return how each skill of a folder differs from the locks, by the names of folders, sorted.
 
     What lies there and is in no lock differs too, and so does what `skills-lock.json` alone names and no
-    folder holds. What programs leave, such as `__pycache__`, counts: an interpreter may run it.
+    folder holds; what another folder holds is verified where it lies. What programs leave, such as
+    `__pycache__`, counts: an interpreter may run it.
 
     Args:
         folder: The folder of skills.
@@ -35,16 +36,17 @@ def differences(
     for name, installed in lock.skills.items():
         edits = hand_edits(folder / name, installed.files, generated=True) + _executable(folder / name)
         hashed = shared.get(name, {}).get("computedHash")
-        found[name] = edits or _hashed(folder / name, hashed)
-    for name in sorted({*(os.listdir(folder) if folder.is_dir() else ())} - {*lock.skills, *_OURS}):
-        if name in shared:
-            found[name] = _hashed(folder / name, shared[name].get("computedHash"))
-        else:
-            found[name] = [HandEdit(".", "unlisted")]
-    places = [place for place in {folder, *others} if place.is_dir()]
+        found[name] = edits or (_hashed(folder / name, hashed) if hashed is not None else [])
+    ours = {*lock.skills, *_OURS, *(f"{name}{REJECTED}" for name in lock.skills)}
+    for name in {*(os.listdir(folder) if folder.is_dir() else ())} - ours - shared.keys():
+        found[name] = [HandEdit(".", "unlisted")]
     for name in shared.keys() - found.keys():
-        if not any((place / name).exists() for place in places):
+        places = [place / name for place in (folder, *others) if os.path.lexists(place / name)]
+        if not places:
             found[name] = [HandEdit("SKILL.md", "missing")]
+        for place in places[:1] if folder / name in places else places:
+            edits = _shared_edits(place, project, shared[name].get("computedHash"))
+            found.setdefault(name, []).extend(edits)
     if lock.pending is not None:
         found.setdefault(lock.pending.name, []).append(HandEdit(LOCK_FILE, "pending"))
     return dict(sorted(found.items()))
@@ -60,11 +62,24 @@ def _executable(skill: Path) -> list[HandEdit]:
     ]
 
 
+def _shared_edits(skill: Path, project: Path | None, said: str | None) -> list[HandEdit]:
+    """Return how a skill differs that `skills-lock.json` alone names, what its hash leaves out included.
+
+    Other clients link a skill's folder from one agent's to another's: such a link is followed.
+    """
+    if skill.is_symlink():
+        real = skill.resolve()
+        if project is None or real.name != skill.name or not real.is_relative_to(project.resolve()):
+            return [HandEdit(".", "edited")]
+        skill = real
+    uncounted = digests_in(skill).keys() - skill_files(skill).keys()
+    edits = [HandEdit(path, "added") for path in sorted(uncounted)]
+    return [*edits, *_executable(skill), *_hashed(skill, said)]
+
+
 def _hashed(skill: Path, said: str | None) -> list[HandEdit]:
     """Return a difference if the files of a skill have another hash than `skills-lock.json` says."""
-    if said is None or folder_hash(skill_files(skill)) == said:
-        return []
-    return [HandEdit(SKILLS_LOCK, "hash")]
+    return [] if folder_hash(skill_files(skill)) == said else [HandEdit(SKILLS_LOCK, "hash")]
 
 
 def skill_files(skill: Path) -> dict[str, bytes]:

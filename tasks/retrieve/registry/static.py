@@ -26,10 +26,10 @@ from tasks.retrieve.registry.indexes import (
     index_files,
     older_path,
 )
-from tasks.retrieve.registry.offers import Contents, OfferedSkill, named, offers_of
+from tasks.retrieve.registry.offers import Contents, OfferedSkill, named, offers_of, served_rows
 
 NOTES = "skillery-registry.json"
-_NOT_ANY_MORE = ("withheld", "refused")  # of these no older archive stays either
+_NOT_ANY_MORE = ("withheld", "refused", "internal")  # of these no older archive stays either
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _Notes:
     """What a registry holds, for the next time that it is written.
 
     `older` says of each file of the older form its SHA-256, `archives` of which document each archive is and
-    in which publication, counted from 1, it was listed last.
+    in which publication, counted from 1, it was listed last; `hosted` whether `marketplace.json` is there.
     """
 
     offers: dict[str, OfferedSkill]
@@ -45,6 +45,7 @@ class _Notes:
     archives: dict[str, tuple[str, int]]
     publication: int = 0
     version: int = 1
+    hosted: bool = True
 
 
 _FORM = TypeAdapter(_Notes)
@@ -63,9 +64,9 @@ class StaticRegistry:
 
     def __init__(self, place: Root) -> None:
         self._place = place
-        self._notes = self._read()
         folders = (f"{FOLDER}/{ARCHIVES}", OLDER_FOLDER)
         self._there = {path for folder in folders for path in place.files(folder)} - {OLDER_INDEX}
+        self._notes = self._read()
         self.written: list[str] = []
         self.removed: list[str] = []
         self.bytes = 0
@@ -73,10 +74,11 @@ class StaticRegistry:
     def _read(self) -> _Notes:
         place = self._place
         if not place.exists(NOTES):
-            if place.exists(INDEX) or place.exists(MARKETPLACE):
+            heads = (INDEX, OLDER_INDEX, MARKETPLACE, FOLDER_MARKETPLACE)
+            if self._there or any(place.exists(path) for path in heads):
                 msg = f"--out {place.uri} holds a registry that Skillery did not write: name another place"
                 raise WrongInput(msg)
-            return _Notes({}, {}, {})
+            return _Notes({}, {}, {}, hosted=False)
         try:
             return _FORM.validate_json(place.read(NOTES))
         except ValidationError as error:
@@ -105,6 +107,8 @@ class StaticRegistry:
         Raises:
             StorageError: A file of the root, or of the place, cannot be read or written.
         """
+        if not self._place.exists(NOTES):  # what a killed publication leaves is known as Skillery's
+            self._place.write(NOTES, as_json(asdict(self._notes)))
         left_out: dict[str, str] = {}
         offers: list[OfferedSkill] = []
         fresh: list[tuple[str, bytes]] = []
@@ -127,7 +131,7 @@ class StaticRegistry:
             heads,
             _Notes({o.doc_id: o for o in sorted(offers, key=lambda o: o.doc_id)}, older, {}),
             keep,
-            self._gone(root, left_out),
+            self._gone(root, served, refused, {**dict.fromkeys(rows["doc_id"]), **left_out}),
         )
         return by_name, dict(sorted(Counter(left_out.values()).items()))
 
@@ -135,11 +139,18 @@ class StaticRegistry:
         """Return the offers noted whose archives are there."""
         return {i: offer for i, offer in self._notes.offers.items() if archive_path(offer) in self._there}
 
-    def _gone(self, root: Root, left_out: Mapping[str, str]) -> set[str]:
-        """Return the documents of which no archive may stay."""
+    def _gone(
+        self, root: Root, served: Served, refused: Collection[str], judged: Mapping[str, str | None]
+    ) -> set[str]:
+        """Return the documents of which no archive may stay; `judged` says why rows were left out, if so."""
         forgotten = Forgotten.load(root)
         held = {doc_id for doc_id, _ in self._notes.archives.values()}
-        return {i for i in held if forgotten.covers(i) or left_out.get(i) in _NOT_ANY_MORE}
+        why = dict(judged)
+        others = pl.col("doc_id").is_in(held - judged.keys())
+        if not (rows := served_rows(root, served).filter(others)).is_empty():  # filtered out, this time
+            offers = offers_of(root, served, refused, self._notes.offers, rows)
+            why |= {doc_id: offer for doc_id, offer, _ in offers if isinstance(offer, str)}
+        return {i for i in held if forgotten.covers(i) or why.get(i) in _NOT_ANY_MORE}
 
     def _write_older(self, by_name: Mapping[str, OfferedSkill]) -> dict[str, str]:
         """Write the files of the older form that changed; return the SHA-256 of all by their paths."""
@@ -163,6 +174,7 @@ class StaticRegistry:
         """Write the indexes and the notes, then remove what no index has named for long."""
         listed = {archive_path(offer): offer.doc_id for offer in notes.offers.values()}
         changed = {path: content for path, content in heads.items() if not self._holds(path, content)}
+        notes.hosted = MARKETPLACE in heads
         notes.publication = self._notes.publication + (INDEX in changed)
         before = self._notes.archives.items()
         notes.archives = {
@@ -175,8 +187,10 @@ class StaticRegistry:
         noted = as_json(asdict(notes))
         if not self._holds(NOTES, noted):
             self._put([(NOTES, noted)])
-        stale = [MARKETPLACE] if MARKETPLACE not in heads and self._place.exists(MARKETPLACE) else []
-        stale += sorted(self._there - notes.archives.keys() - notes.older.keys())
+        stale = [MARKETPLACE] if self._notes.hosted and MARKETPLACE not in heads else []
+        stale = [path for path in stale if self._place.exists(path)]
+        ours = self._notes.archives.keys() | self._notes.older.keys()
+        stale += sorted((self._there & ours) - notes.archives.keys() - notes.older.keys())
         self._place.each(self._place.delete, stale)
         self.removed += stale
 

@@ -78,7 +78,7 @@ def _runs(place: Path, agent: str, tmp_path: Path) -> None:
     line = [handler["command"], *handler["args"]] if agent == "claude" else shlex.split(handler["command"])
     assert line[1:2] == ["hook"]
     given = event(agent, "how are mites of bees treated with oxalic acid?")
-    done = run_hook(given, *line[2:], "--timeout", "120", state=tmp_path)
+    done = run_hook(given, *line[2:], "--timeout", "60", state=tmp_path)
     assert "local/market/bees" in context(done, agent)
     assert HOOK[0] in line[0] or Path(line[0]).name == "skillery"
 

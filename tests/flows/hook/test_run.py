@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 import time
@@ -9,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.hook.run import SERVING
+from flows.hook.run import SERVING, serving_at
 from tests.support.hooks import HOOK, context, event, run_hook
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.serving import Serving, ask_http, serving
 
 MITES = "The colony has varroa mites in December, how do I treat the bees with oxalic acid?"
-LONG = ("--timeout", "120")  # a busy machine is no failure
+LONG = ("--timeout", "60")  # a busy machine is no failure
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,8 @@ GOOD = event("claude", MITES)
         (GOOD, ("--agent", "emacs"), "claude, codex, gemini"),
         (GOOD, ("--budget", "many"), "many"),
         (GOOD, ("--wrong",), "--wrong"),
+        (GOOD, ("--timeout", "nan"), "at most 60"),
+        (GOOD, ("--timeout", "inf"), "at most 60"),
         (GOOD, ("--url", "http://127.0.0.1:1"), "refused"),
         (GOOD, (), "skillery run"),  # the root holds nothing
     ],
@@ -143,3 +146,27 @@ def test_what_is_kept_of_sessions_is_bounded(server: Serving, tmp_path: Path) ->
     assert context(done, "claude")
     assert len(list(kept.iterdir())) == 200
     assert not (tmp_path / "skillery").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "pid", "asked"),
+    [
+        ("http://127.0.0.1", None, True), ("http://localhost", None, True), ("http://[::1]", None, True),
+        ("http://127.0.0.1", 0, False), ("http://127.0.0.1", -1, False), ("https://127.0.0.1", None, False),
+        ("http://203.0.113.9", None, False), ("http://127.0.0.1.example.org", None, False),
+    ],
+)  # fmt: skip
+def test_only_a_server_on_this_machine_is_asked(
+    tmp_path: Path, url: str, pid: int | None, *, asked: bool
+) -> None:
+    """What a cloned repository names elsewhere gets neither the prompt nor the token."""
+    (tmp_path / SERVING).parent.mkdir()
+    (tmp_path / SERVING).write_text(json.dumps({"url": url, "pid": os.getpid() if pid is None else pid}))
+    assert serving_at(str(tmp_path)) == (url if asked else None)
+
+
+def test_options_before_it_do_not_make_a_mistake_a_failure(tmp_path: Path) -> None:
+    """A host takes 2 as a word to stop."""
+    command = [*HOOK[:-1], "--quiet", "hook"]
+    done = run_hook(GOOD, "--agent", "claude", "--budget", "x", state=tmp_path, command=command)
+    assert (done.returncode, done.stdout) == (0, b"")

@@ -62,3 +62,12 @@ def test_a_file_becomes_what_its_sides_make_of_it(
     if why:
         for side, content in (("ours", mine), ("theirs", new)):
             assert merged_files(files(was), files(mine), files(new), side) == (files(content), [])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("mine", "new"), [("a", "a/b"), ("a/b", "a"), ("README.md", "readme.md")])
+def test_files_that_no_folder_holds_both_conflict_or_are_the_preferred_side_s(mine: str, new: str) -> None:
+    found, conflicts = merged_files({}, {mine: b"mine"}, {new: b"new"})
+    assert (found, [one.path for one in conflicts]) == ({mine: b"mine"}, [new])
+    assert merged_files({}, {mine: b"mine"}, {new: b"new"}, "theirs") == ({new: b"new"}, [])
+    both = {mine: b"1", new: b"2"}  # a person's file system holds them
+    assert merged_files({}, both, {}) == (both, [])

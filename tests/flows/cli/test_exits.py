@@ -292,7 +292,10 @@ def test_commands_stand_in_groups_with_their_whole_sentences(ask: Ask) -> None:
 def test_the_help_of_run_names_every_form_of_a_source(ask: Ask) -> None:
     said = ask("run", "--help").stdout
     kinds = {re.split(r"[\[:U]", form)[0] for form in ACCEPTED.split(", ")}
-    assert {"skillsmp", "github", "git+", "dir", "parquet", "awesome", "mcp-registry", "sample"} == kinds
+    assert kinds == {
+        "skillsmp", "github", "git+", "dir", "parquet", "awesome", "mcp-registry", "sample",
+        "well-known", "marketplace", "clawhub", "skillssh", "mcp",
+    }  # fmt: skip
     assert [kind for kind in kinds if not re.search(rf"^    {re.escape(kind)}", said, re.MULTILINE)] == []
 
 

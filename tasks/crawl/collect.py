@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from storage.errors import NothingReadable, SkilleryError, SourceError, SourceUnavailable
@@ -21,6 +22,7 @@ from tasks.crawl.seen import Covers, SeenRows, Verdict
 from tasks.crawl.source.base import Gone, Item, Missed, Source, Unchanged
 from tasks.crawl.source.bundle import links_out
 from tasks.crawl.source.credentials import without_credentials
+from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 from tasks.crawl.source.tombstones import drop_forgotten
 from tasks.crawl.source.unchanged import document_digest, same_source
@@ -174,6 +176,7 @@ class _Ingestion:
         self._counts: Counter[str] = Counter()  # by field of SourceReport
         self._verdicts: dict[str, Verdict] = {}  # of documents that are not written yet
         self._dropped: list[Dropped] = []
+        self._missed: set[str] = set()
         self._forgotten = Forgotten.load(root)
         self._state = "complete"
         self._error: SourceError | SourceUnavailable | None = None
@@ -284,6 +287,7 @@ class _Ingestion:
                 self._unchanged(item.doc_ids)
             case Missed():
                 self._counts["listed"] += len(item.doc_ids)
+                self._missed.update(item.doc_ids)
                 self._seen.mark_stale(item.doc_ids)
                 for doc_id in item.doc_ids:
                     self._drop(doc_id, item.reason, item.detail)
@@ -322,12 +326,19 @@ class _Ingestion:
                 self._append([Dropped(doc_id, self._source.spec, item.reason, item.detail)])
 
     def _retire_absent(self, *, whole: bool) -> None:
-        """Retire what a source read to its end no longer holds; documents it could not read are stale."""
+        """Retire what a source read to its end no longer holds.
+
+        What it could not read is stale, with all below it: of a repository or an archive that could not be
+        had, nobody knows what it holds.
+        """
         there = [row for row in self._dropped if row.lost_to is None]
         ids = {row.doc_id for row in there}
-        folders = tuple(f"{row.doc_id}/" for row in there if row.reason == "unreadable")
+        above = self._missed | {row.doc_id for row in there if row.reason == "unreadable"}
+        folders = set(map(doc_key, above))
         for doc_id in self._seen.absent():
-            if doc_id in ids or doc_id.startswith(folders):
+            if doc_id in ids or not folders.isdisjoint(
+                accumulate(doc_key(doc_id).split("/"), "{}/{}".format)
+            ):
                 self._seen.mark_stale([doc_id])
             elif whole and self._seen.retire(doc_id):
                 self._counts["retired"] += 1

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from tasks.models.fields import without_surrogates
 from tasks.refine.text.encodings import decode
 
 _EVALS = re.compile(r"evals/[^/]+\.json|eval/[^/]+\.json|benchmark/evals\.json", re.IGNORECASE)
@@ -43,6 +44,7 @@ def eval_requests(contents: Mapping[str, bytes]) -> list[EvalRequest]:
             if isinstance(question, str) and question.strip() and "expected_skill" in row:
                 eval_id = f"{path}#{str(row.get('id', number))[:100]}"
                 text, wanted = question.strip()[:_MOST_CHARS], row["expected_skill"] is not None
+                eval_id, text = without_surrogates(eval_id), without_surrogates(text)
                 found.setdefault(eval_id, EvalRequest(eval_id, text, wanted))
     return list(found.values())
 

@@ -37,6 +37,7 @@ _TERMINAL = (
     (r"[Rr]epository .*not found|not exported|could not read (Username|Password)", "missing",
      "there is no such repository, or it needs credentials; check the URL"),
     (r"Authentication failed|Permission denied|error: 40[13]", "denied", "the server refuses access"),
+    (r"error: 30\d", "redirect", "the server leads to another address; give that one"),
     (r"Host key verification failed", "host-key", "the server's SSH key is not known; add it to known_hosts"),
     (r"dubious ownership", "ownership", "this folder belongs to another user; run as its owner"),
     (r"transport '.*' not allowed", "protocol", f"the transport must be one of {', '.join(PROTOCOLS)}"),
@@ -125,12 +126,13 @@ class GitClient:
     The URL's credentials stay out of arguments, files and messages. A command may take `timeout` seconds.
     """
 
-    def __init__(self, url: str, source: str, *, timeout: float) -> None:
+    def __init__(self, url: str, source: str, *, timeout: float, redirects: bool = True) -> None:
         self._source, self._timeout = source, timeout
         self._missing: set[str] = set()
         self._read: dict[tuple[str, int], Content] = {}  # of large objects, the first bytes that were kept
         self._folder = tempfile.TemporaryDirectory(prefix="skillery-git-", ignore_cleanup_errors=True)
-        self._git = open_git(Path(self._folder.name), {"remote.origin.url": url})
+        config = {"remote.origin.url": url} | ({} if redirects else {"http.followRedirects": "false"})
+        self._git = open_git(Path(self._folder.name), config)
         self._run = partial(run_git, self._git, source=source, timeout=timeout, url=url)
 
     def __enter__(self) -> GitClient:

@@ -52,14 +52,21 @@ class GitSource(Source):
     """The skills of one commit of a repository, in the order of their paths.
 
     The address is `URL[@REF]`; REF is a branch, a tag or a full commit id, the remote's HEAD by default; any
-    other address raises WrongInput. One git command may take `timeout` seconds.
+    other address raises WrongInput. One git command may take `timeout` seconds. Without `redirects` none of
+    HTTP is followed: a host that was checked must not lead to another.
     """
 
     def __init__(
-        self, address: str, *, limits: DocumentLimits = DEFAULT_LIMITS, timeout: float = 300.0
+        self,
+        address: str,
+        *,
+        limits: DocumentLimits = DEFAULT_LIMITS,
+        timeout: float = 300.0,
+        redirects: bool = True,
     ) -> None:
         self._url, ref = split_ref(address)
         self._ref, self._limits, self._timeout = ref or "HEAD", limits, timeout
+        self._redirects = redirects
         self.spec = f"git+{public_url(self._url)}" + (f"@{ref}" if ref else "")
 
     def version(self) -> str:
@@ -118,7 +125,7 @@ class GitSource(Source):
         return {path: client.read(key, PROJECT_BYTES).head for path, key in keys.items()}
 
     def _client(self) -> GitClient:
-        return GitClient(self._url, self.spec, timeout=self._timeout)
+        return GitClient(self._url, self.spec, timeout=self._timeout, redirects=self._redirects)
 
     def _with_targets(self, entries: list[SourceEntry], client: GitClient) -> Iterator[SourceEntry]:
         """Yield the entries, each link with its target, which git keeps as the text of a blob."""

@@ -17,7 +17,7 @@ from tasks.crawl.http.client import Http
 from tasks.crawl.source.bundle import LINK_BYTES, Content, DocumentLimits, Reader, SourceEntry, consume
 
 _PIECE = 1 << 16
-_DAMAGE = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError)
+_DAMAGE = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, RecursionError, OverflowError)
 
 
 async def fetch(http: Http, url: str, path: Path, digest: str | None, limits: DocumentLimits) -> str:

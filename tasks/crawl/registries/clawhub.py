@@ -22,7 +22,10 @@ _PAGE_ROWS, _MOST_PAGES = 200, 10_000
 _AHEAD = 4  # skills under way at once
 _INJECTED = "_meta.json"  # what the registry adds to each archive
 _LICENCE = "MIT-0"  # of every skill that ClawHub hosts
+_JUDGED = "ClawHub has judged {} as malicious"
 VERDICT = "registry.verdict"  # the finding on a skill that its registry has judged
+
+UNVERIFIED = "registry.unverified"  # the finding on a skill whose bytes nothing vouches for
 
 
 class ClawHubSource(DigestedSource):
@@ -40,20 +43,27 @@ class ClawHubSource(DigestedSource):
         full = datetime.fromisoformat(marks["full"]) if marks else None
         days = timedelta(days=self._settings.recheck_days)
         whole = bool(self._query) or full is None or not timedelta() <= now - full < days
-        newest, mark, met = 0, 0 if whole else marks["newest"], set[str]()
+        latest = int(self._now.timestamp() * 1_000)  # a row may state any time
+        newest, mark, met = 0, 0 if whole else min(marks["newest"], latest), set[str]()
+        # When rows were updated that could not be read, and skills that could not be asked for: until they
+        # are, nobody knows whether they are unchanged.
+        missed, unknown = dict[str, int](), list[str]()
         async with self._client(self._base) as http:
 
             async def one(row: Mapping[str, Any]) -> Fetched:
                 key, doc_id = _key(row), f"{self._site}/{row['slug']}"
                 digest = f"{row['updatedAt']} {_version(row)}"
                 held = self._digests.ids(key) or (doc_id,)
-                return await fetched(
+                found = await fetched(
                     self._digests,
                     key,
                     digest,
                     doc_id,
                     lambda at: self._skill(http, row, held, at / "artifact"),
                 )
+                if any(isinstance(item, Missed) for item in found[2]):
+                    missed[row["slug"]] = row["updatedAt"]
+                return found
 
             async for page in self._pages(http):
                 rows = [row for row in page if row["updatedAt"] >= mark and _key(row) not in met]
@@ -63,14 +73,18 @@ class ClawHubSource(DigestedSource):
                     yield item
                 if any(row["updatedAt"] < mark for row in page):
                     break
-            absent = [key for key in self._digests.keys() if key not in met]  # noqa: SIM118
+            keys = self._digests.keys() if whole else marks.get("unknown", [])
+            absent = [key for key in keys if key not in met]
             if not whole:
-                known = {i for key in met for i in self._digests.ids(key)}
-                yield Unchanged(tuple(sorted(self._present() - known)))
-            for key in absent if whole else ():
-                for item in await self._absent(http, key):
-                    yield item
-        self._digests.end(newest=max(newest, mark), full=(now if whole else full or now).isoformat())
+                known = {i for key in (*met, *absent) for i in self._digests.ids(key)}
+                rest = self._present() - known
+                yield Unchanged(tuple(sorted(i for i in rest if i.rpartition("/")[2] not in missed)))
+            for key in absent:
+                item = await self._absent(http, key)
+                unknown += [key] * isinstance(item, Missed)
+                yield item
+        newest, full = min(max(newest, mark), latest, *missed.values()), now if whole else full or now
+        self._digests.end(newest=newest, full=full.isoformat(), unknown=unknown)
 
     async def _pages(self, http: Http) -> AsyncGenerator[list[Mapping[str, Any]], None]:
         """Yield the rows that can be read of each page."""
@@ -91,16 +105,17 @@ class ClawHubSource(DigestedSource):
                 return
             cursor = following
 
-    async def _absent(self, http: Http, key: str) -> list[Item]:
+    async def _absent(self, http: Http, key: str) -> Item:
         """Return what became of a skill that is listed no more."""
         ids, slug = self._digests.ids(key), key.partition(" ")[0]
+        owner = ids[0].removeprefix(f"{self._site}/").partition("/")[0] if ids else ""
         try:
-            await self._ask(http, slug, "", {})
+            detail = await self._ask(http, slug, "", {"ownerHandle": owner} if owner else {})
         except HttpTerminal as error:
             if error.reason == "missing":
-                return [Gone(ids, "withdrawn", f"ClawHub no longer has {slug} (HTTP {error.status})")]
-            return [Missed(ids, error.reason, str(error))]
-        return [Unchanged(ids)]
+                return Gone(ids, "withdrawn", f"ClawHub no longer has {slug} (HTTP {error.status})")
+            return Missed(ids, error.reason, str(error))
+        return Gone(ids, "withdrawn", _JUDGED.format(slug)) if _is_malicious(detail) else Unchanged(ids)
 
     async def _ask(self, http: Http, slug: str, rest: str, params: Mapping[str, str]) -> Mapping[str, Any]:
         answer = await http.get(f"{self._base}/skills/{quote(slug, safe='')}{rest}", params=params)
@@ -127,8 +142,8 @@ class ClawHubSource(DigestedSource):
         given = {"ownerHandle": owner} if isinstance(owner, str) else {}
         detail = await self._ask(http, slug, "", given)
         moderation = _object(detail.get("moderation"))
-        if moderation.get("isMalwareBlocked") is True or moderation.get("verdict") == "malicious":
-            return [Gone(held, "withdrawn", f"ClawHub has judged {slug} as malicious")]
+        if _is_malicious(detail):
+            return [Gone(held, "withdrawn", _JUDGED.format(slug))]
         handle = _object(detail.get("owner")).get("handle") or owner
         version = _version(row) or _version(detail)
         if not is_plain_path(handle) or not version:
@@ -145,7 +160,13 @@ class ClawHubSource(DigestedSource):
             return [
                 Dropped(doc_id, self.spec, "not-read", f"{slug} lies in a repository on GitHub, not here")
             ]
-        findings = [*_verdict(moderation), *_verdict(_object(listed.get("security") or told.get("security")))]
+        findings = (
+            [] if listed.get("files") else [Finding(UNVERIFIED, "warning", "ClawHub lists no digests of it")]
+        )
+        findings += [
+            *_verdict(moderation),
+            *_verdict(_object(listed.get("security") or told.get("security"))),
+        ]
         with opened(path, archive=True, limits=self._limits) as (entries, read):
             whole = [entry for entry in entries if entry.path != _INJECTED]
             if wrong := _mismatch(whole, read, listed.get("files")):
@@ -165,10 +186,15 @@ def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _is_malicious(detail: Mapping[str, Any]) -> bool:
+    moderation = _object(detail.get("moderation"))
+    return moderation.get("isMalwareBlocked") is True or moderation.get("verdict") == "malicious"
+
+
 def _is_row(row: object) -> bool:
     slug, updated = _object(row).get("slug"), _object(row).get("updatedAt")
     plain = isinstance(slug, str) and is_plain_path(slug) and "/" not in slug and " " not in slug
-    return plain and isinstance(updated, int | float)
+    return plain and isinstance(updated, int | float) and updated >= 0  # which no NaN is
 
 
 def _key(row: Mapping[str, Any]) -> str:

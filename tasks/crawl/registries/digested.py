@@ -41,13 +41,14 @@ async def fetched(
 
 
 async def taken(digests: Digests, results: AsyncIterable[Fetched]) -> AsyncGenerator[Item, None]:
-    """Yield the items of what was fetched; a digest is remembered when they have all been written."""
+    """Yield the items of what was fetched; when all are written, its ids and its digest are remembered."""
     async for key, digest, items in results:
         for item in items:
             yield item
         doc_ids = [item.doc_id for item in items if isinstance(item, RawDocument)]
-        if digest and doc_ids and not any(isinstance(item, Missed) for item in items):
-            digests.take(key, digest, doc_ids)
+        missed = [doc_id for item in items if isinstance(item, Missed) for doc_id in item.doc_ids]
+        if doc_ids:
+            digests.take(key, "" if missed else digest or "", [*doc_ids, *missed])
 
 
 class DigestedSource(RemoteSource):

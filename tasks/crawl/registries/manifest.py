@@ -141,6 +141,8 @@ def _folders(entry: Mapping[str, Any], path: object) -> tuple[str, ...]:
     root, named = _folder(path), entry.get("skills")
     if named is None or named == []:
         return (root,)
+    if not isinstance(named, str | list):
+        raise ValueError("its skills are no list of folders")
     more = [_folder(folder) for folder in ([named] if isinstance(named, str) else named)]
     return tuple(dict.fromkeys(posixpath.join(root, folder).rstrip("/") for folder in ("skills", *more)))
 

@@ -64,14 +64,12 @@ class FoldersSource(RepositorySource):
             folders = places[found.name, found.ref]
             for item in self._changes.items(result):
                 if isinstance(item, Unchanged | Missed):
-                    ids = tuple(
-                        i for i in item.doc_ids if i == found.name or self._takes(_folder_of(i), folders)
-                    )
+                    # The name stands for all of it where it could not be read, else for a skill at its root.
+                    whole = found.name if isinstance(item, Missed) else None
+                    ids = tuple(i for i in item.doc_ids if i == whole or self._takes(i, folders))
                     if ids:
                         yield replace(item, doc_ids=ids)
-                elif not isinstance(item, RawDocument | Dropped) or self._takes(
-                    _folder_of(item.doc_id), folders
-                ):
+                elif not isinstance(item, RawDocument | Dropped) or self._takes(item.doc_id, folders):
                     yield item
 
     def _repository(self, name: str, ref: str, folders: Collection[str]) -> ListedRepository:
@@ -87,9 +85,9 @@ class FoldersSource(RepositorySource):
         listed = tuple(listed_table(self._root).read(place).filter(**mine).sort("rest").to_dicts())
         return ListedRepository(self.spec, name, ref, listed, row, digest, whole=True)
 
-    def _takes(self, folder: str, folders: Collection[str]) -> bool:
-        """Tell whether a skill's folder is one of those wanted."""
-        return is_below(folder, folders)
+    def _takes(self, doc_id: str, folders: Collection[str]) -> bool:
+        """Tell whether a skill's folder is one of those wanted; a repository's name has two parts."""
+        return is_below("/".join(doc_id.split("/")[2:]), folders)
 
 
 class MarketplaceSource(FoldersSource):
@@ -194,19 +192,20 @@ class MarketplaceSource(FoldersSource):
 
     def _in_git(self, url: str, ref: str, folders: Collection[str]) -> Iterator[Item]:
         key = f"{url}@{ref}" if ref else url
-        held = self._digests.ids(key) or (repository_name(url),)
+        name = repository_name(url)
+        held = self._digests.ids(key) or (name,)
         try:
-            if self._own is None or url != self._own[1]:
+            own = self._own is not None and url == self._own[1]
+            if not own:
                 check_host(web_url(url), self._own_host())
-            source = GitSource(key, limits=self._limits, timeout=self._settings.git_timeout)
+            source = GitSource(key, limits=self._limits, timeout=self._settings.git_timeout, redirects=own)
             digest = f"{source.version()} {' '.join(sorted(folders))}"
             if ids := self._digests.same(key, digest):
                 yield Unchanged(ids)
                 return
             taken = []
             for item in source.read():
-                path = item.path if isinstance(item, RawDocument) else f"{_folder_of(item.doc_id)}/"
-                if is_below(str(path).rpartition("/")[0], folders):
+                if is_below(item.doc_id.removeprefix(name).removeprefix("/"), folders):
                     yield replace(item, source=self.spec)
                     taken += [item.doc_id] * isinstance(item, RawDocument)
             self._digests.take(key, digest, taken)
@@ -221,7 +220,7 @@ class MarketplaceSource(FoldersSource):
         async with self._client(own) as http:
 
             async def one(plugin: Plugin) -> Fetched:
-                doc_id = _archive_id(plugin)
+                doc_id = self._archive_id(plugin)
                 return await fetched(
                     self._digests, f"plugin {plugin.name}", plugin.digest, doc_id,
                     lambda at: self._archive(http, plugin, doc_id, at / "artifact"),
@@ -249,10 +248,18 @@ class MarketplaceSource(FoldersSource):
         plugins = {plugin.name: plugin for plugin in manifest.plugins if plugin.kind == "archive"}
         for old, new in manifest.renames.items():
             if new in plugins and old not in plugins:
-                now = _archive_id(plugins[new])
-                before = f"{now[: -len(new)]}{old}"
+                now, before = (self._archive_id(replace(plugins[new], name=name)) for name in (new, old))
                 ids = self._digests.ids(f"plugin {old}")
                 self._renamed |= {i: now + i.removeprefix(before) for i in ids if i.startswith(before)}
+
+    def _archive_id(self, plugin: Plugin) -> str:
+        """Return what the ids of an archive's skills begin with.
+
+        Its names are those that the manifest's author chose: the digest keeps them apart from repositories
+        and from other marketplaces.
+        """
+        mark = hashlib.sha256(self.spec.encode()).hexdigest()[:16]
+        return f"{urlsplit(plugin.place).hostname}/{plugin.name}~{mark}"
 
 
 def _json(spec: str, text: bytes) -> object:
@@ -260,15 +267,6 @@ def _json(spec: str, text: bytes) -> object:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SourceError(spec, "not-json", "the manifest in it is no JSON") from error
-
-
-def _archive_id(plugin: Plugin) -> str:
-    return f"{urlsplit(plugin.place).hostname}/{plugin.name}"
-
-
-def _folder_of(doc_id: str) -> str:
-    """Return the folder of a skill in its repository on GitHub, whose name has two parts."""
-    return "/".join(doc_id.split("/")[2:])
 
 
 def is_below(folder: str, folders: Collection[str]) -> bool:

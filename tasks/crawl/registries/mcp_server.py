@@ -8,6 +8,7 @@ import shlex
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote, unquote
@@ -22,6 +23,7 @@ from tasks.crawl.registries.well_known import normal_url, site_of
 from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed
 from tasks.crawl.source.bundle import BundledSkill, Content, SourceEntry, consume, plan, read_skill, wanted
 from tasks.crawl.wellknown.formats import digest_of
+from tasks.models.redact import redact, secrets_in
 
 EXTENSION = "io.modelcontextprotocol/skills"
 _STDIO = "stdio:"
@@ -54,6 +56,10 @@ def normal_server(place: str) -> str:
         raise WrongInput(f"mcp:{place}: {error}") from error
     if not words:
         raise WrongInput("mcp:stdio: wants a command after it")
+    # `--api-key X` is one to `redact` where it is written as an assignment.
+    if secrets_in("\n".join([place, *(f"{a.lstrip('-')}={b}" for a, b in pairwise(words))])):
+        name = PurePath(redact(words[0])[0]).name
+        raise WrongInput(f"mcp:stdio:{name}: its words hold a secret: pass it by an environment variable")
     return place
 
 

@@ -46,14 +46,15 @@ class SkillsShSource(FoldersSource):
                     yield Dropped(shown, self.spec, "not-read", detail)
         except (HttpTerminal, HttpTransient) as error:
             raise self._error(error) from error
-        met: set[str] = set()
+        met, missed = set[str](), set[str]()
         for item in self._on_github(places):
             met.update([item.doc_id] if isinstance(item, RawDocument) else ())
             met.update(item.doc_ids if isinstance(item, Unchanged | Missed) else ())
+            missed.update(item.doc_ids if isinstance(item, Missed) else ())
             yield item
         for (repository, _), slugs in places.items():
-            ids = [i.lower() for i in met if i.lower().startswith(f"{repository}/")]
-            lacking = () if repository in met else sorted(slugs.difference(i.rpartition("/")[2] for i in ids))
+            there = {_last(i) for i in met if f"{i.lower()}/".startswith(f"{repository}/")}
+            lacking = () if repository in missed else sorted(slugs - there)
             for slug in lacking:
                 detail = f"{repository} has no skill in a folder of this name"
                 yield Dropped(f"{repository}/{slug}", self.spec, "missing", detail)
@@ -72,6 +73,10 @@ class SkillsShSource(FoldersSource):
                 if isinstance(row, Mapping):
                     yield row
 
-    def _takes(self, folder: str, folders: Collection[str]) -> bool:
-        """Tell whether a folder has one of the names; skills.sh says no path."""
-        return folder.rpartition("/")[2].lower() in folders
+    def _takes(self, doc_id: str, folders: Collection[str]) -> bool:
+        """Tell whether a folder, or the repository, has one of the names; skills.sh says no path."""
+        return _last(doc_id) in folders
+
+
+def _last(doc_id: str) -> str:
+    return doc_id.rpartition("/")[2].lower()

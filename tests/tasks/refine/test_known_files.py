@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage.lance.served import Licences, write_licences
 from tasks.evaluate.routing.data import read_qrels, read_tasks
 from tasks.refine.export.export import export_corpus
-from tasks.refine.known_files import eval_requests, known_facts
+from tasks.refine.known_files import eval_requests, known_facts, routing_lines
 from tasks.retrieve.revisions.show import open_edition, shown
 from tests.support.roots.nights import HandSource, Nights, raw, with_files
 
@@ -64,3 +64,6 @@ def test_any_bytes_have_facts_or_none(content: bytes) -> None:
     files = dict.fromkeys(FILES, content)
     assert set(known_facts(files)) <= {"evals", "card", "benchmark"}
     assert eval_requests({"evals/evals.json": b"[" * 10_000}) == []
+    half = b'[{"id": "\\ud800", "question": "x \\ud800", "expected_skill": "a"}]'
+    (line,) = routing_lines("d", {"evals/evals.json": half})["queries.jsonl"]
+    assert json.dumps(line, ensure_ascii=False).encode()

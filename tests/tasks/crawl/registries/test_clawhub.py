@@ -88,6 +88,32 @@ def test_what_does_not_verify_is_named(
     assert (report.new, report.failed) == (2, {reason: 1})
 
 
+def test_what_could_not_be_read_is_not_unchanged_the_next_night(hub: Hub, crawler: Crawler) -> None:
+    crawler.crawl("clawhub")
+    hub.put("kelp", grows("kelp", "Cut it."))
+    hub.put("moss", grows("moss", "Soft."))
+    hub.rows["moss"]["updatedAt"] = 10**18  # any time may be stated
+    good, hub.pages["/zip/kelp"] = hub.pages["/zip/kelp"], (500, {}, b"")
+    for _ in range(2):
+        crawler.crawl("clawhub")
+        assert crawler.stale() == {"127.0.0.1/ann/kelp"}
+    hub.pages["/zip/kelp"] = good
+    hub.put("tide", grows("tide", "High."))
+    assert crawler.crawl("clawhub").changed == 2
+
+
+def test_one_that_is_listed_no_more_is_asked_for_until_it_answers(hub: Hub, crawler: Crawler) -> None:
+    crawler.crawl("clawhub", days=7)
+    del hub.rows["kelp"]
+    page, hub.pages["/api/v1/skills/kelp"] = hub.pages["/api/v1/skills/kelp"], (403, {}, b"")
+    for _ in range(2):
+        crawler.crawl("clawhub")
+        assert crawler.stale() == {"127.0.0.1/ann/kelp"}
+    assert isinstance(page, dict)
+    hub.pages["/api/v1/skills/kelp"] = {**page, "moderation": {"isMalwareBlocked": True}}
+    assert crawler.crawl("clawhub").withdrawn == 1
+
+
 @pytest.mark.parametrize(
     ("page", "reason"), [(b"[]", "shape"), (b"<html>", "html"), ((404, {}, b""), "missing")]
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from storage.errors import WrongInput
+from tasks.crawl.collect import SourceReport
 from tasks.crawl.registries.discovery import NoIndex
 from tasks.crawl.registries.manifest import read_manifest
 from tasks.crawl.sources import normal_spec
@@ -136,16 +137,67 @@ def test_archives_are_verified_and_a_renamed_plugin_keeps_its_skills(site: Site,
     spec = f"marketplace:{site.url}/m.json"
     report = crawler.crawl(spec)
     assert (report.new, report.failed) == (1, {"not-read": 1, "digest-mismatch": 1})
-    assert list(crawler.held()) == ["127.0.0.1/tides/skills/tide"]
+    (held,) = crawler.held()
+    assert held.startswith("127.0.0.1/tides~")
 
     site.pages["/m.json"] = {**manifest(flows=archive(good)), "renames": {"tides": "flows", "bad": None}}
     site.since()
     report = crawler.crawl(spec)
     assert (report.new, report.retired) == (1, 1)
-    assert crawler.aliases() == {"127.0.0.1/tides/skills/tide": "127.0.0.1/flows/skills/tide"}
+    assert crawler.aliases() == {held: held.replace("tides~", "flows~")}
     site.since()
     assert crawler.crawl(spec).unchanged == 1
     assert site.since() == ["/m.json"]
+
+
+def test_an_archive_that_cannot_be_had_keeps_its_skills_stale_and_its_ids_are_its_marketplace_s(
+    site: Site, crawler: Crawler
+) -> None:
+    specs = [f"marketplace:{site.url}/{name}.json" for name in "ab"]
+    for name in "ab":
+        source = {"source": "archive", "url": f"{site.url}/{name}.zip"}
+        site.pages[f"/{name}.json"] = manifest(victim=source)
+        site.pages[f"/{name}.zip"] = zipped({"repo/SKILL.md": grows("repo", name)})
+    assert [crawler.crawl(spec).new for spec in specs] == [1, 1]
+    held = crawler.held()
+    assert sorted(held.values()) == [grows("repo", "a"), grows("repo", "b")]
+    assert all(doc_id.startswith("127.0.0.1/victim~") for doc_id in held)
+
+    site.pages["/a.zip"] = (500, {}, b"")
+    for keep_files in (512, 9):
+        assert crawler.crawl(specs[0], keep_files=keep_files).retired == 0
+        assert crawler.held() == held
+        assert len(crawler.stale()) == 1
+
+
+def test_a_plugin_s_repository_that_leads_elsewhere_or_lacks_its_commit_retires_nothing(
+    make_worktree: Callable[[str], WorkTree], git_http: str, site: Site, crawler: Crawler
+) -> None:
+    pack = make_worktree("grp/pack")
+    pack.write("a/tide/SKILL.md", grows("tide"))
+    pack.write("b/wave/SKILL.md", grows("wave"))
+    good = pack.commit()
+    plugin = {"source": "git-subdir", "url": f"http://{git_http}/grp/pack", "path": "a"}
+    sea = make_worktree("sea")
+
+    def night(**fields: str) -> SourceReport:
+        sea.write(CLAUDE, packed(manifest(a={**plugin, **fields})))
+        sea.commit()
+        return crawler.crawl(f"marketplace:http://{git_http}/sea")
+
+    assert night(sha=good).new == 1
+    assert night(sha="b" * 40).failed == {"missing-ref": 1}
+    (pack.path / "a/tide/SKILL.md").unlink()
+    (pack.path / "a/tide/SKILL.md").symlink_to("../../../out/SKILL.md")
+    assert night(sha=pack.commit()).failed == {"symlink": 1}
+    assert list(crawler.held()) == ["127.0.0.1/grp/pack/a/tide"]
+    assert crawler.stale() == set(crawler.held())
+
+    site.pages = {
+        "/m.json": manifest(a={"source": "url", "url": f"{site.url}/pack"}),
+        "/pack/info/refs": (302, {"Location": f"http://{git_http}/grp/pack/info/refs"}, b""),
+    }
+    assert crawler.crawl(f"marketplace:{site.url}/m.json").failed == {"redirect": 1}
 
 
 @pytest.mark.parametrize(
@@ -178,6 +230,9 @@ def test_skills_that_an_entry_names_narrow_its_plugin() -> None:
     assert plugin.folders == ("p/skills", "p/more/kelp", "p/moss")
     bare = {"metadata": {"pluginRoot": "./plugins"}, "plugins": [{"name": "one", "source": "tides"}]}
     assert read_manifest(bare).plugins[0].folders == ("plugins/tides",)
+    for skills in (5, {"a": 1}, [[]]):
+        wrong = {"plugins": [{**entry, "skills": skills}, {"name": "two", "source": "./p"}]}
+        assert [plugin.name for plugin in read_manifest(wrong).plugins] == ["two"]
     for value in (None, [], {"plugins": {}}, {"plugins": [{}] * 10_001}):
         with pytest.raises(NoIndex):
             read_manifest(value)

@@ -143,3 +143,7 @@ def test_a_command_is_no_spec_without_words() -> None:
     for spec in ("mcp:stdio:", "mcp:stdio:'", "mcp:ftp://e.org"):
         with pytest.raises(WrongInput):
             normal_spec(spec)
+    for words in ("serve --api-key a8Kf5f167f44f4Q64e6c9", "env API_KEY=a8f5f167f44f4964e6c998dee827110c x"):
+        with pytest.raises(WrongInput, match=r"stdio:(serve|env): .* environment") as refused:
+            normal_spec(f"mcp:stdio:{words}")
+        assert "f44f4" not in str(refused.value)

@@ -7,6 +7,7 @@ import pytest
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.crawl.site import Page, Site
 from tests.support.marketplace.repository import Repository
+from tests.support.marketplace.world import World
 
 SEARCH = "/api/v1/skills/search"
 
@@ -16,7 +17,7 @@ def row(source: str, slug: str, kind: str = "github") -> dict[str, str]:
 
 
 def test_what_is_found_is_read_where_it_lies(
-    garden: Repository, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+    garden: Repository, world: World, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [row("ann/garden", "dill"), row("ann/garden", "nettle"), row("e.org", "kelp", "well-known")]
     with Site({SEARCH: {"data": rows}}) as site:
@@ -33,6 +34,11 @@ def test_what_is_found_is_read_where_it_lies(
 
         garden.commit({"beds/dill/SKILL.md": grows("dill", "Sow it again.")})
         assert crawler.crawl("skillssh:herbs").changed == 1
+
+        world.repository("bob/solo").commit({"SKILL.md": grows("solo"), "x/SKILL.md": grows("x")})
+        site.pages[SEARCH] = {"data": [row("bob/solo", "solo")]}
+        assert crawler.crawl("skillssh:solo").new == 1
+        assert (crawler.crawl("skillssh:solo").unchanged, "bob/solo" in crawler.held()) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,19 @@ from tests.support.crawl.zip_files import LINK, zipped
 INDEX, OLDER_INDEX = f"/{formats.INDEX}", f"/{formats.OLDER_INDEX}"
 
 
-def tarred(contents: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
+def tarred(
+    contents: dict[str, bytes], links: dict[str, str] | None = None, *headers: dict[str, str]
+) -> bytes:
+    """Return a tar file, which begins with these extended headers."""
     buffer = BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for header in headers:
+            packed = tarfile.TarInfo.create_pax_global_header(header)
+            buffered = packed[:156] + b"x" + packed[157:]
+            checked = buffered[:148] + b" " * 8 + buffered[156:512]
+            total = b"%06o\0 " % sum(checked)
+            tar.fileobj.write(buffered[:148] + total + buffered[156:])  # type: ignore[union-attr]
+            tar.offset += len(packed)
         for name, content in contents.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
@@ -98,6 +108,8 @@ BAD: list[tuple[bytes, dict[str, object], str]] = [
     (tarred({"SKILL.md": b"\0" * 60_000_000}), {}, "archive-size"),
     (b"no archive", {}, "archive-damaged"),
     (b"PK no archive", {}, "archive-damaged"),
+    (tarred({"SKILL.md": b"x"}, {}, *[{"comment": "a"}] * 3_000), {}, "archive-damaged"),
+    (tarred({"SKILL.md": b"x"}, {}, {"size": "9" * 30}), {}, "archive-damaged"),
 ]
 
 

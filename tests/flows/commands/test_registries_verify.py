@@ -173,7 +173,10 @@ def test_a_registry_that_lies_is_not_believed(registry: str, project: Path, ask:
 
 def test_what_is_nested_in_an_artifact_takes_no_other_skill_s_place(ask: Ask, tmp_path: Path) -> None:
     """A name of the index is that entry's root skill alone, whatever lies deeper in any archive."""
-    aa, bb = (f"---\nname: {n}\ndescription: Reads {n} tables\n---\n# {n}\n".encode() for n in ("aa", "bb"))
+    aa, bb = (
+        f"---\nname: {n}\ndescription: Reads {n} tables\n---\n# {n}\n\nRead it.\n".encode()
+        for n in ("aa", "bb")
+    )
     nested = {"skills/aa/SKILL.md": aa + b"other\n", "bb/SKILL.md": bb + b"other\n"}
     archives = {"aa": pack({"SKILL.md": aa, **nested}), "bb": pack({"SKILL.md": bb})}
     place = tmp_path / "lies/.well-known/agent-skills"

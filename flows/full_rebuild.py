@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
-from flows.commands.foresee import foresee
+from flows.commands.foresee import foreseen_of
 from flows.nightly import refine_to_served, summary
 from flows.parse import require_believed
 from flows.run_page import named, recorded_on_page, show_table, writing
@@ -42,7 +42,7 @@ def full_rebuild(
         recorded_on_page(place, run, specs_to_read(place), flow="full-rebuild") as record,
     ):
         given: dict[str, Any] = {"index": index, "keep_vectors": keep_vectors}
-        record.foreseen = foresee(place, load_settings(), (), again=True, **given)
+        record.foreseen = foreseen_of(place, load_settings(), (), again=True, **given)
         redo_everything(root, keep_vectors=keep_vectors)
         refine_to_served(record, root, index, spent, anew=True)
     found = record.as_dict()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
-from flows.commands.foresee import foresee
+from flows.commands.foresee import foreseen_of
 from flows.crawl import crawl
 from flows.index import index as index_tables
 from flows.parse import parse, require_believed
@@ -59,7 +59,7 @@ def nightly(
         writing(place, wait_minutes, run),
         recorded_on_page(place, run, given or specs_to_read(place), flow="nightly") as record,
     ):
-        record.foreseen = foresee(place, settings, record.specs, index=index, limit=limit)
+        record.foreseen = foreseen_of(place, settings, record.specs, index=index, limit=limit)
         with record.stage("crawl"):
             record.sources = crawl(root, record.specs, limit, run)
         refine_to_served(record, root, index, spent)

@@ -194,8 +194,6 @@ def recorded(
 def _write_last(root: Root, record: RunRecord, *, kept: bool) -> None:
     """Write the record of a run that has ended."""
     record.ended_at = datetime.now(UTC).isoformat()
-    if record._lineage:
-        record._lineage.end(record.as_dict())
     try:
         if kept:
             _count(root, record)
@@ -203,10 +201,15 @@ def _write_last(root: Root, record: RunRecord, *, kept: bool) -> None:
         if record.state in GOOD:
             note_good(root, record.as_dict())
         end_heartbeat(root, record.run_id)
-    except Unreachable as error:  # what ended the run tells more, and this process still has its record
+    except SkilleryError as error:  # what ended the run tells more, and this process still has its record
+        if record.state in GOOD and not isinstance(error, Unreachable):
+            raise
         record.documents = record.nodes = record.edges = None
         record.message = record.message or f"this run's record is not kept: {error}"
         log.warning("the record of run %s is not kept: %s", record.run_id, error)
+    finally:  # last: it waits for the receiver, and tells what was counted
+        if record._lineage:
+            record._lineage.end(record.as_dict())
 
 
 @contextmanager

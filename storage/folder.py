@@ -12,6 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -113,6 +114,13 @@ class Folder:
         except OSError as error:
             msg = f"{self.uri}/{relative} cannot be written ({error.strerror})"
             raise StorageError(msg) from error
+
+    def modified(self, relative: str) -> datetime | None:
+        """Return when a file was last written."""
+        try:
+            return datetime.fromtimestamp((self.folder / relative).stat().st_mtime, UTC)
+        except OSError:
+            return None
 
     def delete(self, relative: str) -> None:
         """Remove a file or a folder with all below it; nothing happens where there is none."""

@@ -15,13 +15,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import filelock
 
-from storage.errors import Locked, StorageError, Unreachable
+from storage.errors import Locked, SkilleryError, StorageError, Unreachable
 from storage.folder import Folder
 from storage.root import Root
 
@@ -164,6 +164,15 @@ def _named(root: Root) -> Holder | None:
 
 def _is_dead(found: Holder) -> bool:
     return found.host == socket.gethostname() and not _alive(found.pid)
+
+
+def age_at(root: Root, relative: str) -> timedelta | None:
+    """Return how long ago a file was written by the clock of its place; None where that does not tell."""
+    with suppress(SkilleryError):
+        root.write(_CLOCK, b"")
+        written, now = root.place.modified(relative), root.place.modified(_CLOCK)
+        return now - written if now and written else None
+    return None
 
 
 def _locked(root: Root) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -19,7 +20,10 @@ _S3 = "s3://"
 
 
 class Place(Protocol):
-    """Where a root's files lie; its methods are those of `Root`."""
+    """Where a root's files lie; its methods are those of `Root`.
+
+    `modified` returns when a file was last written, by the place's clock; None where there is none.
+    """
 
     uri: str
     folder: Path
@@ -30,6 +34,7 @@ class Place(Protocol):
     def sha256(self, relative: str) -> str: ...  # noqa: D102
     def open(self, relative: str) -> pa.NativeFile: ...  # noqa: D102
     def write(self, relative: str, data: bytes) -> None: ...  # noqa: D102
+    def modified(self, relative: str) -> datetime | None: ...  # noqa: D102
     def delete(self, relative: str) -> None: ...  # noqa: D102
     def unfinished(self) -> list[str]: ...  # noqa: D102
     def files(self, folder: str, suffix: str) -> list[str]: ...  # noqa: D102

@@ -12,7 +12,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -105,6 +105,11 @@ class Bucket:
                 if "NoSuchBucket" in str(error):
                     raise
                 return None
+
+    def modified(self, relative: str) -> datetime | None:
+        """Return when an object was last written, by the bucket's clock."""
+        at: datetime | None = (self.head(relative) or {}).get("last_modified")
+        return at
 
     def delete(self, relative: str) -> None:
         """Remove an object or all below that name, and their copies on this machine."""

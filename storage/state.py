@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
+from socket import gethostname
 from typing import Any
 
 import polars as pl
 
 from storage.errors import StorageError
-from storage.locks import holder
+from storage.locks import Holder, age_at, holder
 from storage.parquet import read_frame, write_frame
 from storage.partitions import PartitionedTable, list_file
 from storage.root import Root
@@ -164,17 +165,25 @@ def runs_under_way(root: Root, now: datetime | None = None) -> list[dict[str, An
     The `state` of a run is `died` once it no longer holds the root's lock, or has been silent for two
     minutes; its `ended_at` is then when it was last heard of.
     """
+    read = [(file, root.read_json(file)) for file in reversed(root.files(_UNDER_WAY, ".json"))]
+    # In this order: a run keeps its record before it lets go of the lock, and then its heartbeat is gone.
     now, held, found = now or datetime.now(UTC), holder(root), []
-    for file in reversed(root.files(_UNDER_WAY, ".json")):
-        record = root.read_json(file)
+    for file, record in read:
         if record is None or not is_run(record) or read_run(root, record["run_id"]) is not None:
             continue
-        beat = datetime.fromisoformat(record["heartbeat_at"])
-        if held is None or held.run != record["run_id"] or now - beat > SILENT:
+        if held is None or held.run != record["run_id"] or _silence(root, file, record, held, now) > SILENT:
+            if not root.exists(file):
+                continue
             said = f"its process ended without a word after {record['heartbeat_at'][:19]}"
             record |= {"state": "died", "ended_at": record["heartbeat_at"], "message": said}
         found.append(record)
     return found
+
+
+def _silence(root: Root, file: str, record: Mapping[str, Any], held: Holder, now: datetime) -> timedelta:
+    """Return how long ago a heartbeat was; of another machine's, whose clock may differ, as the root says."""
+    found = None if held.host == gethostname() else age_at(root, file)
+    return now - datetime.fromisoformat(record["heartbeat_at"]) if found is None else found
 
 
 def settle_died(root: Root) -> list[dict[str, Any]]:

@@ -5,9 +5,11 @@ It goes by what this root has measured so far.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -28,7 +30,9 @@ from storage.state import (
 from tasks.crawl.git.source import FOLDER as MARKETPLACE
 from tasks.crawl.source.identity import SAMPLE
 
+log = logging.getLogger(__name__)
 _RUNS = 12  # the last ones, of whatever flow
+_REFINING = ("nightly", "refresh-one", "full-rebuild")  # flows that refine all that waits
 _PARTS, _ENOUGH = range(8), 50  # partitions whose documents, if so many, are like all others
 # What a text that was never read is like: the sample and 150 skills of marketplaces have 93 and 123 bytes a
 # node, hand-written ones 65; all have 4 bytes a token.
@@ -64,9 +68,10 @@ def foresee(
         `documents` to refine, `nodes`, `texts` and `tokens` to encode, `llm` (questions, tokens, cost; null
         without one), `seconds` by stage, and `range`, between which their sum is expected.
     """
-    runs = [run for run in read_runs(root, _RUNS) if run["state"] in GOOD]
+    ended = read_runs(root, _RUNS)
+    runs = [run for run in ended if run["state"] in GOOD]
     sources = [] if again else [_source(root, spec, runs, limit) for spec in specs]
-    documents = sum(one["documents"] or 0 for one in sources) + _waiting(root, again=again)
+    documents = sum(one["documents"] or 0 for one in sources) + _waiting(root, ended, again=again)
     unread = sum(one["bytes"] for one in sources)
     per_document, per_node = _lengths(root)
     of_bytes = sum(one["documents"] or 0 for one in sources if one["bytes"])
@@ -86,6 +91,20 @@ def foresee(
         "tokens": round(encoded * per_node + skills * _TOKENS_A_SKILL),
         "llm": _llm(settings, runs, documents, nodes, per_node), "seconds": seconds, "range": between,
     }  # fmt: skip
+
+
+def foreseen_of(
+    root: Root,
+    settings: Settings,
+    specs: Sequence[str],
+    **given: Any,  # noqa: ANN401 (those of `foresee`)
+) -> dict[str, Any] | None:
+    """Return what `foresee` does, for the record of a run; None where it fails, which ends no run."""
+    try:
+        return foresee(root, settings, specs, **given)
+    except Exception as error:
+        log.warning("nothing is foreseen of this run: %s", error)
+        return None
 
 
 def documents_by(root: Root, day: str) -> int:
@@ -123,21 +142,22 @@ def _held(spec: str) -> tuple[int | None, int]:
     """Return documents and bytes of a source of this machine; None: nobody knows before it is read."""
     form, _, rest = spec.partition(":")
     path = MARKETPLACE if spec == SAMPLE else Path(rest).expanduser()
-    if (form == "dir" or spec == SAMPLE) and path.is_dir():
-        sizes = [file.stat().st_size for file in path.rglob("SKILL.md")]
-        return len(sizes), sum(sizes)
-    if form == "parquet" and path.is_file():
-        import pyarrow.parquet as pq  # noqa: PLC0415 (only this asks it)
+    with suppress(OSError, ValueError):  # damaged: reading it will tell
+        if (form == "dir" or spec == SAMPLE) and path.is_dir():
+            sizes = [file.stat().st_size for file in path.rglob("SKILL.md")]
+            return len(sizes), sum(sizes)
+        if form == "parquet" and path.is_file():
+            import pyarrow.parquet as pq  # noqa: PLC0415 (only this asks it)
 
-        rows = int(pq.read_metadata(path).num_rows)
-        return rows, round(rows * _BYTES_A_DOCUMENT)
+            rows = int(pq.read_metadata(path).num_rows)
+            return rows, round(rows * _BYTES_A_DOCUMENT)
     return None, 0
 
 
-def _waiting(root: Root, *, again: bool) -> int:
-    """Return how many documents are to be refined that are in raw already."""
-    last = read_runs(root, 1)
-    if not again and last and last[0]["state"] in GOOD:  # it left none, and to look reads every partition
+def _waiting(root: Root, runs: Iterable[Mapping[str, Any]], *, again: bool) -> int:
+    """Return how many documents are to be refined that are in raw already; `runs` begin with the last."""
+    last = next((run for run in runs if run.get("flow", "nightly") in _REFINING), None)
+    if not again and last and last["state"] in GOOD:  # it left none, and to look reads every partition
         return 0
     seen = seen_table(root).read(columns=["doc_id", "source", "retired_at"])
     seen = seen.filter(pl.col("retired_at").is_null())

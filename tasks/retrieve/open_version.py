@@ -159,7 +159,14 @@ class OpenVersion:
     @property
     def fit(self) -> FitModel | None:
         """What tells how likely a skill serves, None of an encoder that it was not fitted on."""
-        return packaged_fit(self.rerank) if is_base(self.encoder.card) else None
+        return packaged_fit(self._reads) if is_base(self.encoder.card) else None
+
+    @property
+    def _reads(self) -> str:
+        """How far skills are read; an index of before has no tokens to read."""
+        # Who indexes with another encoder has reasons, such as languages that this reader does not know.
+        known = is_base(self.encoder.card) and self._routing.tokens is not None
+        return self.rerank if known else NONE
 
     @functools.cached_property
     def _routing(self) -> RoutingIndex:
@@ -167,9 +174,7 @@ class OpenVersion:
 
     @functools.cached_property
     def _searcher(self) -> Searcher:
-        # Who indexes with another encoder has reasons, such as languages that this reader does not know.
-        rerank = self.rerank if is_base(self.encoder.card) else NONE
-        return Searcher(self.skills, self._routing, self.encoder, self.fit, rerank, self.threads)
+        return Searcher(self.skills, self._routing, self.encoder, self.fit, self._reads, self.threads)
 
     def led_by_first(self, results: Results) -> Results:
         """Return results, each led by that of its near-identical skills which has been known for longest.

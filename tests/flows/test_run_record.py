@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,8 +16,8 @@ import pytest
 
 from flows.commands.operate import forget_target, roll_back_root, root_status
 from flows.run_record import recorded
-from storage.errors import GateRefused, NotPublished, UnknownDocument, WrongInput
-from storage.locks import writer_lock
+from storage.errors import GateRefused, NotPublished, StorageError, UnknownDocument, WrongInput
+from storage.locks import Holder, holder, writer_lock
 from storage.root import Root
 from storage.state import (
     SILENT,
@@ -35,7 +37,7 @@ _RUN = """
 import sys, time
 from flows.run_record import recorded
 from storage import state
-from storage.locks import writer_lock
+from storage.locks import Holder, holder, writer_lock
 from storage.root import Root
 
 root, run, moment = Root(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -117,6 +119,62 @@ def test_a_run_that_is_silent_for_two_minutes_or_holds_no_lock_has_died(tmp_path
     with recorded(root, NEXT, [], flow="nightly"):
         assert [one["state"] for one in runs_under_way(root)] == ["died"]
     assert runs_under_way(root) == []
+
+
+def test_the_silence_of_another_machine_is_measured_by_the_clock_of_the_root(tmp_path: Path) -> None:
+    root, later = Root(tmp_path), datetime.now(UTC) + 2 * SILENT
+    with writer_lock(root, run=RUN), recorded(root, RUN, [], flow="nightly"):
+        holds = root.read_json("state/locks/writer.json") or {}
+        root.write_json("state/locks/writer.json", {**holds, "host": "elsewhere"})
+        assert [one["state"] for one in runs_under_way(root, later)] == ["running"]
+        os.utime(tmp_path / f"state/running/{RUN}.json", (0, 0))
+        assert [one["state"] for one in runs_under_way(root)] == ["died"]
+
+
+def test_a_run_that_ends_while_it_is_looked_at_has_not_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Root(tmp_path)
+    lock, run = writer_lock(root, run=RUN), recorded(root, RUN, [], flow="nightly")
+    with ExitStack() as ending:
+        ending.enter_context(lock)
+        ending.enter_context(run)
+
+        def looked_at(place: Root) -> Holder | None:
+            ending.close()
+            return holder(place)
+
+        monkeypatch.setattr("storage.state.holder", looked_at)
+        assert runs_under_way(root) == []
+    assert [one["state"] for one in read_runs(root)] == ["complete"]
+
+
+@contextmanager
+def raising(error: Exception) -> Iterator[None]:
+    yield
+    raise error
+
+
+@pytest.mark.parametrize("waits", [KeyboardInterrupt(), None])
+def test_what_comes_after_a_run_neither_loses_its_record_nor_hides_its_error(
+    waits: KeyboardInterrupt | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Root(tmp_path)
+    monkeypatch.setenv("SKILLERY_OPENLINEAGE", f"file:{tmp_path / 'told'}")
+
+    def ended(*_: object) -> None:
+        raise waits or StorageError("no space left")
+
+    place = "flows.run_record.Lineage.end" if waits else "flows.run_record.write_run"
+    monkeypatch.setattr(place, ended)
+    with (
+        pytest.raises(KeyboardInterrupt if waits else GateRefused),
+        recorded(root, RUN, [], flow="nightly"),
+        nullcontext() if waits else raising(GateRefused("rows is 1", [])),
+    ):
+        pass
+    assert [one["state"] for one in read_runs(root)] == (["complete"] if waits else [])
+    assert bool(root.files("state/running")) != bool(waits)
 
 
 def test_a_heartbeat_tells_the_stage_and_what_was_done(

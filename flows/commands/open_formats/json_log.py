@@ -13,10 +13,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, TextIO
 
 _FORMAT = "SKILLERY_LOG_FORMAT"
 _FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # what a process of a worker is there for
+_RUN = "SKILLERY_RUN_ID"  # chosen by the first process of that run, for those that it starts
 # What every record has; whatever else one holds goes to `fields`.
 _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -37,10 +39,15 @@ DOING = Doing()
 def run_of_process() -> str | None:
     """Return the id of the run that a worker of Prefect started this process for; None: nobody did.
 
-    It ends in the last digits of the flow run's own id, so that the first line of the log has it.
+    It ends in the last digits of the flow run's own id, so that the first line of the log has it. The
+    processes that this one starts have the same.
     """
     flow_run = os.environ.get(_FLOW_RUN, "").replace("-", "")
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{flow_run[-6:]}" if flow_run else None
+    if not flow_run:
+        return None
+    if not os.environ.get(_RUN, "").endswith(flow_run[-6:]):
+        os.environ[_RUN] = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{flow_run[-6:]}"
+    return os.environ[_RUN]
 
 
 def is_json() -> bool:
@@ -75,14 +82,16 @@ class JsonLines(logging.StreamHandler[TextIO]):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        fields = dict(_fields(record))
+        fields = {"logger": record.name, **dict(_fields(record))}
         if record.exc_info:
             fields["error"] = logging.Formatter().formatException(record.exc_info)
         at = datetime.fromtimestamp(record.created, UTC)
-        return json_line(record.levelname, record.getMessage(), at, logger=record.name, **fields)
+        return json_line(record.levelname, record.getMessage(), at, fields)
 
 
-def json_line(level: str, message: str, at: datetime | None = None, **fields: object) -> str:
+def json_line(
+    level: str, message: str, at: datetime | None = None, fields: Mapping[str, object] = MappingProxyType({})
+) -> str:
     """Return a line: `time`, `level`, `run`, `flow`, `stage`, `source`, `message` and, in `fields`, the rest.
 
     Args:
@@ -91,20 +100,26 @@ def json_line(level: str, message: str, at: datetime | None = None, **fields: ob
         at: When; None: now.
         fields: More about it; `source` is the spec of the source that it is about.
     """
+    source = fields.get("source")
     told = {
         "time": (at or datetime.now(UTC)).isoformat(timespec="milliseconds"),
         "level": level.lower(),
         "run": DOING.run or run_of_process(),
         "flow": DOING.flow or fields.get("flow_name"),
         "stage": DOING.stage,
-        "source": fields.pop("source", None),
+        "source": None if source is None else str(source),
         "message": message,
-        "fields": fields,
+        "fields": {name: value for name, value in fields.items() if name != "source"},
     }
-    return json.dumps(told, ensure_ascii=False, default=str)
+    try:
+        return json.dumps(told, ensure_ascii=False, allow_nan=False, default=str)
+    except (TypeError, ValueError, RecursionError):  # what JSON cannot hold is no reason to lose the line
+        told["fields"] = {name: repr(value) for name, value in fields.items()}
+        return json.dumps(told, ensure_ascii=False, default=str)
 
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
     for name, value in vars(record).items():
-        if name not in _OF_EVERY_RECORD and value not in (None, "", "<unknown>"):
+        unsaid = value is None or (isinstance(value, str) and value in ("", "<unknown>"))
+        if name not in _OF_EVERY_RECORD and not unsaid:
             yield name, value

@@ -99,6 +99,8 @@ class Lineage:
         self._put(_ENDS.get(record["state"], "FAIL"), None, ended=record)
         self._todo.put(None)
         self._thread.join(_PATIENCE)
+        if self._thread.is_alive():  # the one under way is no longer queued, and the last stands for none
+            log.warning("lineage: the receiver is too slow for %d events of this run", self._todo.qsize())
 
     def died(self, record: Mapping[str, Any]) -> None:
         """Tell that an earlier run died, and its stage with it."""

@@ -66,7 +66,7 @@ def _read(file: Path) -> tuple[Vectors, list[bytes]] | None:
         with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as held:
             ends, states = np.cumsum(held["sizes"])[:-1], held["states"]
             found = held["vectors"], [part.tobytes() for part in np.split(states, ends)]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         return None
     with contextlib.suppress(OSError):
         os.utime(file)

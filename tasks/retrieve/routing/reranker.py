@@ -121,25 +121,14 @@ class SkillReader:
         self, model: Callable[[], PairScorer], tokens_of: Callable[[int], tuple[Ids, Ids]], reach: Reach
     ) -> None:
         self.reach, self._model, self._tokens_of = reach, Preloaded(model), tokens_of
-        self._last: tuple[str, dict[int, float]] = ("", {})
 
     def begin(self) -> None:
         """Begin to load the model, in a thread of its own, while the legs look for the first skills."""
         self._model.begin()
 
-    def parts(self, query: str, rows: Sequence[int]) -> _Scores:
-        """Return what reading says of each row as part of its score, whatever other rows are read."""
-        return np.asarray(self.reach.part(self.scores(query, rows)), dtype=np.float32)
-
     def scores(self, query: str, rows: Sequence[int]) -> _Scores:
-        """Return the scores of rows for a request; those of the last request are remembered."""
-        asked, known = self._last
-        known = dict(known) if asked == query else {}
-        new = [row for row in rows if row not in known]
-        told = self._model.get().scores(query, [self._tokens_of(row) for row in new], self.reach.tokens)
-        known |= zip(new, told.tolist(), strict=True)
-        self._last = query, known
-        return np.array([known[row] for row in rows], dtype=np.float32)
+        """Return the scores of rows for a request; each is the same whatever other rows are read."""
+        return self._model.get().scores(query, [self._tokens_of(row) for row in rows], self.reach.tokens)
 
 
 @functools.lru_cache(maxsize=2)

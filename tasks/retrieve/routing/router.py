@@ -188,9 +188,10 @@ class Router:
         evidence = self._evidence(query, read, leaders, (len(rows), compared))
         # Nor does what is read, and what it is lifted above.
         first = leaders[np.isin(leaders, near)].tolist()
-        parts["reranker"] = self._reranked(query, first, total, near[-1])
+        odds = self._reader.scores(query, first[:read_first]) if self._reader else np.zeros(0, np.float32)
+        parts["reranker"] = self._reranked(odds, first, total, near[-1])
         total += parts["reranker"]
-        fits = self._fits(evidence, self._read(query, first), read.parts["named"][leaders])
+        fits = self._fits(evidence, odds.astype(np.float64), read.parts["named"][leaders])
         found = list(zip(groups, fits, evidence.tolist(), strict=True))
         found.sort(key=lambda one: (-total[one[0][0]], self._doc_ids[one[0][0]]))
         return [
@@ -259,26 +260,20 @@ class Router:
         leading = Leading(*(np.asarray(values, dtype=np.float64) for values in found))
         return evidence_of(leading, *of)
 
-    def _reranked(self, query: str, rows: Sequence[int], total: Scores, last: int) -> Scores:
+    def _reranked(self, odds: Scores, rows: Sequence[int], total: Scores, last: int) -> Scores:
         """Return what reading the first of rows adds to their scores; no row that is not read comes before.
 
-        Of `rows`, best first, as many are read as the reader reaches; all others are no better than `last`.
+        Of `rows`, best first, the first have `odds` by reading; all others are no better than `last`.
         """
         added = np.zeros(len(total), dtype=np.float32)
-        if self._reader is None or not rows:
+        if self._reader is None or not len(odds):
             return added
-        first, others = rows[: self._reader.reach.skills], rows[self._reader.reach.skills :]
-        added[first] = self._reader.parts(query, first)
+        first, others = rows[: len(odds)], rows[len(odds) :]
+        added[first] = self._reader.reach.part(odds)
         least, above = float((total + added)[first].min()), float(total[[*others, last][0]])
         if len(total) > len(first):
             added[first] += max(0.0, above - least + _LEAD)
         return added
-
-    def _read(self, query: str, rows: Sequence[int]) -> Evidence:
-        """Return the scores by reading of the first of rows, as many as the reader reaches."""
-        if self._reader is None or self._fit is None or self._fit.reading is None:
-            return np.zeros(0)
-        return self._reader.scores(query, rows[: self._reader.reach.skills]).astype(np.float64)
 
     def _fits(self, evidence: Evidence, read: Evidence, named: Scores) -> list[float | None]:
         """Return the fit of rows with such evidence; a skill that the query names is what is wanted."""

@@ -1,4 +1,4 @@
-"""The alerts that README recommends, by Prometheus' own checker, on what is scraped in eight situations."""
+"""The alerts that README recommends, by Prometheus' own checker, on what is scraped in some situations."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def scraped(root: Root, ago: timedelta) -> list[dict[str, str]]:
     return [
         {
             "series": f"{s.name}{{{','.join(f'{k}={json.dumps(v)}' for k, v in s.labels.items())}}}",
-            "values": f"{s.value}x1000",
+            "values": f"{s.value}x3000",
         }
         for family in registry.collect()
         for s in family.samples
@@ -124,4 +124,6 @@ def test_each_alert_fires_when_it_should_and_none_on_a_quiet_night(tmp_path: Pat
         series = scraped(under_way, timedelta(0))
     tests += [situation(series, "11h", {}), situation(series, "13h", {"SkilleryRunStuck": 1})]
     tests.append(situation([], "15m", {"SkilleryNotScraped": 1}))
+    night(never := Root(tmp_path / "never good"), OSError("disk"))
+    tests.append(situation(scraped(never, HOUR), "37h", {"SkilleryNightMissed": 1, "SkilleryRunFailed": 1}))
     checked(tmp_path, tests)

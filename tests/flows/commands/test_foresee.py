@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.commands.foresee import foresee
+from flows.commands.foresee import foresee, foreseen_of
 from flows.settings import load_settings
 from storage.root import Root
-from storage.state import documents_table, nodes_table, seen_table, write_run, write_source
+from storage.state import SEEN, documents_table, nodes_table, seen_table, write_run, write_source
 from tasks.crawl.git.source import SampleSource
 from tasks.crawl.source.identity import SAMPLE
 from tests.support.command import Ask
@@ -95,6 +95,33 @@ def test_a_night_is_foreseen_by_the_nights_before_and_its_seconds_by_their_rates
     printed = ask("run", "--dry-run", "--root", str(tmp_path)).stdout
     assert "github:a/b: new or changed 15, requests 3 of 57 that are left" in printed
     assert printed.endswith("nothing was done\n")
+
+
+@pytest.mark.parametrize("left", [b"", b"PAR1 not a parquet", b"PAR1" + bytes(40) + b"PAR1"])
+def test_a_damaged_source_is_not_foreseen_and_ends_nothing(left: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(left)
+    spec = f"parquet:{tmp_path}/x.parquet"
+    (source,) = foresee(Root(tmp_path / "root"), load_settings(), [spec])["sources"]
+    assert (source["documents"], source["bytes"]) == (None, 0)
+
+
+def test_an_estimate_that_fails_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/sources.json").write_text("{")
+    assert foreseen_of(Root(tmp_path), load_settings(), ["dir:a"]) is None
+    assert "nothing is foreseen" in caplog.text
+
+
+def test_what_waits_is_looked_for_after_a_failed_night_whatever_ran_since(tmp_path: Path) -> None:
+    root, now = Root(tmp_path), datetime.now(UTC)
+    times = {"first_seen_at": now, "last_seen_at": now, "stale_since": None, "retired_at": None}
+    rows = [{"doc_id": f"d{i}", "source": "s", "digest": "x", "raw_part": "y", **times} for i in range(5)]
+    seen_table(root).replace([row["doc_id"] for row in rows], pl.DataFrame(rows, schema=SEEN))
+    for name, flow, state in zip(NAMES, ("nightly", "rollback"), ("failed", "complete"), strict=False):
+        night(root, name, 0, 1.0, 1.0, 0)
+        record = root.read_json(f"state/runs/{name}.json") or {}
+        write_run(root, {**record, "flow": flow, "state": state})
+    assert foresee(root, load_settings(), [])["documents"] == 5
 
 
 def test_an_llm_is_foreseen_by_the_length_of_its_questions_and_then_by_what_it_was_asked(

@@ -55,16 +55,31 @@ def test_a_line_says_when_where_and_of_which_run(
 def test_a_process_of_a_worker_has_the_runs_id_from_its_first_line_on() -> None:
     code = (
         "from flows.commands.open_formats.json_log import json_line; from flows.run_record import this_run;"
-        "print(json_line('info', 'first')); print(this_run())"
+        "import subprocess, sys, time; print(json_line('info', 'first')); print(this_run(), flush=True);"
+        "time.sleep(1.1); more = 'from flows.run_record import this_run; print(this_run())';"
+        "subprocess.run([sys.executable, '-c', more], check=True)"
     )
     environment = {**os.environ, "PREFECT__FLOW_RUN_ID": "0198f0de-1111-7222-8333-94440055aa66"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=PROJECT, capture_output=True, text=True, check=True
     )
-    line, run = done.stdout.splitlines()
-    assert json.loads(line)["run"] == run
+    line, run, below = done.stdout.splitlines()
+    assert json.loads(line)["run"] == run == below
     assert run.endswith("-55aa66")
     assert run_of_process() is None
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [{"logger": 1}, {"level": 2}, {"at": 3}, {"d": {("a", 1): 2}}, {"n": float("nan")}, {"source": {1}}],
+)
+def test_no_field_costs_a_line(extra: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.Logger("tasks.crawl")
+    logger.addHandler(JsonLines(sys.stderr))
+    logger.warning("hi", extra=extra)
+    (line,) = objects(capsys.readouterr().err)
+    assert line["message"] == "hi"
+    assert line["source"] or set(extra) <= set(line["fields"])
 
 
 def test_what_a_command_says_aside_is_json_too(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import polars as pl
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
@@ -20,7 +21,7 @@ from flows.run_record import recorded
 from storage.errors import GateRefused, WrongInput
 from storage.locks import writer_lock
 from storage.root import Root
-from storage.state import write_heartbeat
+from storage.state import REFINED, refined_table, write_heartbeat
 from tests.support.roots.skill_root import SkillRoot
 
 RUN, NEXT = "20260203T021500-abcdef", "20260204T021500-abcdef"
@@ -110,6 +111,8 @@ def test_a_night_is_told_stage_by_stage_with_schemas_rows_versions_and_checks(
             with record.stage(name):
                 pass
         record.checks = [{"check": "rows", "passed": True, "value": 4, "limit": 4}]
+        left_out = {"doc_id": "a", "source": "s", "digest": "x", "outcome": "too_short"}
+        refined_table(root).replace(["a"], pl.DataFrame([left_out], schema=REFINED))
     found = events(told)
     pairs = [(f"nightly.{name}", kind) for name in STAGES for kind in ("START", "COMPLETE")]
     assert named(found) == [("nightly", "START"), *pairs, ("nightly", "COMPLETE")]
@@ -129,7 +132,8 @@ def test_a_night_is_told_stage_by_stage_with_schemas_rows_versions_and_checks(
     (gate,) = found[-1]["inputs"]
     (checked,) = gate["inputFacets"]["dataQualityAssertions"]["assertions"]
     assert (checked["assertion"], checked["success"]) == ("rows", True)
-    assert found[-1]["run"]["facets"]["skillery_run"]["state"] == "complete"
+    run = found[-1]["run"]["facets"]["skillery_run"]
+    assert (run["state"], run["dropped"]["too_short"]) == ("complete", 1)
 
 
 def test_a_refused_night_and_its_stage_fail(tmp_path: Path, told: Path) -> None:
@@ -178,8 +182,9 @@ def slow() -> Iterator[str]:
 
 @pytest.mark.parametrize("receiver", ["dead", "slow"])
 def test_a_receiver_that_is_dead_or_slow_costs_a_run_two_seconds_at_most(
-    receiver: str, slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    receiver: str, slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
     monkeypatch.setenv("SKILLERY_OPENLINEAGE", slow if receiver == "slow" else "http://127.0.0.1:9")
     began = time.monotonic()
     with recorded(Root(tmp_path), RUN, [], flow="nightly") as record:
@@ -188,6 +193,7 @@ def test_a_receiver_that_is_dead_or_slow_costs_a_run_two_seconds_at_most(
                 pass
         assert time.monotonic() - began < 2
     assert record.state == "complete"
+    assert ("receiver is too slow for" in caplog.text) == (receiver == "slow")
 
 
 def test_whom_to_tell_is_checked_before_a_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:

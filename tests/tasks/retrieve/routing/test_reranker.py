@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.models.adapted_encoder import FIRST, LAST, WIDTH
 from tasks.models.encoder import OnnxEncoder
+from tasks.retrieve.routing.fit import packaged_fit
 from tasks.retrieve.routing.reranker import (
     REACHES,
     PairScorer,
@@ -99,19 +101,22 @@ def test_a_skill_that_serves_is_told_from_others(model: PairScorer) -> None:
     assert told[served].min() > told[~served].max()
 
 
-def test_a_skill_is_read_once_a_request(model: PairScorer) -> None:
+def test_a_skill_is_read_once_a_request_also_side_by_side_with_others(
+    minilm: OnnxEncoder, model: PairScorer
+) -> None:
     read: list[int] = []
 
     def tokens_of(row: int) -> tuple[Ids, Ids]:
         read.append(row)
         return TOKENS.of(row)
 
-    reader = SkillReader(lambda: model, tokens_of, REACHES["fast"])
-    first = reader.scores(REQUEST, [0, 1]).tolist()
-    assert reader.scores(REQUEST, [1, 2, 0]).tolist()[::2] == first[::-1]
-    assert read == [0, 1, 2]
-    reader.scores("sharpen a knife", [0])
-    assert read == [0, 1, 2, 0]
+    reader = SkillReader(lambda: model, tokens_of, Reach(3, 48, 0.8))
+    router = Router.from_documents(SKILLS, minilm, reader=reader, fit=packaged_fit("fast"))
+    asked = [REQUEST, "sharpen a knife", "feed the bees", "knead a dough"]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda query: router.rank(query, 3), asked))
+    assert len(read) == 3 * len(asked)
+    assert found == [router.rank(query, 3) for query in asked]
 
 
 def reading(encoder: OnnxEncoder, model: PairScorer, reach: Reach) -> Router:
@@ -162,7 +167,7 @@ def test_a_request_without_tokens_reorders_nothing(minilm: OnnxEncoder, model: P
 
 def test_a_text_made_to_be_read_is_lifted_no_further_than_twelve_times_the_weight(model: PairScorer) -> None:
     reader = SkillReader(lambda: model, TOKENS.of, Reach(7, 96, 0.5))
-    parts = reader.parts(REQUEST, list(ROWS))
+    parts = reader.reach.part(reader.scores(REQUEST, list(ROWS)))
     assert parts.min() >= -2
     assert parts.max() <= 4
     assert np.ptp(parts) > 1

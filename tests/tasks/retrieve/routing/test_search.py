@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from storage.errors import WrongInput
 from storage.lance.tables import SKILLS, TableAt
 from tasks.models.encoder import OnnxEncoder
-from tasks.retrieve.routing.fit import FEATURES, FitModel
+from tasks.retrieve.open_version import OpenVersion
+from tasks.retrieve.routing.fit import FEATURES, FitModel, packaged_fit
 from tasks.retrieve.routing.router import Ranked
 from tasks.retrieve.routing.search import Filters, Searcher, fitting, rank_dense, rank_lexical
 from tasks.retrieve.routing.store import RoutingIndex, open_routing
@@ -263,6 +264,16 @@ def test_of_an_encoder_without_a_fit_none_is_known_and_none_can_be_asked_for() -
 def test_the_same_question_has_the_same_answer_in_another_process(served_bakery: SkillRoot) -> None:
     first, second = (served_bakery.ask().search("sprockets of a bicycle") for _ in range(2))
     assert first["results"] == second["results"]
+
+
+def test_an_index_without_tokens_is_judged_as_one_that_is_not_read(served_bakery: SkillRoot) -> None:
+    version = OpenVersion(served_bakery.root, served_bakery.served(), served_bakery.encoder, "best")
+    before = OpenVersion(served_bakery.root, served_bakery.served(), served_bakery.encoder, "best")
+    before.__dict__["_routing"] = replace(open_routing(version.root, version.served), tokens=None)
+    assert version.fit is not None
+    assert before.fit is not None
+    assert version.fit.least == packaged_fit("best").least
+    assert before.fit.least == packaged_fit("none").least
 
 
 def test_ties_come_in_the_order_of_ids(skill_root: Make, minilm: OnnxEncoder) -> None:

@@ -109,10 +109,7 @@ class UsageLog:
             self.flush()
             if self._day != (today := datetime.now(UTC).date().isoformat()):
                 self._day = today
-                try:
-                    tidy_usage(self._root, datetime.now(UTC))
-                except Exception as error:  # what was written is there all the same
-                    log.warning("usage is not tidied: %s", error)
+                tidy_usage(self._root, datetime.now(UTC))
 
     def _rows(self, event: tuple[object, ...]) -> list[tuple[object, ...]]:
         at, via, action, doc_ids, fits, took, version, asked = event
@@ -146,15 +143,25 @@ def logged_searches(root: Root, now: datetime, days: int = 30) -> list[tuple[str
 
 
 def tidy_usage(root: Root, now: datetime) -> None:
-    """Remove days that are older than 90 days, and merge the files of each day that is over."""
-    for day, files in _days(root).items():
-        if day < (now - KEPT).date().isoformat():
-            root.delete(f"{FOLDER}/day={day}")
-        elif day < now.date().isoformat() and len(files) > 1:
-            merged = pl.concat([read_frame(root, file, USAGE) for file in files]).unique(["event_id", "rank"])
-            write_frame(root, f"{FOLDER}/day={day}/part-{_id()}.parquet", merged.sort("at", "rank"), USAGE)
-            for file in files:
-                root.delete(file)
+    """Remove days that are older than 90 days, and merge the files of each day that is over.
+
+    What cannot be read or written stays as it is, and the log says so.
+    """
+    try:
+        for day, files in _days(root).items():
+            if day < (now - KEPT).date().isoformat():
+                root.delete(f"{FOLDER}/day={day}")
+            elif day < now.date().isoformat() and len(files) > 1:
+                _merge_day(root, day, files)
+    except Exception as error:  # no answer, and no run, ends for it
+        log.warning("usage is not tidied: %s", error)
+
+
+def _merge_day(root: Root, day: str, files: Sequence[str]) -> None:
+    merged = pl.concat([read_frame(root, file, USAGE) for file in files]).unique(["event_id", "rank"])
+    write_frame(root, f"{FOLDER}/day={day}/part-{_id()}.parquet", merged.sort("at", "rank"), USAGE)
+    for file in files:
+        root.delete(file)
 
 
 def _days(root: Root) -> dict[str, list[str]]:

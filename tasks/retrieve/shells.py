@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 
 from storage.lance.served import require_served
 from storage.root import Root
+from storage.usage import tidy_usage
 from tasks.induce.skills.texts import StateWords
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
@@ -109,7 +110,8 @@ def serve_learned_skills(
 
 @task(name="retain-versions", cache_policy=NO_CACHE)
 def keep_versions(root: str, keep: int, *, now: datetime) -> list[str]:
-    """Remove published versions beyond the last `keep`; return the names of the removed ones."""
+    """Remove published versions beyond the last `keep`, and old usage; return the names of the versions."""
+    tidy_usage(Root(root), now)
     return retain_versions(Root(root), keep, now=now)
 
 

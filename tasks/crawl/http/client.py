@@ -134,7 +134,7 @@ class Http:
     ) -> None:
         self.requests = 0  # sent so far, retries and redirects included
         self._limiter, self._retry, self._redirect_hosts = limiter, retry, redirect_hosts
-        self._own_hosts, self._own_names = own_hosts, {host.partition(":")[0] for host in own_hosts}
+        self._own_hosts = own_hosts
         self._connect_timeout, self._timeout = connect_timeout, timeout
         self._session: aiohttp.ClientSession | None = None
         self._retrying = retrying(
@@ -266,7 +266,7 @@ class Http:
         for _ in range(_MOST_REDIRECTS + 1):
             if call.roams and host_of(url) not in self._own_hosts:
                 require_public(url)
-                self._resolver.guarded.update({url.raw_host or ""} - self._own_names)
+                self._resolver.guarded.add((url.raw_host or "", url.port))
             answer = await self._send(call, url, home=home)
             if answer.status not in _REDIRECTS:
                 return answer

@@ -55,14 +55,14 @@ class PublicOnly(ThreadedResolver):
 
     def __init__(self) -> None:
         super().__init__()
-        self.guarded: set[str] = set()
+        self.guarded: set[tuple[str, int | None]] = set()  # with their ports
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         """Return the addresses of a host; raise HttpTerminal `private`."""
         found = await super().resolve(host, port, family)
-        if host in self.guarded:
+        if (host, port) in self.guarded:
             for address in found:
                 require_public(URL.build(scheme="http", host=address["host"]))
         return found

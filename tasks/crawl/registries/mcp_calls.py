@@ -71,8 +71,10 @@ def calls_by_http(http: Http, url: str) -> Call:
         try:
             answer = await http.get(url, headers=headers, json=request, max_bytes=_LARGEST)
         except HttpTerminal as error:
-            with contextlib.suppress(ValueError):  # an error of JSON-RPC may come with a status of HTTP
-                answered(url, json.loads(error.body))
+            with contextlib.suppress(ValueError, RecursionError):
+                body = json.loads(error.body)
+                if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
+                    answered(url, body)  # an error of JSON-RPC may come with a status of HTTP
             raise
         return answered(url, _message(answer, request["id"]))
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from storage.errors import WrongInput
 from storage.schemas import Dropped
-from tasks.crawl.http.responses import HttpTerminal
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
 from tasks.crawl.registries.discovery import SKILL_FILE, is_plain_path
 from tasks.crawl.registries.mcp_calls import UNKNOWN, Call, CallRefused, calls_by_http, calls_to_command
@@ -27,6 +27,7 @@ from tasks.models.redact import redact, secrets_in
 
 EXTENSION = "io.modelcontextprotocol/skills"
 _STDIO = "stdio:"
+_MOST_HUNG = 3  # calls in a row without an answer in time: it hangs
 _MOST_SKILLS, _MOST_PAGES, _MOST_FILES = 100_000, 5_000, 2_000
 
 
@@ -71,6 +72,7 @@ class McpServerSource(DigestedSource):
     def __init__(self, place: str, context: CrawlContext) -> None:
         self._place = normal_server(place)
         super().__init__(f"mcp:{self._place}", context)
+        self._hung = 0
         self._command = self._place.removeprefix(_STDIO) if self._place.startswith(_STDIO) else None
         program = PurePath(shlex.split(self._command)[0]).name if self._command else ""
         self._site = f"local/{program}" if self._command else site_of(self._place)
@@ -79,10 +81,24 @@ class McpServerSource(DigestedSource):
     async def _calls(self) -> AsyncGenerator[Call, None]:
         if self._command:
             async with calls_to_command(self._command, self._settings.request_timeout) as call:
-                yield call
+                yield self._counted(call)
         else:
             async with self._client(self._place) as http:
-                yield calls_by_http(http, self._place)
+                yield self._counted(calls_by_http(http, self._place))
+
+    def _counted(self, call: Call) -> Call:
+        """Return calls that count how many in a row had no answer in time."""
+
+        async def counted(method: str, **params: Any) -> Mapping[str, Any]:  # noqa: ANN401 (JSON)
+            try:
+                answer = await call(method, **params)
+            except HttpTransient as error:
+                self._hung = self._hung + 1 if error.reason == "timeout" else 0
+                raise
+            self._hung = 0
+            return answer
+
+        return counted
 
     async def _items(self) -> AsyncGenerator[Item, None]:
         async with self._calls() as call:
@@ -156,6 +172,8 @@ class McpServerSource(DigestedSource):
 
         async for item in taken(self._digests, result()):
             yield item
+        if self._hung >= _MOST_HUNG:
+            raise HttpTransient("timeout", self._site, f"{self._hung} calls in a row had no answer in time")
 
     async def _read(self, call: Call, skill: _Skill, doc_id: str) -> list[Item]:
         rows = plan(skill.entries, doc_id, self.spec)

@@ -141,10 +141,14 @@ def test_filters_leave_what_was_asked_for(
 
 def test_a_place_of_others_stays_as_it_is(told: SkillRoot, tmp_path: Path) -> None:
     """A registry that Skillery did not write, the root itself, and damaged notes are refused."""
-    (tmp_path / "a" / INDEX).parent.mkdir(parents=True)
-    (tmp_path / "a" / INDEX).write_text("{}")
-    with pytest.raises(WrongInput, match="did not write"):
-        published(told, tmp_path / "a")
+    others = (INDEX, ".claude-plugin/marketplace.json", ".well-known/skills/mine/SKILL.md")
+    for number, path in enumerate(others):
+        at = tmp_path / str(number) / path
+        at.parent.mkdir(parents=True)
+        at.write_text("{}")
+        with pytest.raises(WrongInput, match="did not write"):
+            published(told, tmp_path / str(number))
+        assert files_in(tmp_path / str(number)) == {path: b"{}"}
     for place in (told.root.folder, told.root.folder / "documents", told.root.folder.parent):
         with pytest.raises(WrongInput, match="lie in each other"):
             published(told, place)

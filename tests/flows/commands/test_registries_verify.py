@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.commands.registries import publish_registry
+from tasks.crawl.wellknown.formats import digest_of, index_entry, index_json, pack
 from tasks.retrieve.install.lock import LOCK_FILE
 from tasks.retrieve.install.skills_lock import SKILLS_LOCK, folder_hash
 from tests.support.command import Ask
@@ -168,6 +169,25 @@ def test_a_registry_that_lies_is_not_believed(registry: str, project: Path, ask:
         done = ask("install", name, "--from", registry, *HERE)
         assert (done.code, said in done.stderr) == (2, True), done.stderr
     assert list(project.iterdir()) == []
+
+
+def test_what_is_nested_in_an_artifact_takes_no_other_skill_s_place(ask: Ask, tmp_path: Path) -> None:
+    """A name of the index is that entry's root skill alone, whatever lies deeper in any archive."""
+    aa, bb = (
+        f"---\nname: {n}\ndescription: Reads {n} tables\n---\n# {n}\n\nRead it.\n".encode()
+        for n in ("aa", "bb")
+    )
+    nested = {"skills/aa/SKILL.md": aa + b"other\n", "bb/SKILL.md": bb + b"other\n"}
+    archives = {"aa": pack({"SKILL.md": aa, **nested}), "bb": pack({"SKILL.md": bb})}
+    place = tmp_path / "lies/.well-known/agent-skills"
+    place.mkdir(parents=True)
+    for name, archive in archives.items():
+        (place / f"{name}.zip").write_bytes(archive)
+    entries = [index_entry(n, n, f"{n}.zip", digest_of(a), {}) for n, a in reversed(archives.items())]
+    (place / "index.json").write_bytes(index_json(entries))
+    with hosted(tmp_path / "lies") as url:
+        assert ask("install", "aa", "bb", "--from", url, *HERE).code == 0
+    assert [Path(f".agents/skills/{name}/SKILL.md").read_bytes() for name in archives] == [aa, bb]
 
 
 def test_the_hash_of_the_shared_lock_is_that_of_other_clients() -> None:

@@ -89,6 +89,7 @@ def test_an_entry_that_does_not_verify_is_named(
         ({"cursor": "0"}, "shape"),
         ({"pages": {"/mcp": b"{}"}}, "shape"),
         ({"pages": {"/mcp": (404, {}, b"")}}, "missing"),
+        ({"pages": {"/mcp": (401, {}, b'{"error": "unauthorised"}')}}, "unauthorised"),
         ({"pages": {"/mcp": (302, {"Location": "http://10.0.0.1/"}, b"")}}, "redirect"),
     ],
 )

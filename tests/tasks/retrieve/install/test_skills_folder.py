@@ -18,10 +18,13 @@ from tasks.retrieve.install.skills_folder import (
     STAGING,
     HandEdit,
     digests_in,
+    digests_of,
     hand_edits,
     open_skills_folder,
     said,
 )
+from tasks.retrieve.install.skills_lock import change_skills_lock, folder_hash
+from tasks.retrieve.install.verification import differences, skill_files
 from tests.support.installs import BREAD_ID, MINE, NEW, OLD, WORK, installed, put
 from tests.support.paths import PROJECT
 
@@ -107,6 +110,39 @@ def test_no_file_is_executable_and_others_may_read_it(place: Path) -> None:
     modes = {f.stat().st_mode & 0o777 for f in place.rglob("*") if f.is_file()}
     assert modes == {0o644}
     assert {f.stat().st_mode & 0o777 for f in place.rglob("*") if f.is_dir()} == {0o755}
+
+
+def test_what_a_person_lets_be_executed_stays_so_where_its_bytes_are_theirs(place: Path) -> None:
+    for path in ("a.md", "scripts/knead.sh"):
+        (place / "bread" / path).chmod(0o755)
+    with open_skills_folder(place) as skills:
+        skills.put("bread", installed(NEW), NEW, onto=digests_of(OLD))
+    modes = {path: (place / "bread" / path).stat().st_mode & 0o111 for path in NEW}
+    assert {path for path, mode in modes.items() if mode} == {"a.md"}  # other bytes were never looked at
+
+
+@pytest.mark.parametrize("tampered", ["node_modules/a.js", ".git/hooks/pre-commit", "link", "mode", "hash"])
+def test_what_the_shared_lock_s_hash_leaves_out_differs_wherever_the_skill_lies(
+    tmp_path: Path, tampered: str
+) -> None:
+    skill, here = tmp_path / ".agents/skills/tide", tmp_path / ".claude/skills"
+    write(skill, {"SKILL.md": b"x"})
+    entry = {"source": "a/b", "computedHash": folder_hash(skill_files(skill))}
+    lock = {"version": 1, "dismissed": {"x": 1}, "skills": {"tide": entry}}
+    (tmp_path / "skills-lock.json").write_text(json.dumps(lock))
+    assert differences(here, tmp_path, [skill.parent]) == {"tide": []}
+    if tampered == "link":
+        (skill / "link").symlink_to("/etc")
+    elif tampered == "mode":
+        (skill / "SKILL.md").chmod(0o755)
+    elif tampered == "hash":
+        change_skills_lock(tmp_path, {"tide": {"source": "a/b"}})
+        assert json.loads((tmp_path / "skills-lock.json").read_bytes())["dismissed"] == {"x": 1}
+    else:
+        write(skill, {tampered: b"x"})
+    (edit,) = differences(here, tmp_path, [skill.parent])["tide"]
+    told = {"mode": ("SKILL.md", "executable"), "hash": ("skills-lock.json", "hash")}
+    assert (edit.path, edit.change) == told.get(tampered, (tampered, "added"))
 
 
 def test_what_was_edited_by_hand_is_kept(place: Path) -> None:

@@ -59,7 +59,8 @@ def test_a_crawl_of_a_server_brings_back_what_it_offers(
     crawler = Crawler(tmp_path, settings_of({}))
     crawler.crawl(spec := form.format(open_to_all.url))
     brought = {
-        row["doc_id"].rpartition("/")[2]: {
+        # Ids out of a marketplace's archives name the marketplace, behind the plugin's name.
+        row["doc_id"].rpartition("/")[2].partition("~")[0]: {
             "SKILL.md": row["content"], **{file["path"]: file["content"] for file in row["contents"]},
         }
         for row in crawler.raw()

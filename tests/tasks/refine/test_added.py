@@ -54,7 +54,7 @@ ADDING = [
     # The line that sets the address is none of those that a finding names.
     (bread(knead=SET), bread(knead=SET.replace(b"113.9", b"113.8")), [FETCHED]),
     (bread(knead=SET), bread("Wait for it.", knead=SET), []),
-    (bread(f"```\n{ORDER}\n```"), bread(ORDER), ["override.ignore-previous"]),
+    (bread(f"```\n{ORDER}\n```"), bread(ORDER), ["override.ignore-previous override.drops-orders"]),
 ]
 
 
@@ -64,9 +64,12 @@ def test_a_revision_that_adds_a_risk_is_told_and_counts(
 ) -> None:
     assert night(nights, before) == []  # a first revision adds nothing
     told = night(nights, after)
-    assert [codes(one["risks"]) for one in told] == [[f"risk.{rule}"] for rule in rules]
+    assert [codes(one["risks"]) for one in told] == [
+        [f"risk.{rule}" for rule in some.split()] for some in rules
+    ]
     assert all(one["doc_id"] == BREAD and one["new"] and not one["held"] for one in told)
-    assert all(f" risk.{rule}, " in one["message"] for rule, one in zip(rules, told, strict=True))
+    for some, one in zip(rules, told, strict=True):
+        assert all(f" risk.{rule}, " in one["message"] for rule in some.split())
     assert row(nights)["raw_hash"] == after.raw_hash
     assert night(nights, after) == []
 

@@ -14,8 +14,10 @@ from textwrap import dedent
 import pytest
 
 from flows.cli.main import main
+from storage.root import Root
+from tasks.crawl.git.source import SampleSource
 from tests.support.command import Ask, InProcess
-from tests.support.roots.skill_root import Export
+from tests.support.roots.skill_root import Export, SkillRoot
 
 # Before anything imports Prefect: it reads its home when imported, and must not use the developer's own.
 os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="skillery-tests-")
@@ -33,6 +35,23 @@ def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return InProcess(ended.value.code, *capsys.readouterr())
 
     return run
+
+
+class ShippedMarket(SampleSource):
+    """The sample, made below a folder."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(Root(folder))
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    """Return a root that serves the skills that come with Skillery; their nodes are not indexed."""
+    folder = tmp_path_factory.mktemp("shipped")
+    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
+    root.source = ShippedMarket  # type: ignore[assignment] # it is made of a folder, too
+    root.publish(nodes=False)
+    return root
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.root import Root
-from tasks.crawl.git.source import SampleSource
 from tests.support.command import Ask
 from tests.support.paths import PROJECT
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import SkillRoot
 
 README = (PROJECT / "README.md").read_text("utf-8")
 DETAIL = (PROJECT / "flows/cli/README.md").read_text("utf-8")
@@ -21,21 +19,10 @@ DETAIL = (PROJECT / "flows/cli/README.md").read_text("utf-8")
 (SHOWN,) = re.findall(r"^```\n( 1\. .*?)^```$", DETAIL, re.MULTILINE | re.DOTALL)
 
 
-class ShippedMarket(SampleSource):
-    """The sample, made below a folder."""
-
-    def __init__(self, folder: str) -> None:
-        super().__init__(Root(folder))
-
-
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> str:
+def sample(shipped: SkillRoot) -> str:
     """Return a root that serves the skills that come with Skillery; no plan needs their nodes."""
-    folder = tmp_path_factory.mktemp("sample")
-    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
-    root.source = ShippedMarket  # type: ignore[assignment] # it is made of a folder, too
-    root.publish(nodes=False)
-    return str(root.root.folder)
+    return str(shipped.root.folder)
 
 
 def told(line: str) -> list[str]:

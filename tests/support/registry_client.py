@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import quote, urljoin
 from urllib.request import urlopen
+
+from tests.support.loopback import answering
 
 Skills = dict[str, dict[str, bytes]]
 """The files of skills by path, by name."""
@@ -82,12 +83,5 @@ class _Quiet(SimpleHTTPRequestHandler):
 @contextmanager
 def hosted(folder: Path) -> Iterator[str]:
     """Serve a folder as any web server does, and give its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(partial(_Quiet, directory=str(folder))) as address:
+        yield address

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -51,7 +52,7 @@ async def taken(digests: Digests, results: AsyncIterable[Fetched]) -> AsyncGener
             digests.take(key, "" if missed else digest or "", [*doc_ids, *missed])
 
 
-class DigestedSource(RemoteSource):
+class DigestedSource(RemoteSource, ABC):
     """A source that remembers `Digests`; it implements `_items`, which may raise what requests raise."""
 
     exhaustive, gives_listings = True, False
@@ -81,5 +82,6 @@ class DigestedSource(RemoteSource):
         except (HttpTerminal, HttpTransient) as error:
             raise self._error(error) from error
 
+    @abstractmethod
     def _items(self) -> AsyncGenerator[Item, None]:
-        raise NotImplementedError
+        """Yield what `read` yields."""

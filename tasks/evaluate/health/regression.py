@@ -47,15 +47,9 @@ class _Side:
 
 
 def check_regression(
-    root: Root,
-    candidate: Served,
-    *,
-    encoder: Encoder,
-    count: int,
-    max_loss: float,
-    corpus: Root | None = None,
-    workers: int | None = 1,
-) -> list[Check]:
+    root: Root, candidate: Served, *, encoder: Encoder, count: int, max_loss: float,
+    corpus: Root | None = None, workers: int | None = 1,
+) -> list[Check]:  # fmt: skip
     """Ask both versions for sentences of skills that both hold, and compare leg by leg.
 
     Of skills that both hold as they are, where there are enough; else of all that both hold: rules that
@@ -102,8 +96,7 @@ def check_regression(
     new = _ranks(_side(root, candidate, indices[0], asking, probes), probes, ids)
     old = _ranks(_side(root, served, indices[1], before, probes), probes, ids)
     checks = [_check(leg, new[leg], old[leg], max_loss) for leg in new if leg in old]
-    logged = logged_probes(root, ids, count=count)
-    if len(logged) >= _FEWEST:
+    if len(logged := logged_probes(root, ids, count=count)) >= _FEWEST:
         sides = ((candidate, indices[0], asking), (served, indices[1], before))
         now, then = (_fused(_side(root, *side, logged), logged, ids) for side in sides)
         checks.append(_check("logged", now, then, max_loss))

@@ -61,12 +61,9 @@ class Installable:
 
 
 def prepare(
-    edition: Edition,
-    refused: Collection[str],
-    accepted: Collection[str],
-    before: Installed | None = None,
-    called: str | None = None,
-) -> Installable:
+    edition: Edition, refused: Collection[str], accepted: Collection[str],
+    before: Installed | None = None, called: str | None = None,
+) -> Installable:  # fmt: skip
     """Return what is to be written of an edition.
 
     Files whose bytes are not kept are named in the lock. Of a skill whose files are not known, SKILL.md alone

@@ -12,28 +12,11 @@ from flows.commands.foresee import foresee, foreseen_of
 from flows.settings import load_settings
 from storage.root import Root
 from storage.state import SEEN, documents_table, nodes_table, seen_table, write_run, write_source
-from tasks.crawl.git.source import SampleSource
 from tasks.crawl.source.identity import SAMPLE
 from tests.support.command import Ask
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import SkillRoot
 
 NAMES = [f"2026020{day}T021500-abcdef" for day in range(1, 6)]
-
-
-class ShippedMarket(SampleSource):
-    """The sample, made below a folder."""
-
-    def __init__(self, folder: str) -> None:
-        super().__init__(Root(folder))
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
-    folder = tmp_path_factory.mktemp("shipped")
-    root = SkillRoot(folder / "market", folder / "root", minilm_export.folder)
-    root.source = ShippedMarket  # type: ignore[assignment] # it is made of a folder, too
-    root.publish(nodes=False)
-    return root
 
 
 def within(factor: float, found: float, truth: float) -> bool:

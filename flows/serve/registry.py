@@ -17,7 +17,7 @@ from flows.commands.installing import load_installing
 from flows.serve.answers.service import Service
 from storage.errors import TransientError, UnknownDocument
 from storage.lance.served import Licences, Served, require_licences, require_served
-from tasks.crawl.wellknown.formats import FOLDER, INDEX, OLDER_FOLDER, OLDER_INDEX, pack
+from tasks.crawl.registries.formats import FOLDER, INDEX, OLDER_FOLDER, OLDER_INDEX, pack
 from tasks.retrieve.registry.indexes import ARCHIVES, MARKETPLACE, hosted_marketplace, index_files
 from tasks.retrieve.registry.offers import Contents, OfferedSkill, contents_of, named, offers_of, served_rows
 from tasks.retrieve.skills.bundle import MARKDOWN, mime_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urljoin, urlsplit
 
-from tasks.crawl.wellknown.formats import SCHEMA, is_registry_name
+from tasks.crawl.registries.formats import SCHEMA, is_registry_name
 
 SKILL_FILE = "SKILL.md"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -18,11 +18,11 @@ from storage.schemas import Dropped
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
 from tasks.crawl.registries.discovery import SKILL_FILE, is_plain_path
+from tasks.crawl.registries.formats import digest_of
 from tasks.crawl.registries.mcp_calls import UNKNOWN, Call, CallRefused, calls_by_http, calls_to_command
 from tasks.crawl.registries.well_known import normal_url, site_of
 from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed
 from tasks.crawl.source.bundle import BundledSkill, Content, SourceEntry, consume, plan, read_skill, wanted
-from tasks.crawl.wellknown.formats import digest_of
 from tasks.models.redact import redact, secrets_in
 
 EXTENSION = "io.modelcontextprotocol/skills"

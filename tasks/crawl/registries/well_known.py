@@ -13,9 +13,9 @@ from tasks.crawl.http.responses import Answer, HttpTerminal, is_page
 from tasks.crawl.registries.artifact import fetch, opened, read_file
 from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
 from tasks.crawl.registries.discovery import SKILL_FILE, Entry, NoIndex, read_index
+from tasks.crawl.registries.formats import INDEX, OLDER_INDEX
 from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, in_order
 from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
-from tasks.crawl.wellknown.formats import INDEX, OLDER_INDEX
 
 _AHEAD = 4  # artifacts under way at once
 _LARGEST_INDEX = 50_000_000  # bytes

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from storage.errors import WrongInput
-from tasks.crawl.wellknown.formats import (
+from tasks.crawl.registries.formats import (
     FOLDER,
     INDEX,
     OLDER_FOLDER,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from storage.errors import WrongInput
+from tasks.crawl.registries.formats import digest_of
 from tasks.crawl.sources import normal_spec
-from tasks.crawl.wellknown.formats import digest_of
 from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.crawl.registries import SkillServer
 

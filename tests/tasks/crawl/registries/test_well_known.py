@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from storage.errors import WrongInput
+from tasks.crawl.registries import formats
 from tasks.crawl.registries.discovery import Entry, NoIndex, read_index
+from tasks.crawl.registries.formats import digest_of, index_entry, index_json, older_index_json
 from tasks.crawl.sources import normal_spec
-from tasks.crawl.wellknown import formats
-from tasks.crawl.wellknown.formats import digest_of, index_entry, index_json, older_index_json
 from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.crawl.registries import Garden
 from tests.support.crawl.site import Page

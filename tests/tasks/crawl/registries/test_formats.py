@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.crawl.wellknown import formats
+from tasks.crawl.registries import formats
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,5 @@ def _raw_documents(
         wanted_rows = frame.filter(pl.col("doc_id").is_in(list(first_seen))).to_dicts()
         if absent := first_seen.keys() - {r["doc_id"] for r in wanted_rows}:
             lacking = f"lacks {len(absent)} documents it should hold, {min(absent)} among them"
-            msg = f"{root.at(str(part))} {lacking}"
-            raise StorageError(msg)
+            raise StorageError(f"{root.at(str(part))} {lacking}")
         yield [(raw_document(r), r["fetched_at"], first_seen[r["doc_id"]]) for r in wanted_rows]

@@ -53,8 +53,7 @@ def read_labelled(path: Path) -> list[Labelled]:
     for fragment, record in zip(fragments, records, strict=True):
         if record.get("node_type") not in NODE_TYPES or "doc_id" not in record:
             known = ", ".join(NODE_TYPES)
-            msg = f"{path}: {fragment.fragment_id} has no doc_id, or no node_type among {known}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{path}: {fragment.fragment_id} has no doc_id, or no node_type among {known}")
     return [
         Labelled(
             fragment,

@@ -114,8 +114,7 @@ def gather(
     sides = [[query.row for query in side] for side in (asked.train, asked.validation)] if asked else []
     split = split_families(of, options.held_out, seed, *sides)
     if len(split.train) <= options.negatives or not len(split.held_out):
-        msg = f"{len(skills)} skills are too few to train with: give a corpus of some hundreds"
-        raise WrongInput(msg)
+        raise WrongInput(f"{len(skills)} skills are too few to train with: give a corpus of some hundreds")
     compared = text_form(options.mined, options.tokens, encoders.skills, options.limits)
     whole = _heads(skills) if options.mined == "description" else [compared(skill) for skill in skills]
     vectors = encoders.skills.encode(whole)

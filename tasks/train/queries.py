@@ -306,8 +306,7 @@ def asked_of(pairs: pl.DataFrame, skills: Sequence[Skill]) -> PairedQueries:
     )
     if not train or not validation:
         lacks = "validate on" if train else "train with"
-        msg = f"the pairs hold no request to {lacks}: make them of skills of more repositories"
-        raise WrongInput(msg)
+        raise WrongInput(f"the pairs hold no request to {lacks}: make them of skills of more repositories")
     return PairedQueries(train, validation, requests.height - own.height)
 
 

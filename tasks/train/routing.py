@@ -120,8 +120,7 @@ class RoutingTraining:
         drawn = training_rows(material, text, options, np.random.default_rng([self.seed, 4]))
         rows = [(f"{options.query_prefix}{query}", *texts) for query, *texts in drawn]
         if not rows:
-            msg = f"no query has {options.drawn} negatives: give a larger corpus, or draw fewer"
-            raise WrongInput(msg)
+            raise WrongInput(f"no query has {options.drawn} negatives: give a larger corpus, or draw fewer")
         how = TrainingSettings(
             options.batch, options.learning_rate, options.temperature, options.kept, options.tokens,
             seed=self.seed, device=self.device, accumulation=options.accumulation,
@@ -209,8 +208,7 @@ def _require_same(folder: Root, basis: Mapping[str, Any], out: Path) -> dict[str
     known = folder.read_json(_BASIS)
     if known is None:
         if any(out.iterdir()):
-            msg = f"--out {out} holds other files: give a folder that is empty or not there yet"
-            raise WrongInput(msg)
+            raise WrongInput(f"--out {out} holds other files: give a folder that is empty or not there yet")
         folder.write_json(_BASIS, dict(basis))
         return None
     if known != basis:

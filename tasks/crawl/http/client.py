@@ -244,8 +244,7 @@ class Http:
                 answer: Answer = await self._retrying(self._follow, call)
             beside.replace(path)
         except OSError as error:
-            msg = f"{path} cannot be written ({error.strerror})"
-            raise StorageError(msg) from error
+            raise StorageError(f"{path} cannot be written ({error.strerror})") from error
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)

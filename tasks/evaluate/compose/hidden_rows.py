@@ -53,8 +53,7 @@ def without_categories(rows: Mapping[str, frozenset[str]], wanted: Sequence[str]
     for name in wanted:
         if name.casefold() not in known:
             there = ", ".join(sorted(known.values()))
-            msg = f"--without-category {name!r}: nothing served is of it; there are {there}"
-            raise WrongInput(msg)
+            raise WrongInput(f"--without-category {name!r}: nothing served is of it; there are {there}")
     chosen = frozenset(known[name.casefold()] for name in wanted)
     ids = frozenset(doc_id for doc_id, found in rows.items() if found & chosen)
     return TakenRows(f"without {', '.join(sorted(chosen))}", ids, chosen)
@@ -67,8 +66,7 @@ def left_out_share(rows: Mapping[str, frozenset[str]], share: float, seed: int) 
         WrongInput: The share is not above 0 and below 1.
     """
     if not 0 < share < 1:
-        msg = f"--leave-out is {share:g}: give a share above 0 and below 1"
-        raise WrongInput(msg)
+        raise WrongInput(f"--leave-out is {share:g}: give a share above 0 and below 1")
     ids = sorted(rows)
     drawn = np.random.default_rng(seed).permutation(len(ids))[: round(share * len(ids))]
     return TakenRows(f"without {share:.0%} of rows, seed {seed}", frozenset(ids[i] for i in drawn))

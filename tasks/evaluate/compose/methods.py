@@ -350,8 +350,6 @@ def require_methods(names: Sequence[str], methods: Iterable[str] = METHODS) -> N
     """Raise `WrongInput` if a method is not known, or asks a language model and none is at hand."""
     known = list(methods)
     if asking := [name for name in names if name in NEED_ENDPOINT and name not in known]:
-        msg = f"--method {asking[0]}: no endpoint: it asks a language model"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {asking[0]}: no endpoint: it asks a language model")
     if unknown := [name for name in names if name not in known]:
-        msg = f"--method {unknown[0]!r} is not known: choose one of {', '.join(known)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {unknown[0]!r} is not known: choose one of {', '.join(known)}")

@@ -87,8 +87,7 @@ PROMPT: Prompt[list[Distractor]] = Prompt(
 def _entries(value: object) -> list[object]:
     found = value.get("distractors") if isinstance(value, dict) else value
     if not isinstance(found, list):
-        reason = 'the answer is no object {"distractors": [...]}'
-        raise Rejected(reason)
+        raise Rejected('the answer is no object {"distractors": [...]}')
     return found
 
 

@@ -71,15 +71,13 @@ def served_rows(root: Root, served: Served) -> tuple[list[ServedRow], int]:
 def _in_one_line(text: str) -> str:
     line = " ".join(text.split())
     if not 0 < len(line) <= _LONGEST:
-        reason = f"a text has {len(line)} characters, and 1 to {_LONGEST} are allowed"
-        raise Rejected(reason)
+        raise Rejected(f"a text has {len(line)} characters, and 1 to {_LONGEST} are allowed")
     return line
 
 
 def _one_each(needs: list[str], info: ValidationInfo) -> list[str]:
     if known_of(info) is not None and len(needs) != known_of(info):
-        reason = f"`needs` has {len(needs)} texts, and there are {known_of(info)} services"
-        raise Rejected(reason)
+        raise Rejected(f"`needs` has {len(needs)} texts, and there are {known_of(info)} services")
     return needs
 
 

@@ -102,8 +102,7 @@ def _entries(value: object) -> list[object]:
     if isinstance(value, dict):
         value = value.get("queries")
     if not isinstance(value, list):
-        reason = 'the answer is no object {"queries": [...]}'
-        raise Rejected(reason)
+        raise Rejected('the answer is no object {"queries": [...]}')
     return value
 
 

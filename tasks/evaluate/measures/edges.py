@@ -28,8 +28,7 @@ def sampled_documents(root: Root, count: int) -> dict[str, list[Node]]:
     table = nodes_table(root)
     ids = table.read(columns=["doc_id"])["doc_id"].unique().to_list()
     if not ids:
-        msg = f"{root.uri} holds no parsed skill: run `skillery run --root {root.uri}` first"
-        raise WrongInput(msg)
+        raise WrongInput(f"{root.uri} holds no parsed skill: run `skillery run --root {root.uri}` first")
     drawn = sorted(ids, key=lambda d: hashlib.sha256(d.encode()).digest())[:count]
     found: dict[str, list[Node]] = {doc_id: [] for doc_id in sorted(drawn)}
     rows = table.read().filter(pl.col("doc_id").is_in(drawn)).sort("doc_id", "ordinal")

@@ -39,8 +39,7 @@ def coverage(context: str, evidence: Sequence[Item]) -> float:
     A span without a word character folds to nothing and is in every context. No evidence raises ValueError.
     """
     if not evidence:
-        msg = "coverage needs at least one item of evidence"
-        raise ValueError(msg)
+        raise ValueError("coverage needs at least one item of evidence")
     folded = fold_text(context)
     return sum(any(fold_text(span) in folded for span in item) for item in evidence) / len(evidence)
 
@@ -78,8 +77,7 @@ def read_documents(path: Path) -> dict[str, str]:
     for where, record in read_lines(path, "{doc_id, content}"):
         doc_id = text_field(record, "doc_id", where)
         if doc_id in documents:
-            msg = f"{where}: doc_id {doc_id!r} occurs twice; keep one"
-            raise WrongInput(msg)
+            raise WrongInput(f"{where}: doc_id {doc_id!r} occurs twice; keep one")
         documents[doc_id] = text_field(record, "content", where)
     return documents
 
@@ -160,8 +158,7 @@ def read_paging_bench(
 def _require_document(where: str, doc_id: str, texts: Mapping[str, str], documents: Path) -> None:
     if doc_id not in texts:
         near = suggestion(doc_id, [], texts)
-        msg = f"{where}: {documents} has no document {doc_id!r}{near}; add it or mend the id"
-        raise WrongInput(msg)
+        raise WrongInput(f"{where}: {documents} has no document {doc_id!r}{near}; add it or mend the id")
 
 
 def _require_evidence(where: str, query: EvidenceQuery, document: str) -> None:

@@ -49,8 +49,7 @@ def read_gold(path: Path) -> Gold:
             msg = f"{where}: `node_type` is {record.get('node_type')!r}, not one of {', '.join(NODE_TYPES)}"
             raise WrongInput(msg)
     if not lines:
-        msg = f"{path}: holds no fragment; give a file of labelled ones, a JSON object a line"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: holds no fragment; give a file of labelled ones, a JSON object a line")
     records = [record for _, record in lines]
     return Gold(
         fragments,

@@ -217,13 +217,10 @@ def require_paging(
 ) -> None:
     """Raise `WrongInput` if there is no query, a method is not known, or a query's document is missing."""
     if not queries:
-        msg = "there are no queries to evaluate; give a file with at least one"
-        raise WrongInput(msg)
+        raise WrongInput("there are no queries to evaluate; give a file with at least one")
     if unknown := [method for method in methods if method not in METHODS]:
-        msg = f"unknown paging method {unknown[0]!r}; choose one of {', '.join(METHODS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"unknown paging method {unknown[0]!r}; choose one of {', '.join(METHODS)}")
     for query in queries:
         if query.doc_id not in documents:
             near = suggestion(query.doc_id, [], documents)
-            msg = f"query {query.query_id}: no document {query.doc_id!r} is given{near}; add it"
-            raise WrongInput(msg)
+            raise WrongInput(f"query {query.query_id}: no document {query.doc_id!r} is given{near}; add it")

@@ -132,8 +132,7 @@ class PageReplay:
             return self._page()
         named = ELEMENT in step.action.args
         if named and step.element is None:
-            msg = f"step {step.t} is on an element that its page does not show"
-            raise NotTaken(msg)
+            raise NotTaken(f"step {step.t} is on an element that its page does not show")
         args = {name: value for name, value in step.action.args.items() if name != ELEMENT}
         answer = self._environment.step(Action(step.action.name, args), step.element if named else None)
         return _seen(answer, f"step {step.t}: ")

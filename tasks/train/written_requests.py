@@ -71,7 +71,7 @@ def write_pairs(
     growth = files.grow(
         chosen, llm, PROMPT, values, lambda skill, said: {**skill._asdict(), "query": said}, report
     )
-    written = files.read(lambda record: record)
+    written = files.records()
     pairs = pl.DataFrame([_pair(record) for record in written if record["query"]], PAIRS, orient="row")
     pairs.write_parquet(folder.folder / PAIRS_FILE)
     return {

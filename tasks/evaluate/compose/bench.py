@@ -197,10 +197,7 @@ _CONDITIONED = ("catr@1", "catr@10", "srvr@1", "srvr@10")
 
 
 # The methods of SkillWeaver's table 4 by their rounds: ours, and with a language model its own.
-ROUNDS = (
-    tuple(f"local-r{number}" for number in range(4)),
-    ("paper-r0", "paper", "paper-r2", "paper-r3"),
-)
+ROUNDS = (tuple(f"local-r{number}" for number in range(4)), ("paper-r0", "paper", "paper-r2", "paper-r3"))
 
 
 def rounds_of(runs: Mapping[str, MethodRun], names: Sequence[str] = ROUNDS[0]) -> list[dict[str, Any]]:

@@ -174,11 +174,7 @@ def hidden_servers(request: KnownRequest, seed: int) -> frozenset[str]:
 
 
 def without_gold(
-    asking: Asking,
-    method: PlanMethod,
-    run: MethodRun,
-    seed: int,
-    step: Callable[[], None] = lambda: None,
+    asking: Asking, method: PlanMethod, run: MethodRun, seed: int, step: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
     """Return what a method's confidence tells of steps whose servers are gone, and of wrong choices.
 

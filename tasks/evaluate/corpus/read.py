@@ -193,7 +193,7 @@ def read_categories(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def corpus_texts(spec: str) -> dict[str, str]:
-    """Return the text of every skill of a corpus by its id, as `paging.bench.prepare` reads it.
+    """Return the text of every skill of a corpus by its id, as `paging.bench.prepare_all` reads it.
 
     `spec` is as for `scan_corpus`; rows without text are left out.
 

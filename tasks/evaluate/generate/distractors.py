@@ -116,23 +116,6 @@ def _wrong(made: Distractor, skill: Skill, others: Sequence[Distractor]) -> str 
     return "the body repeats that of another skill" if any(jaccard(own, r) > _COPY for r in rest) else None
 
 
-@dataclass(frozen=True, slots=True)
-class SkillDistractors:
-    """The distractors of one skill, or why there are none: `rejected`, `refused` or `too-long`."""
-
-    doc_id: str
-    distractors: tuple[Distractor, ...] = ()
-    failed: str | None = None
-    detail: str = ""
-
-    def lines(self) -> list[dict[str, str]]:
-        """Return the distractors as `read_skills` reads them, ids `distractor/<doc_id>#<number>`."""
-        return [
-            {"doc_id": f"distractor/{self.doc_id}#{number}", "distractor_of": self.doc_id, **asdict(made)}
-            for number, made in enumerate(self.distractors, start=1)
-        ]
-
-
 def write_distractors(
     skills: Sequence[Skill],
     tasks: Mapping[str, Sequence[str]],
@@ -163,19 +146,25 @@ def write_distractors(
 
     growth = SkillFiles(folder, FOLDER).grow(skills, llm, PROMPT, values, record, report)
     written = read_distractors(folder)
-    write_lines(folder.folder / "distractors.jsonl", (line for kept in written for line in kept.lines()))
-    kinds = [made.kind for kept in written for made in kept.distractors]
+    write_lines(folder.folder / "distractors.jsonl", (line for kept in written for line in lines_of(kept)))
+    kinds = [made["kind"] for kept in written for made in kept["distractors"]]
     return {
         "skills": len(written), "distractors": len(kinds), "by_kind": dict(Counter(kinds)),
-        "failed": dict(Counter(kept.failed for kept in written if kept.failed)), **growth.told(),
+        "failed": dict(Counter(kept["failed"] for kept in written if kept["failed"])), **growth.told(),
     }  # fmt: skip
 
 
-def read_distractors(folder: Root) -> list[SkillDistractors]:
-    """Return what the folder keeps of every skill, by doc_id; raise `StorageError` for a damaged file."""
-    return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda kept: kept.doc_id)
+def read_distractors(folder: Root) -> list[dict[str, Any]]:
+    """Return what the folder keeps of every skill, by doc_id; raise `StorageError` for a damaged file.
+
+    A record has `distractors`, or says why there are none: `failed` (`rejected`, `refused`, `too-long`).
+    """
+    return sorted(SkillFiles(folder, FOLDER).records(), key=lambda kept: str(kept["doc_id"]))
 
 
-def _of_record(record: dict[str, Any]) -> SkillDistractors:
-    made = tuple(Distractor(**entry) for entry in record["distractors"])
-    return SkillDistractors(record["doc_id"], made, record["failed"], record["detail"])
+def lines_of(kept: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return a record's distractors as `read_skills` reads them, ids `distractor/<doc_id>#<number>`."""
+    return [
+        {"doc_id": f"distractor/{kept['doc_id']}#{number}", "distractor_of": kept["doc_id"], **made}
+        for number, made in enumerate(kept["distractors"], start=1)
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -60,11 +60,6 @@ def spans_in(body: str, span: str) -> list[tuple[int, int]]:
         last = bisect(starts, match.start() + length - 1) - 1
         found.append((words[first][0], words[last][1]))
     return found
-
-
-def sufficient(context: str, evidence: Sequence[Item]) -> bool:
-    """Return whether the context covers every item; errors as `coverage`."""
-    return coverage(context, evidence) == 1.0
 
 
 def read_documents(path: Path) -> dict[str, str]:
@@ -148,17 +143,14 @@ def read_paging_bench(
     located = read_located_queries(queries, judged=judged)
     folded: dict[str, str] = {}
     for where, query in located:
-        _require_document(where, query.doc_id, texts, documents)
+        if query.doc_id not in texts:
+            near = suggestion(query.doc_id, [], texts)
+            msg = f"{where}: {documents} has no document {query.doc_id!r}{near}; add it or mend the id"
+            raise WrongInput(msg)
         if query.doc_id not in folded:
             folded[query.doc_id] = fold_text(texts[query.doc_id])
         _require_evidence(where, query, folded[query.doc_id])
     return texts, [query for _, query in located]
-
-
-def _require_document(where: str, doc_id: str, texts: Mapping[str, str], documents: Path) -> None:
-    if doc_id not in texts:
-        near = suggestion(doc_id, [], texts)
-        raise WrongInput(f"{where}: {documents} has no document {doc_id!r}{near}; add it or mend the id")
 
 
 def _require_evidence(where: str, query: EvidenceQuery, document: str) -> None:

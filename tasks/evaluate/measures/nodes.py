@@ -30,6 +30,7 @@ class Gold:
     documents: list[str | None]  # the document of each, where it is known
     node_types: list[str]  # what people said
     sure: list[bool]  # whether those who said it were sure
+    doubted: list[bool]  # whether any of them thought that another type might do as well
 
 
 def read_gold(path: Path) -> Gold:
@@ -56,6 +57,7 @@ def read_gold(path: Path) -> Gold:
         [document_in(record, f) for record, f in zip(records, fragments, strict=True)],
         [record["node_type"] for record in records],
         [record.get("agreed_confidence", record.get("confidence")) == "high" for record in records],
+        ["low" in (record.get("confidence"), record.get("agreed_confidence")) for record in records],
     )
 
 

@@ -10,14 +10,13 @@ from typing import Any
 
 from storage.errors import WrongInput
 from storage.schemas import Node
-from tasks.crawl.source.lookup import suggestion
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage
 from tasks.evaluate.paging.held_out import held_out_scorer
 from tasks.evaluate.paging.outcomes import Outcome, Setting
 from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.parse.classify.protocol import Classifier
-from tasks.parse.document import parse_document, parse_documents
+from tasks.parse.document import parse_documents
 from tasks.parse.edges.rules import infer_edges
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical, strip_boilerplate
@@ -93,11 +92,7 @@ class PagingBench:
         self.scorers = {doc_id: scorer for doc_id, scorer in found.items() if scorer is not None}
 
     def measured(
-        self,
-        method: str,
-        budget: float | Sequence[float] | None,
-        *,
-        step: Callable[[], None] = lambda: None,
+        self, method: str, budget: float | Sequence[float] | None, *, step: Callable[[], None] = lambda: None
     ) -> list[Outcome]:
         """Return what each query got by a method, under one budget or each query's own."""
         budgets = budget if isinstance(budget, Sequence) else [budget] * len(self.queries)
@@ -167,22 +162,6 @@ def prepare_all(
     return ready
 
 
-def prepare(
-    doc_id: str,
-    content: str,
-    *,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    classifier: Classifier,
-    skillpager: OpenSettings = OPEN_SETTINGS,
-) -> PagedDocument:
-    """Return a document without its front matter, parsed and encoded, with its chunks and edges."""
-    body = body_of(content)
-    grouped = skillpager.grouped
-    nodes = parse_document(doc_id, body, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
-    return _encoded(doc_id, body, nodes, encoder, tokenizer, skillpager)
-
-
 def _encoded(
     doc_id: str,
     body: str,
@@ -212,15 +191,9 @@ def body_of(content: str) -> str:
     return strip_boilerplate(canonical(parse_frontmatter(content).body)[0], "body")[0]
 
 
-def require_paging(
-    documents: Mapping[str, str], queries: Sequence[EvidenceQuery], methods: Sequence[str]
-) -> None:
-    """Raise `WrongInput` if there is no query, a method is not known, or a query's document is missing."""
+def require_paging(queries: Sequence[EvidenceQuery], methods: Sequence[str]) -> None:
+    """Raise `WrongInput` if there is no query, or a method is not known."""
     if not queries:
         raise WrongInput("there are no queries to evaluate; give a file with at least one")
     if unknown := [method for method in methods if method not in METHODS]:
         raise WrongInput(f"unknown paging method {unknown[0]!r}; choose one of {', '.join(METHODS)}")
-    for query in queries:
-        if query.doc_id not in documents:
-            near = suggestion(query.doc_id, [], documents)
-            raise WrongInput(f"query {query.query_id}: no document {query.doc_id!r} is given{near}; add it")

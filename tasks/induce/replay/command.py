@@ -14,15 +14,7 @@ from dataclasses import dataclass
 
 from storage.errors import EnvironmentUnusable
 from tasks.induce.replay.environment import CommandEnvironment, LiveAnswer
-from tasks.induce.replay.window import (
-    Broken,
-    Call,
-    Finder,
-    NotTaken,
-    SourceWindow,
-    arguments_at,
-    no_element,
-)
+from tasks.induce.replay.window import Broken, Call, Finder, NotTaken, SourceWindow, arguments_at, no_element
 from tasks.induce.skills.actions import Body, Result
 from tasks.induce.skills.windows import at_path
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep

@@ -243,11 +243,7 @@ def test_what_one_ref_has_lost_is_retired_when_the_last_has(branched: Repository
 
 
 def test_refs_of_one_commit_share_its_archive(
-    world: World,
-    garden: Repository,
-    crawler: Crawler,
-    market: Marketplace,
-    monkeypatch: pytest.MonkeyPatch,
+    world: World, garden: Repository, crawler: Crawler, market: Marketplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)

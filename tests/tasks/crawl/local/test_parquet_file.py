@@ -110,8 +110,7 @@ def test_a_text_over_the_limit_leaves_size_and_hash(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stars", "expected"),
-    [(3.0, 3), (float("nan"), None), ("many", None), (None, None), (1e300, None)],
+    ("stars", "expected"), [(3.0, 3), (float("nan"), None), ("many", None), (None, None), (1e300, None)]
 )
 def test_stars_are_a_number_or_unknown(file: Path, stars: object, expected: int | None) -> None:
     (row,) = write(file, {"id": ["x"], "content": ["y"], "stars": [stars], "repo": ["herbs"]}).read()

@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.refine.text.canonical import (
-    BOILERPLATE,
-    Where,
-    canonical,
-    control_share,
-    strip_boilerplate,
-)
+from tasks.refine.text.canonical import BOILERPLATE, Where, canonical, control_share, strip_boilerplate
 from tasks.refine.text.markdown import fenced, has_open_fence, outside_fences
 
 PIECES = st.sampled_from([

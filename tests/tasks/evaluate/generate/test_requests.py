@@ -14,7 +14,7 @@ from tasks.evaluate.generate.requests import PROMPT, query_line, read_requests, 
 from tasks.evaluate.measures.evidence import read_paging_bench
 from tasks.evaluate.paging.bench import body_of
 from tasks.models.llm.budget import Ceiling, Ledger
-from tasks.models.llm.errors import LlmDenied, Rejected
+from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling
 from tasks.retrieve.routing.skill import Skill
 from tests.support.llm.bench_llm import requests_about, skill_about, writes_five
@@ -159,18 +159,6 @@ def test_a_skill_that_gets_no_request_says_why_and_is_not_asked_about_again(
     assert server.requests == requests
 
 
-def test_429_and_errors_of_the_server_are_waited_out(
-    server: LlmServer, answers: Answers, folder: Root
-) -> None:
-    mishaps = ("rate", "500", "cut", None)
-    server.fault = lambda asked: mishaps[int(asked.key[:4], 16) % 4] if asked.before == 0 else None
-    ledger = Ledger()
-    write(SKILLS, folder, server, answers, ledger)
-    assert {len(w["queries"]) for w in read_requests(folder)} == {5}
-    assert set(server.answered().values()) == {1}
-    assert ledger.report()["requests"] == server.requests > 12
-
-
 def test_a_spent_budget_leaves_the_rest_for_the_next_run(
     server: LlmServer, answers: Answers, folder: Root
 ) -> None:
@@ -181,15 +169,6 @@ def test_a_spent_budget_leaves_the_rest_for_the_next_run(
     assert 0 < growth["asked"] < 12
     assert write(SKILLS, folder, server, answers)["asked"] == 12 - growth["asked"]
     assert server.requests == 12
-
-
-def test_a_denied_key_stops_at_once_and_writes_nothing(
-    server: LlmServer, answers: Answers, folder: Root
-) -> None:
-    server.fault = lambda _: "401"
-    with pytest.raises(LlmDenied):
-        write(SKILLS, folder, server, answers)
-    assert folder.files("queries") == []
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"schema_version": 9}', "not JSON"])

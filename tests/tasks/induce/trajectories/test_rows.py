@@ -123,12 +123,6 @@ def test_a_file_that_is_empty_or_no_text_is_refused_by_name(
         list(read_values(file(tmp_path, content)))
 
 
-def test_a_file_that_is_missing_or_a_folder_is_refused_by_name(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.jsonl", tmp_path):
-        with pytest.raises(WrongInput, match=f"{path}: cannot be read"):
-            list(read_values(path))
-
-
 @given(st.binary(max_size=60) | st.binary(max_size=30).map(gzip.compress))
 def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = file(tmp_path_factory.getbasetemp(), content)
@@ -234,15 +228,6 @@ def test_a_file_that_is_no_parquet_is_refused_by_name(tmp_path: Path, content: b
     path = tmp_path / "runs.parquet"
     path.write_bytes(content)
     with pytest.raises(WrongInput, match=r"runs\.parquet: cannot be read as Parquet"):
-        read(path)
-
-
-def test_a_file_that_is_missing_or_empty_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(WrongInput, match=r"none\.parquet: cannot be read"):
-        read(tmp_path / "none.parquet")
-    path = tmp_path / "runs.parquet"
-    pl.DataFrame({"trajectory_id": []}).write_parquet(path)
-    with pytest.raises(WrongInput, match=r"runs\.parquet: is empty"):
         read(path)
 
 

@@ -144,8 +144,7 @@ def _require_days(root: Root, start: str, end: str) -> list[str]:
     if not days:
         every = days_crawled(root, "0001-01-01", "9999-12-31")
         held = f"{every[0]} to {every[-1]}" if every else "no day at all"
-        msg = f"nothing was crawled from {start} to {end}; raw snapshots hold {held}"
-        raise WrongInput(msg)
+        raise WrongInput(f"nothing was crawled from {start} to {end}; raw snapshots hold {held}")
     return days
 
 

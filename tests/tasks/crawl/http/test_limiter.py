@@ -191,14 +191,10 @@ def test_distance_is_kept_from_when_a_request_really_left(root: Root) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"no json",
-        b"[]",
-        b'{"buckets": [1]}',
-        b'{"sent": {"h": "x"}}',
-        b'{"pauses": {"h": {}}}',
+        b"no json", b"[]", b'{"buckets": [1]}', b'{"sent": {"h": "x"}}', b'{"pauses": {"h": {}}}',
         b'{"buckets": {"hive.example anonymous": {"days": {"2026-03-01": null}, "minute": []}}}',
     ],
-)
+)  # fmt: skip
 def test_a_damaged_book_is_named(root: Root, content: bytes) -> None:
     root.write(FILE, content)
     with pytest.raises(StorageError, match=r"quotas\.json"):

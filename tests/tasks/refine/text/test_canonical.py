@@ -81,15 +81,10 @@ def test_letters_and_accents_are_composed_even_where_a_control_character_stood_b
         ("- x\n  ~~~\n  a \n  ```\n  b \n  ~~~\n  c \nd", "- x\n  ~~~\n  a \n  ```\n  b \n  ~~~\n  c\nd"),
     ],
     ids=[
-        "dropped",
-        "hard break",
-        "no break before a blank line",
-        "end",
-        "blank edges",
-        "fence",
+        "dropped", "hard break", "no break before a blank line", "end", "blank edges", "fence",
         "nested fence",
     ],
-)
+)  # fmt: skip
 def test_trailing_space_goes_except_in_code_and_hard_breaks(text: str, expected: str) -> None:
     assert canonical(text)[0] == expected
 

@@ -138,15 +138,9 @@ def fit_model(rows: Sequence[Labelled], how: Boosting = BOOSTING, seed: int = 0)
 
 
 def fit_linear(
-    found: list[npt.NDArray[np.int64]],
-    values: list[Floats],
-    columns: int,
-    target: Floats,
-    weight: Floats,
-    *,
-    penalty: float = 2.0,
-    rounds: int = 80,
-) -> Floats:
+    found: list[npt.NDArray[np.int64]], values: list[Floats], columns: int, target: Floats, weight: Floats, *,
+    penalty: float = 2.0, rounds: int = 80,
+) -> Floats:  # fmt: skip
     """Return weights, shape `(columns, types)`, that minimise the weighted log loss plus an L2 penalty.
 
     Args:

@@ -240,14 +240,9 @@ def part_features(router: Router, task: str) -> tuple[list[str], Numbers]:
 
 
 def measured(
-    material: Material,
-    base: Encoders,
-    trained: Encoders,
-    weights: Mapping[str, float],
-    reranker: PairScorer | None,
-    options: TrainingOptions,
-    progress: Progress,
-) -> dict[str, Any]:
+    material: Material, base: Encoders, trained: Encoders, weights: Mapping[str, float],
+    reranker: PairScorer | None, options: TrainingOptions, progress: Progress,
+) -> dict[str, Any]:  # fmt: skip
     """Return `methods`, `contests` with the default router task by task, and `helps`, on held-out skills.
 
     `weights` are those of the router's parts. A query's one relevant skill is that which it was made from.
@@ -275,13 +270,9 @@ def helps(contests: Sequence[Mapping[str, Any]], method: str) -> bool:
 
 
 def _methods(
-    material: Material,
-    base: Encoders,
-    trained: Encoders,
-    weights: Numbers,
-    reranker: PairScorer | None,
+    material: Material, base: Encoders, trained: Encoders, weights: Numbers, reranker: PairScorer | None,
     options: TrainingOptions,
-) -> dict[str, RoutingMethod]:
+) -> dict[str, RoutingMethod]:  # fmt: skip
     side = material.held_out
     plain, better = side.router(base), side.router(trained)
     methods = {

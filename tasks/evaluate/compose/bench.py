@@ -48,12 +48,9 @@ class MethodRun:
 
 
 def run_method(
-    asking: Asking,
-    method: PlanMethod,
-    requests: Sequence[KnownRequest],
-    step: Callable[[], None] = lambda: None,
-    without: Mapping[str, frozenset[str]] | None = None,
-) -> MethodRun:
+    asking: Asking, method: PlanMethod, requests: Sequence[KnownRequest],
+    step: Callable[[], None] = lambda: None, without: Mapping[str, frozenset[str]] | None = None,
+) -> MethodRun:  # fmt: skip
     """Ask a method about each request, after one request that is not timed; `step` is called after each.
 
     `without` holds, by `query_id`, the ids that a request must not find.

@@ -82,14 +82,9 @@ def most_needed(requests: Sequence[KnownRequest], rows: Mapping[str, frozenset[s
 
 
 def taken_rows(
-    requests: Sequence[KnownRequest],
-    rows: Mapping[str, frozenset[str]],
-    wanted: Sequence[str],
-    share: float | None,
-    seed: int,
-    *,
-    whole: bool,
-) -> list[TakenRows]:
+    requests: Sequence[KnownRequest], rows: Mapping[str, frozenset[str]], wanted: Sequence[str],
+    share: float | None, seed: int, *, whole: bool,
+) -> list[TakenRows]:  # fmt: skip
     """Return the rows of categories, and a share, if wanted; of a `whole` report by default as the paper.
 
     That is two categories, those that most requests need, and a fifth of the rows (section 7.9).
@@ -117,12 +112,9 @@ def _needs(request: KnownRequest, taken: TakenRows) -> bool:
 
 
 def transfer(
-    asking: Asking,
-    method: PlanMethod,
-    run: MethodRun,
-    taken: TakenRows,
+    asking: Asking, method: PlanMethod, run: MethodRun, taken: TakenRows,
     step: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return what a method's plans lose when rows are taken out of what can be found.
 
     Returns:

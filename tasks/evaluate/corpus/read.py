@@ -28,13 +28,9 @@ Columns = Sequence[str]
 
 
 def scan_corpus(
-    path: Path,
-    texts: Sequence[Columns],
-    *,
-    optional: Columns = (),
-    may_lack_text: bool = False,
+    path: Path, texts: Sequence[Columns], *, optional: Columns = (), may_lack_text: bool = False,
     form: str = _FORM,
-) -> Iterator[pl.LazyFrame]:
+) -> Iterator[pl.LazyFrame]:  # fmt: skip
     """Yield the rows of a corpus: `doc_id`, the columns of all alternatives, and the optional ones.
 
     Args:

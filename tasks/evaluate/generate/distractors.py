@@ -117,12 +117,9 @@ def _wrong(made: Distractor, skill: Skill, others: Sequence[Distractor]) -> str 
 
 
 def write_distractors(
-    skills: Sequence[Skill],
-    tasks: Mapping[str, Sequence[str]],
-    folder: Root,
-    llm: Llm,
+    skills: Sequence[Skill], tasks: Mapping[str, Sequence[str]], folder: Root, llm: Llm,
     report: Report | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Write distractors of each skill that has no file `distractors/<skill>.json` in the folder yet.
 
     From the files of all skills `distractors.jsonl` is made. Arguments and errors are those of

@@ -40,14 +40,9 @@ class SkillFiles:
     name: str
 
     def grow(
-        self,
-        skills: Sequence[Skill],
-        llm: Llm,
-        prompt: Prompt[T],
-        values: Callable[[Skill], Values],
-        record: Callable[[Skill, T | None], dict[str, Any]],
-        report: Report | None = None,
-    ) -> Growth:
+        self, skills: Sequence[Skill], llm: Llm, prompt: Prompt[T], values: Callable[[Skill], Values],
+        record: Callable[[Skill, T | None], dict[str, Any]], report: Report | None = None,
+    ) -> Growth:  # fmt: skip
         """Ask about each skill that has no file yet, and write its file as soon as it is answered.
 
         An answer that fails its check is asked for twice more, and the model is told what was wrong; of the

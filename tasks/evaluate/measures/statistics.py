@@ -74,13 +74,9 @@ def cluster_sums(columns: Sequence[Sequence[float]], clusters: Sequence[str]) ->
 
 
 def paired_bootstrap(
-    a: Sequence[float],
-    b: Sequence[float],
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
+    a: Sequence[float], b: Sequence[float], *, level: float = 0.95, resamples: int = 10_000,
     clusters: Sequence[str] | None = None,
-) -> tuple[float, float, float, float]:
+) -> tuple[float, float, float, float]:  # fmt: skip
     """Return the mean of `a - b` over queries, its percentile interval, and a two-sided p-value.
 
     Queries are drawn with both their values; with `clusters`, the one of each query, whole clusters are. p is

@@ -107,45 +107,26 @@ class PagingBench:
         spared = getattr(self.encoder, "spared", 0.0)
         began = self.clock()
         answer = page(
-            document,
-            query.query,
-            encoder=self.encoder,
-            tokenizer=self.tokenizer,
-            method=method,
-            budget=budget,
-            reranker=self.reranker,
-            scorer=self.scorers.get(query.doc_id),
+            document, query.query, encoder=self.encoder, tokenizer=self.tokenizer, method=method,
+            budget=budget, reranker=self.reranker, scorer=self.scorers.get(query.doc_id),
             skillpager=self.skillpager,
-        )
+        )  # fmt: skip
         seconds = self.clock() - began + getattr(self.encoder, "spared", 0.0) - spared
         return Outcome(
             coverage=coverage(answer.context, query.evidence) if query.evidence else None,
-            tokens=answer.tokens,
-            document_tokens=answer.document_tokens,
-            nodes=len(answer.nodes),
-            milliseconds=1000 * seconds,
-            node_tokens=sum(node.n_tokens for node in document.nodes),
-            query_id=query.query_id,
-            doc_id=query.doc_id,
-            breadth=query.breadth,
-            size=len(document.nodes),
-            context=answer.context if self.keep_contexts else "",
-            chunks=answer.chunks,
+            tokens=answer.tokens, document_tokens=answer.document_tokens, nodes=len(answer.nodes),
+            milliseconds=1000 * seconds, node_tokens=sum(node.n_tokens for node in document.nodes),
+            query_id=query.query_id, doc_id=query.doc_id, breadth=query.breadth, size=len(document.nodes),
+            context=answer.context if self.keep_contexts else "", chunks=answer.chunks,
             held_out=method == DEFAULT_METHOD and query.doc_id in self.scorers,
-        )
+        )  # fmt: skip
 
 
 def prepare_all(
-    documents: Mapping[str, str],
-    queries: Iterable[EvidenceQuery],
-    *,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    classifier: Classifier,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
-    skillpager: OpenSettings = OPEN_SETTINGS,
-    typed: Counter[str] | None = None,
-) -> dict[str, PagedDocument]:
+    documents: Mapping[str, str], queries: Iterable[EvidenceQuery], *, encoder: Encoder, tokenizer: Tokenizer,
+    classifier: Classifier, progress: Callable[[int, int], None] = lambda _done, _total: None,
+    skillpager: OpenSettings = OPEN_SETTINGS, typed: Counter[str] | None = None,
+) -> dict[str, PagedDocument]:  # fmt: skip
     """Return each document that a query asks for, parsed, encoded and ready for every method.
 
     All are typed at once; `typed` takes the counts of `Typing.counts`.
@@ -163,13 +144,9 @@ def prepare_all(
 
 
 def _encoded(
-    doc_id: str,
-    body: str,
-    nodes: Sequence[Node],
-    encoder: Encoder,
-    tokenizer: Tokenizer,
+    doc_id: str, body: str, nodes: Sequence[Node], encoder: Encoder, tokenizer: Tokenizer,
     skillpager: OpenSettings,
-) -> PagedDocument:
+) -> PagedDocument:  # fmt: skip
     vectors, states = encoded(encoder, [node.text for node in nodes])
     document = PagedDocument(doc_id, body, nodes, vectors, n_tokens=tokenizer.count([body])[0], states=states)
     return replace(

@@ -71,13 +71,9 @@ NEGATIVES = pl.Schema({
 
 
 def measure_method(
-    bench: RoutingBench,
-    name: str,
-    method: RoutingMethod,
-    step: Callable[[], None] = lambda: None,
-    *,
+    bench: RoutingBench, name: str, method: RoutingMethod, step: Callable[[], None] = lambda: None, *,
     warm: str | None = None,
-) -> pl.DataFrame:
+) -> pl.DataFrame:  # fmt: skip
     """Return the measures of a method on each task: a row for each task, stage, and folding.
 
     Columns: method, stage ("" for the whole method's answer), position and k of the stage, folded, query_id,

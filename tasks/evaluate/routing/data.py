@@ -207,12 +207,9 @@ class PoolPart(NamedTuple):
 
 
 def parts_of(
-    pool: str,
-    bench: RoutingBench,
-    skills: pl.DataFrame,
-    own: Collection[str],
+    pool: str, bench: RoutingBench, skills: pl.DataFrame, own: Collection[str],
     distractors: Collection[str] = (),
-) -> list[PoolPart]:
+) -> list[PoolPart]:  # fmt: skip
     """Return the parts of one of `POOLS`: one, or for `repository` one for each repository.
 
     Args:

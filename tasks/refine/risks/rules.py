@@ -131,13 +131,9 @@ def rules_from(text: str) -> RiskRules:
     if len({rule.id for rule in rules}) < len(rules):
         raise RiskRuleError(f"{_FILE}: two rules share an id")
     return RiskRules(
-        rules,
-        frozenset(data["known_hosts"]),
-        tuple(data["education"]),
-        data["education_terms"],
-        re.compile("|".join(data["negation"])),
-        data.get("why", {}),
-    )
+        rules, frozenset(data["known_hosts"]), tuple(data["education"]), data["education_terms"],
+        re.compile("|".join(data["negation"])), data.get("why", {}),
+    )  # fmt: skip
 
 
 @functools.cache

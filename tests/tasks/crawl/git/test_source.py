@@ -35,19 +35,11 @@ def test_a_skill_carries_its_bytes_and_where_they_come_from(worktree: WorkTree) 
     commit = worktree.commit()
     (document,) = documents(worktree.spec)
     assert document == RawDocument(
-        doc_id="local/herbs/skills/mint",
-        source=worktree.spec,
-        content=text,
-        size=len(text),
-        raw_hash=hashlib.sha256(text).hexdigest(),
-        repo="local/herbs",
-        ref="HEAD",
-        commit=commit,
-        tree_sha=worktree.git("rev-parse", "HEAD:skills/mint"),
-        path="skills/mint/SKILL.md",
-        url=worktree.path.as_uri(),
-        files=(),
-    )
+        doc_id="local/herbs/skills/mint", source=worktree.spec, content=text, size=len(text),
+        raw_hash=hashlib.sha256(text).hexdigest(), repo="local/herbs", ref="HEAD", commit=commit,
+        tree_sha=worktree.git("rev-parse", "HEAD:skills/mint"), path="skills/mint/SKILL.md",
+        url=worktree.path.as_uri(), files=(),
+    )  # fmt: skip
     assert opened(worktree.spec).version() == commit
 
 

@@ -42,16 +42,10 @@ def test_a_skill_carries_its_bytes_and_its_place(garden: Path) -> None:
     write(garden, "skills/mint/Skill.md", text)
     (document,) = documents(garden)
     assert document == RawDocument(
-        doc_id="local/garden/skills/mint",
-        source=f"dir:{garden}",
-        content=text,
-        size=len(text),
-        raw_hash=hashlib.sha256(text).hexdigest(),
-        repo="local/garden",
-        path="skills/mint/Skill.md",
-        url=(garden / "skills/mint").as_uri(),
-        files=(),
-    )
+        doc_id="local/garden/skills/mint", source=f"dir:{garden}", content=text, size=len(text),
+        raw_hash=hashlib.sha256(text).hexdigest(), repo="local/garden", path="skills/mint/Skill.md",
+        url=(garden / "skills/mint").as_uri(), files=(),
+    )  # fmt: skip
 
 
 def test_skills_come_in_the_order_of_their_paths(garden: Path) -> None:

@@ -44,20 +44,11 @@ def test_every_column_goes_where_it_belongs(file: Path) -> None:
     text = "Pick it. ü".encode()
     assert list(source.read()) == [
         RawDocument(
-            doc_id="Ada--mint",
-            source=f"parquet:{file}",
-            content=text,
-            size=len(text),
-            raw_hash=hashlib.sha256(text).hexdigest(),
-            repo="ada/herbs",
-            ref="main",
-            path="mint",
-            url="https://github.com/ada/herbs/tree/main/mint",
-            author="ada",
-            stars=7,
-            files=None,
+            doc_id="Ada--mint", source=f"parquet:{file}", content=text, size=len(text),
+            raw_hash=hashlib.sha256(text).hexdigest(), repo="ada/herbs", ref="main", path="mint",
+            url="https://github.com/ada/herbs/tree/main/mint", author="ada", stars=7, files=None,
         )
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

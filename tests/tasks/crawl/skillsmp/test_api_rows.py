@@ -49,15 +49,10 @@ def dropped(record: object) -> Dropped:
 
 def test_a_row_of_the_sites_listing_keeps_what_it_says() -> None:
     assert listed() == Listing(
-        source=SOURCE,
-        source_id="ada-tools-skills-sort-skill-md",
-        name="sort",
-        description="Sorts lists.\n列を並べ替える",
-        author="ada",
-        url="https://github.com/ada/Tools/tree/trunk/skills/sort",
-        stars=41,
-        updated_at=MOMENT,
-    )
+        source=SOURCE, source_id="ada-tools-skills-sort-skill-md", name="sort",
+        description="Sorts lists.\n列を並べ替える", author="ada",
+        url="https://github.com/ada/Tools/tree/trunk/skills/sort", stars=41, updated_at=MOMENT,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,9 @@ def history(reason: str = "too_short") -> pl.DataFrame:
 
 
 def page(
-    frame: pl.DataFrame,
-    misses: list[dict[str, str]] | None = None,
-    fallen: list[str] | None = None,
-    drawn: dict[str, bytes] | None = NONE,
-    at: datetime = LAST,
-) -> str:
+    frame: pl.DataFrame, misses: list[dict[str, str]] | None = None, fallen: list[str] | None = None,
+    drawn: dict[str, bytes] | None = NONE, at: datetime = LAST,
+) -> str:  # fmt: skip
     drifts = drift_of(frame, at, compared=7)
     return render_report(frame, at, drifts, fallen or [], misses or [], drawn, compared=7)
 

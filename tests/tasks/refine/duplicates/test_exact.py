@@ -41,17 +41,14 @@ def survivors(rows: list[Row]) -> dict[str, object]:
 
 ROWS = st.lists(
     st.tuples(
-        st.text("abAB/", min_size=1, max_size=4),
-        st.sampled_from(["git+x", "parquet:x"]),
-        st.sampled_from(["h1", "h2", "h3", None]),
-        st.sampled_from([None, "o/r"]),
-        st.sampled_from([None, "MIT"]),
-        st.one_of(st.none(), st.integers(0, 2)),
+        st.text("abAB/", min_size=1, max_size=4), st.sampled_from(["git+x", "parquet:x"]),
+        st.sampled_from(["h1", "h2", "h3", None]), st.sampled_from([None, "o/r"]),
+        st.sampled_from([None, "MIT"]), st.one_of(st.none(), st.integers(0, 2)),
         st.one_of(st.none(), st.integers(1, 3).map(day)),
     ),
     unique_by=lambda row: row[0],
     max_size=12,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -98,16 +98,13 @@ def summarise_methods(
     contests = against(runs, baseline)
     return [
         {
-            "method": name,
-            **summary(run),
-            **latency(run.times),
-            **{f"by_{group}": groups(run, of) for group, of in _GROUPS.items()},
-            "tokens": _tokens(run),
+            "method": name, **summary(run), **latency(run.times),
+            **{f"by_{group}": groups(run, of) for group, of in _GROUPS.items()}, "tokens": _tokens(run),
             "paraphrase": paraphrase_row(run, reworded[name]) if name in reworded else None,
             "against": contests.get(name),
         }
         for name, run in runs.items()
-    ]
+    ]  # fmt: skip
 
 
 def summary(run: MethodRun, *, intervals: bool = True) -> dict[str, Any]:

@@ -109,13 +109,10 @@ def agreement(gold: Gold, answers: Sequence[Typed]) -> dict[str, Any]:
     sure = [k for k, is_sure in enumerate(gold.sure) if is_sure]
     table = confusion(gold.node_types, given)
     return {
-        **_figures(gold.node_types, given),
-        "ece": calibration_error(bins),
+        **_figures(gold.node_types, given), "ece": calibration_error(bins),
         "sure": _figures([gold.node_types[k] for k in sure], [given[k] for k in sure]) if sure else None,
-        "types": by_type(table),
-        "confusion": table,
-        "calibration": bins,
-    }
+        "types": by_type(table), "confusion": table, "calibration": bins,
+    }  # fmt: skip
 
 
 def threshold_table(

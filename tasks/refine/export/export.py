@@ -63,16 +63,13 @@ def datasheet(
     runs = read_runs(root, last=1)
     by_class = exported.group_by("licence_class").agg("licence").sort("licence_class")
     return {
-        "made_at": now.isoformat(),
-        "run_id": runs[0]["run_id"] if runs else None,
+        "made_at": now.isoformat(), "run_id": runs[0]["run_id"] if runs else None,
         **{key: value for key, value in report.items() if key != "out"},
-        "sources": _counts(exported["source"]),
-        "languages": _counts(exported["language"]),
+        "sources": _counts(exported["source"]), "languages": _counts(exported["language"]),
         "licences": {str(name): _counts(pl.Series("licence", found)) for name, found in by_class.iter_rows()},
-        "dropped": corpus_counts(root).dropped,
-        "policy": asdict(policy),
+        "dropped": corpus_counts(root).dropped, "policy": asdict(policy),
         "versions": {"schema": SCHEMA_VERSION, "refine": STAGE_VERSION, **rule_digests()},
-    }
+    }  # fmt: skip
 
 
 def _cell(value: object) -> str:

@@ -30,17 +30,11 @@ def test_every_column_goes_where_it_belongs(file: Path) -> None:
     source = write(
         file,
         {
-            "id": ["Ada--mint"],
-            "content": ["Pick it. ü"],
-            "source_url": ["https://github.com/ada/herbs/tree/main/mint"],
-            "owner": ["ada"],
-            "repo": ["herbs"],
-            "branch": ["main"],
-            "path": ["mint"],
-            "stars": [7],
-            "other": ["ignored"],
+            "id": ["Ada--mint"], "content": ["Pick it. ü"],
+            "source_url": ["https://github.com/ada/herbs/tree/main/mint"], "owner": ["ada"],
+            "repo": ["herbs"], "branch": ["main"], "path": ["mint"], "stars": [7], "other": ["ignored"],
         },
-    )
+    )  # fmt: skip
     text = "Pick it. ü".encode()
     assert list(source.read()) == [
         RawDocument(

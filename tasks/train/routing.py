@@ -43,10 +43,7 @@ from tasks.train.trainers import Trained, TrainingSettings, train_bi_encoder, tr
 _CARD, _BASIS, _ENCODER = "training.json", "basis.json", "encoder.json"
 _PENALTY = 1e-3  # of the squared weights of the router's parts
 DECISIVE = "mrr@10"
-DEFAULT, TRAINED = "default", "default, trained"
-
-"""The router with the base encoder and with the trained one."""
-
+DEFAULT, TRAINED = "default", "default, trained"  # the router with the base encoder and with the trained one
 _UNFITTED = "named"  # the part of an exact name, which outweighs all others: no weight may touch it
 
 

@@ -21,10 +21,7 @@ from tasks.refine.duplicates.shingles import jaccard, shingle_sets
 from tasks.retrieve.routing.skill import Skill
 
 FOLDER = "distractors"
-KINDS = ("same-domain", "same-tools", "too-general")
-
-"""The strategies of SkillRouter, appendix B."""
-
+KINDS = ("same-domain", "same-tools", "too-general")  # the strategies of SkillRouter, appendix B
 _BODY, _TASK, _TASKS = 24_000, 2_000, 3  # characters of a skill and of a task that are sent; tasks
 _WORDS = (150, 2500)  # of a body; 400 to 1,200 are asked for
 _COPY = 0.5  # Jaccard similarity of word 5-shingles from which a body is a copy, as the bench has it

@@ -23,10 +23,8 @@ from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Text, Values, known_of
 
+# Numbers of steps by difficulty (SkillWeaver, section 5.2).
 DIFFICULTIES: Mapping[str, tuple[int, ...]] = {"easy": (2,), "medium": (3,), "hard": (4, 5)}
-
-"""Numbers of steps by difficulty (SkillWeaver, section 5.2)."""
-
 _COLUMNS = ["doc_id", "name", "description", "category", "content_hash", "licence", "vector"]
 _FEWEST_WORDS = 4  # of a description that tells what a row does
 _DESCRIBED = 400  # characters of a description

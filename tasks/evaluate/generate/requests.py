@@ -22,10 +22,8 @@ from tasks.models.llm.quoting import shortened
 from tasks.retrieve.routing.skill import Skill
 
 FOLDER = "queries"
+# Requests a skill by breadth: five, as in SkillPager, section 4.1.
 WANTED = {"narrow": 2, "medium": 2, "broad": 1}
-
-"""Requests a skill by breadth: five, as in SkillPager, section 4.1."""
-
 _ITEMS = {"narrow": (1, 3), "medium": (2, 6), "broad": (4, 12)}
 _SPAN = (8, 400)  # characters of a passage
 _QUERY = 800  # characters of a request at most

@@ -62,12 +62,11 @@ _COLUMNS = (
     "relevant", "score", "fit", "milliseconds", *MEASURES, "doc_ids", "scores",
 )  # fmt: skip
 _KEPT = 100  # candidates of a stage whose ids are kept
+# The columns of `answer_negatives`.
 NEGATIVES = pl.Schema({
     **dict.fromkeys(("method", "query_id", "repo", "skill", "first"), pl.String),
     **dict.fromkeys(("score", "fit"), pl.Float64),
 })  # fmt: skip
-
-"""The columns of `answer_negatives`."""
 
 
 def measure_method(

@@ -14,15 +14,12 @@ from tasks.refine.risks.files import analysed
 from tasks.refine.risks.rules import risk_rules
 from tasks.refine.risks.scan import hit_digests
 
-HELD = "revision.held"
-"""The code of the finding that a newer revision is not served for its risks."""
+HELD = "revision.held"  # the code of the finding that a newer revision is not served for its risks
 _RISK = "risk."
 _PLACE = re.compile(r"\bline \d+(?: to \d+)?: ")
 _BEFORE = r"(?:(?P<file>.*), )?(?:line (?P<line>\d+)(?: to \d+)?: )?"  # what a message tells first
-UNSCANNED = "unscanned."
-"""Begins the rules of what could not be read."""
-GRAVE = ("error", "warning")
-"""The severities that are told where a revision adds them."""
+UNSCANNED = "unscanned."  # begins the rules of what could not be read
+GRAVE = ("error", "warning")  # the severities that are told where a revision adds them
 
 
 @dataclass(frozen=True, order=True, slots=True)

@@ -1,4 +1,4 @@
-"""A signed registry: one signature over all files, made with a key and verified offline with its other half."""
+"""A signed registry: one signature over all files, made with a key, verified offline with its other half."""
 
 from __future__ import annotations
 

@@ -256,8 +256,7 @@ def load(kind: type[Model]) -> Model:
         first = error.errors()[0]
         # The location of an item in a list goes on after the field: the variable is the field's.
         name = str(kind.model_config.get("env_prefix", "")) + str(first["loc"][0]).upper()
-        msg = f"{name}={first['input']!r}: {first['msg']}"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{name}={first['input']!r}: {first['msg']}") from error
 
 
 # Settings of these have classes, and loaders, of their own.

@@ -146,8 +146,7 @@ def _require_days(root: Root, start: str, end: str) -> list[str]:
         held = f"{every[0]} to {every[-1]}" if every else "no day at all"
         if since := raw_since(root):
             held += f"; of days before {since} old ones were removed (SKILLERY_KEEP_RAW_DAYS)"
-        msg = f"nothing was crawled from {start} to {end}; raw snapshots hold {held}"
-        raise WrongInput(msg)
+        raise WrongInput(f"nothing was crawled from {start} to {end}; raw snapshots hold {held}")
     return days
 
 

@@ -115,12 +115,10 @@ def confirm_forgetting(found: dict[str, Any]) -> None:
     """Ask the person at the terminal whether to forget; raises `WrongInput` if there is none, or for a no."""
     ids = len(found["doc_ids"]) + len(found["copies"])
     if not sys.stdin.isatty():
-        msg = f"{ids} documents would be gone for good: give --yes, or --dry-run to see which"
-        raise WrongInput(msg)
+        raise WrongInput(f"{ids} documents would be gone for good: give --yes, or --dry-run to see which")
     print_foreseen(found, err=True)
     if not typer.confirm("Remove them everywhere?", err=True):
-        msg = "nothing was removed"
-        raise WrongInput(msg)
+        raise WrongInput("nothing was removed")
 
 
 def print_forgotten(found: dict[str, Any]) -> None:

@@ -136,8 +136,7 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     )
     whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
     if len(vectors) != len(ids) or not whole:
-        msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
-        raise StorageError(msg)
+        raise StorageError(f"{root.at(folder)} is damaged (its files are not of one version): delete it")
     lexical = lexical_with(postings, impacts, Bm25fSettings())
     return RoutingIndex(
         ids, rows["content_hash"].to_list(), lexical, postings.sketches, vectors, rows, tokens,
@@ -240,8 +239,7 @@ def _checked(path: Path, digest: str) -> pl.DataFrame:
         why = "it is not as it was written"
     except OSError as error:
         why = str(error)
-    msg = f"{path} cannot be read ({why}): delete {path.parent}, and run `skillery run` again"
-    raise StorageError(msg)
+    raise StorageError(f"{path} cannot be read ({why}): delete {path.parent}, and run `skillery run` again")
 
 
 def _held(root: Root, served: Served) -> pl.DataFrame:
@@ -284,8 +282,7 @@ def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
     # Files were named without an ending before there were others than arrays.
     named = {n if "." in n else f"{n}.npy": digest for n, digest in card.get(_DIGESTS, {}).items()}
     if file := first_broken(root, seals_of(named, folder)):
-        msg = f"{root.at(file)} is damaged: it is not as it was written"
-        raise StorageError(msg)
+        raise StorageError(f"{root.at(file)} is damaged: it is not as it was written")
 
 
 def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_Parts, pl.DataFrame]:

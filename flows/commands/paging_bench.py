@@ -146,11 +146,9 @@ def _settings_of(
     require_page_options(wanted, limits)
     measured = list(OWN_LIMITS) if report else list(product(wanted, limits))
     if rerank and report is not None:
-        msg = "--rerank goes without --report: a report's methods ask no language model"
-        raise WrongInput(msg)
+        raise WrongInput("--rerank goes without --report: a report's methods ask no language model")
     if rerank and DEFAULT_METHOD not in [name for name, _ in measured]:
-        msg = f"--rerank is for a method that is not measured: add --method {DEFAULT_METHOD}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--rerank is for a method that is not measured: add --method {DEFAULT_METHOD}")
     return measured
 
 

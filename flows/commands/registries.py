@@ -122,8 +122,7 @@ def editions_from(root: Root, settings: Settings, url: str, names: Collection[st
             elif isinstance(item, Dropped) and item.doc_id in ids:
                 why[ids[item.doc_id]] = item.detail
     if lacking := [name for name in names if name not in found]:
-        msg = f"{lacking[0]!r} of {url}: {why.get(lacking[0], 'its index names no such skill')}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{lacking[0]!r} of {url}: {why.get(lacking[0], 'its index names no such skill')}")
     class_of = _class_of(root, settings)
     return [refined_edition(root, _revision(raw, now), raw, class_of) for raw in (found[n] for n in names)]
 
@@ -158,10 +157,9 @@ def verify_skills(folder: Path, project: Path | None, others: Collection[Path]) 
     """
     found = differences(folder, project, others)
     if not found:
-        msg = (
+        raise WrongInput(
             f"nothing is installed in {folder}, and no lock names anything: name a folder by --to or --agent"
         )
-        raise WrongInput(msg)
     skills = [
         {"name": name, "state": "differs" if edits else "verified", "differences": as_dicts(edits)}
         for name, edits in found.items()

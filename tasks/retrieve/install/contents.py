@@ -130,8 +130,7 @@ def _named(row: Mapping[str, Any], called: str | None) -> str:
     name = folder_name(row["name"]) if called is None else called
     if not is_folder_name(name):
         said = f"the name of {row['doc_id']}, {row['name']!r}," if called is None else repr(called)
-        msg = f"{said} cannot name a folder: choose another name for it, --as NAME"
-        raise WrongInput(msg)
+        raise WrongInput(f"{said} cannot name a folder: choose another name for it, --as NAME")
     return name
 
 

@@ -79,8 +79,7 @@ def induce(
     _show(found, learned)
     require_passed(served["checks"])
     if not read["read"] and read["failed"]:
-        msg = f"no run of {trajectories} could be read: {counts(read['failed'])}"
-        raise WrongInput(msg)
+        raise WrongInput(f"no run of {trajectories} could be read: {counts(read['failed'])}")
     return found  # nothing that the evaluation measures has changed: no event starts it
 
 

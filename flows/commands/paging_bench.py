@@ -83,7 +83,7 @@ def paging_bench(
     (speaker, llm), typing = require_speaker(judge, settings), llm_options(settings, require_kind(classifier))
     require_form(sample_labels, llm)
     texts, asked = read_paging_bench(documents, queries, judged=speaker == "llm")
-    require_paging(texts, asked, [name for name, _ in measured])
+    require_paging(asked, [name for name, _ in measured])
     named = SAMPLED if method in (None, ["all"]) else method or ()
     sampled = [setting for setting in measured if setting[0] in named]
     judging = Judging(speaker, llm, labels_for(labels, asked, measured), sample_labels, sampled)
@@ -146,11 +146,9 @@ def _settings_of(
     require_page_options(wanted, limits)
     measured = list(OWN_LIMITS) if report else list(product(wanted, limits))
     if rerank and report is not None:
-        msg = "--rerank goes without --report: a report's methods ask no language model"
-        raise WrongInput(msg)
+        raise WrongInput("--rerank goes without --report: a report's methods ask no language model")
     if rerank and DEFAULT_METHOD not in [name for name, _ in measured]:
-        msg = f"--rerank is for a method that is not measured: add --method {DEFAULT_METHOD}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--rerank is for a method that is not measured: add --method {DEFAULT_METHOD}")
     return measured
 
 

@@ -83,8 +83,7 @@ def _local() -> Classifier:
 def require_page_options(methods: list[str], budgets: list[float | None]) -> None:
     """Raise `WrongInput` if a paging method is not known, or a budget is no positive number."""
     if unknown := [m for m in methods if m not in METHODS]:
-        msg = f"method {unknown[0]!r} is not known: choose one of {', '.join(METHODS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"method {unknown[0]!r} is not known: choose one of {', '.join(METHODS)}")
     if wrong := [b for b in budgets if not _is_budget(b)]:
         msg = f"budget {wrong[0]} is no positive number: give a share up to 1, or a number of tokens"
         raise WrongInput(msg)
@@ -100,8 +99,7 @@ def search_filters(
 ) -> Filters:
     """Return which skills a person or an agent may find; raise `WrongInput` if a kind is not known."""
     if wrong := [kind for kind in kinds or () if kind not in _KINDS]:
-        msg = f"kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}")
     wanted = [tuple(values or ()) for values in (kinds, licences, sources, risks)]
     return Filters(wanted[0], wanted[1], wanted[2], wanted[3], person=person)
 
@@ -178,8 +176,7 @@ def _answer(
     batch: Path | None, out: Path | None, answer: Callable[[Line], Line], required: tuple[str, ...]
 ) -> int:
     if batch is None or out is None:
-        msg = "--batch Q.jsonl and --out R.jsonl go together"
-        raise WrongInput(msg)
+        raise WrongInput("--batch Q.jsonl and --out R.jsonl go together")
     form = f"{{{', '.join(required)}}}"
     option = "budget" if "doc_id" in required else "k"
     given = enumerate(read_lines(batch, form), start=1)
@@ -208,8 +205,7 @@ def _checked(line: Line, where: str, required: tuple[str, ...], option: str) -> 
         passes, wanted = _FIELDS[key]
         if key not in line or not passes(line[key]):
             found = repr(line[key])[:40] if key in line else "missing"
-            msg = f"{where}: `{key}` is {found}; it must be {wanted}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{where}: `{key}` is {found}; it must be {wanted}")
     return line
 
 

@@ -68,11 +68,10 @@ def serve_flows(root: Root, port: int, say: Callable[[str], object]) -> None:
 def _require_free(port: int, url: str) -> None:
     named = os.environ.get("PREFECT_API_URL")
     if named not in (None, "", url):
-        msg = (
+        raise WrongInput(
             f"PREFECT_API_URL names the server {named}, and `skillery up` starts one of its own: "
             "unset it, or use that server as flows/README.md says"
         )
-        raise WrongInput(msg)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -87,8 +86,7 @@ def _project() -> Path:
     for folder in (Path.cwd(), Path(flows.__file__).parent.parent):
         if (folder / _FILE).is_file():
             return folder
-    msg = f"{Path.cwd()} holds no {_FILE}: run `skillery up` in the folder of Skillery's project"
-    raise WrongInput(msg)
+    raise WrongInput(f"{Path.cwd()} holds no {_FILE}: run `skillery up` in the folder of Skillery's project")
 
 
 def _deploy(root: Root, project: Path, home: Path) -> list[dict[str, Any]]:
@@ -131,8 +129,7 @@ def _prefect(arguments: list[str], project: Path, log: Path, *, unless: str = ""
     said = done.stdout + done.stderr
     log.write_text(said, "utf-8")
     if done.returncode and not (unless and unless in said):
-        msg = f"`prefect {' '.join(arguments[:2])}` failed: see {log}"
-        raise TransientError(msg)
+        raise TransientError(f"`prefect {' '.join(arguments[:2])}` failed: see {log}")
 
 
 def _welcome(address: str, deployments: list[dict[str, Any]]) -> str:

@@ -31,8 +31,7 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.tries < 1 or min(self.wait_min, self.wait_max, self.server_wait_max) < 0:
-            msg = f"{self}: tries must be at least 1, and waits no less than 0 seconds"
-            raise WrongInput(msg)
+            raise WrongInput(f"{self}: tries must be at least 1, and waits no less than 0 seconds")
 
     def backoff(self, tried: int, draw: float) -> float:
         """Return `min(wait_max, wait_min * 2**(tried - 1) * (1 + draw))`, in seconds.

@@ -100,11 +100,9 @@ def require_reranked(method: str, *, reranked: bool) -> None:
 
 def _check(query: str, method: str, budget: float | None) -> None:
     if not query.strip():
-        msg = "the query is empty; say what the document is needed for"
-        raise WrongInput(msg)
+        raise WrongInput("the query is empty; say what the document is needed for")
     if method not in METHODS:
-        msg = f"unknown paging method {method!r}; choose one of {', '.join(METHODS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"unknown paging method {method!r}; choose one of {', '.join(METHODS)}")
     if budget is not None and not (math.isfinite(budget) and budget > 0):
         msg = f"budget {budget} is no positive number; give a share up to 1 or a number of tokens above 1"
         raise WrongInput(msg)

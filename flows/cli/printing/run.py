@@ -115,12 +115,10 @@ def confirm_forgetting(found: dict[str, Any]) -> None:
     """Ask the person at the terminal whether to forget; raises `WrongInput` if there is none, or for a no."""
     ids = len(found["doc_ids"]) + len(found["copies"])
     if not sys.stdin.isatty():
-        msg = f"{ids} documents would be gone for good: give --yes, or --dry-run to see which"
-        raise WrongInput(msg)
+        raise WrongInput(f"{ids} documents would be gone for good: give --yes, or --dry-run to see which")
     print_foreseen(found, err=True)
     if not typer.confirm("Remove them everywhere?", err=True):
-        msg = "nothing was removed"
-        raise WrongInput(msg)
+        raise WrongInput("nothing was removed")
 
 
 def print_forgotten(found: dict[str, Any]) -> None:
@@ -355,6 +353,9 @@ def print_compaction(found: dict[str, Any]) -> None:
     gone = ", ".join(found["gone"]) or "none"
     _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now; gone: {gone}")
     _say(f"bundled files that no document names any more: {found['blobs_gone']}, removed")
+    if raw := found["raw"]:
+        freed = f"{raw['rows']:,} rows of documents, {raw['files']:,} files, {raw['bytes']:,} bytes freed"
+        _say(f"raw snapshots are whole from {raw['since']} on; of before: {freed}")
 
 
 def print_settings(rows: list[dict[str, Any]]) -> None:

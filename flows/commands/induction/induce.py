@@ -73,8 +73,7 @@ def taught(
     by = judge or (LLM if is_set_up(settings) else DECLARED)
     for option, name, known in (("--judge", by, JUDGES), ("--inducer", inducer, INDUCERS)):
         if name not in known:
-            msg = f"{option} {name!r} is not known: choose one of {', '.join(known)}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{option} {name!r} is not known: choose one of {', '.join(known)}")
     if LLM not in (by, inducer):
         yield how
         return

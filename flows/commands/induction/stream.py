@@ -113,11 +113,9 @@ def _methods(
 ) -> dict[str, Method]:
     wanted = list(names or (METHODS if whole else USUAL))
     if unknown := [name for name in wanted if name not in METHODS]:
-        msg = f"--method {unknown[0]} is not known: name one of {', '.join(METHODS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {unknown[0]} is not known: name one of {', '.join(METHODS)}")
     if not 0 <= turned < 1:
-        msg = f"--turned {turned} must be at least 0 and below 1"
-        raise WrongInput(msg)
+        raise WrongInput(f"--turned {turned} must be at least 0 and below 1")
     chosen = {name: METHODS[name] for name in dict.fromkeys(wanted)}
     papers = variants(own.candidates)
     return chosen | {name: method for name, method in papers.items() if whole or name in chosen}

@@ -52,8 +52,7 @@ def require_openlineage() -> None:
         msg = "SKILLERY_OPENLINEAGE is set, and its client is not installed: pip install '.[openlineage]'"
         raise WrongInput(msg)
     if target and not target.startswith(("file:", "http://", "https://")):
-        msg = f"SKILLERY_OPENLINEAGE={hide_credentials(target)} is neither a URL nor file:PATH"
-        raise WrongInput(msg)
+        raise WrongInput(f"SKILLERY_OPENLINEAGE={hide_credentials(target)} is neither a URL nor file:PATH")
 
 
 def flow_run_id(run_id: str) -> str:

@@ -138,8 +138,7 @@ def _sure_of(
 
 def _require_usable(names: Sequence[str], skipped: Mapping[str, str]) -> None:
     if impossible := [name for name in names if name in skipped]:
-        msg = f"--method {impossible[0]}: {skipped[impossible[0]]}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {impossible[0]}: {skipped[impossible[0]]}")
 
 
 def _measured(

@@ -37,8 +37,7 @@ def planner(
         NotPublished: Nothing is served.
     """
     if decomposer not in DECOMPOSERS:
-        msg = f"--decomposer {decomposer!r} is not known: choose one of {', '.join(DECOMPOSERS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--decomposer {decomposer!r} is not known: choose one of {', '.join(DECOMPOSERS)}")
     if decomposer == LOCAL and not rerank:
         yield lambda task: compose(index, task, options)
         return

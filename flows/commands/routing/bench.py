@@ -152,8 +152,7 @@ def _wanted(
     base = baseline or (expanded((), sweep)[0] if sweep else BASELINE)
     require_names([*wanted, base])
     if baseline not in (None, *wanted):
-        msg = f"--baseline {baseline} is not measured: name it by --method too"
-        raise WrongInput(msg)
+        raise WrongInput(f"--baseline {baseline} is not measured: name it by --method too")
     return list(wanted), base
 
 
@@ -201,11 +200,9 @@ def _missing(option: str, name: str, folder: Path | None) -> WrongInput:
 
 def _pools(pool: Sequence[str] | None, recall: float, files: _Files, bench: RoutingBench) -> list[str]:
     if unknown := [name for name in pool or () if name not in POOLS]:
-        msg = f"unknown pool {unknown[0]!r}; choose some of {', '.join(POOLS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"unknown pool {unknown[0]!r}; choose some of {', '.join(POOLS)}")
     if not 0 < recall <= 1:
-        msg = f"--recall {recall:g}: give a share of the tasks, above 0 and at most 1"
-        raise WrongInput(msg)
+        raise WrongInput(f"--recall {recall:g}: give a share of the tasks, above 0 and at most 1")
     if pool:
         if files.distractors is None and {"easy", "hard"} & set(pool):
             msg = "--pool easy and hard differ in distractors: name a file with them by --distractors"
@@ -315,16 +312,14 @@ def _expectations(answers: Path | None, settings: Settings) -> dict[str, tuple[s
     llm_options(settings, "llm")
     if found := read_answers(answers):
         return found
-    msg = f"{answers}: no line says what an answer must do: give lines {{query_id, assertions}}"
-    raise WrongInput(msg)
+    raise WrongInput(f"{answers}: no line says what an answer must do: give lines {{query_id, assertions}}")
 
 
 def _attention(bench: RoutingBench, skills: pl.DataFrame, models: RoutingModels) -> list[dict[str, Any]]:
     reranker, limits = models.attending
     pairs = pairs_of(bench.tasks, bench.qrels, skills)
     if not pairs:
-        msg = "--attention: no task's skill is among the skills by its own id"
-        raise WrongInput(msg)
+        raise WrongInput("--attention: no task's skill is among the skills by its own id")
     with steps("pairs read", len(pairs)) as step:
         return attention_by_field(reranker, pairs, limits, step)
 

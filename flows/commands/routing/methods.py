@@ -210,11 +210,9 @@ def require_names(names: Sequence[str]) -> None:
     for name in names:
         base = base_of(name)
         if base not in METHODS:
-            msg = f"unknown routing method {base!r}; choose some of {', '.join(METHODS)}"
-            raise WrongInput(msg)
+            raise WrongInput(f"unknown routing method {base!r}; choose some of {', '.join(METHODS)}")
         if base != name and base not in VARIED:
-            msg = f"method {name}: {base} has no settings; {', '.join(VARIED)} have"
-            raise WrongInput(msg)
+            raise WrongInput(f"method {name}: {base} has no settings; {', '.join(VARIED)} have")
 
 
 def require_methods(names: Sequence[str], settings: Settings, root: Root) -> None:

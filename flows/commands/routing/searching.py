@@ -50,8 +50,7 @@ def other_ranker(
     """
     require_names([method])
     if base_of(method) not in SEARCHING:
-        msg = f"--method {method} ranks on benches alone: choose one of {', '.join(SEARCHING)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {method} ranks on benches alone: choose one of {', '.join(SEARCHING)}")
     require_methods([method], settings, root)
     router = None if reranker is None else _router(reranker, settings)
     with ExitStack() as held:

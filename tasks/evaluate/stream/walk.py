@@ -81,14 +81,11 @@ class Stream:
     """
 
     def __init__(
-        self,
-        encode: Encode,
-        k: int = 5,
+        self, encode: Encode, k: int = 5,
         teaches: Callable[[Trajectory], list[DecisionPoint]] = decision_points,
-        learned: Callable[[Trajectory], bool] = has_succeeded,
-        suggested: Suggested | None = None,
+        learned: Callable[[Trajectory], bool] = has_succeeded, suggested: Suggested | None = None,
         least: int = 2,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.encode, self.learned, self._k, self._least = encode, learned, k, least
         self._teaches, self._suggested = teaches, suggested
         self.offered: defaultdict[str, Offered] = defaultdict(lambda: Offered(encode))

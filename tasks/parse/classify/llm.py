@@ -190,11 +190,9 @@ def _by_id(value: object) -> dict[str, str]:
     labels: dict[str, str] = {}
     for name, label in pairs:
         if not isinstance(label, str):
-            reason = f"the kind of id {str(name)[:40]!r} is no text"
-            raise Rejected(reason)
+            raise Rejected(f"the kind of id {str(name)[:40]!r} is no text")
         if str(name) in labels:
-            reason = f"id {str(name)[:40]!r} occurs more than once"
-            raise Rejected(reason)
+            raise Rejected(f"id {str(name)[:40]!r} occurs more than once")
         labels[str(name)] = label.strip().casefold().replace(" ", "_").replace("-", "_")
     return labels
 
@@ -203,8 +201,7 @@ def _listed(value: object) -> list[tuple[object, Any]]:
     pairs = []
     for entry in value if isinstance(value, list) else []:
         if not isinstance(entry, dict) or len(entry) != 2 or "id" not in entry:
-            reason = "the answer is a list instead of an object with the ids as keys"
-            raise Rejected(reason)
+            raise Rejected("the answer is a list instead of an object with the ids as keys")
         (label,) = (said for key, said in entry.items() if key != "id")
         pairs.append((entry["id"], label))
     return pairs
@@ -331,8 +328,7 @@ class HybridClassifier(AttributedClassifier):
 
     def __init__(self, local: Classifier, llm: LlmClassifier, threshold: float) -> None:
         if not 0 <= threshold <= 1:
-            msg = f"threshold {threshold}: a confidence lies in 0 to 1"
-            raise WrongInput(msg)
+            raise WrongInput(f"threshold {threshold}: a confidence lies in 0 to 1")
         self.local, self.llm, self.threshold = local, llm, threshold
 
     @property

@@ -244,11 +244,9 @@ def infer_edges(
     documents = {node.doc_id for node in nodes}
     if len(documents) > 1:
         some = ", ".join(sorted(documents)[:3])
-        msg = f"nodes of {len(documents)} documents ({some}, ...); pass one document at a time"
-        raise ValueError(msg)
+        raise ValueError(f"nodes of {len(documents)} documents ({some}, ...); pass one document at a time")
     if vectors is not None and len(vectors) != len(nodes):
-        msg = f"{len(nodes)} nodes but {len(vectors)} vectors"
-        raise ValueError(msg)
+        raise ValueError(f"{len(nodes)} nodes but {len(vectors)} vectors")
     ids = [node.node_id for node in nodes]
     edges = [Edge(*neighbours, "sequence", 1.0) for neighbours in pairwise(ids)]
     if vectors is not None and len(nodes) <= MOST_COMPARED:

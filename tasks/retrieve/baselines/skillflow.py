@@ -32,8 +32,7 @@ _MOST_SENT = 20_000  # characters of a task
 def _query(text: str) -> str:
     query = " ".join(without_thoughts(text).split()).strip("\"'`“” ")
     if not query or len(query) > _LONGEST:
-        reason = f"a query of 1 to {_LONGEST} characters is wanted, there are {len(query)}"
-        raise Rejected(reason)
+        raise Rejected(f"a query of 1 to {_LONGEST} characters is wanted, there are {len(query)}")
     return query
 
 
@@ -42,12 +41,10 @@ def _queries(found: object, info: ValidationInfo) -> list[str]:
     if isinstance(found, dict) and len(found) == 1:
         found = next(iter(found.values()))
     if not isinstance(found, list) or not all(isinstance(query, str) for query in found):
-        reason = "a JSON list of texts is wanted"
-        raise Rejected(reason)
+        raise Rejected("a JSON list of texts is wanted")
     queries = list(dict.fromkeys(_query(query) for query in found))
     if len(queries) < count:
-        reason = f"{len(queries)} different queries instead of {count}"
-        raise Rejected(reason)
+        raise Rejected(f"{len(queries)} different queries instead of {count}")
     return queries[:count]
 
 
@@ -217,8 +214,7 @@ class RerankSettings:
 
     def __post_init__(self) -> None:
         if min(self.k, self.queries) < 1:
-            msg = f"rerank stage: k {self.k}, queries {self.queries}: at least 1 each"
-            raise WrongInput(msg)
+            raise WrongInput(f"rerank stage: k {self.k}, queries {self.queries}: at least 1 each")
 
 
 class RerankStage:

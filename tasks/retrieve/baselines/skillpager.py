@@ -96,22 +96,19 @@ class OpenSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.relevance_weight <= 1 or min(self.few, self.many) < 1:
-            msg = (
+            raise WrongInput(
                 f"SkillPager: relevance_weight {self.relevance_weight}: from 0 to 1; few {self.few} and "
                 f"many {self.many}: at least 1"
             )
-            raise WrongInput(msg)
         if min(self.top_k, self.chunk_tokens) < 1 or not 0 <= 2 * self.chunk_overlap < self.chunk_tokens:
-            msg = (
+            raise WrongInput(
                 f"SkillPager: top_k {self.top_k} and chunk_tokens {self.chunk_tokens}: at least 1; "
                 f"chunk_overlap {self.chunk_overlap}: at least 0 and less than half of chunk_tokens"
             )
-            raise WrongInput(msg)
         if unknown := set(self.edge_types) - set(EDGE_TYPES):
-            msg = (
+            raise WrongInput(
                 f"SkillPager: edge_types {', '.join(sorted(unknown))}: choose some of {', '.join(EDGE_TYPES)}"
             )
-            raise WrongInput(msg)
 
 
 OPEN_SETTINGS = OpenSettings()
@@ -336,11 +333,9 @@ def mmr_order(
         msg = f"relevance must be (n,) and vectors (n, d), got {relevance.shape} and {vectors.shape}"
         raise ValueError(msg)
     if not 0 <= relevance_weight <= 1:
-        msg = f"relevance_weight must be in [0, 1], got {relevance_weight}"
-        raise ValueError(msg)
+        raise ValueError(f"relevance_weight must be in [0, 1], got {relevance_weight}")
     if not (np.isfinite(relevance).all() and np.isfinite(vectors).all()):
-        msg = f"relevance {relevance.shape} and vectors {vectors.shape} must be finite"
-        raise ValueError(msg)
+        raise ValueError(f"relevance {relevance.shape} and vectors {vectors.shape} must be finite")
     return _mmr_steps(relevance, vectors, relevance_weight, stop_below)
 
 

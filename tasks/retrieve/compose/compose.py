@@ -54,14 +54,11 @@ class ComposeOptions:
     def __post_init__(self) -> None:
         for name, least in (("k", 1), ("max_steps", 1), ("rounds", 0), ("hints", 1)):
             if getattr(self, name) < least:
-                msg = f"{name} is {getattr(self, name)}: give at least {least}"
-                raise WrongInput(msg)
+                raise WrongInput(f"{name} is {getattr(self, name)}: give at least {least}")
         if self.max_steps > LARGEST:
-            msg = f"max_steps is {self.max_steps}: give at most {LARGEST}"
-            raise WrongInput(msg)
+            raise WrongInput(f"max_steps is {self.max_steps}: give at most {LARGEST}")
         if not 0 <= self.alpha <= 1:  # NaN neither
-            msg = f"alpha is {self.alpha}: give a number from 0 to 1"
-            raise WrongInput(msg)
+            raise WrongInput(f"alpha is {self.alpha}: give a number from 0 to 1")
         if self.pages is not None and not (math.isfinite(self.pages) and self.pages > 0):
             msg = f"pages is {self.pages}, no positive number: give a share up to 1, or a number of tokens"
             raise WrongInput(msg)

@@ -119,10 +119,9 @@ class Destination:
         found = locked if installed and locked else found
         if len(found) != 1:
             said = f"{_listed(found)} have one" if found else f"none of {_listed(_FIRST)} has one"
-            msg = (
+            raise WrongInput(
                 f"which folder of skills in {base} is meant? {said}: name one by --agent, or a folder by --to"
             )
-            raise WrongInput(msg)
         return next(iter(found.values()))
 
     def project(self) -> Path | None:

@@ -75,8 +75,7 @@ def assemble(body: str, spans: Sequence[Span], headings: Sequence[Heading], sele
     """
     chosen = runs(selected)
     if chosen and not 0 <= chosen[0][0] <= chosen[-1][1] < len(spans):
-        msg = f"ordinals must be in [0, {len(spans)}), got {chosen[0][0]} to {chosen[-1][1]}"
-        raise ValueError(msg)
+        raise ValueError(f"ordinals must be in [0, {len(spans)}), got {chosen[0][0]} to {chosen[-1][1]}")
     if not spans:
         return body
     where = outline(spans, headings)

@@ -267,8 +267,7 @@ class Searcher:
 def require_min_fit(min_fit: float | None) -> None:
     """Raise `WrongInput` if a least fit is neither None nor in [0, 1]."""
     if min_fit is not None and not 0 <= min_fit <= 1:
-        msg = f"the least fit is {min_fit:g}: give a probability from 0 to 1"
-        raise WrongInput(msg)
+        raise WrongInput(f"the least fit is {min_fit:g}: give a probability from 0 to 1")
 
 
 def fitting(
@@ -309,8 +308,7 @@ def _any_of(name: str, wanted: Sequence[str], columns: Sequence[pl.Series]) -> p
     for value in wanted:
         if not any((column == value).any() for column in columns):
             found = ", ".join(str(v) for v in columns[0].unique().sort().head(20))
-            msg = f"{name} {value!r}: nothing served has it; there are {found}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{name} {value!r}: nothing served has it; there are {found}")
     mask = pl.repeat(value=not wanted, n=len(columns[0]), dtype=pl.Boolean, eager=True)
     for column in columns:
         mask |= column.is_in(list(wanted))

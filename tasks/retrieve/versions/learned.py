@@ -107,11 +107,10 @@ def require_model(root: Root, card: Mapping[str, Any]) -> None:
     if served is None or all(served.model.get(key) == value for key, value in model.items()):
         return
     if served.skills_table(root).count():
-        msg = (
+        raise ModelMismatch(
             f"the index was made with encoder {served.model['name']}, the settings name {model['name']}: set "
             "SKILLERY_ENCODER to the former, or run `skillery run` to index anew"
         )
-        raise ModelMismatch(msg)
 
 
 def _made_of(root: Root, model: Mapping[str, Any], said: str) -> str | None:

@@ -32,6 +32,7 @@ DROPPED = "dropped"
 
 _MOST = 10_000  # events that wait to be written
 _SOON, _MANY = 30.0, 2_000  # seconds, or events, after which they are
+_NEXT = timedelta(minutes=30)  # after a search, within which a skill is used for what was asked
 _RANKS = 10  # documents of an answer that are kept
 
 
@@ -144,6 +145,23 @@ def logged_searches(root: Root, now: datetime, days: int = 30) -> list[tuple[str
         "query", keep="last", maintain_order=True
     )
     return [(query, doc_id) for query, doc_id in found.select("query", "doc_id").iter_rows()]
+
+
+def served_searches(root: Root, now: datetime, days: int) -> list[tuple[str, str]]:
+    """Return what was asked in the last days, and the skill found by it that was paged or installed next.
+
+    It was so by the same way within half an hour. Empty where texts are not kept; raises as `read_frame`.
+    """
+    rows = read_usage(root, now - timedelta(days=days)).sort("at")
+    asked = rows.filter(pl.col("query").is_not_null()).select("event_id", "query")
+    shown = rows.filter(pl.col("action") == "search", pl.col("rank") > 0)
+    used = rows.filter(pl.col("action").is_in(["page", "install"]), pl.col("rank") > 0)
+    found = used.select("at", "via", "doc_id").join_asof(
+        shown.select("at", "via", "doc_id", "event_id"),
+        on="at", by=["via", "doc_id"], tolerance=_NEXT, check_sortedness=False,
+    )  # fmt: skip
+    served = found.drop_nulls("event_id").join(asked, on="event_id", maintain_order="left")
+    return [*dict.fromkeys(served.select("query", "doc_id").iter_rows())]
 
 
 def tidy_usage(root: Root, now: datetime) -> None:

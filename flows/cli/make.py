@@ -147,3 +147,34 @@ def train_routing(
         pairs=pairs, requests=requests, reranker=reranker, seed=seed,
     )  # fmt: skip
     print_json(found) if as_json else print_training(found)
+
+
+@train_app.command("requests")
+def train_requests(
+    requests: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="JSON lines {query, doc_id, kept}.  [usage log]")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Go back to the packaged numbers.")] = False,
+    _preset: PresetOption = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tune what `search` reads on your own requests; it is used if it is better on some held out.
+
+    `kept` says whether the skill served the query. Without FILE it is what the usage log has: skills paged or
+    installed within half an hour after a search found them. Two fifths of the requests decide, by skill:
+    none of their figures may fall by more than .005, nor may those of the package's own, and one has to rise.
+    """
+    settings = load_settings()
+    where = root_of(settings, root)
+    if remove:
+        from tasks.retrieve.routing.tuned import write_tuned  # noqa: PLC0415
+
+        was = write_tuned(where, None)
+        print_json({"removed": was}) if as_json else say("removed" if was else "nothing was tuned here")
+        return
+    from flows.cli.printing.measures import print_tuning  # noqa: PLC0415
+    from flows.commands.routing.own_requests import train_on_requests  # noqa: PLC0415
+
+    found = train_on_requests(where, settings, requests)
+    print_json(found) if as_json else print_tuning(found)

@@ -28,6 +28,7 @@ from storage.state import (
 from tasks.crawl.source_list import known_sources, list_sources, remove_source
 from tasks.refine.export.export import Format, export_corpus
 from tasks.refine.licences.policy import LicencePolicy
+from tasks.retrieve.routing.tuned import read_tuned
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import roll_back
 
@@ -78,7 +79,13 @@ def root_status(root: Root) -> dict[str, Any]:
         "runs": runs,
         "dropped": counts.dropped,
         "licences": _by_licence_class(root),
+        "tuned": _tuned(root),
     }
+
+
+def _tuned(root: Root) -> dict[str, Any] | None:
+    found = read_tuned(root)
+    return found.said() if found else None
 
 
 def source_rows(root: Root) -> list[dict[str, Any]]:
@@ -166,6 +173,7 @@ def examine_root(root: Root, wait: float = 0) -> dict[str, Any]:
         "findings": [asdict(finding) for finding in findings],
         "mended": all(finding.mended for finding in findings),
         "served": served,
+        "tuned": _tuned(root),
     }
 
 

@@ -32,6 +32,7 @@ from tasks.retrieve.routing.reranker import NONE
 from tasks.retrieve.routing.router import Ranked, plain_name
 from tasks.retrieve.routing.search import PROVENANCE, Searcher
 from tasks.retrieve.routing.store import RoutingIndex, open_routing, routing_rows
+from tasks.retrieve.routing.tuned import Tuned, read_tuned
 
 # An agent asks about the same skill again and again, so prepared documents are kept: at most this number, and
 # this many bytes of token embeddings, of which a long document has a hundred times as many as most.
@@ -74,8 +75,8 @@ class OpenVersion:
 
     @functools.cached_property
     def _rows(self) -> pl.DataFrame:
-        opened = "_routing" in self.__dict__
-        return self._routing.rows if opened else routing_rows(self.root, self.served)
+        opened = "routing" in self.__dict__
+        return self.routing.rows if opened else routing_rows(self.root, self.served)
 
     @functools.cached_property
     def _places(self) -> dict[str, int]:
@@ -159,22 +160,31 @@ class OpenVersion:
     @property
     def fit(self) -> FitModel | None:
         """What tells how likely a skill serves, None of an encoder that it was not fitted on."""
-        return packaged_fit(self._reads) if is_base(self.encoder.card) else None
+        packaged = packaged_fit(self._reads) if is_base(self.encoder.card) else None
+        return self.tuned.fit(packaged) if packaged and self.tuned else packaged
+
+    @functools.cached_property
+    def tuned(self) -> Tuned | None:
+        """What the root's own requests taught of the way of reading that is used."""
+        found = read_tuned(self.root)
+        return found if found and found.rerank == self._reads else None
 
     @property
     def _reads(self) -> str:
         """How far skills are read; an index of before has no tokens to read."""
         # Who indexes with another encoder has reasons, such as languages that this reader does not know.
-        known = is_base(self.encoder.card) and self._routing.tokens is not None
+        known = is_base(self.encoder.card) and self.routing.tokens is not None
         return self.rerank if known else NONE
 
     @functools.cached_property
-    def _routing(self) -> RoutingIndex:
+    def routing(self) -> RoutingIndex:
+        """The routing index, opened when it is first read."""
         return open_routing(self.root, self.served)
 
     @functools.cached_property
     def _searcher(self) -> Searcher:
-        return Searcher(self.skills, self._routing, self.encoder, self.fit, self._reads, self.threads)
+        reach, how = self.tuned and self.tuned.reach, (self._reads, self.threads)
+        return Searcher(self.skills, self.routing, self.encoder, self.fit, *how, reach)
 
     def led_by_first(self, results: Results) -> Results:
         """Return results, each led by that of its near-identical skills which has been known for longest.

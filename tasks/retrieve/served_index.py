@@ -96,7 +96,7 @@ class ServedIndex:
         result tells the parts of its score and fit. `nothing_fits` is true if the fit of none of the three
         best reaches `least_fit`: `min_fit`, in [0, 1], or the packaged model's; null if no fit is known.
         Results below a given `min_fit` are left out, unless nothing fits. `ranker` replaces the default; a
-        score it does not tell is null.
+        score it does not tell is null. `tuned` is there if the root's own requests taught the default.
 
         Raises:
             WrongInput: The query is blank, `k` is not positive, nothing has what a filter asks for, or
@@ -128,6 +128,8 @@ class ServedIndex:
         ]
         least = model.least if model and min_fit is None else min_fit
         told = {"query": query, "results": results, "nothing_fits": nothing, "least_fit": least}
+        if model and now.tuned:
+            told["tuned"] = now.tuned.said()
         return {**told, "index_version": now.served.version, "took_ms": _since(started)}
 
     @asked_again

@@ -125,3 +125,21 @@ def print_edges(found: dict[str, Any]) -> None:
     say(f"{llm['requests']} requests, {llm['cached']} known, {llm['tokens']} tokens, cost {llm['cost']:g}")
     if llm["edges"]["fallbacks"]:
         say(f"questions left to the rules: {counts(llm['edges']['fallbacks'])}", style="red")
+
+
+def print_tuning(found: dict[str, Any]) -> None:
+    """Print what came of tuning by own requests: figures of those that decide, before and after."""
+    say(
+        f"{found['requests']} requests, {found['kept']} of them kept; {found['unknown']} of skills not served"
+    )
+    sides = {"your requests": found["own"], "the package's": found["packaged"]}
+    rows = [
+        [f"{name}, {when}", *(f"{row[key]:.3f}" for key in row)]
+        for name, pair in sides.items()
+        for when, row in zip(("before", "tuned"), pair, strict=True)
+    ]
+    table("held out", ["of", *(key.replace("_", " ") for key in found["own"][0])], rows)
+    if found["shipped"]:
+        say("better: search uses it from now on; skillery train requests --remove goes back")
+    else:
+        say("not better on both: nothing was changed")

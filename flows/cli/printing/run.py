@@ -165,6 +165,12 @@ def print_findings(found: dict[str, Any]) -> None:
         f"{count or 'nothing'} found{'' if found['mended'] else ', not all of it mended'}; "
         f"served: {found['served'] or 'nothing'}"
     )
+    _say_tuned(found)
+
+
+def _say_tuned(found: dict[str, Any]) -> None:
+    if tuned := found.get("tuned"):
+        _say(f"search is tuned on {tuned['requests']} requests of this root, {minute(tuned['at'])}")
 
 
 def print_export(found: dict[str, Any]) -> None:
@@ -198,6 +204,7 @@ def print_status(status: dict[str, Any]) -> None:
         _say(f"source {source['source']}: {source['state']}, {last}{since}")
         if source["listed"] is not None:
             _say(_reading(source), indent=2)
+    _say_tuned(status)
     rows = [
         [r["run_id"], r["flow"], r["state"], r["published"], f"{sum(r['seconds'].values()):.1f}"]
         for r in status["runs"]
@@ -223,6 +230,7 @@ def print_search(answer: dict[str, Any]) -> None:
     more = (
         "read one with: skillery page DOC_ID QUERY" if answer["results"] else "no skill is served that fits"
     )
+    _say_tuned(answer)
     _say(f"{answer['took_ms']:.0f} ms; {more}")
 
 

@@ -20,7 +20,7 @@ from storage.lance.tables import TableAt
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.fit import DECIDING, FitModel
 from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_retriever
-from tasks.retrieve.routing.reranker import NONE, REACHES, SkillReader, packaged_pair_scorer
+from tasks.retrieve.routing.reranker import NONE, REACHES, Reach, SkillReader, packaged_pair_scorer
 from tasks.retrieve.routing.router import Ranked, Router, best_rows
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
@@ -113,6 +113,7 @@ class Searcher:
         rerank: How far skills are read beside the query, of `RERANKS`; an index from before has no tokens of
             them, and none is read.
         threads: That read at a time; None: one a core.
+        reach: How far, where it is not that of `REACHES`.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class Searcher:
         fit: FitModel | None = None,
         rerank: str = NONE,
         threads: int | None = None,
+        reach: Reach | None = None,
     ) -> None:
         self._skills, self._ids, self._rows = skills, index.doc_ids, index.rows
         names = self._rows["name"].to_list()
@@ -130,7 +132,7 @@ class Searcher:
         if index.learned is not None:
             learned = LearnedLeg(index.learned, partial(packaged_retriever, threads))
         if rerank != NONE and tokens is not None:
-            reader = SkillReader(partial(packaged_pair_scorer, threads), tokens.of, REACHES[rerank])
+            reader = SkillReader(partial(packaged_pair_scorer, threads), tokens.of, reach or REACHES[rerank])
         self.router = Router(
             index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder, fit=fit,
             reader=reader, learned=learned,

@@ -84,13 +84,18 @@ def _of_request(
 
 def fit_reading(results: ReadResults) -> tuple[Numbers, float]:
     """Return the weights under which what is right is likeliest, and the least probability that is fit."""
+    weights = fit_chance(results.features, results.right, _PENALTY, counts_by_pool(results), _RISING)
+    served = surest_of(results, expit(results.features @ weights), "whole")
+    return weights, float(np.quantile(served, _LOST))
+
+
+def counts_by_pool(results: ReadResults) -> Numbers:
+    """Return how much each result counts, so that a request is as often unserved as is assumed."""
     shares = {"whole": 1 - _UNSERVED} | dict.fromkeys(("without", NEAR, FOREIGN), _UNSERVED / 3)
     counts = np.zeros(len(results.right))
     for pool, share in shares.items():
         counts[results.pool == pool] = share / max((results.pool == pool).sum(), 1)
-    weights = fit_chance(results.features, results.right, _PENALTY, counts, _RISING)
-    served = _surest(results, expit(results.features @ weights), "whole")
-    return weights, float(np.quantile(served, _LOST))
+    return counts
 
 
 def held_out_fit(results: ReadResults) -> tuple[Numbers, float]:
@@ -118,16 +123,16 @@ def reading_report(results: ReadResults) -> dict[str, Any]:
         own = first & (results.kind == kind)
         bins = calibration_by_count(chances[own].tolist(), results.right[own].tolist())
         of = ReadResults(*(column[results.kind == kind] for column in results))
-        surest = [_surest(of, chances[results.kind == kind], pool) for pool in ("whole", "without")]
+        surest = [surest_of(of, chances[results.kind == kind], pool) for pool in ("whole", "without")]
         told[kind] = {
             "near": auroc(chances[own & results.right].tolist(), near.tolist()),
             "ece": calibration_error(bins),
             "nothing": [float((some < least).mean()) for some in surest],
         }
-    return told | {FOREIGN: float((_surest(results, chances, FOREIGN) < least).mean())}
+    return told | {FOREIGN: float((surest_of(results, chances, FOREIGN) < least).mean())}
 
 
-def _surest(results: ReadResults, chances: Numbers, pool: str) -> Numbers:
+def surest_of(results: ReadResults, chances: Numbers, pool: str) -> Numbers:
     """Return the highest of each request's chances in a pool."""
     own, place = chances[results.pool == pool], results.place[results.pool == pool]
     return np.maximum.reduceat(own, np.flatnonzero(place == 0)) if len(own) else own

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +94,7 @@ def read_requests(
     kinds = np.array([*lines["kind"], *[FOREIGN] * len(foreign)])
     gold = np.concatenate([gold, np.full(len(foreign), -1)])
     folds = np.concatenate([folds, [*map(_fold_of, foreign)]])
-    first = _first_of(router, texts, place)
+    first = first_of(router, texts, place)
     found = Requests(texts, kinds, gold, folds, *first, copies + none, unsure + none)
     return found, skill_tokens_of(skills), vectors
 
@@ -122,7 +122,7 @@ def found_by_search(
         skills = [Skill(*row) for row in read_skills([corpus]).iter_rows()]
         learned = LearnedLeg(packaged_retriever(None).skills(tokens), partial(packaged_retriever, None))
         router, _ = _router(skills, heads, encoder, learned)
-        first, scores, fits = _first_of(
+        first, scores, fits = first_of(
             router, held.texts, {one.doc_id: row for row, one in enumerate(skills)}
         )
         keep_requests(file, held._replace(first=first, scores=scores, fits=fits))
@@ -164,9 +164,10 @@ def found_once(
         return kept_requests(file), tokens, found["heads"]
 
 
-def _first_of(
+def first_of(
     router: Router, texts: Sequence[str], place: dict[str, int]
 ) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return rows, scores and fits of the first skills that a router finds for each text."""
     most = min(FIRST, len(place))
     first, (scores, fits) = np.zeros((len(texts), most), np.int64), np.zeros((2, len(texts), most))
     for row, text in enumerate(texts):
@@ -203,14 +204,14 @@ def _fold_of(name: str) -> int:
     return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % FOLDS
 
 
-def keep_requests(file: Path, held: Requests) -> None:
-    """Write requests with what was found for them."""
+def keep_requests(file: Path, held: Requests, more: Mapping[str, Any] | None = None) -> None:
+    """Write requests with what was found for them, and more arrays by name."""
     found = {name: getattr(held, name) for name in _HELD}
     for name in ("copies", "unsure"):
         rows = [sorted(one) for one in getattr(held, name)]
         found[name] = np.array([row for one in rows for row in one], dtype=np.int64)
         found[f"{name}_ends"] = np.cumsum([len(one) for one in rows])
-    np.savez_compressed(file, texts=np.array(held.texts), **found)
+    np.savez_compressed(file, texts=np.array(held.texts), **found, **(more or {}))
 
 
 def kept_requests(file: Path) -> Requests:

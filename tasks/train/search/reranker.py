@@ -26,6 +26,7 @@ from tasks.retrieve.routing.fit import FILE as FIT
 from tasks.retrieve.routing.reranker import FILE, QUERY, REACHES, PairScorer, Reach, pair_of
 from tasks.retrieve.routing.skill_tokens import SkillTokens
 from tasks.train.search.adapted_network import AdaptedNetwork, Halves, mean_states, padded
+from tasks.train.search.own_requests import HELD, keep_held_out
 from tasks.train.search.reading_fit import fit_reading, read_results, reading_report
 from tasks.train.search.requests import (
     FOREIGN,
@@ -279,8 +280,9 @@ def main() -> None:
     np.savez(given.out, **arrays)  # type: ignore[arg-type]
     rows, model = np.flatnonzero(held.folds == given.fold), PairScorer(arrays)
     fitted = json.loads(given.fit.read_text("utf-8")) | {"reading": {}}
+    every: dict[str, npt.NDArray[np.float64]] = {}
     for name, reach in REACHES.items():
-        odds = read_odds(searched, rows, model, tokens, reach)
+        odds = every[name] = read_odds(searched, rows, model, tokens, reach)
         results = read_results(searched, rows, odds, reach)
         weights, least = fit_reading(results)
         fitted["reading"][name] = {"weights": [round(float(w), 4) for w in weights], "least": round(least, 4)}
@@ -288,6 +290,7 @@ def main() -> None:
         for weight in sorted({0.0, 0.2, 0.8, reach.weight}):
             told = report(searched, rows, odds, reach._replace(weight=weight))
             sys.stdout.write(json.dumps({"rerank": name, "weight": weight, **told}) + "\n")
+    keep_held_out(given.fit.with_name(HELD.name), searched, rows, every)
     given.fit.write_text(json.dumps(fitted, indent=1) + "\n", "utf-8")
 
 

@@ -1,0 +1,98 @@
+"""`skillery train requests`: from a user's own requests to what search uses."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from flows.commands.routing.own_requests import ship
+from storage.usage import UsageLog, served_searches
+from tasks.retrieve.routing.fit import packaged_fit
+from tasks.retrieve.routing.tuned import read_tuned
+from tasks.train.search.own_requests import Tuning
+from tests.support.command import Ask
+from tests.support.roots.hand_written import SKILLS
+from tests.support.roots.skill_root import Export, SkillRoot
+
+# By their ids two of these teach and two decide.
+NAMES = {"loaf": "bread", "hive": "bees", "cycle": "bike", "pot": "tea"}
+# None of them says a word of its skill.
+WORDS = {
+    "loaf": "guests say that it is heavy like a brick", "hive": "they crawl about with crippled wings",
+    "cycle": "it grinds whenever I go uphill", "pot": "my visitor left half of the cup",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    root = SkillRoot.below(
+        tmp_path_factory.mktemp("own"), minilm_export, {own: SKILLS[name] for own, name in NAMES.items()}
+    )
+    root.publish()
+    return root
+
+
+def asked(folder: Path, times: int) -> Path:
+    """Return a file of requests, each kept by its skill, and one whose skill is not served."""
+    lines = [
+        {"query": f"{words}, case {n}", "doc_id": f"local/market/{name}", "kept": True}
+        for name, words in WORDS.items()
+        for n in range(times)
+    ]
+    file = folder / "asked.jsonl"
+    file.write_text(
+        "".join(json.dumps(line) + "\n" for line in [*lines, {**lines[0], "doc_id": "gone/gone"}])
+    )
+    return file
+
+
+def test_own_requests_are_measured_beside_the_packages_and_change_nothing_if_these_lose(
+    served: SkillRoot, ask: Ask, tmp_path: Path
+) -> None:
+    file = str(asked(tmp_path, 12))
+    done = ask("train", "requests", file, "--root", served.root.uri)
+    assert done.code == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "48 requests, 48 of them kept; 1 of skills not served" in done.stdout
+    for told in ("your requests, tuned", "the package's, before", "mrr@3", "not better on both"):
+        assert told in done.stdout
+    assert read_tuned(served.root) is None
+
+
+def test_what_is_shipped_is_used_and_said_until_it_is_removed(served: SkillRoot, ask: Ask) -> None:
+    root, packaged = served.root.uri, packaged_fit("best")
+    assert packaged.reading is not None
+    search = ["search", "the loaf stays flat", "--root", root, "--json"]
+    plain = json.loads(ask(*search).stdout)
+    assert "tuned" not in plain
+    ship(served.root, "best", Tuning(0.2, packaged.reading / 2, 0.01), 48)
+    tuned = json.loads(ask(*search).stdout)
+    assert (tuned["tuned"]["requests"], tuned["least_fit"]) == (48, 0.01)
+    for key in ("fit", "score"):
+        assert tuned["results"][0][key] != plain["results"][0][key]
+    assert "tuned" not in json.loads(ask(*search, "--rerank", "fast").stdout)
+    for command in (["search", "flat loaf"], ["status"], ["doctor"]):
+        assert "tuned on 48 requests of this root" in ask(*command, "--root", root).stdout
+    remove = ["train", "requests", "--remove", "--root", root]
+    assert [ask(*remove).stdout for _ in range(2)] == ["removed\n", "nothing was tuned here\n"]
+    again = json.loads(ask(*search).stdout)
+    assert {**again, "took_ms": 0} == {**plain, "took_ms": 0}
+
+
+def test_without_a_file_the_log_of_usage_is_read(served: SkillRoot, ask: Ask) -> None:
+    none = ask("train", "requests", "--root", served.root.uri)
+    assert none.code == 2
+    assert "SKILLERY_QUERY_LOG=texts" in none.stderr
+    log = UsageLog(served.root, "texts", str)
+    log.note("http", "search", ["local/market/hive", "local/market/pot"], query="mites", fits=True)
+    log.note("mcp", "search", ["local/market/pot"], query="a guest", fits=True)
+    log.note("http", "page", ["local/market/pot"], query="what to do")
+    log.flush()
+    # The page came the same way as the first search, which found it second.
+    assert served_searches(served.root, datetime.now(UTC), 1) == [("mites", "local/market/pot")]
+    few = ask("train", "requests", "--root", served.root.uri)
+    assert few.code == 2
+    assert "1 lines were kept by a served skill" in few.stderr

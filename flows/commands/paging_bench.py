@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -194,7 +194,7 @@ def _answer(
     return {
         "methods": rows, "notes": [*notes_of(noted, fitted), *_typed(bench.typing)], "judge": judge,
         "fitted": fitted,
-        "skillpager": asdict(bench.skillpager), "typing": bench.typing,
+        "skillpager": bench.skillpager.model_dump(), "typing": bench.typing,
     }  # fmt: skip
 
 

@@ -52,13 +52,10 @@ from tasks.models.with_torch.bi_encoder import Prefixed, TorchEncoder, instructe
 from tasks.models.with_torch.device import device_of
 from tasks.models.with_torch.reranker import CausalReranker, CrossEncoder, LoadedReranker, load_reranker
 from tasks.retrieve.baselines.skillflow import (
-    DenseSettings,
     DenseStage,
     LlmQueries,
     QueryWriter,
-    RerankSettings,
     RerankStage,
-    SelectSettings,
     SelectStage,
     TaskItself,
 )
@@ -101,7 +98,8 @@ def skillflow(
             stages.append(_dense(skills, flow, kept, encoder, writer, rules[name]))
         elif name == "select":
             if llm is not None:
-                stages.append(SelectStage(skills, llm, _selecting(flow, rules)))
+                selecting = flow.select_k, flow.select_specific, flow.select_characters
+                stages.append(SelectStage(skills, llm, *selecting, rules["relevant"], rules["specific"]))
         else:
             stages.append(_reranking(name, skills, flow, writer, rules[name], means.device))
     return Staged(skills, stages)
@@ -168,8 +166,10 @@ def _dense(
         texts = [first_tokens(text, flow.dense_tokens, encoder) for text in texts]
     texts = [f"{flow.dense_text_prefix}{text}" for text in texts]
     asking = Prefixed(encoder, flow.dense_query_prefix)
-    made = DenseSettings(flow.dense_k, flow.dense_queries, flow.dense_gathering, flow.dense_depth, rules)
-    return DenseStage(kept.encode(texts), asking, writer, made)
+    return DenseStage(
+        kept.encode(texts), asking, writer,
+        flow.dense_k, flow.dense_queries, flow.dense_gathering, flow.dense_depth, rules,
+    )  # fmt: skip
 
 
 def _encoded_text(skill: Skill, form: str) -> str:
@@ -189,17 +189,11 @@ def _reranking(
 ) -> RerankStage:
     if name == "shallow":
         scorer = CrossEncoder(flow.shallow_model, max_tokens=flow.shallow_tokens, device=device)
-        made = RerankSettings(flow.shallow_k, flow.shallow_queries, flow.shallow_aggregation, rules)
+        made = flow.shallow_k, flow.shallow_queries, flow.shallow_aggregation
     else:
         scorer = CrossEncoder(flow.deep_model, max_tokens=flow.deep_tokens, batch=4, device=device)
-        made = RerankSettings(flow.deep_k, flow.deep_queries, flow.deep_aggregation, rules)
-    return RerankStage(name, skills, scorer, writer, made)
-
-
-def _selecting(flow: SkillFlowSettings, rules: dict[str, str | None]) -> SelectSettings:
-    return SelectSettings(
-        flow.select_k, flow.select_specific, flow.select_characters, rules["relevant"], rules["specific"]
-    )
+        made = flow.deep_k, flow.deep_queries, flow.deep_aggregation
+    return RerankStage(name, skills, scorer, writer, *made, rules)
 
 
 METHODS = (*BASELINES, *ABLATIONS, *VARIED)

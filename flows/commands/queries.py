@@ -74,13 +74,9 @@ def require_page_options(methods: list[str], budgets: list[float | None]) -> Non
 
 
 def search_filters(
-    kinds: list[str] | None,
-    licences: list[str] | None,
-    sources: list[str] | None,
-    risks: list[str] | None = None,
-    *,
-    person: bool = False,
-) -> Filters:
+    kinds: list[str] | None, licences: list[str] | None, sources: list[str] | None,
+    risks: list[str] | None = None, *, person: bool = False,
+) -> Filters:  # fmt: skip
     """Return which skills a person or an agent may find; raise `WrongInput` if a kind is not known."""
     if wrong := [kind for kind in kinds or () if kind not in _KINDS]:
         raise WrongInput(f"kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}")
@@ -89,16 +85,9 @@ def search_filters(
 
 
 def search_batch(
-    index: ServedIndex,
-    batch: Path | None,
-    out: Path | None,
-    *,
-    k: int,
-    filters: Filters | None = None,
-    explain: bool = False,
-    min_fit: float | None = None,
-    ranker: SkillRanker | None = None,
-) -> int:
+    index: ServedIndex, batch: Path | None, out: Path | None, *, k: int, filters: Filters | None = None,
+    explain: bool = False, min_fit: float | None = None, ranker: SkillRanker | None = None,
+) -> int:  # fmt: skip
     """Search for a file of queries, lines `{query_id, query}`; `k` holds for lines without their own.
 
     A line without `query_id` gets its number in the file, from 1. A line that cannot be answered is answered
@@ -137,14 +126,9 @@ def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractCont
 
 
 def page_batch(
-    index: ServedIndex,
-    batch: Path | None,
-    out: Path | None,
-    *,
-    budget: float | None,
-    method: str,
+    index: ServedIndex, batch: Path | None, out: Path | None, *, budget: float | None, method: str,
     reranker: Reranker | None = None,
-) -> int:
+) -> int:  # fmt: skip
     """Page for a file of queries, lines `{query_id, doc_id, query}`; files, errors as in `search_batch`."""
     require_page_options([method], [budget])
     require_reranked(method, reranked=reranker is not None)

@@ -45,18 +45,10 @@ _GRANULAR = ("default", "sgdr")  # methods of table 4
 
 
 def stream_bench(
-    root: Root,
-    settings: Settings,
-    *,
-    paths: Sequence[Path],
-    method: Sequence[str] | None = None,
-    form: Format = "trajectories",
-    turned: float = 0.0,
-    seed: int = 42,
-    out: Path | None = None,
-    warm: str | None = None,
-    report: Path | None = None,
-) -> dict[str, Any]:
+    root: Root, settings: Settings, *, paths: Sequence[Path], method: Sequence[str] | None = None,
+    form: Format = "trajectories", turned: float = 0.0, seed: int = 42, out: Path | None = None,
+    warm: str | None = None, report: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Ask methods at each step of trajectories, each before its trajectory is learned from.
 
     The keywords are the options of `skillery evaluate stream`, whose help says what each is. `report` is a

@@ -154,13 +154,9 @@ def loaded(router: SkillRouterSettings, device: str) -> LoadedReranker:
 
 
 def _dense(
-    skills: Sequence[Skill],
-    flow: SkillFlowSettings,
-    kept: Encoder,
-    encoder: OnnxEncoder,
-    writer: QueryWriter,
-    rules: str | None,
-) -> DenseStage:
+    skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: OnnxEncoder,
+    writer: QueryWriter, rules: str | None,
+) -> DenseStage:  # fmt: skip
     texts = [_encoded_text(skill, flow.dense_text) for skill in skills]
     if flow.dense_tokens:
         texts = [first_tokens(text, flow.dense_tokens, encoder) for text in texts]
@@ -180,13 +176,9 @@ def _encoded_text(skill: Skill, form: str) -> str:
 
 
 def _reranking(
-    name: str,
-    skills: Sequence[Skill],
-    flow: SkillFlowSettings,
-    writer: QueryWriter,
-    rules: str | None,
+    name: str, skills: Sequence[Skill], flow: SkillFlowSettings, writer: QueryWriter, rules: str | None,
     device: str,
-) -> RerankStage:
+) -> RerankStage:  # fmt: skip
     if name == "shallow":
         scorer = CrossEncoder(flow.shallow_model, max_tokens=flow.shallow_tokens, device=device)
         made = flow.shallow_k, flow.shallow_queries, flow.shallow_aggregation

@@ -39,16 +39,9 @@ def load_training() -> TrainingEnvironment:
 
 
 def train_routing(
-    root: Root,
-    settings: Settings,
-    corpora: Sequence[Path],
-    out: Path,
-    *,
-    pairs: int = 2500,
-    requests: Path | None = None,
-    reranker: str | None = None,
-    seed: int = 0,
-) -> dict[str, Any]:
+    root: Root, settings: Settings, corpora: Sequence[Path], out: Path, *, pairs: int = 2500,
+    requests: Path | None = None, reranker: str | None = None, seed: int = 0,
+) -> dict[str, Any]:  # fmt: skip
     """Train a bi-encoder on queries of corpora's skills, and return what `RoutingTraining.run` does.
 
     Raises:

@@ -195,14 +195,9 @@ def rank_whole(
 
 
 def rank_every_node(
-    document: PagedDocument,
-    query: str,
-    *,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    limited: bool,
+    document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer, limited: bool,
     apart: bool = False,
-) -> Selection:
+) -> Selection:  # fmt: skip
     """Return all nodes in document order with scores 0, which shows what parsing loses."""
     del query, encoder, tokenizer, limited
     return of_nodes(document, [(ordinal, 0.0) for ordinal in range(len(document.nodes))], apart=apart)
@@ -263,13 +258,9 @@ def _with_predecessors(
 
 
 def _walked(
-    edges: Sequence[tuple[int, int]],
-    vectors: Vectors,
-    relevance: Floats,
-    weight: float,
-    given: OpenSettings,
-    limited: bool,
-) -> Iterator[Pick]:
+    edges: Sequence[tuple[int, int]], vectors: Vectors, relevance: Floats, weight: float,
+    given: OpenSettings, limited: bool,
+) -> Iterator[Pick]:  # fmt: skip
     """Yield nodes reached along edges, each time the neighbour with the highest MMR value.
 
     If `limited`, low gains do not end the walk, and where no edge leads on it enters anew.

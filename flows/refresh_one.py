@@ -20,10 +20,13 @@ from tasks.crawl.source_list import specs_to_read
 
 @flow(name="refresh-one", flow_run_name=named("refresh {target} in {root}"))
 def refresh_one(
-    target: Annotated[ str, Field(min_length=1, examples=["anthropics/skills/skills/pdf", "anthropics/skills"]) ],
-    root: str = "data", index: Literal["all", "skills"] = "all",
+    target: Annotated[
+        str, Field(min_length=1, examples=["anthropics/skills/skills/pdf", "anthropics/skills"])
+    ],
+    root: str = "data",
+    index: Literal["all", "skills"] = "all",
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Read one skill or repository again from the sources it came from, and serve what changed.
 
     Only these sources are asked, and a marketplace only about this repository. No other document retires. The

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from flows.commands.console import folder_at, steps, write_report
-from flows.commands.induction.induce import LLM, InductionSettings, load_induction
+from flows.commands.induction.induce import LLM, InductionSettings
 from flows.commands.llm import opened_llm
-from flows.settings import Settings
+from flows.settings import Settings, load
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
@@ -64,7 +64,7 @@ def stream_bench(
     Raises:
         WrongInput: A file, a method, a share, a root or the folder cannot be used; nothing was encoded.
     """
-    sgdr = load_induction()
+    sgdr = load(InductionSettings)
     methods = _methods(method, turned, sgdr, whole=report is not None)
     if report is not None:
         folder_at(report, "--report")

@@ -20,12 +20,11 @@ from flows.commands.routing.settings import (
     SkillRouterSettings,
     base_of,
     llm_setting,
-    load_skillrouter,
     prompts_of,
     require_skillflow,
     settings_of,
 )
-from flows.settings import Settings, llm_options
+from flows.settings import Settings, llm_options, load
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.paging.bench import Remembering
@@ -303,7 +302,7 @@ class RoutingModels:
         Raises:
             WrongInput: The settings name another kind of reranker, or none.
         """
-        router = load_skillrouter()
+        router = load(SkillRouterSettings)
         limits = router.reranker_description_tokens, router.reranker_body_tokens
         if router.reranker and router.reranker != JUDGE:
             found = loaded(router, self._settings.device)

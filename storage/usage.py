@@ -70,6 +70,10 @@ class UsageLog:
         if len(self._held) >= _MANY:
             self._wake.set()
 
+    def waiting(self) -> int:
+        """Return how many events wait to be written."""
+        return len(self._held)
+
     def start(self) -> None:
         """Begin to write what is noted every 30 seconds, until `close`."""
         with self._starting:

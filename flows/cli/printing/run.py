@@ -353,6 +353,9 @@ def print_compaction(found: dict[str, Any]) -> None:
     gone = ", ".join(found["gone"]) or "none"
     _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now; gone: {gone}")
     _say(f"bundled files that no document names any more: {found['blobs_gone']}, removed")
+    if raw := found["raw"]:
+        freed = f"{raw['rows']:,} rows of documents, {raw['files']:,} files, {raw['bytes']:,} bytes freed"
+        _say(f"raw snapshots are whole from {raw['since']} on; of before: {freed}")
 
 
 def print_settings(rows: list[dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -184,6 +185,9 @@ def publish(
     keep: Annotated[
         int, Option(metavar="N", min=1, help="How long an archive stays: this and N-1 more times.")
     ] = 3,
+    sign: Annotated[
+        Path | None, Option(metavar="KEY.pem", help="Sign all of it with this private key.")
+    ] = None,
     root: opt.RootOption = None,
     as_json: opt.JsonOption = False,
 ) -> None:
@@ -198,7 +202,7 @@ def publish(
 
     found = publish_registry(
         root_of(load_settings(), root), out, licences=licence or (), sources=source or (),
-        risks=risk or (), public_url=public_url, keep=keep,
+        risks=risk or (), public_url=public_url, keep=keep, sign=sign,
     )  # fmt: skip
     print_json(found) if as_json else print_published(found)
 

@@ -107,6 +107,8 @@ def _embed(root: str, encoder: str) -> None:
 def announce(root: str, version: str | None) -> None:
     """Emit the event of a publication, which starts the evaluation; None: nothing was published."""
     if version:
-        resource = {"prefect.resource.id": "skillery.index", "prefect.resource.name": version}
+        resource = {
+            "prefect.resource.id": "skillery.index", "prefect.resource.name": version, "skillery.root": root
+        }  # fmt: skip
         payload = {"root": root, "version": version, "database_uri": _database(root)}
         emit_event(event=PUBLISHED, resource=resource, payload=payload)

@@ -80,13 +80,16 @@ def compact(wait: opt.WaitOption = 0, root: opt.RootOption = None, as_json: opt.
 
 def up(
     port: Annotated[int, Option(metavar="PORT", min=1, max=65535, help="Port of Prefect's page.")] = 4200,
-    root: opt.RootOption = None,
+    root: Annotated[
+        list[str] | None, Option(metavar="FOLDER", help="As elsewhere; repeatable: nights of each.  [data]")
+    ] = None,
 ) -> None:
     """Run Prefect's server, its page, the schedules and a worker here, until Ctrl-C."""
     from flows.server.up import serve_flows  # noqa: PLC0415
 
     try:
-        serve_flows(root_of(load_settings(), root), port, typer.echo)
+        settings = load_settings()
+        serve_flows([root_of(settings, one) for one in root or [settings.root]], port, typer.echo)
     except KeyboardInterrupt:
         typer.echo("stopped")
 

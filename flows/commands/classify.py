@@ -12,12 +12,13 @@ from flows.settings import Kind, Settings, llm_options
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
-from tasks.evaluate.measures.edges import edge_agreement, sampled_documents
 from tasks.evaluate.measures.nodes import (
     MOST_DOCUMENTS,
     agreement,
     balanced_nodes,
+    edge_agreement,
     read_gold,
+    sampled_documents,
     threshold_table,
 )
 from tasks.models.llm.budget import Ledger

@@ -73,7 +73,7 @@ def paging_bench(
     (speaker, llm), typing = require_speaker(judge, settings), llm_options(settings, require_kind(classifier))
     require_form(sample_labels, llm)
     texts, asked = read_paging_bench(documents, queries, judged=speaker == "llm")
-    require_paging(texts, asked, [name for name, _ in measured])
+    require_paging(asked, [name for name, _ in measured])
     named = SAMPLED if method in (None, ["all"]) else method or ()
     sampled = [setting for setting in measured if setting[0] in named]
     judging = Judging(speaker, llm, labels_for(labels, asked, measured), sample_labels, sampled)

@@ -134,16 +134,9 @@ class GitHub:
     """
 
     def __init__(
-        self,
-        http: Http,
-        token: Secret | None,
-        api_url: str,
-        archive_url: str,
-        raw_url: str,
-        *,
-        archive_bytes: int = 50_000_000,
-        tree_requests: int = 50,
-    ) -> None:
+        self, http: Http, token: Secret | None, api_url: str, archive_url: str, raw_url: str, *,
+        archive_bytes: int = 50_000_000, tree_requests: int = 50,
+    ) -> None:  # fmt: skip
         self._http, self._token = http, token
         self._api, self._archives, self._raw = (u.rstrip("/") for u in (api_url, archive_url, raw_url))
         self._archive_bytes, self._tree_requests = archive_bytes, tree_requests

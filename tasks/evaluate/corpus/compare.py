@@ -65,14 +65,9 @@ def _number(value: object) -> float | None:
 def _contrast(measure: str, a: pl.Series, b: pl.Series) -> Contrast:
     a, b = a.drop_nulls(), b.drop_nulls()
     contrast = Contrast(
-        measure,
-        len(a),
-        len(b),
-        _number(a.median()),
-        _number(b.median()),
-        _number(a.mean()),
+        measure, len(a), len(b), _number(a.median()), _number(b.median()), _number(a.mean()),
         _number(b.mean()),
-    )
+    )  # fmt: skip
     if not len(a) or not len(b):
         return contrast
     # Ties are many, so the normal approximation, corrected for them, is the test.

@@ -46,8 +46,7 @@ def bootstrap_ratio_interval(
     """
     _check_pairs(numerators, denominators)
     if min(denominators, default=1) <= 0:
-        msg = f"denominators must be positive, got {min(denominators)}"
-        raise ValueError(msg)
+        raise ValueError(f"denominators must be positive, got {min(denominators)}")
     sums = _resampled(np.hstack([_column(numerators), _column(denominators)]))
     return percentiles(sums[:, 0] / sums[:, 1])
 
@@ -75,13 +74,9 @@ def cluster_sums(columns: Sequence[Sequence[float]], clusters: Sequence[str]) ->
 
 
 def paired_bootstrap(
-    a: Sequence[float],
-    b: Sequence[float],
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
+    a: Sequence[float], b: Sequence[float], *, level: float = 0.95, resamples: int = 10_000,
     clusters: Sequence[str] | None = None,
-) -> tuple[float, float, float, float]:
+) -> tuple[float, float, float, float]:  # fmt: skip
     """Return the mean of `a - b` over queries, its percentile interval, and a two-sided p-value.
 
     Queries are drawn with both their values; with `clusters`, the one of each query, whole clusters are. p is
@@ -139,18 +134,15 @@ def _column(values: Sequence[float]) -> Array:
 
 def _check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
     if len(a) != len(b):
-        msg = f"both sides must have one value a query, got {len(a)} and {len(b)}"
-        raise ValueError(msg)
+        raise ValueError(f"both sides must have one value a query, got {len(a)} and {len(b)}")
 
 
 def _resampled(columns: Array, level: float = 0.95, resamples: int = 10_000, seed: int = 42) -> Array:
     """Return the sums of each resample, shape `(resamples, m)`, of `columns` with shape `(n, m)`."""
     if not len(columns):
-        msg = "there are no values to resample"
-        raise ValueError(msg)
+        raise ValueError("there are no values to resample")
     if not 0 < level < 1 or resamples < 1:
-        msg = f"level must be in (0, 1) and resamples at least 1, got {level} and {resamples}"
-        raise ValueError(msg)
+        raise ValueError(f"level must be in (0, 1) and resamples at least 1, got {level} and {resamples}")
     random = np.random.default_rng(seed)
     n = len(columns)
     sums = np.empty((resamples, columns.shape[1]))
@@ -177,8 +169,7 @@ def holm_bonferroni(values: Sequence[float]) -> list[float]:
         ValueError: A value is not in [0, 1].
     """
     if not all(0 <= p <= 1 for p in values):
-        msg = f"p-values lie in [0, 1], got {list(values)}"
-        raise ValueError(msg)
+        raise ValueError(f"p-values lie in [0, 1], got {list(values)}")
     order = np.argsort(values, kind="stable")
     raised = np.asarray(values, dtype=np.float64)[order] * np.arange(len(values), 0, -1)
     adjusted = np.empty(len(values))

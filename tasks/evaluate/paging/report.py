@@ -123,13 +123,10 @@ def report_paging(bench: PagingBench, step: Callable[[], None]) -> PagingReport:
             budgets = [float(max(outcome.tokens, 2)) for outcome in theirs]
             contests.append((rival, theirs, known.measured(DEFAULT_METHOD, budgets, step=step)))
     return PagingReport(
-        rows_of(measured),
-        run_table(measured),
-        _contests(contests),
-        {setting: measured[setting] for setting in OWN_LIMITS},
-        fitted=len(bench.scorers),
+        rows_of(measured), run_table(measured), _contests(contests),
+        {setting: measured[setting] for setting in OWN_LIMITS}, fitted=len(bench.scorers),
         skillpager=bench.skillpager,
-    )
+    )  # fmt: skip
 
 
 def probe_settings() -> list[Setting]:

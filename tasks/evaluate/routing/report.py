@@ -38,10 +38,7 @@ Row = Mapping[str, Any]
 # Beyond the colours, lines differ in their dashes.
 _LINES = (*COLOURS, "#000000")
 _DASHES = ("-", "--", ":")
-_LEGS = (
-    ("BM25", "bm25-description", "bm25-full"),
-    ("dense", "dense-description", "dense-full"),
-)
+_LEGS = (("BM25", "bm25-description", "bm25-full"), ("dense", "dense-description", "dense-full"))
 
 
 @lru_cache(maxsize=1)

@@ -17,14 +17,10 @@ from tasks.evaluate.measures.separation import RECALL, ClusteredScores, separati
 from tasks.evaluate.measures.statistics import calibration_by_count, calibration_error, cohen_h
 from tasks.evaluate.routing.measures import MEASURES
 
+# What is said of groups of tasks.
 GROUP_MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@50", "fc@10")
-
-"""What is said of groups of tasks."""
-
+# The score of the first skill, and another number for how well it fits, which few methods give.
 SIGNALS = ("score", "fit")
-
-"""The score of the first skill, and another number for how well it fits, which few methods give."""
-
 _SHARES = ("hit@1", "fc@10")  # of a task these are 0 or 1
 
 

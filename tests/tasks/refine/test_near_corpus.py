@@ -57,23 +57,6 @@ def known(root: Root) -> tuple[set[str], set[frozenset[str]]]:
     return signed, {frozenset((NAME[one], NAME[other])) for one, other in pairs}
 
 
-def test_near_texts_fold_onto_the_best_with_their_similarity(root: Root) -> None:
-    found = near_texts(root, stored(root, *TEXTS), LIMITS)
-    assert folded(found) == {"twin": ("base", 0.979), "cousin": ("base", 0.959)}
-
-
-def test_the_threshold_is_a_setting(root: Root) -> None:
-    texts = stored(root, *TEXTS)
-    assert folded(near_texts(root, texts, NearLimits(threshold=0.97))) == {"twin": ("base", 0.979)}
-    assert folded(near_texts(root, texts, NearLimits(threshold=0.99))) == {}
-    assert folded(near_texts(root, texts, LIMITS)).keys() == {"twin", "cousin"}
-
-
-def test_no_texts_fold_to_nothing(root: Root) -> None:
-    assert near_texts(root, stored(root), LIMITS).is_empty()
-    assert known(root) == (set(), set())
-
-
 def test_what_is_known_of_texts_spares_reading_them_again(root: Root) -> None:
     texts = stored(root, *TEXTS)
     first = near_texts(root, texts, LIMITS)

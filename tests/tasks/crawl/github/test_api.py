@@ -292,12 +292,9 @@ def test_a_raw_file_is_had_under_its_odd_name_without_the_token(
     ],
 )
 def test_an_answer_without_a_field_is_refused_by_its_name(
-    market: Marketplace,
-    herbs: Repository,
-    ask: Asker,
-    lacking: str,
+    market: Marketplace, herbs: Repository, ask: Asker, lacking: str,
     question: Callable[[GitHub], Awaitable[object]],
-) -> None:
+) -> None:  # fmt: skip
     market.faults.script("api:*", [Fault("missing-fields", fields=(lacking,))])
     failed = failure(ask, question)
     assert failed.reason == "shape"

@@ -216,7 +216,7 @@ class Searcher:
         return pl.Series(mask)
 
     def _fetched(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        # A row at a time: Polars' own threads, woken to gather ten rows, cost more than the rest of an answer.
+        # A row at a time: waking Polars' threads to gather ten rows costs milliseconds.
         return [self._rows.row(place, named=True) for place in self.places_of(ids)]
 
     def tokens(self, rows: npt.NDArray[np.bool_]) -> int:

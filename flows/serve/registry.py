@@ -71,7 +71,7 @@ class LiveRegistry:
             raise TransientError(msg) from error
 
     def warm(self) -> None:
-        """Begin to make the indexes if others are to reach them; what goes wrong, the first request is told."""
+        """Begin to make the indexes if others are to reach them; a request is told what goes wrong."""
         if self._public_url is not None:
             self._maker.submit(self._begun)
 

@@ -31,16 +31,9 @@ from tasks.retrieve.revisions.show import open_edition
 
 
 def publish_registry(
-    root: Root,
-    out: str,
-    *,
-    licences: Sequence[str] = (),
-    sources: Sequence[str] = (),
-    risks: Sequence[str] = (),
-    public_url: str | None = None,
-    keep: int = 3,
-    sign: Path | None = None,
-) -> dict[str, Any]:
+    root: Root, out: str, *, licences: Sequence[str] = (), sources: Sequence[str] = (),
+    risks: Sequence[str] = (), public_url: str | None = None, keep: int = 3, sign: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Write what a root serves as a registry, and tell what was written.
 
     Args:

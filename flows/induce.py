@@ -26,18 +26,13 @@ from tasks.retrieve.versions.learned import require_model
 
 @flow(name="induce", flow_run_name=named("induce {root}"))
 def induce(
-    root: str = "data",
-    trajectories: str = "trajectories",
-    form: Literal["trajectories", "messages"] = "trajectories",
-    domain: str = DOMAIN,
-    verify: str = "recorded",
-    verify_in: str = ".",
-    support: Annotated[int, Field(ge=1)] = 1,
+    root: str = "data", trajectories: str = "trajectories",
+    form: Literal["trajectories", "messages"] = "trajectories", domain: str = DOMAIN,
+    verify: str = "recorded", verify_in: str = ".", support: Annotated[int, Field(ge=1)] = 1,
     granularity: Literal["window", "trajectory", "action"] = "window",
-    judge: Literal["declared", "llm"] | None = None,
-    inducer: Literal["recurrence", "llm"] = "recurrence",
+    judge: Literal["declared", "llm"] | None = None, inducer: Literal["recurrence", "llm"] = "recurrence",
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Keep what is new of agents' runs, learn the libraries of their domains, and serve them.
 
     Args:

@@ -16,13 +16,13 @@ from flows.hook.run import Options, answer_prompt
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.retrieve.install.agents import FOLDERS, Agent, Destination
+from tasks.retrieve.install.agents import FOLDERS, Destination
 
 _ToOption = Annotated[
     Path | None, Option("--to", metavar="PATH", help="The folder of skills; comes before --agent.")
 ]
 _AgentOption = Annotated[
-    Agent | None,
+    str | None,
     Option(
         "--agent",
         metavar="NAME",
@@ -112,14 +112,27 @@ def verify(
     to: _ToOption = None,
     agent: _AgentOption = None,
     user: _UserOption = False,
+    registry: Annotated[
+        Path | None, typer.Option("--registry", metavar="FOLDER", help="Instead: a registry that was signed.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="PUBLIC.pem", help="Whose signature --registry must bear.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare every file of installed skills with the locks, offline; end with 1 on any difference.
 
     What lies in the folder and is in no lock is a difference too, and so is a file that may be executed.
+    With --registry and --key: every file of a published registry with its signature.
     """
-    from flows.commands.registries import verify_skills  # noqa: PLC0415
+    from flows.commands.registries import verify_registry, verify_skills  # noqa: PLC0415
 
+    if registry is not None and key is not None:
+        signed = verify_registry(registry, key)
+        print_json(signed) if as_json else printing.print_signed(signed)
+        raise typer.Exit(0 if signed["verified"] else 1)
+    if (registry, key) != (None, None):
+        raise WrongInput("--registry and --key go together: the folder, and its publisher's public key")
     where = Destination(to, agent, user)
     project = where.project()
     others = [] if project is None else [project / place for place, _ in FOLDERS.values()]

@@ -12,12 +12,13 @@ from flows.settings import Kind, Settings, llm_options
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
-from tasks.evaluate.measures.edges import edge_agreement, sampled_documents
 from tasks.evaluate.measures.nodes import (
     MOST_DOCUMENTS,
     agreement,
     balanced_nodes,
+    edge_agreement,
     read_gold,
+    sampled_documents,
     threshold_table,
 )
 from tasks.models.llm.budget import Ledger
@@ -74,12 +75,9 @@ def classify_file(
 
 
 def type_fragments(
-    root: Root,
-    llm: TypingOptions | None,
-    fragments: Sequence[FragmentInContext],
-    documents: Sequence[str | None],
-    report: Report | None = None,
-) -> tuple[Typing, dict[str, Any] | None]:
+    root: Root, llm: TypingOptions | None, fragments: Sequence[FragmentInContext],
+    documents: Sequence[str | None], report: Report | None = None,
+) -> tuple[Typing, dict[str, Any] | None]:  # fmt: skip
     """Type fragments as the options say; return the rows, and what an LLM was asked, if any."""
     with open_classifier(root, LocalClassifier(), llm) as (classifier, ledger):
         typing = typed_by(classifier, fragments, documents, report)

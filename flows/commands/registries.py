@@ -23,6 +23,7 @@ from tasks.retrieve.install.skills_lock import WELL_KNOWN, Entry, folder_hash, r
 from tasks.retrieve.install.verification import differences
 from tasks.retrieve.registry.indexes import normal_base
 from tasks.retrieve.registry.offers import served_rows
+from tasks.retrieve.registry.signature import SIGNATURE, RegistrySigner, difference
 from tasks.retrieve.registry.static import StaticRegistry
 from tasks.retrieve.revisions.edition import Edition, refined_edition
 from tasks.retrieve.revisions.history import Revision
@@ -30,15 +31,9 @@ from tasks.retrieve.revisions.show import open_edition
 
 
 def publish_registry(
-    root: Root,
-    out: str,
-    *,
-    licences: Sequence[str] = (),
-    sources: Sequence[str] = (),
-    risks: Sequence[str] = (),
-    public_url: str | None = None,
-    keep: int = 3,
-) -> dict[str, Any]:
+    root: Root, out: str, *, licences: Sequence[str] = (), sources: Sequence[str] = (),
+    risks: Sequence[str] = (), public_url: str | None = None, keep: int = 3, sign: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Write what a root serves as a registry, and tell what was written.
 
     Args:
@@ -49,22 +44,29 @@ def publish_registry(
         risks: Only skills with one of these risks, or `none`; what is refused to `install` stays out.
         public_url: Where `out` will be reached; without it there is no marketplace to be added by address.
         keep: In how many publications an archive was listed that stays.
+        sign: A PEM file with the private key that signs all of it; without it an older signature goes.
 
     Raises:
         NotPublished: Nothing is served.
-        WrongInput: `out` is the root, or holds what Skillery did not write; or a filter leaves nothing.
+        WrongInput: `out` is the root, or holds what Skillery did not write; a filter leaves nothing; or it
+            cannot be signed with that key.
         StorageError: A file cannot be read or written.
     """
     started, place = time.perf_counter(), _place(root, out)
+    signer = None if sign is None else RegistrySigner(place, sign)
     base = None if public_url is None else normal_base(public_url)
     served = require_served(root)
     rows = served_rows(root, served, licences=licences, sources=sources, risks=risks)
     registry = StaticRegistry(place)
     offers, left_out = registry.publish(root, served, rows, load_installing().refuse, base, keep)
+    if signer is not None:
+        signer.sign()
+    elif place.exists(SIGNATURE):
+        place.delete(SIGNATURE)  # it is of other files
     return {
         "out": place.uri, "version": served.version, "skills": len(offers), "left_out": left_out,
         "written": len(registry.written), "bytes": registry.bytes, "removed": len(registry.removed),
-        "public_url": base, "seconds": round(time.perf_counter() - started, 1),
+        "public_url": base, "signed": signer is not None, "seconds": round(time.perf_counter() - started, 1),
     }  # fmt: skip
 
 
@@ -157,6 +159,16 @@ def verify_skills(folder: Path, project: Path | None, others: Collection[Path]) 
     ]
     verified = not any(found.values())
     return {"folder": str(folder), "lock": str(folder / LOCK_FILE), "verified": verified, "skills": skills}
+
+
+def verify_registry(folder: Path, key: Path) -> dict[str, Any]:
+    """Tell whether a registry in a folder is as the holder of a key signed it, and if not how it differs.
+
+    Raises:
+        WrongInput: As `tasks.retrieve.registry.signature.difference`.
+    """
+    found = difference(Root(folder), key)
+    return {"registry": str(folder), "key": str(key), "verified": found is None, "difference": found}
 
 
 def install_frozen(

@@ -71,13 +71,9 @@ class StagedDocuments:
 
 
 def place(
-    root: Root,
-    *,
-    replaced: Collection[str],
-    moved: Collection[str],
-    copies: Collection[str],
+    root: Root, *, replaced: Collection[str], moved: Collection[str], copies: Collection[str],
     alike: Mapping[str, Finding],
-) -> None:
+) -> None:  # fmt: skip
     """Update the tables of the corpus and of the copies beside it.
 
     Args:

@@ -61,7 +61,7 @@ class Suggester:
         with self._summing:  # threads share the account of an LLM, which asks in one at a time
             summary = self._words.summarise(observation, url, title)
         of_task, of_state = (self._encode([text])[0] for text in (task, summary))
-        asked = SkillQuestion(of_task, of_state, of_state, before, page_seen(observation))
+        asked = SkillQuestion(of_task, of_state, of_state, before, page_seen(observation), text=task)
         offers = offer(offered, asked, k)
         results = [
             _result(rank, skills[offered.skills[offer.skill]], offer.score, offer.parts)

@@ -123,12 +123,9 @@ def probe_nodes(nodes: TableAt, probes: Sequence[Probe], vectors: Vectors) -> di
 
 
 def quality_rows(
-    probe: str,
-    leg: str,
-    wanted: Sequence[str],
-    rankings: Sequence[Sequence[str]],
+    probe: str, leg: str, wanted: Sequence[str], rankings: Sequence[Sequence[str]],
     measures: Sequence[str] = (f"hit@{K}", f"mrr@{K}"),
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return a row of the history for each measure of rankings, with the 95 % interval of its mean.
 
     hit@k is 1 where the document wanted is among the first k, mrr@k 1 / its rank; both are 0 where it is not.
@@ -160,14 +157,9 @@ def quality_row(probe: str, leg: str, measure: str, values: Sequence[float]) -> 
 
 
 def history_row(
-    probe: str,
-    leg: str,
-    measure: str,
-    value: float,
-    *,
-    queries: int = 0,
+    probe: str, leg: str, measure: str, value: float, *, queries: int = 0,
     interval: tuple[float | None, float | None] = (None, None),
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return a row of the evaluation history; `queries` is 0 where something is counted, not asked."""
     low, high = interval
     return {

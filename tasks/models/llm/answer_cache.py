@@ -35,12 +35,9 @@ class AnswerCache:
     """
 
     def __init__(
-        self,
-        client: LlmClient,
-        answers: Answers,
-        *,
+        self, client: LlmClient, answers: Answers, *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.client, self.answers, self._clock = client, answers, clock
         self.model, self.ledger = client.endpoint.model, client.ledger
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -80,13 +80,9 @@ def typing_identity(local: str, llm: TypingOptions | None) -> str:
 
 @contextmanager
 def open_classifier(
-    root: Root,
-    local: Classifier,
-    llm: TypingOptions | None,
-    *,
-    ledger: Ledger | None = None,
+    root: Root, local: Classifier, llm: TypingOptions | None, *, ledger: Ledger | None = None,
     slot: Slot = nullcontext,
-) -> Iterator[tuple[Classifier, Ledger]]:
+) -> Iterator[tuple[Classifier, Ledger]]:  # fmt: skip
     """Hold a classifier and its account; with a language model, its answers are kept below the root.
 
     Args:

@@ -81,14 +81,9 @@ class FlatRerankStage:
     name = "rerank"
 
     def __init__(
-        self,
-        skills: Sequence[Skill],
-        scorer: PairScorer,
-        tokenizer: Tokenizer,
-        *,
-        k: int = RETRIEVED,
+        self, skills: Sequence[Skill], scorer: PairScorer, tokenizer: Tokenizer, *, k: int = RETRIEVED,
         limits: tuple[int, int] = RERANKED,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._skills, self._scorer, self._tokenizer = skills, scorer, tokenizer
         self.k, self._limits = k, limits
 

@@ -143,15 +143,9 @@ def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[
 
 
 def check_learned(
-    root: Root,
-    built: Built,
-    expected: Mapping[str, int],
-    *,
-    encoder: IndexEncoder,
-    max_shrink: float,
-    few: int,
-    kinds: Sequence[str] = (RUN,),
-) -> list[Check]:
+    root: Root, built: Built, expected: Mapping[str, int], *, encoder: IndexEncoder, max_shrink: float,
+    few: int, kinds: Sequence[str] = (RUN,),
+) -> list[Check]:  # fmt: skip
     """Check the table `induced` as built: as `check_tables` does, and its rows by kind.
 
     Args:

@@ -12,9 +12,8 @@ from storage.errors import WrongInput
 from storage.schemas import Finding
 from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, repository_name
 from tasks.refine.export.paths import FreePaths, file_path
-from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id
+from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id, told_risk
 from tasks.refine.risks.rules import risk_rules
-from tasks.refine.risks.told import told_risk
 from tasks.retrieve.install.lock import Installed, is_folder_name
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 

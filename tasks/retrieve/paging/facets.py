@@ -94,16 +94,9 @@ def ask(query: str, encoder: Encoder) -> tuple[Request, Vectors]:
 
 
 def page_by_facets(
-    document: PagedDocument,
-    query: str,
-    *,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    budget: float | None,
-    scorer: Scorer | None = None,
-    enough: float = ENOUGH,
-    reranker: Reranker | None = None,
-) -> Page:
+    document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer, budget: float | None,
+    scorer: Scorer | None = None, enough: float = ENOUGH, reranker: Reranker | None = None,
+) -> Page:  # fmt: skip
     """Return the page of a document with at least one node and known `n_tokens`; the query is not blank.
 
     Every unit is scored from words, vectors, headings, surroundings and facets of the request. Then units are

@@ -91,12 +91,9 @@ def contents_of(edition: Edition, refused: Collection[str], body: Callable[[], s
 
 
 def offers_of(
-    root: Root,
-    served: Served,
-    refused: Collection[str],
-    known: Mapping[str, OfferedSkill],
+    root: Root, served: Served, refused: Collection[str], known: Mapping[str, OfferedSkill],
     rows: pl.DataFrame,
-) -> Iterator[tuple[str, OfferedSkill | str, Contents | None]]:
+) -> Iterator[tuple[str, OfferedSkill | str, Contents | None]]:  # fmt: skip
     """Yield each served skill: its id, the offer or the reason why there is none, and its files.
 
     Args:

@@ -118,18 +118,10 @@ class Router:
     """
 
     def __init__(
-        self,
-        doc_ids: Sequence[str],
-        names: Sequence[str],
-        lexical: Lexical,
-        sketches: Sketches,
-        vectors: Vectors,
-        encoder: Encoder,
-        settings: RouterSettings | None = None,
-        fit: FitModel | None = None,
-        reader: SkillReader | None = None,
-        learned: LearnedLeg | None = None,
-    ) -> None:
+        self, doc_ids: Sequence[str], names: Sequence[str], lexical: Lexical, sketches: Sketches,
+        vectors: Vectors, encoder: Encoder, settings: RouterSettings | None = None,
+        fit: FitModel | None = None, reader: SkillReader | None = None, learned: LearnedLeg | None = None,
+    ) -> None:  # fmt: skip
         self._doc_ids, self._lexical, self._vectors, self._encoder = doc_ids, lexical, vectors, encoder
         self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
         self._fit, self._reader, self._learned = fit, reader, learned
@@ -141,17 +133,10 @@ class Router:
 
     @classmethod
     def from_documents(
-        cls,
-        documents: Sequence[Skill],
-        encoder: Encoder,
-        *,
-        vectors: Vectors | None = None,
-        settings: RouterSettings | None = None,
-        bm25f: Bm25fSettings | None = None,
-        fit: FitModel | None = None,
-        reader: SkillReader | None = None,
-        learned: LearnedLeg | None = None,
-    ) -> Router:
+        cls, documents: Sequence[Skill], encoder: Encoder, *, vectors: Vectors | None = None,
+        settings: RouterSettings | None = None, bm25f: Bm25fSettings | None = None,
+        fit: FitModel | None = None, reader: SkillReader | None = None, learned: LearnedLeg | None = None,
+    ) -> Router:  # fmt: skip
         """Return a router over documents in memory; `vectors` are those of name and description, if given."""
         if vectors is None:
             vectors = encoder.encode([document.head for document in documents])

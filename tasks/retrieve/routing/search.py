@@ -117,14 +117,9 @@ class Searcher:
     """
 
     def __init__(
-        self,
-        skills: TableAt,
-        index: RoutingIndex,
-        encoder: Encoder,
-        fit: FitModel | None = None,
-        rerank: str = NONE,
-        threads: int | None = None,
-    ) -> None:
+        self, skills: TableAt, index: RoutingIndex, encoder: Encoder, fit: FitModel | None = None,
+        rerank: str = NONE, threads: int | None = None,
+    ) -> None:  # fmt: skip
         self._skills, self._ids, self._rows = skills, index.doc_ids, index.rows
         self._masks: dict[Filters, tuple[Licences, npt.NDArray[np.bool_]]] = {}
         names = self._rows["name"].to_list()

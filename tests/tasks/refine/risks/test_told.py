@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.refine.document import refine_bundles
+from tasks.refine.risks.hits import told_risk
 from tasks.refine.risks.rules import risk_rules
-from tasks.refine.risks.told import told_risk
 from tests.support.roots.nights import skill, with_files
 
 NAMED = risk_rules().by_id["remote.pipe-to-shell"].description

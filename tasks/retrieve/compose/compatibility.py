@@ -163,9 +163,9 @@ class _Word:
 
 
 @functools.cache
-def io_words(file: Path = WORDS) -> Mapping[str, Any]:
+def io_words() -> Mapping[str, Any]:
     """Return the packaged words: `types`, `verbs`, `implied` and `coercions`; `note` says what they are."""
-    held: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
+    held: Mapping[str, Any] = json.loads(WORDS.read_text("utf-8"))
     return held
 
 

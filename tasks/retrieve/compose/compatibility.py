@@ -171,7 +171,6 @@ def io_words() -> Mapping[str, Any]:
 
 @functools.cache
 def _known() -> dict[str, _Word]:
-    """Return the known words by their stems."""
     held = io_words()
     named = {stem: name for name, words in held["types"].items() for stem in _stems(words)}
     verbs = {stem: kind for kind, words in held["verbs"].items() for stem in _stems(words)}

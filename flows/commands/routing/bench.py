@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -278,7 +277,7 @@ def _summary(
         "pool": pool,
         "skills": sum(part.skills.height for part in parts),
         "methods": methods,
-        "contests": [asdict(one) for one in contest(measured.tasks, baseline)] if compared else [],
+        "contests": contest(measured.tasks, baseline) if compared else [],
         "scenario": scenario(methods, agents) if agents else [],
     }
 

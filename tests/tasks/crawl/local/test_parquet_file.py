@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 
@@ -101,22 +100,6 @@ def test_stars_are_a_number_or_unknown(file: Path, stars: object, expected: int 
     (row,) = write(file, {"id": ["x"], "content": ["y"], "stars": [stars], "repo": ["herbs"]}).read()
     assert isinstance(row, RawDocument)
     assert (row.stars, row.repo, row.author) == (expected, "herbs", None)
-
-
-@pytest.mark.parametrize(
-    "cells",
-    [
-        pa.array([2**64 - 1], pa.uint64()),
-        pa.array([Decimal(10**30)]),
-        pa.array([[1]]),
-        pa.array([2**62], pa.timestamp("us")),
-    ],
-    ids=["64 bits and more", "a decimal", "a list", "a time beyond the calendar"],
-)
-def test_stars_that_make_no_sense_are_unknown(file: Path, cells: pa.Array) -> None:
-    (row,) = write(file, {"id": ["x"], "content": ["y"], "stars": cells}).read()
-    assert isinstance(row, RawDocument)
-    assert row.stars is None
 
 
 @pytest.mark.parametrize("column", ["id", "repo"])

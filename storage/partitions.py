@@ -40,16 +40,9 @@ class PartitionedTable:
     """
 
     def __init__(
-        self,
-        root: Root,
-        folder: str,
-        schema: pl.Schema,
-        *,
-        key: str = "doc_id",
-        node_key: bool = False,
-        listed: bool = False,
-        unique: Sequence[str] = (),
-    ) -> None:
+        self, root: Root, folder: str, schema: pl.Schema, *, key: str = "doc_id", node_key: bool = False,
+        listed: bool = False, unique: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.root, self.folder, self.schema, self._unique = root, folder, schema, list(unique)
         self.manifest = Manifest(root, folder) if listed else None
         column = pl.col(key)

@@ -16,13 +16,13 @@ from flows.hook.run import Options, answer_prompt
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.retrieve.install.agents import FOLDERS, Agent, Destination
+from tasks.retrieve.install.agents import FOLDERS, Destination
 
 _ToOption = Annotated[
     Path | None, Option("--to", metavar="PATH", help="The folder of skills; comes before --agent.")
 ]
 _AgentOption = Annotated[
-    Agent | None,
+    str | None,
     Option(
         "--agent",
         metavar="NAME",

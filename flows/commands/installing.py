@@ -69,18 +69,10 @@ _ID = "id:"  # before an id that is also a name
 
 
 def install_skills(
-    root: Root,
-    folder: Path,
-    texts: Sequence[str],
-    revision: str | None,
-    accepted: Sequence[str],
-    settings: InstallSettings,
-    *,
-    any_publisher: bool = False,
-    called: str | None = None,
-    project: Path | None = None,
-    brought: Iterable[Edition] | None = None,
-) -> dict[str, Any]:
+    root: Root, folder: Path, texts: Sequence[str], revision: str | None, accepted: Sequence[str],
+    settings: InstallSettings, *, any_publisher: bool = False, called: str | None = None,
+    project: Path | None = None, brought: Iterable[Edition] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Install skills into a folder; all of them are checked before the first is written.
 
     Args:

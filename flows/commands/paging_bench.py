@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -48,21 +48,11 @@ _USUAL = ("facets", "full", "nodes", "skillpager", "chunks")
 
 
 def paging_bench(
-    root: Root,
-    settings: Settings,
-    *,
-    documents: Path,
-    queries: Path,
-    method: Sequence[str] | None = None,
-    budget: Sequence[float] | None = None,
-    report: Path | None = None,
-    judge: str = "evidence",
-    labels: Path | None = None,
-    probes: str | None = None,
-    sample_labels: Path | None = None,
-    rerank: bool = False,
-    classifier: str = "local",
-) -> dict[str, Any]:
+    root: Root, settings: Settings, *, documents: Path, queries: Path, method: Sequence[str] | None = None,
+    budget: Sequence[float] | None = None, report: Path | None = None, judge: str = "evidence",
+    labels: Path | None = None, probes: str | None = None, sample_labels: Path | None = None,
+    rerank: bool = False, classifier: str = "local",
+) -> dict[str, Any]:  # fmt: skip
     """Measure paging methods on a bench; the root keeps vectors and the answers of an LLM.
 
     The keywords are the options of `skillery evaluate paging`, whose help says what each is. `report` is a
@@ -133,12 +123,9 @@ def _measured_again(
 
 
 def _settings_of(
-    method: Sequence[str] | None,
-    budget: Sequence[float] | None,
-    report: Path | None,
-    sample_labels: Path | None,
-    rerank: bool,
-) -> list[Setting]:
+    method: Sequence[str] | None, budget: Sequence[float] | None, report: Path | None,
+    sample_labels: Path | None, rerank: bool,
+) -> list[Setting]:  # fmt: skip
     """Return the methods and budgets to measure; raises `WrongInput` if one cannot be used."""
     usual = _USUAL if sample_labels is None else SAMPLED
     wanted = list(METHODS) if method == ["all"] else list(method or usual)
@@ -153,16 +140,10 @@ def _settings_of(
 
 
 def _prepared(
-    root: Root,
-    encoder: OnnxEncoder,
-    asking: Remembering,
-    tokenizer: OnnxEncoder,
-    skillpager: OpenSettings,
-    typing: TypingOptions | None,
-    verb: str,
-    texts: Mapping[str, str],
+    root: Root, encoder: OnnxEncoder, asking: Remembering, tokenizer: OnnxEncoder,
+    skillpager: OpenSettings, typing: TypingOptions | None, verb: str, texts: Mapping[str, str],
     queries: Sequence[EvidenceQuery],
-) -> PagingBench:
+) -> PagingBench:  # fmt: skip
     """Return a bench of documents encoded by one encoder and queries encoded by another."""
     typed: Counter[str] = Counter()
     with (
@@ -194,7 +175,7 @@ def _answer(
     return {
         "methods": rows, "notes": [*notes_of(noted, fitted), *_typed(bench.typing)], "judge": judge,
         "fitted": fitted,
-        "skillpager": asdict(bench.skillpager), "typing": bench.typing,
+        "skillpager": bench.skillpager.model_dump(), "typing": bench.typing,
     }  # fmt: skip
 
 
@@ -207,13 +188,9 @@ def _typed(typing: Mapping[str, Any]) -> list[str]:
 
 
 def _reported(
-    root: Root,
-    judging: Judging,
-    bench: PagingBench,
-    probed: partial[PagingBench] | None,
-    folder: Path,
+    root: Root, judging: Judging, bench: PagingBench, probed: partial[PagingBench] | None, folder: Path,
     method: Sequence[str] | None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     with steps("measured", report_steps(bench.queries)) as step:
         found = report_paging(bench, step)
     chosen = METHODS if method in (None, ["all"]) else method or ()

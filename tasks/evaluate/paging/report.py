@@ -6,7 +6,7 @@ import functools
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import resources
 from typing import Any
 
@@ -313,7 +313,7 @@ def _votes(patterns: Mapping[str, int], between: str = ": ") -> str:
 
 
 def _settings(given: OpenSettings) -> list[Block]:
-    held = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in asdict(given).items()}
+    held = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in given.model_dump().items()}
     names = [f.name for f in fields(MethodSetting)]
     methods = [
         {"Method": method} | {name: str(getattr(setting, name)) for name in names}

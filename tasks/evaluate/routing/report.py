@@ -127,7 +127,7 @@ def routing_markdown(found: Row) -> str:
     """Return the whole report on a pool as Markdown.
 
     `found` holds `pool`, `skills`, `methods` (rows of `summarise_method`, each with its `rejection`),
-    `contests` (as `RoutingContest`), which may be none, and `scenario`.
+    `contests` (as `contest` returns them), which may be none, and `scenario`.
     """
     rows, contests, over = found["methods"], found["contests"], found["methods"][0]["interval_over"]
     asked = f"{rows[0]['queries']} tasks over {found['skills']:,} skills ({POOL_NAMES[found['pool']]})"

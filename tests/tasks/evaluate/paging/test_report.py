@@ -117,7 +117,7 @@ def test_what_the_paper_leaves_open_stands_in_the_report() -> None:
     report.skillpager = OpenSettings(entry="first", least_gain=0.1, stop_below=-1, chunk_overlap=32)
     text = paging_markdown(report)
     said = text[text.index("## What the paper leaves open") :]
-    for line in ("entry | first", "least_gain | 0.1", "stop_below | -1", "chunk_overlap | 32"):
+    for line in ("entry | first", "least_gain | 0.1", "stop_below | -1.0", "chunk_overlap | 32"):
         assert f"| {line} |" in said
 
 

@@ -25,8 +25,8 @@ from tasks.evaluate.compose.appendices import (
     stated,
 )
 from tasks.evaluate.compose.methods import DEFAULT, HINTS, VANILLA
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.measures.tables import Block, Table, columns, markdown, means, with_intervals
-from tasks.evaluate.papers import papers
 
 Found = Mapping[str, Any]
 Rows = Mapping[str, Found]  # of `methods`, by name

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.paging.report import CURVES, PagingReport
-from tasks.evaluate.papers import papers
 from tasks.retrieve.page import DEFAULT_METHOD
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.measures.tables import (
     Block,
     Table,
@@ -22,7 +23,6 @@ from tasks.evaluate.measures.tables import (
     with_intervals,
 )
 from tasks.evaluate.paging.picture import COLOURS
-from tasks.evaluate.papers import papers
 from tasks.evaluate.routing.agents import COVERAGES
 from tasks.evaluate.routing.attention import FIELDS
 from tasks.evaluate.routing.data import POOL_NAMES

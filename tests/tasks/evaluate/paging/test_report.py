@@ -6,6 +6,7 @@ from itertools import combinations, count
 from pathlib import Path
 
 from tasks.evaluate.measures.evidence import spans_in
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.paging.bench import PagingBench, Remembering, prepare_all
 from tasks.evaluate.paging.picture import draw_paging, paging_figure
 from tasks.evaluate.paging.report import (
@@ -14,7 +15,6 @@ from tasks.evaluate.paging.report import (
     report_paging,
     report_settings,
 )
-from tasks.evaluate.papers import papers
 from tasks.retrieve.baselines.skillpager import OpenSettings
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.paging_bench import DOCUMENTS, QUERIES, AllConcepts

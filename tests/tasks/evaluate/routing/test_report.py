@@ -8,7 +8,7 @@ import pytest
 from flows.cli.printing.measures import show
 from flows.commands.routing.settings import SWEEPS
 from storage.schemas import Qrel
-from tasks.evaluate.papers import papers
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.routing.bench import RoutingAnswer, answer_negatives, measure_method, whole
 from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
 from tasks.evaluate.routing.measures import MEASURES

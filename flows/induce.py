@@ -80,7 +80,6 @@ def induce(
 
 
 def _show(found: dict[str, Any], learned: dict[str, dict[str, Any]]) -> None:
-    """Show tables of a run, and tell what it learned."""
     told = {name: n for name, n in found["trajectories"].items() if name != "unread"}
     read = flat({"not read" if name == "failed" else name: n for name, n in told.items()})
     show_table("skillery-trajectories", counted(read, "runs"), "The runs of the folder, and those not read.")

@@ -166,7 +166,6 @@ def _transfer(
 
 
 def _reported(report: Path, found: dict[str, Any], runs: Mapping[str, MethodRun]) -> dict[str, Any]:
-    """Write the report of a bench; return what was found with its files."""
     found |= {
         "rounds": [row for names in ROUNDS for row in rounds_of(runs, names)],
         "feedback": feedback(runs[DEFAULT], runs[VANILLA]),

@@ -104,7 +104,6 @@ def find_references(
 
 
 def _unambiguous(named: Sequence[tuple[_Words | str, _Target]]) -> _Index:
-    """Return the names that stand for one node only."""
     # Others are labels, such as `Cause` under each of several problems.
     index: _Index = {}
     several: set[_Words | str] = set()

@@ -173,7 +173,6 @@ def _update_skills(
     root: Root, skills: TableWriter, held: set[str], have: Mapping[str, str | None], wanted: pl.DataFrame,
     nodes_digests: Mapping[str, str | None], encoder: IndexEncoder,
 ) -> None:  # fmt: skip
-    """Update the table of skills."""
     digests = pl.Series([nodes_digests.get(d) for d in wanted["doc_id"]], dtype=pl.String)
     columns = wanted.select("doc_id", "stale", nodes_digest=digests, digest="wanted")
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.models.protocols import Encoder, Vectors
-from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, Scores, lexical_of
+from tasks.retrieve.routing.bm25f import Lexical, Scores, lexical_of
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.fit import FEATURES, TOP, Evidence, FitModel, Leading, evidence_of
 from tasks.retrieve.routing.learned_leg import LearnedLeg
@@ -134,7 +134,7 @@ class Router:
     @classmethod
     def from_documents(
         cls, documents: Sequence[Skill], encoder: Encoder, *, vectors: Vectors | None = None,
-        settings: RouterSettings | None = None, bm25f: Bm25fSettings | None = None,
+        settings: RouterSettings | None = None,
         fit: FitModel | None = None, reader: SkillReader | None = None, learned: LearnedLeg | None = None,
     ) -> Router:  # fmt: skip
         """Return a router over documents in memory; `vectors` are those of name and description, if given."""
@@ -142,7 +142,7 @@ class Router:
             vectors = encoder.encode([document.head for document in documents])
         postings = postings_of(documents)
         ids, names = [d.doc_id for d in documents], [d.name for d in documents]
-        lexical, sketches = lexical_of(postings, bm25f), postings.sketches
+        lexical, sketches = lexical_of(postings), postings.sketches
         return cls(ids, names, lexical, sketches, vectors, encoder, settings, fit, reader, learned)
 
     def rank(

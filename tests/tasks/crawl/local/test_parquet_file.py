@@ -137,7 +137,7 @@ def test_missing_columns_are_named_with_those_found(
     source = write(file, columns)
     with pytest.raises(SourceError, match=message) as caught:
         next(source.read())
-    assert (caught.value.reason, caught.value.source) == ("columns", f"parquet:{file}")
+    assert (caught.value.reason, caught.value.about) == ("columns", f"parquet:{file}")
 
 
 def test_what_is_no_parquet_file_is_terminal(file: Path, tmp_path: Path) -> None:

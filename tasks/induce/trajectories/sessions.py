@@ -141,13 +141,13 @@ def _codex(line: Mapping[str, Any], turn: Turn) -> str | None:
         return None
     kind, call_id = str(item.get("type")), item.get("call_id")
     if kind in ("function_call", "custom_tool_call"):
-        told = item.get("arguments") if kind == "function_call" else {"input": item.get("input")}
-        turn.call(item.get("name"), call_id, told)
+        given = item.get("arguments") if kind == "function_call" else {"input": item.get("input")}
+        turn.call(item.get("name"), call_id, given)
     elif kind == "local_shell_call":
         turn.call("shell", call_id, item.get("action"))
     elif kind.endswith("_call_output"):
-        text, failed = _output(item.get("output"))
-        turn.answer(call_id, text, failed=failed)
+        told, failed = _output(item.get("output"))
+        turn.answer(call_id, told, failed=failed)
     elif kind == "message" and item.get("role") in ("user", "assistant"):
         said = [text for part in _parts(item.get("content")) if isinstance(text := part.get("text"), str)]
         if item["role"] == "user":

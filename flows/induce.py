@@ -16,7 +16,7 @@ from storage.errors import WrongInput
 from storage.root import Root
 from tasks.induce.library.learn import Learning
 from tasks.induce.shells import keep_trajectories, learn_domain, plan_learning
-from tasks.induce.trajectories.read import DOMAIN
+from tasks.induce.trajectories.read import DOMAIN, Format
 from tasks.models.encoder import card_of
 from tasks.parse.shells import prepare_encoder
 from tasks.retrieve.index.gate import require_passed
@@ -26,24 +26,20 @@ from tasks.retrieve.versions.learned import require_model
 
 @flow(name="induce", flow_run_name=named("induce {root}"))
 def induce(
-    root: str = "data",
-    trajectories: str = "trajectories",
-    form: Literal["trajectories", "messages"] = "trajectories",
-    domain: str = DOMAIN,
-    verify: str = "recorded",
-    verify_in: str = ".",
-    support: Annotated[int, Field(ge=1)] = 1,
+    root: str = "data", trajectories: str = "trajectories",
+    form: Format = "trajectories", domain: str = DOMAIN,
+    verify: str = "recorded", verify_in: str = ".", support: Annotated[int, Field(ge=1)] = 1,
     granularity: Literal["window", "trajectory", "action"] = "window",
-    judge: Literal["declared", "llm"] | None = None,
-    inducer: Literal["recurrence", "llm"] = "recurrence",
+    judge: Literal["declared", "llm"] | None = None, inducer: Literal["recurrence", "llm"] = "recurrence",
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Keep what is new of agents' runs, learn the libraries of their domains, and serve them.
 
     Args:
         root: Folder of all that Skillery keeps.
         trajectories: A file or a folder of runs: JSON lines, gzipped or not, or Parquet.
-        form: What a row is: a run with its steps, or an OpenAI chat with tool calls.
+        form: What a row is: a run with its steps, or an OpenAI chat with tool calls; or whose sessions
+            these are, those of Claude Code or of Codex.
         domain: The domain of chats that name none.
         verify: `recorded`, or `command:CMD`, which replays runs over JSON lines.
         verify_in: The folder in which that command runs.
@@ -84,7 +80,6 @@ def induce(
 
 
 def _show(found: dict[str, Any], learned: dict[str, dict[str, Any]]) -> None:
-    """Show tables of a run, and tell what it learned."""
     told = {name: n for name, n in found["trajectories"].items() if name != "unread"}
     read = flat({"not read" if name == "failed" else name: n for name, n in told.items()})
     show_table("skillery-trajectories", counted(read, "runs"), "The runs of the folder, and those not read.")

@@ -151,7 +151,6 @@ def library(
 
 
 def _print_induced(found: dict[str, Any]) -> None:
-    """Print what came of inducing skills."""
     read, skills = found["trajectories"], found["skills"]
     known = f"{read['new']} new, {read['judged']} judged since, {read['unchanged']} known"
     say(f"{read['read']} runs read: {known}; {read['waiting']} not judged")
@@ -177,7 +176,6 @@ def _print_induced(found: dict[str, Any]) -> None:
 
 
 def _print_suggested(found: dict[str, Any]) -> None:
-    """Print suggested skills, best first."""
     if not found["results"]:
         say(f"no skill of {found['domain']} fits this step")
     for row in found["results"]:
@@ -189,7 +187,6 @@ def _print_suggested(found: dict[str, Any]) -> None:
 
 
 def _print_library(found: dict[str, Any]) -> None:
-    """Print the learned skills of each domain."""
     rows = sorted(found["skills"], key=lambda row: -row["support"])[:_LISTED]
     cells = [[row["skill_id"], row["support"], row["callable"], row["description"]] for row in rows]
     table(f"{len(found['skills'])} learned skills", ["skill_id", "tasks", "callable", "description"], cells)
@@ -200,7 +197,6 @@ def _print_library(found: dict[str, Any]) -> None:
 
 
 def _print_skill(skill: dict[str, Any]) -> None:
-    """Print one learned skill."""
     say(skill["description"])
     say_text(skill["code"].rstrip("\n"))
     how = ", ".join(skill["verified"]["how"]) or "nothing"

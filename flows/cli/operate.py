@@ -19,7 +19,7 @@ from flows.cli.printing import run as printing
 from flows.cli.printing.cost import print_cost
 from flows.cli.schema import schema
 from flows.commands.console import say_aside
-from flows.settings import load_settings
+from flows.settings import load, load_settings
 
 _IndexOption = Annotated[opt.IndexMode, Option("--index", help="Whether to index nodes too.")]
 
@@ -80,13 +80,16 @@ def compact(wait: opt.WaitOption = 0, root: opt.RootOption = None, as_json: opt.
 
 def up(
     port: Annotated[int, Option(metavar="PORT", min=1, max=65535, help="Port of Prefect's page.")] = 4200,
-    root: opt.RootOption = None,
+    root: Annotated[
+        list[str] | None, Option(metavar="FOLDER", help="As elsewhere; repeatable: nights of each.  [data]")
+    ] = None,
 ) -> None:
     """Run Prefect's server, its page, the schedules and a worker here, until Ctrl-C."""
     from flows.server.up import serve_flows  # noqa: PLC0415
 
     try:
-        serve_flows(root_of(load_settings(), root), port, typer.echo)
+        settings = load_settings()
+        serve_flows([root_of(settings, one) for one in root or [settings.root]], port, typer.echo)
     except KeyboardInterrupt:
         typer.echo("stopped")
 
@@ -110,23 +113,16 @@ def settings(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Print every setting: its variable, its value, where that comes from, what it means."""
-    from flows.commands.induction.induce import load_induction  # noqa: PLC0415
-    from flows.commands.installing import load_installing  # noqa: PLC0415
+    from flows.commands.induction.induce import InductionSettings  # noqa: PLC0415
+    from flows.commands.installing import InstallSettings  # noqa: PLC0415
     from flows.commands.routing import settings as more  # noqa: PLC0415
-    from flows.commands.routing.training import load_training  # noqa: PLC0415 (loads what training needs)
+    from flows.commands.routing.training import TrainingEnvironment  # noqa: PLC0415 (loads what training needs)
     from flows.serve.answers.service import load_serving  # noqa: PLC0415
 
-    rows = _described(load_settings()) + _described(load_installing())
+    rows = _described(load_settings()) + _described(load(InstallSettings))
     if everything:
-        others = (
-            more.load_skillflow,
-            more.load_skillrouter,
-            load_training,
-            load_induction,
-            load_serving,
-        )
-        for loaded in others:
-            rows += _described(loaded())
+        kinds = (more.SkillFlowSettings, more.SkillRouterSettings, TrainingEnvironment, InductionSettings)
+        rows += [row for kind in kinds for row in _described(load(kind))] + _described(load_serving())
     print_json({"settings": rows}) if as_json else printing.print_settings(rows)
 
 

@@ -80,7 +80,6 @@ def _print_sources(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_removed(found: dict[str, Any]) -> None:
-    """Print what became of a source that was removed, and of its documents."""
     say(f"{found['source']}: {'removed' if found['removed'] else 'is on the list no more'}")
     if found["documents"]:
         say(f"{found['documents']} documents stay; with --retire they go")

@@ -75,12 +75,9 @@ def classify_file(
 
 
 def type_fragments(
-    root: Root,
-    llm: TypingOptions | None,
-    fragments: Sequence[FragmentInContext],
-    documents: Sequence[str | None],
-    report: Report | None = None,
-) -> tuple[Typing, dict[str, Any] | None]:
+    root: Root, llm: TypingOptions | None, fragments: Sequence[FragmentInContext],
+    documents: Sequence[str | None], report: Report | None = None,
+) -> tuple[Typing, dict[str, Any] | None]:  # fmt: skip
     """Type fragments as the options say; return the rows, and what an LLM was asked, if any."""
     with open_classifier(root, LocalClassifier(), llm) as (classifier, ledger):
         typing = typed_by(classifier, fragments, documents, report)

@@ -12,7 +12,6 @@ from typing import Annotated, Any, get_args
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from flows.settings import load
 from storage.errors import UnknownDocument, WrongInput
 from storage.root import Root
 from storage.schemas import Severity
@@ -59,28 +58,15 @@ class InstallSettings(BaseSettings):
         return given
 
 
-def load_installing() -> InstallSettings:
-    """Return the settings of installing; raises `WrongInput` naming the variable that cannot be used."""
-    return load(InstallSettings)
-
-
 SHOWN = 12  # hexadecimal digits of a revision
 _ID = "id:"  # before an id that is also a name
 
 
 def install_skills(
-    root: Root,
-    folder: Path,
-    texts: Sequence[str],
-    revision: str | None,
-    accepted: Sequence[str],
-    settings: InstallSettings,
-    *,
-    any_publisher: bool = False,
-    called: str | None = None,
-    project: Path | None = None,
-    brought: Iterable[Edition] | None = None,
-) -> dict[str, Any]:
+    root: Root, folder: Path, texts: Sequence[str], revision: str | None, accepted: Sequence[str],
+    settings: InstallSettings, *, any_publisher: bool = False, called: str | None = None,
+    project: Path | None = None, brought: Iterable[Edition] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Install skills into a folder; all of them are checked before the first is written.
 
     Args:

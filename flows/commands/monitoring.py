@@ -38,12 +38,9 @@ class RootCollector(Collector):
     """
 
     def __init__(
-        self,
-        root: Root,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        self, root: Root, *, now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._root, self._now, self._clock = root, now, clock
         self._lock = threading.Lock()
         self._kept: tuple[float, list[Metric]] | None = None

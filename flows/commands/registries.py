@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flows.commands.installing import InstallSettings, as_dicts, load_installing, told_of
-from flows.settings import Settings
+from flows.commands.installing import InstallSettings, as_dicts, told_of
+from flows.settings import Settings, load
 from storage.errors import SkilleryError, WrongInput
 from storage.lance.served import read_licences, require_served
 from storage.root import Root
@@ -19,7 +19,7 @@ from tasks.crawl.source.unchanged import document_digest
 from tasks.retrieve.install.contents import Installable, prepare
 from tasks.retrieve.install.lock import LOCK_FILE, Installed
 from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder, said
-from tasks.retrieve.install.skills_lock import WELL_KNOWN, Entry, folder_hash, read_skills_lock
+from tasks.retrieve.install.skills_lock import WELL_KNOWN, Entry, entry_of, folder_hash, read_skills_lock
 from tasks.retrieve.install.verification import differences
 from tasks.retrieve.registry.indexes import normal_base
 from tasks.retrieve.registry.offers import served_rows
@@ -31,16 +31,9 @@ from tasks.retrieve.revisions.show import open_edition
 
 
 def publish_registry(
-    root: Root,
-    out: str,
-    *,
-    licences: Sequence[str] = (),
-    sources: Sequence[str] = (),
-    risks: Sequence[str] = (),
-    public_url: str | None = None,
-    keep: int = 3,
-    sign: Path | None = None,
-) -> dict[str, Any]:
+    root: Root, out: str, *, licences: Sequence[str] = (), sources: Sequence[str] = (),
+    risks: Sequence[str] = (), public_url: str | None = None, keep: int = 3, sign: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Write what a root serves as a registry, and tell what was written.
 
     Args:
@@ -65,7 +58,7 @@ def publish_registry(
     served = require_served(root)
     rows = served_rows(root, served, licences=licences, sources=sources, risks=risks)
     registry = StaticRegistry(place)
-    offers, left_out = registry.publish(root, served, rows, load_installing().refuse, base, keep)
+    offers, left_out = registry.publish(root, served, rows, load(InstallSettings).refuse, base, keep)
     if signer is not None:
         signer.sign()
     elif place.exists(SIGNATURE):
@@ -205,16 +198,17 @@ def install_frozen(
                 reason = f"it differs from its lock: {said(edits[name])}"
                 told.append({"name": name, "state": "failed", "reason": reason})
             else:
-                told.append(_restored(root, skills, name, installed, shared.get(name, {}), settings, rules))
+                base, entry = project or folder, shared.get(name, {})
+                told.append(_restored(root, skills, base, name, installed, entry, settings, rules))
         return {**told_of(skills), "skills": told}
 
 
 def _restored(
-    root: Root, skills: SkillsFolder, name: str, installed: Installed | None, entry: Entry,
+    root: Root, skills: SkillsFolder, project: Path, name: str, installed: Installed | None, entry: Entry,
     settings: Settings, rules: InstallSettings,
 ) -> dict[str, Any]:  # fmt: skip
     why = "its lock names no source that is read here"
-    for found in _held(root, name, installed, entry, settings):
+    for found in _held(root, project, name, installed, entry, settings):
         if not isinstance(found, Edition):
             why = found
             continue
@@ -238,26 +232,50 @@ def _is_exact(prepared: Installable, installed: Installed | None, entry: Mapping
 
 
 def _held(
-    root: Root, name: str, installed: Installed | None, entry: Entry, settings: Settings
+    root: Root, project: Path, name: str, installed: Installed | None, entry: Entry, settings: Settings
 ) -> Iterator[Edition | str]:
-    """Yield what a lock may mean, of the root, then of the registry that it names, or why there is none."""
-    folder = str(entry.get("skillPath", "")).removesuffix("SKILL.md").strip("/")
-    url, kind = entry.get("sourceUrl"), entry.get("sourceType")
+    """Yield what a lock may mean, of the root, then of the source that it names, or why there is none."""
     if installed is not None:
+        entry = entry_of(installed, {}, project) or entry
         wanted: tuple[str, str | None] = (installed.doc_id, installed.revision)
-        if installed.source.startswith(f"{WELL_KNOWN}:"):
-            from tasks.crawl.registries.well_known import site_of  # noqa: PLC0415
-
-            url, kind = installed.source.partition(":")[2], WELL_KNOWN
-            name = wanted[0].removeprefix(f"{site_of(url)}/")
-    else:
-        wanted = ("/".join(filter(None, (str(entry.get("source")), folder))), entry.get("ref"))
+    folder = str(entry.get("skillPath", "")).removesuffix("SKILL.md").strip("/")
+    source, kind, ref = entry.get("source"), entry.get("sourceType"), entry.get("ref")
+    if installed is None:
+        wanted = ("/".join(filter(None, (str(source), folder))), ref)
     try:
         yield open_edition(root, *wanted)[0]
     except SkilleryError as error:
         yield str(error)
-    if kind == WELL_KNOWN and url:
-        try:
+    try:
+        if kind == WELL_KNOWN and (url := entry.get("sourceUrl")):
+            from tasks.crawl.registries.well_known import site_of  # noqa: PLC0415
+
+            name = name if installed is None else installed.doc_id.removeprefix(f"{site_of(url)}/")
             yield from editions_from(root, settings, str(url), [name])
-        except SkilleryError as error:
-            yield str(error)
+        elif kind in _SPECS and source:
+            at = f"@{ref}" if ref else ""
+            place = {"source": source, "url": entry.get("sourceUrl") or source, "path": project / str(source)}
+            yield _edition_at(root, settings, _SPECS[kind].format_map(place) + at, folder)
+    except SkilleryError as error:
+        yield str(error)
+
+
+# How a source is read that a lock names: by the type that the lock gives it.
+_SPECS = {"github": "github:{source}", "git": "git+{url}", "local": "dir:{path}"}
+
+
+def _edition_at(root: Root, settings: Settings, spec: str, folder: str) -> Edition:
+    """Return the skill that lies in a folder of a source, refined here; "" is the whole source."""
+    from tasks.crawl.source.base import CrawlContext  # noqa: PLC0415 (what is held is not asked for)
+    from tasks.crawl.sources import open_source  # noqa: PLC0415
+
+    now = datetime.now(UTC)
+    with tempfile.TemporaryDirectory(prefix="skillery-from-") as scratch:
+        context = CrawlContext(Root(scratch), now, settings=settings.crawl())
+        for item in open_source(spec, context).read():
+            if (
+                isinstance(item, RawDocument)
+                and (item.path or "").removesuffix("SKILL.md").strip("/") == folder
+            ):
+                return refined_edition(root, _revision(item, now), item, _class_of(root, settings))
+    raise WrongInput(f"{spec} holds no skill in {folder or 'its first folder'}")

@@ -98,14 +98,9 @@ def foresee_run(root: Root, sources: list[str] | None, limit: int | None, index:
 
 
 def run_backfill(
-    root: Root,
-    start: str,
-    end: str,
-    *,
-    publish: bool = False,
-    stages: list[str] | None = None,
+    root: Root, start: str, end: str, *, publish: bool = False, stages: list[str] | None = None,
     wait: float = 0,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Run the backfill flow and return one row for each rebuilt day.
 
     Raises:

@@ -48,14 +48,11 @@ class RetryPolicy:
 
 
 def retrying(
-    policy: RetryPolicy,
-    *,
-    again: Callable[[BaseException | None], bool],
+    policy: RetryPolicy, *, again: Callable[[BaseException | None], bool],
     wait: Callable[[BaseException | None, float], float],
-    before_sleep: Callable[[BaseException | None, int], None],
-    sleep: Callable[[float], Awaitable[None]],
+    before_sleep: Callable[[BaseException | None, int], None], sleep: Callable[[float], Awaitable[None]],
     random: Callable[[], float],
-) -> AsyncRetrying:
+) -> AsyncRetrying:  # fmt: skip
     """Return the loop that calls a function until it succeeds or the policy gives up.
 
     The last failure itself is raised.

@@ -41,17 +41,10 @@ METHODS = (DEFAULT_METHOD, *_rankings(OPEN_SETTINGS))
 
 
 def page(
-    document: PagedDocument,
-    query: str,
-    *,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    method: str = DEFAULT_METHOD,
-    budget: float | None = None,
-    reranker: Reranker | None = None,
-    scorer: Scorer | None = None,
-    skillpager: OpenSettings = OPEN_SETTINGS,
-) -> Page:
+    document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer,
+    method: str = DEFAULT_METHOD, budget: float | None = None, reranker: Reranker | None = None,
+    scorer: Scorer | None = None, skillpager: OpenSettings = OPEN_SETTINGS,
+) -> Page:  # fmt: skip
     """Return the parts of a document that a query needs.
 
     Without a budget the method alone decides how much that is. With one, up to 1 a share of the document's

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -253,7 +253,7 @@ def measured(
             measure_method(bench, name, method, lambda: report(next(steps), total))
             for name, method in methods.items()
         ]
-    contests = [asdict(one) for one in contest(pl.concat(frames), DEFAULT)]
+    contests = contest(pl.concat(frames), DEFAULT)
     return {
         "methods": [summarise_method(frame) for frame in frames], "contests": contests,
         "helps": helps(contests, TRAINED), "pooling": options.pooling,

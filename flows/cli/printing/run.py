@@ -61,7 +61,6 @@ def _risks(record: dict[str, Any]) -> None:
 
 
 def _nothing_left(record: dict[str, Any]) -> str:
-    """Return why a run has no document, and what to do."""
     lost = sum((Counter(source["failed"]) for source in record["sources"]), Counter(record["dropped"]))
     listed = sum(source["listed"] for source in record["sources"])
     told = f"no document is left of {listed} listed, dropped: {_counts(dict(lost))}"
@@ -74,7 +73,6 @@ def _of(served: dict[str, int | None] | None) -> str:
 
 
 def _llm(report: dict[str, Any]) -> None:
-    """Print what a language model was asked and what that cost."""
     asked = f"{report['asked']} fragments, typed locally after all: {_counts(report['fallbacks'])}"
     _say(f"asked of {report['classifier']}: {asked}")
     sent = f"{report['requests']} requests, {report['cached']} answers known before"

@@ -22,8 +22,8 @@ from flows.commands.console import counts, folder_at, steps
 from flows.commands.llm import is_set_up
 from flows.commands.queries import open_index
 from flows.commands.routing.searching import SEARCHING, other_ranker
-from flows.commands.routing.settings import base_of, load_skillflow, load_skillrouter
-from flows.settings import Settings, llm_options
+from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, base_of
+from flows.settings import Settings, llm_options, load
 from storage.answers import Answers
 from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 from storage.jsonl import write_lines
@@ -247,7 +247,8 @@ class _Sources:
         """Return all that what methods give depends on."""
         served, kept = read_served(self._root), KeptTrajectories(self._root).states()
         tasks = [one.digest for one in self._given] if self._online else []
-        how = self._settings.rerank, self._settings.encoder, load_skillflow(), load_skillrouter()
+        own = self._settings.rerank, self._settings.encoder
+        how = (*own, load(SkillFlowSettings), load(SkillRouterSettings))
         return repr((served and served.version, kept, self._k, tasks, how))
 
 

@@ -50,11 +50,6 @@ class InductionSettings(BaseSettings):
     )
 
 
-def load_induction() -> InductionSettings:
-    """Return the settings of inducing; raises `WrongInput` naming the variable that cannot be used."""
-    return load(InductionSettings)
-
-
 LLM = "llm"
 JUDGES, INDUCERS = (DECLARED, LLM), (RECURRENCE, LLM)
 
@@ -77,7 +72,7 @@ def taught(
     if LLM not in (by, inducer):
         yield how
         return
-    windows = load_induction().windows
+    windows = load(InductionSettings).windows
     with opened_llm(root, settings, "such runs wait, such windows are left to recurrence") as llm:
         yield replace(
             how, llm=llm, judge=LlmTrajectoryJudge(llm) if by == LLM else None,
@@ -88,7 +83,7 @@ def taught(
 @contextmanager
 def state_summaries(root: Root, settings: Settings) -> Iterator[StateWords]:
     """Yield what sums up states by the settings; raises as `opened_llm`."""
-    own = load_induction()
+    own = load(InductionSettings)
     if own.summaries != LLM:
         yield BY_RULE
         return

@@ -129,15 +129,10 @@ class Lineage:
         return found
 
     def _put(
-        self,
-        state: str,
-        stage: str | None,
-        *,
-        of: Mapping[str, Any] | None = None,
-        message: str | None = None,
-        rows: Mapping[str, int] | None = None,
+        self, state: str, stage: str | None, *, of: Mapping[str, Any] | None = None,
+        message: str | None = None, rows: Mapping[str, int] | None = None,
         ended: Mapping[str, Any] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         now, run = datetime.now(UTC).isoformat(), dict(of or self._record)
         versions = _versions(self._root) if state == "COMPLETE" and stage else {}
 

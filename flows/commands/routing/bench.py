@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,26 +78,13 @@ class _Measured(NamedTuple):
 
 
 def routing_bench(
-    root: Root,
-    settings: Settings,
-    *,
-    bench: Path | None = None,
-    corpus: Path | None = None,
-    queries: Path | None = None,
-    qrels: Path | None = None,
-    documents: Sequence[Path] | None = None,
-    copies: Path | None = None,
-    negatives: Path | None = None,
-    distractors: Path | None = None,
-    pool: Sequence[str] | None = None,
-    recall: float = RECALL,
-    method: Sequence[str] | None = None,
-    sweep: Sequence[str] | None = None,
-    baseline: str | None = None,
-    agents: str | None = None,
-    attention: bool = False,
-    report: Path | None = None,
-) -> dict[str, Any]:
+    root: Root, settings: Settings, *, bench: Path | None = None, corpus: Path | None = None,
+    queries: Path | None = None, qrels: Path | None = None, documents: Sequence[Path] | None = None,
+    copies: Path | None = None, negatives: Path | None = None, distractors: Path | None = None,
+    pool: Sequence[str] | None = None, recall: float = RECALL, method: Sequence[str] | None = None,
+    sweep: Sequence[str] | None = None, baseline: str | None = None, agents: str | None = None,
+    attention: bool = False, report: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Measure routing methods on a bench.
 
     The keywords are the options of `skillery evaluate routing`, whose help says what each is. The root keeps
@@ -164,13 +150,9 @@ def _answered(models: RoutingModels, cases: Sequence[Expected]) -> list[PassRate
 
 
 def _files_of(
-    folder: Path | None,
-    skills: Sequence[Path],
-    queries: Path | None,
-    qrels: Path | None,
-    copies: Path | None,
-    negatives: Path | None,
-) -> _Files:
+    folder: Path | None, skills: Sequence[Path], queries: Path | None, qrels: Path | None,
+    copies: Path | None, negatives: Path | None,
+) -> _Files:  # fmt: skip
     """Return the files of a bench; those that are not given are the ones of its folder.
 
     Raises:
@@ -283,14 +265,9 @@ def _of_pool(
 
 
 def _summary(
-    pool: str,
-    parts: Sequence[PoolPart],
-    measured: _Measured,
-    wanted: Sequence[str],
-    baseline: str,
-    recall: float,
-    agents: Sequence[PassRates],
-) -> dict[str, Any]:
+    pool: str, parts: Sequence[PoolPart], measured: _Measured, wanted: Sequence[str], baseline: str,
+    recall: float, agents: Sequence[PassRates],
+) -> dict[str, Any]:  # fmt: skip
     methods = []
     for name in wanted:
         rows, negatives = measured.tasks.filter(method=name), measured.negatives.filter(method=name)
@@ -300,7 +277,7 @@ def _summary(
         "pool": pool,
         "skills": sum(part.skills.height for part in parts),
         "methods": methods,
-        "contests": [asdict(one) for one in contest(measured.tasks, baseline)] if compared else [],
+        "contests": contest(measured.tasks, baseline) if compared else [],
         "scenario": scenario(methods, agents) if agents else [],
     }
 

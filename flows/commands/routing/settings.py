@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from flows.settings import load
 from storage.errors import WrongInput
 from tasks.retrieve.baselines.skillflow import Aggregation, Gathering
 
@@ -110,16 +109,6 @@ class SkillRouterSettings(BaseSettings):
     )
     reranker_body_tokens: int = Field(3000, ge=0, description="Of the body that it reads; 0: none.")
     judge_characters: int = Field(4000, ge=0, description="Of each body that a judge reads; 0: none.")
-
-
-def load_skillflow() -> SkillFlowSettings:
-    """Return the settings of SkillFlow's stages; raises `WrongInput` naming the variable that is wrong."""
-    return load(SkillFlowSettings)
-
-
-def load_skillrouter() -> SkillRouterSettings:
-    """Return the settings of SkillRouter's stages; raises `WrongInput` naming the variable that is wrong."""
-    return load(SkillRouterSettings)
 
 
 def require_skillflow(flow: SkillFlowSettings) -> None:

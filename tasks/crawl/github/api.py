@@ -41,9 +41,7 @@ class Metadata:
 
     repo_id: str  # stays the same when the repository is renamed
     full_name: str  # its present `owner/repo`
-    default_branch: str
     stars: int
-    size_kb: int  # its size at the forge, history included
     licence: str | None  # SPDX identifier; None if the forge knows none
 
 
@@ -71,9 +69,7 @@ def read_metadata(answer: Answer) -> Metadata:
     return Metadata(
         repo_id=str(_value(answer, data, "id", int)),
         full_name=_value(answer, data, "full_name", str),
-        default_branch=_value(answer, data, "default_branch", str),
         stars=_value(answer, data, "stargazers_count", int),
-        size_kb=_value(answer, data, "size", int),
         licence=licence if isinstance(licence, str) and licence != "NOASSERTION" else None,
     )
 

@@ -83,17 +83,13 @@ class LlmClient:
     """
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        ledger: Ledger,
-        *,
-        dialect: Dialect | None = None,
+        self, endpoint: Endpoint, ledger: Ledger, *, dialect: Dialect | None = None,
         learnt: Callable[[Dialect], None] | None = None,
         slot: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = chances.random,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.endpoint, self.ledger, self.dialect = endpoint, ledger, dialect
         self._learnt, self._slot = learnt, slot
         self._clock, self._sleep, self._random = clock, sleep, random

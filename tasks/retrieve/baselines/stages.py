@@ -65,12 +65,9 @@ class Staged:
     """
 
     def __init__(
-        self,
-        skills: Sequence[Skill],
-        stages: Sequence[Stage],
-        *,
+        self, skills: Sequence[Skill], stages: Sequence[Stage], *,
         clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    ) -> None:  # fmt: skip
         sizes = [stage.k for stage in stages]
         if not sizes or sizes != sorted(sizes, reverse=True) or min(sizes) < 1:
             listed = ", ".join(f"{stage.name} {stage.k}" for stage in stages) or "none"

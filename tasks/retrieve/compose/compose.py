@@ -66,12 +66,9 @@ class ComposeOptions:
 
 @asked_again
 def compose(
-    index: ServedIndex,
-    task: str,
-    options: ComposeOptions | None = None,
-    decomposer: Decomposer | None = None,
-    reranker: StepReranker | None = None,
-) -> dict[str, Any]:
+    index: ServedIndex, task: str, options: ComposeOptions | None = None,
+    decomposer: Decomposer | None = None, reranker: StepReranker | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Return the plan of a task, as the command prints it; by default the local decomposer takes it apart.
 
     Raises:
@@ -93,13 +90,9 @@ def compose(
 
 
 def _composed(
-    now: OpenVersion,
-    task: str,
-    options: ComposeOptions,
-    failed: set[str],
-    decomposer: Decomposer | None,
+    now: OpenVersion, task: str, options: ComposeOptions, failed: set[str], decomposer: Decomposer | None,
     reranker: StepReranker | None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     read = task[:LONGEST]
     # The model first: what loading it takes for a moment is given back before the index needs room.
     model, searcher, licences = packaged_model(), now.searcher(), require_licences(now.root)

@@ -118,15 +118,9 @@ class LlmDecomposer:
     """
 
     def __init__(
-        self,
-        llm: Llm,
-        local: Decomposer,
-        encoder: Encoder,
-        *,
-        wording: Wording = OWN,
-        most: int = 8,
+        self, llm: Llm, local: Decomposer, encoder: Encoder, *, wording: Wording = OWN, most: int = 8,
         exactly: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._llm, self._local, self._encoder, self._wording = llm, local, encoder, wording
         self._most, self._exactly = max(most, exactly or 0), exactly
         self._sampling: Sampling = replace(llm.sampling, **wording.drawn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from tasks.refine.export.paths import FreePaths, file_path
 from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id, told_risk
 from tasks.refine.risks.rules import risk_rules
 from tasks.retrieve.install.lock import Installed, is_folder_name
+from tasks.retrieve.install.skills_folder import digests_of
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 
 _TOLD = ("bundle.", "identity.apart", RECREATED, HELD)  # begin the codes of findings that an install tells
@@ -92,7 +92,7 @@ def prepare(
     contents[SKILL_FILE] = edition.skill_file
     fetched = {file["path"]: file["sha256"] for file in row["files"] or ()}
     redacted = [p for p, blob in blobs.items() if fetched.get(blob["path"], blob["sha256"]) != blob["sha256"]]
-    digests = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(contents.items())}
+    digests = digests_of(dict(sorted(contents.items())))
     if digests[SKILL_FILE] != row["raw_hash"]:
         redacted.insert(0, SKILL_FILE)
     risks, classes = row["risks"] or (), set(refused)

@@ -102,14 +102,9 @@ Pick = tuple[int, float]
 
 
 def fill(
-    ranked: Iterable[Pick],
-    *,
-    tokens: Sequence[int],
-    heading_tokens: Sequence[int],
-    mark_tokens: int,
-    where: Outline,
-    ceiling: int,
-) -> list[Pick]:
+    ranked: Iterable[Pick], *, tokens: Sequence[int], heading_tokens: Sequence[int], mark_tokens: int,
+    where: Outline, ceiling: int,
+) -> list[Pick]:  # fmt: skip
     """Return nodes in the order of `ranked`, without those that do not fit, until none can fit.
 
     `ranked` is consumed no further than needed. The ceiling is for the tokens of nodes, their headings and

@@ -162,10 +162,10 @@ def routing_rows(root: Root, served: Served) -> pl.DataFrame:
     return _held(root, served)
 
 
-def keep_routing(root: Root, most: int = _KEPT) -> None:
+def keep_routing(root: Root) -> None:
     """Delete all routing indices except those of the served version and of the last published ones."""
     served = read_served(root)
-    last = published_versions(root)[:most]
+    last = published_versions(root)[:_KEPT]
     stay = {_folder(version) for version in [*last, *([served] if served else [])]}
     for folder in {f"{FOLDER}/{file.split('/')[1]}" for file in root.files(FOLDER)} - stay:
         root.delete(folder)

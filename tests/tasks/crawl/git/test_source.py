@@ -129,7 +129,7 @@ def test_a_ref_that_is_not_there_is_terminal(worktree: WorkTree, ref: str) -> No
     worktree.commit()
     with pytest.raises(SourceError, match="no such branch") as caught:
         documents(f"{worktree.spec}@{ref}")
-    assert (caught.value.reason, caught.value.source) == ("missing-ref", f"{worktree.spec}@{ref}")
+    assert (caught.value.reason, caught.value.about) == ("missing-ref", f"{worktree.spec}@{ref}")
 
 
 def test_a_moved_branch_changes_the_version(worktree: WorkTree) -> None:

@@ -166,7 +166,7 @@ def test_a_used_up_limit_is_transient(market: Marketplace, herbs: Repository, as
 
 def test_metadata_follow_a_rename(market: Marketplace, herbs: Repository, ask: Asker) -> None:
     before = ask(lambda github: github.metadata("Ada/Herbs"))
-    assert before == Metadata(str(herbs.repo_id), "ada/herbs", "main", 7, 0, "Apache-2.0")
+    assert before == Metadata(str(herbs.repo_id), "ada/herbs", 7, "Apache-2.0")
     herbs.rename("ada/garden")
     assert ask(lambda github: github.metadata("ada/herbs")) == replace(before, full_name="ada/garden")
 

@@ -168,7 +168,7 @@ def test_a_folder_that_is_not_there_or_has_no_skill_is_terminal(garden: Path) ->
         for look in (source.version, lambda source=source: list(source.read())):
             with pytest.raises(SourceError, match="no such folder") as caught:
                 look()
-            assert (caught.value.reason, caught.value.source) == ("missing", f"dir:{path}")
+            assert (caught.value.reason, caught.value.about) == ("missing", f"dir:{path}")
     (garden / "SKILL.md").symlink_to("file")
     rows = DirectorySource(str(garden)).read()
     assert isinstance(next(rows), Dropped)

@@ -183,14 +183,11 @@ def test_what_a_host_writes_is_read_back(host: Host, write: Write, said: list[An
     assert found == [[(name, args) for name, args, *_ in calls] for _, calls, _ in said]
 
 
-LINES = [
+LINES: list[Any] = [
     {},
     {"type": "user"},
     {"type": "user", "message": 1},
     {"type": "response_item", "payload": []},
-    [],
-    1,
-    None,
 ]
 
 

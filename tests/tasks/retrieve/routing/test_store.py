@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from tasks.refine import workers
 from tasks.refine.workers import _submitted as submitted
 from tasks.retrieve.index.build import Built
+from tasks.retrieve.index.gate import few_changed
 from tasks.retrieve.routing import store
 from tasks.retrieve.routing.store import FOLDER, RoutingIndex, open_routing
 from tasks.retrieve.shells import publish_tables
+from tasks.retrieve.versions.doctor import examine
 from tests.support.roots.hand_written import skill
+from tests.support.roots.nights import Killed, dying_at
 from tests.support.roots.skill_root import Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
@@ -77,11 +80,32 @@ def test_an_index_brought_up_to_date_is_bit_for_bit_what_is_made_anew(
         for name, text in after.items():
             root.write(name, text)
         night(root)
+    require_as_made_anew(root)
+
+
+def require_as_made_anew(root: SkillRoot) -> None:
     folder = Path(root.root.at(FOLDER)) / f"{root.served().version}.{root.served().skills}"
     brought_up = {path.name: path.read_bytes() for path in folder.iterdir()}
     root.root.delete(FOLDER)
     store.prepare_routing(root.root, root.served())
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == brought_up
+
+
+def test_a_publication_killed_at_any_write_is_made_good_by_the_next_night(root: SkillRoot) -> None:
+    for dies_at in (0, 6, 14, 15):  # at the first, in the routing index, at its card, after it
+        before = root.served()
+        root.write("bike", skill("bike", "Mends bicycles", f"Patch the tube {dies_at} times."))
+        root.crawl()
+        root.parse(vectors=False)
+        with pytest.raises(Killed), dying_at(dies_at):
+            root.index(nodes=False)
+        assert root.served() == before
+        assert best(root, "crust") == "bread"
+        night(root)
+        assert few_changed(root.root, root.served().tables()) == []
+        assert best(root, f"tube {dies_at} times") == "bike"
+        assert examine(root.root) == []
+    require_as_made_anew(root)
 
 
 def test_an_index_of_many_skills_is_made_in_processes_and_is_the_same(

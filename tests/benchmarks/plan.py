@@ -179,14 +179,14 @@ def plan(rates: Rates) -> str:
     grown = rates.memory * (SIZES[0] / rates.memory_at) ** 0.26
     skills, requests, quota = _REPOSITORY
     first = (
-        f"A first build with `--index skills`, by workers of one core each. A machine has {_GIB} GiB, a build "
-        f"a day, a search {_ANSWER:.0f} s.\nAll processes together took {rates.memory:g} GiB at "
+        f"A first build with `--index skills`, by workers of one core each. A machine has {_GIB} GiB, a "
+        f"build a day, a search {_ANSWER:.0f} s.\nAll processes together took {rates.memory:g} GiB at "
         f"{rates.memory_at:,} skills; by the slope of the table, {grown:.1f} GiB at a million."
     )
     last = (
         f"Forge's quota: {requests} requests a repository of {skills} skills, {quota:,} an hour. Requests to "
-        f"S3 are without bundled files,\ntwo each. Money at list prices: ${_HOUR} a core and hour, ${_REQUESTS} "
-        f"for 1,000 requests, ${_MONTH} a GB and month."
+        f"S3 are without bundled files,\ntwo each. Money at list prices: ${_HOUR} a core and hour, "
+        f"${_REQUESTS} for 1,000 requests, ${_MONTH} a GB and month."
     )
     said = "What each size holds, whatever the workers, and what it costs:"
     lines = [first, "", *_builds(rates), "", said, "", *_holdings(rates), "", last]

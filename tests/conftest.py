@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import subprocess
@@ -25,6 +26,11 @@ from tests.support.s3_server import BUCKET, outage_of, s3_server
 
 # No test is about a machine that loses its power, and waiting for the disk takes a fifth of their time.
 os.environ.setdefault("SKILLERY_SYNC_FILES", "false")
+# Else each worker, and each process that a test starts, would compile hundreds of modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# What is imported and collected stays: to look for garbage in it takes a quarter of the start.
+gc.disable()
 # How long an example takes is a busy machine's affair.
 settings.register_profile("skillery", deadline=None)
 settings.load_profile("skillery")
@@ -67,6 +73,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.prefect)
         group = "prefect" if item.get_closest_marker("prefect") else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

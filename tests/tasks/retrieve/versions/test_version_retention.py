@@ -85,7 +85,7 @@ def test_what_was_published_within_a_day_stays_for_readers_that_hold_it(skill_ro
 def test_files_of_a_few_old_versions_wait_for_compaction_and_no_row_is_written_again(
     skill_root: Make,
 ) -> None:
-    root, margin = skill_root({"bread": BREAD, "bees": BEES}), timedelta(seconds=0.2)
+    root, margin = skill_root({"bread": BREAD, "bees": BEES}), timedelta(seconds=1)
     nights(root, 3)
     time.sleep(2 * margin.total_seconds())
     nights(root, 2)

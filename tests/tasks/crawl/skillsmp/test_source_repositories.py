@@ -18,11 +18,12 @@ from tests.support.marketplace.populate import populate
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
+from tests.support.processes import slow_but
 
 # Repositories that go
 
 
-@pytest.mark.parametrize("fate", ["delete", "make_private", "deny"])
+@pytest.mark.parametrize("fate", slow_but({"delete", "deny"}, ["delete", "make_private", "deny"]))
 def test_a_repository_that_cannot_be_had_is_retired_after_three_misses_over_a_week(
     garden: Repository, crawler: Crawler, fate: str
 ) -> None:

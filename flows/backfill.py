@@ -31,13 +31,9 @@ Stage = Literal["refine", "parse"]
 
 @flow(name="backfill", flow_run_name=named("backfill {start} to {end}"))
 def backfill(
-    start: date,
-    end: date,
-    root: str = "data",
-    publish: bool = False,
-    stages: list[Stage] | None = None,
+    start: date, end: date, root: str = "data", publish: bool = False, stages: list[Stage] | None = None,
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Refine and parse what had been crawled by each day, into separate tables under backfill/date=…/.
 
     The flow can be repeated without an effect, and a run that died is finished by the next one. documents/

@@ -14,6 +14,7 @@ from flows.run_record import this_run
 from flows.settings import load_settings
 from storage.lance.served import require_served
 from storage.root import Root
+from tasks.crawl.shells import trim_snapshots
 from tasks.retrieve.shells import (
     clean_files,
     compact_served,
@@ -30,9 +31,10 @@ def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60
 
     Bundled files that no document names any more go too.
 
-    The compacted version holds the same rows, byte for byte; otherwise it is refused. Raw snapshots, the
-    corpus and state stay as they are, and so do the last published versions and those younger than a day.
-    The new version keeps the publication time of the old one, because no skill in it is fresher.
+    The compacted version holds the same rows, byte for byte; otherwise it is refused. The corpus and state
+    stay as they are, and so do the last published versions and those younger than a day, and raw snapshots,
+    unless `SKILLERY_KEEP_RAW_DAYS` says for how long those that are out of date are kept. The new version
+    keeps the publication time of the old one, because no skill in it is fresher.
 
     Args:
         root: Folder of all that Skillery keeps.
@@ -51,9 +53,12 @@ def compact(root: str = "data", wait_minutes: Annotated[float, Field(ge=0)] = 60
         record.checks, record.published = done["checks"], version is not None
         gone = keep_versions(root, settings.keep_versions, now=datetime.now(UTC))
         after, blobs = clean_files(root), drop_unnamed_blobs(root)
+        raw = trim_snapshots(root, settings.keep_raw_days, now=datetime.now(UTC))
     tell(f"files before {done['files_before']}, now {after}; versions gone: {', '.join(gone) or 'none'}")
     tell(f"bundled files that no document names any more, removed: {blobs}")
+    if raw:
+        tell(f"raw is whole from {raw['since']} on; freed: {raw['bytes']} bytes, {raw['rows']} rows")
     tell(f"published: {version}" if version else "nothing to merge; the served version stays")
     show_table("skillery-compaction", done["tables"], "Rows and files of each table, before and after.")
     announce(root, version)
-    return {**done, "files_after": after, "blobs_gone": blobs, "gone": gone, "published": version}
+    return {**done, "files_after": after, "blobs_gone": blobs, "gone": gone, "published": version, "raw": raw}

@@ -34,12 +34,9 @@ PUBLISHED = "skillery.published"
 
 @flow(name="index", flow_run_name="index {root}")
 def index(
-    root: str = "data",
-    index: Literal["all", "skills"] = "all",
-    run_id: str | None = None,
-    anew: bool = False,
-    corpus: str | None = None,
-) -> dict[str, Any]:
+    root: str = "data", index: Literal["all", "skills"] = "all", run_id: str | None = None,
+    anew: bool = False, corpus: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Update the tables to the corpus, check them and serve them; return what was built, and the checks.
 
     A version that fails a check is not served: the run fails, and the old version is still served. Licence
@@ -110,6 +107,8 @@ def _embed(root: str, encoder: str) -> None:
 def announce(root: str, version: str | None) -> None:
     """Emit the event of a publication, which starts the evaluation; None: nothing was published."""
     if version:
-        resource = {"prefect.resource.id": "skillery.index", "prefect.resource.name": version}
+        resource = {
+            "prefect.resource.id": "skillery.index", "prefect.resource.name": version, "skillery.root": root
+        }  # fmt: skip
         payload = {"root": root, "version": version, "database_uri": _database(root)}
         emit_event(event=PUBLISHED, resource=resource, payload=payload)

@@ -26,18 +26,13 @@ from tasks.retrieve.versions.learned import require_model
 
 @flow(name="induce", flow_run_name=named("induce {root}"))
 def induce(
-    root: str = "data",
-    trajectories: str = "trajectories",
-    form: Literal["trajectories", "messages"] = "trajectories",
-    domain: str = DOMAIN,
-    verify: str = "recorded",
-    verify_in: str = ".",
-    support: Annotated[int, Field(ge=1)] = 1,
+    root: str = "data", trajectories: str = "trajectories",
+    form: Literal["trajectories", "messages"] = "trajectories", domain: str = DOMAIN,
+    verify: str = "recorded", verify_in: str = ".", support: Annotated[int, Field(ge=1)] = 1,
     granularity: Literal["window", "trajectory", "action"] = "window",
-    judge: Literal["declared", "llm"] | None = None,
-    inducer: Literal["recurrence", "llm"] = "recurrence",
+    judge: Literal["declared", "llm"] | None = None, inducer: Literal["recurrence", "llm"] = "recurrence",
     wait_minutes: Annotated[float, Field(ge=0)] = 60,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Keep what is new of agents' runs, learn the libraries of their domains, and serve them.
 
     Args:
@@ -79,13 +74,11 @@ def induce(
     _show(found, learned)
     require_passed(served["checks"])
     if not read["read"] and read["failed"]:
-        msg = f"no run of {trajectories} could be read: {counts(read['failed'])}"
-        raise WrongInput(msg)
+        raise WrongInput(f"no run of {trajectories} could be read: {counts(read['failed'])}")
     return found  # nothing that the evaluation measures has changed: no event starts it
 
 
 def _show(found: dict[str, Any], learned: dict[str, dict[str, Any]]) -> None:
-    """Show tables of a run, and tell what it learned."""
     told = {name: n for name, n in found["trajectories"].items() if name != "unread"}
     read = flat({"not read" if name == "failed" else name: n for name, n in told.items()})
     show_table("skillery-trajectories", counted(read, "runs"), "The runs of the folder, and those not read.")

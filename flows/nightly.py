@@ -25,12 +25,9 @@ from tasks.models.onnx_export import require_encoder
 
 @flow(name="nightly", flow_run_name=named("nightly {root}"))
 def nightly(
-    root: str = "data",
-    sources: list[str] | None = None,
-    limit: int | None = None,
-    index: Literal["all", "skills"] = "all",
-    wait_minutes: Annotated[float, Field(ge=0)] = 60,
-) -> dict[str, Any]:
+    root: str = "data", sources: list[str] | None = None, limit: int | None = None,
+    index: Literal["all", "skills"] = "all", wait_minutes: Annotated[float, Field(ge=0)] = 60,
+) -> dict[str, Any]:  # fmt: skip
     """Update the index from its sources, processing only what changed; return the run's record.
 
     Args:

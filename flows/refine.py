@@ -80,7 +80,6 @@ def announce(root: str, run: str, added: list[dict[str, Any]]) -> None:
 
 
 def _licence_classes(root: str) -> dict[LicenceClass, int]:
-    """Count the documents by the class of their licence for an export."""
     policy = LicencePolicy(**load_settings().licence_policies()["export"])
     return count_classes(documents_table(Root(root)).read(columns=["licence"])["licence"], policy)
 

@@ -192,7 +192,6 @@ def recorded(
 
 
 def _write_last(root: Root, record: RunRecord, *, kept: bool) -> None:
-    """Write the record of a run that has ended."""
     record.ended_at = datetime.now(UTC).isoformat()
     try:
         if kept:

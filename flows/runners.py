@@ -168,11 +168,10 @@ def _cluster_named(settings: Settings, *errors: type[Exception]) -> Iterator[Non
         if address is None or settings.task_runner not in _PACKAGES:
             raise
         where, why = re.sub(r"//[^/@]*@", "//", address), (str(error).splitlines() or [""])[0][:200]
-        msg = (
+        raise TransientError(
             f"SKILLERY_TASK_RUNNER_ADDRESS={where}: no {settings.task_runner} cluster answers there "
             f"({type(error).__name__}: {why}): start it, or unset the variable: workers start here"
-        )
-        raise TransientError(msg) from error
+        ) from error
 
 
 def _require_answer(address: str | None) -> None:

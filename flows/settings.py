@@ -171,6 +171,10 @@ class Settings(BaseSettings, CrawlSettings):
     keep_versions: int = Field(
         7, ge=2, description="Versions that stay, for `skillery rollback`; the one served always does."
     )
+    keep_raw_days: int | None = Field(
+        None, ge=1,
+        description="Days for which `compact` keeps raw snapshots that are out of date; none: for ever.",
+    )  # fmt: skip
     probes: int = Field(100, ge=1, description="Seeded probes of each kind that evaluate asks.")
     evaluation_min_found: float = Field(
         0.5, ge=0, le=1, description="Share of probes that search must find (hit@10); else evaluation fails."
@@ -252,8 +256,7 @@ def load(kind: type[Model]) -> Model:
         first = error.errors()[0]
         # The location of an item in a list goes on after the field: the variable is the field's.
         name = str(kind.model_config.get("env_prefix", "")) + str(first["loc"][0]).upper()
-        msg = f"{name}={first['input']!r}: {first['msg']}"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{name}={first['input']!r}: {first['msg']}") from error
 
 
 # Settings of these have classes, and loaders, of their own.

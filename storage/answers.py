@@ -177,10 +177,9 @@ class Answers:
         with self._writing():
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version > SCHEMA_VERSION:
-                msg = (
+                raise SchemaMismatch(
                     f"{self.place} has schema version {version}, this program knows {SCHEMA_VERSION}: upgrade"
                 )
-                raise SchemaMismatch(msg)
             if version == 0:
                 for statement in filter(str.strip, _TABLES.split(";")):
                     connection.execute(statement)
@@ -211,8 +210,7 @@ class Answers:
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            msg = f"{self.place} has been closed"
-            raise StorageError(msg)
+            raise StorageError(f"{self.place} has been closed")
         return self._connection
 
     @contextmanager
@@ -221,10 +219,8 @@ class Answers:
             yield
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
-                msg = f"{self.place} cannot be used ({error})"
-                raise StorageError(msg) from error
-            msg = f"another process writes to {self.place}: wait until it has ended"
-            raise Locked(msg) from error
+                raise StorageError(f"{self.place} cannot be used ({error})") from error
+            raise Locked(f"another process writes to {self.place}: wait until it has ended") from error
         except (sqlite3.DatabaseError, OSError) as error:
             msg = f"{self.place} cannot be read ({error}): delete it, and the answers are asked for again"
             raise StorageError(msg) from error
@@ -331,8 +327,7 @@ class SharedFile:
         with closing(sqlite3.connect(theirs)) as file:
             found = file.execute("PRAGMA user_version").fetchone()[0]
         if found > self._version:
-            msg = (
+            raise SchemaMismatch(
                 f"{self._bucket.uri}/{self._relative} has schema version {found}, "
                 f"this program knows {self._version}: upgrade"
             )
-            raise SchemaMismatch(msg)

@@ -54,8 +54,7 @@ class BlobStore:
         content = self._root.read(blob_file(digest))
         if not Seal(blob_file(digest), digest).fits(content):
             place, root = self._root.at(blob_file(digest)), self._root.uri
-            msg = f"{place} is damaged: run `skillery doctor --root {root}`"
-            raise StorageError(msg)
+            raise StorageError(f"{place} is damaged: run `skillery doctor --root {root}`")
         return content
 
     def digests(self) -> list[str]:
@@ -95,8 +94,7 @@ class BlobStore:
 def blob_file(digest: str) -> str:
     """Return where a blob lies, relative to its root; raise `StorageError` for what is no digest."""
     if not _DIGEST.fullmatch(digest):
-        msg = f"{digest!r} is no SHA-256 in hexadecimal"
-        raise StorageError(msg)
+        raise StorageError(f"{digest!r} is no SHA-256 in hexadecimal")
     return f"{FOLDER}/{digest[:2]}/{digest}"
 
 

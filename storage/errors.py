@@ -10,6 +10,12 @@ class SkilleryError(Exception):
     """Anything Skillery raises on purpose; its message names the input and what to do."""
 
 
+class _Reasoned(SkilleryError):
+    def __init__(self, about: str, reason: str, detail: str) -> None:
+        super().__init__(f"{about}: {detail}")
+        self.about, self.reason, self.detail = about, reason, detail
+
+
 class TerminalError(SkilleryError):
     """Trying again cannot help."""
 
@@ -22,30 +28,18 @@ class WrongInput(TerminalError):
     """A command, setting or file that the user gave cannot be used (exit code 2)."""
 
 
-class SourceError(TerminalError):
+class SourceError(_Reasoned, TerminalError):
     """A source cannot be read.
 
     Args:
-        source: The source's spec, as the operator wrote it.
+        about: The source's spec, as the operator wrote it.
         reason: A short stable code such as `missing`, `not-a-repository`, `columns`, `blocked`.
         detail: What was found and what to do.
     """
 
-    def __init__(self, source: str, reason: str, detail: str) -> None:
-        super().__init__(f"{source}: {detail}")
-        self.source = source
-        self.reason = reason
-        self.detail = detail
 
-
-class SourceUnavailable(TransientError):
+class SourceUnavailable(_Reasoned, TransientError):
     """A source could not be looked at this time (time-out, cut connection); arguments as SourceError."""
-
-    def __init__(self, source: str, reason: str, detail: str) -> None:
-        super().__init__(f"{source}: {detail}")
-        self.source = source
-        self.reason = reason
-        self.detail = detail
 
 
 class StorageError(TerminalError):
@@ -142,30 +136,18 @@ class NothingReadable(TerminalError):
         self.reports = reports
 
 
-class EnvironmentUnusable(TerminalError):
+class EnvironmentUnusable(_Reasoned, TerminalError):
     """What trajectories are replayed in, a command or an application in a browser, cannot be used.
 
     Args:
-        command: The command, or the browser or application, as the operator wrote it.
+        about: The command, or the browser or application, as the operator wrote it.
         reason: A short stable code: `start`, `answer`, `size`, `repeat`.
         detail: What was found and what to do.
     """
 
-    def __init__(self, command: str, reason: str, detail: str) -> None:
-        super().__init__(f"{command}: {detail}")
-        self.command = command
-        self.reason = reason
-        self.detail = detail
 
-
-class EnvironmentStopped(TransientError):
+class EnvironmentStopped(_Reasoned, TransientError):
     """What trajectories are replayed in ended (`ended`) or did not answer in time (`time`).
 
     Arguments are those of EnvironmentUnusable.
     """
-
-    def __init__(self, command: str, reason: str, detail: str) -> None:
-        super().__init__(f"{command}: {detail}")
-        self.command = command
-        self.reason = reason
-        self.detail = detail

@@ -41,8 +41,7 @@ def user_cache() -> Path:
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser()
     except RuntimeError as error:
-        msg = f"{error}: set XDG_CACHE_HOME"
-        raise OSError(msg) from error
+        raise OSError(f"{error}: set XDG_CACHE_HOME") from error
     return base.absolute() / "skillery"
 
 
@@ -69,8 +68,7 @@ class Folder:
     def __init__(self, path: str | Path) -> None:
         self.folder = Path(path).expanduser().absolute()
         if self.folder.exists() and not self.folder.is_dir():
-            msg = f"root {str(path)!r} is a file: name a folder"
-            raise WrongInput(msg)
+            raise WrongInput(f"root {str(path)!r} is a file: name a folder")
         self.uri = str(self.folder)
 
     def exists(self, relative: str) -> bool:
@@ -99,11 +97,9 @@ class Folder:
         try:
             yield
         except FileNotFoundError as error:
-            msg = f"{self.uri}/{relative} is missing"
-            raise Missing(msg) from error
+            raise Missing(f"{self.uri}/{relative} is missing") from error
         except OSError as error:
-            msg = f"{self.uri}/{relative} cannot be read ({error.strerror or error})"
-            raise StorageError(msg) from error
+            raise StorageError(f"{self.uri}/{relative} cannot be read ({error.strerror or error})") from error
 
     def write(self, relative: str, data: bytes) -> None:
         """Put a file in place in one step."""
@@ -112,8 +108,7 @@ class Folder:
                 make_private(self.folder / top)
             put_file(self.folder / relative, data)
         except OSError as error:
-            msg = f"{self.uri}/{relative} cannot be written ({error.strerror})"
-            raise StorageError(msg) from error
+            raise StorageError(f"{self.uri}/{relative} cannot be written ({error.strerror})") from error
 
     def modified(self, relative: str) -> datetime | None:
         """Return when a file was last written."""

@@ -42,8 +42,7 @@ def text_field(record: Mapping[str, Any], key: str, where: str) -> str:
     """Return the text under a key of the object at `where`; raise `WrongInput` if there is none."""
     value = record.get(key)
     if not isinstance(value, str):
-        msg = f"{where}: `{key}` is missing or no text"
-        raise WrongInput(msg)
+        raise WrongInput(f"{where}: `{key}` is missing or no text")
     return value
 
 
@@ -117,22 +116,18 @@ def json_value(text: str, where: str, form: str) -> Any:  # noqa: ANN401
         is_torn = "\\u" in text and _SURROGATE.search(json.dumps(value, ensure_ascii=False))
     except (ValueError, RecursionError) as error:
         reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
-        msg = f"{where}: not JSON ({reason}); write one object {form} a line"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{where}: not JSON ({reason}); write one object {form} a line") from error
     if is_torn:
-        msg = f"{where}: half a surrogate pair is no text; mend the \\u escapes"
-        raise WrongInput(msg)
+        raise WrongInput(f"{where}: half a surrogate pair is no text; mend the \\u escapes")
     return value
 
 
 def _object(text: str, where: str, form: str) -> dict[str, Any]:
     record = json_value(text, where, form)
     if not isinstance(record, dict):
-        msg = f"{where}: no object; write {form}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{where}: no object; write {form}")
     return record
 
 
 def _refuse(constant: str) -> float:
-    msg = f"{constant} is no number"
-    raise ValueError(msg)
+    raise ValueError(f"{constant} is no number")

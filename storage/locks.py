@@ -50,13 +50,9 @@ class Holder:
 
 @contextmanager
 def writer_lock(
-    root: Root,
-    wait: float = 0,
-    *,
-    spare: bool = False,
-    run: str = "",
+    root: Root, wait: float = 0, *, spare: bool = False, run: str = "",
     say: Callable[[str], object] = log.info,
-) -> Iterator[None]:
+) -> Iterator[None]:  # fmt: skip
     """Hold the root's writer lock; it is released however the process dies.
 
     The system releases a folder's lock at once. A bucket's is a lease that others may take when its holder

@@ -40,16 +40,9 @@ class PartitionedTable:
     """
 
     def __init__(
-        self,
-        root: Root,
-        folder: str,
-        schema: pl.Schema,
-        *,
-        key: str = "doc_id",
-        node_key: bool = False,
-        listed: bool = False,
-        unique: Sequence[str] = (),
-    ) -> None:
+        self, root: Root, folder: str, schema: pl.Schema, *, key: str = "doc_id", node_key: bool = False,
+        listed: bool = False, unique: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.root, self.folder, self.schema, self._unique = root, folder, schema, list(unique)
         self.manifest = Manifest(root, folder) if listed else None
         column = pl.col(key)
@@ -191,6 +184,11 @@ class Manifest:
         """Return a file's seal, None if none was written, or the file forgotten."""
         note = self._root.read_json(_entry(file))
         return None if note is None else Seal.told(file, note)
+
+    def digest(self) -> str:
+        """Return what is another one as soon as any file of the table is, by the seals: no file is read."""
+        notes = self._root.each(self._root.read_json, map(_entry, sorted(self.files())))
+        return hashlib.sha256(repr([note and note.get("sha256") for note in notes]).encode()).hexdigest()
 
     def adopt(self, file: str, rows: int) -> str | None:
         """Compare a readable file with its seal, and seal it as it is; return what differed.

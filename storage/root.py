@@ -166,11 +166,9 @@ class Root:
         except Missing:
             return None
         except ValueError as error:
-            msg = f"{self.at(relative)} is not JSON ({error})"
-            raise StorageError(msg) from error
+            raise StorageError(f"{self.at(relative)} is not JSON ({error})") from error
         if not isinstance(value, dict):
-            msg = f"{self.at(relative)} holds {type(value).__name__} instead of an object"
-            raise StorageError(msg)
+            raise StorageError(f"{self.at(relative)} holds {type(value).__name__} instead of an object")
         return value
 
     def write_json(self, relative: str, value: dict[str, Any]) -> None:
@@ -185,6 +183,5 @@ def _place(spec: str | Path, *, remembering: bool) -> Place:
         return RememberingBucket(spec) if remembering else Bucket(spec)
     # A Path has folded the slashes of an address into one.
     if (isinstance(spec, str) and "://" in spec) or str(spec).startswith("s3:/"):
-        msg = f"root {str(spec)!r} is no folder: give a folder's path, or s3://bucket/prefix"
-        raise WrongInput(msg)
+        raise WrongInput(f"root {str(spec)!r} is no folder: give a folder's path, or s3://bucket/prefix")
     return Folder(spec)

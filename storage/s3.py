@@ -52,8 +52,7 @@ class Bucket:
         self.patience = Unreachable.AFTER if patience is None else patience
         found = _ADDRESS.fullmatch(spec.rstrip("/"))
         if found is None:
-            msg = f"root {spec!r} names no bucket: give s3://bucket/prefix"
-            raise WrongInput(msg)
+            raise WrongInput(f"root {spec!r} names no bucket: give s3://bucket/prefix")
         bucket, prefix = found[1], (found[2] or "").strip("/")
         self.uri = f"s3://{bucket}/{prefix}".rstrip("/")
         self.folder = _copies(self.uri)
@@ -196,8 +195,7 @@ class Bucket:
     def _require_lock(self) -> None:
         still_held = self.holds.get(self.uri)
         if still_held is not None and not still_held():
-            msg = f"this run was silent for too long: another writes to {self.uri}, this one does not"
-            raise Locked(msg)
+            raise Locked(f"this run was silent for too long: another writes to {self.uri}, this one does not")
 
     @contextlib.contextmanager
     def _asking(self, relative: str) -> Iterator[None]:
@@ -210,8 +208,7 @@ class Bucket:
                 raise WrongInput(msg) from error
             where = f"{self.uri}/{relative}"
             if isinstance(error, FileNotFoundError):
-                msg = f"{where} is missing"
-                raise Missing(msg) from error
+                raise Missing(f"{where} is missing") from error
             raise Unreachable.of(where, error) or Unreachable(f"{where} cannot be reached") from error
 
 

@@ -70,6 +70,10 @@ class UsageLog:
         if len(self._held) >= _MANY:
             self._wake.set()
 
+    def waiting(self) -> int:
+        """Return how many events wait to be written."""
+        return len(self._held)
+
     def start(self) -> None:
         """Begin to write what is noted every 30 seconds, until `close`."""
         with self._starting:
@@ -128,12 +132,12 @@ def read_usage(root: Root, since: datetime) -> pl.DataFrame:
     return pl.concat([USAGE.to_frame(), *parts]).unique(["event_id", "rank"]).sort("at", "event_id", "rank")
 
 
-def logged_searches(root: Root, now: datetime, days: int = 30) -> list[tuple[str, str]]:
-    """Return what was asked in the last days, each text once, and the skill that was the best of what fits.
+def logged_searches(root: Root, now: datetime) -> list[tuple[str, str]]:
+    """Return what was asked in 30 days, each text once, and the skill that was the best of what fits.
 
     It is empty where texts are not kept; raises as `read_frame`.
     """
-    rows = read_usage(root, now - timedelta(days=days)).filter(pl.col("action") == "search", pl.col("fits"))
+    rows = read_usage(root, now - timedelta(days=30)).filter(pl.col("action") == "search", pl.col("fits"))
     asked = rows.filter(pl.col("query").is_not_null()).select("event_id", "query")
     best = rows.filter(pl.col("rank") == 1).select("event_id", "doc_id")
     found = asked.join(best, on="event_id", maintain_order="left").unique(

@@ -133,8 +133,7 @@ class VectorStore:
         try:
             return read_frame(self._root, part, self._schema, columns)
         except StorageError as error:
-            msg = f"{error}: delete that file, what it holds is made anew"
-            raise StorageError(msg) from error
+            raise StorageError(f"{error}: delete that file, what it holds is made anew") from error
 
     def _write(self, rows: pl.DataFrame) -> str:
         name = hashlib.sha256(b"".join(rows["text_hash"])).hexdigest()[:24]

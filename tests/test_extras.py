@@ -18,6 +18,7 @@ EXTRAS = (
     "prefect_dask",
     "prefect_ray",
     "openlineage",
+    "model_signing",
     "langchain_core",
     "llama_index",
 )

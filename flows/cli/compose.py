@@ -6,78 +6,63 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from flows.cli.options import (
-    AllowErrorsOption,
-    BatchOption,
-    FromOption,
-    JsonOption,
-    KindOption,
-    LicenceOption,
-    PresetOption,
-    RiskOption,
-    RootOption,
-    given_or_wrong,
-    print_json,
-    root_of,
-)
+from flows.cli import options as opt
+from flows.cli.options import given_or_wrong, print_json, root_of
 from flows.commands.console import form_of
 from flows.settings import load_settings
 
 DecomposerOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--decomposer",
         metavar="NAME",
         help="local, llm, or hybrid, which asks a language model where local is unsure.",
     ),
 ]
 LlmRerankOption = Annotated[
-    bool, typer.Option("--rerank", help="Have a language model choose among a step's candidates.")
+    bool, Option("--rerank", help="Have a language model choose among a step's candidates.")
 ]
 RoundsOption = Annotated[
-    int, typer.Option("--rounds", metavar="T", help="How often to cut again, by what is served.")
+    int, Option("--rounds", metavar="T", help="How often to cut again, by what is served.")
 ]
 AlphaOption = Annotated[
-    float, typer.Option("--alpha", metavar="A", help="Weight of relevance; the rest is compatibility.")
+    float, Option("--alpha", metavar="A", help="Weight of relevance; the rest is compatibility.")
 ]
 PagesOption = Annotated[
     float | None,
-    typer.Option(
-        "--pages", metavar="B", help="Add the page of each step's skill, of a budget as page takes it."
-    ),
+    Option("--pages", metavar="B", help="Add the page of each step's skill, of a budget as page takes it."),
 ]
 PlanOutOption = Annotated[
     Path | None,
-    typer.Option(
-        "--out",
-        metavar="FILE",
-        help="Draw the plan: .svg or .mmd (Mermaid). With --batch: where answers go.",
+    Option(
+        "--out", metavar="FILE", help="Draw the plan: .svg or .mmd (Mermaid). With --batch: where answers go."
     ),
 ]
 
 
 def compose(
-    task: Annotated[str | None, typer.Argument(metavar="TASK", help="What is to be done, in words.")] = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", help="Candidates a step.")] = 5,
-    kind: KindOption = None,
-    licence: LicenceOption = None,
-    source: FromOption = None,
-    risk: RiskOption = None,
-    max_steps: Annotated[int, typer.Option("--max-steps", metavar="N", help="Steps at most.")] = 8,
+    task: Annotated[str | None, Argument(metavar="TASK", help="What is to be done, in words.")] = None,
+    k: Annotated[int, Option("-k", metavar="N", help="Candidates a step.")] = 5,
+    kind: opt.KindOption = None,
+    licence: opt.LicenceOption = None,
+    source: opt.FromOption = None,
+    risk: opt.RiskOption = None,
+    max_steps: Annotated[int, Option(metavar="N", help="Steps at most.")] = 8,
     decomposer: DecomposerOption = "local",
     rerank: LlmRerankOption = False,
     rounds: RoundsOption = 1,
-    hints: Annotated[int, typer.Option("--hints", metavar="H", help="How many it is cut again by.")] = 15,
+    hints: Annotated[int, Option(metavar="H", help="How many it is cut again by.")] = 15,
     alpha: AlphaOption = 1.0,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what each round made of the task.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Say what each round made of the task.")] = False,
     pages: PagesOption = None,
-    batch: BatchOption = None,
+    batch: opt.BatchOption = None,
     out: PlanOutOption = None,
-    allow_errors: AllowErrorsOption = False,
-    _preset: PresetOption = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    allow_errors: opt.AllowErrorsOption = False,
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Plan a task that needs several skills: its steps, their order, and what serves each."""
     from flows.cli.printing.plan import print_plan  # noqa: PLC0415 (as all below: other commands do without)

@@ -32,17 +32,14 @@ def refuse_deleted_command(arguments: Sequence[str]) -> None:
     line = " ".join(arguments)
     for command, instead in COMMANDS.items():
         if f"{line} ".startswith(f"{command} "):
-            msg = f"the command `{command}` was deleted: {instead}"
-            raise WrongInput(msg)
+            raise WrongInput(f"the command `{command}` was deleted: {instead}")
     for (command, option), instead in OPTIONS.items():
         given = any(word == option or word.startswith(f"{option}=") for word in arguments)
         if given and f"{line} ".startswith(f"{command} "):
-            msg = f"{option} of `{command}` was deleted: {instead}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{option} of `{command}` was deleted: {instead}")
 
 
 def refuse_deleted_settings(environment: Mapping[str, str]) -> None:
     """Raise `WrongInput` if a setting that was deleted is among the environment variables."""
     for setting in sorted(SETTINGS.keys() & environment.keys()):
-        msg = f"{setting} was deleted: {SETTINGS[setting]}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{setting} was deleted: {SETTINGS[setting]}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from flows.cli.options import JsonOption, MinFitOption, RootOption, print_json, root_of
 from flows.cli.printing import skill as printing
@@ -15,53 +16,47 @@ from flows.hook.run import Options, answer_prompt
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
-from tasks.retrieve.install.agents import FOLDERS, Agent, Destination
+from tasks.retrieve.install.agents import FOLDERS, Destination
 
 _ToOption = Annotated[
-    Path | None,
-    typer.Option("--to", metavar="PATH", help="The folder of skills; comes before --agent."),
+    Path | None, Option("--to", metavar="PATH", help="The folder of skills; comes before --agent.")
 ]
 _AgentOption = Annotated[
-    Agent | None,
-    typer.Option(
+    str | None,
+    Option(
         "--agent",
         metavar="NAME",
         help="The folder of claude, codex or another: a wrong name lists all  [the one there is]",
     ),
 ]
-_UserOption = Annotated[
-    bool, typer.Option("--user", help="The agent's folder in your home, not in the project.")
-]
+_UserOption = Annotated[bool, Option("--user", help="The agent's folder in your home, not in the project.")]
 _AcceptOption = Annotated[
     list[str] | None,
-    typer.Option("--accept-risk", metavar="RULE", help="Accept what this rule finds now; repeatable."),
+    Option("--accept-risk", metavar="RULE", help="Accept what this rule finds now; repeatable."),
 ]
 _PublisherOption = Annotated[
-    bool, typer.Option("--accept-publisher", help="Also from another publisher than the lock names.")
+    bool, Option("--accept-publisher", help="Also from another publisher than the lock names.")
 ]
 
 
 def install(
-    doc_ids: Annotated[list[str] | None, typer.Argument(metavar="DOC_ID", hidden=True)] = None,
+    doc_ids: Annotated[list[str] | None, Argument(metavar="DOC_ID", hidden=True)] = None,
     to: _ToOption = None,
     agent: _AgentOption = None,
     user: _UserOption = False,
     revision: Annotated[
-        str | None,
-        typer.Option("--revision", metavar="HASH", help="As it was: a hash, a commit, a day or a run."),
+        str | None, Option(metavar="HASH", help="As it was: a hash, a commit, a day or a run.")
     ] = None,
     accept_risk: _AcceptOption = None,
     accept_publisher: _PublisherOption = False,
     called: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="The folder of the one skill  [its name]")
+        str | None, Option("--as", metavar="NAME", help="The folder of the one skill  [its name]")
     ] = None,
     registry: Annotated[
-        str | None,
-        typer.Option("--from", metavar="URL", help="From this registry, where DOC_ID is a name in it."),
+        str | None, Option("--from", metavar="URL", help="From this registry, where DOC_ID is a name in it.")
     ] = None,
     frozen: Annotated[
-        bool,
-        typer.Option("--frozen", help="Exactly what the locks say, without DOC_ID; else it ends with 1."),
+        bool, Option("--frozen", help="Exactly what the locks say, without DOC_ID; else it ends with 1.")
     ] = False,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -117,14 +112,27 @@ def verify(
     to: _ToOption = None,
     agent: _AgentOption = None,
     user: _UserOption = False,
+    registry: Annotated[
+        Path | None, typer.Option("--registry", metavar="FOLDER", help="Instead: a registry that was signed.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="PUBLIC.pem", help="Whose signature --registry must bear.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare every file of installed skills with the locks, offline; end with 1 on any difference.
 
     What lies in the folder and is in no lock is a difference too, and so is a file that may be executed.
+    With --registry and --key: every file of a published registry with its signature.
     """
-    from flows.commands.registries import verify_skills  # noqa: PLC0415
+    from flows.commands.registries import verify_registry, verify_skills  # noqa: PLC0415
 
+    if registry is not None and key is not None:
+        signed = verify_registry(registry, key)
+        print_json(signed) if as_json else printing.print_signed(signed)
+        raise typer.Exit(0 if signed["verified"] else 1)
+    if (registry, key) != (None, None):
+        raise WrongInput("--registry and --key go together: the folder, and its publisher's public key")
     where = Destination(to, agent, user)
     project = where.project()
     others = [] if project is None else [project / place for place, _ in FOLDERS.values()]
@@ -152,16 +160,12 @@ def outdated(
 
 
 def update(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", hidden=True)] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the differences, and write nothing.")
-    ] = False,
+    names: Annotated[list[str] | None, Argument(metavar="NAME", hidden=True)] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show the differences, and write nothing.")] = False,
     theirs: Annotated[
-        bool, typer.Option("--theirs", help="Take the corpus's where you changed the same lines.")
+        bool, Option("--theirs", help="Take the corpus's where you changed the same lines.")
     ] = False,
-    ours: Annotated[
-        bool, typer.Option("--ours", help="Keep yours where you changed the same lines.")
-    ] = False,
+    ours: Annotated[bool, Option("--ours", help="Keep yours where you changed the same lines.")] = False,
     to: _ToOption = None,
     agent: _AgentOption = None,
     user: _UserOption = False,
@@ -182,8 +186,7 @@ def update(
 
     place, where = root_of(load_settings(), root), Destination(to, agent, user)
     if theirs and ours:
-        msg = "--theirs and --ours exclude each other: give one of them"
-        raise WrongInput(msg)
+        raise WrongInput("--theirs and --ours exclude each other: give one of them")
     prefer = "theirs" if theirs else "ours" if ours else None
     how: dict[str, Any] = {"dry_run": dry_run, "any_publisher": accept_publisher, "prefer": prefer}
     how["project"] = where.project()
@@ -194,10 +197,8 @@ def update(
 
 
 def remove(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", hidden=True)],
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Also what was edited by hand: the edits are lost.")
-    ] = False,
+    names: Annotated[list[str], Argument(metavar="NAME", hidden=True)],
+    yes: Annotated[bool, Option("--yes", help="Also what was edited by hand: the edits are lost.")] = False,
     to: _ToOption = None,
     agent: _AgentOption = None,
     user: _UserOption = False,
@@ -222,10 +223,9 @@ class Host(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's defaul
     gemini = "gemini"
 
 
-_HostOption = Annotated[Host, typer.Option("--agent", help="Whose events are read and answered.")]
+_HostOption = Annotated[Host, Option("--agent", help="Whose events are read and answered.")]
 _UrlOption = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="A running serve  [the one that runs for the root]"),
+    str | None, Option("--url", metavar="URL", help="A running serve  [the one that runs for the root]")
 ]
 
 
@@ -233,12 +233,8 @@ def hook(
     agent: _HostOption,
     url: _UrlOption = None,
     min_fit: MinFitOption = None,
-    budget: Annotated[
-        int, typer.Option("--budget", metavar="N", min=1, help="Tokens that are told, at most.")
-    ] = 400,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="After which nothing is told.")
-    ] = 2.0,
+    budget: Annotated[int, Option(metavar="N", min=1, help="Tokens that are told, at most.")] = 400,
+    timeout: Annotated[float, Option(metavar="SECONDS", help="After which nothing is told.")] = 2.0,
     root: RootOption = None,
 ) -> None:
     """Answer a prompt's event of an agent's host with facts on skills that fit it.
@@ -253,7 +249,7 @@ def hook(
 
 def plugin(
     agent: _HostOption,
-    out: Annotated[Path, typer.Option("--out", help="A folder, empty or not there yet.")],
+    out: Annotated[Path, Option(help="A folder, empty or not there yet.")],
     url: _UrlOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,

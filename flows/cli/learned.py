@@ -8,32 +8,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from flows.cli.options import (
-    BatchOption,
-    FormatOption,
-    JsonOption,
-    OutOption,
-    PresetOption,
-    RootOption,
-    TrajectoriesArgument,
-    TrajectoryForm,
-    WaitOption,
-    given_or_wrong,
-    print_json,
-    root_of,
-)
+from flows.cli import options as opt
+from flows.cli.options import given_or_wrong, print_json, root_of
 from flows.commands.console import counts, say, say_text, table
 from flows.settings import load_settings
 
 _LISTED = 40  # skills that a list shows; --out and --json have all
 SuggestMethodOption = Annotated[
-    str,
-    typer.Option("--method", metavar="NAME", help="default, sgdr, task, state, static, popular or random."),
+    str, Option("--method", metavar="NAME", help="default, sgdr, task, state, static, popular or random.")
 ]
 DomainOption = Annotated[
-    str | None,
-    typer.Option("--domain", metavar="NAME", help="Of the skills; may be left out where it is one."),
+    str | None, Option("--domain", metavar="NAME", help="Of the skills; may be left out where it is one.")
 ]
 
 
@@ -45,47 +32,31 @@ class SuggestForm(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's
 
 
 def induce(
-    trajectories: TrajectoriesArgument,
-    form: FormatOption = TrajectoryForm.trajectories,
-    domain: Annotated[
-        str, typer.Option("--domain", metavar="NAME", help="Of chats that name none.")
-    ] = "chat",
+    trajectories: opt.TrajectoriesArgument,
+    form: opt.FormatOption = opt.TrajectoryForm.trajectories,
+    domain: Annotated[str, Option(metavar="NAME", help="Of chats that name none.")] = "chat",
     verify: Annotated[
-        str,
-        typer.Option(
-            "--verify", metavar="HOW", help="recorded, or command:CMD, which replays runs over JSON lines."
-        ),
+        str, Option(metavar="HOW", help="recorded, or command:CMD, which replays runs over JSON lines.")
     ] = "recorded",
     folder: Annotated[
-        Path, typer.Option("--verify-in", metavar="FOLDER", help="Where the command of --verify runs.")
+        Path, Option("--verify-in", metavar="FOLDER", help="Where the command of --verify runs.")
     ] = Path(),
-    support: Annotated[
-        int, typer.Option("--support", metavar="N", min=1, help="Keep what so many tasks did, at least.")
-    ] = 1,
+    support: Annotated[int, Option(metavar="N", min=1, help="Keep what so many tasks did, at least.")] = 1,
     granularity: Annotated[
         str,
-        typer.Option(
-            "--granularity",
-            metavar="NAME",
-            help="What skills are cut out of: window, window:2-5, trajectory or action.",
-        ),
+        Option(metavar="NAME", help="What skills are cut out of: window, window:2-5, trajectory or action."),
     ] = "window",
     inducer: Annotated[
-        str,
-        typer.Option(
-            "--inducer", metavar="NAME", help="recurrence, or llm, which says what is a skill and names it."
-        ),
+        str, Option(metavar="NAME", help="recurrence, or llm, which says what is a skill and names it.")
     ] = "recurrence",
     judge: Annotated[
         str | None,
-        typer.Option(
-            "--judge", metavar="NAME", help="declared (the file's verdict) or llm  [llm where one is set up]"
-        ),
+        Option(metavar="NAME", help="declared (the file's verdict) or llm  [llm where one is set up]"),
     ] = None,
-    wait: WaitOption = 0,
-    _preset: PresetOption = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    wait: opt.WaitOption = 0,
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Learn skills from recorded runs of agents: cut them out, verify them by replay, keep them.
 
@@ -105,34 +76,28 @@ def induce(
 
 
 def suggest(
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="TEXT", help="What the agent was asked.")
-    ] = None,
+    task: Annotated[str | None, Option(metavar="TEXT", help="What the agent was asked.")] = None,
     state: Annotated[
-        Path | None,
-        typer.Option("--state", metavar="S.json", help="{observation, url?, title?, previous?: [action]}"),
+        Path | None, Option(metavar="S.json", help="{observation, url?, title?, previous?: [action]}")
     ] = None,
     domain: DomainOption = None,
-    k: Annotated[int, typer.Option("-k", metavar="NUMBER", help="At most so many skills.")] = 5,
+    k: Annotated[int, Option("-k", metavar="NUMBER", help="At most so many skills.")] = 5,
     method: SuggestMethodOption = "default",
-    alpha: Annotated[
-        float, typer.Option("--alpha", help="Of sgdr: weight of the task beside the state.")
-    ] = 0.5,
+    alpha: Annotated[float, Option(help="Of sgdr: weight of the task beside the state.")] = 0.5,
     relevance_weight: Annotated[
-        float, typer.Option("--relevance-weight", help="Of sgdr: 1 ranks by relevance alone, 0 avoids likes.")
+        float, Option(help="Of sgdr: 1 ranks by relevance alone, 0 avoids likes.")
     ] = 0.7,
     candidates: Annotated[
-        int | None,
-        typer.Option("--candidates", metavar="M", min=1, help="Of sgdr: of so many.  [20, or 3 k if more]"),
+        int | None, Option(metavar="M", min=1, help="Of sgdr: of so many.  [20, or 3 k if more]")
     ] = None,
     shape: Annotated[
-        SuggestForm, typer.Option("--format", help="A table, or a block for an agent's prompt.")
+        SuggestForm, Option("--format", help="A table, or a block for an agent's prompt.")
     ] = SuggestForm.table,
-    batch: BatchOption = None,
-    out: OutOption = None,
-    _preset: PresetOption = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    batch: opt.BatchOption = None,
+    out: opt.OutOption = None,
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Suggest learned skills for one step of a task, by the task and by what the agent sees."""
     from flows.commands.induction.induce import state_summaries  # noqa: PLC0415
@@ -164,17 +129,14 @@ def suggest(
 
 
 def library(
-    skill_id: Annotated[str | None, typer.Argument(metavar="SKILL_ID", help="Show this one.")] = None,
+    skill_id: Annotated[str | None, Argument(metavar="SKILL_ID", help="Show this one.")] = None,
     domain: DomainOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="L.jsonl", help="Write all skills, a JSON line each.")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="L.jsonl", help="Write all skills, a JSON line each.")] = None,
     export: Annotated[
-        Path | None,
-        typer.Option("--export", metavar="FOLDER", help="Write a folder with a SKILL.md for each."),
+        Path | None, Option(metavar="FOLDER", help="Write a folder with a SKILL.md for each.")
     ] = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """List, show and export the skills that were learned from runs of agents."""
     from flows.commands.induction.library import learned, shown  # noqa: PLC0415
@@ -189,7 +151,6 @@ def library(
 
 
 def _print_induced(found: dict[str, Any]) -> None:
-    """Print what came of inducing skills."""
     read, skills = found["trajectories"], found["skills"]
     known = f"{read['new']} new, {read['judged']} judged since, {read['unchanged']} known"
     say(f"{read['read']} runs read: {known}; {read['waiting']} not judged")
@@ -215,7 +176,6 @@ def _print_induced(found: dict[str, Any]) -> None:
 
 
 def _print_suggested(found: dict[str, Any]) -> None:
-    """Print suggested skills, best first."""
     if not found["results"]:
         say(f"no skill of {found['domain']} fits this step")
     for row in found["results"]:
@@ -227,7 +187,6 @@ def _print_suggested(found: dict[str, Any]) -> None:
 
 
 def _print_library(found: dict[str, Any]) -> None:
-    """Print the learned skills of each domain."""
     rows = sorted(found["skills"], key=lambda row: -row["support"])[:_LISTED]
     cells = [[row["skill_id"], row["support"], row["callable"], row["description"]] for row in rows]
     table(f"{len(found['skills'])} learned skills", ["skill_id", "tasks", "callable", "description"], cells)
@@ -238,7 +197,6 @@ def _print_library(found: dict[str, Any]) -> None:
 
 
 def _print_skill(skill: dict[str, Any]) -> None:
-    """Print one learned skill."""
     say(skill["description"])
     say_text(skill["code"].rstrip("\n"))
     how = ", ".join(skill["verified"]["how"]) or "nothing"

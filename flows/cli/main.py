@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+from flows.cli import options as opt
 from flows.cli.compose import compose
 from flows.cli.deleted import refuse_deleted_settings
 from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, run_to_exit
@@ -18,20 +20,7 @@ from flows.cli.learned import induce, library, suggest
 from flows.cli.make import bench_app, train_app
 from flows.cli.measure import evaluate_app
 from flows.cli.operate import COMMANDS
-from flows.cli.options import (
-    BackfillStage,
-    ClassifierOption,
-    DryRunOption,
-    ExportForm,
-    IndexMode,
-    JsonOption,
-    PresetOption,
-    RootOption,
-    WaitOption,
-    print_json,
-    require_command,
-    root_of,
-)
+from flows.cli.options import print_json, require_command, root_of
 from flows.cli.printing import run as printing
 from flows.cli.printing.cost import print_cost
 from flows.cli.query import page, search
@@ -58,9 +47,9 @@ app.command(rich_help_panel=FILL)(induce)
 @app.callback()
 def _skillery(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    _debug: Annotated[bool, typer.Option(DEBUG_OPTION, help="Show the stack of an error; anywhere.")] = False,
-    _quiet: Annotated[bool, typer.Option(QUIET_OPTION, help="Show no progress; anywhere.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version.")] = False,
+    _debug: Annotated[bool, Option(DEBUG_OPTION, help="Show the stack of an error; anywhere.")] = False,
+    _quiet: Annotated[bool, Option(QUIET_OPTION, help="Show no progress; anywhere.")] = False,
 ) -> None:
     """Skillery, the refinery for agent skills."""
     if version:
@@ -73,19 +62,16 @@ def _skillery(
 
 @app.command(help=RUN, rich_help_panel=FILL)
 def run(
-    source: Annotated[
-        list[str] | None, typer.Option("--source", metavar="SPEC", help="As listed above; repeatable.")
-    ] = None,
+    source: Annotated[list[str] | None, Option(metavar="SPEC", help="As listed above; repeatable.")] = None,
     limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", min=1, help="Read the first N documents of each source."),
+        int | None, Option(metavar="N", min=1, help="Read the first N documents of each source.")
     ] = None,
-    index: Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")] = IndexMode.all,
-    dry_run: DryRunOption = False,
-    wait: WaitOption = 0,
-    _preset: PresetOption = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    index: Annotated[opt.IndexMode, Option(help="Whether to index nodes too.")] = opt.IndexMode.all,
+    dry_run: opt.DryRunOption = False,
+    wait: opt.WaitOption = 0,
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Crawl, refine, parse, index, check and publish, in this process."""
     settings = load_settings()
@@ -106,21 +92,16 @@ def run(
 def status(
     max_age: Annotated[
         float | None,
-        typer.Option(
-            "--max-age",
-            metavar="HOURS",
-            help="End with 1 if the last good night is longer ago than that.",
-        ),
+        Option(metavar="HOURS", help="End with 1 if the last good night is longer ago than that."),
     ] = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Show what is served, how old it is, and how the last runs went."""
     from flows.commands.operate import root_status  # noqa: PLC0415
 
     if max_age is not None and not max_age >= 0:
-        msg = f"--max-age {max_age} is no age: give hours, 0 or more"
-        raise WrongInput(msg)
+        raise WrongInput(f"--max-age {max_age} is no age: give hours, 0 or more")
     found = root_status(root_of(load_settings(), root))
     print_json(found) if as_json else printing.print_status(found)
     # A quiet night publishes nothing: what it found unchanged is as fresh as the night.
@@ -131,11 +112,11 @@ def status(
 
 @app.command(rich_help_panel=MEASURE)
 def classify(
-    fragments: Annotated[Path, typer.Argument(metavar="FRAGMENTS", help="JSON lines of fragments.")],
-    out: Annotated[Path, typer.Option("--out", help="Where their types go, a line each.")],
-    classifier: ClassifierOption = "local",
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    fragments: Annotated[Path, Argument(metavar="FRAGMENTS", help="JSON lines of fragments.")],
+    out: Annotated[Path, Option(help="Where their types go, a line each.")],
+    classifier: opt.ClassifierOption = "local",
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Type fragments as step, example, param, precondition, error_handling or concept.
 
@@ -151,10 +132,10 @@ def classify(
 
 @app.command(rich_help_panel=ASK)
 def graph(
-    doc_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="A skill's id, as search prints it.")],
-    out: Annotated[Path, typer.Option("--out", help="The picture: a file named .svg.")],
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    doc_id: Annotated[str, Argument(metavar="DOC_ID", help="A skill's id, as search prints it.")],
+    out: Annotated[Path, Option(help="The picture: a file named .svg.")],
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Draw one skill's graph: its typed nodes in order, and the edges between them."""
     from flows.commands.corpus import draw_graph  # noqa: PLC0415
@@ -167,11 +148,11 @@ def graph(
 @app.command(rich_help_panel=REPAIR)
 def rollback(
     version: Annotated[
-        str | None, typer.Argument(metavar="VERSION", help="Its name  [the one before what is served]")
+        str | None, Argument(metavar="VERSION", help="Its name  [the one before what is served]")
     ] = None,
-    wait: WaitOption = 0,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    wait: opt.WaitOption = 0,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Serve an earlier version again; the one that is served now stays at hand too."""
     from flows.commands.operate import roll_back_root  # noqa: PLC0415
@@ -182,21 +163,19 @@ def rollback(
 
 @app.command(rich_help_panel=REPAIR)
 def backfill(
-    start: Annotated[str, typer.Option("--from", metavar="DAY", help="First day, YYYY-MM-DD.")],
-    end: Annotated[str, typer.Option("--to", metavar="DAY", help="Last day, YYYY-MM-DD.")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what it would do, and do nothing.")
-    ] = False,
+    start: Annotated[str, Option("--from", metavar="DAY", help="First day, YYYY-MM-DD.")],
+    end: Annotated[str, Option("--to", metavar="DAY", help="Last day, YYYY-MM-DD.")],
+    dry_run: Annotated[bool, Option("--dry-run", help="Tell what it would do, and do nothing.")] = False,
     publish: Annotated[
-        bool, typer.Option("--publish", help="Serve the last day's corpus, if it passes the gate.")
+        bool, Option("--publish", help="Serve the last day's corpus, if it passes the gate.")
     ] = False,
     stage: Annotated[
-        list[BackfillStage] | None,
-        typer.Option("--stage", metavar="STAGE", help="Only refine or parse; repeatable  [both]"),
+        list[opt.BackfillStage] | None,
+        Option(metavar="STAGE", help="Only refine or parse; repeatable  [both]"),
     ] = None,
-    wait: WaitOption = 0,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    wait: opt.WaitOption = 0,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Rebuild the corpus of past days from raw snapshots, beside what is served."""
     from flows.commands.runs import foresee_backfill, run_backfill  # noqa: PLC0415
@@ -211,7 +190,7 @@ def backfill(
 
 
 @app.command(rich_help_panel=REPAIR)
-def doctor(wait: WaitOption = 0, root: RootOption = None, as_json: JsonOption = False) -> None:
+def doctor(wait: opt.WaitOption = 0, root: opt.RootOption = None, as_json: opt.JsonOption = False) -> None:
     """Find what a crash or a bad disk left, and repair it; end with 1 if something is left."""
     from flows.commands.operate import examine_root  # noqa: PLC0415
 
@@ -224,15 +203,13 @@ def doctor(wait: WaitOption = 0, root: RootOption = None, as_json: JsonOption = 
 def forget(
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="TARGET", help="A document's id, OWNER/REPO, trajectory:ID or learned:SKILL_ID."
-        ),
+        Argument(metavar="TARGET", help="A document's id, OWNER/REPO, trajectory:ID or learned:SKILL_ID."),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    wait: WaitOption = 0,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only list what would go.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
+    wait: opt.WaitOption = 0,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Remove a document, a repository, a run of an agent or a learned skill everywhere, for good.
 
@@ -255,16 +232,15 @@ def forget(
 
 @app.command(rich_help_panel=ASK)
 def export(
-    out: Annotated[Path, typer.Option("--out", help="A folder, empty or not there yet.")],
+    out: Annotated[Path, Option(help="A folder, empty or not there yet.")],
     form: Annotated[
-        ExportForm, typer.Option("--format", help="How documents are written.")
-    ] = ExportForm.parquet,
+        opt.ExportForm, Option("--format", help="How documents are written.")
+    ] = opt.ExportForm.parquet,
     licence: Annotated[
-        list[str] | None,
-        typer.Option("--licence", metavar="CLASS", help="allow or metadata-only; repeatable  [allow]"),
+        list[str] | None, Option(metavar="CLASS", help="allow or metadata-only; repeatable  [allow]")
     ] = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Write the clean corpus, as far as licences allow, and a datasheet to a folder."""
     from flows.commands.operate import export_root  # noqa: PLC0415

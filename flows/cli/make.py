@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from flows.cli.helps import GroupedHelp
 from flows.cli.options import JsonOption, PresetOption, RootOption, print_json, require_command, root_of
@@ -24,8 +25,8 @@ def _bench(context: typer.Context) -> None:
 
 @bench_app.command("paging")
 def bench_paging(
-    skills: Annotated[int, typer.Option("--skills", metavar="N", min=1, help="About how many skills.")],
-    out: Annotated[Path, typer.Option("--out", help="A folder; what is there is kept.")],
+    skills: Annotated[int, Option(metavar="N", min=1, help="About how many skills.")],
+    out: Annotated[Path, Option(help="A folder; what is there is kept.")],
     _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -40,10 +41,10 @@ def bench_paging(
 
 @bench_app.command("distractors")
 def bench_distractors(
-    documents: Annotated[Path, typer.Option("--documents", help="A root, Parquet or JSON lines of skills.")],
-    queries: Annotated[Path, typer.Option("--queries", help="JSON lines {query_id, text}.")],
-    qrels: Annotated[Path, typer.Option("--qrels", help="JSON lines {query_id, doc_id, relevance}.")],
-    out: Annotated[Path, typer.Option("--out", help="A folder; what is there is kept.")],
+    documents: Annotated[Path, Option(help="A root, Parquet or JSON lines of skills.")],
+    queries: Annotated[Path, Option(help="JSON lines {query_id, text}.")],
+    qrels: Annotated[Path, Option(help="JSON lines {query_id, doc_id, relevance}.")],
+    out: Annotated[Path, Option(help="A folder; what is there is kept.")],
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,17 +57,15 @@ def bench_distractors(
 
 
 _Corpora = Annotated[
-    list[Path], typer.Option("--corpus", metavar="PATH", help="A root, Parquet or JSON lines; repeatable.")
+    list[Path], Option("--corpus", metavar="PATH", help="A root, Parquet or JSON lines; repeatable.")
 ]
 
 
 @bench_app.command("requests")
 def bench_requests(
     corpus: _Corpora,
-    out: Annotated[Path, typer.Option("--out", help="A folder; what is there is kept.")],
-    pairs: Annotated[
-        int, typer.Option("--pairs", metavar="N", min=1, help="Skills, one request each, at most.")
-    ] = 2500,
+    out: Annotated[Path, Option(help="A folder; what is there is kept.")],
+    pairs: Annotated[int, Option(metavar="N", min=1, help="Skills, one request each, at most.")] = 2500,
     _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -81,8 +80,8 @@ def bench_requests(
 
 @bench_app.command("nodes")
 def bench_nodes(
-    out: Annotated[Path, typer.Option("--out", help="A file that is not there yet.")],
-    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, help="How many.")] = 96,
+    out: Annotated[Path, Option(help="A file that is not there yet.")],
+    nodes: Annotated[int, Option(metavar="N", min=1, help="How many.")] = 96,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -95,14 +94,11 @@ def bench_nodes(
 
 @bench_app.command("compose")
 def bench_compose(
-    out: Annotated[Path, typer.Option("--out", help="A folder for requests.jsonl and bench.json.")],
+    out: Annotated[Path, Option(help="A folder for requests.jsonl and bench.json.")],
     queries: Annotated[
-        int,
-        typer.Option("--queries", metavar="N", min=1, help="Half of 2 steps, a third of 3, others of 4, 5."),
+        int, Option(metavar="N", min=1, help="Half of 2 steps, a third of 3, others of 4, 5.")
     ] = 300,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="Draws what each request needs.")
-    ] = 42,
+    seed: Annotated[int, Option(metavar="N", min=0, help="Draws what each request needs.")] = 42,
     _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -127,25 +123,16 @@ def _train(context: typer.Context) -> None:
 @train_app.command("routing")
 def train_routing(
     corpus: _Corpora,
-    out: Annotated[Path, typer.Option("--out", help="A folder, empty or of the same training.")],
-    pairs: Annotated[
-        int, typer.Option("--pairs", metavar="N", min=1, help="Queries to train with at most.")
-    ] = 2500,
+    out: Annotated[Path, Option(help="A folder, empty or of the same training.")],
+    pairs: Annotated[int, Option(metavar="N", min=1, help="Queries to train with at most.")] = 2500,
     requests: Annotated[
-        Path | None,
-        typer.Option(
-            "--requests", metavar="FOLDER", help="With pairs.parquet: its requests are the queries."
-        ),
+        Path | None, Option(metavar="FOLDER", help="With pairs.parquet: its requests are the queries.")
     ] = None,
     reranker: Annotated[
         str | None,
-        typer.Option(
-            "--reranker", metavar="MODEL", help="A reranker to train too, a cross-encoder or a causal model."
-        ),
+        Option(metavar="MODEL", help="A reranker to train too, a cross-encoder or a causal model."),
     ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="Decides all that chance does.")
-    ] = 0,
+    seed: Annotated[int, Option(metavar="N", min=0, help="Decides all that chance does.")] = 0,
     _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,

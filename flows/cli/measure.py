@@ -6,27 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+from flows.cli import options as opt
 from flows.cli.helps import GroupedHelp
-from flows.cli.options import (
-    AgentsOption,
-    BaselineOption,
-    ClassifierOption,
-    DistractorsOption,
-    FormatOption,
-    JsonOption,
-    PresetOption,
-    RerankOption,
-    RootOption,
-    SweepsOption,
-    TrajectoriesArgument,
-    TrajectoryForm,
-    VariantsOption,
-    given_or_wrong,
-    print_json,
-    require_command,
-    root_of,
-)
+from flows.cli.options import given_or_wrong, print_json, require_command, root_of
 from flows.cli.printing import measures as printing_bench
 from flows.cli.printing import run as printing
 from flows.settings import load_settings
@@ -41,47 +25,35 @@ def _evaluate(context: typer.Context) -> None:
 
 
 _MethodsReport = Annotated[
-    Path | None, typer.Option("--report", help="Folder for tables and a picture of all methods.")
+    Path | None, Option("--report", help="Folder for tables and a picture of all methods.")
 ]
 
 
 @evaluate_app.command("paging")
 def evaluate_paging(
-    documents: Annotated[Path, typer.Option("--documents", help="JSON lines {doc_id, content}.")],
-    queries: Annotated[Path, typer.Option("--queries", help="JSON lines with evidence.")],
-    method: Annotated[
-        list[str] | None, typer.Option("--method", metavar="METHOD", help="Repeatable.")
-    ] = None,
-    budget: Annotated[
-        list[float] | None, typer.Option("--budget", metavar="NUMBER", help="Repeatable.")
-    ] = None,
+    documents: Annotated[Path, Option(help="JSON lines {doc_id, content}.")],
+    queries: Annotated[Path, Option(help="JSON lines with evidence.")],
+    method: Annotated[list[str] | None, Option(metavar="METHOD", help="Repeatable.")] = None,
+    budget: Annotated[list[float] | None, Option(metavar="NUMBER", help="Repeatable.")] = None,
     report: _MethodsReport = None,
-    all_methods: Annotated[bool, typer.Option("--all", help="All methods; goes with --report.")] = False,
+    all_methods: Annotated[bool, Option("--all", help="All methods; goes with --report.")] = False,
     judge: Annotated[
-        str,
-        typer.Option("--judge", metavar="NAME", help="evidence, llm, or both: prints how far they agree."),
+        str, Option(metavar="NAME", help="evidence, llm, or both: prints how far they agree.")
     ] = "evidence",
     labels: Annotated[
-        Path | None,
-        typer.Option(
-            "--labels", help="A filled form (.md), or JSON lines {query_id, method, budget, sufficient}."
-        ),
+        Path | None, Option(help="A filled form (.md), or JSON lines {query_id, method, budget, sufficient}.")
     ] = None,
     probes: Annotated[
-        str | None,
-        typer.Option(
-            "--probes", metavar="CORPUS", help="A root or Parquet file: probe its long documents too."
-        ),
+        str | None, Option(metavar="CORPUS", help="A root or Parquet file: probe its long documents too.")
     ] = None,
     sample_labels: Annotated[
-        Path | None,
-        typer.Option("--sample-labels", help="Write 96 judged contexts as a form (.md) for --labels."),
+        Path | None, Option(help="Write 96 judged contexts as a form (.md) for --labels.")
     ] = None,
-    rerank: RerankOption = False,
-    classifier: ClassifierOption = "local",
-    _preset: PresetOption = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    rerank: opt.RerankOption = False,
+    classifier: opt.ClassifierOption = "local",
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Measure evidence sufficiency, coverage and token reduction of paging methods on a bench."""
     from flows.commands.paging_bench import paging_bench  # noqa: PLC0415
@@ -99,44 +71,34 @@ def evaluate_paging(
 @evaluate_app.command("routing")
 def evaluate_routing(
     bench: Annotated[
-        Path | None,
-        typer.Option("--bench", help="Folder of a bench's files, for those that no option below names."),
+        Path | None, Option(help="Folder of a bench's files, for those that no option below names.")
     ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option("--corpus", help="A root, Parquet or JSON lines of skills.")
-    ] = None,
-    queries: Annotated[Path | None, typer.Option("--queries", help="JSON lines {query_id, text}.")] = None,
-    qrels: Annotated[
-        Path | None, typer.Option("--qrels", help="JSON lines {query_id, doc_id, relevance}.")
-    ] = None,
+    corpus: Annotated[Path | None, Option(help="A root, Parquet or JSON lines of skills.")] = None,
+    queries: Annotated[Path | None, Option(help="JSON lines {query_id, text}.")] = None,
+    qrels: Annotated[Path | None, Option(help="JSON lines {query_id, doc_id, relevance}.")] = None,
     documents: Annotated[
-        list[Path] | None,
-        typer.Option("--documents", metavar="PATH", help="More skills, as --corpus; repeatable."),
+        list[Path] | None, Option(metavar="PATH", help="More skills, as --corpus; repeatable.")
     ] = None,
-    copies: Annotated[Path | None, typer.Option("--copies", help="JSON lines {copy_id, doc_id}.")] = None,
-    negatives: Annotated[
-        Path | None, typer.Option("--negatives", help="As --queries: tasks that their skill is not for.")
-    ] = None,
-    distractors: DistractorsOption = None,
+    copies: Annotated[Path | None, Option(help="JSON lines {copy_id, doc_id}.")] = None,
+    negatives: Annotated[Path | None, Option(help="As --queries: tasks that their skill is not for.")] = None,
+    distractors: opt.DistractorsOption = None,
     pool: Annotated[
-        list[str] | None,
-        typer.Option("--pool", metavar="POOL", help="all, bench, repository, easy or hard; repeatable."),
+        list[str] | None, Option(metavar="POOL", help="all, bench, repository, easy or hard; repeatable.")
     ] = None,
     recall: Annotated[
-        float,
-        typer.Option("--recall", metavar="SHARE", help="Tasks to be routed; how many negatives then are?"),
+        float, Option(metavar="SHARE", help="Tasks to be routed; how many negatives then are?")
     ] = 0.95,
-    method: VariantsOption = None,
-    sweep: SweepsOption = None,
-    baseline: BaselineOption = None,
-    agents: AgentsOption = None,
+    method: opt.VariantsOption = None,
+    sweep: opt.SweepsOption = None,
+    baseline: opt.BaselineOption = None,
+    agents: opt.AgentsOption = None,
     attention: Annotated[
-        bool, typer.Option("--attention", help="See where the reranker of the settings looks.")
+        bool, Option("--attention", help="See where the reranker of the settings looks.")
     ] = False,
-    report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and a picture.")] = None,
-    _preset: PresetOption = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    report: Annotated[Path | None, Option(help="Folder for tables and a picture.")] = None,
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Measure how well methods rank the skills that tasks need, copies folded and not, and how fast."""
     from flows.commands.routing.bench import routing_bench  # noqa: PLC0415
@@ -155,48 +117,37 @@ def evaluate_routing(
 
 @evaluate_app.command("compose")
 def evaluate_compose(
-    queries: Annotated[
-        Path, typer.Option("--queries", metavar="FILE", help="JSON lines {query_id, query, steps, edges}.")
-    ],
+    queries: Annotated[Path, Option(metavar="FILE", help="JSON lines {query_id, query, steps, edges}.")],
     method: Annotated[
         list[str] | None,
-        typer.Option(
-            "--method",
+        Option(
             metavar="METHOD",
             help="local-r0 to -r3, commas, gold-steps ...: a wrong name lists all; repeatable.",
         ),
     ] = None,
-    baseline: Annotated[
-        str, typer.Option("--baseline", metavar="METHOD", help="What others are compared with.")
-    ] = "commas",
+    baseline: Annotated[str, Option(metavar="METHOD", help="What others are compared with.")] = "commas",
     categories: Annotated[
-        Path | None,
-        typer.Option("--categories", metavar="M.json", help="Maps the index's categories to those counted."),
+        Path | None, Option(metavar="M.json", help="Maps the index's categories to those counted.")
     ] = None,
     without_gold: Annotated[
-        bool, typer.Option("--without-gold", help="Of each request hide what serves one step: confidence?")
+        bool, Option("--without-gold", help="Of each request hide what serves one step: confidence?")
     ] = False,
     without_category: Annotated[
-        list[str] | None,
-        typer.Option("--without-category", metavar="C", help="Hide a category: still cut well? Repeatable."),
+        list[str] | None, Option(metavar="C", help="Hide a category: still cut well? Repeatable.")
     ] = None,
     leave_out: Annotated[
-        float | None, typer.Option("--leave-out", metavar="SHARE", help="Hide a share of all rows, as 0.2.")
+        float | None, Option(metavar="SHARE", help="Hide a share of all rows, as 0.2.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Draws what is hidden.")] = 42,
+    seed: Annotated[int, Option(metavar="N", min=0, help="Draws what is hidden.")] = 42,
     report: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="DIR", help="The paper's tables, of --method or of all; a picture."),
+        Path | None, Option(metavar="DIR", help="The paper's tables, of --method or of all; a picture.")
     ] = None,
     corpus: Annotated[
-        str | None,
-        typer.Option(
-            "--corpus", metavar="ROOT|FILE", help="What is served; a .md or .parquet file too.  [--root]"
-        ),
+        str | None, Option(metavar="ROOT|FILE", help="What is served; a .md or .parquet file too.  [--root]")
     ] = None,
-    _preset: PresetOption = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Measure plans on requests whose steps are known: the steps, what serves them, their order."""
     from flows.commands.plans.bench import plans_bench  # noqa: PLC0415
@@ -217,12 +168,10 @@ def evaluate_compose(
 
 @evaluate_app.command("nodes")
 def evaluate_nodes(
-    gold: Annotated[
-        Path, typer.Argument(metavar="GOLD", help="JSON lines of fragments with their node_type.")
-    ],
-    classifier: ClassifierOption = "local",
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    gold: Annotated[Path, Argument(metavar="GOLD", help="JSON lines of fragments with their node_type.")],
+    classifier: opt.ClassifierOption = "local",
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Measure a classifier on labelled fragments: accuracy, F1, confusion, calibration, thresholds."""
     from flows.commands.classify import nodes_bench  # noqa: PLC0415
@@ -234,11 +183,9 @@ def evaluate_nodes(
 
 @evaluate_app.command("edges")
 def evaluate_edges(
-    documents: Annotated[
-        int, typer.Option("--documents", metavar="N", min=1, help="Parsed skills to ask about.")
-    ] = 50,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    documents: Annotated[int, Option(metavar="N", min=1, help="Parsed skills to ask about.")] = 50,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Measure the rules' conditions and references against those of the LLM that is set up."""
     from flows.commands.classify import edges_bench  # noqa: PLC0415
@@ -250,32 +197,27 @@ def evaluate_edges(
 
 @evaluate_app.command("stream")
 def evaluate_stream(
-    trajectories: TrajectoriesArgument,
+    trajectories: opt.TrajectoriesArgument,
     method: Annotated[
         list[str] | None,
-        typer.Option(
-            "--method",
+        Option(
             metavar="METHOD",
             help="default, sgdr, task, state, static, popular or random; repeatable  [default]",
         ),
     ] = None,
-    form: FormatOption = TrajectoryForm.trajectories,
-    turned: Annotated[
-        float, typer.Option("--turned", metavar="SHARE", help="Turn so many verdicts, drawn by --seed.")
-    ] = 0.0,
-    seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", help="Draws them.")] = 42,
+    form: opt.FormatOption = opt.TrajectoryForm.trajectories,
+    turned: Annotated[float, Option(metavar="SHARE", help="Turn so many verdicts, drawn by --seed.")] = 0.0,
+    seed: Annotated[int, Option(metavar="NUMBER", help="Draws them.")] = 42,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="What the first method offers at each step, a line each."),
+        Path | None, Option(metavar="FILE", help="What the first method offers at each step, a line each.")
     ] = None,
     warm: Annotated[
-        str | None,
-        typer.Option("--warm", metavar="ROOT", help="Begin with what this root has learned from runs."),
+        str | None, Option(metavar="ROOT", help="Begin with what this root has learned from runs.")
     ] = None,
     report: _MethodsReport = None,
-    _preset: PresetOption = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Measure which skills are offered at each step, before its trajectory is learned from.
 
@@ -295,39 +237,32 @@ def evaluate_stream(
 
 @evaluate_app.command("agents")
 def evaluate_agents(
-    tasks: Annotated[
-        str, typer.Argument(metavar="TASKS", help="A folder of tasks, or example: ten of ours.")
-    ],
-    agent: Annotated[str, typer.Option("--agent", metavar="AGENT", help="llm, or command:CMD.")] = "llm",
+    tasks: Annotated[str, Argument(metavar="TASKS", help="A folder of tasks, or example: ten of ours.")],
+    agent: Annotated[str, Option(metavar="AGENT", help="llm, or command:CMD.")] = "llm",
     method: Annotated[
         list[str] | None,
-        typer.Option(
-            "--method",
+        Option(
             metavar="METHOD",
             help="none, oracle, default, paging, skillflow, sgdr, awm ...: a wrong name lists all; the first "
             "is what others are compared with; repeatable  [none]",
         ),
     ] = None,
-    runs: Annotated[int, typer.Option("--runs", metavar="N", min=1, help="Attempts at each task.")] = 3,
-    k: Annotated[
-        int | None, typer.Option("-k", metavar="K", min=1, help="Of Pass@k and Pass^k  [--runs]")
-    ] = None,
-    skills: Annotated[int, typer.Option("--skills", metavar="N", min=1, help="Given at most.")] = 5,
-    turns: Annotated[int, typer.Option("--turns", metavar="N", min=1, help="Of one attempt.")] = 30,
-    seconds: Annotated[float, typer.Option("--seconds", metavar="S", min=1, help="Of one attempt.")] = 600.0,
+    runs: Annotated[int, Option(metavar="N", min=1, help="Attempts at each task.")] = 3,
+    k: Annotated[int | None, Option("-k", metavar="K", min=1, help="Of Pass@k and Pass^k  [--runs]")] = None,
+    skills: Annotated[int, Option(metavar="N", min=1, help="Given at most.")] = 5,
+    turns: Annotated[int, Option(metavar="N", min=1, help="Of one attempt.")] = 30,
+    seconds: Annotated[float, Option(metavar="S", min=1, help="Of one attempt.")] = 600.0,
     minutes: Annotated[
-        float | None,
-        typer.Option("--minutes", metavar="M", min=0, help="Of all; with --report, again to go on."),
+        float | None, Option(metavar="M", min=0, help="Of all; with --report, again to go on.")
     ] = None,
     online: Annotated[
-        bool, typer.Option("--online", help="Methods that learn do so of each attempt that succeeds.")
+        bool, Option("--online", help="Methods that learn do so of each attempt that succeeds.")
     ] = False,
     report: Annotated[
-        Path | None,
-        typer.Option("--report", help="Folder for tables, and attempts, which are not made again."),
+        Path | None, Option(help="Folder for tables, and attempts, which are not made again.")
     ] = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Measure agents that act: how often they pass with what methods retrieve, in how many steps."""
     from flows.commands.agents.bench import agents_bench  # noqa: PLC0415
@@ -344,15 +279,13 @@ def evaluate_agents(
 
 @evaluate_app.command("risks")
 def evaluate_risks(
-    bench: Annotated[Path, typer.Argument(metavar="BENCH", help="labels.jsonl, malicious/, benign/.")],
+    bench: Annotated[Path, Argument(metavar="BENCH", help="labels.jsonl, malicious/, benign/.")],
     corpus: Annotated[
-        Path | None, typer.Option("--corpus", metavar="FILE", help="Parquet of real skills: how many alarm?")
+        Path | None, Option(metavar="FILE", help="Parquet of real skills: how many alarm?")
     ] = None,
-    sample: Annotated[
-        int, typer.Option("--sample", min=1, metavar="N", help="So many of them are drawn.")
-    ] = 6_000,
-    report: Annotated[Path | None, typer.Option("--report", help="Folder for tables and the run.")] = None,
-    as_json: JsonOption = False,
+    sample: Annotated[int, Option(min=1, metavar="N", help="So many of them are drawn.")] = 6_000,
+    report: Annotated[Path | None, Option(help="Folder for tables and the run.")] = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Measure how many hostile skills are warned of and blocked, by class and place, and harmless ones."""
     from flows.commands.corpus import risks_bench  # noqa: PLC0415
@@ -365,11 +298,11 @@ def evaluate_risks(
 @evaluate_app.command("corpus")
 def evaluate_corpus(
     a: Annotated[
-        str | None, typer.Argument(metavar="A", help="A corpus: a root, a Parquet file or JSON lines.")
+        str | None, Argument(metavar="A", help="A corpus: a root, a Parquet file or JSON lines.")
     ] = None,
-    b: Annotated[str | None, typer.Argument(metavar="B", help="Another, to be compared with it.")] = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    b: Annotated[str | None, Argument(metavar="B", help="Another, to be compared with it.")] = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Compare the structure of two corpora; without them, run the evaluation flow on what is served."""
     if a is not None:

@@ -4,47 +4,37 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic_settings import BaseSettings
+from typer import Argument, Option
 
+from flows.cli import options as opt
 from flows.cli.exits import end_on_interrupt
 from flows.cli.helps import ASK, FILL, REPAIR, WATCH
-from flows.cli.options import (
-    DryRunOption,
-    FromOption,
-    IndexMode,
-    JsonOption,
-    LicenceOption,
-    PublicUrlOption,
-    RiskOption,
-    RootOption,
-    WaitOption,
-    print_json,
-    root_of,
-)
+from flows.cli.options import print_json, root_of
 from flows.cli.printing import run as printing
 from flows.cli.printing.cost import print_cost
 from flows.cli.schema import schema
 from flows.commands.console import say_aside
-from flows.settings import load_settings
+from flows.settings import load, load_settings
 
-_IndexOption = Annotated[IndexMode, typer.Option("--index", help="Whether to index nodes too.")]
+_IndexOption = Annotated[opt.IndexMode, Option("--index", help="Whether to index nodes too.")]
 
 
 def refresh(
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A document's id, as search prints it, or OWNER/REPO.")
+        str, Argument(metavar="TARGET", help="A document's id, as search prints it, or OWNER/REPO.")
     ],
     accept_risk: Annotated[
-        list[str] | None,
-        typer.Option("--accept-risk", metavar="RULE", help="Serve what is held for this rule; repeatable."),
+        list[str] | None, Option(metavar="RULE", help="Serve what is held for this rule; repeatable.")
     ] = None,
-    index: _IndexOption = IndexMode.all,
-    wait: WaitOption = 0,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    index: _IndexOption = opt.IndexMode.all,
+    wait: opt.WaitOption = 0,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Read one skill or repository again now, in its sources alone, and serve what changed."""
     from flows.commands.runs import run_refresh  # noqa: PLC0415 (Prefect: only runs pay for it)
@@ -55,14 +45,14 @@ def refresh(
 
 
 def rebuild(
-    index: _IndexOption = IndexMode.all,
+    index: _IndexOption = opt.IndexMode.all,
     keep_vectors: Annotated[
-        bool, typer.Option("--keep-vectors", help="Encode no text again whose vector is kept.")
+        bool, Option("--keep-vectors", help="Encode no text again whose vector is kept.")
     ] = False,
-    dry_run: DryRunOption = False,
-    wait: WaitOption = 0,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    dry_run: opt.DryRunOption = False,
+    wait: opt.WaitOption = 0,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Make everything anew from raw snapshots, and serve it if it passes the gate."""
     if dry_run:
@@ -80,7 +70,7 @@ def rebuild(
     raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
 
 
-def compact(wait: WaitOption = 0, root: RootOption = None, as_json: JsonOption = False) -> None:
+def compact(wait: opt.WaitOption = 0, root: opt.RootOption = None, as_json: opt.JsonOption = False) -> None:
     """Merge small files of the tables, and remove those of versions that are kept no more."""
     from flows.commands.runs import run_compaction  # noqa: PLC0415
 
@@ -89,23 +79,24 @@ def compact(wait: WaitOption = 0, root: RootOption = None, as_json: JsonOption =
 
 
 def up(
-    port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=1, max=65535, help="Port of Prefect's page.")
-    ] = 4200,
-    root: RootOption = None,
+    port: Annotated[int, Option(metavar="PORT", min=1, max=65535, help="Port of Prefect's page.")] = 4200,
+    root: Annotated[
+        list[str] | None, Option(metavar="FOLDER", help="As elsewhere; repeatable: nights of each.  [data]")
+    ] = None,
 ) -> None:
     """Run Prefect's server, its page, the schedules and a worker here, until Ctrl-C."""
     from flows.server.up import serve_flows  # noqa: PLC0415
 
     try:
-        serve_flows(root_of(load_settings(), root), port, typer.echo)
+        settings = load_settings()
+        serve_flows([root_of(settings, one) for one in root or [settings.root]], port, typer.echo)
     except KeyboardInterrupt:
         typer.echo("stopped")
 
 
 def alert(
-    block: Annotated[str, typer.Argument(metavar="TYPE/NAME", help="A notification block of your server.")],
-    as_json: JsonOption = False,
+    block: Annotated[str, Argument(metavar="TYPE/NAME", help="A notification block of your server.")],
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Have your Prefect server tell somebody, through a block of it, when a run fails."""
     from flows.commands.monitoring import NAME, register_alert  # noqa: PLC0415
@@ -117,40 +108,30 @@ def alert(
 
 def settings(
     everything: Annotated[
-        bool, typer.Option("--all", help="Those of pipelines, training, inducing and serving too.")
+        bool, Option("--all", help="Those of pipelines, training, inducing and serving too.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Print every setting: its variable, its value, where that comes from, what it means."""
-    from flows.commands.induction.induce import load_induction  # noqa: PLC0415
+    from flows.commands.induction.induce import InductionSettings  # noqa: PLC0415
     from flows.commands.installing import load_installing  # noqa: PLC0415
     from flows.commands.routing import settings as more  # noqa: PLC0415
-    from flows.commands.routing.training import load_training  # noqa: PLC0415 (loads what training needs)
+    from flows.commands.routing.training import TrainingEnvironment  # noqa: PLC0415 (loads what training needs)
     from flows.serve.answers.service import load_serving  # noqa: PLC0415
 
     rows = _described(load_settings()) + _described(load_installing())
     if everything:
-        others = (
-            more.load_skillflow,
-            more.load_skillrouter,
-            load_training,
-            load_induction,
-            load_serving,
-        )
-        for loaded in others:
-            rows += _described(loaded())
+        kinds = (more.SkillFlowSettings, more.SkillRouterSettings, TrainingEnvironment, InductionSettings)
+        rows += [row for kind in kinds for row in _described(load(kind))] + _described(load_serving())
     print_json({"settings": rows}) if as_json else printing.print_settings(rows)
 
 
 def serve_metrics(
-    port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free one.")
-    ] = 9108,
+    port: Annotated[int, Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 9108,
     address: Annotated[
-        str,
-        typer.Option("--address", metavar="HOST", help="Where to listen; the default is this machine alone."),
+        str, Option(metavar="HOST", help="Where to listen; the default is this machine alone.")
     ] = "127.0.0.1",
-    root: RootOption = None,
+    root: opt.RootOption = None,
 ) -> None:
     """Serve the figures of status to Prometheus, under /metrics, until Ctrl-C."""
     from flows.commands.monitoring import serve_metrics as serve  # noqa: PLC0415
@@ -166,16 +147,12 @@ def serve_metrics(
 
 def serve(
     host: Annotated[
-        str, typer.Option("--host", metavar="HOST", help="Where to listen; beyond loopback it needs a token.")
+        str, Option(metavar="HOST", help="Where to listen; beyond loopback it needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0 takes a free one.")
-    ] = 8765,
-    stdio: Annotated[
-        bool, typer.Option("--stdio", help="Speak MCP on standard input and output instead.")
-    ] = False,
-    public_url: PublicUrlOption = None,
-    root: RootOption = None,
+    port: Annotated[int, Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8765,
+    stdio: Annotated[bool, Option("--stdio", help="Speak MCP on standard input and output instead.")] = False,
+    public_url: opt.PublicUrlOption = None,
+    root: opt.RootOption = None,
 ) -> None:
     """Serve skills over MCP and HTTP, to a browser, and as a registry, until Ctrl-C."""
     from flows.serve.run import serve_http, serve_stdio  # noqa: PLC0415 (what servers need, others do not load)
@@ -193,21 +170,19 @@ def serve(
 
 
 def publish(
-    out: Annotated[
-        str, typer.Option("--out", metavar="PLACE", help="A folder, or s3://bucket/prefix; its own alone.")
-    ],
-    licence: LicenceOption = None,
-    source: FromOption = None,
-    risk: RiskOption = None,
-    public_url: PublicUrlOption = None,
+    out: Annotated[str, Option(metavar="PLACE", help="A folder, or s3://bucket/prefix; its own alone.")],
+    licence: opt.LicenceOption = None,
+    source: opt.FromOption = None,
+    risk: opt.RiskOption = None,
+    public_url: opt.PublicUrlOption = None,
     keep: Annotated[
-        int,
-        typer.Option(
-            "--keep", metavar="N", min=1, help="How long an archive stays: this and N-1 more times."
-        ),
+        int, Option(metavar="N", min=1, help="How long an archive stays: this and N-1 more times.")
     ] = 3,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    sign: Annotated[
+        Path | None, Option(metavar="KEY.pem", help="Sign all of it with this private key.")
+    ] = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Write what is served as a registry of files, which any web server serves.
 
@@ -220,7 +195,7 @@ def publish(
 
     found = publish_registry(
         root_of(load_settings(), root), out, licences=licence or (), sources=source or (),
-        risks=risk or (), public_url=public_url, keep=keep,
+        risks=risk or (), public_url=public_url, keep=keep, sign=sign,
     )  # fmt: skip
     print_json(found) if as_json else print_published(found)
 
@@ -245,9 +220,9 @@ def _described(settings: BaseSettings) -> list[dict[str, Any]]:
 
 
 def usage(
-    days: Annotated[int, typer.Option("--days", metavar="N", min=1, max=90, help="The last N days.")] = 7,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    days: Annotated[int, Option(metavar="N", min=1, max=90, help="The last N days.")] = 7,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Show what was asked, found, paged and installed by day, and what was asked in vain.
 

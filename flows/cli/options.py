@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from flows.commands.console import say_aside
 from flows.settings import Settings
@@ -57,27 +58,26 @@ class TrajectoryForm(str, Enum):  # noqa: UP042
 
 
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Tell what it would read, make and take, and do nothing.")
+    bool, Option("--dry-run", help="Tell what it would read, make and take, and do nothing.")
 ]
 RootOption = Annotated[
     str | None,
-    typer.Option("--root", metavar="FOLDER", help="All that Skillery keeps, or s3://bucket/prefix  [data]"),
+    Option("--root", metavar="FOLDER", help="All that Skillery keeps, or s3://bucket/prefix  [data]"),
 ]
 KindOption = Annotated[
-    list[str] | None,
-    typer.Option("--kind", metavar="KIND", help="Only skill or mcp-server; repeatable  [both]"),
+    list[str] | None, Option("--kind", metavar="KIND", help="Only skill or mcp-server; repeatable  [both]")
 ]
 LicenceOption = Annotated[
     list[str] | None,
-    typer.Option("--licence", metavar="SPDX", help="Only of this licence, or unknown; repeatable."),
+    Option("--licence", metavar="SPDX", help="Only of this licence, or unknown; repeatable."),
 ]
 FromOption = Annotated[
     list[str] | None,
-    typer.Option("--source", metavar="SPEC", help="Only from this source, as status names it; repeatable."),
+    Option("--source", metavar="SPEC", help="Only from this source, as status names it; repeatable."),
 ]
 RiskOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--risk",
         metavar="CODE",
         help="Only with this risk found, or none; offer.internal finds what is kept back; repeatable.",
@@ -85,28 +85,23 @@ RiskOption = Annotated[
 ]
 MinFitOption = Annotated[
     float | None,
-    typer.Option(
-        "--min-fit", metavar="P", help="Only skills that serve with at least this probability, 0 to 1."
-    ),
+    Option("--min-fit", metavar="P", help="Only skills that serve with at least this probability, 0 to 1."),
 ]
 FormatOption = Annotated[
-    TrajectoryForm, typer.Option("--format", help="What a row is: a trajectory, or an OpenAI chat.")
+    TrajectoryForm, Option("--format", help="What a row is: a trajectory, or an OpenAI chat.")
 ]
 TrajectoriesArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="TRAJECTORIES", hidden=True),  # its line in the help would name Python's list
+    Argument(metavar="TRAJECTORIES", hidden=True),  # its line in the help would name Python's list
 ]
 PublicUrlOption = Annotated[
     str | None,
-    typer.Option(
-        "--public-url", metavar="URL", help="Where others reach the registry, such as https://HOST."
-    ),
+    Option("--public-url", metavar="URL", help="Where others reach the registry, such as https://HOST."),
 ]
 WaitOption = Annotated[
-    float,
-    typer.Option("--wait", metavar="MINUTES", min=0, help="How long to wait for another run that writes."),
+    float, Option("--wait", metavar="MINUTES", min=0, help="How long to wait for another run that writes.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+JsonOption = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
 
 @functools.cache
@@ -132,8 +127,7 @@ def set_preset(name: str, command: str) -> dict[str, Any]:
     """
     fitting = [preset for preset, told in presets().items() if command in told]
     if name not in fitting:
-        msg = f"--preset {name!r} says nothing of {command}: choose one of {', '.join(fitting)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--preset {name!r} says nothing of {command}: choose one of {', '.join(fitting)}")
     preset = presets()[name]
     wanted = {**preset["all"], **preset[command]}
     say_aside(f"preset {name}; the paper asks {preset['asks']}")
@@ -156,51 +150,47 @@ def _preset(context: typer.Context, name: str | None) -> None:
 
 PresetOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--preset", metavar="PAPER", callback=_preset, is_eager=True,
         help="Its constants, where you set none: skillpager, skillflow, skillrouter, skillweaver or sgdr.",
     ),
 ]  # fmt: skip
 BatchOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--batch",
         metavar="FILE",
         help="Answer JSON lines {query_id, query}; page adds doc_id; suggest takes task, state, domain.",
     ),
 ]
 AllowErrorsOption = Annotated[
-    bool, typer.Option("--allow-errors", help="End with 0 though lines of --batch failed.")
+    bool, Option("--allow-errors", help="End with 0 though lines of --batch failed.")
 ]
 OutOption = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="Where their answers go, a line each.")
+    Path | None, Option("--out", metavar="FILE", help="Where their answers go, a line each.")
 ]
 BudgetOption = Annotated[
     float | None,
-    typer.Option(
+    Option(
         "--budget",
         metavar="NUMBER",
         help="Up to 1 a share of the document's tokens, above 1 a number of tokens.",
     ),
 ]
 RerankOption = Annotated[
-    bool, typer.Option("--rerank", help="Let the LLM's judgement count in the default method's scores.")
+    bool, Option("--rerank", help="Let the LLM's judgement count in the default method's scores.")
 ]
 VariantsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--method", metavar="METHOD", help="Repeatable; also a variant, as skillflow:deep_tokens=1024."
-    ),
+    Option("--method", metavar="METHOD", help="Repeatable; also a variant, as skillflow:deep_tokens=1024."),
 ]
 SweepsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--sweep", metavar="NAME", help="Variants a paper compares: a wrong name lists all; repeatable."
-    ),
+    Option("--sweep", metavar="NAME", help="Variants a paper compares: a wrong name lists all; repeatable."),
 ]
 BaselineOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--baseline",
         metavar="METHOD",
         help="The measured method that others are compared with  [zsum, or a sweep's first]",
@@ -208,7 +198,7 @@ BaselineOption = Annotated[
 ]
 AgentsOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--agents",
         metavar="FILE",
         help="How often would they pass? {agent, without, with}, skillsbench, or llm: measure it.",
@@ -216,11 +206,11 @@ AgentsOption = Annotated[
 ]
 DistractorsOption = Annotated[
     Path | None,
-    typer.Option("--distractors", help="Skills, as --corpus, that the pool hard has, and easy has not."),
+    Option("--distractors", help="Skills, as --corpus, that the pool hard has, and easy has not."),
 ]
 ClassifierOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--classifier", metavar="NAME", help="local, llm, or hybrid: the LLM where the local one is unsure."
     ),
 ]
@@ -239,8 +229,7 @@ def print_json(value: dict[str, Any]) -> None:
 def given_or_wrong(value: str | None, name: str, instead: str = "") -> str:
     """Return the argument; raises `WrongInput` naming it, and what goes instead, when it is missing."""
     if value is None:
-        msg = f"{name} is missing: give it{instead}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{name} is missing: give it{instead}")
     return value
 
 

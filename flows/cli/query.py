@@ -6,26 +6,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from flows.cli.options import (
-    AllowErrorsOption,
-    BatchOption,
-    BudgetOption,
-    FromOption,
-    JsonOption,
-    KindOption,
-    LicenceOption,
-    MinFitOption,
-    OutOption,
-    PageForm,
-    PresetOption,
-    RerankOption,
-    RiskOption,
-    RootOption,
-    given_or_wrong,
-    print_json,
-    root_of,
-)
+from flows.cli import options as opt
+from flows.cli.options import given_or_wrong, print_json, root_of
 from flows.cli.printing import run as printing
 from flows.commands.console import say_text
 from flows.settings import Settings, load_settings
@@ -39,35 +23,31 @@ _OR_BATCH = ", or --batch and --out"
 
 
 def search(
-    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="The task.")] = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many skills.")] = 10,
-    kind: KindOption = None,
-    licence: LicenceOption = None,
-    source: FromOption = None,
-    risk: RiskOption = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what each score is the sum of.")] = False,
-    min_fit: MinFitOption = None,
+    query: Annotated[str | None, Argument(metavar="QUERY", help="The task.")] = None,
+    k: Annotated[int, Option("-k", metavar="N", min=1, help="How many skills.")] = 10,
+    kind: opt.KindOption = None,
+    licence: opt.LicenceOption = None,
+    source: opt.FromOption = None,
+    risk: opt.RiskOption = None,
+    explain: Annotated[bool, Option("--explain", help="Say what each score is the sum of.")] = False,
+    min_fit: opt.MinFitOption = None,
     method: Annotated[
-        str,
-        typer.Option(
-            "--method", metavar="METHOD", help="How skills are ranked: default, skillflow, bm25-full ..."
-        ),
+        str, Option(metavar="METHOD", help="How skills are ranked: default, skillflow, bm25-full ...")
     ] = "default",
     rerank: Annotated[
         str | None,
-        typer.Option(
-            "--rerank",
+        Option(
             metavar="MODEL",
             help="What puts the first in order: best (12 of them; default), fast (8), none, judge (the LLM), "
             "skillrouter, or a reranker's folder or hub id.",
         ),
     ] = None,
-    batch: BatchOption = None,
-    out: OutOption = None,
-    allow_errors: AllowErrorsOption = False,
-    _preset: PresetOption = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    batch: opt.BatchOption = None,
+    out: opt.OutOption = None,
+    allow_errors: opt.AllowErrorsOption = False,
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Find the skills that fit a task."""
     from flows.commands.queries import open_index, search_batch, search_filters  # noqa: PLC0415
@@ -106,31 +86,28 @@ def _ranker(
 
 def page(
     doc_id: Annotated[
-        str | None, typer.Argument(metavar="DOC_ID", help="A skill's id, as search prints it.")
+        str | None, Argument(metavar="DOC_ID", help="A skill's id, as search prints it.")
     ] = None,
-    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="The request.")] = None,
-    budget: BudgetOption = None,
-    method: Annotated[
-        str, typer.Option("--method", metavar="METHOD", help="How parts are chosen.")
-    ] = "facets",
-    rerank: RerankOption = False,
-    batch: BatchOption = None,
-    out: OutOption = None,
-    allow_errors: AllowErrorsOption = False,
+    query: Annotated[str | None, Argument(metavar="QUERY", help="The request.")] = None,
+    budget: opt.BudgetOption = None,
+    method: Annotated[str, Option(metavar="METHOD", help="How parts are chosen.")] = "facets",
+    rerank: opt.RerankOption = False,
+    batch: opt.BatchOption = None,
+    out: opt.OutOption = None,
+    allow_errors: opt.AllowErrorsOption = False,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print these parts alone; stderr says whose they are.")
+        bool, Option("--markdown", help="Print these parts alone; stderr says whose they are.")
     ] = False,
-    form: Annotated[PageForm | None, typer.Option("--format", help="The same as --json, --markdown.")] = None,
-    _preset: PresetOption = None,
-    root: RootOption = None,
-    as_json: JsonOption = False,
+    form: Annotated[opt.PageForm | None, Option("--format", help="The same as --json, --markdown.")] = None,
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:
     """Return the parts of a skill that a request needs."""
     from flows.commands.queries import open_index, page_batch, reranker_of  # noqa: PLC0415
 
     if as_json and markdown:
-        msg = "--json and --markdown are two forms of one answer: give one of them"
-        raise WrongInput(msg)
+        raise WrongInput("--json and --markdown are two forms of one answer: give one of them")
     settings = load_settings()
     where = root_of(settings, root)
     index = open_index(where, settings)
@@ -145,11 +122,11 @@ def page(
             method=method,
             reranker=reranker,
         )
-    if as_json or form == PageForm.json:
+    if as_json or form == opt.PageForm.json:
         print_json(answer)
         return
     printing.print_notes(answer)
-    if markdown or form == PageForm.markdown:
+    if markdown or form == opt.PageForm.markdown:
         say_text(answer["context"])
         printing.print_origin(answer)
     else:

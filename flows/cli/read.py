@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from flows.cli.options import JsonOption, RootOption, print_json, root_of
 from flows.cli.printing.skill import print_differences, print_skill
@@ -13,22 +13,17 @@ from flows.commands.console import say_text
 from flows.settings import load_settings
 from storage.errors import WrongInput
 
-DocIdArgument = Annotated[
-    str, typer.Argument(metavar="DOC_ID", help="A skill's id, the end of it, or its name.")
-]
+DocIdArgument = Annotated[str, Argument(metavar="DOC_ID", help="A skill's id, the end of it, or its name.")]
 
 
 def show(
     doc_id: DocIdArgument,
-    file: Annotated[
-        str | None, typer.Option("--file", metavar="PATH", help="Print this file of its folder instead.")
-    ] = None,
+    file: Annotated[str | None, Option(metavar="PATH", help="Print this file of its folder instead.")] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Print SKILL.md, or the file, as it is: bytes, keys redacted.")
+        bool, Option("--raw", help="Print SKILL.md, or the file, as it is: bytes, keys redacted.")
     ] = False,
     revision: Annotated[
-        str | None,
-        typer.Option("--revision", metavar="HASH", help="As it was: a hash, a commit, a day or a run."),
+        str | None, Option(metavar="HASH", help="As it was: a hash, a commit, a day or a run.")
     ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -37,8 +32,7 @@ def show(
     from tasks.retrieve.revisions import show as revisions  # noqa: PLC0415
 
     if raw and as_json:
-        msg = "--raw and --json are two forms of one answer: give one of them"
-        raise WrongInput(msg)
+        raise WrongInput("--raw and --json are two forms of one answer: give one of them")
     place = root_of(load_settings(), root)
     if raw:
         sys.stdout.buffer.write(revisions.skill_bytes(place, doc_id, file, revision))
@@ -55,9 +49,9 @@ def diff(
     doc_id: DocIdArgument,
     a: Annotated[
         str | None,
-        typer.Argument(metavar="A", help="The earlier: a hash, a commit, a day or a run  [the one before B]"),
+        Argument(metavar="A", help="The earlier: a hash, a commit, a day or a run  [the one before B]"),
     ] = None,
-    b: Annotated[str | None, typer.Argument(metavar="B", help="The later  [the newest]")] = None,
+    b: Annotated[str | None, Argument(metavar="B", help="The later  [the newest]")] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:

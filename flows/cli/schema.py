@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from flows.cli.options import JsonOption, print_json
 from flows.commands.console import say
@@ -13,19 +14,16 @@ from storage.errors import WrongInput
 
 def schema(
     table: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="Its folder below the root  [list all tables]")
+        str | None, Argument(metavar="TABLE", help="Its folder below the root  [list all tables]")
     ] = None,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="As tables of Markdown, columns and all.")
-    ] = False,
+    markdown: Annotated[bool, Option("--markdown", help="As tables of Markdown, columns and all.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print the tables that lie on disk, and the columns of each with type, unit and meaning."""
     from flows.commands.open_formats.schema import schema_told  # noqa: PLC0415
 
     if as_json and markdown:
-        msg = "--json and --markdown are two forms of one answer: give one of them"
-        raise WrongInput(msg)
+        raise WrongInput("--json and --markdown are two forms of one answer: give one of them")
     found = schema_told(table)
     if as_json:
         print_json(found)

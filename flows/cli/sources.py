@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from flows.cli.helps import SOURCE_FORMS, GroupedHelp
 from flows.cli.options import JsonOption, RootOption, WaitOption, print_json, root_of
@@ -32,7 +33,7 @@ def list_all(context: typer.Context, root: RootOption = None, as_json: JsonOptio
 
 @sources_app.command(help=f"Add a source: every run without --source reads it.\n\n{SOURCE_FORMS}")
 def add(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="The source, as listed above.")],
+    spec: Annotated[str, Argument(metavar="SPEC", help="The source, as listed above.")],
     wait: WaitOption = 0,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -49,9 +50,9 @@ def add(
 
 @sources_app.command()
 def remove(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="The source, as the list names it.")],
+    spec: Annotated[str, Argument(metavar="SPEC", help="The source, as the list names it.")],
     retire: Annotated[
-        bool, typer.Option("--retire", help="Retire its documents too, but for those that others have.")
+        bool, Option("--retire", help="Retire its documents too, but for those that others have.")
     ] = False,
     wait: WaitOption = 0,
     root: RootOption = None,
@@ -79,7 +80,6 @@ def _print_sources(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_removed(found: dict[str, Any]) -> None:
-    """Print what became of a source that was removed, and of its documents."""
     say(f"{found['source']}: {'removed' if found['removed'] else 'is on the list no more'}")
     if found["documents"]:
         say(f"{found['documents']} documents stay; with --retire they go")

@@ -12,12 +12,13 @@ from flows.settings import Kind, Settings, llm_options
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
-from tasks.evaluate.measures.edges import edge_agreement, sampled_documents
 from tasks.evaluate.measures.nodes import (
     MOST_DOCUMENTS,
     agreement,
     balanced_nodes,
+    edge_agreement,
     read_gold,
+    sampled_documents,
     threshold_table,
 )
 from tasks.models.llm.budget import Ledger
@@ -38,8 +39,7 @@ def require_kind(classifier: str) -> Kind:
     """Return the kind of classifier that an option names; raises `WrongInput` if there is none."""
     kinds: dict[str, Kind] = {"local": "local", "llm": "llm", "hybrid": "hybrid"}
     if classifier not in kinds:
-        msg = f"classifier {classifier!r} is not known: choose one of {', '.join(kinds)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"classifier {classifier!r} is not known: choose one of {', '.join(kinds)}")
     return kinds[classifier]
 
 
@@ -75,12 +75,9 @@ def classify_file(
 
 
 def type_fragments(
-    root: Root,
-    llm: TypingOptions | None,
-    fragments: Sequence[FragmentInContext],
-    documents: Sequence[str | None],
-    report: Report | None = None,
-) -> tuple[Typing, dict[str, Any] | None]:
+    root: Root, llm: TypingOptions | None, fragments: Sequence[FragmentInContext],
+    documents: Sequence[str | None], report: Report | None = None,
+) -> tuple[Typing, dict[str, Any] | None]:  # fmt: skip
     """Type fragments as the options say; return the rows, and what an LLM was asked, if any."""
     with open_classifier(root, LocalClassifier(), llm) as (classifier, ledger):
         typing = typed_by(classifier, fragments, documents, report)
@@ -137,8 +134,7 @@ def write_sample(root: Root, out: Path, count: int) -> dict[str, Any]:
         WrongInput: The root holds no parsed skill, or the file is there already.
     """
     if out.exists():
-        msg = f"{out} is there already, and may hold labels: name another file"
-        raise WrongInput(msg)
+        raise WrongInput(f"{out} is there already, and may hold labels: name another file")
     drawn = balanced_nodes(sampled_documents(root, MOST_DOCUMENTS), count)
     write_lines(out, (one.line for one in drawn))
     names = ("type", "source", "size")

@@ -28,8 +28,7 @@ def folder_at(out: Path, option: str = "--out") -> Root:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{option} {out} cannot be made ({error}): give a folder"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{option} {out} cannot be made ({error}): give a folder") from error
     return Root(out)
 
 
@@ -68,8 +67,7 @@ def form_of(out: Path, forms: Sequence[str]) -> str:
     """Return the form that a file's ending names; raises `WrongInput`, naming all, if it is none of them."""
     form = out.suffix.lower().removeprefix(".")
     if form not in forms:
-        msg = f"--out {out}: name a file that ends in {', '.join('.' + f for f in forms)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--out {out}: name a file that ends in {', '.join('.' + f for f in forms)}")
     return form
 
 

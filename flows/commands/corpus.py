@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ def compare_corpora(a: str, b: str) -> dict[str, Any]:
     """
     corpus_a, corpus_b = load_corpus(a), load_corpus(b)
     without_text = {"without_text_a": corpus_a.without_text, "without_text_b": corpus_b.without_text}
-    return {**asdict(compare(corpus_a.measures, corpus_b.measures)), **without_text}
+    return {**compare(corpus_a.measures, corpus_b.measures), **without_text}
 
 
 def risks_bench(

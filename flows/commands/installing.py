@@ -55,8 +55,7 @@ class InstallSettings(BaseSettings):
     @classmethod
     def _known(cls, given: list[str]) -> list[str]:
         if unknown := [word for word in given if word not in _CLASSES]:
-            msg = f"{unknown[0]!r} is no class of risks: choose among {', '.join(_CLASSES)}"
-            raise ValueError(msg)
+            raise ValueError(f"{unknown[0]!r} is no class of risks: choose among {', '.join(_CLASSES)}")
         return given
 
 
@@ -70,18 +69,10 @@ _ID = "id:"  # before an id that is also a name
 
 
 def install_skills(
-    root: Root,
-    folder: Path,
-    texts: Sequence[str],
-    revision: str | None,
-    accepted: Sequence[str],
-    settings: InstallSettings,
-    *,
-    any_publisher: bool = False,
-    called: str | None = None,
-    project: Path | None = None,
-    brought: Iterable[Edition] | None = None,
-) -> dict[str, Any]:
+    root: Root, folder: Path, texts: Sequence[str], revision: str | None, accepted: Sequence[str],
+    settings: InstallSettings, *, any_publisher: bool = False, called: str | None = None,
+    project: Path | None = None, brought: Iterable[Edition] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Install skills into a folder; all of them are checked before the first is written.
 
     Args:
@@ -131,8 +122,7 @@ def _meant(root: Root, text: str, revision: str | None) -> Edition:
         names = documents_table(root).read(columns=["doc_id", "name"]).iter_rows()
         if named := sorted(i for i, n in names if doc_key(n) == key and i != edition.row["doc_id"]):
             said = f"it is an id, of {edition.row['doc_id']}, and the name of {', '.join(named[:5])}"
-            msg = f"{text!r} may mean several: {said}; give a whole id, {_ID}{text} for the first"
-            raise WrongInput(msg)
+            raise WrongInput(f"{text!r} may mean several: {said}; give a whole id, {_ID}{text} for the first")
     return edition
 
 
@@ -216,8 +206,7 @@ def installed_name(skills: SkillsFolder, text: str) -> str:
     named = [*exact] or [by_id[i] for i in found]
     if len(named) != 1:
         found = [*exact.values()] or found
-        msg = f"{text!r} is not installed in {skills.path}{suggestion(text, found, by_id)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{text!r} is not installed in {skills.path}{suggestion(text, found, by_id)}")
     return named[0]
 
 

@@ -32,8 +32,7 @@ def require_speaker(name: str, settings: Settings) -> tuple[Speaker, LlmOptions 
     """Return who judges, and how the LLM is asked if it judges; raise `WrongInput` if that cannot be."""
     speakers: dict[str, Speaker] = {"evidence": "evidence", "llm": "llm", "both": "both"}
     if name not in speakers:
-        msg = f"--judge {name!r} is not known: choose one of {', '.join(speakers)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--judge {name!r} is not known: choose one of {', '.join(speakers)}")
     speaker = speakers[name]
     return speaker, None if speaker == "evidence" else llm_options(settings, "llm")
 
@@ -80,11 +79,9 @@ def require_form(form: Path | None, llm: LlmOptions | None) -> None:
     if form is None:
         return
     if llm is None:
-        msg = "--sample-labels draws by the votes of an LLM: add --judge llm or --judge both"
-        raise WrongInput(msg)
+        raise WrongInput("--sample-labels draws by the votes of an LLM: add --judge llm or --judge both")
     if form.suffix != SUFFIX:
-        msg = f"--sample-labels {form}: the form is Markdown; end its name with {SUFFIX}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--sample-labels {form}: the form is Markdown; end its name with {SUFFIX}")
     if form.exists():
         msg = f"--sample-labels {form} exists, and may be filled in: give another name, or delete it"
         raise WrongInput(msg)

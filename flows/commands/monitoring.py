@@ -38,12 +38,9 @@ class RootCollector(Collector):
     """
 
     def __init__(
-        self,
-        root: Root,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        self, root: Root, *, now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._root, self._now, self._clock = root, now, clock
         self._lock = threading.Lock()
         self._kept: tuple[float, list[Metric]] | None = None
@@ -203,8 +200,7 @@ def register_alert(block: str) -> str:
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
 
     if not PREFECT_API_URL.value():
-        msg = "there is no server that could tell anybody: set PREFECT_API_URL to yours"
-        raise WrongInput(msg)
+        raise WrongInput("there is no server that could tell anybody: set PREFECT_API_URL to yours")
     with get_client(sync_client=True) as client:
         wanted = _automation(_block_id(client, block))
         found = client.read_automations_by_name(NAME)
@@ -248,8 +244,7 @@ def _block_id(client: SyncPrefectClient, block: str) -> UUID:
     try:
         return client.read_block_document_by_name(name, kind).id
     except ObjectNotFound as error:
-        msg = (
+        raise WrongInput(
             f"the server has no notification block {block!r}: make one on its page Blocks, "
             "and name it TYPE/NAME as `prefect block ls` does"
-        )
-        raise WrongInput(msg) from error
+        ) from error

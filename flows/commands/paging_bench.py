@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -48,21 +48,11 @@ _USUAL = ("facets", "full", "nodes", "skillpager", "chunks")
 
 
 def paging_bench(
-    root: Root,
-    settings: Settings,
-    *,
-    documents: Path,
-    queries: Path,
-    method: Sequence[str] | None = None,
-    budget: Sequence[float] | None = None,
-    report: Path | None = None,
-    judge: str = "evidence",
-    labels: Path | None = None,
-    probes: str | None = None,
-    sample_labels: Path | None = None,
-    rerank: bool = False,
-    classifier: str = "local",
-) -> dict[str, Any]:
+    root: Root, settings: Settings, *, documents: Path, queries: Path, method: Sequence[str] | None = None,
+    budget: Sequence[float] | None = None, report: Path | None = None, judge: str = "evidence",
+    labels: Path | None = None, probes: str | None = None, sample_labels: Path | None = None,
+    rerank: bool = False, classifier: str = "local",
+) -> dict[str, Any]:  # fmt: skip
     """Measure paging methods on a bench; the root keeps vectors and the answers of an LLM.
 
     The keywords are the options of `skillery evaluate paging`, whose help says what each is. `report` is a
@@ -83,7 +73,7 @@ def paging_bench(
     (speaker, llm), typing = require_speaker(judge, settings), llm_options(settings, require_kind(classifier))
     require_form(sample_labels, llm)
     texts, asked = read_paging_bench(documents, queries, judged=speaker == "llm")
-    require_paging(texts, asked, [name for name, _ in measured])
+    require_paging(asked, [name for name, _ in measured])
     named = SAMPLED if method in (None, ["all"]) else method or ()
     sampled = [setting for setting in measured if setting[0] in named]
     judging = Judging(speaker, llm, labels_for(labels, asked, measured), sample_labels, sampled)
@@ -133,12 +123,9 @@ def _measured_again(
 
 
 def _settings_of(
-    method: Sequence[str] | None,
-    budget: Sequence[float] | None,
-    report: Path | None,
-    sample_labels: Path | None,
-    rerank: bool,
-) -> list[Setting]:
+    method: Sequence[str] | None, budget: Sequence[float] | None, report: Path | None,
+    sample_labels: Path | None, rerank: bool,
+) -> list[Setting]:  # fmt: skip
     """Return the methods and budgets to measure; raises `WrongInput` if one cannot be used."""
     usual = _USUAL if sample_labels is None else SAMPLED
     wanted = list(METHODS) if method == ["all"] else list(method or usual)
@@ -146,25 +133,17 @@ def _settings_of(
     require_page_options(wanted, limits)
     measured = list(OWN_LIMITS) if report else list(product(wanted, limits))
     if rerank and report is not None:
-        msg = "--rerank goes without --report: a report's methods ask no language model"
-        raise WrongInput(msg)
+        raise WrongInput("--rerank goes without --report: a report's methods ask no language model")
     if rerank and DEFAULT_METHOD not in [name for name, _ in measured]:
-        msg = f"--rerank is for a method that is not measured: add --method {DEFAULT_METHOD}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--rerank is for a method that is not measured: add --method {DEFAULT_METHOD}")
     return measured
 
 
 def _prepared(
-    root: Root,
-    encoder: OnnxEncoder,
-    asking: Remembering,
-    tokenizer: OnnxEncoder,
-    skillpager: OpenSettings,
-    typing: TypingOptions | None,
-    verb: str,
-    texts: Mapping[str, str],
+    root: Root, encoder: OnnxEncoder, asking: Remembering, tokenizer: OnnxEncoder,
+    skillpager: OpenSettings, typing: TypingOptions | None, verb: str, texts: Mapping[str, str],
     queries: Sequence[EvidenceQuery],
-) -> PagingBench:
+) -> PagingBench:  # fmt: skip
     """Return a bench of documents encoded by one encoder and queries encoded by another."""
     typed: Counter[str] = Counter()
     with (
@@ -196,7 +175,7 @@ def _answer(
     return {
         "methods": rows, "notes": [*notes_of(noted, fitted), *_typed(bench.typing)], "judge": judge,
         "fitted": fitted,
-        "skillpager": asdict(bench.skillpager), "typing": bench.typing,
+        "skillpager": bench.skillpager.model_dump(), "typing": bench.typing,
     }  # fmt: skip
 
 
@@ -209,13 +188,9 @@ def _typed(typing: Mapping[str, Any]) -> list[str]:
 
 
 def _reported(
-    root: Root,
-    judging: Judging,
-    bench: PagingBench,
-    probed: partial[PagingBench] | None,
-    folder: Path,
+    root: Root, judging: Judging, bench: PagingBench, probed: partial[PagingBench] | None, folder: Path,
     method: Sequence[str] | None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     with steps("measured", report_steps(bench.queries)) as step:
         found = report_paging(bench, step)
     chosen = METHODS if method in (None, ["all"]) else method or ()

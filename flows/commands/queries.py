@@ -16,8 +16,7 @@ from flows.settings import Settings, load
 from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
-from storage.schemas import EDGE_TYPES
-from tasks.retrieve.baselines.skillpager import Entry, OpenSettings, Printed
+from tasks.retrieve.baselines.skillpager import OpenSettings, PaperNumbers
 from tasks.retrieve.page import METHODS, require_reranked
 from tasks.retrieve.paging.types import Reranker
 from tasks.retrieve.routing.search import Filters, SkillRanker, require_min_fit
@@ -33,34 +32,19 @@ PLAN_FORMS = ("svg", MERMAID)
 _KINDS = ("skill", "mcp-server")
 
 
-class SkillPagerSettings(BaseSettings):
-    """The numbers of SkillPager's methods, and what its paper leaves open."""
+class SkillPagerSettings(BaseSettings, PaperNumbers):
+    """The numbers of SkillPager's methods, and of the requests that an LLM writes about a skill."""
 
     model_config = SettingsConfigDict(env_prefix="SKILLERY_SKILLPAGER_", extra="ignore", frozen=True)
 
-    relevance_weight: float = Field(0.7, description="MMR's weight of relevance, 0 to 1.")
-    few: int = Field(20, ge=1, description="Nodes picked of a document that has few.")
-    many: int = Field(60, ge=1, description="Nodes picked of one that has many.")
-    large: int = Field(100, ge=0, description="Nodes of a document that are not many yet.")
-    stop_below: float = Field(
-        0.0, description="MMR ends early when the best value left is below this; -1: never."
-    )
-    entry: Entry = Field("nearest", description="The node where a walk along edges begins.")
-    least_gain: float = Field(0.0, description="The gain that a walk's next node must reach.")
-    top_k: int = Field(10, ge=1, description="Nodes before their predecessors are added.")
-    edge_types: list[str] = Field([*EDGE_TYPES], description="Edges that are followed; JSON.")
-    chunk_tokens: int = Field(256, ge=1, description="Tokens of a chunk.")
-    chunk_overlap: int = Field(0, ge=0, description="Of them, shared with the next; less than half.")
     request_characters: int = Field(60_000, ge=0, description="Of a skill, to write requests about; 0: all.")
     request_exactly: bool = Field(False, description="Whether skills with fewer than five are left out.")
-    printed: Printed = Field("headings", description="nodes: a context is its nodes alone, as the paper's.")
 
 
 def load_skillpager(settings: Settings) -> OpenSettings:
     """Return the settings of SkillPager's methods; raises `WrongInput` naming what is wrong."""
-    found = load(SkillPagerSettings).model_dump(exclude={"request_characters", "request_exactly"})
-    edges, grouped = tuple(found["edge_types"]), settings.segment == "skillpager"
-    return OpenSettings(**{**found, "edge_types": edges}, grouped=grouped)
+    numbers = load(SkillPagerSettings).model_dump(include=set(PaperNumbers.model_fields))
+    return OpenSettings(**numbers, grouped=settings.segment == "skillpager")
 
 
 def open_index(root: Root, settings: Settings, threads: int | None = None) -> ServedIndex:
@@ -83,40 +67,27 @@ def _local() -> Classifier:
 def require_page_options(methods: list[str], budgets: list[float | None]) -> None:
     """Raise `WrongInput` if a paging method is not known, or a budget is no positive number."""
     if unknown := [m for m in methods if m not in METHODS]:
-        msg = f"method {unknown[0]!r} is not known: choose one of {', '.join(METHODS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"method {unknown[0]!r} is not known: choose one of {', '.join(METHODS)}")
     if wrong := [b for b in budgets if not _is_budget(b)]:
         msg = f"budget {wrong[0]} is no positive number: give a share up to 1, or a number of tokens"
         raise WrongInput(msg)
 
 
 def search_filters(
-    kinds: list[str] | None,
-    licences: list[str] | None,
-    sources: list[str] | None,
-    risks: list[str] | None = None,
-    *,
-    person: bool = False,
-) -> Filters:
+    kinds: list[str] | None, licences: list[str] | None, sources: list[str] | None,
+    risks: list[str] | None = None, *, person: bool = False,
+) -> Filters:  # fmt: skip
     """Return which skills a person or an agent may find; raise `WrongInput` if a kind is not known."""
     if wrong := [kind for kind in kinds or () if kind not in _KINDS]:
-        msg = f"kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"kind {wrong[0]!r} is not known: choose {' or '.join(_KINDS)}")
     wanted = [tuple(values or ()) for values in (kinds, licences, sources, risks)]
     return Filters(wanted[0], wanted[1], wanted[2], wanted[3], person=person)
 
 
 def search_batch(
-    index: ServedIndex,
-    batch: Path | None,
-    out: Path | None,
-    *,
-    k: int,
-    filters: Filters | None = None,
-    explain: bool = False,
-    min_fit: float | None = None,
-    ranker: SkillRanker | None = None,
-) -> int:
+    index: ServedIndex, batch: Path | None, out: Path | None, *, k: int, filters: Filters | None = None,
+    explain: bool = False, min_fit: float | None = None, ranker: SkillRanker | None = None,
+) -> int:  # fmt: skip
     """Search for a file of queries, lines `{query_id, query}`; `k` holds for lines without their own.
 
     A line without `query_id` gets its number in the file, from 1. A line that cannot be answered is answered
@@ -155,14 +126,9 @@ def reranker_of(root: Root, settings: Settings, *, wanted: bool) -> AbstractCont
 
 
 def page_batch(
-    index: ServedIndex,
-    batch: Path | None,
-    out: Path | None,
-    *,
-    budget: float | None,
-    method: str,
+    index: ServedIndex, batch: Path | None, out: Path | None, *, budget: float | None, method: str,
     reranker: Reranker | None = None,
-) -> int:
+) -> int:  # fmt: skip
     """Page for a file of queries, lines `{query_id, doc_id, query}`; files, errors as in `search_batch`."""
     require_page_options([method], [budget])
     require_reranked(method, reranked=reranker is not None)
@@ -178,8 +144,7 @@ def _answer(
     batch: Path | None, out: Path | None, answer: Callable[[Line], Line], required: tuple[str, ...]
 ) -> int:
     if batch is None or out is None:
-        msg = "--batch Q.jsonl and --out R.jsonl go together"
-        raise WrongInput(msg)
+        raise WrongInput("--batch Q.jsonl and --out R.jsonl go together")
     form = f"{{{', '.join(required)}}}"
     option = "budget" if "doc_id" in required else "k"
     given = enumerate(read_lines(batch, form), start=1)
@@ -208,8 +173,7 @@ def _checked(line: Line, where: str, required: tuple[str, ...], option: str) -> 
         passes, wanted = _FIELDS[key]
         if key not in line or not passes(line[key]):
             found = repr(line[key])[:40] if key in line else "missing"
-            msg = f"{where}: `{key}` is {found}; it must be {wanted}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{where}: `{key}` is {found}; it must be {wanted}")
     return line
 
 
@@ -248,7 +212,7 @@ def paging_reranker(root: Root, settings: Settings) -> Iterator[LlmReranker]:
     If the LLM gave no answer for some pages, stderr says so at the end; those pages are not reranked.
     """
     from flows.commands.llm import opened_llm  # noqa: PLC0415 (most queries ask no language model)
-    from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes  # noqa: PLC0415
+    from tasks.retrieve.baselines.llm_page_rerank import LlmReranker  # noqa: PLC0415
 
     with opened_llm(root, settings, "such pages are not reranked") as llm:
-        yield LlmReranker(llm, RerankNodes(accuracy=settings.rerank_accuracy))
+        yield LlmReranker(llm, accuracy=settings.rerank_accuracy)

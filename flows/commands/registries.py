@@ -19,10 +19,11 @@ from tasks.crawl.source.unchanged import document_digest
 from tasks.retrieve.install.contents import Installable, prepare
 from tasks.retrieve.install.lock import LOCK_FILE, Installed
 from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder, said
-from tasks.retrieve.install.skills_lock import WELL_KNOWN, Entry, folder_hash, read_skills_lock
+from tasks.retrieve.install.skills_lock import WELL_KNOWN, Entry, entry_of, folder_hash, read_skills_lock
 from tasks.retrieve.install.verification import differences
 from tasks.retrieve.registry.indexes import normal_base
 from tasks.retrieve.registry.offers import served_rows
+from tasks.retrieve.registry.signature import SIGNATURE, RegistrySigner, difference
 from tasks.retrieve.registry.static import StaticRegistry
 from tasks.retrieve.revisions.edition import Edition, refined_edition
 from tasks.retrieve.revisions.history import Revision
@@ -30,15 +31,9 @@ from tasks.retrieve.revisions.show import open_edition
 
 
 def publish_registry(
-    root: Root,
-    out: str,
-    *,
-    licences: Sequence[str] = (),
-    sources: Sequence[str] = (),
-    risks: Sequence[str] = (),
-    public_url: str | None = None,
-    keep: int = 3,
-) -> dict[str, Any]:
+    root: Root, out: str, *, licences: Sequence[str] = (), sources: Sequence[str] = (),
+    risks: Sequence[str] = (), public_url: str | None = None, keep: int = 3, sign: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Write what a root serves as a registry, and tell what was written.
 
     Args:
@@ -49,22 +44,29 @@ def publish_registry(
         risks: Only skills with one of these risks, or `none`; what is refused to `install` stays out.
         public_url: Where `out` will be reached; without it there is no marketplace to be added by address.
         keep: In how many publications an archive was listed that stays.
+        sign: A PEM file with the private key that signs all of it; without it an older signature goes.
 
     Raises:
         NotPublished: Nothing is served.
-        WrongInput: `out` is the root, or holds what Skillery did not write; or a filter leaves nothing.
+        WrongInput: `out` is the root, or holds what Skillery did not write; a filter leaves nothing; or it
+            cannot be signed with that key.
         StorageError: A file cannot be read or written.
     """
     started, place = time.perf_counter(), _place(root, out)
+    signer = None if sign is None else RegistrySigner(place, sign)
     base = None if public_url is None else normal_base(public_url)
     served = require_served(root)
     rows = served_rows(root, served, licences=licences, sources=sources, risks=risks)
     registry = StaticRegistry(place)
     offers, left_out = registry.publish(root, served, rows, load_installing().refuse, base, keep)
+    if signer is not None:
+        signer.sign()
+    elif place.exists(SIGNATURE):
+        place.delete(SIGNATURE)  # it is of other files
     return {
         "out": place.uri, "version": served.version, "skills": len(offers), "left_out": left_out,
         "written": len(registry.written), "bytes": registry.bytes, "removed": len(registry.removed),
-        "public_url": base, "seconds": round(time.perf_counter() - started, 1),
+        "public_url": base, "signed": signer is not None, "seconds": round(time.perf_counter() - started, 1),
     }  # fmt: skip
 
 
@@ -113,8 +115,7 @@ def editions_from(root: Root, settings: Settings, url: str, names: Collection[st
             elif isinstance(item, Dropped) and item.doc_id in ids:
                 why[ids[item.doc_id]] = item.detail
     if lacking := [name for name in names if name not in found]:
-        msg = f"{lacking[0]!r} of {url}: {why.get(lacking[0], 'its index names no such skill')}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{lacking[0]!r} of {url}: {why.get(lacking[0], 'its index names no such skill')}")
     class_of = _class_of(root, settings)
     return [refined_edition(root, _revision(raw, now), raw, class_of) for raw in (found[n] for n in names)]
 
@@ -149,16 +150,25 @@ def verify_skills(folder: Path, project: Path | None, others: Collection[Path]) 
     """
     found = differences(folder, project, others)
     if not found:
-        msg = (
+        raise WrongInput(
             f"nothing is installed in {folder}, and no lock names anything: name a folder by --to or --agent"
         )
-        raise WrongInput(msg)
     skills = [
         {"name": name, "state": "differs" if edits else "verified", "differences": as_dicts(edits)}
         for name, edits in found.items()
     ]
     verified = not any(found.values())
     return {"folder": str(folder), "lock": str(folder / LOCK_FILE), "verified": verified, "skills": skills}
+
+
+def verify_registry(folder: Path, key: Path) -> dict[str, Any]:
+    """Tell whether a registry in a folder is as the holder of a key signed it, and if not how it differs.
+
+    Raises:
+        WrongInput: As `tasks.retrieve.registry.signature.difference`.
+    """
+    found = difference(Root(folder), key)
+    return {"registry": str(folder), "key": str(key), "verified": found is None, "difference": found}
 
 
 def install_frozen(
@@ -188,16 +198,17 @@ def install_frozen(
                 reason = f"it differs from its lock: {said(edits[name])}"
                 told.append({"name": name, "state": "failed", "reason": reason})
             else:
-                told.append(_restored(root, skills, name, installed, shared.get(name, {}), settings, rules))
+                base, entry = project or folder, shared.get(name, {})
+                told.append(_restored(root, skills, base, name, installed, entry, settings, rules))
         return {**told_of(skills), "skills": told}
 
 
 def _restored(
-    root: Root, skills: SkillsFolder, name: str, installed: Installed | None, entry: Entry,
+    root: Root, skills: SkillsFolder, project: Path, name: str, installed: Installed | None, entry: Entry,
     settings: Settings, rules: InstallSettings,
 ) -> dict[str, Any]:  # fmt: skip
     why = "its lock names no source that is read here"
-    for found in _held(root, name, installed, entry, settings):
+    for found in _held(root, project, name, installed, entry, settings):
         if not isinstance(found, Edition):
             why = found
             continue
@@ -221,26 +232,50 @@ def _is_exact(prepared: Installable, installed: Installed | None, entry: Mapping
 
 
 def _held(
-    root: Root, name: str, installed: Installed | None, entry: Entry, settings: Settings
+    root: Root, project: Path, name: str, installed: Installed | None, entry: Entry, settings: Settings
 ) -> Iterator[Edition | str]:
-    """Yield what a lock may mean, of the root, then of the registry that it names, or why there is none."""
-    folder = str(entry.get("skillPath", "")).removesuffix("SKILL.md").strip("/")
-    url, kind = entry.get("sourceUrl"), entry.get("sourceType")
+    """Yield what a lock may mean, of the root, then of the source that it names, or why there is none."""
     if installed is not None:
+        entry = entry_of(installed, {}, project) or entry
         wanted: tuple[str, str | None] = (installed.doc_id, installed.revision)
-        if installed.source.startswith(f"{WELL_KNOWN}:"):
-            from tasks.crawl.registries.well_known import site_of  # noqa: PLC0415
-
-            url, kind = installed.source.partition(":")[2], WELL_KNOWN
-            name = wanted[0].removeprefix(f"{site_of(url)}/")
-    else:
-        wanted = ("/".join(filter(None, (str(entry.get("source")), folder))), entry.get("ref"))
+    folder = str(entry.get("skillPath", "")).removesuffix("SKILL.md").strip("/")
+    source, kind, ref = entry.get("source"), entry.get("sourceType"), entry.get("ref")
+    if installed is None:
+        wanted = ("/".join(filter(None, (str(source), folder))), ref)
     try:
         yield open_edition(root, *wanted)[0]
     except SkilleryError as error:
         yield str(error)
-    if kind == WELL_KNOWN and url:
-        try:
+    try:
+        if kind == WELL_KNOWN and (url := entry.get("sourceUrl")):
+            from tasks.crawl.registries.well_known import site_of  # noqa: PLC0415
+
+            name = name if installed is None else installed.doc_id.removeprefix(f"{site_of(url)}/")
             yield from editions_from(root, settings, str(url), [name])
-        except SkilleryError as error:
-            yield str(error)
+        elif kind in _SPECS and source:
+            at = f"@{ref}" if ref else ""
+            place = {"source": source, "url": entry.get("sourceUrl") or source, "path": project / str(source)}
+            yield _edition_at(root, settings, _SPECS[kind].format_map(place) + at, folder)
+    except SkilleryError as error:
+        yield str(error)
+
+
+# How a source is read that a lock names: by the type that the lock gives it.
+_SPECS = {"github": "github:{source}", "git": "git+{url}", "local": "dir:{path}"}
+
+
+def _edition_at(root: Root, settings: Settings, spec: str, folder: str) -> Edition:
+    """Return the skill that lies in a folder of a source, refined here; "" is the whole source."""
+    from tasks.crawl.source.base import CrawlContext  # noqa: PLC0415 (what is held is not asked for)
+    from tasks.crawl.sources import open_source  # noqa: PLC0415
+
+    now = datetime.now(UTC)
+    with tempfile.TemporaryDirectory(prefix="skillery-from-") as scratch:
+        context = CrawlContext(Root(scratch), now, settings=settings.crawl())
+        for item in open_source(spec, context).read():
+            if (
+                isinstance(item, RawDocument)
+                and (item.path or "").removesuffix("SKILL.md").strip("/") == folder
+            ):
+                return refined_edition(root, _revision(item, now), item, _class_of(root, settings))
+    raise WrongInput(f"{spec} holds no skill in {folder or 'its first folder'}")

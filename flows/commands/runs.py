@@ -19,7 +19,7 @@ from storage.errors import EvaluationFell, WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
 from storage.state import accept_risks
-from tasks.crawl.backfill import days_crawled, replay_plan, require_whole
+from tasks.crawl.backfill import days_crawled, raw_since, replay_plan, require_whole
 from tasks.crawl.refresh import target_of
 from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import normal_spec
@@ -98,14 +98,9 @@ def foresee_run(root: Root, sources: list[str] | None, limit: int | None, index:
 
 
 def run_backfill(
-    root: Root,
-    start: str,
-    end: str,
-    *,
-    publish: bool = False,
-    stages: list[str] | None = None,
+    root: Root, start: str, end: str, *, publish: bool = False, stages: list[str] | None = None,
     wait: float = 0,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Run the backfill flow and return one row for each rebuilt day.
 
     Raises:
@@ -144,8 +139,9 @@ def _require_days(root: Root, start: str, end: str) -> list[str]:
     if not days:
         every = days_crawled(root, "0001-01-01", "9999-12-31")
         held = f"{every[0]} to {every[-1]}" if every else "no day at all"
-        msg = f"nothing was crawled from {start} to {end}; raw snapshots hold {held}"
-        raise WrongInput(msg)
+        if since := raw_since(root):
+            held += f"; of days before {since} old ones were removed (SKILLERY_KEEP_RAW_DAYS)"
+        raise WrongInput(f"nothing was crawled from {start} to {end}; raw snapshots hold {held}")
     return days
 
 

@@ -54,8 +54,7 @@ def write_plugin(agent: str, out: Path, *, root: str, url: str | None) -> dict[s
     made = plugin_files(agent, out, root=root, url=url)
     try:
         if out.exists() and any(out.iterdir()):
-            msg = f"--out {out} is no empty folder: name one that is not there yet"
-            raise WrongInput(msg)
+            raise WrongInput(f"--out {out} is no empty folder: name one that is not there yet")
         for path, text in made.items():
             write_new(out / path, text.encode())
     except OSError as error:

@@ -37,6 +37,7 @@ def serving_app(service: Service, names: list[str], public_url: str | None = Non
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        registry.warm()
         async with sessions.run():
             yield
         registry.close()

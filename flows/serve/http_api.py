@@ -14,7 +14,7 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
@@ -117,18 +117,20 @@ class Figures:
 
 
 class UsageCollector(Collector):
-    """Counts what was asked since the server began: by whom, which action, and whether a skill fits."""
+    """Counts what was asked since the server began, by whom and whether a skill fits, and what waits."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def collect(self) -> Iterator[Metric]:
-        """Return the counter, for the registry."""
+        """Return the counter and the gauge, for the registry."""
         labels = ["via", "action", "fits"]
         family = CounterMetricFamily("skillery_asked", "Questions answered.", labels=labels)
         for (via, action, fits), count in self._service.usage.counts.copy().items():
             family.add_metric([via, action, {True: "yes", False: "no", None: ""}[fits]], count)
         yield family
+        waiting, text = self._service.usage.waiting(), "Events of the usage log that wait to be written."
+        yield GaugeMetricFamily("skillery_usage_queue", text, value=waiting)
 
 
 def page_router(app: FastAPI, service: Service, figures: Figures) -> APIRouter:

@@ -70,6 +70,11 @@ class LiveRegistry:
             msg = "the indexes of what is served are being made: ask again in a minute"
             raise TransientError(msg) from error
 
+    def warm(self) -> None:
+        """Begin to make the indexes if others are to reach them; a request is told what goes wrong."""
+        if self._public_url is not None:
+            self._maker.submit(self._begun)
+
     def _begun(self) -> Future[_Release]:
         now = require_served(self._service.root), require_licences(self._service.root)
         with self._lock:

@@ -138,11 +138,10 @@ def _require_answer(url: str) -> None:
     except HTTPError:
         pass  # an answer: what it asks for, Prefect knows
     except (OSError, ValueError, HTTPException) as error:
-        msg = (
+        raise TransientError(
             f"PREFECT_API_URL is {url}, and no server answers there ({error}): start that server, "
             "or unset the variable to run without one"
-        )
-        raise TransientError(msg) from error
+        ) from error
 
 
 def await_health(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
@@ -159,8 +158,7 @@ def await_health(process: subprocess.Popen[bytes], port: int, log: Path) -> None
             if connection.getresponse().status == 200:
                 return
         time.sleep(0.1)
-    msg = f"Prefect's server did not start; see {log}, and run again"
-    raise TransientError(msg)
+    raise TransientError(f"Prefect's server did not start; see {log}, and run again")
 
 
 def _send_what_waits() -> None:

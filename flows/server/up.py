@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +24,29 @@ from storage.errors import TransientError, WrongInput
 from storage.root import Root
 
 _POOL = "skillery"
-_FILE = "prefect.yaml"
+_FILE, _TAG = "prefect.yaml", "root:"
 
 
-def serve_flows(root: Root, port: int, say: Callable[[str], object]) -> None:
-    """Serve the flows for a root until this process is interrupted; `say` is told each step.
+def serve_flows(roots: Sequence[Root], port: int, say: Callable[[str], object]) -> None:
+    """Serve the flows for one or more roots until this process is interrupted; `say` is told each step.
 
     Everything that was started ends with this process, however that ends.
 
     Args:
-        root: The root that the deployments work on.
+        roots: The roots that the deployments work on; Prefect's home lies below the first.
         port: The port of this machine (127.0.0.1) for Prefect's page and API.
         say: Prints a line for a person.
 
     Raises:
-        WrongInput: The port is taken, another server is named in the environment, or `prefect.yaml` is gone.
+        WrongInput: The port is taken, another server is named in the environment, `prefect.yaml` is gone, or
+            a root is given twice.
         TransientError: A part did not start, or ended by itself; the message names the file with its words.
     """
     address = f"http://127.0.0.1:{port}"
+    named = root_names(roots)
     _require_free(port, f"{address}/api")
     project = _project()
-    home = prepare_home(root)
+    home = prepare_home(roots[0])
     os.environ |= {
         "PREFECT_API_URL": f"{address}/api", "PREFECT_SERVER_API_HOST": "127.0.0.1",
         "PREFECT_SERVER_API_PORT": str(port),
@@ -52,7 +58,7 @@ def serve_flows(root: Root, port: int, say: Callable[[str], object]) -> None:
     server = start_child("prefect", ["server", "start"], {}, log)
     try:
         await_health(server, port, log)
-        deployments = _deploy(root, project, home)
+        deployments = _deploy(named, project, home)
         _end_lost_runs()
         say(_welcome(address, deployments))
         worker = start_child("prefect", ["worker", "start", "--pool", _POOL, "--type", "process"], {})
@@ -68,11 +74,10 @@ def serve_flows(root: Root, port: int, say: Callable[[str], object]) -> None:
 def _require_free(port: int, url: str) -> None:
     named = os.environ.get("PREFECT_API_URL")
     if named not in (None, "", url):
-        msg = (
+        raise WrongInput(
             f"PREFECT_API_URL names the server {named}, and `skillery up` starts one of its own: "
             "unset it, or use that server as flows/README.md says"
         )
-        raise WrongInput(msg)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -87,21 +92,83 @@ def _project() -> Path:
     for folder in (Path.cwd(), Path(flows.__file__).parent.parent):
         if (folder / _FILE).is_file():
             return folder
-    msg = f"{Path.cwd()} holds no {_FILE}: run `skillery up` in the folder of Skillery's project"
-    raise WrongInput(msg)
+    raise WrongInput(f"{Path.cwd()} holds no {_FILE}: run `skillery up` in the folder of Skillery's project")
 
 
-def _deploy(root: Root, project: Path, home: Path) -> list[dict[str, Any]]:
-    """Register the deployments, which work on this root, and return them as `prefect.yaml` has them."""
+def root_names(roots: Sequence[Root]) -> dict[str, str]:
+    """Return the addresses of roots by names: the last part of each, and 6 digits where two have the same.
+
+    Raises:
+        WrongInput: A root is given twice.
+    """
+    places = [root.folder.resolve() for root in roots]
+    if twice := [root.uri for n, root in enumerate(roots) if places[n] in places[:n]]:
+        raise WrongInput(f"--root {twice[0]} is given twice")
+    last = {root.uri: re.sub(r"[^\w.-]+", "-", root.uri.rpartition("/")[2]).strip("-.") for root in roots}
+    shared = {name for name, count in Counter(last.values()).items() if count > 1} | {""}
+    marks = {uri: hashlib.sha256(uri.encode()).hexdigest()[:6] for uri in last}
+    return {
+        name if name not in shared else f"{name or 'root'}-{marks[uri]}": uri for uri, name in last.items()
+    }
+
+
+def deployments_of(
+    roots: Mapping[str, str], deployments: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the deployments of `prefect.yaml` for each root, given by its name.
+
+    Those of one root are as they stand there. Of several, each is named and tagged by its root and takes its
+    parameters and its trigger from it; and what waits for another run of a root does so in the root's work
+    queue, which starts one at a time in the order in which they were asked for.
+    """
+    found = [(name, uri, deepcopy(dict(one))) for name, uri in roots.items() for one in deployments]
+    for name, uri, one in found:
+        one["parameters"]["root"] = uri
+        if len(roots) == 1:
+            continue
+        one["name"] = f"{one['name']}-{name}"
+        one["tags"] = [*one["tags"], f"{_TAG}{name}"]
+        for trigger in one.get("triggers", ()):
+            trigger["name"] = f"{trigger['name']}-{name}"
+            trigger["match"]["skillery.root"] = uri
+        if one["concurrency_limit"]["collision_strategy"] == "ENQUEUE":
+            one["work_pool"]["work_queue_name"] = name
+    return [one for _, _, one in found]
+
+
+def _deploy(roots: Mapping[str, str], project: Path, home: Path) -> list[dict[str, Any]]:
+    """Register the deployments, which work on these roots, and return them."""
     found: dict[str, Any] = yaml.safe_load((project / _FILE).read_text("utf-8"))
-    for deployment in found["deployments"]:
-        deployment["parameters"]["root"] = root.uri
+    given = found["deployments"]
+    found["deployments"] = made = deployments_of(roots, given)
     file = home / "deployments.yaml"
     file.write_text(yaml.safe_dump(found, sort_keys=False), "utf-8")
     log = home / "deploy.log"
     _prefect(["work-pool", "create", _POOL, "--type", "process"], project, log, unless="already exists")
     _prefect(["--no-prompt", "deploy", "--all", "--prefect-file", str(file)], project, log)
-    return list(found["deployments"])
+    _settle([one["name"] for one in given], made)
+    return made
+
+
+def _settle(given: Sequence[str], made: Sequence[Mapping[str, Any]]) -> None:
+    """Let each root's work queue start one run at a time; remove what was registered for other roots before.
+
+    A deployment that somebody else made stays, whatever it is called.
+    """
+    # As below.
+    from prefect.client.orchestration import get_client  # noqa: PLC0415
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags  # noqa: PLC0415
+
+    names = {one["name"] for one in made}
+    tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=["skillery"]))
+    with get_client(sync_client=True) as client:
+        for queue in {one["work_pool"].get("work_queue_name") for one in made} - {None}:
+            found = client.read_work_queue_by_name(queue, work_pool_name=_POOL)
+            client.update_work_queue(found.id, concurrency_limit=1)
+        for one in client.read_deployments(deployment_filter=tagged):
+            roots = [f"-{tag.removeprefix(_TAG)}" for tag in one.tags if tag.startswith(_TAG)] or [""]
+            if one.name not in names and one.name in {f"{name}{roots[0]}" for name in given}:
+                client.delete_deployment(one.id)
 
 
 def _end_lost_runs() -> None:
@@ -131,18 +198,18 @@ def _prefect(arguments: list[str], project: Path, log: Path, *, unless: str = ""
     said = done.stdout + done.stderr
     log.write_text(said, "utf-8")
     if done.returncode and not (unless and unless in said):
-        msg = f"`prefect {' '.join(arguments[:2])}` failed: see {log}"
-        raise TransientError(msg)
+        raise TransientError(f"`prefect {' '.join(arguments[:2])}` failed: see {log}")
 
 
 def _welcome(address: str, deployments: list[dict[str, Any]]) -> str:
     lines = [f"Skillery is up: {address}/deployments", ""]
+    width = max(20, *(len(deployment["name"]) for deployment in deployments))
     for deployment in deployments:
         crons = [schedule["cron"] for schedule in deployment.get("schedules", ())]
         when = f"{', '.join(crons)} (cron, UTC)" if crons else "on request"
-        lines.append(f"  {deployment['name']:<20} {when}")
+        lines.append(f"  {deployment['name']:<{width}} {when}")
     now = "Start one there, with its button Run, or in another terminal:"
-    command = f"  PREFECT_API_URL={address}/api prefect deployment run nightly/nightly-reindex"
+    command = f"  PREFECT_API_URL={address}/api prefect deployment run nightly/{deployments[0]['name']}"
     return "\n".join([*lines, "", now, command, "Ctrl-C stops everything.", ""])
 
 

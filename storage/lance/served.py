@@ -159,11 +159,9 @@ def read_published(root: Root, relative: str) -> Served | None:
         fields: dict[str, Any] = {k: record.get(k, _LATER[k]) if k in _LATER else record[k] for k in _TYPES}
         wrong = [k for k, v in fields.items() if not isinstance(v, _TYPES[k]) or isinstance(v, bool)]
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"{root.at(relative)} is damaged ({error!r})"
-        raise StorageError(msg) from error
+        raise StorageError(f"{root.at(relative)} is damaged ({error!r})") from error
     if wrong:
-        msg = f"{root.at(relative)} is damaged ({', '.join(wrong)} of another type)"
-        raise StorageError(msg)
+        raise StorageError(f"{root.at(relative)} is damaged ({', '.join(wrong)} of another type)")
     return Served(**fields, published_at=published_at)
 
 
@@ -264,8 +262,7 @@ def require_licences(root: Root) -> Licences:
     """Return what the last run wrote; if it is damaged or missing, raise `StorageError`."""
     found = read_licences(root)
     if found is None:
-        msg = f"{root.at(LICENCES)} is missing: `skillery run --root {root.uri}` works it out"
-        raise StorageError(msg)
+        raise StorageError(f"{root.at(LICENCES)} is missing: `skillery run --root {root.uri}` works it out")
     return found
 
 
@@ -274,11 +271,10 @@ def require_shown(doc_id: str, licence: str | None, licence_class: str) -> None:
     if licence_class == "allow":
         return
     by = "UNKNOWN_SERVE" if licence is None else "ALLOW, ..._DENY and ..._OTHER_SERVE"
-    msg = (
+    raise Withheld(
         f"{doc_id} is withheld: its licence, {licence or 'unknown'}, is of class {licence_class} by "
         f"SKILLERY_LICENCES_{by}; another setting counts from the next run on"
     )
-    raise Withheld(msg)
 
 
 def write_licences(root: Root, licences: Licences) -> None:

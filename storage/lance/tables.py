@@ -158,10 +158,12 @@ class _Readable(ABC):
         """Return what `rows` does, as a frame of Polars."""
         return pl.DataFrame(self.rows(columns, **among))
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in batches: together they may be gigabytes."""
+    def batches(
+        self, columns: Sequence[str] | None = None, **among: Collection[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what `rows` returns in batches: together they may be gigabytes."""
         with reached():
-            yield from self._chosen(columns, {}).to_batches()
+            yield from self._chosen(columns, among).to_batches()
 
     @reached()
     def nearest(self, vector: npt.NDArray[np.float32], k: int, columns: Sequence[str]) -> pa.Table:

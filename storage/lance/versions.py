@@ -138,8 +138,7 @@ def prune(
     stay = {*kept, *(int(entry["version"]) for entry in table.tags.list().values())}
     since = {int(v["version"]): v["timestamp"] for v in table.list_versions()}
     if not stay <= since.keys():
-        msg = f"table {name} lacks version {min(stay - since.keys())}, which is published"
-        raise StorageError(msg)
+        raise StorageError(f"table {name} lacks version {min(stay - since.keys())}, which is published")
     if stay and sum(version < min(stay) for version in since) >= least:
         # Lance refuses a cutoff that would take a tagged version; its clock has no zone.
         # By their dates, not their numbers: a clock may have been set back in between.

@@ -23,11 +23,15 @@ STAGES = ("refine", "parse")  # of a backfill, for each day
 _KEY = ["doc_id", "source"]
 _COLUMNS = ("doc_id", "source", "raw_hash", "fetched_at")
 _GONE = ("retired", "withdrawn")
+_RAW_SINCE = "state/raw_since.json"
 _BEGAN = re.compile(r"(\d{8}T\d{6})-")  # the beginning of a run id that was not given by a person
 
 
 def days_crawled(root: Root, start: str, end: str) -> list[str]:
-    """Return the days from `start` to `end` (YYYY-MM-DD, else WrongInput) on which something was crawled."""
+    """Return the days from `start` to `end` (YYYY-MM-DD, else WrongInput) on which something was crawled.
+
+    Days of which raw is not whole any more are left out, unless they were rebuilt while it was.
+    """
     try:
         first, last = date.fromisoformat(start), date.fromisoformat(end)
     except ValueError as error:
@@ -35,7 +39,20 @@ def days_crawled(root: Root, start: str, end: str) -> list[str]:
     if last < first:
         raise WrongInput(f"{end} lies before {start}")
     days = {day_of(file) for file in root.files("raw/documents", ".parquet")}
+    if since := raw_since(root):
+        rebuilt = {day_of(f"{place.uri}/") for place in rebuilt_days(root)}
+        days = {day for day in days if day >= since} | rebuilt
     return sorted(day for day in days if first.isoformat() <= day <= last.isoformat())
+
+
+def raw_since(root: Root) -> str:
+    """Return the first day from which raw is whole; empty where nothing was ever taken out of it."""
+    return str((root.read_json(_RAW_SINCE) or {}).get("since", ""))
+
+
+def write_raw_since(root: Root, day: str) -> None:
+    """Note that raw is whole from this day on."""
+    root.write_json(_RAW_SINCE, {"since": day})
 
 
 def require_whole(stages: Sequence[str]) -> None:
@@ -81,6 +98,10 @@ def replay_seen(root: Root, day: str, into: Root) -> int:
     Forgotten documents are left out, and those that had left their source (see `_without_departed`).
     """
     frame = _without_departed(root, _newest(root, day), day)
+    known = seen_table(root).read(columns=[*_KEY, "first_seen_at"]).rename({"first_seen_at": "known"})
+    frame = frame.join(known, on=_KEY, how="left", maintain_order="left")
+    first = pl.min_horizontal("first_seen_at", "known")  # raw may not hold the first snapshot any more
+    frame = frame.with_columns(first_seen_at=first).drop("known")
     table = seen_table(into)
     table.replace({*frame["doc_id"], *table.read(columns=["doc_id"])["doc_id"]}, frame)
     return frame.height

@@ -57,14 +57,9 @@ class SourceReport:
 
 
 def collect(
-    source: Source,
-    root: Root,
-    *,
-    run_id: str,
-    now: datetime,
-    limit: int | None = None,
+    source: Source, root: Root, *, run_id: str, now: datetime, limit: int | None = None,
     settings: CrawlSettings | None = None,
-) -> SourceReport:
+) -> SourceReport:  # fmt: skip
     """Read `source` (its first `limit` documents; None: all) and report what came of it.
 
     New and changed documents go to raw parts before any filter; of unchanged ones only `last_seen_at` is
@@ -98,14 +93,9 @@ def collect(
 
 
 def collect_some(
-    source: Source,
-    root: Root,
-    covers: Covers,
-    *,
-    run_id: str,
-    now: datetime,
+    source: Source, root: Root, covers: Covers, *, run_id: str, now: datetime,
     settings: CrawlSettings | None = None,
-) -> SourceReport:
+) -> SourceReport:  # fmt: skip
     """Read the documents of `source` whose ids are covered, retire those it lacks, and report.
 
     The remembered version is deleted, so that the next complete reading looks at everything.
@@ -160,14 +150,9 @@ class _Ingestion:
     """
 
     def __init__(
-        self,
-        source: Source,
-        root: Root,
-        run_id: str,
-        now: datetime,
-        settings: CrawlSettings,
+        self, source: Source, root: Root, run_id: str, now: datetime, settings: CrawlSettings,
         covers: Covers = lambda _: True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._source, self._root, self._run_id = source, root, run_id
         self._most_bytes, self._most_seconds = settings.source_bytes, settings.source_seconds
         self._bytes = 0

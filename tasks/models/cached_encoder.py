@@ -154,9 +154,8 @@ def require_agreement(root: Root, folder: str, encoder: OnnxEncoder, *, empty: b
 def _compare(first: str, vectors: Vectors, encoder: OnnxEncoder, folder: str) -> None:
     least = float((vectors * encoder.encode(_PROBES)).sum(axis=1).min())
     if not least >= LEAST:
-        msg = (
+        raise ModelMismatch(
             f"{folder} was made with {first}, this machine encodes with {encoder.engine}, and their vectors "
             f"differ (cosine {least:.4f}): delete that folder, and `skillery rebuild` encodes everything anew"
         )
-        raise ModelMismatch(msg)
     log.info("vectors of %s are continued with %s: cosine %.5f at least", first, encoder.engine, least)

@@ -107,8 +107,7 @@ def require_encoder(models: Path, name: str) -> None:
     try:
         require_model(models, name)
     except TerminalError as error:
-        msg = f"SKILLERY_ENCODER={name}: {error}; unset it to use the default"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"SKILLERY_ENCODER={name}: {error}; unset it to use the default") from error
 
 
 def require_model(models: Path, name: str) -> None:
@@ -174,8 +173,7 @@ def _run_export(arguments: list[str], what: str, scratch: Path) -> None:
     if done.returncode:
         log.debug("%s", done.stderr)
         said = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
-        msg = f"{what} failed: {said[-1][:300]}"
-        raise TerminalError(msg)
+        raise TerminalError(f"{what} failed: {said[-1][:300]}")
 
 
 def resolve(name: str) -> tuple[str, str]:
@@ -244,8 +242,7 @@ def _by_torch(name: str, source: str, target: Path) -> tuple[dict[str, Any], Vec
     model = SentenceTransformer(source, backend="onnx", model_kwargs={"export": True}, device="cpu")
     unknown = [n for n in (type(module).__name__ for module in model) if n not in _MODULES]
     if unknown:
-        msg = f"encoder {name} has modules that cannot be exported: {', '.join(unknown)}"
-        raise ModelMismatch(msg)
+        raise ModelMismatch(f"encoder {name} has modules that cannot be exported: {', '.join(unknown)}")
     with tempfile.TemporaryDirectory(dir=target.parent) as saved:
         model.save_pretrained(saved)
         for file in Path(saved, "onnx").glob("model.onnx*"):

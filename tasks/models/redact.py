@@ -83,7 +83,6 @@ def _secret_rules() -> _SecretRules:
 
 
 def _entropy(text: str) -> float:
-    """Return the Shannon entropy of a text in bits per character."""
     return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
 
 

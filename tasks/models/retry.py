@@ -31,8 +31,7 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.tries < 1 or min(self.wait_min, self.wait_max, self.server_wait_max) < 0:
-            msg = f"{self}: tries must be at least 1, and waits no less than 0 seconds"
-            raise WrongInput(msg)
+            raise WrongInput(f"{self}: tries must be at least 1, and waits no less than 0 seconds")
 
     def backoff(self, tried: int, draw: float) -> float:
         """Return `min(wait_max, wait_min * 2**(tried - 1) * (1 + draw))`, in seconds.
@@ -49,14 +48,11 @@ class RetryPolicy:
 
 
 def retrying(
-    policy: RetryPolicy,
-    *,
-    again: Callable[[BaseException | None], bool],
+    policy: RetryPolicy, *, again: Callable[[BaseException | None], bool],
     wait: Callable[[BaseException | None, float], float],
-    before_sleep: Callable[[BaseException | None, int], None],
-    sleep: Callable[[float], Awaitable[None]],
+    before_sleep: Callable[[BaseException | None, int], None], sleep: Callable[[float], Awaitable[None]],
     random: Callable[[], float],
-) -> AsyncRetrying:
+) -> AsyncRetrying:  # fmt: skip
     """Return the loop that calls a function until it succeeds or the policy gives up.
 
     The last failure itself is raised.

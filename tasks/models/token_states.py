@@ -82,8 +82,7 @@ def require_packed(sizes: Iterable[int]) -> None:
     size = packaged_projection().shape[1] // 2
     for bytes_of_text in sizes:
         if bytes_of_text % size:
-            msg = f"{bytes_of_text} bytes are no whole number of states of {size} bytes"
-            raise ValueError(msg)
+            raise ValueError(f"{bytes_of_text} bytes are no whole number of states of {size} bytes")
 
 
 def project(vectors: Vectors) -> Vectors:

@@ -88,16 +88,9 @@ def plan_parse(root: Root, rules: str) -> ParsePlan:
 
 
 def parse_partitions(
-    root: Root,
-    partitions: list[int],
-    *,
-    rules: str,
-    classifier: Classifier,
-    tokenizer: Tokenizer,
-    encoder: KeptEncoder | None,
-    linker: Linker | None = None,
-    grouped: bool = False,
-) -> dict[str, int]:
+    root: Root, partitions: list[int], *, rules: str, classifier: Classifier, tokenizer: Tokenizer,
+    encoder: KeptEncoder | None, linker: Linker | None = None, grouped: bool = False,
+) -> dict[str, int]:  # fmt: skip
     """Parse the documents of partitions (0 to 63) that changed, at most about 1,000 of them a write.
 
     Args:
@@ -186,11 +179,8 @@ class _ParseWriter:
             table.replace(doc_ids, pl.DataFrame(schema=table.schema))
 
     def add(
-        self,
-        digests: dict[str, str],
-        parsed: dict[str, list[Node]],
-        edges: dict[str, list[Edge]],
-    ) -> None:
+        self, digests: dict[str, str], parsed: dict[str, list[Node]], edges: dict[str, list[Edge]],
+    ) -> None:  # fmt: skip
         """Take the rows of a chunk of documents; `digests` by doc_id will mark them as parsed."""
         nodes = [n for rows in parsed.values() for n in rows]
         all_edges = [e for rows in edges.values() for e in rows]

@@ -30,14 +30,9 @@ def prepare_encoder(root: str, encoder: str) -> str:
 
 @task(name="plan-parse", cache_policy=NO_CACHE)
 def plan_parsing(
-    root: str,
-    encoder: str,
-    *,
-    with_vectors: bool,
-    llm: TypingOptions | None = None,
-    edges: EdgeOptions | None = None,
-    grouped: bool = False,
-) -> dict[str, Any]:
+    root: str, encoder: str, *, with_vectors: bool, llm: TypingOptions | None = None,
+    edges: EdgeOptions | None = None, grouped: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Return the `ParsePlan` as a dict, with the name of the classifier."""
     return plan_here(Root(root), ParseOptions(encoder, with_vectors, llm, edges, grouped))
 

@@ -48,18 +48,10 @@ from tasks.refine.plan import (
 
 
 def refine_batch(
-    root: Root,
-    raw_parts: list[str],
-    *,
-    run_id: str,
-    limits: FilterLimits,
-    raw: Root | None = None,
-    near: NearLimits | None = None,
-    hold: str | None = None,
-    llm: LlmOptions | None = None,
-    ledger: Ledger | None = None,
-    slot: Slot = nullcontext,
-) -> dict[str, Any]:
+    root: Root, raw_parts: list[str], *, run_id: str, limits: FilterLimits, raw: Root | None = None,
+    near: NearLimits | None = None, hold: str | None = None, llm: LlmOptions | None = None,
+    ledger: Ledger | None = None, slot: Slot = nullcontext,
+) -> dict[str, Any]:  # fmt: skip
     """Refine a batch of the plan; stage kept documents, their texts' signatures, and drops.
 
     The files of the documents kept become blobs. One raw part at a time is in memory. Of a revision that is
@@ -109,14 +101,9 @@ def refine_batch(
 
 
 def _refined(
-    documents: list[tuple[RawDocument, datetime, datetime]],
-    limits: FilterLimits,
-    forgotten: Forgotten,
-    store: BlobStore,
-    revisions: Revisions,
-    llm: Llm | None,
-    opinions: Opinions,
-) -> tuple[list[Document | Dropped], list[dict[str, Any]]]:
+    documents: list[tuple[RawDocument, datetime, datetime]], limits: FilterLimits, forgotten: Forgotten,
+    store: BlobStore, revisions: Revisions, llm: Llm | None, opinions: Opinions,
+) -> tuple[list[Document | Dropped], list[dict[str, Any]]]:  # fmt: skip
     # Scanned together, texts take a fraction of the time.
     raws = [raw for raw, _, _ in documents]
     bundles = refine_bundles(raws, max_control_share=limits.max_control_share)
@@ -163,6 +150,5 @@ def _raw_documents(
         wanted_rows = frame.filter(pl.col("doc_id").is_in(list(first_seen))).to_dicts()
         if absent := first_seen.keys() - {r["doc_id"] for r in wanted_rows}:
             lacking = f"lacks {len(absent)} documents it should hold, {min(absent)} among them"
-            msg = f"{root.at(str(part))} {lacking}"
-            raise StorageError(msg)
+            raise StorageError(f"{root.at(str(part))} {lacking}")
         yield [(raw_document(r), r["fetched_at"], first_seen[r["doc_id"]]) for r in wanted_rows]

@@ -131,13 +131,9 @@ _CARRIED = {f.name for f in fields(RawDocument)} & {f.name for f in fields(Docum
 
 
 def refine_document(
-    raw: RawDocument,
-    *,
-    fetched_at: datetime,
-    first_seen_at: datetime,
-    limits: FilterLimits | None = None,
+    raw: RawDocument, *, fetched_at: datetime, first_seen_at: datetime, limits: FilterLimits | None = None,
     bundle: RefinedBundle | None = None,
-) -> Document | Dropped:
+) -> Document | Dropped:  # fmt: skip
     """Refine one file: decode, split, redact and filter it; find its licence, language and risks.
 
     No content raises an error. Name and description are inferred where the front matter lacks them. Risks are

@@ -62,8 +62,7 @@ class FilterLimits:
             raise WrongInput(msg)
         shares = (self.max_control_share, self.min_language_confidence)
         if self.min_words < 0 or self.max_parts < 1 or not all(0 <= share <= 1 for share in shares):
-            msg = f"{self}: shares are 0 to 1, numbers of words 0 or more"
-            raise WrongInput(msg)
+            raise WrongInput(f"{self}: shares are 0 to 1, numbers of words 0 or more")
 
 
 def too_large(content: bytes | None, size: int) -> Verdict:

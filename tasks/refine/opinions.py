@@ -37,8 +37,7 @@ class Reply(Answer):
     def _stands_there(cls, quote: str, info: ValidationInfo) -> str:
         plain = _plain(quote)
         if info.data.get("holds") and not (plain and plain in _plain(known_of(info) or "")):
-            reason = "a quote does not stand in the part, letter for letter"
-            raise Rejected(reason)
+            raise Rejected("a quote does not stand in the part, letter for letter")
         return quote
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,13 +26,16 @@ from storage.state import (
     refined_table,
 )
 from tasks.crawl.source.identity import owner_part
+from tasks.refine import STAGE_VERSION
 from tasks.refine.duplicates.exact import fold, owner_of, ranked, texts_of
 from tasks.refine.duplicates.near import NearLimits
+from tasks.refine.duplicates.shingles import SHINGLE_RULE
 from tasks.refine.near_corpus import forget_texts, light_documents, near_texts, nearest, read_staged
 from tasks.refine.plan import AGAIN, STAGED, STAGED_AGAIN, STAGED_DROPPED, STAGING, read_plan
 from tasks.refine.risks.look_alikes import look_alikes
 
 SORTED = "state/staged/sorted"
+_SETTLED = "state/settled.json"  # what the last update came to
 _MAX_BYTES = 200_000_000
 _AT_ONCE = 4  # partitions
 
@@ -71,13 +75,9 @@ class StagedDocuments:
 
 
 def place(
-    root: Root,
-    *,
-    replaced: Collection[str],
-    moved: Collection[str],
-    copies: Collection[str],
+    root: Root, *, replaced: Collection[str], moved: Collection[str], copies: Collection[str],
     alike: Mapping[str, Finding],
-) -> None:
+) -> None:  # fmt: skip
     """Update the tables of the corpus and of the copies beside it.
 
     Args:
@@ -190,6 +190,9 @@ def update_corpus(
         `documents`: the corpus' size; then for each reason how many documents are dropped for it now.
     """
     plan, limits = read_plan(root), near or NearLimits()
+    settled = root.read_json(_SETTLED) if plan.is_empty() else None
+    if settled and settled.get("by") == _settled_by(root, limits):
+        return dict(settled["counts"])
     staged, dropped = _light(root, STAGED), read_staged(root, STAGED_DROPPED, DROPPED)
     again = set(plan.filter(pl.col("action") == "refine")["doc_id"])
     replaced = again | set(plan.filter(pl.col("action") == "remove")["doc_id"])
@@ -219,7 +222,17 @@ def update_corpus(
     forget_texts(root, texts["body_hash"])
     for folder in (*STAGING, SORTED):
         root.delete(folder)
-    return _counts(root, verdict)
+    counts = _counts(root, verdict)
+    root.write_json(_SETTLED, {"by": _settled_by(root, limits), "counts": counts})
+    return counts
+
+
+def _settled_by(root: Root, limits: NearLimits) -> str:
+    """Return a digest of all that an update depends on which has nothing to put in place."""
+    tables = (documents_table(root), folded_table(root), refined_table(root), aliases_table(root))
+    held = [table.manifest.digest() for table in tables if table.manifest]
+    told = repr((STAGE_VERSION, limits, SHINGLE_RULE, held))
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _counts(root: Root, verdict: pl.DataFrame) -> dict[str, int]:

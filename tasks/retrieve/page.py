@@ -41,17 +41,10 @@ METHODS = (DEFAULT_METHOD, *_rankings(OPEN_SETTINGS))
 
 
 def page(
-    document: PagedDocument,
-    query: str,
-    *,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    method: str = DEFAULT_METHOD,
-    budget: float | None = None,
-    reranker: Reranker | None = None,
-    scorer: Scorer | None = None,
-    skillpager: OpenSettings = OPEN_SETTINGS,
-) -> Page:
+    document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer,
+    method: str = DEFAULT_METHOD, budget: float | None = None, reranker: Reranker | None = None,
+    scorer: Scorer | None = None, skillpager: OpenSettings = OPEN_SETTINGS,
+) -> Page:  # fmt: skip
     """Return the parts of a document that a query needs.
 
     Without a budget the method alone decides how much that is. With one, up to 1 a share of the document's
@@ -100,11 +93,9 @@ def require_reranked(method: str, *, reranked: bool) -> None:
 
 def _check(query: str, method: str, budget: float | None) -> None:
     if not query.strip():
-        msg = "the query is empty; say what the document is needed for"
-        raise WrongInput(msg)
+        raise WrongInput("the query is empty; say what the document is needed for")
     if method not in METHODS:
-        msg = f"unknown paging method {method!r}; choose one of {', '.join(METHODS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"unknown paging method {method!r}; choose one of {', '.join(METHODS)}")
     if budget is not None and not (math.isfinite(budget) and budget > 0):
         msg = f"budget {budget} is no positive number; give a share up to 1 or a number of tokens above 1"
         raise WrongInput(msg)

@@ -231,8 +231,7 @@ class ServedIndex:
             if not isinstance(error, StorageError) and (known or not is_damage(error)):
                 raise
             if (self._pinned or require_served(self._root)) != served:
-                msg = f"{served.version} was removed while it was read: ask again"
-                raise VersionGone(msg) from error
+                raise VersionGone(f"{served.version} was removed while it was read: ask again") from error
             if known:
                 raise
             mend, what = f"skillery doctor --root {self._root.uri}", self._damage(served, error)
@@ -255,21 +254,19 @@ class ServedIndex:
         if last is not None and last.served == served:
             return last
         if served.model["name"] != self._name:
-            msg = (
+            raise ModelMismatch(
                 f"the index was made with encoder {served.model['name']}, the settings name {self._name}: "
                 "set SKILLERY_ENCODER to the former, or run `skillery run` to index anew"
             )
-            raise ModelMismatch(msg)
         encoder = None if last is None else last.encoder
         if encoder is None or encoder.card["revision"] != served.model["revision"]:
             encoder = OnnxEncoder(self._local(served), threads=self._threads, seconds=self._page_seconds)
             encoder.load_ahead()
         if encoder.card["revision"] != served.model["revision"]:
-            msg = (
+            raise ModelMismatch(
                 f"{self._local(served)} holds revision {encoder.card['revision'][:12]} of {self._name}, "
                 f"the index was made with {served.model['revision'][:12]}: run `skillery run` to index anew"
             )
-            raise ModelMismatch(msg)
         self._last = OpenVersion(self._root, served, encoder, self._rerank, self._threads)
         return self._last
 
@@ -387,13 +384,11 @@ def _printed(found: Page, paged: str, doc_id: str) -> dict[str, Any]:
 def require_text(name: str, text: str) -> None:
     """Raise `WrongInput`, naming what it is, if a text is blank or holds half a surrogate pair."""
     if not text.strip():
-        msg = f"the {name} is blank"
-        raise WrongInput(msg)
+        raise WrongInput(f"the {name} is blank")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        msg = f"the {name} is no valid Unicode text ({error})"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"the {name} is no valid Unicode text ({error})") from error
 
 
 def _since(started: float) -> float:

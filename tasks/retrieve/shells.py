@@ -75,15 +75,9 @@ def check_tables(
 
 @task(name="publish-tables", cache_policy=NO_CACHE)
 def publish_tables(
-    root: str,
-    built: dict[str, Any],
-    checks: list[dict[str, Any]],
-    encoder: str,
-    *,
-    run_id: str,
-    now: datetime,
-    workers: int | None = 1,
-) -> str | None:
+    root: str, built: dict[str, Any], checks: list[dict[str, Any]], encoder: str, *, run_id: str,
+    now: datetime, workers: int | None = 1,
+) -> str | None:  # fmt: skip
     """Serve the versions built, if they passed the gate; return their name, None if nothing changed."""
     require_passed(checks)
     found = Built(**built)

@@ -117,14 +117,10 @@ class _NegativesOfQuery:
 
 
 def mine_negatives(
-    queries: Sequence[TrainingQuery],
-    asked: Vectors,
-    pool: Pool,
-    false: FalseNegatives,
-    options: TrainingOptions,
-    draw: np.random.Generator,
+    queries: Sequence[TrainingQuery], asked: Vectors, pool: Pool, false: FalseNegatives,
+    options: TrainingOptions, draw: np.random.Generator,
     report: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Mined:
+) -> Mined:  # fmt: skip
     """Return the negatives of each query, in the order semantic, lexical, category, random.
 
     Semantic ones are drawn from the skills nearest to the query, lexical ones are the best of these by BM25F,
@@ -156,13 +152,9 @@ def mine_negatives(
 
 
 def candidate_lists(
-    queries: Sequence[TrainingQuery],
-    ranked: Sequence[Sequence[int]],
-    among: Rows,
-    false: FalseNegatives,
-    most: int,
-    draw: np.random.Generator,
-) -> Mined:
+    queries: Sequence[TrainingQuery], ranked: Sequence[Sequence[int]], among: Rows, false: FalseNegatives,
+    most: int, draw: np.random.Generator,
+) -> Mined:  # fmt: skip
     """Return for each query the candidates that a reranker learns to rank below its positive (section 4.3).
 
     `ranked` has the rows that the first stage found for each query, best first. Rows of `among` fill up lists

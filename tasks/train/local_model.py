@@ -14,15 +14,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
+from storage.errors import WrongInput
 from storage.schemas import NODE_TYPES
 from tasks import parse
+from tasks.evaluate.measures.nodes import accuracy, by_type, confusion, read_gold
+from tasks.evaluate.measures.statistics import calibration, calibration_error
 from tasks.parse.classify.features import find_cues, find_words
 from tasks.parse.classify.local import (
     WEIGHTS,
@@ -36,7 +40,6 @@ from tasks.parse.classify.local import (
     softmax,
 )
 from tasks.parse.classify.protocol import FragmentInContext
-from tasks.train.fragments import Agreement, Labelled, agreement, read_labelled
 from tasks.train.splits import folds_of
 
 # A label that its annotator doubted counts for less, and more of it goes to all types alike.
@@ -49,6 +52,49 @@ RAREST = 4  # of cues and of words: the rows they are found in
 FORESTS = 2
 FOLDS = 5
 _TEMPERATURES = np.linspace(0.5, 2.0, 61)
+
+
+class Labelled(NamedTuple):
+    """A fragment with the type someone gave it; `doubted` where another might well differ."""
+
+    fragment: FragmentInContext
+    doc_id: str
+    node_type: str
+    doubted: bool
+
+
+def read_labelled(path: Path) -> list[Labelled]:
+    """Return labelled fragments, as `read_gold` reads them, each with its document.
+
+    Raises:
+        WrongInput: As `read_gold`, or it is not known which document a fragment is of.
+    """
+    gold = read_gold(path)
+    documents = [doc_id for doc_id in gold.documents if doc_id is not None]
+    if len(documents) < len(gold.fragments):
+        raise WrongInput(f"{path}: a fragment names no document: give each its `doc_id`")
+    return list(map(Labelled, gold.fragments, documents, gold.node_types, gold.doubted))
+
+
+def agreement(rows: Sequence[Labelled], given: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """Return how well probabilities, shape `(len(rows), 6)`, agree with labels, each figure in [0, 1].
+
+    `accuracy`, `undoubted` (that of rows that nobody doubted), `f1` of each type, 0 of one that nobody named,
+    their mean `macro_f1`, and `calibration_error` over ten bins of confidence.
+    """
+    labels = [row.node_type for row in rows]
+    answers = [NODE_TYPES[k] for k in given.argmax(axis=1).tolist()]
+    sure = [
+        (label, answer) for row, label, answer in zip(rows, labels, answers, strict=True) if not row.doubted
+    ]
+    table = by_type(confusion(labels, answers))
+    f1 = {kind: table[kind]["f1"] if kind in table else 0.0 for kind in NODE_TYPES}
+    right = [a == b for a, b in zip(labels, answers, strict=True)]
+    return {
+        "accuracy": accuracy(labels, answers), "macro_f1": fmean(f1.values()),
+        "undoubted": accuracy([a for a, _ in sure], [b for _, b in sure]),
+        "calibration_error": calibration_error(calibration(given.max(axis=1).tolist(), right)), "f1": f1,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +138,9 @@ def fit_model(rows: Sequence[Labelled], how: Boosting = BOOSTING, seed: int = 0)
 
 
 def fit_linear(
-    found: list[npt.NDArray[np.int64]],
-    values: list[Floats],
-    columns: int,
-    target: Floats,
-    weight: Floats,
-    *,
-    penalty: float = 2.0,
-    rounds: int = 80,
-) -> Floats:
+    found: list[npt.NDArray[np.int64]], values: list[Floats], columns: int, target: Floats, weight: Floats, *,
+    penalty: float = 2.0, rounds: int = 80,
+) -> Floats:  # fmt: skip
     """Return weights, shape `(columns, types)`, that minimise the weighted log loss plus an L2 penalty.
 
     Args:
@@ -244,11 +284,6 @@ def fit_temperature(given: npt.NDArray[np.float64], rows: Sequence[Labelled]) ->
     return float(min(_TEMPERATURES.tolist(), key=loss))
 
 
-def report(measured: Agreement, rows: int, temperature: float) -> str:
-    """Return what cross-validation over owners found, as JSON."""
-    return json.dumps({"rows": rows, "temperature": temperature, **measured._asdict()}, indent=2)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Cross-validate over owners, report on standard output, fit on all rows and write the weights."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -261,7 +296,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = held_out(rows, how)
     temperature = fit_temperature(given, rows)
     measured = agreement(rows, softmax(np.log(given + 1e-9) / temperature))
-    sys.stdout.write(report(measured, len(rows), temperature) + "\n")
+    found = {"rows": len(rows), "temperature": temperature, **measured}
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
     model = fit_model(rows, how)
     save_model(options.out, LocalModel(model.features, model.linear, model.forest, temperature))
 

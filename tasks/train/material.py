@@ -85,16 +85,9 @@ class Material:
 
 
 def gather(
-    skills: list[Skill],
-    categories: dict[str, str],
-    encoders: Encoders,
-    options: TrainingOptions,
-    progress: Progress,
-    *,
-    pairs: int,
-    seed: int,
-    asked: PairedQueries | None = None,
-) -> Material:
+    skills: list[Skill], categories: dict[str, str], encoders: Encoders, options: TrainingOptions,
+    progress: Progress, *, pairs: int, seed: int, asked: PairedQueries | None = None,
+) -> Material:  # fmt: skip
     """Return the material of a training, made from a corpus.
 
     Args:
@@ -114,8 +107,7 @@ def gather(
     sides = [[query.row for query in side] for side in (asked.train, asked.validation)] if asked else []
     split = split_families(of, options.held_out, seed, *sides)
     if len(split.train) <= options.negatives or not len(split.held_out):
-        msg = f"{len(skills)} skills are too few to train with: give a corpus of some hundreds"
-        raise WrongInput(msg)
+        raise WrongInput(f"{len(skills)} skills are too few to train with: give a corpus of some hundreds")
     compared = text_form(options.mined, options.tokens, encoders.skills, options.limits)
     whole = _heads(skills) if options.mined == "description" else [compared(skill) for skill in skills]
     vectors = encoders.skills.encode(whole)
@@ -212,14 +204,9 @@ def _heads(skills: Sequence[Skill]) -> list[str]:
 
 
 def _queries(
-    skills: list[Skill],
-    of: Rows,
-    split: Split,
-    named: Sequence[str],
-    options: TrainingOptions,
-    pairs: int,
+    skills: list[Skill], of: Rows, split: Split, named: Sequence[str], options: TrainingOptions, pairs: int,
     seed: int,
-) -> tuple[list[TrainingQuery], list[TrainingQuery]]:
+) -> tuple[list[TrainingQuery], list[TrainingQuery]]:  # fmt: skip
     draw = np.random.default_rng([seed, 1])
     train = in_turn(one_a_family(of, split.train, draw), named)
     queries = make_queries(skills, train, pairs, options, draw)
@@ -232,14 +219,9 @@ def _queries(
 
 
 def _requests(
-    skills: Sequence[Skill],
-    asked: PairedQueries,
-    split: Split,
-    options: TrainingOptions,
-    pairs: int,
-    seed: int,
-    left_out: Counter[str],
-) -> tuple[list[TrainingQuery], list[TrainingQuery]]:
+    skills: Sequence[Skill], asked: PairedQueries, split: Split, options: TrainingOptions, pairs: int,
+    seed: int, left_out: Counter[str],
+) -> tuple[list[TrainingQuery], list[TrainingQuery]]:  # fmt: skip
     """Return authors' requests in random order: those to train with, and one a held-out skill."""
     draw = np.random.default_rng([seed, 1])
     usable = _telling(skills, asked.train, options)
@@ -271,12 +253,9 @@ def _telling(
 
 
 def _side(
-    skills: Sequence[Skill],
-    rows: Rows,
-    queries: Sequence[TrainingQuery],
-    most: int,
+    skills: Sequence[Skill], rows: Rows, queries: Sequence[TrainingQuery], most: int,
     draw: np.random.Generator,
-) -> Side:
+) -> Side:  # fmt: skip
     """Return queries' skills and others, about `most`; bodies lack what is quoted: anything finds that."""
     asked = np.unique(np.array([query.row for query in queries], dtype=np.int64))
     others = draw.permutation(np.setdiff1d(rows, asked))[: max(most - len(asked), 0)]

@@ -27,14 +27,9 @@ Batch = TypeVar("Batch")
 
 
 def train(
-    network: torch.nn.Module,
-    groups: Sequence[dict[str, Any]],
-    batches: Callable[[], Sequence[Batch]],
-    loss: Callable[[Batch], torch.Tensor],
-    *,
-    epochs: int,
-    decay: float,
-) -> None:
+    network: torch.nn.Module, groups: Sequence[dict[str, Any]], batches: Callable[[], Sequence[Batch]],
+    loss: Callable[[Batch], torch.Tensor], *, epochs: int, decay: float,
+) -> None:  # fmt: skip
     """Train a network by AdamW; standard error tells the loss of each epoch.
 
     Args:
@@ -68,12 +63,9 @@ def train(
 
 
 def bare_graph(
-    network: torch.nn.Module,
-    example: Sequence[torch.Tensor],
-    inputs: Sequence[str],
-    output: str,
+    network: torch.nn.Module, example: Sequence[torch.Tensor], inputs: Sequence[str], output: str,
     axes: Mapping[str, Mapping[int, str]],
-) -> bytes:
+) -> bytes:  # fmt: skip
     """Return the graph of a network, which names its weights as the network does and holds none of them.
 
     Args:

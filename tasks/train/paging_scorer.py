@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries, spans_in
-from tasks.evaluate.paging.bench import prepare
+from tasks.evaluate.paging.bench import prepare_all
 from tasks.evaluate.paging.held_out import FITTED, SEED, digest
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Tokenizer
@@ -154,10 +154,7 @@ def main() -> None:
     given = parser.parse_args()
     encoder = OnnxEncoder(given.encoder)
     texts, queries = read_documents(given.documents), read_queries(given.queries)
-    documents = {
-        d: prepare(d, texts[d], encoder=encoder, tokenizer=encoder, classifier=LocalClassifier())
-        for d in dict.fromkeys(q.doc_id for q in queries)
-    }
+    documents = prepare_all(texts, queries, encoder=encoder, tokenizer=encoder, classifier=LocalClassifier())
     examples = [example(q, documents[q.doc_id], encoder, encoder) for q in queries]
     found = stored(fit(examples))
     scorer_of(found)

@@ -117,21 +117,14 @@ class TrainingOptions(BaseModel):
 
 
 PAIRS_FILE = "pairs.parquet"
+# A request and the skill that serves it. `skill` is the digest of the skill's texts (`digest_of`), `repo` its
+# repository, the cut the half-open span of its `description` or `body` that says the request (empty if none
+# does), and `split` `train` or `validation`.
 PAIRS = pl.Schema({
     "query": pl.String, "doc_id": pl.String, "skill": pl.String, "repo": pl.String, "cut_field": pl.String,
     "cut_start": pl.Int64, "cut_end": pl.Int64, "split": pl.String,
 })  # fmt: skip
-
-"""A request and the skill that serves it.
-
-`skill` is the digest of the skill's texts (`digest_of`), `repo` its repository, the cut the half-open span of
-its `description` or `body` that says the request (empty if none does), and `split` `train` or `validation`.
-"""
-
-GRAM = 5
-
-"""A run of so many words of a query, or the whole of a shorter one, stands in no text of its skill."""
-
+GRAM = 5  # A run of so many words of a query, or the whole of a shorter one, stands in no text of its skill
 _READ = 20_000  # characters of a body; later sentences seldom say what a skill is for
 _FEWEST, _MOST = 6, 60  # words of a sentence
 _MARK = re.compile(r"\A(?:[\s>]*+(?:[-*+•]|\d+[.)])\s++)++(?:\[[ xX]\]\s+)?")
@@ -306,8 +299,7 @@ def asked_of(pairs: pl.DataFrame, skills: Sequence[Skill]) -> PairedQueries:
     )
     if not train or not validation:
         lacks = "validate on" if train else "train with"
-        msg = f"the pairs hold no request to {lacks}: make them of skills of more repositories"
-        raise WrongInput(msg)
+        raise WrongInput(f"the pairs hold no request to {lacks}: make them of skills of more repositories")
     return PairedQueries(train, validation, requests.height - own.height)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,7 @@ from tasks.train.trainers import Trained, TrainingSettings, train_bi_encoder, tr
 _CARD, _BASIS, _ENCODER = "training.json", "basis.json", "encoder.json"
 _PENALTY = 1e-3  # of the squared weights of the router's parts
 DECISIVE = "mrr@10"
-DEFAULT, TRAINED = "default", "default, trained"
-
-"""The router with the base encoder and with the trained one."""
-
+DEFAULT, TRAINED = "default", "default, trained"  # the router with the base encoder and with the trained one
 _UNFITTED = "named"  # the part of an exact name, which outweighs all others: no weight may touch it
 
 
@@ -120,8 +117,7 @@ class RoutingTraining:
         drawn = training_rows(material, text, options, np.random.default_rng([self.seed, 4]))
         rows = [(f"{options.query_prefix}{query}", *texts) for query, *texts in drawn]
         if not rows:
-            msg = f"no query has {options.drawn} negatives: give a larger corpus, or draw fewer"
-            raise WrongInput(msg)
+            raise WrongInput(f"no query has {options.drawn} negatives: give a larger corpus, or draw fewer")
         how = TrainingSettings(
             options.batch, options.learning_rate, options.temperature, options.kept, options.tokens,
             seed=self.seed, device=self.device, accumulation=options.accumulation,
@@ -209,8 +205,7 @@ def _require_same(folder: Root, basis: Mapping[str, Any], out: Path) -> dict[str
     known = folder.read_json(_BASIS)
     if known is None:
         if any(out.iterdir()):
-            msg = f"--out {out} holds other files: give a folder that is empty or not there yet"
-            raise WrongInput(msg)
+            raise WrongInput(f"--out {out} holds other files: give a folder that is empty or not there yet")
         folder.write_json(_BASIS, dict(basis))
         return None
     if known != basis:
@@ -242,14 +237,9 @@ def part_features(router: Router, task: str) -> tuple[list[str], Numbers]:
 
 
 def measured(
-    material: Material,
-    base: Encoders,
-    trained: Encoders,
-    weights: Mapping[str, float],
-    reranker: PairScorer | None,
-    options: TrainingOptions,
-    progress: Progress,
-) -> dict[str, Any]:
+    material: Material, base: Encoders, trained: Encoders, weights: Mapping[str, float],
+    reranker: PairScorer | None, options: TrainingOptions, progress: Progress,
+) -> dict[str, Any]:  # fmt: skip
     """Return `methods`, `contests` with the default router task by task, and `helps`, on held-out skills.
 
     `weights` are those of the router's parts. A query's one relevant skill is that which it was made from.
@@ -263,7 +253,7 @@ def measured(
             measure_method(bench, name, method, lambda: report(next(steps), total))
             for name, method in methods.items()
         ]
-    contests = [asdict(one) for one in contest(pl.concat(frames), DEFAULT)]
+    contests = contest(pl.concat(frames), DEFAULT)
     return {
         "methods": [summarise_method(frame) for frame in frames], "contests": contests,
         "helps": helps(contests, TRAINED), "pooling": options.pooling,
@@ -277,13 +267,9 @@ def helps(contests: Sequence[Mapping[str, Any]], method: str) -> bool:
 
 
 def _methods(
-    material: Material,
-    base: Encoders,
-    trained: Encoders,
-    weights: Numbers,
-    reranker: PairScorer | None,
+    material: Material, base: Encoders, trained: Encoders, weights: Numbers, reranker: PairScorer | None,
     options: TrainingOptions,
-) -> dict[str, RoutingMethod]:
+) -> dict[str, RoutingMethod]:  # fmt: skip
     side = material.held_out
     plain, better = side.router(base), side.router(trained)
     methods = {

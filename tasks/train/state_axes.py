@@ -96,8 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise WrongInput(msg)
     drawn = list(islice(draw(given.corpus, without), given.skills))
     if not drawn:
-        msg = f"{given.corpus}: no skill of middling size in {_SECTIONS} sections or more"
-        raise WrongInput(msg)
+        raise WrongInput(f"{given.corpus}: no skill of middling size in {_SECTIONS} sections or more")
     found, share = axes(group_states(fragments, encoder) for fragments in drawn)
     sys.stdout.write(f"{len(drawn)} skills: {DIMENSIONS} dimensions hold {share:.1%} of the variance\n")
     np.save(given.out, found.astype(np.float16))

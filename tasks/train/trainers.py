@@ -70,12 +70,9 @@ def require_training() -> None:
 
 
 def train_bi_encoder(
-    name: str,
-    rows: Sequence[Sequence[str]],
-    how: TrainingSettings,
-    target: Path,
+    name: str, rows: Sequence[Sequence[str]], how: TrainingSettings, target: Path,
     report: Report = lambda _done, _total: None,
-) -> Trained:
+) -> Trained:  # fmt: skip
     """Train a sentence encoder by InfoNCE with in-batch negatives, and save it to `target`.
 
     Each query's positive is told from its own negatives and from all texts of the batch's other queries
@@ -124,15 +121,9 @@ def train_bi_encoder(
 
 
 def train_reranker(
-    name: str,
-    rows: Sequence[Sequence[str]],
-    how: TrainingSettings,
-    target: Path,
-    report: Report = lambda _done, _total: None,
-    *,
-    loss: Loss = "listwise",
-    instruction: str = "",
-) -> Trained:
+    name: str, rows: Sequence[Sequence[str]], how: TrainingSettings, target: Path,
+    report: Report = lambda _done, _total: None, *, loss: Loss = "listwise", instruction: str = "",
+) -> Trained:  # fmt: skip
     """Train a cross-encoder or a causal reranker on each query's candidates, and save it to `target`.
 
     Listwise it is cross-entropy: the softmax goes over the scores of a query's own candidates, divided by the

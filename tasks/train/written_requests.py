@@ -34,11 +34,9 @@ def _task(text: str, info: ValidationInfo) -> str:
     task = " ".join(without_thoughts(text).encode(errors="replace").decode().split())
     least, most = _WORDS
     if not least <= len(task.split()) <= most:
-        reason = f"the task has {len(task.split())} words; {least} to {most} are wanted"
-        raise Rejected(reason)
+        raise Rejected(f"the task has {len(task.split())} words; {least} to {most} are wanted")
     if named_in(task, skill):
-        reason = f"the task mentions the skill's name {skill.name!r}"
-        raise Rejected(reason)
+        raise Rejected(f"the task mentions the skill's name {skill.name!r}")
     return task
 
 
@@ -73,7 +71,7 @@ def write_pairs(
     growth = files.grow(
         chosen, llm, PROMPT, values, lambda skill, said: {**skill._asdict(), "query": said}, report
     )
-    written = files.read(lambda record: record)
+    written = files.records()
     pairs = pl.DataFrame([_pair(record) for record in written if record["query"]], PAIRS, orient="row")
     pairs.write_parquet(folder.folder / PAIRS_FILE)
     return {

@@ -61,7 +61,6 @@ def _risks(record: dict[str, Any]) -> None:
 
 
 def _nothing_left(record: dict[str, Any]) -> str:
-    """Return why a run has no document, and what to do."""
     lost = sum((Counter(source["failed"]) for source in record["sources"]), Counter(record["dropped"]))
     listed = sum(source["listed"] for source in record["sources"])
     told = f"no document is left of {listed} listed, dropped: {_counts(dict(lost))}"
@@ -74,7 +73,6 @@ def _of(served: dict[str, int | None] | None) -> str:
 
 
 def _llm(report: dict[str, Any]) -> None:
-    """Print what a language model was asked and what that cost."""
     asked = f"{report['asked']} fragments, typed locally after all: {_counts(report['fallbacks'])}"
     _say(f"asked of {report['classifier']}: {asked}")
     sent = f"{report['requests']} requests, {report['cached']} answers known before"
@@ -115,12 +113,10 @@ def confirm_forgetting(found: dict[str, Any]) -> None:
     """Ask the person at the terminal whether to forget; raises `WrongInput` if there is none, or for a no."""
     ids = len(found["doc_ids"]) + len(found["copies"])
     if not sys.stdin.isatty():
-        msg = f"{ids} documents would be gone for good: give --yes, or --dry-run to see which"
-        raise WrongInput(msg)
+        raise WrongInput(f"{ids} documents would be gone for good: give --yes, or --dry-run to see which")
     print_foreseen(found, err=True)
     if not typer.confirm("Remove them everywhere?", err=True):
-        msg = "nothing was removed"
-        raise WrongInput(msg)
+        raise WrongInput("nothing was removed")
 
 
 def print_forgotten(found: dict[str, Any]) -> None:
@@ -355,6 +351,9 @@ def print_compaction(found: dict[str, Any]) -> None:
     gone = ", ".join(found["gone"]) or "none"
     _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now; gone: {gone}")
     _say(f"bundled files that no document names any more: {found['blobs_gone']}, removed")
+    if raw := found["raw"]:
+        freed = f"{raw['rows']:,} rows of documents, {raw['files']:,} files, {raw['bytes']:,} bytes freed"
+        _say(f"raw snapshots are whole from {raw['since']} on; of before: {freed}")
 
 
 def print_settings(rows: list[dict[str, Any]]) -> None:

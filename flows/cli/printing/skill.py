@@ -207,7 +207,7 @@ def print_published(found: Mapping[str, Any]) -> None:
     if found["left_out"]:
         say(f"left out: {counts(found['left_out'])}", indent=2)
     told = f"written: {found['written']:,} files, {found['bytes']:,} bytes; removed: {found['removed']:,}"
-    say(f"{told}; {found['seconds']} s", indent=2)
+    say(f"{told}{'; signed' if found['signed'] else ''}; {found['seconds']} s", indent=2)
     if found["public_url"] is None:
         say("to be added to Claude by address, it needs --public-url https://HOST", indent=2)
     else:
@@ -221,6 +221,15 @@ def print_verified(found: Mapping[str, Any]) -> None:
             say(f"{skill['name']}: {one['change']} {one['path']}", style="red")
     states = counts(Counter(skill["state"] for skill in found["skills"]))
     say(f"{found['folder']}: {states}", style="bold")
+
+
+def print_signed(found: Mapping[str, Any]) -> None:
+    """Print whether a registry is as the holder of a key signed it."""
+    if found["verified"]:
+        say(f"{found['registry']}: every file is as the holder of {found['key']} signed it", style="bold")
+    else:
+        say(f"{found['registry']}: not as the holder of {found['key']} signed it", style="red")
+        say(found["difference"], indent=2)
 
 
 def print_frozen(found: Mapping[str, Any]) -> None:

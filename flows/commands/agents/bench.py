@@ -22,8 +22,8 @@ from flows.commands.console import counts, folder_at, steps
 from flows.commands.llm import is_set_up
 from flows.commands.queries import open_index
 from flows.commands.routing.searching import SEARCHING, other_ranker
-from flows.commands.routing.settings import base_of, load_skillflow, load_skillrouter
-from flows.settings import Settings, llm_options
+from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, base_of
+from flows.settings import Settings, llm_options, load
 from storage.answers import Answers
 from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 from storage.jsonl import write_lines
@@ -79,8 +79,7 @@ def agents_bench(
     """
     given, names, at = read_agent_tasks(tasks), list(dict.fromkeys(method or (NONE,))), k or runs
     if at > runs:
-        msg = f"-k {at} is more than --runs {runs}, from which Pass@k is told: give at most that"
-        raise WrongInput(msg)
+        raise WrongInput(f"-k {at} is more than --runs {runs}, from which Pass@k is told: give at most that")
     until = time.monotonic() + 60 * (float("inf") if minutes is None else minutes)
     ceiling = Ceiling(settings.llm_max_total_tokens, settings.llm_max_cost)
     limits = Limits(turns, seconds, until, ceiling)
@@ -111,8 +110,7 @@ def _acting(
     if agent.startswith(_COMMAND):
         return _Agent(agent, agent, partial(command_agent, agent.removeprefix(_COMMAND), seconds))
     if agent != LLM:
-        msg = f"--agent {agent} is not known: say {LLM} or {_COMMAND}CMD"
-        raise WrongInput(msg)
+        raise WrongInput(f"--agent {agent} is not known: say {LLM} or {_COMMAND}CMD")
     options = llm_options(settings, "llm")
     assert options is not None  # noqa: S101 - None is for `local`
     endpoint, sampling = options.endpoint, options.sampling
@@ -249,7 +247,8 @@ class _Sources:
         """Return all that what methods give depends on."""
         served, kept = read_served(self._root), KeptTrajectories(self._root).states()
         tasks = [one.digest for one in self._given] if self._online else []
-        how = self._settings.rerank, self._settings.encoder, load_skillflow(), load_skillrouter()
+        own = self._settings.rerank, self._settings.encoder
+        how = (*own, load(SkillFlowSettings), load(SkillRouterSettings))
         return repr((served and served.version, kept, self._k, tasks, how))
 
 
@@ -307,8 +306,7 @@ class _Bench:
                 called = f"{name}/{task.task_id}/{run}"
                 made = attempt(task, environment, agent, supply, self._limits, called)
         except (EnvironmentStopped, EnvironmentUnusable) as error:
-            reason = "environment"
-            raise Unfinished(reason) from error
+            raise Unfinished("environment") from error
         record: Found = json.loads(json.dumps({"method": name, "task": task.task_id, "run": run, **made}))
         if self._held is not None:
             self._held.write_json(file, record)

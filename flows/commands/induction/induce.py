@@ -50,11 +50,6 @@ class InductionSettings(BaseSettings):
     )
 
 
-def load_induction() -> InductionSettings:
-    """Return the settings of inducing; raises `WrongInput` naming the variable that cannot be used."""
-    return load(InductionSettings)
-
-
 LLM = "llm"
 JUDGES, INDUCERS = (DECLARED, LLM), (RECURRENCE, LLM)
 
@@ -73,12 +68,11 @@ def taught(
     by = judge or (LLM if is_set_up(settings) else DECLARED)
     for option, name, known in (("--judge", by, JUDGES), ("--inducer", inducer, INDUCERS)):
         if name not in known:
-            msg = f"{option} {name!r} is not known: choose one of {', '.join(known)}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{option} {name!r} is not known: choose one of {', '.join(known)}")
     if LLM not in (by, inducer):
         yield how
         return
-    windows = load_induction().windows
+    windows = load(InductionSettings).windows
     with opened_llm(root, settings, "such runs wait, such windows are left to recurrence") as llm:
         yield replace(
             how, llm=llm, judge=LlmTrajectoryJudge(llm) if by == LLM else None,
@@ -89,7 +83,7 @@ def taught(
 @contextmanager
 def state_summaries(root: Root, settings: Settings) -> Iterator[StateWords]:
     """Yield what sums up states by the settings; raises as `opened_llm`."""
-    own = load_induction()
+    own = load(InductionSettings)
     if own.summaries != LLM:
         yield BY_RULE
         return

@@ -56,8 +56,7 @@ def shown(root: Root, skill_id: str) -> dict[str, Any]:
     if len(found) != 1:
         near = found[:5] or nearest(skill_id, every)
         said = "is not the id of one skill" if found else "is no learned skill"
-        msg = f"{skill_id!r} {said}; near: {', '.join(near) or 'none'}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{skill_id!r} {said}; near: {', '.join(near) or 'none'}")
     return every[found[0]].told()
 
 

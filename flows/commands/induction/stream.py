@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from flows.commands.console import folder_at, steps, write_report
-from flows.commands.induction.induce import LLM, InductionSettings, load_induction
+from flows.commands.induction.induce import LLM, InductionSettings
 from flows.commands.llm import opened_llm
-from flows.settings import Settings
+from flows.settings import Settings, load
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
@@ -45,18 +45,10 @@ _GRANULAR = ("default", "sgdr")  # methods of table 4
 
 
 def stream_bench(
-    root: Root,
-    settings: Settings,
-    *,
-    paths: Sequence[Path],
-    method: Sequence[str] | None = None,
-    form: Format = "trajectories",
-    turned: float = 0.0,
-    seed: int = 42,
-    out: Path | None = None,
-    warm: str | None = None,
-    report: Path | None = None,
-) -> dict[str, Any]:
+    root: Root, settings: Settings, *, paths: Sequence[Path], method: Sequence[str] | None = None,
+    form: Format = "trajectories", turned: float = 0.0, seed: int = 42, out: Path | None = None,
+    warm: str | None = None, report: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Ask methods at each step of trajectories, each before its trajectory is learned from.
 
     The keywords are the options of `skillery evaluate stream`, whose help says what each is. `report` is a
@@ -72,7 +64,7 @@ def stream_bench(
     Raises:
         WrongInput: A file, a method, a share, a root or the folder cannot be used; nothing was encoded.
     """
-    sgdr = load_induction()
+    sgdr = load(InductionSettings)
     methods = _methods(method, turned, sgdr, whole=report is not None)
     if report is not None:
         folder_at(report, "--report")
@@ -113,11 +105,9 @@ def _methods(
 ) -> dict[str, Method]:
     wanted = list(names or (METHODS if whole else USUAL))
     if unknown := [name for name in wanted if name not in METHODS]:
-        msg = f"--method {unknown[0]} is not known: name one of {', '.join(METHODS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {unknown[0]} is not known: name one of {', '.join(METHODS)}")
     if not 0 <= turned < 1:
-        msg = f"--turned {turned} must be at least 0 and below 1"
-        raise WrongInput(msg)
+        raise WrongInput(f"--turned {turned} must be at least 0 and below 1")
     chosen = {name: METHODS[name] for name in dict.fromkeys(wanted)}
     papers = variants(own.candidates)
     return chosen | {name: method for name, method in papers.items() if whole or name in chosen}

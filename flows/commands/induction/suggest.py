@@ -61,7 +61,7 @@ class Suggester:
         with self._summing:  # threads share the account of an LLM, which asks in one at a time
             summary = self._words.summarise(observation, url, title)
         of_task, of_state = (self._encode([text])[0] for text in (task, summary))
-        asked = SkillQuestion(of_task, of_state, of_state, before, page_seen(observation))
+        asked = SkillQuestion(of_task, of_state, of_state, before, page_seen(observation), text=task)
         offers = offer(offered, asked, k)
         results = [
             _result(rank, skills[offered.skills[offer.skill]], offer.score, offer.parts)
@@ -136,16 +136,14 @@ def suggest_batch(
     A line without a domain is of `domain`; `suggest` is `Suggester.suggest` with what is wished.
     """
     if batch is None or out is None:
-        msg = "--batch Q.jsonl and --out R.jsonl go together"
-        raise WrongInput(msg)
+        raise WrongInput("--batch Q.jsonl and --out R.jsonl go together")
     answers: list[dict[str, Any]] = []
     for number, (_, line) in enumerate(read_lines(batch, "{query_id, task, domain, state}"), 1):
         answer: dict[str, Any] = {"query_id": line.get("query_id", number)}
         try:
             task, own, state = line.get("task"), line.get("domain", domain), line.get("state")
             if not isinstance(task, str) or not isinstance(own, str | None) or not isinstance(state, dict):
-                msg = "a line needs task and domain, which are texts, and state, an object"
-                raise WrongInput(msg)
+                raise WrongInput("a line needs task and domain, which are texts, and state, an object")
             answer |= suggest(task, own, state)
         except WrongInput as error:
             answer["error"] = str(error)
@@ -156,15 +154,12 @@ def suggest_batch(
 
 def _method(k: int, method: str, alpha: float, relevance_weight: float, candidates: int | None) -> Method:
     if not 1 <= k <= _MOST:
-        msg = f"k is {k}: give 1 to {_MOST}"
-        raise WrongInput(msg)
+        raise WrongInput(f"k is {k}: give 1 to {_MOST}")
     for name, value in (("alpha", alpha), ("relevance_weight", relevance_weight)):
         if not 0 <= value <= 1:
-            msg = f"{name} is {value}: give a number from 0 to 1"
-            raise WrongInput(msg)
+            raise WrongInput(f"{name} is {value}: give a number from 0 to 1")
     if method not in METHODS:
-        msg = f"--method {method} is not known: name one of {', '.join(METHODS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {method} is not known: name one of {', '.join(METHODS)}")
     own = SgdrSetting(alpha, relevance_weight, most=candidates)
     return sgdr(own) if method == "sgdr" else METHODS[method]
 
@@ -174,11 +169,9 @@ def read_state(path: Path) -> dict[str, Any]:
     try:
         found = json_value(path.read_text("utf-8"), f"--state {path}", "an object")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"--state {path} cannot be read ({error})"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"--state {path} cannot be read ({error})") from error
     if not isinstance(found, dict):
-        msg = f"--state {path} must hold an object {{observation, url?, title?, previous?}}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--state {path} must hold an object {{observation, url?, title?, previous?}}")
     return found
 
 
@@ -186,11 +179,9 @@ def _read(state: Mapping[str, Any]) -> tuple[str, str, str, Target | None]:
     """Return a state's observation, address and title, and the action before it."""
     observation, previous = state.get("observation"), state.get("previous") or []
     if not isinstance(observation, str):
-        msg = "the state needs `observation`, a text: the page's outline, or what came last"
-        raise WrongInput(msg)
+        raise WrongInput("the state needs `observation`, a text: the page's outline, or what came last")
     if not isinstance(previous, list) or not all(isinstance(one, Mapping) for one in previous):
-        msg = "`previous` of the state must be a list of actions {name, args, role?, target?}"
-        raise WrongInput(msg)
+        raise WrongInput("`previous` of the state must be a list of actions {name, args, role?, target?}")
     done = [_target(one, observation) for one in previous]
     return observation, str(state.get("url") or ""), str(state.get("title") or ""), done[-1] if done else None
 
@@ -199,8 +190,7 @@ def _target(action: Mapping[str, Any], observation: str) -> Target:
     """Return what an earlier action was on: as it says, else by its element, if the page still has it."""
     name, args = action.get("name"), action.get("args") or {}
     if not isinstance(name, str) or not isinstance(args, Mapping):
-        msg = "an action of `previous` has a name and args"
-        raise WrongInput(msg)
+        raise WrongInput("an action of `previous` has a name and args")
     if isinstance(action.get("role"), str):
         return name, action["role"], str(action.get("target") or "")
     element = outline_of(observation).elements.get(str(args.get("element")))

@@ -52,8 +52,7 @@ def require_openlineage() -> None:
         msg = "SKILLERY_OPENLINEAGE is set, and its client is not installed: pip install '.[openlineage]'"
         raise WrongInput(msg)
     if target and not target.startswith(("file:", "http://", "https://")):
-        msg = f"SKILLERY_OPENLINEAGE={hide_credentials(target)} is neither a URL nor file:PATH"
-        raise WrongInput(msg)
+        raise WrongInput(f"SKILLERY_OPENLINEAGE={hide_credentials(target)} is neither a URL nor file:PATH")
 
 
 def flow_run_id(run_id: str) -> str:
@@ -130,15 +129,10 @@ class Lineage:
         return found
 
     def _put(
-        self,
-        state: str,
-        stage: str | None,
-        *,
-        of: Mapping[str, Any] | None = None,
-        message: str | None = None,
-        rows: Mapping[str, int] | None = None,
+        self, state: str, stage: str | None, *, of: Mapping[str, Any] | None = None,
+        message: str | None = None, rows: Mapping[str, int] | None = None,
         ended: Mapping[str, Any] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         now, run = datetime.now(UTC).isoformat(), dict(of or self._record)
         versions = _versions(self._root) if state == "COMPLETE" and stage else {}
 

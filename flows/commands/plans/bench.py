@@ -59,20 +59,11 @@ _SURE = (DEFAULT, "gold-steps", "gold-dense")  # whose confidence a report measu
 
 
 def plans_bench(
-    root: Root,
-    settings: Settings,
-    queries: Path,
-    *,
-    methods: Sequence[str] = (),
-    baseline: str = "commas",
-    categories: Path | None = None,
-    report: Path | None = None,
-    without_category: Sequence[str] = (),
-    leave_out: float | None = None,
-    seed: int = 42,
-    hide_gold: bool = False,
-    answers: Root | None = None,
-) -> dict[str, Any]:
+    root: Root, settings: Settings, queries: Path, *, methods: Sequence[str] = (),
+    baseline: str = "commas", categories: Path | None = None, report: Path | None = None,
+    without_category: Sequence[str] = (), leave_out: float | None = None, seed: int = 42,
+    hide_gold: bool = False, answers: Root | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Measure methods that plan on requests whose steps are known, with what a root serves.
 
     The keywords are the options of `skillery evaluate compose`, whose help says what each is; `hide_gold` is
@@ -138,8 +129,7 @@ def _sure_of(
 
 def _require_usable(names: Sequence[str], skipped: Mapping[str, str]) -> None:
     if impossible := [name for name in names if name in skipped]:
-        msg = f"--method {impossible[0]}: {skipped[impossible[0]]}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {impossible[0]}: {skipped[impossible[0]]}")
 
 
 def _measured(
@@ -176,7 +166,6 @@ def _transfer(
 
 
 def _reported(report: Path, found: dict[str, Any], runs: Mapping[str, MethodRun]) -> dict[str, Any]:
-    """Write the report of a bench; return what was found with its files."""
     found |= {
         "rounds": [row for names in ROUNDS for row in rounds_of(runs, names)],
         "feedback": feedback(runs[DEFAULT], runs[VANILLA]),

@@ -20,14 +20,9 @@ INSTEAD = "such tasks are taken apart locally, such candidates keep their order"
 
 @contextmanager
 def planner(
-    root: Root,
-    settings: Settings,
-    index: ServedIndex,
-    options: ComposeOptions,
-    *,
-    decomposer: str,
+    root: Root, settings: Settings, index: ServedIndex, options: ComposeOptions, *, decomposer: str,
     rerank: bool,
-) -> Iterator[Callable[[str], dict[str, Any]]]:
+) -> Iterator[Callable[[str], dict[str, Any]]]:  # fmt: skip
     """Yield what plans a task; an LLM is opened, and its client loaded, only if it is to be asked.
 
     If it gave no answer, stderr says so at the end.
@@ -37,8 +32,7 @@ def planner(
         NotPublished: Nothing is served.
     """
     if decomposer not in DECOMPOSERS:
-        msg = f"--decomposer {decomposer!r} is not known: choose one of {', '.join(DECOMPOSERS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--decomposer {decomposer!r} is not known: choose one of {', '.join(DECOMPOSERS)}")
     if decomposer == LOCAL and not rerank:
         yield lambda task: compose(index, task, options)
         return

@@ -71,7 +71,6 @@ def _publish(spec: str, root: Root, model: str, settings: Settings) -> None:
     encoder = OnnxEncoder(root.folder / model)
     built = build(root, encoder=encoder, with_nodes=False)
     if not built.skills_rows:
-        msg = f"--corpus: {spec} holds nothing that can be served ({report.state})"
-        raise WrongInput(msg)
+        raise WrongInput(f"--corpus: {spec} holds nothing that can be served ({report.state})")
     classify_licences(root, built.skills, LicencePolicy(**settings.licence_policies()["serve"]))
     publish(root, built, card=encoder.card, path=model, run_id=run, now=now)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,26 +78,13 @@ class _Measured(NamedTuple):
 
 
 def routing_bench(
-    root: Root,
-    settings: Settings,
-    *,
-    bench: Path | None = None,
-    corpus: Path | None = None,
-    queries: Path | None = None,
-    qrels: Path | None = None,
-    documents: Sequence[Path] | None = None,
-    copies: Path | None = None,
-    negatives: Path | None = None,
-    distractors: Path | None = None,
-    pool: Sequence[str] | None = None,
-    recall: float = RECALL,
-    method: Sequence[str] | None = None,
-    sweep: Sequence[str] | None = None,
-    baseline: str | None = None,
-    agents: str | None = None,
-    attention: bool = False,
-    report: Path | None = None,
-) -> dict[str, Any]:
+    root: Root, settings: Settings, *, bench: Path | None = None, corpus: Path | None = None,
+    queries: Path | None = None, qrels: Path | None = None, documents: Sequence[Path] | None = None,
+    copies: Path | None = None, negatives: Path | None = None, distractors: Path | None = None,
+    pool: Sequence[str] | None = None, recall: float = RECALL, method: Sequence[str] | None = None,
+    sweep: Sequence[str] | None = None, baseline: str | None = None, agents: str | None = None,
+    attention: bool = False, report: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Measure routing methods on a bench.
 
     The keywords are the options of `skillery evaluate routing`, whose help says what each is. The root keeps
@@ -152,8 +138,7 @@ def _wanted(
     base = baseline or (expanded((), sweep)[0] if sweep else BASELINE)
     require_names([*wanted, base])
     if baseline not in (None, *wanted):
-        msg = f"--baseline {baseline} is not measured: name it by --method too"
-        raise WrongInput(msg)
+        raise WrongInput(f"--baseline {baseline} is not measured: name it by --method too")
     return list(wanted), base
 
 
@@ -165,13 +150,9 @@ def _answered(models: RoutingModels, cases: Sequence[Expected]) -> list[PassRate
 
 
 def _files_of(
-    folder: Path | None,
-    skills: Sequence[Path],
-    queries: Path | None,
-    qrels: Path | None,
-    copies: Path | None,
-    negatives: Path | None,
-) -> _Files:
+    folder: Path | None, skills: Sequence[Path], queries: Path | None, qrels: Path | None,
+    copies: Path | None, negatives: Path | None,
+) -> _Files:  # fmt: skip
     """Return the files of a bench; those that are not given are the ones of its folder.
 
     Raises:
@@ -201,11 +182,9 @@ def _missing(option: str, name: str, folder: Path | None) -> WrongInput:
 
 def _pools(pool: Sequence[str] | None, recall: float, files: _Files, bench: RoutingBench) -> list[str]:
     if unknown := [name for name in pool or () if name not in POOLS]:
-        msg = f"unknown pool {unknown[0]!r}; choose some of {', '.join(POOLS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"unknown pool {unknown[0]!r}; choose some of {', '.join(POOLS)}")
     if not 0 < recall <= 1:
-        msg = f"--recall {recall:g}: give a share of the tasks, above 0 and at most 1"
-        raise WrongInput(msg)
+        raise WrongInput(f"--recall {recall:g}: give a share of the tasks, above 0 and at most 1")
     if pool:
         if files.distractors is None and {"easy", "hard"} & set(pool):
             msg = "--pool easy and hard differ in distractors: name a file with them by --distractors"
@@ -286,14 +265,9 @@ def _of_pool(
 
 
 def _summary(
-    pool: str,
-    parts: Sequence[PoolPart],
-    measured: _Measured,
-    wanted: Sequence[str],
-    baseline: str,
-    recall: float,
-    agents: Sequence[PassRates],
-) -> dict[str, Any]:
+    pool: str, parts: Sequence[PoolPart], measured: _Measured, wanted: Sequence[str], baseline: str,
+    recall: float, agents: Sequence[PassRates],
+) -> dict[str, Any]:  # fmt: skip
     methods = []
     for name in wanted:
         rows, negatives = measured.tasks.filter(method=name), measured.negatives.filter(method=name)
@@ -303,7 +277,7 @@ def _summary(
         "pool": pool,
         "skills": sum(part.skills.height for part in parts),
         "methods": methods,
-        "contests": [asdict(one) for one in contest(measured.tasks, baseline)] if compared else [],
+        "contests": contest(measured.tasks, baseline) if compared else [],
         "scenario": scenario(methods, agents) if agents else [],
     }
 
@@ -315,16 +289,14 @@ def _expectations(answers: Path | None, settings: Settings) -> dict[str, tuple[s
     llm_options(settings, "llm")
     if found := read_answers(answers):
         return found
-    msg = f"{answers}: no line says what an answer must do: give lines {{query_id, assertions}}"
-    raise WrongInput(msg)
+    raise WrongInput(f"{answers}: no line says what an answer must do: give lines {{query_id, assertions}}")
 
 
 def _attention(bench: RoutingBench, skills: pl.DataFrame, models: RoutingModels) -> list[dict[str, Any]]:
     reranker, limits = models.attending
     pairs = pairs_of(bench.tasks, bench.qrels, skills)
     if not pairs:
-        msg = "--attention: no task's skill is among the skills by its own id"
-        raise WrongInput(msg)
+        raise WrongInput("--attention: no task's skill is among the skills by its own id")
     with steps("pairs read", len(pairs)) as step:
         return attention_by_field(reranker, pairs, limits, step)
 

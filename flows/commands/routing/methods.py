@@ -20,12 +20,11 @@ from flows.commands.routing.settings import (
     SkillRouterSettings,
     base_of,
     llm_setting,
-    load_skillrouter,
     prompts_of,
     require_skillflow,
     settings_of,
 )
-from flows.settings import Settings, llm_options
+from flows.settings import Settings, llm_options, load
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.paging.bench import Remembering
@@ -52,13 +51,10 @@ from tasks.models.with_torch.bi_encoder import Prefixed, TorchEncoder, instructe
 from tasks.models.with_torch.device import device_of
 from tasks.models.with_torch.reranker import CausalReranker, CrossEncoder, LoadedReranker, load_reranker
 from tasks.retrieve.baselines.skillflow import (
-    DenseSettings,
     DenseStage,
     LlmQueries,
     QueryWriter,
-    RerankSettings,
     RerankStage,
-    SelectSettings,
     SelectStage,
     TaskItself,
 )
@@ -101,7 +97,8 @@ def skillflow(
             stages.append(_dense(skills, flow, kept, encoder, writer, rules[name]))
         elif name == "select":
             if llm is not None:
-                stages.append(SelectStage(skills, llm, _selecting(flow, rules)))
+                selecting = flow.select_k, flow.select_specific, flow.select_characters
+                stages.append(SelectStage(skills, llm, *selecting, rules["relevant"], rules["specific"]))
         else:
             stages.append(_reranking(name, skills, flow, writer, rules[name], means.device))
     return Staged(skills, stages)
@@ -156,20 +153,18 @@ def loaded(router: SkillRouterSettings, device: str) -> LoadedReranker:
 
 
 def _dense(
-    skills: Sequence[Skill],
-    flow: SkillFlowSettings,
-    kept: Encoder,
-    encoder: OnnxEncoder,
-    writer: QueryWriter,
-    rules: str | None,
-) -> DenseStage:
+    skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: OnnxEncoder,
+    writer: QueryWriter, rules: str | None,
+) -> DenseStage:  # fmt: skip
     texts = [_encoded_text(skill, flow.dense_text) for skill in skills]
     if flow.dense_tokens:
         texts = [first_tokens(text, flow.dense_tokens, encoder) for text in texts]
     texts = [f"{flow.dense_text_prefix}{text}" for text in texts]
     asking = Prefixed(encoder, flow.dense_query_prefix)
-    made = DenseSettings(flow.dense_k, flow.dense_queries, flow.dense_gathering, flow.dense_depth, rules)
-    return DenseStage(kept.encode(texts), asking, writer, made)
+    return DenseStage(
+        kept.encode(texts), asking, writer,
+        flow.dense_k, flow.dense_queries, flow.dense_gathering, flow.dense_depth, rules,
+    )  # fmt: skip
 
 
 def _encoded_text(skill: Skill, form: str) -> str:
@@ -180,26 +175,16 @@ def _encoded_text(skill: Skill, form: str) -> str:
 
 
 def _reranking(
-    name: str,
-    skills: Sequence[Skill],
-    flow: SkillFlowSettings,
-    writer: QueryWriter,
-    rules: str | None,
+    name: str, skills: Sequence[Skill], flow: SkillFlowSettings, writer: QueryWriter, rules: str | None,
     device: str,
-) -> RerankStage:
+) -> RerankStage:  # fmt: skip
     if name == "shallow":
         scorer = CrossEncoder(flow.shallow_model, max_tokens=flow.shallow_tokens, device=device)
-        made = RerankSettings(flow.shallow_k, flow.shallow_queries, flow.shallow_aggregation, rules)
+        made = flow.shallow_k, flow.shallow_queries, flow.shallow_aggregation
     else:
         scorer = CrossEncoder(flow.deep_model, max_tokens=flow.deep_tokens, batch=4, device=device)
-        made = RerankSettings(flow.deep_k, flow.deep_queries, flow.deep_aggregation, rules)
-    return RerankStage(name, skills, scorer, writer, made)
-
-
-def _selecting(flow: SkillFlowSettings, rules: dict[str, str | None]) -> SelectSettings:
-    return SelectSettings(
-        flow.select_k, flow.select_specific, flow.select_characters, rules["relevant"], rules["specific"]
-    )
+        made = flow.deep_k, flow.deep_queries, flow.deep_aggregation
+    return RerankStage(name, skills, scorer, writer, *made, rules)
 
 
 METHODS = (*BASELINES, *ABLATIONS, *VARIED)
@@ -210,11 +195,9 @@ def require_names(names: Sequence[str]) -> None:
     for name in names:
         base = base_of(name)
         if base not in METHODS:
-            msg = f"unknown routing method {base!r}; choose some of {', '.join(METHODS)}"
-            raise WrongInput(msg)
+            raise WrongInput(f"unknown routing method {base!r}; choose some of {', '.join(METHODS)}")
         if base != name and base not in VARIED:
-            msg = f"method {name}: {base} has no settings; {', '.join(VARIED)} have"
-            raise WrongInput(msg)
+            raise WrongInput(f"method {name}: {base} has no settings; {', '.join(VARIED)} have")
 
 
 def require_methods(names: Sequence[str], settings: Settings, root: Root) -> None:
@@ -319,7 +302,7 @@ class RoutingModels:
         Raises:
             WrongInput: The settings name another kind of reranker, or none.
         """
-        router = load_skillrouter()
+        router = load(SkillRouterSettings)
         limits = router.reranker_description_tokens, router.reranker_body_tokens
         if router.reranker and router.reranker != JUDGE:
             found = loaded(router, self._settings.device)

@@ -20,8 +20,8 @@ from flows.commands.routing.methods import (
     require_names,
     reranking,
 )
-from flows.commands.routing.settings import SkillRouterSettings, base_of, load_skillrouter
-from flows.settings import Settings, llm_options
+from flows.commands.routing.settings import SkillRouterSettings, base_of
+from flows.settings import Settings, llm_options, load
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.routing.baselines import BASELINES
@@ -50,8 +50,7 @@ def other_ranker(
     """
     require_names([method])
     if base_of(method) not in SEARCHING:
-        msg = f"--method {method} ranks on benches alone: choose one of {', '.join(SEARCHING)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {method} ranks on benches alone: choose one of {', '.join(SEARCHING)}")
     require_methods([method], settings, root)
     router = None if reranker is None else _router(reranker, settings)
     with ExitStack() as held:
@@ -63,7 +62,7 @@ def other_ranker(
 
 
 def _router(reranker: str, settings: Settings) -> SkillRouterSettings:
-    router = load_skillrouter() if reranker == _OWN else SkillRouterSettings(reranker=reranker)
+    router = load(SkillRouterSettings) if reranker == _OWN else SkillRouterSettings(reranker=reranker)
     if router.reranker == JUDGE:
         llm_options(settings, "llm")
     else:

@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from flows.settings import load
 from storage.errors import WrongInput
 from tasks.retrieve.baselines.skillflow import Aggregation, Gathering
 
@@ -112,24 +111,13 @@ class SkillRouterSettings(BaseSettings):
     judge_characters: int = Field(4000, ge=0, description="Of each body that a judge reads; 0: none.")
 
 
-def load_skillflow() -> SkillFlowSettings:
-    """Return the settings of SkillFlow's stages; raises `WrongInput` naming the variable that is wrong."""
-    return load(SkillFlowSettings)
-
-
-def load_skillrouter() -> SkillRouterSettings:
-    """Return the settings of SkillRouter's stages; raises `WrongInput` naming the variable that is wrong."""
-    return load(SkillRouterSettings)
-
-
 def require_skillflow(flow: SkillFlowSettings) -> None:
     """Raise `WrongInput` if a stage keeps more than the one before, or a prompt cannot be read."""
     sizes = [(f"{name}_k", getattr(flow, f"{name}_k")) for name in flow.stages]
     for (before, more), (after, fewer) in pairwise(sizes):
         if fewer > more:
             larger, smaller = _variable(SkillFlowSettings, after), _variable(SkillFlowSettings, before)
-            msg = f"{larger}={fewer} is more than {smaller}={more}: keep ever fewer"
-            raise WrongInput(msg)
+            raise WrongInput(f"{larger}={fewer} is more than {smaller}={more}: keep ever fewer")
     prompts_of(flow)
 
 
@@ -146,11 +134,9 @@ def _prompt(path: Path | None) -> str | None:
         packaged = resources.files("tasks.retrieve").joinpath("data/flow_two_phase.txt")
         text = (packaged if path == TWO_PHASE else path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"prompt {path} cannot be read ({error}): give a file of UTF-8 text"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"prompt {path} cannot be read ({error}): give a file of UTF-8 text") from error
     if not text:
-        msg = f"prompt {path} is blank: write what the model is told, or leave the setting out"
-        raise WrongInput(msg)
+        raise WrongInput(f"prompt {path} is blank: write what the model is told, or leave the setting out")
     return text
 
 
@@ -176,8 +162,7 @@ def expanded(names: Sequence[str], sweeps: Sequence[str]) -> list[str]:
         WrongInput: A sweep is not known.
     """
     if unknown := [sweep for sweep in sweeps if sweep not in SWEEPS]:
-        msg = f"--sweep {unknown[0]!r} is not known: choose some of {', '.join(SWEEPS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--sweep {unknown[0]!r} is not known: choose some of {', '.join(SWEEPS)}")
     return list(dict.fromkeys([*names, *(name for sweep in sweeps for name in SWEEPS[sweep])]))
 
 
@@ -199,8 +184,7 @@ def settings_of(name: str, kind: type[Model]) -> Model:
         first = error.errors()[0]
         field = str(first["loc"][0])
         where = f"{name}: {field}" if field in given else _variable(kind, field)
-        msg = f"{where}={first['input']!r}: {first['msg']}"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{where}={first['input']!r}: {first['msg']}") from error
 
 
 def llm_setting(name: str) -> str | None:

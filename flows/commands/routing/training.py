@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from flows.commands.console import folder_at, progress
-from flows.commands.routing.settings import load_skillrouter
+from flows.commands.routing.settings import SkillRouterSettings
 from flows.settings import Settings, load
 from storage.root import Root
 from tasks.evaluate.corpus.read import read_categories
@@ -33,29 +33,17 @@ class TrainingEnvironment(BaseSettings, TrainingOptions):
     model_config = SettingsConfigDict(env_prefix="SKILLERY_TRAINING_", extra="ignore", frozen=True)
 
 
-def load_training() -> TrainingEnvironment:
-    """Return the options of training; raises `WrongInput` naming the variable that is wrong."""
-    return load(TrainingEnvironment)
-
-
 def train_routing(
-    root: Root,
-    settings: Settings,
-    corpora: Sequence[Path],
-    out: Path,
-    *,
-    pairs: int = 2500,
-    requests: Path | None = None,
-    reranker: str | None = None,
-    seed: int = 0,
-) -> dict[str, Any]:
+    root: Root, settings: Settings, corpora: Sequence[Path], out: Path, *, pairs: int = 2500,
+    requests: Path | None = None, reranker: str | None = None, seed: int = 0,
+) -> dict[str, Any]:  # fmt: skip
     """Train a bi-encoder on queries of corpora's skills, and return what `RoutingTraining.run` does.
 
     Raises:
         WrongInput: A package is missing, a corpus cannot be read or is too small, or the folder holds another
             training.
     """
-    options = load_training()
+    options = load(TrainingEnvironment)
     require_measures()
     require_training()
     with progress("skills read") as report:
@@ -72,7 +60,7 @@ def train_routing(
 
     training = RoutingTraining(
         options, settings.encoder, encoders, out, progress, pairs, requests, reranker,
-        load_skillrouter().reranker_instruction, seed, settings.device,
+        load(SkillRouterSettings).reranker_instruction, seed, settings.device,
     )  # fmt: skip
     skills = [Skill(*row) for row in frame.select(Skill._fields).iter_rows()]
     asked = asked_of(read_pairs(requests / PAIRS_FILE), skills) if requests else None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from threadpoolctl import threadpool_limits
 
 from flows.commands.induction.induce import state_summaries
 from flows.commands.induction.suggest import ServedSuggester
@@ -87,6 +88,8 @@ class Service:
         self.skills = SkillCatalogue(self.index, root)
         self.listing = SkillList(self.index, root)
         self._held, self._models = ExitStack(), threading.Lock()
+        # Answers are side by side already: more threads for one product wait for each other, and take cores.
+        self._held.enter_context(threadpool_limits(1, user_api="blas"))
         self.usage = open_log(root, settings)
         self._held.callback(self.usage.close)
         self.learned = ServedSuggester(self.index, self._held.enter_context(state_summaries(root, settings)))

@@ -78,14 +78,9 @@ def open_git(git_dir: Path, config: Mapping[str, str] | None = None) -> git.Git:
 
 
 def run_git(
-    repository: git.Git,
-    *arguments: str,
-    source: str,
-    timeout: float | None = None,
-    env: Mapping[str, str] | None = None,
-    istream: BinaryIO | None = None,
-    url: str = "",
-) -> bytes:
+    repository: git.Git, *arguments: str, source: str, timeout: float | None = None,
+    env: Mapping[str, str] | None = None, istream: BinaryIO | None = None, url: str = "",
+) -> bytes:  # fmt: skip
     """Run one git command, for at most `timeout` seconds, and return its output.
 
     Raises:

@@ -57,13 +57,9 @@ class GitSource(Source):
     """
 
     def __init__(
-        self,
-        address: str,
-        *,
-        limits: DocumentLimits = DEFAULT_LIMITS,
-        timeout: float = 300.0,
+        self, address: str, *, limits: DocumentLimits = DEFAULT_LIMITS, timeout: float = 300.0,
         redirects: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._url, ref = split_ref(address)
         self._ref, self._limits, self._timeout = ref or "HEAD", limits, timeout
         self._redirects = redirects

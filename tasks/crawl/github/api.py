@@ -41,9 +41,7 @@ class Metadata:
 
     repo_id: str  # stays the same when the repository is renamed
     full_name: str  # its present `owner/repo`
-    default_branch: str
     stars: int
-    size_kb: int  # its size at the forge, history included
     licence: str | None  # SPDX identifier; None if the forge knows none
 
 
@@ -71,9 +69,7 @@ def read_metadata(answer: Answer) -> Metadata:
     return Metadata(
         repo_id=str(_value(answer, data, "id", int)),
         full_name=_value(answer, data, "full_name", str),
-        default_branch=_value(answer, data, "default_branch", str),
         stars=_value(answer, data, "stargazers_count", int),
-        size_kb=_value(answer, data, "size", int),
         licence=licence if isinstance(licence, str) and licence != "NOASSERTION" else None,
     )
 
@@ -134,16 +130,9 @@ class GitHub:
     """
 
     def __init__(
-        self,
-        http: Http,
-        token: Secret | None,
-        api_url: str,
-        archive_url: str,
-        raw_url: str,
-        *,
-        archive_bytes: int = 50_000_000,
-        tree_requests: int = 50,
-    ) -> None:
+        self, http: Http, token: Secret | None, api_url: str, archive_url: str, raw_url: str, *,
+        archive_bytes: int = 50_000_000, tree_requests: int = 50,
+    ) -> None:  # fmt: skip
         self._http, self._token = http, token
         self._api, self._archives, self._raw = (u.rstrip("/") for u in (api_url, archive_url, raw_url))
         self._archive_bytes, self._tree_requests = archive_bytes, tree_requests

@@ -61,14 +61,9 @@ class ChangeReader:
     """
 
     def __init__(
-        self,
-        spec: str,
-        now: datetime,
-        limits: DocumentLimits,
-        etag_key: str,
-        references: ReferenceCounts,
+        self, spec: str, now: datetime, limits: DocumentLimits, etag_key: str, references: ReferenceCounts,
         ids: RepositoryIds,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._spec, self._now, self._limits, self._etag_key = spec, now, limits, etag_key
         self._references, self._ids = references, ids
         # Repository that was read last, and the documents that its refs have brought so far.
@@ -225,12 +220,9 @@ class ChangeReader:
                 yield row
 
     def _compare(
-        self,
-        repository: ListedRepository,
-        snapshot: Snapshot,
-        outcomes: dict[str, str],
+        self, repository: ListedRepository, snapshot: Snapshot, outcomes: dict[str, str],
         rows: list[dict[str, Any]],
-    ) -> Iterator[Item]:
+    ) -> Iterator[Item]:  # fmt: skip
         """Yield the items of skills that were not read again; add every row as it is now to `rows`."""
         taken = set[str]()
         for listed, skill, digest in snapshot.skills:

@@ -93,15 +93,9 @@ class Fetcher:
     """
 
     def __init__(
-        self,
-        github: GitHub,
-        spec: str,
-        folder: Path,
-        limits: DocumentLimits,
-        etag_key: str,
-        single_files: int,
-        ids: RepositoryIds,
-    ) -> None:
+        self, github: GitHub, spec: str, folder: Path, limits: DocumentLimits, etag_key: str,
+        single_files: int, ids: RepositoryIds,
+    ) -> None:  # fmt: skip
         self._ids = ids
         self._github, self._spec, self._folder = github, spec, folder
         self._limits, self._key, self._single_files = limits, etag_key, single_files
@@ -261,12 +255,9 @@ class Fetcher:
         return None
 
     async def _singly(
-        self,
-        snapshot: Snapshot,
-        wanted: list[SourceEntry],
-        folder: Path,
+        self, snapshot: Snapshot, wanted: list[SourceEntry], folder: Path,
         unlike: Collection[SourceEntry] = (),
-    ) -> Snapshot:
+    ) -> Snapshot:  # fmt: skip
         """Return the snapshot with these files, one by one, until the forge allows no more.
 
         `unlike` are those that the archive has with other bytes, which count where the forge has none that

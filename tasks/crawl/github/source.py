@@ -14,13 +14,7 @@ import polars as pl
 
 from storage.errors import SourceError, SourceUnavailable, WrongInput
 from storage.partitions import partition_of
-from storage.state import (
-    LISTED,
-    REPOSITORIES,
-    listed_table,
-    rename,
-    repositories_table,
-)
+from storage.state import LISTED, REPOSITORIES, listed_table, rename, repositories_table
 from tasks.crawl.github.api import GitHub
 from tasks.crawl.github.changes import ChangeReader, PendingState
 from tasks.crawl.github.fetch import Fetcher, FetchResult

@@ -122,29 +122,19 @@ class Http:
     """
 
     def __init__(
-        self,
-        limiter: Limiter,
-        retry: RetryPolicy,
-        *,
-        redirect_hosts: AbstractSet[str] = frozenset(),
-        own_hosts: AbstractSet[str] = frozenset(),
-        connect_timeout: float = 15.0,
-        timeout: float = 120.0,
+        self, limiter: Limiter, retry: RetryPolicy, *, redirect_hosts: AbstractSet[str] = frozenset(),
+        own_hosts: AbstractSet[str] = frozenset(), connect_timeout: float = 15.0, timeout: float = 120.0,
         random: Callable[[], float] = _random.random,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.requests = 0  # sent so far, retries and redirects included
         self._limiter, self._retry, self._redirect_hosts = limiter, retry, redirect_hosts
         self._own_hosts = own_hosts
         self._connect_timeout, self._timeout = connect_timeout, timeout
         self._session: aiohttp.ClientSession | None = None
         self._retrying = retrying(
-            retry,
-            again=self._is_passing,
-            wait=_wait,
-            before_sleep=_log_retry,
-            sleep=limiter.sleep,
+            retry, again=self._is_passing, wait=_wait, before_sleep=_log_retry, sleep=limiter.sleep,
             random=random,
-        )
+        )  # fmt: skip
 
     async def __aenter__(self) -> Http:
         """Open a session: without cookies, and sending each request once."""
@@ -218,15 +208,9 @@ class Http:
         return replace(answer, body=body.getvalue())
 
     async def download(
-        self,
-        url: str,
-        path: Path,
-        *,
-        headers: Mapping[str, str] | None = None,
-        token: Secret | None = None,
-        max_bytes: int = 50_000_000,
-        roams: bool = False,
-    ) -> Answer:
+        self, url: str, path: Path, *, headers: Mapping[str, str] | None = None, token: Secret | None = None,
+        max_bytes: int = 50_000_000, roams: bool = False,
+    ) -> Answer:  # fmt: skip
         """Download a body into `path`, which appears when it is whole; return the answer without its body.
 
         Arguments are those of `get`; the folder of `path` is made if there is none.
@@ -244,8 +228,7 @@ class Http:
                 answer: Answer = await self._retrying(self._follow, call)
             beside.replace(path)
         except OSError as error:
-            msg = f"{path} cannot be written ({error.strerror})"
-            raise StorageError(msg) from error
+            raise StorageError(f"{path} cannot be written ({error.strerror})") from error
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)

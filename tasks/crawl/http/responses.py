@@ -57,15 +57,9 @@ class HttpFailed(SkilleryError):
     """
 
     def __init__(
-        self,
-        reason: str,
-        url: str | URL,
-        detail: str,
-        *,
-        status: int | None = None,
-        body: bytes = b"",
+        self, reason: str, url: str | URL, detail: str, *, status: int | None = None, body: bytes = b"",
         headers: Mapping[str, str] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.reason, self.url, self.detail = reason, shown(url), detail
         self.status, self.body = status, body
         kept = {name: value for name, value in (headers or {}).items() if name not in _PRIVATE_HEADERS}
@@ -101,13 +95,9 @@ class QuotaExhausted(HttpTransient):
     def __init__(self, url: str | URL, until: datetime | None, *, failed: HttpFailed | None = None) -> None:
         ends = f"until {until:%Y-%m-%d %H:%M} UTC" if until else "for now"
         super().__init__(
-            "quota",
-            url,
-            f"the host's quota is used up {ends}",
-            status=failed.status if failed else None,
-            body=failed.body if failed else b"",
-            headers=failed.headers if failed else None,
-        )
+            "quota", url, f"the host's quota is used up {ends}", status=failed.status if failed else None,
+            body=failed.body if failed else b"", headers=failed.headers if failed else None,
+        )  # fmt: skip
         self.until = until
 
 

@@ -30,9 +30,7 @@ class CrawlSettings(BaseModel):
     )
     source_seconds: float = Field(43_200.0, gt=0, description="Seconds that reading one source may take.")
     single_files: int = Field(
-        2_000,
-        ge=1,
-        description="Files that one run fetches singly of a repository, if no archive has them.",
+        2_000, ge=1, description="Files that one run fetches singly of a repository, if no archive has them."
     )
     skillsmp_url: str = Field("https://skillsmp.com", description="The marketplace, or a mirror of it.")
     github_api_url: str = Field("https://api.github.com", description="GitHub's REST API.")

@@ -62,16 +62,11 @@ def _listing(name: str, server: Mapping[str, Any], official: Mapping[str, Any], 
     repository = _object(server.get("repository"))
     url = text_of(repository.get("url"))
     return Listing(
-        source,
-        source_id=name,
-        kind="mcp-server",
-        name=name,
-        description=text_of(server.get("description")),
-        author=name.partition("/")[0],
-        url=hide_credentials(url) if url else None,
+        source, source_id=name, kind="mcp-server", name=name, description=text_of(server.get("description")),
+        author=name.partition("/")[0], url=hide_credentials(url) if url else None,
         repo_id=text_of(repository.get("id")),
         updated_at=time_of(official.get("updatedAt")) or time_of(official.get("publishedAt")),
-    )
+    )  # fmt: skip
 
 
 def server_document(

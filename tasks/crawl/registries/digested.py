@@ -19,12 +19,9 @@ Fetched: TypeAlias = tuple[str, str | None, list[Item]]
 
 
 async def fetched(
-    digests: Digests,
-    key: str,
-    digest: str | None,
-    doc_id: str,
+    digests: Digests, key: str, digest: str | None, doc_id: str,
     fetch: Callable[[Path], Awaitable[list[Item]]],
-) -> Fetched:
+) -> Fetched:  # fmt: skip
     """Return what `fetch` makes of a thing, given a folder, unless the digest is as before.
 
     If it cannot be had or verified, what is held of it is missed; without anything, `doc_id` is. The end of a

@@ -163,17 +163,11 @@ def listing_of(record: object, source: str) -> Listing | Dropped:
         return Dropped(row_id or "", source, "no-url", f"{name or row_id}: githubUrl is missing or empty")
     shown = hide_credentials(url)
     return Listing(
-        source=source,
-        source_id=row_id or shown,
-        name=name,
-        description=text_of(record.get("description")),
-        author=text_of(record.get("author")),
-        url=shown,
-        category=text_of(record.get("category")),
+        source=source, source_id=row_id or shown, name=name, description=text_of(record.get("description")),
+        author=text_of(record.get("author")), url=shown, category=text_of(record.get("category")),
         tags=tuple(filter(None, map(text_of, tags))) if isinstance(tags, list) else (),
-        stars=count_of(record.get("stars")),
-        updated_at=time_of(record.get("updatedAt")),
-    )
+        stars=count_of(record.get("stars")), updated_at=time_of(record.get("updatedAt")),
+    )  # fmt: skip
 
 
 def _kind(value: object) -> str:

@@ -23,14 +23,9 @@ _PLACE = ["repository", "ref", "rest"]
 
 
 async def walk(
-    client: SkillsMP,
-    query: str | None = None,
-    start_page: int = 1,
-    *,
-    until: datetime | None = None,
-    after: datetime | None = None,
-    limit: int = PAGE_ROWS,
-) -> AsyncGenerator[ListingPage, None]:
+    client: SkillsMP, query: str | None = None, start_page: int = 1, *, until: datetime | None = None,
+    after: datetime | None = None, limit: int = PAGE_ROWS,
+) -> AsyncGenerator[ListingPage, None]:  # fmt: skip
     """Yield a listing's pages, newest rows first, each row once; raises as `SkillsMP.page`.
 
     Rows move while pages are read, and no row may be lost or come twice:

@@ -68,7 +68,8 @@ class Procedures:
                 return first[0][1]
             (state,) = self._encode([summed_up(seen, "", "")])
             start = first[0][0] if first else state
-            asked = SkillQuestion(of_task, state, start, before, page_seen(seen), task.task_id)
+            said = task.instruction
+            asked = SkillQuestion(of_task, state, start, before, page_seen(seen), task.task_id, text=said)
             offers = self._method.choose(self._offered, asked, self._k)
             found = [self._given(task.domain, offer.skill) for offer in offers]
             # Two whole procedures that differ in where arguments come from are one in words.

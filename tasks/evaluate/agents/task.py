@@ -76,8 +76,7 @@ class AgentTask(NamedTuple):
             if done.error is None:
                 done = environment.step(Action(one.name, one.args), Element("", *one.on) if one.on else None)
             if done.error is not None:
-                msg = f"{self.folder / _TASK}: check, action {number}: {done.error}: mend it"
-                raise WrongInput(msg)
+                raise WrongInput(f"{self.folder / _TASK}: check, action {number}: {done.error}: mend it")
         return float(environment.digest() == left)
 
 
@@ -105,8 +104,7 @@ def _task(folder: Path, shared: dict[str, Any]) -> AgentTask:
         told = TaskFile.model_validate({**shared, **_object(folder)})
     except ValidationError as error:
         first = error.errors()[0]
-        msg = f"{folder / _TASK}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{folder / _TASK}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     return AgentTask(folder.name, _text(folder / _INSTRUCTION), folder, told, digest)
 
 
@@ -114,8 +112,7 @@ def _object(folder: Path) -> dict[str, Any]:
     file = folder / _TASK
     found = json_value(_text(file), str(file), "{environment, domain, actions, ...}") if file.exists() else {}
     if not isinstance(found, dict):
-        msg = f"{file} must hold an object"
-        raise WrongInput(msg)
+        raise WrongInput(f"{file} must hold an object")
     return found
 
 
@@ -123,5 +120,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read ({error}): give a file of UTF-8"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{path} cannot be read ({error}): give a file of UTF-8") from error

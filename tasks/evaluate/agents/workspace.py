@@ -32,8 +32,7 @@ def done(files: dict[str, str], name: str, args: dict[str, Any]) -> str:
         case "write_file" if path and "text" in args:
             files[path] = text
         case "read_file" | "delete_file" | "move_file" if path not in files:
-            msg = f"there is no file {path!r}"
-            raise ValueError(msg)
+            raise ValueError(f"there is no file {path!r}")
         case "read_file":
             return files[path]
         case "delete_file":

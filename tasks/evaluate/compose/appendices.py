@@ -190,6 +190,33 @@ def _spread(values: Sequence[float] | None) -> str:
     return "" if values is None else f"{values[0]:.3f} [{values[1]:.3f}, {values[2]:.3f}]"
 
 
+def failures_section(_found: Found, rows: Rows) -> list[Block]:
+    """Return why plans fail, as shares of those that do (section 7.10 and appendix J)."""
+    why = {
+        "over": "too many steps",
+        "under": "too few",
+        "unfound": "one finds nothing",
+        "misranked": "chooses wrongly",
+    }
+    form = columns(
+        {"Method": "{name}"}, {"plans that fail": "{fail:.3f}"}, {t: f"{{{k}:.3f}}" for k, t in why.items()}
+    )
+    lines = []
+    for name, row in rows.items():
+        fail = sum(row.get(key) or 0.0 for key in why)
+        lines.append(
+            {"name": f"`{name}`", "fail": fail}
+            | {k: row[k] / fail for k in why if fail and row.get(k) is not None}
+        )
+    lines.append({"name": "paper: vanilla", **papers()["failures"]})
+    note = (
+        "Of plans with as many steps as are needed, one step finds nothing that serves it among ten, or all"
+        " find it and one chooses something else. The paper read 50 plans of the first three kinds; of its"
+        " third, .28 say too little and .22 use other words than the skills."
+    )
+    return [note, Table("", form, lines)]
+
+
 def reranked_section(_found: Found, rows: Rows) -> list[Block]:
     """Return what reranking gains (appendix K)."""
     held = papers()["reranked"]

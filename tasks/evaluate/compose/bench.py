@@ -48,12 +48,9 @@ class MethodRun:
 
 
 def run_method(
-    asking: Asking,
-    method: PlanMethod,
-    requests: Sequence[KnownRequest],
-    step: Callable[[], None] = lambda: None,
-    without: Mapping[str, frozenset[str]] | None = None,
-) -> MethodRun:
+    asking: Asking, method: PlanMethod, requests: Sequence[KnownRequest],
+    step: Callable[[], None] = lambda: None, without: Mapping[str, frozenset[str]] | None = None,
+) -> MethodRun:  # fmt: skip
     """Ask a method about each request, after one request that is not timed; `step` is called after each.
 
     `without` holds, by `query_id`, the ids that a request must not find.
@@ -101,16 +98,13 @@ def summarise_methods(
     contests = against(runs, baseline)
     return [
         {
-            "method": name,
-            **summary(run),
-            **latency(run.times),
-            **{f"by_{group}": groups(run, of) for group, of in _GROUPS.items()},
-            "tokens": _tokens(run),
+            "method": name, **summary(run), **latency(run.times),
+            **{f"by_{group}": groups(run, of) for group, of in _GROUPS.items()}, "tokens": _tokens(run),
             "paraphrase": paraphrase_row(run, reworded[name]) if name in reworded else None,
             "against": contests.get(name),
         }
         for name, run in runs.items()
-    ]
+    ]  # fmt: skip
 
 
 def summary(run: MethodRun, *, intervals: bool = True) -> dict[str, Any]:
@@ -197,10 +191,7 @@ _CONDITIONED = ("catr@1", "catr@10", "srvr@1", "srvr@10")
 
 
 # The methods of SkillWeaver's table 4 by their rounds: ours, and with a language model its own.
-ROUNDS = (
-    tuple(f"local-r{number}" for number in range(4)),
-    ("paper-r0", "paper", "paper-r2", "paper-r3"),
-)
+ROUNDS = (tuple(f"local-r{number}" for number in range(4)), ("paper-r0", "paper", "paper-r2", "paper-r3"))
 
 
 def rounds_of(runs: Mapping[str, MethodRun], names: Sequence[str] = ROUNDS[0]) -> list[dict[str, Any]]:

@@ -53,8 +53,7 @@ def without_categories(rows: Mapping[str, frozenset[str]], wanted: Sequence[str]
     for name in wanted:
         if name.casefold() not in known:
             there = ", ".join(sorted(known.values()))
-            msg = f"--without-category {name!r}: nothing served is of it; there are {there}"
-            raise WrongInput(msg)
+            raise WrongInput(f"--without-category {name!r}: nothing served is of it; there are {there}")
     chosen = frozenset(known[name.casefold()] for name in wanted)
     ids = frozenset(doc_id for doc_id, found in rows.items() if found & chosen)
     return TakenRows(f"without {', '.join(sorted(chosen))}", ids, chosen)
@@ -67,8 +66,7 @@ def left_out_share(rows: Mapping[str, frozenset[str]], share: float, seed: int) 
         WrongInput: The share is not above 0 and below 1.
     """
     if not 0 < share < 1:
-        msg = f"--leave-out is {share:g}: give a share above 0 and below 1"
-        raise WrongInput(msg)
+        raise WrongInput(f"--leave-out is {share:g}: give a share above 0 and below 1")
     ids = sorted(rows)
     drawn = np.random.default_rng(seed).permutation(len(ids))[: round(share * len(ids))]
     return TakenRows(f"without {share:.0%} of rows, seed {seed}", frozenset(ids[i] for i in drawn))
@@ -84,14 +82,9 @@ def most_needed(requests: Sequence[KnownRequest], rows: Mapping[str, frozenset[s
 
 
 def taken_rows(
-    requests: Sequence[KnownRequest],
-    rows: Mapping[str, frozenset[str]],
-    wanted: Sequence[str],
-    share: float | None,
-    seed: int,
-    *,
-    whole: bool,
-) -> list[TakenRows]:
+    requests: Sequence[KnownRequest], rows: Mapping[str, frozenset[str]], wanted: Sequence[str],
+    share: float | None, seed: int, *, whole: bool,
+) -> list[TakenRows]:  # fmt: skip
     """Return the rows of categories, and a share, if wanted; of a `whole` report by default as the paper.
 
     That is two categories, those that most requests need, and a fifth of the rows (section 7.9).
@@ -119,12 +112,9 @@ def _needs(request: KnownRequest, taken: TakenRows) -> bool:
 
 
 def transfer(
-    asking: Asking,
-    method: PlanMethod,
-    run: MethodRun,
-    taken: TakenRows,
+    asking: Asking, method: PlanMethod, run: MethodRun, taken: TakenRows,
     step: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return what a method's plans lose when rows are taken out of what can be found.
 
     Returns:
@@ -176,11 +166,7 @@ def hidden_servers(request: KnownRequest, seed: int) -> frozenset[str]:
 
 
 def without_gold(
-    asking: Asking,
-    method: PlanMethod,
-    run: MethodRun,
-    seed: int,
-    step: Callable[[], None] = lambda: None,
+    asking: Asking, method: PlanMethod, run: MethodRun, seed: int, step: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
     """Return what a method's confidence tells of steps whose servers are gone, and of wrong choices.
 

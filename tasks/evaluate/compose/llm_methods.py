@@ -54,11 +54,9 @@ _LONGEST = 300  # characters of a search
 
 def _required_numbers(numbers: object, most: int) -> list[int]:
     if not isinstance(numbers, list) or len(numbers) > _MOST or not all(type(n) is int for n in numbers):
-        reason = f"a list of at most {_MOST} whole numbers is wanted"
-        raise Rejected(reason)
+        raise Rejected(f"a list of at most {_MOST} whole numbers is wanted")
     if wrong := [n for n in numbers if not 1 <= n <= most]:
-        reason = f"number {wrong[0]} is none of 1 to {most}"
-        raise Rejected(reason)
+        raise Rejected(f"number {wrong[0]} is none of 1 to {most}")
     return numbers
 
 
@@ -98,8 +96,7 @@ class ReactTurn(Answer):
             reason = '"action" must be "finish"' if last else '"action" must be "search" or "finish"'
             raise Rejected(reason)
         if not isinstance(words, str) or not 0 < len(words.strip()) <= _LONGEST:
-            reason = f'"search" must be a text of 1 to {_LONGEST} characters'
-            raise Rejected(reason)
+            raise Rejected(f'"search" must be a text of 1 to {_LONGEST} characters')
         search = words.encode(errors="replace").decode().strip()
         return {"action": action, "thought": thought[:_LONGEST], "search": search, "use": []}
 

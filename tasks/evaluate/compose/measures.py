@@ -74,11 +74,14 @@ def measured(plan: Planned, needed: Needed) -> dict[str, float]:
     `catr@k` and `srvr@k` are shares of the needed steps; predicted and needed steps are paired one to one so
     that most are right, or by place (`positional`). `chain_cat` and `chain_share` are both definitions of
     SkillWeaver's Chain_cat (section 5.3): all categories right, and the mean share of right ones. What the
-    request does not say (servers, categories, edges) is not measured.
+    request does not say (servers, categories, edges) is not measured. `over`, `under`, `unfound` and
+    `misranked` say why a plan fails, at most one of them: too many steps, too few, or as many as are needed,
+    of which one finds nothing that serves among its first 10, or chooses something else.
     """
     p, g = len(plan.steps), len(needed.steps)
     whole = p == g and not any(step.gap for step in plan.steps)  # of a gap nothing is chosen
     values: dict[str, float] = {"steps": float(p), "da": float(p == g), "da±1": float(abs(p - g) <= 1)}
+    values |= {"over": float(p > g), "under": float(p < g)}
     if needed.known_categories:
         values |= _recalls("catr", _category_hit, plan, needed)
         values["chain_cat"] = float(whole and values["catr@1"] > 1 - 1e-9)
@@ -90,6 +93,9 @@ def measured(plan: Planned, needed: Needed) -> dict[str, float]:
         if needed.edges is not None:
             values |= _graph_measures(plan, needed, needed.edges)
             values["plan"] = values["graph"] * values["chain"]
+    if (kind := next((kind for kind in ("srvr", "catr") if f"{kind}@1" in values), None)) is not None:
+        found, chosen = (values[f"{kind}@{k}"] > 1 - 1e-9 for k in KS[::-1])
+        values |= {"unfound": float(p == g and not found), "misranked": float(p == g and found > chosen)}
     return values
 
 

@@ -298,6 +298,7 @@ def chained(steps: int) -> Edges:
 _DENSE, _BODY = nearest(body=False), nearest(body=True)
 HINTS = (5, 10, 15, 25)  # of SkillWeaver's table 9; 15 is the default
 ALPHAS = (0.0, 0.3, 0.5, 0.7, 1.0)  # of equation 4; the paper's is 0.5
+# Methods by name; an ablation is one more line.
 METHODS: dict[str, PlanMethod] = {
     **{f"local-r{rounds}": composed(rounds=rounds) for rounds in (1, 0, 2, 3)},
     "whole": given(whole_request, searched),
@@ -322,16 +323,13 @@ METHODS: dict[str, PlanMethod] = {
     "local-body": with_found(composed(), _BODY),
     "gold-body": given(descriptions_of, _BODY),
 }
-"""Methods by name; an ablation is one more line."""
-
+# Names of methods that ask a language model, which `llm_methods` returns; `METHODS` has none of them.
 NEED_ENDPOINT = (
     *(f"llm-r{rounds}" for rounds in range(4)), *(f"llm-hints-{hints}" for hints in HINTS if hints != 15),
     "hybrid", "paper", *(f"paper-r{rounds}" for rounds in (0, 2, 3)),
     *(f"paper-hints-{hints}" for hints in HINTS if hints != 15),
     "llm-gold-count", "paper-gold-count", "llm-rerank", "llm-direct", "react",
 )  # fmt: skip
-"""Names of methods that ask a language model, which `llm_methods` returns; `METHODS` has none of them."""
-
 NEED_DESCRIPTIONS = frozenset(name for name in METHODS if name.startswith("gold-") and "count" not in name)
 NEED_BODIES = frozenset(name for name in METHODS if name.endswith("-body"))
 
@@ -350,8 +348,6 @@ def require_methods(names: Sequence[str], methods: Iterable[str] = METHODS) -> N
     """Raise `WrongInput` if a method is not known, or asks a language model and none is at hand."""
     known = list(methods)
     if asking := [name for name in names if name in NEED_ENDPOINT and name not in known]:
-        msg = f"--method {asking[0]}: no endpoint: it asks a language model"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {asking[0]}: no endpoint: it asks a language model")
     if unknown := [name for name in names if name not in known]:
-        msg = f"--method {unknown[0]!r} is not known: choose one of {', '.join(known)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"--method {unknown[0]!r} is not known: choose one of {', '.join(known)}")

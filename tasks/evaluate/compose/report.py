@@ -15,6 +15,7 @@ from tasks.evaluate.compose.appendices import (
     NOT_STATED,
     conditioned_section,
     confidence_section,
+    failures_section,
     own,
     p_value,
     papers,
@@ -258,6 +259,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Found, Rows], list[Block]]], ...] = (
     ("Section 7.6: the right number of steps", conditioned_section),
     ("Appendix G: significance of feedback", significance_section),
     ("Appendix I: a simulated pilot", pilot_section),
+    ("Section 7.10 and appendix J: why plans fail", failures_section),
     ("Appendix K: reranking", reranked_section),
     ("Confidence", confidence_section),
 )

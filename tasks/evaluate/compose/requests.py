@@ -87,11 +87,9 @@ def read_requests(path: Path, categories: CategorySet | None = None) -> list[Kno
     for where, row in read_lines(path, _FORM):
         found.append(_request(where, row, chosen))
     if not found:
-        msg = f"{path}: holds no request; give JSON lines {_FORM}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: holds no request; give JSON lines {_FORM}")
     if len({request.query_id for request in found}) < len(found):
-        msg = f"{path}: a query_id occurs twice; mend the file"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: a query_id occurs twice; mend the file")
     return found
 
 
@@ -104,13 +102,11 @@ def _request(where: str, row: dict[str, Any], categories: CategorySet) -> KnownR
         told = tuple(step.get("description") for step in given)
         edges = frozenset((int(a) - 1, int(b) - 1) for a, b in row["edges"]) if "edges" in row else None
         if edges and not all(0 <= place < len(steps) for edge in edges for place in edge):
-            msg = f"an edge leads outside of {len(steps)} steps"
-            raise ValueError(msg)
+            raise ValueError(f"an edge leads outside of {len(steps)} steps")
         main = tuple(_lower(step["servers"]) for step in given) if known else ()
         tags = tuple(map(str, row.get("tags", ())))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        msg = f"{where}: a step or an edge has another form ({error!r}); give {_FORM}"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{where}: a step or an edge has another form ({error!r}); give {_FORM}") from error
     if categories.mapped is None and any("category24" in step for step in given):
         msg = f"{where}: its steps have `category24`: give --categories, which maps the index's to them"
         raise WrongInput(msg)
@@ -125,8 +121,7 @@ _SAYS = ("description", "servers", "categories", "category24")
 
 def _told_something(step: Mapping[str, Any]) -> Mapping[str, Any]:
     if not any(key in step for key in _SAYS):
-        msg = f"a step has none of {', '.join(_SAYS)}"
-        raise ValueError(msg)
+        raise ValueError(f"a step has none of {', '.join(_SAYS)}")
     return step
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from typing import Any
 
 import polars as pl
 from scipy.stats import mannwhitneyu
@@ -19,83 +19,47 @@ SHARES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Contrast:
-    """One measure in corpora A and B; None if a side has no document of which it is known.
+Row = dict[str, Any]
 
-    Attributes:
-        measure: A field of `tasks.refine.structure.Quality`, or `any_…`, which is 1 if the field is above 0.
-        n_a, n_b: Documents of which it is known.
-        u, p: Mann and Whitney's U of A, and its two-sided p-value.
-        p_adjusted: `p` by Holm and Bonferroni over all measures compared.
-        effect: Cliff's delta, 2 U / (n_a n_b) - 1: 1 if every document of A is above every one of B, -1 if
-            every one is below, 0 for no tendency.
+
+def compare(a: pl.DataFrame, b: pl.DataFrame) -> Row:
+    """Compare every structural measure of two corpora (columns: `tasks.refine.structure.QUALITY`).
+
+    Two-sided Mann-Whitney U tests (Mann and Whitney 1947), adjusted by Holm-Bonferroni over all measures that
+    both know, as in SkillFlow's figure 2. Measures of the bundle count only documents whose bundle is known.
+    The test takes documents as independent: fold copies first.
+
+    Returns:
+        `documents_a` and `documents_b`, and `contrasts`, those that differ most certainly first, those not
+        comparable last. Each has `measure`, a field of `Quality`, or `any_...`, which is 1 if the field is
+        above 0; of either side the documents of which it is known (`n_a`), and their `median_a` and `mean_a`;
+        Mann and Whitney's `u` of A, its two-sided `p`, `p_adjusted` over all measures compared, and `effect`,
+        Cliff's delta, 2 U / (n_a n_b) - 1: 1 if every document of A is above every one of B, -1 if every one
+        is below. What nothing is known of is None.
     """
-
-    measure: str
-    n_a: int
-    n_b: int
-    median_a: float | None
-    median_b: float | None
-    mean_a: float | None
-    mean_b: float | None
-    u: float | None = None
-    p: float | None = None
-    p_adjusted: float | None = None
-    effect: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """All measures of two corpora, those that differ most certainly first, those not comparable last."""
-
-    documents_a: int
-    documents_b: int
-    contrasts: tuple[Contrast, ...]
+    whole_a, whole_b = _with_shares(a), _with_shares(b)
+    contrasts = [_contrast(m, whole_a[m], whole_b[m]) for m in (*MEASURES, *SHARES)]
+    tested = [row for row in contrasts if row["p"] is not None]
+    for row, p in zip(tested, holm_bonferroni([row["p"] for row in tested]), strict=True):
+        row["p_adjusted"] = p
+    tested.sort(key=lambda row: (row["p"], row["measure"]))
+    rest = [row for row in contrasts if row["p"] is None]
+    return {"documents_a": a.height, "documents_b": b.height, "contrasts": [*tested, *rest]}
 
 
 def _with_shares(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns((pl.col(of) > 0).cast(pl.Int64).alias(name) for name, of in SHARES.items())
 
 
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _contrast(measure: str, a: pl.Series, b: pl.Series) -> Contrast:
+def _contrast(measure: str, a: pl.Series, b: pl.Series) -> Row:
     a, b = a.drop_nulls(), b.drop_nulls()
-    contrast = Contrast(
-        measure,
-        len(a),
-        len(b),
-        _number(a.median()),
-        _number(b.median()),
-        _number(a.mean()),
-        _number(b.mean()),
-    )
-    if not len(a) or not len(b):
-        return contrast
-    # Ties are many, so the normal approximation, corrected for them, is the test.
-    tested = mannwhitneyu(a.to_numpy(), b.to_numpy(), alternative="two-sided", method="asymptotic")
-    u, p = float(tested.statistic), float(tested.pvalue)
-    return replace(contrast, u=u, p=p if p == p else 1.0, effect=2 * u / (len(a) * len(b)) - 1)  # noqa: PLR0124
-
-
-def _adjusted(contrasts: Sequence[Contrast]) -> list[Contrast]:
-    tested = [c for c in contrasts if c.p is not None]
-    values = holm_bonferroni([c.p for c in tested if c.p is not None])
-    known = [replace(c, p_adjusted=p) for c, p in zip(tested, values, strict=True)]
-    known.sort(key=lambda c: (c.p or 0.0, c.measure))
-    return known + [c for c in contrasts if c.p is None]
-
-
-def compare(a: pl.DataFrame, b: pl.DataFrame) -> Comparison:
-    """Compare every structural measure of two corpora (columns: `tasks.refine.structure.QUALITY`).
-
-    Two-sided Mann-Whitney U tests (Mann and Whitney 1947), adjusted by Holm-Bonferroni over all measures that
-    both know, as in SkillFlow's figure 2. Measures of the bundle count only documents whose bundle is known.
-    The test takes documents as independent: fold copies first.
-    """
-    whole_a, whole_b = _with_shares(a), _with_shares(b)
-    contrasts = [_contrast(m, whole_a[m], whole_b[m]) for m in (*MEASURES, *SHARES)]
-    return Comparison(a.height, b.height, tuple(_adjusted(contrasts)))
+    row: Row = {
+        "measure": measure, "n_a": len(a), "n_b": len(b), "median_a": a.median(), "median_b": b.median(),
+        "mean_a": a.mean(), "mean_b": b.mean(), **dict.fromkeys(("u", "p", "p_adjusted", "effect")),
+    }  # fmt: skip
+    if len(a) and len(b):
+        # Ties are many, so the normal approximation, corrected for them, is the test.
+        tested = mannwhitneyu(a.to_numpy(), b.to_numpy(), alternative="two-sided", method="asymptotic")
+        u, p = float(tested.statistic), float(tested.pvalue)
+        row |= {"u": u, "p": 1.0 if math.isnan(p) else p, "effect": 2 * u / (len(a) * len(b)) - 1}
+    return row

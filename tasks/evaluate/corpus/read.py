@@ -28,13 +28,9 @@ Columns = Sequence[str]
 
 
 def scan_corpus(
-    path: Path,
-    texts: Sequence[Columns],
-    *,
-    optional: Columns = (),
-    may_lack_text: bool = False,
+    path: Path, texts: Sequence[Columns], *, optional: Columns = (), may_lack_text: bool = False,
     form: str = _FORM,
-) -> Iterator[pl.LazyFrame]:
+) -> Iterator[pl.LazyFrame]:  # fmt: skip
     """Yield the rows of a corpus: `doc_id`, the columns of all alternatives, and the optional ones.
 
     Args:
@@ -87,13 +83,11 @@ def _scan_parquet(path: Path, texts: Sequence[Columns], optional: Columns) -> pl
     try:
         held = pl.read_parquet_schema(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        msg = f"{path}: cannot be read as Parquet ({error})"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{path}: cannot be read as Parquet ({error})") from error
     key = next((name for name in ("doc_id", "id") if name in held), None)
     if key is None or not any(set(text) <= set(held) for text in texts):
         wanted = " and ".join(", ".join(text) for text in reversed(texts))
-        msg = f"{path}: has no column doc_id or id, or none of {wanted}; found {', '.join(held)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: has no column doc_id or id, or none of {wanted}; found {', '.join(held)}")
     return pl.scan_parquet(path).select(_columns(key, held, texts, optional))
 
 
@@ -142,8 +136,7 @@ def load_corpus(spec: str) -> Corpus:
     """
     path = Path(spec).expanduser()
     if not path.exists():
-        msg = f"{spec}: not found; give a root, a Parquet file or JSON lines {_FORM}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{spec}: not found; give a root, a Parquet file or JSON lines {_FORM}")
     texts, measures, without_text = pl.coalesce("body", "content"), [QUALITY.to_frame()], 0
     bodies = pl.coalesce("body", pl.col("content").map_elements(_body_of, pl.String)).alias("body")
     files = pl.when(pl.col("content").is_null()).then("files").alias("files")
@@ -153,8 +146,7 @@ def load_corpus(spec: str) -> Corpus:
     found = Corpus(pl.concat(measures), without_text)
     if found.measures.is_empty():
         withheld = f" with text ({without_text} without)" if without_text else ""
-        msg = f"{spec}: holds no documents{withheld}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{spec}: holds no documents{withheld}")
     return found
 
 
@@ -170,8 +162,7 @@ def _frames(path: Path) -> Iterator[pl.LazyFrame]:
             yield whole.with_columns(pl.lit(None, kind).alias(name) for name, kind in known.items())
             return
         if (path_of := next((file for file in exported if file.is_file()), None)) is None:
-            msg = f"{path}: no root and no export; give one, a Parquet file or JSON lines {_FORM}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{path}: no root and no export; give one, a Parquet file or JSON lines {_FORM}")
         path = path_of
     yield from scan_corpus(path, (("body",), ("content",)), optional=("files",), may_lack_text=True)
 
@@ -198,7 +189,7 @@ def read_categories(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def corpus_texts(spec: str) -> dict[str, str]:
-    """Return the text of every skill of a corpus by its id, as `paging.bench.prepare` reads it.
+    """Return the text of every skill of a corpus by its id, as `paging.bench.prepare_all` reads it.
 
     `spec` is as for `scan_corpus`; rows without text are left out.
 
@@ -207,8 +198,7 @@ def corpus_texts(spec: str) -> dict[str, str]:
     """
     path = Path(spec).expanduser()
     if not path.exists():
-        msg = f"{spec}: not found; {_TEXTS_FORM}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{spec}: not found; {_TEXTS_FORM}")
     # A file's rows are skills, whatever they are called there.
     is_skill = pl.col("kind") == "skill" if path.is_dir() else pl.lit(True)
     # An empty front matter keeps the first lines of a body from being taken for one.
@@ -217,6 +207,5 @@ def corpus_texts(spec: str) -> dict[str, str]:
     for frame in scan_corpus(path, (("content",), ("body",)), optional=("kind",), may_lack_text=True):
         texts |= dict(frame.filter(is_skill).select("doc_id", text).drop_nulls().collect().iter_rows())
     if not texts:
-        msg = f"{spec}: holds no text of a skill; {_TEXTS_FORM}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{spec}: holds no text of a skill; {_TEXTS_FORM}")
     return texts

@@ -21,10 +21,7 @@ from tasks.refine.duplicates.shingles import jaccard, shingle_sets
 from tasks.retrieve.routing.skill import Skill
 
 FOLDER = "distractors"
-KINDS = ("same-domain", "same-tools", "too-general")
-
-"""The strategies of SkillRouter, appendix B."""
-
+KINDS = ("same-domain", "same-tools", "too-general")  # the strategies of SkillRouter, appendix B
 _BODY, _TASK, _TASKS = 24_000, 2_000, 3  # characters of a skill and of a task that are sent; tasks
 _WORDS = (150, 2500)  # of a body; 400 to 1,200 are asked for
 _COPY = 0.5  # Jaccard similarity of word 5-shingles from which a body is a copy, as the bench has it
@@ -87,8 +84,7 @@ PROMPT: Prompt[list[Distractor]] = Prompt(
 def _entries(value: object) -> list[object]:
     found = value.get("distractors") if isinstance(value, dict) else value
     if not isinstance(found, list):
-        reason = 'the answer is no object {"distractors": [...]}'
-        raise Rejected(reason)
+        raise Rejected('the answer is no object {"distractors": [...]}')
     return found
 
 
@@ -117,30 +113,10 @@ def _wrong(made: Distractor, skill: Skill, others: Sequence[Distractor]) -> str 
     return "the body repeats that of another skill" if any(jaccard(own, r) > _COPY for r in rest) else None
 
 
-@dataclass(frozen=True, slots=True)
-class SkillDistractors:
-    """The distractors of one skill, or why there are none: `rejected`, `refused` or `too-long`."""
-
-    doc_id: str
-    distractors: tuple[Distractor, ...] = ()
-    failed: str | None = None
-    detail: str = ""
-
-    def lines(self) -> list[dict[str, str]]:
-        """Return the distractors as `read_skills` reads them, ids `distractor/<doc_id>#<number>`."""
-        return [
-            {"doc_id": f"distractor/{self.doc_id}#{number}", "distractor_of": self.doc_id, **asdict(made)}
-            for number, made in enumerate(self.distractors, start=1)
-        ]
-
-
 def write_distractors(
-    skills: Sequence[Skill],
-    tasks: Mapping[str, Sequence[str]],
-    folder: Root,
-    llm: Llm,
+    skills: Sequence[Skill], tasks: Mapping[str, Sequence[str]], folder: Root, llm: Llm,
     report: Report | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Write distractors of each skill that has no file `distractors/<skill>.json` in the folder yet.
 
     From the files of all skills `distractors.jsonl` is made. Arguments and errors are those of
@@ -164,19 +140,25 @@ def write_distractors(
 
     growth = SkillFiles(folder, FOLDER).grow(skills, llm, PROMPT, values, record, report)
     written = read_distractors(folder)
-    write_lines(folder.folder / "distractors.jsonl", (line for kept in written for line in kept.lines()))
-    kinds = [made.kind for kept in written for made in kept.distractors]
+    write_lines(folder.folder / "distractors.jsonl", (line for kept in written for line in lines_of(kept)))
+    kinds = [made["kind"] for kept in written for made in kept["distractors"]]
     return {
         "skills": len(written), "distractors": len(kinds), "by_kind": dict(Counter(kinds)),
-        "failed": dict(Counter(kept.failed for kept in written if kept.failed)), **growth.told(),
+        "failed": dict(Counter(kept["failed"] for kept in written if kept["failed"])), **growth.told(),
     }  # fmt: skip
 
 
-def read_distractors(folder: Root) -> list[SkillDistractors]:
-    """Return what the folder keeps of every skill, by doc_id; raise `StorageError` for a damaged file."""
-    return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda kept: kept.doc_id)
+def read_distractors(folder: Root) -> list[dict[str, Any]]:
+    """Return what the folder keeps of every skill, by doc_id; raise `StorageError` for a damaged file.
+
+    A record has `distractors`, or says why there are none: `failed` (`rejected`, `refused`, `too-long`).
+    """
+    return sorted(SkillFiles(folder, FOLDER).records(), key=lambda kept: str(kept["doc_id"]))
 
 
-def _of_record(record: dict[str, Any]) -> SkillDistractors:
-    made = tuple(Distractor(**entry) for entry in record["distractors"])
-    return SkillDistractors(record["doc_id"], made, record["failed"], record["detail"])
+def lines_of(kept: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return a record's distractors as `read_skills` reads them, ids `distractor/<doc_id>#<number>`."""
+    return [
+        {"doc_id": f"distractor/{kept['doc_id']}#{number}", "distractor_of": kept["doc_id"], **made}
+        for number, made in enumerate(kept["distractors"], start=1)
+    ]

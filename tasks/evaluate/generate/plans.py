@@ -23,10 +23,8 @@ from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Text, Values, known_of
 
+# Numbers of steps by difficulty (SkillWeaver, section 5.2).
 DIFFICULTIES: Mapping[str, tuple[int, ...]] = {"easy": (2,), "medium": (3,), "hard": (4, 5)}
-
-"""Numbers of steps by difficulty (SkillWeaver, section 5.2)."""
-
 _COLUMNS = ["doc_id", "name", "description", "category", "content_hash", "licence", "vector"]
 _FEWEST_WORDS = 4  # of a description that tells what a row does
 _DESCRIBED = 400  # characters of a description
@@ -71,15 +69,13 @@ def served_rows(root: Root, served: Served) -> tuple[list[ServedRow], int]:
 def _in_one_line(text: str) -> str:
     line = " ".join(text.split())
     if not 0 < len(line) <= _LONGEST:
-        reason = f"a text has {len(line)} characters, and 1 to {_LONGEST} are allowed"
-        raise Rejected(reason)
+        raise Rejected(f"a text has {len(line)} characters, and 1 to {_LONGEST} are allowed")
     return line
 
 
 def _one_each(needs: list[str], info: ValidationInfo) -> list[str]:
     if known_of(info) is not None and len(needs) != known_of(info):
-        reason = f"`needs` has {len(needs)} texts, and there are {known_of(info)} services"
-        raise Rejected(reason)
+        raise Rejected(f"`needs` has {len(needs)} texts, and there are {known_of(info)} services")
     return needs
 
 

@@ -22,10 +22,8 @@ from tasks.models.llm.quoting import shortened
 from tasks.retrieve.routing.skill import Skill
 
 FOLDER = "queries"
+# Requests a skill by breadth: five, as in SkillPager, section 4.1.
 WANTED = {"narrow": 2, "medium": 2, "broad": 1}
-
-"""Requests a skill by breadth: five, as in SkillPager, section 4.1."""
-
 _ITEMS = {"narrow": (1, 3), "medium": (2, 6), "broad": (4, 12)}
 _SPAN = (8, 400)  # characters of a passage
 _QUERY = 800  # characters of a request at most
@@ -102,8 +100,7 @@ def _entries(value: object) -> list[object]:
     if isinstance(value, dict):
         value = value.get("queries")
     if not isinstance(value, list):
-        reason = 'the answer is no object {"queries": [...]}'
-        raise Rejected(reason)
+        raise Rejected('the answer is no object {"queries": [...]}')
     return value
 
 
@@ -160,19 +157,6 @@ def _require_untold(query: str, evidence: tuple[Item, ...]) -> None:
             raise _Problem("telling", f"its query quotes its own evidence {span[:80]!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class SkillRequests:
-    """The requests about one skill, and the answer they come from."""
-
-    skill: Skill  # as it was when the model was asked
-    model: str  # the model asked
-    queries: tuple[EvidenceQuery, ...] = ()  # the requests that passed every check
-    # Requests of the last answer that did not, by reason.
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    failed: str | None = None  # why there are none: `rejected`, `refused` or `too-long`; None: there are some
-    detail: str = ""  # the failure in words
-
-
 def query_line(query: EvidenceQuery) -> dict[str, Any]:
     """Return a request in the form that `read_queries` reads."""
     evidence = [{"any_of": list(item)} for item in query.evidence]
@@ -182,15 +166,12 @@ def query_line(query: EvidenceQuery) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def document_line(skill: Skill) -> dict[str, str]:
+def document_line(skill: Mapping[str, Any]) -> dict[str, str]:
     """Return a skill in the form that `read_documents` reads, name and description as front matter."""
-    fields = {"name": skill.name, "description": skill.description}
-    head = "".join(f"{key}: {_yaml_scalar(text)}\n" for key, text in fields.items())
-    return {"doc_id": skill.doc_id, "content": f"---\n{head}---\n{skill.body}"}
-
-
-def _yaml_scalar(text: str) -> str:
-    return '"' + " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    texts = {key: " ".join(skill[key].split()) for key in ("name", "description")}
+    quoted = {key: text.replace("\\", "\\\\").replace('"', '\\"') for key, text in texts.items()}
+    head = "".join(f'{key}: "{text}"\n' for key, text in quoted.items())
+    return {"doc_id": skill["doc_id"], "content": f"---\n{head}---\n{skill['body']}"}
 
 
 def values_of(skill: Skill, longest: int = BODY) -> Values:
@@ -226,33 +207,23 @@ def write_requests(
     )
     written = read_requests(folder)
     least = sum(WANTED.values()) if exactly else 1
-    good = [kept for kept in written if len(kept.queries) >= least]
-    queries = [query for kept in good for query in kept.queries]
-    write_lines(folder.folder / "documents.jsonl", (document_line(kept.skill) for kept in good))
-    write_lines(folder.folder / "queries.jsonl", map(query_line, queries))
+    good = [kept for kept in written if len(kept["queries"]) >= least]
+    queries = [query for kept in good for query in kept["queries"]]
+    write_lines(folder.folder / "documents.jsonl", map(document_line, good))
+    write_lines(folder.folder / "queries.jsonl", queries)
     return {
         "skills": len(written), **growth.told(), "documents": len(good), "queries": len(queries),
-        "by_breadth": dict(Counter(query.breadth for query in queries)),
-        "namespaces": len({namespace_of(kept.skill.doc_id) for kept in good}),
-        "rejected": dict(sum((Counter(kept.rejected) for kept in written), Counter[str]())),
-        "failed": dict(Counter(kept.failed for kept in written if kept.failed)),
+        "by_breadth": dict(Counter(query["breadth"] for query in queries)),
+        "namespaces": len({namespace_of(kept["doc_id"]) for kept in good}),
+        "rejected": dict(sum((Counter(kept["rejected"]) for kept in written), Counter[str]())),
+        "failed": dict(Counter(kept["failed"] for kept in written if kept["failed"])),
     }  # fmt: skip
 
 
-def read_requests(folder: Root) -> list[SkillRequests]:
-    """Return what the folder keeps of every skill, by doc_id; raise `StorageError` for a damaged file."""
-    return sorted(SkillFiles(folder, FOLDER).read(_of_record), key=lambda kept: kept.skill.doc_id)
+def read_requests(folder: Root) -> list[dict[str, Any]]:
+    """Return what the folder keeps of every skill, by doc_id; raise `StorageError` for a damaged file.
 
-
-def _of_record(record: dict[str, Any]) -> SkillRequests:
-    skill = Skill(record["doc_id"], record["name"], record["description"], record["body"])
-    queries = tuple(
-        EvidenceQuery(
-            q["query_id"], q["doc_id"], q["query"], tuple(tuple(i["any_of"]) for i in q["evidence"]),
-            q["breadth"],
-        )
-        for q in record["queries"]
-    )  # fmt: skip
-    return SkillRequests(
-        skill, record["model"], queries, record["rejected"], record["failed"], record["detail"]
-    )
+    A record has the fields of `Skill`, its `queries` in the form of `query_line`, how many were `rejected` by
+    reason, and why there are none (`failed`, null if there are some; `detail` in words).
+    """
+    return sorted(SkillFiles(folder, FOLDER).records(), key=lambda kept: str(kept["doc_id"]))

@@ -40,14 +40,9 @@ class SkillFiles:
     name: str
 
     def grow(
-        self,
-        skills: Sequence[Skill],
-        llm: Llm,
-        prompt: Prompt[T],
-        values: Callable[[Skill], Values],
-        record: Callable[[Skill, T | None], dict[str, Any]],
-        report: Report | None = None,
-    ) -> Growth:
+        self, skills: Sequence[Skill], llm: Llm, prompt: Prompt[T], values: Callable[[Skill], Values],
+        record: Callable[[Skill, T | None], dict[str, Any]], report: Report | None = None,
+    ) -> Growth:  # fmt: skip
         """Ask about each skill that has no file yet, and write its file as soon as it is answered.
 
         An answer that fails its check is asked for twice more, and the model is told what was wrong; of the
@@ -89,20 +84,18 @@ class SkillFiles:
         llm.gather(map(work, new), told)
         return growth
 
-    def read(self, made: Callable[[dict[str, Any]], T]) -> list[T]:
-        """Return what `made` makes of each record, by file name; a damaged file raises `StorageError`."""
-        return [self._read(file, made) for file in self.folder.files(self.name, ".json")]
+    def records(self) -> list[dict[str, Any]]:
+        """Return what each file holds, by file name; a damaged file raises `StorageError`."""
+        return [self._record(file) for file in self.folder.files(self.name, ".json")]
 
-    def _read(self, file: str, made: Callable[[dict[str, Any]], T]) -> T:
+    def _record(self, file: str) -> dict[str, Any]:
         record, place = self.folder.read_json(file) or {}, self.folder.at(file)
-        try:
-            if record["schema_version"] != SCHEMA_VERSION:
-                msg = f"{place} has schema version {record['schema_version']}, not {SCHEMA_VERSION}"
-                raise StorageError(msg)
-            return made(record)
-        except (KeyError, TypeError) as error:
-            msg = f"{place} is damaged ({error!r}): delete it, and its skill is asked about again"
-            raise StorageError(msg) from error
+        version = record.get("schema_version")
+        if version not in (None, SCHEMA_VERSION):
+            raise StorageError(f"{place} has schema version {version}, not {SCHEMA_VERSION}")
+        if not {"schema_version", "doc_id", "failed", "detail"} <= record.keys():
+            raise StorageError(f"{place} is damaged: delete it, and its skill is asked about again")
+        return record
 
     def _file(self, skill: Skill) -> str:
         # The digest tells ids apart that the characters any file system takes would make equal.

@@ -61,13 +61,14 @@ def draw_probes(nodes: pl.DataFrame, skills: pl.DataFrame, *, count: int, seed: 
         folded = _fold(text)
         if folded.count(" ") + 1 >= _MIN_WORDS and folded not in heads.get(doc_id, ""):
             fit.setdefault(doc_id, []).append((node_id, text))
-    chosen = sorted(fit, key=lambda doc_id: (_draw(seed, doc_id), doc_id))[:count]
+    chosen = sorted(fit, key=lambda doc_id: (drawn_by(doc_id, seed), doc_id))[:count]
     # A node's id counts the nodes before it: its text stays its own when one of them goes.
-    picks = [(d, *min(fit[d], key=lambda node: (_draw(seed, node[1]), node[0]))) for d in chosen]
+    picks = [(d, *min(fit[d], key=lambda node: (drawn_by(node[1], seed), node[0]))) for d in chosen]
     return [Probe(f"probe#{i}", d, n, t) for i, (d, n, t) in enumerate(picks)]
 
 
-def _draw(seed: int, text: str) -> bytes:
+def drawn_by(text: str, seed: int = _SEED) -> bytes:
+    """Return the hash by which texts and ids are drawn, the smallest first."""
     return hashlib.blake2b(f"{seed}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -81,7 +82,7 @@ def logged_probes(root: Root, doc_ids: Collection[str], *, count: int) -> list[P
     There are none where SKILLERY_QUERY_LOG keeps no texts. The texts with the smallest hashes are taken.
     """
     asked = [(text, d) for text, d in logged_searches(root, datetime.now(UTC)) if d in doc_ids]
-    chosen = sorted(asked, key=lambda one: _draw(_SEED, one[0]))[:count]
+    chosen = sorted(asked, key=lambda one: drawn_by(one[0]))[:count]
     return [Probe(f"asked#{i}", doc_id, "", text) for i, (text, doc_id) in enumerate(chosen)]
 
 
@@ -122,12 +123,9 @@ def probe_nodes(nodes: TableAt, probes: Sequence[Probe], vectors: Vectors) -> di
 
 
 def quality_rows(
-    probe: str,
-    leg: str,
-    wanted: Sequence[str],
-    rankings: Sequence[Sequence[str]],
+    probe: str, leg: str, wanted: Sequence[str], rankings: Sequence[Sequence[str]],
     measures: Sequence[str] = (f"hit@{K}", f"mrr@{K}"),
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return a row of the history for each measure of rankings, with the 95 % interval of its mean.
 
     hit@k is 1 where the document wanted is among the first k, mrr@k 1 / its rank; both are 0 where it is not.
@@ -159,14 +157,9 @@ def quality_row(probe: str, leg: str, measure: str, values: Sequence[float]) -> 
 
 
 def history_row(
-    probe: str,
-    leg: str,
-    measure: str,
-    value: float,
-    *,
-    queries: int = 0,
+    probe: str, leg: str, measure: str, value: float, *, queries: int = 0,
     interval: tuple[float | None, float | None] = (None, None),
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return a row of the evaluation history; `queries` is 0 where something is counted, not asked."""
     low, high = interval
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,12 +19,12 @@ from storage.lance.tables import NODES, TableAt
 from storage.partitions import PARTITIONS
 from storage.root import Root
 from storage.state import nodes_table
-from tasks.evaluate.health.probes import Probe, draw_probes, logged_probes
+from tasks.evaluate.health.probes import Probe, draw_probes, drawn_by, logged_probes
 from tasks.evaluate.measures.statistics import paired_bootstrap
 from tasks.evaluate.paging.bench import Remembering
 from tasks.models.encoder import load_encoder
 from tasks.models.protocols import Encoder, Vectors
-from tasks.retrieve.index.gate import Check
+from tasks.retrieve.index.gate import Check, few_changed
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import Searcher, rank_lexical
 from tasks.retrieve.routing.store import RoutingIndex, drop_routing, open_routing, prepare_routing
@@ -32,6 +33,9 @@ LEVEL = 0.99
 _K = 10
 _FEWEST = 10  # probes: of fewer, chance alone may lower every one
 _SKILLS_PER_PROBE = 3  # drawn from: some skills have no sentence that fits
+# Where few skills changed, the others' rows are those that are served: so many probes and skills stand for
+# all.
+_ASKED, _RIVALS = 40, 500
 Ranks = dict[str, list[float]]
 
 
@@ -53,7 +57,8 @@ def check_regression(
     """Ask both versions for sentences of skills that both hold, and compare leg by leg.
 
     Of skills that both hold as they are, where there are enough; else of all that both hold: rules that
-    change every text a little would otherwise let any model pass.
+    change every text a little would otherwise let any model pass. Where few changed since what is served, at
+    most 40 probes are asked, and their rows are compared with those of 500 skills.
 
     A leg fails where its mean reciprocal rank at 10 falls by more than `max_loss` and the noise: half the
     99 % interval of a paired bootstrap over probes. Skills that one version alone holds take no rank, so that
@@ -80,7 +85,8 @@ def check_regression(
     served = read_served(root)
     if served is None:
         return []
-    shared = _shared(root, served, candidate)
+    shared, few = _shared(root, served, candidate), few_changed(root, candidate.tables()) is not None
+    count = min(count, _ASKED) if few else count
     sentences = _sentences(corpus or root, shared["doc_id"], _SKILLS_PER_PROBE * count)
     probes = draw_probes(sentences, shared, count=count)
     # Said also where it is nothing: a gate that compared nothing must not look like one that was passed.
@@ -90,11 +96,12 @@ def check_regression(
     prepare_routing(root, candidate, workers)
     asking = Remembering(encoder)  # both versions are asked the same
     ids, before = set(shared["doc_id"]), _encoder_of(root, served, candidate, asking)
+    rivals = {p.doc_id for p in probes} | set(heapq.nsmallest(_RIVALS, ids, key=drawn_by)) if few else None
     indices = [open_routing(root, version) for version in (candidate, served)]
     if any(index.learned is None for index in indices):  # the other is compared as if it had no such leg
         indices = [replace(index, learned=None) for index in indices]
-    new = _ranks(_side(root, candidate, indices[0], asking, probes), probes, ids)
-    old = _ranks(_side(root, served, indices[1], before, probes), probes, ids)
+    new = _ranks(_side(root, candidate, indices[0], asking, probes), probes, ids, rivals)
+    old = _ranks(_side(root, served, indices[1], before, probes), probes, ids, rivals)
     checks = [_check(leg, new[leg], old[leg], max_loss) for leg in new if leg in old]
     if len(logged := logged_probes(root, ids, count=count)) >= _FEWEST:
         sides = ((candidate, indices[0], asking), (served, indices[1], before))
@@ -148,16 +155,23 @@ def _side(
     return _Side(skills, version.table(root, NODES), index, router, encoder.encode([p.text for p in probes]))
 
 
-def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str]) -> Ranks:
-    """Return each probe's reciprocal rank at 10 by leg, among the skills shared."""
+def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str], rivals: set[str] | None) -> Ranks:
+    """Return each probe's reciprocal rank at 10 by leg, among the skills shared.
+
+    By vectors it is that among `rivals`, some of them, if these are given.
+    """
     allowed = _allowed(side, shared)
-    found: Ranks = {"dense": _vector_ranks(side.skills, side, probes, shared)}
+    found: Ranks = {"dense": _vector_ranks(side.skills, side, probes, shared, rivals)}
 
     def lexical(probe: Probe) -> float:
         return _reciprocal([d == probe.doc_id for d in rank_lexical(side.index, probe.text, _K, allowed)])
 
     found["fused"], found["lexical"] = _fused(side, probes, shared), _side_by_side(lexical, probes)
-    return found if side.nodes is None else found | {"nodes": _vector_ranks(side.nodes, side, probes, shared)}
+    return (
+        found
+        if side.nodes is None
+        else found | {"nodes": _vector_ranks(side.nodes, side, probes, shared, rivals)}
+    )
 
 
 def _fused(side: _Side, probes: Sequence[Probe], shared: set[str]) -> list[float]:
@@ -186,12 +200,14 @@ def _reciprocal(found: Sequence[bool]) -> float:
     return 1 / (found.index(True) + 1) if True in found[:_K] else 0.0
 
 
-def _vector_ranks(table: TableAt, side: _Side, probes: Sequence[Probe], shared: set[str]) -> list[float]:
+def _vector_ranks(
+    table: TableAt, side: _Side, probes: Sequence[Probe], shared: set[str], rivals: set[str] | None
+) -> list[float]:
     """Return the reciprocal rank of each probe's skill by the vectors of its row, or of its other nodes."""
     own = _best_of_own(table, probes, side.vectors)
     nearer = np.zeros(len(probes), dtype=np.int64)
     doc_of = np.array([p.doc_id for p in probes])
-    for batch in table.batches(["doc_id", "vector"]):
+    for batch in table.batches(["doc_id", "vector"], **({} if rivals is None else {"doc_id": rivals})):
         ids = np.array(batch.column("doc_id").to_pylist())
         # A look-up each: numpy would sort all that are shared for every batch.
         rows = np.array([doc_id in shared for doc_id in ids], dtype=np.bool_)

@@ -28,15 +28,9 @@ _TEMPLATE = Path(__file__).parents[1] / "data" / "evaluation.html"
 
 
 def render_report(
-    history: pl.DataFrame,
-    evaluated_at: datetime,
-    drifts: Sequence[Drift],
-    fallen: Sequence[str],
-    misses: Sequence[Mapping[str, Any]],
-    pictures: Mapping[str, bytes] | None,
-    *,
-    compared: int,
-) -> str:
+    history: pl.DataFrame, evaluated_at: datetime, drifts: Sequence[Drift], fallen: Sequence[str],
+    misses: Sequence[Mapping[str, Any]], pictures: Mapping[str, bytes] | None, *, compared: int,
+) -> str:  # fmt: skip
     """Return the page; the same arguments make the same page, and every text in it is visible and escaped.
 
     Args:
@@ -57,16 +51,12 @@ def render_report(
     for drift in drifts:
         measures.setdefault(drift.probe, []).append(drift)
     return environment.from_string(_TEMPLATE.read_text("utf-8")).render(
-        version=version,
-        evaluated_at=f"{evaluated_at:%Y-%m-%d %H:%M:%S}",
+        version=version, evaluated_at=f"{evaluated_at:%Y-%m-%d %H:%M:%S}",
         evaluations=history["evaluated_at"].n_unique(),
-        **_beside(version, compared_with(history, evaluated_at, compared=compared)),
-        fallen=fallen,
-        misses=misses,
-        measures=list(measures.items()),
-        drawn=pictures is not None,
+        **_beside(version, compared_with(history, evaluated_at, compared=compared)), fallen=fallen,
+        misses=misses, measures=list(measures.items()), drawn=pictures is not None,
         pictures=[(title, base64.b64encode(svg).decode()) for title, svg in (pictures or {}).items()],
-    )
+    )  # fmt: skip
 
 
 def write_report(root: Root, page: str) -> str:

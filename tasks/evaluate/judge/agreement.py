@@ -40,8 +40,7 @@ def cohen_kappa(a: Sequence[bool], b: Sequence[bool]) -> float | None:
     there are no verdicts, or both judges always say the same one thing.
     """
     if len(a) != len(b):
-        msg = f"both judges must judge the same cases, got {len(a)} and {len(b)}"
-        raise ValueError(msg)
+        raise ValueError(f"both judges must judge the same cases, got {len(a)} and {len(b)}")
     if not a:
         return None
     yes_a, yes_b = sum(a) / len(a), sum(b) / len(b)
@@ -91,12 +90,10 @@ def read_labels(path: Path) -> list[Label]:
         query_id, method = (text_field(record, key, where) for key in ("query_id", "method"))
         label = Label(query_id, method, _budget(record, where), _verdict(record, where), where)
         if label.key in labels:
-            msg = f"{where}: the same context has a label in {labels[label.key].where}; keep one"
-            raise WrongInput(msg)
+            raise WrongInput(f"{where}: the same context has a label in {labels[label.key].where}; keep one")
         labels[label.key] = label
     if not labels:
-        msg = f"{path}: holds no labels; write lines {_FORM}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: holds no labels; write lines {_FORM}")
     return list(labels.values())
 
 
@@ -111,8 +108,7 @@ def require_labelled(
             raise WrongInput(msg)
         if (label.method, label.budget) not in measured:
             said = f"{label.method!r} with budget {label.budget}"
-            msg = f"{label.where}: {said} is not measured; name it by --method and --budget"
-            raise WrongInput(msg)
+            raise WrongInput(f"{label.where}: {said} is not measured; name it by --method and --budget")
 
 
 def _raw(a: Sequence[bool], b: Sequence[bool]) -> float:
@@ -124,14 +120,12 @@ def _budget(record: dict[str, Any], where: str) -> float | None:
     if budget is None:
         return None
     if isinstance(budget, bool) or not isinstance(budget, int | float):
-        msg = f"{where}: `budget` is {budget!r}; it must be a number or null"
-        raise WrongInput(msg)
+        raise WrongInput(f"{where}: `budget` is {budget!r}; it must be a number or null")
     return float(budget)
 
 
 def _verdict(record: dict[str, Any], where: str) -> bool:
     verdict = record.get("sufficient")
     if not isinstance(verdict, bool):
-        msg = f"{where}: `sufficient` is {verdict!r}; it must be true or false"
-        raise WrongInput(msg)
+        raise WrongInput(f"{where}: `sufficient` is {verdict!r}; it must be true or false")
     return verdict

@@ -84,16 +84,13 @@ def read_form(path: Path, query_ids: Iterable[str], settings: Collection[Setting
             msg = f"{where}: this pair is not measured here; give the options that the form names at its top"
             raise WrongInput(msg)
         if name in found:
-            msg = f"{where}: this pair has an answer in {found[name].where}; keep one"
-            raise WrongInput(msg)
+            raise WrongInput(f"{where}: this pair has an answer in {found[name].where}; keep one")
         if answer.casefold() not in _WORDS:
-            msg = f"{where}: {answer[:40]!r} is no answer; write yes or no after `Sufficient:`"
-            raise WrongInput(msg)
+            raise WrongInput(f"{where}: {answer[:40]!r} is no answer; write yes or no after `Sufficient:`")
         query_id, (method, budget) = names[name]
         found[name] = Label(query_id, method, budget, _WORDS[answer.casefold()], where, context)
     if not found:
-        msg = f"{path}: no pair has an answer; write yes or no after each `Sufficient:`"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: no pair has an answer; write yes or no after each `Sufficient:`")
     return list(found.values())
 
 

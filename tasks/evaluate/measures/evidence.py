@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -39,8 +39,7 @@ def coverage(context: str, evidence: Sequence[Item]) -> float:
     A span without a word character folds to nothing and is in every context. No evidence raises ValueError.
     """
     if not evidence:
-        msg = "coverage needs at least one item of evidence"
-        raise ValueError(msg)
+        raise ValueError("coverage needs at least one item of evidence")
     folded = fold_text(context)
     return sum(any(fold_text(span) in folded for span in item) for item in evidence) / len(evidence)
 
@@ -63,11 +62,6 @@ def spans_in(body: str, span: str) -> list[tuple[int, int]]:
     return found
 
 
-def sufficient(context: str, evidence: Sequence[Item]) -> bool:
-    """Return whether the context covers every item; errors as `coverage`."""
-    return coverage(context, evidence) == 1.0
-
-
 def read_documents(path: Path) -> dict[str, str]:
     """Return the text of each document by its id, from lines `{doc_id, content}`.
 
@@ -78,8 +72,7 @@ def read_documents(path: Path) -> dict[str, str]:
     for where, record in read_lines(path, "{doc_id, content}"):
         doc_id = text_field(record, "doc_id", where)
         if doc_id in documents:
-            msg = f"{where}: doc_id {doc_id!r} occurs twice; keep one"
-            raise WrongInput(msg)
+            raise WrongInput(f"{where}: doc_id {doc_id!r} occurs twice; keep one")
         documents[doc_id] = text_field(record, "content", where)
     return documents
 
@@ -150,18 +143,14 @@ def read_paging_bench(
     located = read_located_queries(queries, judged=judged)
     folded: dict[str, str] = {}
     for where, query in located:
-        _require_document(where, query.doc_id, texts, documents)
+        if query.doc_id not in texts:
+            near = suggestion(query.doc_id, [], texts)
+            msg = f"{where}: {documents} has no document {query.doc_id!r}{near}; add it or mend the id"
+            raise WrongInput(msg)
         if query.doc_id not in folded:
             folded[query.doc_id] = fold_text(texts[query.doc_id])
         _require_evidence(where, query, folded[query.doc_id])
     return texts, [query for _, query in located]
-
-
-def _require_document(where: str, doc_id: str, texts: Mapping[str, str], documents: Path) -> None:
-    if doc_id not in texts:
-        near = suggestion(doc_id, [], texts)
-        msg = f"{where}: {documents} has no document {doc_id!r}{near}; add it or mend the id"
-        raise WrongInput(msg)
 
 
 def _require_evidence(where: str, query: EvidenceQuery, document: str) -> None:

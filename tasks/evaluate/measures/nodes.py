@@ -1,22 +1,29 @@
-"""Measures of nodes' types against people's: accuracy, F1, confusion, calibration."""
+"""Measures of nodes: types against people's (accuracy, F1, calibration), edges against an LLM's answers."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from storage.errors import WrongInput
 from storage.jsonl import read_lines
+from storage.root import Root
 from storage.schemas import NODE_TYPES, Node
+from storage.state import nodes_table
 from tasks.evaluate.measures.statistics import calibration, calibration_error
 from tasks.parse.classify.llm import document_in, hybrid_curve
 from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments
+from tasks.parse.edges.linker import Linked
+from tasks.parse.edges.rules import Pair, text_pairs
+from tasks.parse.edges.windows import KINDS, candidate_pairs
 
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 Confusion = Mapping[str, Mapping[str, int]]
@@ -30,6 +37,7 @@ class Gold:
     documents: list[str | None]  # the document of each, where it is known
     node_types: list[str]  # what people said
     sure: list[bool]  # whether those who said it were sure
+    doubted: list[bool]  # whether any of them thought that another type might do as well
 
 
 def read_gold(path: Path) -> Gold:
@@ -49,14 +57,14 @@ def read_gold(path: Path) -> Gold:
             msg = f"{where}: `node_type` is {record.get('node_type')!r}, not one of {', '.join(NODE_TYPES)}"
             raise WrongInput(msg)
     if not lines:
-        msg = f"{path}: holds no fragment; give a file of labelled ones, a JSON object a line"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: holds no fragment; give a file of labelled ones, a JSON object a line")
     records = [record for _, record in lines]
     return Gold(
         fragments,
         [document_in(record, f) for record, f in zip(records, fragments, strict=True)],
         [record["node_type"] for record in records],
         [record.get("agreed_confidence", record.get("confidence")) == "high" for record in records],
+        ["low" in (record.get("confidence"), record.get("agreed_confidence")) for record in records],
     )
 
 
@@ -101,13 +109,10 @@ def agreement(gold: Gold, answers: Sequence[Typed]) -> dict[str, Any]:
     sure = [k for k, is_sure in enumerate(gold.sure) if is_sure]
     table = confusion(gold.node_types, given)
     return {
-        **_figures(gold.node_types, given),
-        "ece": calibration_error(bins),
+        **_figures(gold.node_types, given), "ece": calibration_error(bins),
         "sure": _figures([gold.node_types[k] for k in sure], [given[k] for k in sure]) if sure else None,
-        "types": by_type(table),
-        "confusion": table,
-        "calibration": bins,
-    }
+        "types": by_type(table), "confusion": table, "calibration": bins,
+    }  # fmt: skip
 
 
 def threshold_table(
@@ -182,3 +187,62 @@ def balanced_nodes(documents: Mapping[str, Sequence[Node]], count: int) -> list[
             by_type.setdefault(one.stratum[0], []).append((turn, drawn(one), one))
     in_turn = zip_longest(*(sorted(own, key=lambda row: row[:2]) for _, own in sorted(by_type.items())))
     return [row[2] for turn in in_turn for row in turn if row is not None][:count]
+
+
+Documents = Mapping[str, Sequence[Node]]
+
+
+def sampled_documents(root: Root, count: int) -> dict[str, list[Node]]:
+    """Return the nodes, in order, of at most `count` parsed documents, drawn by a hash of their ids.
+
+    Raises:
+        WrongInput: The root holds no parsed document.
+    """
+    table = nodes_table(root)
+    ids = table.read(columns=["doc_id"])["doc_id"].unique().to_list()
+    if not ids:
+        raise WrongInput(f"{root.uri} holds no parsed skill: run `skillery run --root {root.uri}` first")
+    drawn = sorted(ids, key=lambda d: hashlib.sha256(d.encode()).digest())[:count]
+    found: dict[str, list[Node]] = {doc_id: [] for doc_id in sorted(drawn)}
+    rows = table.read().filter(pl.col("doc_id").is_in(drawn)).sort("doc_id", "ordinal")
+    for row in rows.iter_rows(named=True):
+        found[row["doc_id"]].append(Node(**{**row, "heading_path": tuple(row["heading_path"])}))
+    return found
+
+
+def edge_agreement(documents: Documents, linked: Linked, model: str) -> dict[str, Any]:
+    """Return how far the rules agree with what a model answered, whose pairs are taken as the truth.
+
+    Args:
+        documents: The nodes of each document.
+        linked: The answer about the same documents; documents on which it left a window out do not count.
+        model: The name under which the model's pairs stand.
+
+    Returns:
+        `documents` (that count), and by `rules` and `candidates`, for each of `condition` and `reference`:
+        `llm` and `found` (pairs), `precision`, `recall` and `f1`, each in [0, 1]. The candidates are those
+        that hybrid asks about: their recall is the most that hybrid can reach.
+    """
+    whole = {d for d, pairs in linked.pairs.items() if all(by == model for *_, by in pairs)}
+    truth = {(d, *pair[:3]) for d in whole for pair in linked.pairs[d]}
+
+    def against(pairs_of: Callable[[Sequence[Node]], Sequence[Pair]]) -> dict[str, dict[str, float]]:
+        given = {(d, *pair) for d in whole for pair in pairs_of(documents[d])}
+        return {kind: _scores(_of(given, kind), _of(truth, kind)) for kind in KINDS}
+
+    return {"documents": len(whole), "rules": against(text_pairs), "candidates": against(candidate_pairs)}
+
+
+_Placed = set[tuple[str, int, int, str]]
+
+
+def _of(pairs: _Placed, kind: str) -> _Placed:
+    return {pair for pair in pairs if pair[3] == kind}
+
+
+def _scores(found: _Placed, truth: _Placed) -> dict[str, float]:
+    right = len(found & truth)
+    return {
+        "llm": len(truth), "found": len(found), "precision": right / max(len(found), 1),
+        "recall": right / max(len(truth), 1), "f1": 2 * right / max(len(found) + len(truth), 1),
+    }  # fmt: skip

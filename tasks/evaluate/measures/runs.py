@@ -77,10 +77,7 @@ def grouped(items: Iterable[T], name: Callable[[T], str | None]) -> dict[str, li
 
 def latency(milliseconds: Sequence[float]) -> dict[str, float]:
     """Return median and 95th percentile of the times of queries."""
-    return {
-        "median_ms": float(np.median(milliseconds)),
-        "p95_ms": float(np.quantile(milliseconds, 0.95)),
-    }
+    return {"median_ms": float(np.median(milliseconds)), "p95_ms": float(np.quantile(milliseconds, 0.95))}
 
 
 class PairedTest(NamedTuple):

@@ -11,10 +11,8 @@ import numpy.typing as npt
 
 from tasks.evaluate.measures.statistics import Array, auroc, percentiles
 
+# The share of served queries at which the false-route rate is measured, where no other is asked for.
 RECALL = 0.95
-
-"""The share of served queries at which the false-route rate is measured, where no other is asked for."""
-
 _RESAMPLES, _SEED = 10_000, 42
 # Resamples that are weighed at a time, so that memory does not grow with them.
 _BLOCK = 500

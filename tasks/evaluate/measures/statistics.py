@@ -21,18 +21,11 @@ _BLOCK = 2_000_000
 def bootstrap_interval(
     values: Sequence[float], *, level: float = 0.95, resamples: int = 10_000, seed: int = 42
 ) -> tuple[float, float]:
-    """Return the percentile interval of the mean of `values`, one for each query.
+    """Return the percentile interval of the mean of values, one a query; raise ValueError if there is none.
 
-    Args:
-        values: At least one.
-        level: Share of the resampled means inside the interval, in (0, 1).
-        resamples: Number of samples, at least 1.
-        seed: Of the draws.
-
-    Raises:
-        ValueError: There are no values, or `level` or `resamples` is out of range.
+    The share `level`, in (0, 1), of the means of `resamples` samples lies inside.
     """
-    sums = _resampled(_column(values), level, resamples, seed)
+    sums = _resampled(_column(values), resamples, seed)
     return percentiles(sums[:, 0] / len(values), level)
 
 
@@ -41,13 +34,9 @@ def bootstrap_ratio_interval(
 ) -> tuple[float, float]:
     """Return the 95 % percentile interval of `sum(numerators) / sum(denominators)`, one of each a query.
 
-    Raises:
-        ValueError: There are none, the two differ in length, or a denominator is not positive.
+    Denominators are positive. Raises ValueError if there are none, or the two differ in length.
     """
     _check_pairs(numerators, denominators)
-    if min(denominators, default=1) <= 0:
-        msg = f"denominators must be positive, got {min(denominators)}"
-        raise ValueError(msg)
     sums = _resampled(np.hstack([_column(numerators), _column(denominators)]))
     return percentiles(sums[:, 0] / sums[:, 1])
 
@@ -75,13 +64,9 @@ def cluster_sums(columns: Sequence[Sequence[float]], clusters: Sequence[str]) ->
 
 
 def paired_bootstrap(
-    a: Sequence[float],
-    b: Sequence[float],
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
+    a: Sequence[float], b: Sequence[float], *, level: float = 0.95, resamples: int = 10_000,
     clusters: Sequence[str] | None = None,
-) -> tuple[float, float, float, float]:
+) -> tuple[float, float, float, float]:  # fmt: skip
     """Return the mean of `a - b` over queries, its percentile interval, and a two-sided p-value.
 
     Queries are drawn with both their values; with `clusters`, the one of each query, whole clusters are. p is
@@ -94,11 +79,11 @@ def paired_bootstrap(
     _check_pairs(a, b)
     difference, least = _column(a) - _column(b), 1 / resamples
     if clusters is None:
-        means = _resampled(difference, level, resamples)[:, 0] / max(len(a), 1)
+        means = _resampled(difference, resamples)[:, 0] / max(len(a), 1)
     else:
         _check_pairs(a, clusters)
         columns = cluster_sums([difference[:, 0].tolist(), [1.0] * len(a)], clusters)
-        sums = _resampled(columns, level, resamples)
+        sums = _resampled(columns, resamples)
         means, least = sums[:, 0] / sums[:, 1], max(least, 2.0 * len(columns) ** -float(len(columns)))
     low, high = percentiles(means, level)
     side = min(float((means <= 0).mean()), float((means >= 0).mean()))
@@ -139,18 +124,13 @@ def _column(values: Sequence[float]) -> Array:
 
 def _check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
     if len(a) != len(b):
-        msg = f"both sides must have one value a query, got {len(a)} and {len(b)}"
-        raise ValueError(msg)
+        raise ValueError(f"both sides must have one value a query, got {len(a)} and {len(b)}")
 
 
-def _resampled(columns: Array, level: float = 0.95, resamples: int = 10_000, seed: int = 42) -> Array:
+def _resampled(columns: Array, resamples: int = 10_000, seed: int = 42) -> Array:
     """Return the sums of each resample, shape `(resamples, m)`, of `columns` with shape `(n, m)`."""
     if not len(columns):
-        msg = "there are no values to resample"
-        raise ValueError(msg)
-    if not 0 < level < 1 or resamples < 1:
-        msg = f"level must be in (0, 1) and resamples at least 1, got {level} and {resamples}"
-        raise ValueError(msg)
+        raise ValueError("there are no values to resample")
     random = np.random.default_rng(seed)
     n = len(columns)
     sums = np.empty((resamples, columns.shape[1]))
@@ -172,13 +152,7 @@ def holm_bonferroni(values: Sequence[float]) -> list[float]:
 
     The i-th smallest of m, counted from 0, is multiplied by m - i; an adjusted value is no smaller than that
     of a smaller p, and at most 1.
-
-    Raises:
-        ValueError: A value is not in [0, 1].
     """
-    if not all(0 <= p <= 1 for p in values):
-        msg = f"p-values lie in [0, 1], got {list(values)}"
-        raise ValueError(msg)
     order = np.argsort(values, kind="stable")
     raised = np.asarray(values, dtype=np.float64)[order] * np.arange(len(values), 0, -1)
     adjusted = np.empty(len(values))

@@ -10,14 +10,13 @@ from typing import Any
 
 from storage.errors import WrongInput
 from storage.schemas import Node
-from tasks.crawl.source.lookup import suggestion
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage
 from tasks.evaluate.paging.held_out import held_out_scorer
 from tasks.evaluate.paging.outcomes import Outcome, Setting
 from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.parse.classify.protocol import Classifier
-from tasks.parse.document import parse_document, parse_documents
+from tasks.parse.document import parse_documents
 from tasks.parse.edges.rules import infer_edges
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.text.canonical import canonical, strip_boilerplate
@@ -93,11 +92,7 @@ class PagingBench:
         self.scorers = {doc_id: scorer for doc_id, scorer in found.items() if scorer is not None}
 
     def measured(
-        self,
-        method: str,
-        budget: float | Sequence[float] | None,
-        *,
-        step: Callable[[], None] = lambda: None,
+        self, method: str, budget: float | Sequence[float] | None, *, step: Callable[[], None] = lambda: None
     ) -> list[Outcome]:
         """Return what each query got by a method, under one budget or each query's own."""
         budgets = budget if isinstance(budget, Sequence) else [budget] * len(self.queries)
@@ -112,45 +107,26 @@ class PagingBench:
         spared = getattr(self.encoder, "spared", 0.0)
         began = self.clock()
         answer = page(
-            document,
-            query.query,
-            encoder=self.encoder,
-            tokenizer=self.tokenizer,
-            method=method,
-            budget=budget,
-            reranker=self.reranker,
-            scorer=self.scorers.get(query.doc_id),
+            document, query.query, encoder=self.encoder, tokenizer=self.tokenizer, method=method,
+            budget=budget, reranker=self.reranker, scorer=self.scorers.get(query.doc_id),
             skillpager=self.skillpager,
-        )
+        )  # fmt: skip
         seconds = self.clock() - began + getattr(self.encoder, "spared", 0.0) - spared
         return Outcome(
             coverage=coverage(answer.context, query.evidence) if query.evidence else None,
-            tokens=answer.tokens,
-            document_tokens=answer.document_tokens,
-            nodes=len(answer.nodes),
-            milliseconds=1000 * seconds,
-            node_tokens=sum(node.n_tokens for node in document.nodes),
-            query_id=query.query_id,
-            doc_id=query.doc_id,
-            breadth=query.breadth,
-            size=len(document.nodes),
-            context=answer.context if self.keep_contexts else "",
-            chunks=answer.chunks,
+            tokens=answer.tokens, document_tokens=answer.document_tokens, nodes=len(answer.nodes),
+            milliseconds=1000 * seconds, node_tokens=sum(node.n_tokens for node in document.nodes),
+            query_id=query.query_id, doc_id=query.doc_id, breadth=query.breadth, size=len(document.nodes),
+            context=answer.context if self.keep_contexts else "", chunks=answer.chunks,
             held_out=method == DEFAULT_METHOD and query.doc_id in self.scorers,
-        )
+        )  # fmt: skip
 
 
 def prepare_all(
-    documents: Mapping[str, str],
-    queries: Iterable[EvidenceQuery],
-    *,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    classifier: Classifier,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
-    skillpager: OpenSettings = OPEN_SETTINGS,
-    typed: Counter[str] | None = None,
-) -> dict[str, PagedDocument]:
+    documents: Mapping[str, str], queries: Iterable[EvidenceQuery], *, encoder: Encoder, tokenizer: Tokenizer,
+    classifier: Classifier, progress: Callable[[int, int], None] = lambda _done, _total: None,
+    skillpager: OpenSettings = OPEN_SETTINGS, typed: Counter[str] | None = None,
+) -> dict[str, PagedDocument]:  # fmt: skip
     """Return each document that a query asks for, parsed, encoded and ready for every method.
 
     All are typed at once; `typed` takes the counts of `Typing.counts`.
@@ -167,30 +143,10 @@ def prepare_all(
     return ready
 
 
-def prepare(
-    doc_id: str,
-    content: str,
-    *,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    classifier: Classifier,
-    skillpager: OpenSettings = OPEN_SETTINGS,
-) -> PagedDocument:
-    """Return a document without its front matter, parsed and encoded, with its chunks and edges."""
-    body = body_of(content)
-    grouped = skillpager.grouped
-    nodes = parse_document(doc_id, body, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
-    return _encoded(doc_id, body, nodes, encoder, tokenizer, skillpager)
-
-
 def _encoded(
-    doc_id: str,
-    body: str,
-    nodes: Sequence[Node],
-    encoder: Encoder,
-    tokenizer: Tokenizer,
+    doc_id: str, body: str, nodes: Sequence[Node], encoder: Encoder, tokenizer: Tokenizer,
     skillpager: OpenSettings,
-) -> PagedDocument:
+) -> PagedDocument:  # fmt: skip
     vectors, states = encoded(encoder, [node.text for node in nodes])
     document = PagedDocument(doc_id, body, nodes, vectors, n_tokens=tokenizer.count([body])[0], states=states)
     return replace(
@@ -212,18 +168,9 @@ def body_of(content: str) -> str:
     return strip_boilerplate(canonical(parse_frontmatter(content).body)[0], "body")[0]
 
 
-def require_paging(
-    documents: Mapping[str, str], queries: Sequence[EvidenceQuery], methods: Sequence[str]
-) -> None:
-    """Raise `WrongInput` if there is no query, a method is not known, or a query's document is missing."""
+def require_paging(queries: Sequence[EvidenceQuery], methods: Sequence[str]) -> None:
+    """Raise `WrongInput` if there is no query, or a method is not known."""
     if not queries:
-        msg = "there are no queries to evaluate; give a file with at least one"
-        raise WrongInput(msg)
+        raise WrongInput("there are no queries to evaluate; give a file with at least one")
     if unknown := [method for method in methods if method not in METHODS]:
-        msg = f"unknown paging method {unknown[0]!r}; choose one of {', '.join(METHODS)}"
-        raise WrongInput(msg)
-    for query in queries:
-        if query.doc_id not in documents:
-            near = suggestion(query.doc_id, [], documents)
-            msg = f"query {query.query_id}: no document {query.doc_id!r} is given{near}; add it"
-            raise WrongInput(msg)
+        raise WrongInput(f"unknown paging method {unknown[0]!r}; choose one of {', '.join(METHODS)}")

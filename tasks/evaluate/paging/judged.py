@@ -156,14 +156,9 @@ class LabelSample:
 
 
 def draw_label_sample(
-    measured: Measured,
-    verdicts: Verdicts,
-    queries: Sequence[EvidenceQuery],
-    settings: Sequence[Setting],
-    *,
-    each: int = EACH,
-    seed: int = SEED,
-) -> LabelSample:
+    measured: Measured, verdicts: Verdicts, queries: Sequence[EvidenceQuery], settings: Sequence[Setting], *,
+    each: int = EACH, seed: int = SEED,
+) -> LabelSample:  # fmt: skip
     """Draw the pairs that validate a judge: equally many of each method, verdict and pattern of votes.
 
     Args:

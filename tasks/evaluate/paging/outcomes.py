@@ -150,15 +150,8 @@ def budget_group(outcome: Outcome) -> str:
 
 
 _MEASURED = (
-    "coverage",
-    "tokens",
-    "document_tokens",
-    "nodes",
-    "node_tokens",
-    "milliseconds",
-    "size",
-    "chunks",
-)
+    "coverage", "tokens", "document_tokens", "nodes", "node_tokens", "milliseconds", "size", "chunks",
+)  # fmt: skip
 
 
 def run_table(measured: Mapping[Setting, Sequence[Outcome]]) -> pl.DataFrame:

@@ -101,15 +101,11 @@ def _paper(axes: Axes) -> list[Annotation]:
     axes.plot(*zip(*points, strict=True), "x", color="black", markersize=8, label=label, zorder=9)
     return [
         axes.annotate(
-            f"paper: {row['label']}",
-            point,
-            xytext=_PLACES[0],
-            textcoords="offset points",
-            fontsize=7,
+            f"paper: {row['label']}", point, xytext=_PLACES[0], textcoords="offset points", fontsize=7,
             zorder=9,
         )
         for row, point in zip(rows, points, strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def keep_apart(names: Sequence[Annotation], curves: Sequence[Line2D]) -> None:

@@ -41,13 +41,9 @@ class Probes:
 
 
 def draw_paging_probes(
-    texts: Mapping[str, str],
-    *,
-    documents: int = DOCUMENTS,
-    least_nodes: int = LEAST_NODES,
-    each: int = PER_DOCUMENT,
-    seed: int = SEED,
-) -> Probes:
+    texts: Mapping[str, str], *, documents: int = DOCUMENTS, least_nodes: int = LEAST_NODES,
+    each: int = PER_DOCUMENT, seed: int = SEED,
+) -> Probes:  # fmt: skip
     """Draw `documents` long documents of a corpus, spread over namespaces, and probes of each.
 
     Args:

@@ -6,7 +6,7 @@ import functools
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import resources
 from typing import Any
 
@@ -123,13 +123,10 @@ def report_paging(bench: PagingBench, step: Callable[[], None]) -> PagingReport:
             budgets = [float(max(outcome.tokens, 2)) for outcome in theirs]
             contests.append((rival, theirs, known.measured(DEFAULT_METHOD, budgets, step=step)))
     return PagingReport(
-        rows_of(measured),
-        run_table(measured),
-        _contests(contests),
-        {setting: measured[setting] for setting in OWN_LIMITS},
-        fitted=len(bench.scorers),
+        rows_of(measured), run_table(measured), _contests(contests),
+        {setting: measured[setting] for setting in OWN_LIMITS}, fitted=len(bench.scorers),
         skillpager=bench.skillpager,
-    )
+    )  # fmt: skip
 
 
 def probe_settings() -> list[Setting]:
@@ -316,7 +313,7 @@ def _votes(patterns: Mapping[str, int], between: str = ": ") -> str:
 
 
 def _settings(given: OpenSettings) -> list[Block]:
-    held = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in asdict(given).items()}
+    held = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in given.model_dump().items()}
     names = [f.name for f in fields(MethodSetting)]
     methods = [
         {"Method": method} | {name: str(getattr(setting, name)) for name in names}

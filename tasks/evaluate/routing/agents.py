@@ -55,8 +55,7 @@ def read_agents(source: str) -> list[PassRates]:
             return list(_agents(path))
     if found := list(_agents(Path(source))):
         return found
-    msg = f"{source}: holds no agent; give lines {{agent, without, with}}, or name {SKILLSBENCH}"
-    raise WrongInput(msg)
+    raise WrongInput(f"{source}: holds no agent; give lines {{agent, without, with}}, or name {SKILLSBENCH}")
 
 
 def _agents(path: Path) -> Iterator[PassRates]:
@@ -68,8 +67,7 @@ def _agents(path: Path) -> Iterator[PassRates]:
 def _share(value: object, where: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
         return float(value)
-    msg = f"{where}: `without` and `with` are shares of tasks from 0 to 1, got {value!r}"
-    raise WrongInput(msg)
+    raise WrongInput(f"{where}: `without` and `with` are shares of tasks from 0 to 1, got {value!r}")
 
 
 def scenario(rows: Sequence[Mapping[str, Any]], agents: Sequence[PassRates]) -> list[dict[str, Any]]:
@@ -106,8 +104,7 @@ _MOST_SENT = 20_000  # characters of a task, and of an answer
 def _said(text: str) -> str:
     if said := text.strip():
         return said
-    reason = "the answer is empty"
-    raise Rejected(reason)
+    raise Rejected("the answer is empty")
 
 
 class _Met(Answer):
@@ -142,8 +139,7 @@ def read_expectations(path: Path) -> dict[str, tuple[str, ...]]:
         whole = record.get("expected_output")
         listed = record.get("assertions") or ([whole] if whole else [])
         if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-            msg = f"{where}: `assertions` is no list of texts"
-            raise WrongInput(msg)
+            raise WrongInput(f"{where}: `assertions` is no list of texts")
         if listed:
             found[text_field(record, "query_id", where)] = tuple(listed)
     return found

@@ -78,10 +78,7 @@ def _words(text: str) -> list[str]:
     return IDENTIFIER.findall(text.lower())
 
 
-FULL_TOKENS = 254
-
-"""Tokens of the full text that MiniLM's window of 256 holds beside its two special ones."""
-
+FULL_TOKENS = 254  # tokens of the full text that MiniLM's window of 256 holds beside its two special ones
 _FULL_CHARACTERS = 1600  # no 254 tokens are longer in any but a pathological text, and none is read further
 _FUSED_DEPTH = 1000
 _FUSED = {
@@ -177,15 +174,11 @@ class Baselines:
         return self._encoder.encode([first_tokens(text, FULL_TOKENS, self._encoder) for text in texts])
 
 
+# Names of methods; `description` is name and description, `full` these and the body.
 BASELINES = (
     "bm25-description", "bm25-full", "dense-description", "dense-full", "sentences", *_FUSED, "zsum",
 )  # fmt: skip
-
-"""Names of methods; `description` is name and description, `full` these and the body."""
-
-LEXICAL = frozenset({"bm25-description", "bm25-full", *_FUSED, "zsum"})
-
-"""Those that need BM25."""
+LEXICAL = frozenset({"bm25-description", "bm25-full", *_FUSED, "zsum"})  # those that need BM25
 
 
 def sentences(task: str) -> list[str]:
@@ -217,9 +210,8 @@ _SETTINGS = {
     "default-no-again": RouterSettings(again=0.0),
     **{f"{_FIELD}{field}": _BM25F for field in FIELDS},
 }
+# `default`; with another reranker; its legs' sum without one part; one leg, and one field of that.
 ABLATIONS = tuple(_SETTINGS)
-
-"""`default`; with another reranker; its legs' sum without one part; one leg, and one field of that."""
 
 
 class Ablations:

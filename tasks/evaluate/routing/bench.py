@@ -62,22 +62,17 @@ _COLUMNS = (
     "relevant", "score", "fit", "milliseconds", *MEASURES, "doc_ids", "scores",
 )  # fmt: skip
 _KEPT = 100  # candidates of a stage whose ids are kept
+# The columns of `answer_negatives`.
 NEGATIVES = pl.Schema({
     **dict.fromkeys(("method", "query_id", "repo", "skill", "first"), pl.String),
     **dict.fromkeys(("score", "fit"), pl.Float64),
 })  # fmt: skip
 
-"""The columns of `answer_negatives`."""
-
 
 def measure_method(
-    bench: RoutingBench,
-    name: str,
-    method: RoutingMethod,
-    step: Callable[[], None] = lambda: None,
-    *,
+    bench: RoutingBench, name: str, method: RoutingMethod, step: Callable[[], None] = lambda: None, *,
     warm: str | None = None,
-) -> pl.DataFrame:
+) -> pl.DataFrame:  # fmt: skip
     """Return the measures of a method on each task: a row for each task, stage, and folding.
 
     Columns: method, stage ("" for the whole method's answer), position and k of the stage, folded, query_id,

@@ -73,8 +73,7 @@ def read_tasks(path: Path) -> list[RoutingQuery]:
         groups = (text_field(record, key, where) if record.get(key) is not None else None for key in _KNOWN)
         tasks[query_id] = RoutingQuery(query_id, text, *groups)
     if not tasks:
-        msg = f"{path}: holds no tasks; give a file with at least one"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: holds no tasks; give a file with at least one")
     return list(tasks.values())
 
 
@@ -88,8 +87,7 @@ def read_qrels(path: Path) -> list[Qrel]:
     for where, record in read_lines(path, "{query_id, doc_id, relevance}"):
         relevance = record.get("relevance", 1)
         if not isinstance(relevance, int) or isinstance(relevance, bool):
-            msg = f"{where}: `relevance` is {relevance!r}, a whole number is wanted"
-            raise WrongInput(msg)
+            raise WrongInput(f"{where}: `relevance` is {relevance!r}, a whole number is wanted")
         query_id, doc_id = (text_field(record, key, where) for key in ("query_id", "doc_id"))
         found.append(Qrel(query_id, doc_id, relevance))
     return found
@@ -142,8 +140,7 @@ def read_skills(
     parts = [part for path in given for part in _skills_of(path, progress)]
     skills = pl.concat([SKILLS.to_frame(), *parts]).unique("doc_id", keep="first", maintain_order=True)
     if skills.is_empty():
-        msg = f"{', '.join(map(str, given))}: hold no skills; give a corpus with at least one"
-        raise WrongInput(msg)
+        raise WrongInput(f"{', '.join(map(str, given))}: hold no skills; give a corpus with at least one")
     return skills
 
 
@@ -188,8 +185,7 @@ def require_judged(
             msg = f"query {task.query_id!r} has {what}: add --documents, mend the qrels or drop the query"
             raise WrongInput(msg)
     if twice := sorted(set(copies) & set(copies.values())):
-        msg = f"{twice[0]!r} is both a copy and an original: name the first original of each copy"
-        raise WrongInput(msg)
+        raise WrongInput(f"{twice[0]!r} is both a copy and an original: name the first original of each copy")
 
 
 POOL_NAMES = MappingProxyType({
@@ -211,12 +207,9 @@ class PoolPart(NamedTuple):
 
 
 def parts_of(
-    pool: str,
-    bench: RoutingBench,
-    skills: pl.DataFrame,
-    own: Collection[str],
+    pool: str, bench: RoutingBench, skills: pl.DataFrame, own: Collection[str],
     distractors: Collection[str] = (),
-) -> list[PoolPart]:
+) -> list[PoolPart]:  # fmt: skip
     """Return the parts of one of `POOLS`: one, or for `repository` one for each repository.
 
     Args:

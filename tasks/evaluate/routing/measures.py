@@ -12,10 +12,7 @@ import polars as pl
 from storage.errors import WrongInput
 from storage.schemas import Qrel
 
-DEPTH = 1000
-
-"""How deep rankings are looked at: SkillFlow's first stage keeps as many."""
-
+DEPTH = 1000  # how deep rankings are looked at: SkillFlow's first stage keeps as many
 RECALLS = (1, 5, 10, 20, 50, 100, 500, 1000)
 PRECISIONS = (1, 5, 10, 50, 100, 500, 1000)
 # Our names, and those of ir_measures (Success is what others call hit).
@@ -24,9 +21,7 @@ _LIBRARY = MappingProxyType({
     **{f"recall@{k}": f"R@{k}" for k in RECALLS},
     **{f"precision@{k}": f"P@{k}" for k in PRECISIONS},
 })  # fmt: skip
-MEASURES = (*_LIBRARY, "fc@10")
-
-"""Every measure; those of `architecture.md`'s contract are among them."""
+MEASURES = (*_LIBRARY, "fc@10")  # every measure; those of `architecture.md`'s contract are among them
 
 
 def fold(ranking: Iterable[str], copies: Mapping[str, str]) -> list[str]:

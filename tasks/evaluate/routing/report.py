@@ -38,10 +38,7 @@ Row = Mapping[str, Any]
 # Beyond the colours, lines differ in their dashes.
 _LINES = (*COLOURS, "#000000")
 _DASHES = ("-", "--", ":")
-_LEGS = (
-    ("BM25", "bm25-description", "bm25-full"),
-    ("dense", "dense-description", "dense-full"),
-)
+_LEGS = (("BM25", "bm25-description", "bm25-full"), ("dense", "dense-description", "dense-full"))
 
 
 @lru_cache(maxsize=1)
@@ -130,7 +127,7 @@ def routing_markdown(found: Row) -> str:
     """Return the whole report on a pool as Markdown.
 
     `found` holds `pool`, `skills`, `methods` (rows of `summarise_method`, each with its `rejection`),
-    `contests` (as `RoutingContest`), which may be none, and `scenario`.
+    `contests` (as `contest` returns them), which may be none, and `scenario`.
     """
     rows, contests, over = found["methods"], found["contests"], found["methods"][0]["interval_over"]
     asked = f"{rows[0]['queries']} tasks over {found['skills']:,} skills ({POOL_NAMES[found['pool']]})"

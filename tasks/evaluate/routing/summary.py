@@ -6,7 +6,6 @@ Rejection is whether a method's scores tell the tasks that no skill serves from 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -17,14 +16,10 @@ from tasks.evaluate.measures.separation import RECALL, ClusteredScores, separati
 from tasks.evaluate.measures.statistics import calibration_by_count, calibration_error, cohen_h
 from tasks.evaluate.routing.measures import MEASURES
 
+# What is said of groups of tasks.
 GROUP_MEASURES = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@50", "fc@10")
-
-"""What is said of groups of tasks."""
-
+# The score of the first skill, and another number for how well it fits, which few methods give.
 SIGNALS = ("score", "fit")
-
-"""The score of the first skill, and another number for how well it fits, which few methods give."""
-
 _SHARES = ("hit@1", "fc@10")  # of a task these are 0 or 1
 
 
@@ -110,32 +105,14 @@ def _groups(rows: pl.DataFrame, column: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class RoutingContest:
-    """A method against the baseline in one measure, copies folded, by paired bootstrap.
-
-    Drawn are the tasks, or clusters of them as `clusters_of` has it. `difference` is the method's mean less
-    the baseline's, `low` and `high` its 95 % interval; `p_adjusted` by Holm and Bonferroni over the methods
-    compared in that measure; `wins`, `losses` and `ties` count tasks. `effect` is Cohen's h, of measures that
-    are shares of tasks, else None: below 0.2 negligible, below 0.5 small.
-    """
-
-    method: str
-    baseline: str
-    measure: str
-    difference: float
-    low: float
-    high: float
-    p: float
-    p_adjusted: float
-    wins: int
-    losses: int
-    ties: int
-    effect: float | None = None
-
-
-def contest(rows: pl.DataFrame, baseline: str) -> list[RoutingContest]:
+def contest(rows: pl.DataFrame, baseline: str) -> list[dict[str, Any]]:
     """Compare every other method with the baseline in `GROUP_MEASURES`, from rows of `measure_method`.
+
+    Returns:
+        For each `method` and `measure`, copies folded, beside `baseline`, what `PairedTest` says, over the
+        methods compared in that measure: drawn are the tasks, or clusters of them as `clusters_of` has it.
+        `wins`, `losses` and `ties` count tasks; `effect` is Cohen's h, of measures that are shares of tasks,
+        else None: below 0.2 negligible, below 0.5 small.
 
     Raises:
         WrongInput: The baseline was not measured.
@@ -157,9 +134,11 @@ def contest(rows: pl.DataFrame, baseline: str) -> list[RoutingContest]:
         )
         for (name, column), test in zip(values.items(), tests, strict=True):
             signs = [(a > b) - (a < b) for a, b in zip(column, held, strict=True)]
-            counts = (signs.count(1), signs.count(-1), signs.count(0))
-            effect = cohen_h(column, held) if measure in _SHARES else None
-            found.append(RoutingContest(name, baseline, measure, *test, *counts, effect))
+            found.append({
+                "method": name, "baseline": baseline, "measure": measure, **test._asdict(),
+                "wins": signs.count(1), "losses": signs.count(-1), "ties": signs.count(0),
+                "effect": cohen_h(column, held) if measure in _SHARES else None,
+            })  # fmt: skip
     return found
 
 

@@ -81,14 +81,11 @@ class Stream:
     """
 
     def __init__(
-        self,
-        encode: Encode,
-        k: int = 5,
+        self, encode: Encode, k: int = 5,
         teaches: Callable[[Trajectory], list[DecisionPoint]] = decision_points,
-        learned: Callable[[Trajectory], bool] = has_succeeded,
-        suggested: Suggested | None = None,
+        learned: Callable[[Trajectory], bool] = has_succeeded, suggested: Suggested | None = None,
         least: int = 2,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.encode, self.learned, self._k, self._least = encode, learned, k, least
         self._teaches, self._suggested = teaches, suggested
         self.offered: defaultdict[str, Offered] = defaultdict(lambda: Offered(encode))
@@ -113,7 +110,7 @@ class Stream:
         wanted = list(range(len(one.steps))) if self._suggested else sorted(deciding)
         if not wanted or not (self._suggested or one.success):
             return
-        asked, own = list(self._questions(one, kept, wanted)), self.offered[one.domain]
+        asked, own = list(self.questions(one, kept, wanted)), self.offered[one.domain]
         least = self._least
         near = {place: reachable(own, one, kept, number, least) for place, number in deciding.items()}
         for turn, (name, method) in enumerate(methods.items()):
@@ -135,15 +132,16 @@ class Stream:
                         stands_at = number + decision.usable
                     yield name, decision
 
-    def _questions(
+    def questions(
         self, trajectory: Trajectory, kept: Sequence[CleanStep], wanted: Sequence[int]
     ) -> Iterator[tuple[int, SkillQuestion]]:
+        """Yield the places that are wanted, each with what is asked there."""
         before, shown = last_actions(trajectory, kept), [trajectory.steps[place] for place in (0, *wanted)]
         states = [summed_up(one.observation, one.url, one.title) for one in shown]
         task, start, *vectors = self.encode([trajectory.task, *states])
         for place, step, state in zip(wanted, shown[1:], vectors, strict=True):
-            page = page_seen(step.observation)
-            yield place, SkillQuestion(task, state, start, before[place], page, trajectory.task_id, place)
+            asked = task, state, start, before[place], page_seen(step.observation)
+            yield place, SkillQuestion(*asked, trajectory.task_id, place, trajectory.task)
 
 
 def _decision(

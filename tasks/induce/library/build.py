@@ -229,13 +229,9 @@ class _Uses:
 
 
 def build(
-    domain: str,
-    trajectories: Sequence[Trajectory],
-    replay: Replay,
-    support: int = 1,
-    granularity: Granularity = "window",
-    induce: Induce | None = None,
-) -> DomainLibrary:
+    domain: str, trajectories: Sequence[Trajectory], replay: Replay, support: int = 1,
+    granularity: Granularity = "window", induce: Induce | None = None,
+) -> DomainLibrary:  # fmt: skip
     """Return the library of a domain; trajectories in another order give the same.
 
     Args:
@@ -292,14 +288,9 @@ def _skill(
     # A name that is taken loses no skill: both get their ids' first digits.
     called = with_id(name, skill_id) if is_taken else name
     return InducedSkill(
-        skill_id,
-        domain,
-        called,
-        described(body, page),
-        body,
-        tuple(sorted(own.tasks)),
+        skill_id, domain, called, described(body, page), body, tuple(sorted(own.tasks)),
         tuple(sorted(window.source for window in own.windows)),
-    )
+    )  # fmt: skip
 
 
 def _keep(found: DomainLibrary, draft: SkillDraft, rare: RareValues, replay: Replay) -> None:

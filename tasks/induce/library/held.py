@@ -193,8 +193,7 @@ class HeldLibraries:
         file = _file("skills", domain)
         if not self._root.exists(file):
             known = ", ".join(self.domains()) or "none yet: `skillery induce TRAJECTORIES` makes one"
-            msg = f"domain {domain!r} has no library of skills; domains that have one: {known}"
-            raise WrongInput(msg)
+            raise WrongInput(f"domain {domain!r} has no library of skills; domains that have one: {known}")
         return [_skill(row) for row in read_frame(self._root, file, _SKILLS).to_dicts()]
 
     def by_id(self, domain: str) -> dict[str, InducedSkill]:

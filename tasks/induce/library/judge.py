@@ -38,11 +38,9 @@ def _status_of(text: str) -> bool:
     lines = [line for line in text.splitlines() if line.strip()]
     found = _STATUS.fullmatch(lines[-1]) if lines else None
     if found is None:
-        reason = 'the last line must be: Status: "success" or Status: "failure"'
-        raise Rejected(reason)
+        raise Rejected('the last line must be: Status: "success" or Status: "failure"')
     if sum(_NAMES_STATUS.match(line) is not None for line in lines) > 1:
-        reason = "there is more than one line with a status"
-        raise Rejected(reason)
+        raise Rejected("there is more than one line with a status")
     return found[1].lower() == "success"
 
 

@@ -60,8 +60,7 @@ def _aligned(rows: object, info: ValidationInfo) -> list[dict[str, Any]]:
     """
     count: int = known_of(info)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        reason = 'the answer is no object {"skills": [{"window_idx": 0, ...}, ...]}'
-        raise Rejected(reason)
+        raise Rejected('the answer is no object {"skills": [{"window_idx": 0, ...}, ...]}')
     is_numbered = all(type(row.get("window_idx")) is int for row in rows)
     _require(is_numbered, "an entry has no window_idx that is a whole number")
     for number in (row["window_idx"] for row in rows):

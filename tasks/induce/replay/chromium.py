@@ -82,8 +82,7 @@ class WebApplication:
         try:
             state = without_times(json.loads(self._ask("GET", STATE)), self._began, time.time())
         except (ValueError, RecursionError):
-            msg = f"{self.url}: GET {STATE} must answer with JSON"
-            raise ApplicationUnusable(msg) from None
+            raise ApplicationUnusable(f"{self.url}: GET {STATE} must answer with JSON") from None
         return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
     def _ask(self, method: str, path: str) -> bytes:
@@ -98,8 +97,7 @@ class WebApplication:
             msg = f"{self.url} does not answer {method} {path}: {error}; start it first"
             raise ApplicationUnusable(msg) from None
         if len(body) > _MOST_BYTES:
-            msg = f"{self.url} answers with more than {_MOST_BYTES:,} bytes"
-            raise ApplicationUnusable(msg)
+            raise ApplicationUnusable(f"{self.url} answers with more than {_MOST_BYTES:,} bytes")
         return body
 
 
@@ -219,8 +217,7 @@ class LivePage:
         """Do an action on the page that was looked at last."""
         name, given = action.name, action.args
         if name not in _ACTIONS:
-            msg = f"{name} is no action in a browser: there are {', '.join(_ACTIONS)}"
-            raise PageBroken(msg)
+            raise PageBroken(f"{name} is no action in a browser: there are {', '.join(_ACTIONS)}")
         wanted, act = _ACTIONS[name]
         if set(given) != set(wanted) or not all(isinstance(given[each], str) for each in wanted):
             msg = f"{name} takes {' and '.join(wanted)} as texts, and is given {dict(given)!r:.120}"
@@ -229,8 +226,7 @@ class LivePage:
         if ELEMENT in wanted:
             # Only an id of the outline is put into the locator: nothing that was recorded is a selector.
             if given[ELEMENT] not in self._ids:
-                msg = f"{name} is on {given[ELEMENT]!r:.60}, which is no element of the page"
-                raise PageBroken(msg)
+                raise PageBroken(f"{name} is on {given[ELEMENT]!r:.60}, which is no element of the page")
             on = self._page.locator(f"aria-ref={given[ELEMENT]}")
         with self._in_time() as ms:
             act(on, given[wanted[-1]], ms)
@@ -289,8 +285,7 @@ class PagesOfApplication:
             self._page = self._held.enter_context(opened)
             return ""
         if self._page is None:
-            msg = "there is no page before a reset"
-            raise PageBroken(msg)
+            raise PageBroken("there is no page before a reset")
         if asked["op"] == "page":
             self._page.settle()
             return self._page.look(_elements, lambda seen: asked["until"] in (None, seen))
@@ -300,8 +295,7 @@ class PagesOfApplication:
             lambda found: not on or found[1] is not None,
         )
         if on and element is None:
-            msg = "the page has no {} {!r} with the ordinal {}".format(*on)
-            raise PageBroken(msg)
+            raise PageBroken("the page has no {} {!r} with the ordinal {}".format(*on))
         self._page.do(
             Action(asked["action"]["name"], {**args, ELEMENT: element.element_id} if element else args)
         )

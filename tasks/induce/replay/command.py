@@ -14,15 +14,7 @@ from dataclasses import dataclass
 
 from storage.errors import EnvironmentUnusable
 from tasks.induce.replay.environment import CommandEnvironment, LiveAnswer
-from tasks.induce.replay.window import (
-    Broken,
-    Call,
-    Finder,
-    NotTaken,
-    SourceWindow,
-    arguments_at,
-    no_element,
-)
+from tasks.induce.replay.window import Broken, Call, Finder, NotTaken, SourceWindow, arguments_at, no_element
 from tasks.induce.skills.actions import Body, Result
 from tasks.induce.skills.windows import at_path
 from tasks.induce.trajectories.cleaning import ELEMENT, CleanStep
@@ -132,8 +124,7 @@ class PageReplay:
             return self._page()
         named = ELEMENT in step.action.args
         if named and step.element is None:
-            msg = f"step {step.t} is on an element that its page does not show"
-            raise NotTaken(msg)
+            raise NotTaken(f"step {step.t} is on an element that its page does not show")
         args = {name: value for name, value in step.action.args.items() if name != ELEMENT}
         answer = self._environment.step(Action(step.action.name, args), step.element if named else None)
         return _seen(answer, f"step {step.t}: ")

@@ -56,8 +56,7 @@ class LineProcess:
     ) -> None:  # fmt: skip
         words = _words(command)
         if not folder.is_dir():
-            msg = f"{folder}: there is no such folder to run {command!r} in"
-            raise WrongInput(msg)
+            raise WrongInput(f"{folder}: there is no such folder to run {command!r} in")
         self.command, self._seconds, self._most_bytes = command, seconds, most_bytes
         self._home = tempfile.TemporaryDirectory(prefix="skillery-", ignore_cleanup_errors=True)
         try:
@@ -184,11 +183,9 @@ def _words(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        msg = f"{command!r} is no command line: {error}"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{command!r} is no command line: {error}") from error
     if not words:
-        msg = "the command of an environment is empty"
-        raise WrongInput(msg)
+        raise WrongInput("the command of an environment is empty")
     return words
 
 

@@ -51,8 +51,7 @@ def outline_text(snapshot: str) -> str:
     try:
         roots = _nodes(yaml.load(printable, getattr(yaml, "CBaseLoader", yaml.BaseLoader)))  # noqa: S506 (texts)
     except (yaml.YAMLError, RecursionError) as error:
-        msg = f"the page's accessibility tree cannot be read: {error}"
-        raise ValueError(msg) from error
+        raise ValueError(f"the page's accessibility tree cannot be read: {error}") from error
     lines = [line for root in roots for line in _lines(root, 0, is_above=False)]
     return "\n".join(text for _, text in sorted(lines, key=lambda line: not line[0]))
 

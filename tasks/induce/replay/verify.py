@@ -197,8 +197,6 @@ def opened(how: str, folder: Path, seconds: float = SECONDS) -> Iterator[Replay]
         with LineProcess(how.removeprefix(_COMMAND), folder, seconds) as process:
             yield CommandReplay(CommandEnvironment(process))
     elif how.startswith(_BROWSER):
-        msg = f"{how} was deleted: say '{_INSTEAD} {how.removeprefix(_BROWSER)}'"
-        raise WrongInput(msg)
+        raise WrongInput(f"{how} was deleted: say '{_INSTEAD} {how.removeprefix(_BROWSER)}'")
     else:
-        msg = f"{how!r} is no way to verify skills: say recorded or command:CMD"
-        raise WrongInput(msg)
+        raise WrongInput(f"{how!r} is no way to verify skills: say recorded or command:CMD")

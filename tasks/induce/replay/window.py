@@ -194,8 +194,7 @@ def _read(
         raise _Unresolved(msg)
     found = at_path(results[number], path)
     if found is None:
-        msg = f"{name} of {action.name}: what action {number} gave has nothing at {list(path)}"
-        raise _Unresolved(msg)
+        raise _Unresolved(f"{name} of {action.name}: what action {number} gave has nothing at {list(path)}")
     return found
 
 
@@ -210,6 +209,5 @@ def _again(action: SkillAction, element: Element, find: Finder) -> Element:
 def _found(role: str | None, label: str | None, ordinal: int, find: Finder) -> Element:
     element = find(role, label, ordinal) if role and label is not None else None
     if element is None:
-        msg = f"the page has no {role} {label!r} with the ordinal {ordinal}"
-        raise _Unresolved(msg)
+        raise _Unresolved(f"the page has no {role} {label!r} with the ordinal {ordinal}")
     return element

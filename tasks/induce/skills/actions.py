@@ -144,8 +144,7 @@ def body_of(rows: Sequence[Mapping[str, Any]]) -> Body:
             for row in rows
         )  # fmt: skip
     except (KeyError, TypeError, AttributeError) as error:
-        msg = f"actions of a skill are not as they must be: {error!r}"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"actions of a skill are not as they must be: {error!r}") from error
     return checked(body)
 
 
@@ -174,8 +173,7 @@ def const(value: object) -> str:
         held = json.loads(json.dumps(value, allow_nan=False))
         return json.dumps(held, sort_keys=True, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
-        msg = f"a value of a skill must be one of JSON: {error}"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"a value of a skill must be one of JSON: {error}") from error
 
 
 def is_name(text: object) -> bool:
@@ -207,8 +205,7 @@ def checked(body: Body) -> Body:
             msg = f"action {place}: an action has a name, and is on a role and a label, or on neither"
             raise WrongInput(msg)
         if len({name for name, _ in action.args}) < len(action.args):
-            msg = f"action {place}: {action.name} is given an argument twice"
-            raise WrongInput(msg)
+            raise WrongInput(f"action {place}: {action.name} is given an argument twice")
         for name, source in action.args:
             if not is_sayable(name) or not _is_in_range(
                 source, place, on_element=on_element and name == ELEMENT

@@ -163,47 +163,39 @@ def actions_of(
     try:
         (function,) = ast.parse(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        msg = f"the code of a skill must be one function: {error}"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"the code of a skill must be one function: {error}") from error
     if not isinstance(function, ast.FunctionDef) or function.decorator_list:
-        msg = "the code of a skill must be one function without decorators"
-        raise WrongInput(msg)
+        raise WrongInput("the code of a skill must be one function without decorators")
     given = _parameters(function)
     if not least <= len(function.body) <= most:
-        msg = f"{function.name}: a skill has {least} to {most} calls, not {len(function.body)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{function.name}: a skill has {least} to {most} calls, not {len(function.body)}")
     body = checked(tuple(_action(function.name, line, given, allowed) for line in function.body))
     if unused := given - set(parameters(body)):
-        msg = f"{function.name}: parameters that no call is given: {', '.join(sorted(unused))}"
-        raise WrongInput(msg)
+        raise WrongInput(f"{function.name}: parameters that no call is given: {', '.join(sorted(unused))}")
     return function.name, body
 
 
 def _parameters(function: ast.FunctionDef) -> set[str]:
     own = function.args
     if own.vararg or own.kwarg or own.kwonlyargs or own.posonlyargs or own.defaults:
-        msg = f"{function.name}: parameters are names alone"
-        raise WrongInput(msg)
+        raise WrongInput(f"{function.name}: parameters are names alone")
     return {each.arg for each in own.args}
 
 
 def _action(name: str, line: ast.stmt, given: set[str], allowed: Sequence[str] | None) -> SkillAction:
     call = line.value if isinstance(line, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        msg = f"{name}, line {line.lineno}: a line is one bare call"
-        raise WrongInput(msg)
+        raise WrongInput(f"{name}, line {line.lineno}: a line is one bare call")
     names = _BY_POSITION.get(call.func.id, ())
     if len(call.args) > len(names):
         msg = f"{name}, line {line.lineno}: {call.func.id} takes {len(names)} arguments without names"
         raise WrongInput(msg)
     if allowed is not None and call.func.id not in allowed:
-        msg = f"{name}, line {line.lineno}: {call.func.id} is no action of the domain"
-        raise WrongInput(msg)
+        raise WrongInput(f"{name}, line {line.lineno}: {call.func.id} is no action of the domain")
     told = [*zip(names, call.args, strict=False), *((each.arg or "**", each.value) for each in call.keywords)]
     held = dict(told)
     if len(held) < len(told):
-        msg = f"{name}, line {line.lineno}: an argument is given twice"
-        raise WrongInput(msg)
+        raise WrongInput(f"{name}, line {line.lineno}: an argument is given twice")
     on = _value(held.pop(ON), name) if ON in held else [None, None]
     if not isinstance(on, list) or len(on) not in (_FOUND - 1, _FOUND):
         msg = f"{name}, line {line.lineno}: what it is on is [role, label] or [role, label, ordinal]"
@@ -217,8 +209,7 @@ def _action(name: str, line: ast.stmt, given: set[str], allowed: Sequence[str] |
 def _source(key: str, value: ast.expr, given: set[str], name: str) -> tuple[str, Source]:
     if isinstance(value, ast.Name):
         if value.id not in given:
-            msg = f"{name}: {value.id} is no parameter"
-            raise WrongInput(msg)
+            raise WrongInput(f"{name}: {value.id} is no parameter")
         return key, Arg(value.id)
     held = _value(value, name)
     if key.endswith(FROM) and isinstance(held, list) and held:

@@ -72,11 +72,9 @@ def _summary_of(text: str) -> str:
     """
     said = " ".join(text.split())
     if not 0 < len(said) <= _MOST_SAID:
-        reason = f"the summary has {len(said)} characters, and 1 to {_MOST_SAID} are allowed"
-        raise Rejected(reason)
+        raise Rejected(f"the summary has {len(said)} characters, and 1 to {_MOST_SAID} are allowed")
     if wrong := unfit(said):
-        reason = f"the summary {wrong}"
-        raise Rejected(reason)
+        raise Rejected(f"the summary {wrong}")
     return said
 
 

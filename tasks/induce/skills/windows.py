@@ -257,7 +257,7 @@ class DecisionPoint:
     """A step of a successful trajectory that speaks to nobody, and the skills that do what was done next.
 
     `t` is the step's number, `page` what its state is called and `state` that state summed up; `before` is
-    the last action before it, None if there was none.
+    the last action before it, None if there was none; `task` is what the agent was asked.
     """
 
     trajectory_id: str
@@ -268,6 +268,7 @@ class DecisionPoint:
     state: str
     before: Target | None
     bodies: tuple[Body, ...]
+    task: str = ""
 
 
 def decision_points(trajectory: Trajectory, granularity: Granularity = "window") -> list[DecisionPoint]:
@@ -284,7 +285,7 @@ def decision_points(trajectory: Trajectory, granularity: Granularity = "window")
             trajectory.trajectory_id, trajectory.task_id, trajectory.domain, step.t,
             page_of(step.observation, step.url, step.title),
             summed_up(step.observation, step.url, step.title), before[start],
-            tuple(_bodies(trajectory.task, steps, start, granularity)),
+            tuple(_bodies(trajectory.task, steps, start, granularity)), trajectory.task,
         )
         for start, step in enumerate(steps)
         if not step.action.speaks

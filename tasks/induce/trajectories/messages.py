@@ -66,14 +66,12 @@ def row_of(held: Mapping[str, Any], domain: str) -> dict[str, Any]:
     """
     messages = held.get("messages")
     if not isinstance(messages, list):
-        msg = "messages must be a list of objects with a role"
-        raise NotRead("wrong-message", msg)
+        raise NotRead("wrong-message", "messages must be a list of objects with a role")
     chat = _Chat()
     for number, message in enumerate(messages):
         _read(chat, message, f"message {number}")
     if chat.task is None:
-        msg = "no user says what to do; give the task as the first message of a user"
-        raise NotRead("no-task", msg)
+        raise NotRead("no-task", "no user says what to do; give the task as the first message of a user")
     own = domain if held.get("domain") is None else held["domain"]
     made = {
         "trajectory_id": f"chat-{_digest(messages)}", "task_id": f"task-{_digest([own, chat.task])}",
@@ -123,8 +121,7 @@ def _read(chat: _Chat, message: object, where: str) -> None:
 def _read_actions(chat: _Chat, message: Mapping[str, Any], text: str, where: str) -> None:
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
-        msg = f"{where}: tool_calls must be a list"
-        raise NotRead("wrong-message", msg)
+        raise NotRead("wrong-message", f"{where}: tool_calls must be a list")
     if text.strip() and not calls:
         chat.act(_SAY, {"text": text})
     for place, call in enumerate(calls):
@@ -138,8 +135,7 @@ def _call(call: object, where: str) -> tuple[str, dict[str, Any], str | None]:
     function = call.get("function") if isinstance(call, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(call, Mapping) or not isinstance(function, Mapping) or not isinstance(name, str):
-        msg = f"{where}: a call must have a function with a name and arguments"
-        raise NotRead("wrong-message", msg)
+        raise NotRead("wrong-message", f"{where}: a call must have a function with a name and arguments")
     call_id = call.get("id")
     args = _arguments(function.get("arguments"), where)
     return name, args, call_id if isinstance(call_id, str) else None
@@ -171,8 +167,7 @@ def _text(content: object, where: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list) or not all(isinstance(part, Mapping) for part in content):
-        msg = f"{where}: content must be a text or a list of parts"
-        raise NotRead("wrong-message", msg)
+        raise NotRead("wrong-message", f"{where}: content must be a text or a list of parts")
     return "\n".join(_parts(content))
 
 

@@ -116,13 +116,11 @@ def _files(path: Path) -> list[tuple[Path, bool]]:
     """Return the files of a path, and whether it names them itself."""
     if not path.is_dir():
         if not path.exists():
-            msg = f"{path}: is missing; give a file or a folder of trajectories"
-            raise WrongInput(msg)
+            raise WrongInput(f"{path}: is missing; give a file or a folder of trajectories")
         return [(path, True)]
     found = sorted(each for each in path.rglob("*") if each.name.endswith(_SUFFIXES) and each.is_file())
     if not found:
-        msg = f"{path}: has no {', '.join(f'*{suffix}' for suffix in _SUFFIXES)} below it"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: has no {', '.join(f'*{suffix}' for suffix in _SUFFIXES)} below it")
     return [(each, False) for each in found]
 
 

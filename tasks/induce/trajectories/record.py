@@ -68,21 +68,17 @@ def trajectory_of(row: object) -> Trajectory:
         WrongInput: A field is missing, or of another type than it must have.
     """
     if not isinstance(row, Mapping):
-        msg = "a trajectory is a JSON object"
-        raise WrongInput(msg)
+        raise WrongInput("a trajectory is a JSON object")
     told = _text(row, "trajectory_id")
     success = row.get("success")
     if success is not None and not isinstance(success, bool):
-        msg = f"trajectory {told}: success must be true, false or null"
-        raise WrongInput(msg)
+        raise WrongInput(f"trajectory {told}: success must be true, false or null")
     steps = row.get("steps")
     if not isinstance(steps, list):
-        msg = f"trajectory {told}: steps must be a list"
-        raise WrongInput(msg)
+        raise WrongInput(f"trajectory {told}: steps must be a list")
     known = tuple(_step(step, told, place) for place, step in enumerate(steps))
     if len({step.t for step in known}) < len(known):
-        msg = f"trajectory {told}: two steps have the same number `t`"
-        raise WrongInput(msg)
+        raise WrongInput(f"trajectory {told}: two steps have the same number `t`")
     return Trajectory(
         told, _text(row, "task_id"), _text(row, "domain"), _text(row, "task", may_be_empty=True), success,
         known, str(row.get("final") or ""),
@@ -99,8 +95,7 @@ def _step(row: object, told: str, place: int) -> Step:
         msg = f"trajectory {told}, step {place}: an action has a name, which is an identifier, and args"
         raise WrongInput(msg)
     if not isinstance(observation, str):
-        msg = f"trajectory {told}, step {place}: observation must be a text"
-        raise WrongInput(msg)
+        raise WrongInput(f"trajectory {told}, step {place}: observation must be a text")
     error, at = row.get("error") or None, row.get("t", place)
     if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < _MOST_T:
         msg = f"trajectory {told}, step {place}: t must be a whole number from 0 on, each step's its own"

@@ -64,8 +64,7 @@ def object_of(value: object) -> Mapping[str, object]:
         NotRead: It is none; the reasons are `no-object` and `too-deep`.
     """
     if not isinstance(value, Mapping):
-        msg = "a line holds no JSON object; write one trajectory a line"
-        raise NotRead("no-object", msg)
+        raise NotRead("no-object", "a line holds no JSON object; write one trajectory a line")
     inside: list[object] = [value]
     for _ in range(_DEEPEST):
         inside = [each for held in inside for each in _entries(held)]
@@ -177,8 +176,7 @@ def read_values(path: Path) -> Iterator[tuple[str, object | Unread]]:
             is_empty = False
             yield place, value
     if is_empty:
-        msg = f"{path}: is empty; give a file of trajectories, one a line"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: is empty; give a file of trajectories, one a line")
 
 
 @contextmanager
@@ -195,8 +193,7 @@ def _opened(path: Path) -> Iterator[_File]:
             msg = f"{path}: cannot be read ({error}); give a file of JSON lines, plain or gzipped"
             raise WrongInput(msg) from error
         if b"\0" in head:
-            msg = f"{path}: is no text; give JSON lines in UTF-8, plain or gzipped, or Parquet"
-            raise WrongInput(msg)
+            raise WrongInput(f"{path}: is no text; give JSON lines in UTF-8, plain or gzipped, or Parquet")
         yield file
 
 
@@ -260,8 +257,7 @@ def _parquet(path: Path) -> Any:  # noqa: ANN401
         raise WrongInput(msg) from error
     if file.metadata.num_rows == 0:
         file.close()
-        msg = f"{path}: is empty; give a Parquet file of trajectories, one a row"
-        raise WrongInput(msg)
+        raise WrongInput(f"{path}: is empty; give a Parquet file of trajectories, one a row")
     return file
 
 
@@ -297,8 +293,7 @@ def _arguments(held: object, place: str) -> dict[str, Any]:
         raise NotRead("broken-arguments", str(error)) from error
     if isinstance(found, dict):
         return found
-    msg = f"args must be an object of arguments by name, not {str(found)[:60]!r}"
-    raise NotRead("broken-arguments", msg)
+    raise NotRead("broken-arguments", f"args must be an object of arguments by name, not {str(found)[:60]!r}")
 
 
 def _pair(held: object) -> tuple[str, Any]:

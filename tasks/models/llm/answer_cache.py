@@ -31,17 +31,10 @@ class AnswerCache:
     Args:
         client: Asks.
         answers: Keeps.
-        clock: The time, aware; noted with each answer.
     """
 
-    def __init__(
-        self,
-        client: LlmClient,
-        answers: Answers,
-        *,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self.client, self.answers, self._clock = client, answers, clock
+    def __init__(self, client: LlmClient, answers: Answers) -> None:
+        self.client, self.answers = client, answers
         self.model, self.ledger = client.endpoint.model, client.ledger
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # Of the answers that this object gave, be they new or kept, and of the questions.
@@ -107,7 +100,7 @@ class AnswerCache:
             rejected=rejected,
             prompt_tokens=usage.prompt_tokens if usage else None,
             completion_tokens=usage.completion_tokens if usage else None,
-            made_at=self._clock().isoformat(),
+            made_at=datetime.now(UTC).isoformat(),
         )
         self._count(answer)
         self.answers.keep(answer, question.doc_ids)

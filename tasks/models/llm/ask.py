@@ -159,8 +159,7 @@ class Llm:
                 complaint = rejection.reason
             except (BudgetSpent, LlmRefused, LlmUnavailable) as failure:
                 return failure_of(failure)
-        msg = f"tries must be at least 1, got {tries}"
-        raise ValueError(msg)
+        raise ValueError(f"tries must be at least 1, got {tries}")
 
     def gather(self, jobs: Iterable[Coroutine[Any, Any, T]], report: Report | None = None) -> list[T]:
         """Return the results of coroutines that ask, in their order; the first error ends the others.

@@ -31,8 +31,7 @@ class Prices:
 
     def __post_init__(self) -> None:
         if not min(self.prompt, self.completion) >= 0:
-            msg = f"{self}: a price must be 0 or more"
-            raise WrongInput(msg)
+            raise WrongInput(f"{self}: a price must be 0 or more")
 
     def of(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Return what so many tokens cost."""
@@ -52,8 +51,7 @@ class Ceiling:
 
     def __post_init__(self) -> None:
         if any(limit is not None and not limit >= 0 for limit in (self.tokens, self.money)):
-            msg = f"{self}: a ceiling must be 0 or more"
-            raise WrongInput(msg)
+            raise WrongInput(f"{self}: a ceiling must be 0 or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,11 +54,10 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if not self.base_url.startswith(("http://", "https://")) or not self.model:
-            msg = (
+            raise WrongInput(
                 f"LLM base URL {self.base_url!r}, model {self.model!r}: "
                 "set SKILLERY_LLM_BASE_URL to http(s)://.../v1 and SKILLERY_LLM_MODEL to a model's name"
             )
-            raise WrongInput(msg)
         if (
             not (self.api_key.isascii() and self.api_key.isprintable())
             or self.api_key != self.api_key.strip()
@@ -66,8 +65,7 @@ class Endpoint:
             msg = "SKILLERY_LLM_API_KEY holds white space or characters beyond ASCII: set it to the bare key"
             raise WrongInput(msg)
         if not (self.timeout > 0 and self.concurrency >= 1 and self.give_up_after >= 1):
-            msg = f"{self}: timeout must be above 0, concurrency and give_up_after at least 1"
-            raise WrongInput(msg)
+            raise WrongInput(f"{self}: timeout must be above 0, concurrency and give_up_after at least 1")
 
 
 class LlmClient:
@@ -85,17 +83,13 @@ class LlmClient:
     """
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        ledger: Ledger,
-        *,
-        dialect: Dialect | None = None,
+        self, endpoint: Endpoint, ledger: Ledger, *, dialect: Dialect | None = None,
         learnt: Callable[[Dialect], None] | None = None,
         slot: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = chances.random,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.endpoint, self.ledger, self.dialect = endpoint, ledger, dialect
         self._learnt, self._slot = learnt, slot
         self._clock, self._sleep, self._random = clock, sleep, random

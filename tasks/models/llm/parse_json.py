@@ -37,11 +37,9 @@ def find_json(text: str) -> Any:  # noqa: ANN401
         if value and value not in found:
             found.append(value)
     if not found:
-        reason = "there is no complete JSON object in the answer"
-        raise Rejected(reason)
+        raise Rejected("there is no complete JSON object in the answer")
     if len(found) > 1:
-        reason = f"there are {len(found)} JSON values in the answer instead of one"
-        raise Rejected(reason)
+        raise Rejected(f"there are {len(found)} JSON values in the answer instead of one")
     return found[0]
 
 
@@ -54,11 +52,9 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        reason = f"the key {twice[:40]!r} occurs more than once"
-        raise Rejected(reason)
+        raise Rejected(f"the key {twice[:40]!r} occurs more than once")
     return record
 
 
 def _no_number(constant: str) -> float:
-    reason = f"{constant} is no JSON number"
-    raise Rejected(reason)
+    raise Rejected(f"{constant} is no JSON number")

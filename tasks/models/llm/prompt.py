@@ -65,8 +65,7 @@ def is_last(info: ValidationInfo) -> bool:
 def _within(numbers: list[int], info: ValidationInfo) -> list[int]:
     most = known_of(info)
     if most is not None and (wrong := [n for n in numbers if not 1 <= n <= most]):
-        reason = f"number {wrong[0]} is none of 1 to {most}"
-        raise Rejected(reason)
+        raise Rejected(f"number {wrong[0]} is none of 1 to {most}")
     return numbers
 
 

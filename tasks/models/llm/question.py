@@ -27,8 +27,7 @@ class Sampling:
     def __post_init__(self) -> None:
         top_p_fits = self.top_p is None or 0 < self.top_p <= 1
         if not (self.temperature >= 0 and self.max_tokens >= 1 and top_p_fits):
-            msg = f"{self}: temperature must be 0 or more, max_tokens at least 1, top_p in (0, 1]"
-            raise WrongInput(msg)
+            raise WrongInput(f"{self}: temperature must be 0 or more, max_tokens at least 1, top_p in (0, 1]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ def document_in(line: Mapping[str, Any], fragment: FragmentInContext) -> str | N
 
 # Fragments a question: SkillPager, section 4.4.
 BATCH = 20
+_TRIES = 2  # requests for one batch before it is halved
 # How often SkillPager's LLM agreed with people on a node's type: section 5.1.1.
 ACCURACY = 0.79
 # The confidence of a model's labels, of each type if it was measured, or why it could not be measured.
@@ -190,11 +191,9 @@ def _by_id(value: object) -> dict[str, str]:
     labels: dict[str, str] = {}
     for name, label in pairs:
         if not isinstance(label, str):
-            reason = f"the kind of id {str(name)[:40]!r} is no text"
-            raise Rejected(reason)
+            raise Rejected(f"the kind of id {str(name)[:40]!r} is no text")
         if str(name) in labels:
-            reason = f"id {str(name)[:40]!r} occurs more than once"
-            raise Rejected(reason)
+            raise Rejected(f"id {str(name)[:40]!r} occurs more than once")
         labels[str(name)] = label.strip().casefold().replace(" ", "_").replace("-", "_")
     return labels
 
@@ -203,8 +202,7 @@ def _listed(value: object) -> list[tuple[object, Any]]:
     pairs = []
     for entry in value if isinstance(value, list) else []:
         if not isinstance(entry, dict) or len(entry) != 2 or "id" not in entry:
-            reason = "the answer is a list instead of an object with the ids as keys"
-            raise Rejected(reason)
+            raise Rejected("the answer is a list instead of an object with the ids as keys")
         (label,) = (said for key, said in entry.items() if key != "id")
         pairs.append((entry["id"], label))
     return pairs
@@ -231,7 +229,6 @@ class LlmClassifier(AttributedClassifier):
         llm: Is asked.
         local: Types what the model does not.
         batch: Most fragments a question, at least 1.
-        tries: Requests for one batch before it is halved, at least 1.
         accuracy: The model's accuracy, in (0, 1), which is the confidence of its labels; the default is that
             of SkillPager's model. A fallback stands for every answer: nothing is asked.
 
@@ -240,13 +237,13 @@ class LlmClassifier(AttributedClassifier):
     """
 
     def __init__(
-        self, llm: Llm, local: Classifier, *, batch: int = BATCH, tries: int = 2, accuracy: Belief = ACCURACY
+        self, llm: Llm, local: Classifier, *, batch: int = BATCH, accuracy: Belief = ACCURACY
     ) -> None:
-        if min(batch, tries) < 1 or (isinstance(accuracy, float) and not 0 < accuracy < 1):
-            msg = f"batch {batch}, tries {tries}, accuracy {accuracy}: at least 1, at least 1, in (0, 1)"
+        if batch < 1 or (isinstance(accuracy, float) and not 0 < accuracy < 1):
+            msg = f"batch {batch}, accuracy {accuracy}: at least 1, in (0, 1)"
             raise WrongInput(msg)
         self.llm, self.local = llm, local
-        self._batch, self._tries = batch, tries
+        self._batch = batch
         # What a model says of its own certainty is not calibrated.
         known = {} if isinstance(accuracy, Fallback) else accuracy
         self._confidence = dict.fromkeys(NODE_TYPES, known) if isinstance(known, float) else known
@@ -265,7 +262,7 @@ class LlmClassifier(AttributedClassifier):
             return values_of([fragments[k] for k in places], doc_ids)
 
         async def work(places: list[int]) -> None:
-            found = await self.llm.answer_parts(PROMPT, places, values, _halves, tries=self._tries)
+            found = await self.llm.answer_parts(PROMPT, places, values, _halves, tries=_TRIES)
             for part, said in found:
                 rows = [said] * len(part) if isinstance(said, Fallback) else said
                 labels.update(zip(part, rows, strict=True))
@@ -331,8 +328,7 @@ class HybridClassifier(AttributedClassifier):
 
     def __init__(self, local: Classifier, llm: LlmClassifier, threshold: float) -> None:
         if not 0 <= threshold <= 1:
-            msg = f"threshold {threshold}: a confidence lies in 0 to 1"
-            raise WrongInput(msg)
+            raise WrongInput(f"threshold {threshold}: a confidence lies in 0 to 1")
         self.local, self.llm, self.threshold = local, llm, threshold
 
     @property

@@ -79,14 +79,12 @@ def write_typed(path: Path, rows: Iterable[tuple[str, Typed, str]]) -> None:
 def _neighbour(record: dict[str, Any], key: str, where: str) -> str | None:
     value = record.get(key)
     if not isinstance(value, str | None):
-        msg = f"{where}: `{key}` is neither text nor null"
-        raise WrongInput(msg)
+        raise WrongInput(f"{where}: `{key}` is neither text nor null")
     return value
 
 
 def _titles(record: dict[str, Any], where: str) -> tuple[str, ...]:
     path = record.get("heading_path")
     if not isinstance(path, list) or not all(isinstance(title, str) for title in path):
-        msg = f"{where}: `heading_path` is no list of texts"
-        raise WrongInput(msg)
+        raise WrongInput(f"{where}: `heading_path` is no list of texts")
     return tuple(path)

@@ -104,11 +104,8 @@ class Linker:
         )
 
     def _pairs(
-        self,
-        nodes: Sequence[Node],
-        decided: Sequence[_Decided],
-        sent: Sequence[NodeWindow],
-    ) -> list[InferredPair]:
+        self, nodes: Sequence[Node], decided: Sequence[_Decided], sent: Sequence[NodeWindow],
+    ) -> list[InferredPair]:  # fmt: skip
         """Return what the model named, and of the rules' pairs those on which it did not decide."""
         answers = [(window, said) for window, said in decided if not isinstance(said, Fallback)]
         found = {pair: self.name for _, said in answers for pair in said}
@@ -144,13 +141,9 @@ def edges_report(edges: EdgeOptions, counts: Mapping[str, int]) -> dict[str, Any
 
 @contextmanager
 def open_asked(
-    root: Root,
-    local: Classifier,
-    llm: TypingOptions | None,
-    edges: EdgeOptions | None,
-    ledger: Ledger,
+    root: Root, local: Classifier, llm: TypingOptions | None, edges: EdgeOptions | None, ledger: Ledger,
     slot: Slot = nullcontext,
-) -> Iterator[tuple[Classifier, Linker | None]]:
+) -> Iterator[tuple[Classifier, Linker | None]]:  # fmt: skip
     """Hold the classifier, and the linker or None, of one account; arguments as `open_classifier`.
 
     Without a linker the rules alone infer edges. The answers of both are kept below the root.

@@ -104,7 +104,6 @@ def find_references(
 
 
 def _unambiguous(named: Sequence[tuple[_Words | str, _Target]]) -> _Index:
-    """Return the names that stand for one node only."""
     # Others are labels, such as `Cause` under each of several problems.
     index: _Index = {}
     several: set[_Words | str] = set()
@@ -218,12 +217,9 @@ BY_RULES = "rules"
 
 
 def infer_edges(
-    nodes: Sequence[Node],
-    vectors: Vectors | None,
-    *,
-    semantic_threshold: float = 0.85,
+    nodes: Sequence[Node], vectors: Vectors | None, *, semantic_threshold: float = 0.85,
     pairs: Sequence[InferredPair] | None = None,
-) -> list[Edge]:
+) -> list[Edge]:  # fmt: skip
     """Return the edges between the nodes of one document, by type, source and destination.
 
     `sequence` joins neighbours. `semantic` joins each node to at most 100 later nodes, the most similar ones
@@ -244,11 +240,9 @@ def infer_edges(
     documents = {node.doc_id for node in nodes}
     if len(documents) > 1:
         some = ", ".join(sorted(documents)[:3])
-        msg = f"nodes of {len(documents)} documents ({some}, ...); pass one document at a time"
-        raise ValueError(msg)
+        raise ValueError(f"nodes of {len(documents)} documents ({some}, ...); pass one document at a time")
     if vectors is not None and len(vectors) != len(nodes):
-        msg = f"{len(nodes)} nodes but {len(vectors)} vectors"
-        raise ValueError(msg)
+        raise ValueError(f"{len(nodes)} nodes but {len(vectors)} vectors")
     ids = [node.node_id for node in nodes]
     edges = [Edge(*neighbours, "sequence", 1.0) for neighbours in pairwise(ids)]
     if vectors is not None and len(nodes) <= MOST_COMPARED:

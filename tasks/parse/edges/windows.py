@@ -114,17 +114,14 @@ def _checked_pairs(answer: object, info: ValidationInfo) -> list[Pair]:
     window: NodeWindow = known_of(info)
     places = {str(k): place for k, place in enumerate(window.places, start=1)}
     if not isinstance(answer, dict) or not set(KINDS) <= set(answer):
-        reason = "the answer is no JSON object with the keys condition and reference"
-        raise Rejected(reason)
+        raise Rejected("the answer is no JSON object with the keys condition and reference")
     found = {pair for kind in KINDS for pair in _pairs(answer[kind], kind, places)}
     for pair in found:
         if not window.holds(pair):
-            reason = f"a {pair[2]} was named that was not asked about"
-            raise Rejected(reason)
+            raise Rejected(f"a {pair[2]} was named that was not asked about")
     for begins in {(a, kind) for a, _, kind in found}:
         if window.asked is None and sum((a, kind) == begins for a, _, kind in found) > _MOST:
-            reason = f"one piece begins more than {_MOST} pairs of {begins[1]}"
-            raise Rejected(reason)
+            raise Rejected(f"one piece begins more than {_MOST} pairs of {begins[1]}")
     return sorted(found)
 
 
@@ -149,8 +146,7 @@ def _pairs(value: object, kind: str, places: dict[str, int]) -> list[Pair]:
     for entry in value if isinstance(value, list) else [value]:
         ends = [str(end) for end in entry] if isinstance(entry, list) else []
         if len(ends) != 2 or not set(ends) <= set(places) or ends[0] == ends[1]:
-            reason = f"{kind} holds {str(entry)[:40]!r}, which is no pair of two different ids"
-            raise Rejected(reason)
+            raise Rejected(f"{kind} holds {str(entry)[:40]!r}, which is no pair of two different ids")
         pairs.append((places[ends[0]], places[ends[1]], kind))
     return pairs
 

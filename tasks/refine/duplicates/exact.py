@@ -64,18 +64,12 @@ def ranked(frame: pl.DataFrame) -> pl.DataFrame:
     """
     again = pl.col("repo").str.to_lowercase().str.contains(_aggregators()).fill_null(value=False)
     return frame.sort(
-        again,
-        "first_seen_at",
-        _source_rank(pl.col("source")),
-        pl.col("doc_id").str.contains("/.", literal=True),
-        pl.col("repo").is_null(),
-        pl.col("licence").is_null(),
-        pl.col("stars").fill_null(-1).neg(),
-        pl.col("doc_id").str.count_matches("/", literal=True),
-        pl.col("doc_id").str.to_lowercase(),
-        "doc_id",
+        again, "first_seen_at", _source_rank(pl.col("source")),
+        pl.col("doc_id").str.contains("/.", literal=True), pl.col("repo").is_null(),
+        pl.col("licence").is_null(), pl.col("stars").fill_null(-1).neg(),
+        pl.col("doc_id").str.count_matches("/", literal=True), pl.col("doc_id").str.to_lowercase(), "doc_id",
         nulls_last=True,
-    )
+    )  # fmt: skip
 
 
 def texts_of(best_first: pl.DataFrame) -> pl.DataFrame:
@@ -136,10 +130,6 @@ def preferred(frame: pl.DataFrame) -> pl.DataFrame:
     joined = keyed.join(best, on="key", how="left", maintain_order="left")
     lost = pl.when(pl.col("row") != pl.col("best"))
     return joined.select(
-        "row",
-        "doc_id",
-        "source",
-        kept=pl.col("row") == pl.col("best"),
-        lost_to=lost.then("lost_to"),
+        "row", "doc_id", "source", kept=pl.col("row") == pl.col("best"), lost_to=lost.then("lost_to"),
         lost_to_source=lost.then("lost_to_source"),
-    )
+    )  # fmt: skip

@@ -198,12 +198,9 @@ def _shared(bands: Bands, texts: Index) -> list[tuple[Index, Bands]]:
 
 
 def _candidates(
-    shared: list[tuple[Index, Bands]],
-    sizes: Index,
-    alive: npt.NDArray[np.bool_],
-    hubs: int,
+    shared: list[tuple[Index, Bands]], sizes: Index, alive: npt.NDArray[np.bool_], hubs: int,
     limits: NearLimits,
-) -> tuple[Index, int]:
+) -> tuple[Index, int]:  # fmt: skip
     """Return pairs to compare, as better * n + worse, and how many texts are not compared with all others."""
     found, left_out = [np.zeros(0, np.int64)], np.zeros(sizes.size, bool)
     for everyone, values_of in shared:

@@ -63,16 +63,13 @@ def datasheet(
     runs = read_runs(root, last=1)
     by_class = exported.group_by("licence_class").agg("licence").sort("licence_class")
     return {
-        "made_at": now.isoformat(),
-        "run_id": runs[0]["run_id"] if runs else None,
+        "made_at": now.isoformat(), "run_id": runs[0]["run_id"] if runs else None,
         **{key: value for key, value in report.items() if key != "out"},
-        "sources": _counts(exported["source"]),
-        "languages": _counts(exported["language"]),
+        "sources": _counts(exported["source"]), "languages": _counts(exported["language"]),
         "licences": {str(name): _counts(pl.Series("licence", found)) for name, found in by_class.iter_rows()},
-        "dropped": corpus_counts(root).dropped,
-        "policy": asdict(policy),
+        "dropped": corpus_counts(root).dropped, "policy": asdict(policy),
         "versions": {"schema": SCHEMA_VERSION, "refine": STAGE_VERSION, **rule_digests()},
-    }
+    }  # fmt: skip
 
 
 def _cell(value: object) -> str:
@@ -161,8 +158,7 @@ def export_corpus(
     """
     wanted = _wanted(licences)
     if format not in FORMATS:
-        msg = f"format {format!r} is not known: choose one of {', '.join(FORMATS)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"format {format!r} is not known: choose one of {', '.join(FORMATS)}")
     classes: Counter[str] = Counter()
     exported: list[pl.DataFrame] = []
     with _unfinished(out) as folder:
@@ -198,8 +194,7 @@ def _write_requests(folder: Path, frame: pl.DataFrame, store: BlobStore) -> None
 def _wanted(licences: Iterable[str]) -> frozenset[LicenceClass]:
     wanted = require_classes(licences)
     if not wanted or "deny" in wanted:
-        msg = "--licence takes allow and metadata-only: a text that is denied is never exported"
-        raise WrongInput(msg)
+        raise WrongInput("--licence takes allow and metadata-only: a text that is denied is never exported")
     return wanted
 
 
@@ -248,15 +243,13 @@ def _unfinished(out: Path) -> Iterator[Path]:
     beside = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            msg = f"--out {out} is no empty folder: name one that is not there yet"
-            raise WrongInput(msg)
+            raise WrongInput(f"--out {out} is no empty folder: name one that is not there yet")
         beside.mkdir(parents=True)
         yield beside
         with contextlib.suppress(FileNotFoundError):
             out.rmdir()
         beside.rename(out)
     except OSError as error:
-        msg = f"--out {out} cannot be written ({error.strerror or error})"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"--out {out} cannot be written ({error.strerror or error})") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)

@@ -29,8 +29,7 @@ def require_classes(names: Iterable[str]) -> frozenset[LicenceClass]:
     """Return names of licence classes as a set; raise `WrongInput` if one is no class."""
     given = frozenset(names)
     if strange := sorted(given - set(CLASSES)):
-        msg = f"licence class {strange[0]!r} is not known: choose one of {', '.join(CLASSES)}"
-        raise WrongInput(msg)
+        raise WrongInput(f"licence class {strange[0]!r} is not known: choose one of {', '.join(CLASSES)}")
     return cast("frozenset[LicenceClass]", given)
 
 
@@ -52,8 +51,7 @@ class LicencePolicy:
         object.__setattr__(self, "allow", tuple(self.allow))
         object.__setattr__(self, "deny", tuple(self.deny))
         if both := sorted(set(self.allow) & set(self.deny)):
-            msg = f"licence {both[0]} is both allowed and denied: name it once"
-            raise WrongInput(msg)
+            raise WrongInput(f"licence {both[0]} is both allowed and denied: name it once")
         require_classes((self.unknown, self.other))
 
 

@@ -1,4 +1,4 @@
-"""Hits of risks: what the rules of a skill's findings hit in its files, to tell which of them are new."""
+"""Hits of risks: what the rules of a skill's findings hit in its files, and a finding taken apart."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from storage.schemas import Finding
 from tasks.refine.risks.contents import read_contents
@@ -13,14 +14,12 @@ from tasks.refine.risks.files import analysed
 from tasks.refine.risks.rules import risk_rules
 from tasks.refine.risks.scan import hit_digests
 
-HELD = "revision.held"
-"""The code of the finding that a newer revision is not served for its risks."""
+HELD = "revision.held"  # the code of the finding that a newer revision is not served for its risks
 _RISK = "risk."
 _PLACE = re.compile(r"\bline \d+(?: to \d+)?: ")
-UNSCANNED = "unscanned."
-"""Begins the rules of what could not be read."""
-GRAVE = ("error", "warning")
-"""The severities that are told where a revision adds them."""
+_BEFORE = r"(?:(?P<file>.*), )?(?:line (?P<line>\d+)(?: to \d+)?: )?"  # what a message tells first
+UNSCANNED = "unscanned."  # begins the rules of what could not be read
+GRAVE = ("error", "warning")  # the severities that are told where a revision adds them
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -71,3 +70,24 @@ def risk_hits(risks: Sequence[Finding], contents: Mapping[str, bytes]) -> list[R
     ]
     unseen = {rule: "\n".join(said[rule]).encode() for rule in said.keys() - {hit.rule for hit in found}}
     return sorted([*found, *(RiskHit(r, "", hashlib.sha256(m).hexdigest()) for r, m in unseen.items())])
+
+
+def told_risk(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a finding with its `rule`, `file` (null: SKILL.md's own text), `line`, `text`, `why`, `accept`.
+
+    `text` is what was hit, its control characters visible and its keys redacted; `why` says why it matters,
+    and `accept` what accepts it. Of a message that a rule of now did not write, or that is null since its
+    text is kept back, file, line and text are null.
+    """
+    rule = rule_id(found["code"])
+    known = risk_rules().by_id.get(rule)
+    parts: dict[str, str | None] = {}
+    if known is not None and found["message"] is not None:
+        match = re.fullmatch(f"{_BEFORE}{re.escape(known.description)}: (?P<text>.*)", found["message"])
+        parts = match.groupdict() if match else {}
+    line = parts.get("line")
+    why = risk_rules().why.get(rule.partition(".")[0])
+    return {
+        **found, "rule": rule, "file": parts.get("file"), "line": None if line is None else int(line),
+        "text": parts.get("text"), "why": why, "accept": None if known is None else f"--accept-risk {rule}",
+    }  # fmt: skip

@@ -113,8 +113,7 @@ def _rule(row: dict[str, Any]) -> RiskRule:
     ways = sum(map(bool, (rule.pattern, rule.measure, rule.find, rule.by)))
     if not known or ways != 1 or bool(rule.literals) + bool(rule.screen) != (not rule.by):
         wrong = "has an unknown group, severity or context, no pattern, or no cheap test"
-        msg = f"{_FILE}: rule {rule.id} {wrong}"
-        raise RiskRuleError(msg)
+        raise RiskRuleError(f"{_FILE}: rule {rule.id} {wrong}")
     return rule
 
 
@@ -128,19 +127,13 @@ def rules_from(text: str) -> RiskRules:
     try:
         rules = tuple(_rule(row) for row in data["rules"])
     except (TypeError, KeyError, re.error) as error:
-        msg = f"{_FILE}: a rule cannot be read ({error})"
-        raise RiskRuleError(msg) from error
+        raise RiskRuleError(f"{_FILE}: a rule cannot be read ({error})") from error
     if len({rule.id for rule in rules}) < len(rules):
-        msg = f"{_FILE}: two rules share an id"
-        raise RiskRuleError(msg)
+        raise RiskRuleError(f"{_FILE}: two rules share an id")
     return RiskRules(
-        rules,
-        frozenset(data["known_hosts"]),
-        tuple(data["education"]),
-        data["education_terms"],
-        re.compile("|".join(data["negation"])),
-        data.get("why", {}),
-    )
+        rules, frozenset(data["known_hosts"]), tuple(data["education"]), data["education_terms"],
+        re.compile("|".join(data["negation"])), data.get("why", {}),
+    )  # fmt: skip
 
 
 @functools.cache

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from storage.errors import WrongInput
 from storage.schemas import Node
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.prompt import Answer, Numbers, Prompt, Values
@@ -27,38 +25,16 @@ class _Needed(Answer):
 _PROMPT: Prompt[_Needed] = Prompt("page-needed-1", "tasks.retrieve/page_needed.txt", _Needed, hotter=HOTTER)
 
 
-@dataclass(frozen=True, slots=True)
-class RerankNodes:
-    """The settings of a question about nodes.
-
-    Args:
-        nodes: The most nodes shown, those with the best scores.
-        characters: Characters shown of each node, from its two ends.
-        accuracy: The share of nodes that the LLM is expected to judge right, in (0.5, 1).
-
-    Raises:
-        WrongInput: A number is out of its range.
-    """
-
-    nodes: int = 80
-    characters: int = 240
-    accuracy: float = 0.8
-
-    def __post_init__(self) -> None:
-        if min(self.nodes, self.characters) < 1 or not 0.5 < self.accuracy < 1:
-            msg = f"rerank: nodes {self.nodes}, characters {self.characters}: at least 1 each; "
-            raise WrongInput(msg + f"accuracy {self.accuracy}: between 0.5 and 1")
-
-
 class LlmReranker:
     """Asks an LLM once which nodes a request needs, and weighs its answer by Bayes' rule.
 
     A node that it takes gains the log-odds of its accuracy, every other one loses as much. Without a usable
-    answer the scores stay, and `llm.fallbacks` counts it.
+    answer the scores stay, and `llm.fallbacks` counts it. Shown are the `nodes` with the best scores, of each
+    so many `characters` from its two ends; `accuracy`, in (0.5, 1), is the share that it judges right.
     """
 
-    def __init__(self, llm: Llm, settings: RerankNodes | None = None) -> None:
-        self.llm, self._settings = llm, settings or RerankNodes()
+    def __init__(self, llm: Llm, *, accuracy: float = 0.8, nodes: int = 80, characters: int = 240) -> None:
+        self.llm, self._accuracy, self._nodes, self._characters = llm, accuracy, nodes, characters
 
     def shifts(self, doc_id: str, nodes: Sequence[Node], query: str, scores: Floats) -> Floats | None:
         """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None without an answer.
@@ -66,11 +42,11 @@ class LlmReranker:
         Raises:
             LlmDenied: The server denies access, or has no such model.
         """
-        shown = np.sort(np.argsort(-scores, kind="stable")[: self._settings.nodes])
+        shown = np.sort(np.argsort(-scores, kind="stable")[: self._nodes])
         said = self.llm.ask(_PROMPT, self._values(doc_id, [nodes[n] for n in shown.tolist()], query))
         if isinstance(said, Fallback):
             return None
-        gain = math.log(self._settings.accuracy / (1 - self._settings.accuracy))
+        gain = math.log(self._accuracy / (1 - self._accuracy))
         # Nodes that were not shown lose too: they scored lower than all that were.
         found = np.full(len(nodes), -gain)
         found[shown[[number - 1 for number in said.needed]]] = gain
@@ -79,7 +55,7 @@ class LlmReranker:
     def _values(self, doc_id: str, nodes: Sequence[Node], query: str) -> Values:
         records: list[dict[str, object]] = [{"request": query[:_MOST_SENT]}]
         for number, node in enumerate(nodes, start=1):
-            text = shortened(node.text, self._settings.characters)
+            text = shortened(node.text, self._characters)
             headings = shortened(" > ".join(node.heading_path), _HEADINGS, "end")
             records.append({"node": number, "headings": headings, "text": text})
         request = f"Which of the {len(nodes)} nodes does the request need?"

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-from storage.errors import WrongInput
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import without_thoughts
@@ -32,8 +31,7 @@ _MOST_SENT = 20_000  # characters of a task
 def _query(text: str) -> str:
     query = " ".join(without_thoughts(text).split()).strip("\"'`“” ")
     if not query or len(query) > _LONGEST:
-        reason = f"a query of 1 to {_LONGEST} characters is wanted, there are {len(query)}"
-        raise Rejected(reason)
+        raise Rejected(f"a query of 1 to {_LONGEST} characters is wanted, there are {len(query)}")
     return query
 
 
@@ -42,12 +40,10 @@ def _queries(found: object, info: ValidationInfo) -> list[str]:
     if isinstance(found, dict) and len(found) == 1:
         found = next(iter(found.values()))
     if not isinstance(found, list) or not all(isinstance(query, str) for query in found):
-        reason = "a JSON list of texts is wanted"
-        raise Rejected(reason)
+        raise Rejected("a JSON list of texts is wanted")
     queries = list(dict.fromkeys(_query(query) for query in found))
     if len(queries) < count:
-        reason = f"{len(queries)} different queries instead of {count}"
-        raise Rejected(reason)
+        raise Rejected(f"{len(queries)} different queries instead of {count}")
     return queries[:count]
 
 
@@ -130,58 +126,44 @@ class LlmQueries:
         return list(dict.fromkeys(found)) or [task]
 
 
-@dataclass(frozen=True, slots=True)
-class DenseSettings:
-    """The settings of the dense stage; the defaults are SkillFlow's (section 4.2, appendix A.4).
+@dataclass
+class DenseStage:
+    """Keeps the skills that are nearest by cosine (SkillFlow, equation 1).
+
+    The defaults are SkillFlow's (section 4.2, appendix A.4).
 
     Args:
+        vectors: Of all skills, shape `(n, d)`.
+        encoder: Encodes queries.
+        writer: Makes them.
         k: Number of skills kept.
         gathering: How the rankings of several queries are fused: `union` of the best `depth` skills of each
             query, by their largest cosine; `rrf`, `mean` or `max` over all skills.
         depth: Number of skills per query in a union.
         rules: The prompt for `queries` queries; None for the packaged one.
-
-    Raises:
-        WrongInput: A number is below 1.
     """
 
+    vectors: Vectors
+    encoder: Encoder
+    writer: QueryWriter
     k: int = 1000
     queries: int = 5
     gathering: Gathering = "union"
     depth: int = 200
     rules: str | None = None
-
-    def __post_init__(self) -> None:
-        if min(self.k, self.queries, self.depth) < 1:
-            msg = f"dense stage: k {self.k}, queries {self.queries}, depth {self.depth}: at least 1 each"
-            raise WrongInput(msg)
-
-
-class DenseStage:
-    """Keeps the skills that are nearest by cosine (SkillFlow, equation 1); `vectors` has shape `(n, d)`."""
-
     name = "dense"
-
-    def __init__(
-        self, vectors: Vectors, encoder: Encoder, writer: QueryWriter, settings: DenseSettings | None = None
-    ) -> None:
-        self._vectors, self._encoder, self._writer = vectors, encoder, writer
-        self._settings = settings or DenseSettings()
-        self.k = self._settings.k
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
         """Return the positions of the nearest skills, nearest first; equal cosines by position."""
-        settings = self._settings
-        queries = self._writer.write(task, settings.queries, settings.rules)
+        queries = self.writer.write(task, self.queries, self.rules)
         rows = np.asarray(among)
         # All skills are compared without a copy of their vectors, which may take gigabytes.
-        held = self._vectors if len(rows) == len(self._vectors) else self._vectors[rows]
-        cosines = (held @ self._encoder.encode(queries).T).astype(np.float64)
-        union = settings.gathering == "union"
-        values = aggregated(cosines, "max" if settings.gathering == "union" else settings.gathering)
+        held = self.vectors if len(rows) == len(self.vectors) else self.vectors[rows]
+        cosines = (held @ self.encoder.encode(queries).T).astype(np.float64)
+        values = aggregated(cosines, "max" if self.gathering == "union" else self.gathering)
         order = _descending(values)
-        if union and len(queries) > 1:
-            taken = np.unique([_descending(column)[: settings.depth] for column in cosines.T])
+        if self.gathering == "union" and len(queries) > 1:
+            taken = np.unique([_descending(column)[: self.depth] for column in cosines.T])
             order = taken[_descending(values[taken])]
         return Narrowed(rows[order[: self.k]], values[order[: self.k]])
 
@@ -199,96 +181,61 @@ def _descending(scores: Matrix) -> npt.NDArray[np.int64]:
     return np.argsort(-scores, kind="stable")
 
 
-@dataclass(frozen=True, slots=True)
-class RerankSettings:
-    """The settings of a rerank stage; one query is what SkillFlow found best (appendix A.5).
+@dataclass
+class RerankStage:
+    """Keeps the `k` skills that a scorer of pairs puts first (SkillFlow, equations 2 to 5).
 
-    `k` skills are kept. `queries` are generated for a task by the prompt `rules`, None for the packaged one,
-    and their scores are aggregated.
-
-    Raises:
-        WrongInput: A number is below 1.
+    `name` is `shallow` or `deep`. How much of a skill the scorer reads is its own setting. `queries` are
+    generated for a task by the prompt `rules`, None for the packaged one, and their scores are aggregated;
+    one query is what SkillFlow found best (appendix A.5).
     """
 
+    name: str
+    skills: Sequence[Skill]
+    scorer: PairScorer
+    writer: QueryWriter
     k: int
     queries: int = 1
     aggregation: Aggregation = "mean"
     rules: str | None = None
 
-    def __post_init__(self) -> None:
-        if min(self.k, self.queries) < 1:
-            msg = f"rerank stage: k {self.k}, queries {self.queries}: at least 1 each"
-            raise WrongInput(msg)
-
-
-class RerankStage:
-    """Keeps the skills that a scorer of pairs puts first (SkillFlow, equations 2 to 5).
-
-    `name` is `shallow` or `deep`. How much of a skill the scorer reads is its own setting.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        skills: Sequence[Skill],
-        scorer: PairScorer,
-        writer: QueryWriter,
-        settings: RerankSettings,
-    ) -> None:
-        self.name, self._skills, self._scorer = name, skills, scorer
-        self._writer, self._settings, self.k = writer, settings, settings.k
-
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
         """Return positions of the skills that score best, best first; equal ones in their order."""
         if not among:
             return []
-        queries = self._writer.write(task, self._settings.queries, self._settings.rules)
-        texts = [self._skills[i].text for i in among]
-        scores = np.stack([self._scorer.score(query, texts) for query in queries], axis=1)
-        values = aggregated(scores, self._settings.aggregation)
+        queries = self.writer.write(task, self.queries, self.rules)
+        texts = [self.skills[i].text for i in among]
+        scores = np.stack([self.scorer.score(query, texts) for query in queries], axis=1)
+        values = aggregated(scores, self.aggregation)
         order = _descending(values)[: self.k]
         return Narrowed((among[i] for i in order), values[order])
 
 
-@dataclass(frozen=True, slots=True)
-class SelectSettings:
-    """The settings of the select stage.
-
-    Args:
-        k: The most skills kept.
-        specific: Whether relevant skills must also be specific, which is asked for one skill at a time.
-        characters: Characters of each skill's text that are sent, from its two ends; 0: all.
-        relevant_rules: The prompt of the first filter; None for the packaged one.
-        specific_rules: The prompt of the second filter; None for the packaged one.
-
-    Raises:
-        WrongInput: A number is below 1.
-    """
-
-    k: int = 5
-    specific: bool = False
-    characters: int = 12_000
-    relevant_rules: str | None = None
-    specific_rules: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.k < 1 or self.characters < 0:
-            msg = f"select stage: k {self.k}: at least 1; characters {self.characters}: at least 0"
-            raise WrongInput(msg)
-
-
+@dataclass
 class SelectStage:
     """Keeps the skills that an LLM selects, in their order (SkillFlow, equation 6 and appendix A.6).
 
     It may select none. Without a usable answer the first `k` skills stay, and so does a skill of which the
     LLM does not say whether it is specific; `llm.fallbacks` counts both.
+
+    Args:
+        skills: All skills.
+        llm: Is asked.
+        k: The most skills kept.
+        specific: Whether relevant skills must also be specific, which is asked for one skill at a time.
+        characters: Characters of each skill's text that are sent, from its two ends; 0: all.
+        relevant_rules: The prompt of the first filter; None for the packaged one.
+        specific_rules: The prompt of the second filter; None for the packaged one.
     """
 
+    skills: Sequence[Skill]
+    llm: Llm
+    k: int = 5
+    specific: bool = False
+    characters: int = 12_000
+    relevant_rules: str | None = None
+    specific_rules: str | None = None
     name = "select"
-
-    def __init__(self, skills: Sequence[Skill], llm: Llm, settings: SelectSettings | None = None) -> None:
-        self._skills, self._llm, self._settings = skills, llm, settings or SelectSettings()
-        self.k = self._settings.k
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
         """Return positions of the skills selected.
@@ -298,12 +245,11 @@ class SelectStage:
         """
         if not among:
             return []
-        settings = self._settings
-        taken = self._taken(_RELEVANT, settings.relevant_rules, task, [among])[0]
+        taken = self._taken(_RELEVANT, self.relevant_rules, task, [among])[0]
         kept = list(among if taken is None else taken)[: self.k]
-        if not settings.specific:
+        if not self.specific:
             return kept
-        answers = self._taken(_SPECIFIC, settings.specific_rules, task, [[i] for i in kept])
+        answers = self._taken(_SPECIFIC, self.specific_rules, task, [[i] for i in kept])
         return [i for i, answer in zip(kept, answers, strict=True) if answer is None or answer]
 
     def _taken(
@@ -312,15 +258,15 @@ class SelectStage:
         """Return those of each group that the LLM selects, in order; None without a usable answer."""
 
         async def ask(among: Sequence[int]) -> list[int] | None:
-            skills = [self._skills[i] for i in among]
+            skills = [self.skills[i] for i in among]
             many = len(among) > 1
             request = f"Which of the {len(among)} skills are taken?" if many else "Is the skill taken?"
-            most = self._settings.characters or max(len(skill.body) for skill in skills)
+            most = self.characters or max(len(skill.body) for skill in skills)
             values = selection(request, task, skills, most)
-            said = await self._llm.answer(prompt, replace(values, rules=rules))
+            said = await self.llm.answer(prompt, replace(values, rules=rules))
             return None if isinstance(said, Fallback) else [among[n - 1] for n in sorted(set(said.selected))]
 
-        return self._llm.gather(ask(among) for among in groups)
+        return self.llm.gather(ask(among) for among in groups)
 
 
 def selection(request: str, task: str, skills: Sequence[Skill], characters: int) -> Values:

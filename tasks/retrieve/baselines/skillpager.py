@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from storage.errors import WrongInput
 from storage.schemas import EDGE_TYPES, Edge
@@ -50,68 +51,56 @@ class Setting:
     walk: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSettings:
-    """The numbers of SkillPager's paper, and what it leaves open; the same for all of its methods.
+class PaperNumbers(BaseModel):
+    """The numbers of SkillPager's methods, and what its paper leaves open; the same for all of them.
 
-    Args:
-        relevance_weight: MMR's, from 0 to 1 (equation 2).
-        few: Nodes picked of a document of up to `large` nodes (equation 4).
-        many: Nodes picked of a larger one.
-        large: Nodes of a document that are not many yet.
-        stop_below: Picking by MMR ends early when the best value left is below this; the paper's is 0
-            (equation 3), -1 never ends early.
-        entry: Where a walk begins: at the node `nearest` to the query, or at the `first` one.
-        least_gain: A walk ends when no neighbour's MMR value, the paper's gain, reaches this.
-        top_k: Nodes of `top-k-dependency` before their predecessors are added.
-        edge_types: The edges that walks and predecessors follow.
-        chunk_tokens: Tokens of a chunk.
-        chunk_overlap: Tokens that a chunk shares with the next one, fewer than half of its own; both are then
-            printed whole.
-        printed: What a context is made of: `nodes` alone (section 3.2), or under their `headings`, with marks
-            where something is left out.
-        grouped: Whether nodes are made as section 3.1 has them (`segment`).
+    The numbers are of equations 2 to 4: MMR stops below `stop_below`, -1 never does; a walk ends when no
+    neighbour's MMR value reaches `least_gain`. Chunks that overlap are printed whole.
 
     Raises:
         WrongInput: A number or name is out of its range.
     """
 
-    relevance_weight: float = 0.7
-    few: int = 20
-    many: int = 60
-    large: int = 100
-    stop_below: float = 0.0
-    entry: Entry = "nearest"
-    least_gain: float = 0.0
-    top_k: int = 10
-    edge_types: tuple[str, ...] = EDGE_TYPES
-    chunk_tokens: int = 256
-    chunk_overlap: int = 0
-    printed: Printed = "headings"
-    grouped: bool = False
+    model_config = ConfigDict(frozen=True)
+
+    relevance_weight: float = Field(0.7, description="MMR's weight of relevance, 0 to 1.")
+    few: int = Field(20, ge=1, description="Nodes picked of a document that has few.")
+    many: int = Field(60, ge=1, description="Nodes picked of one that has many.")
+    large: int = Field(100, ge=0, description="Nodes of a document that are not many yet.")
+    stop_below: float = Field(
+        0.0, description="MMR ends early when the best value left is below this; -1: never."
+    )
+    entry: Entry = Field("nearest", description="The node where a walk along edges begins.")
+    least_gain: float = Field(0.0, description="The gain that a walk's next node must reach.")
+    top_k: int = Field(10, ge=1, description="Nodes before their predecessors are added.")
+    edge_types: tuple[str, ...] = Field(EDGE_TYPES, description="Edges that are followed; JSON.")
+    chunk_tokens: int = Field(256, ge=1, description="Tokens of a chunk.")
+    chunk_overlap: int = Field(0, ge=0, description="Of them, shared with the next; less than half.")
+    printed: Printed = Field("headings", description="nodes: a context is its nodes alone, as the paper's.")
 
     def budget(self, nodes: int, large: int | None = None) -> int:
         """Return how many nodes to pick of a document with so many (equation 4)."""
         return self.few if nodes <= (self.large if large is None else large) else self.many
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.relevance_weight <= 1 or min(self.few, self.many) < 1:
-            msg = (
-                f"SkillPager: relevance_weight {self.relevance_weight}: from 0 to 1; few {self.few} and "
-                f"many {self.many}: at least 1"
+    def model_post_init(self, _context: object, /) -> None:
+        """Check what no single field tells."""
+        if not 0 <= self.relevance_weight <= 1:
+            raise WrongInput(f"SkillPager: relevance_weight {self.relevance_weight}: from 0 to 1")
+        if 2 * self.chunk_overlap >= self.chunk_tokens:
+            raise WrongInput(
+                f"SkillPager: chunk_overlap {self.chunk_overlap}: less than half of chunk_tokens "
+                f"{self.chunk_tokens}"
             )
-            raise WrongInput(msg)
-        if min(self.top_k, self.chunk_tokens) < 1 or not 0 <= 2 * self.chunk_overlap < self.chunk_tokens:
-            msg = (
-                f"SkillPager: top_k {self.top_k} and chunk_tokens {self.chunk_tokens}: at least 1; "
-                f"chunk_overlap {self.chunk_overlap}: at least 0 and less than half of chunk_tokens"
-            )
-            raise WrongInput(msg)
         if unknown := set(self.edge_types) - set(EDGE_TYPES):
-            msg = (
+            raise WrongInput(
                 f"SkillPager: edge_types {', '.join(sorted(unknown))}: choose some of {', '.join(EDGE_TYPES)}"
             )
-            raise WrongInput(msg)
+
+
+class OpenSettings(PaperNumbers):
+    """The numbers, and how nodes are made: `grouped` as section 3.1 has them (`segment`)."""
+
+    grouped: bool = False
 
 
 OPEN_SETTINGS = OpenSettings()
@@ -206,14 +195,9 @@ def rank_whole(
 
 
 def rank_every_node(
-    document: PagedDocument,
-    query: str,
-    *,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    limited: bool,
+    document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer, limited: bool,
     apart: bool = False,
-) -> Selection:
+) -> Selection:  # fmt: skip
     """Return all nodes in document order with scores 0, which shows what parsing loses."""
     del query, encoder, tokenizer, limited
     return of_nodes(document, [(ordinal, 0.0) for ordinal in range(len(document.nodes))], apart=apart)
@@ -274,13 +258,9 @@ def _with_predecessors(
 
 
 def _walked(
-    edges: Sequence[tuple[int, int]],
-    vectors: Vectors,
-    relevance: Floats,
-    weight: float,
-    given: OpenSettings,
-    limited: bool,
-) -> Iterator[Pick]:
+    edges: Sequence[tuple[int, int]], vectors: Vectors, relevance: Floats, weight: float,
+    given: OpenSettings, limited: bool,
+) -> Iterator[Pick]:  # fmt: skip
     """Yield nodes reached along edges, each time the neighbour with the highest MMR value.
 
     If `limited`, low gains do not end the walk, and where no edge leads on it enters anew.
@@ -336,11 +316,9 @@ def mmr_order(
         msg = f"relevance must be (n,) and vectors (n, d), got {relevance.shape} and {vectors.shape}"
         raise ValueError(msg)
     if not 0 <= relevance_weight <= 1:
-        msg = f"relevance_weight must be in [0, 1], got {relevance_weight}"
-        raise ValueError(msg)
+        raise ValueError(f"relevance_weight must be in [0, 1], got {relevance_weight}")
     if not (np.isfinite(relevance).all() and np.isfinite(vectors).all()):
-        msg = f"relevance {relevance.shape} and vectors {vectors.shape} must be finite"
-        raise ValueError(msg)
+        raise ValueError(f"relevance {relevance.shape} and vectors {vectors.shape} must be finite")
     return _mmr_steps(relevance, vectors, relevance_weight, stop_below)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,21 +37,22 @@ def flat_parts(skill: Skill, limits: tuple[int, int], tokenizer: Tokenizer) -> t
     return skill.name, description, first_tokens(skill.body, limits[1], tokenizer)
 
 
+@dataclass
 class RetrieveStage:
     """Keeps the `k` skills whose `flat_text` is nearest to the task by cosine.
 
     `vectors`, shape `(n, d)`, are those of the flat texts. The encoder adds its instruction to the task.
     """
 
+    vectors: Vectors
+    encoder: Encoder
+    k: int = RETRIEVED
     name = "retrieve"
-
-    def __init__(self, vectors: Vectors, encoder: Encoder, k: int = RETRIEVED) -> None:
-        self._vectors, self._encoder, self.k = vectors, encoder, k
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
         """Return the positions of the nearest skills, nearest first; equal cosines by position."""
         rows = np.asarray(among)
-        cosines = self._vectors[rows] @ self._encoder.encode([task])[0]
+        cosines = self.vectors[rows] @ self.encoder.encode([task])[0]
         order = np.argsort(-cosines, kind="stable")[: self.k]
         return Narrowed(rows[order], cosines[order])
 
@@ -72,34 +74,29 @@ class RouteStage:
         return Narrowed((self._places[one.doc_id] for one in found), (one.score for one in found))
 
 
+@dataclass
 class FlatRerankStage:
     """Keeps the `k` skills whose `flat_text`, cut to `limits`, a scorer of pairs puts first.
 
     The tokenizer is that of the scorer.
     """
 
+    skills: Sequence[Skill]
+    scorer: PairScorer
+    tokenizer: Tokenizer
+    k: int = RETRIEVED
+    limits: tuple[int, int] = RERANKED
     name = "rerank"
-
-    def __init__(
-        self,
-        skills: Sequence[Skill],
-        scorer: PairScorer,
-        tokenizer: Tokenizer,
-        *,
-        k: int = RETRIEVED,
-        limits: tuple[int, int] = RERANKED,
-    ) -> None:
-        self._skills, self._scorer, self._tokenizer = skills, scorer, tokenizer
-        self.k, self._limits = k, limits
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
         """Return candidates, best first; equal scores in their order."""
-        texts = [flat_text(self._skills[i], self._limits, self._tokenizer) for i in among]
-        scores = self._scorer.score(task, texts)
+        texts = [flat_text(self.skills[i], self.limits, self.tokenizer) for i in among]
+        scores = self.scorer.score(task, texts)
         order = np.argsort(-scores, kind="stable")[: self.k]
         return Narrowed((among[i] for i in order), scores[order])
 
 
+@dataclass
 class JudgeStage:
     """Puts first the candidate that an LLM names; the others keep their order (SkillRouter, appendix C).
 
@@ -107,10 +104,11 @@ class JudgeStage:
     many `characters` are sent, from its two ends; with 0, names and descriptions alone.
     """
 
+    skills: Sequence[Skill]
+    llm: Llm
+    k: int
+    characters: int = 4000
     name = "judge"
-
-    def __init__(self, skills: Sequence[Skill], llm: Llm, *, k: int, characters: int = 4000) -> None:
-        self._skills, self._llm, self.k, self._characters = skills, llm, k, characters
 
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
         """Return the candidates, the best first.
@@ -120,9 +118,9 @@ class JudgeStage:
         """
         if len(among) < 2:
             return list(among)
-        skills = [self._skills[i] for i in among]
-        values = selection("Which skill serves the task best?", task, skills, self._characters)
-        said = self._llm.ask(_JUDGE, values)
+        skills = [self.skills[i] for i in among]
+        values = selection("Which skill serves the task best?", task, skills, self.characters)
+        said = self.llm.ask(_JUDGE, values)
         if isinstance(said, Fallback) or not said.selected:
             return list(among)[: self.k]
         first = among[min(said.selected) - 1]

@@ -65,17 +65,13 @@ class Staged:
     """
 
     def __init__(
-        self,
-        skills: Sequence[Skill],
-        stages: Sequence[Stage],
-        *,
+        self, skills: Sequence[Skill], stages: Sequence[Stage], *,
         clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    ) -> None:  # fmt: skip
         sizes = [stage.k for stage in stages]
         if not sizes or sizes != sorted(sizes, reverse=True) or min(sizes) < 1:
             listed = ", ".join(f"{stage.name} {stage.k}" for stage in stages) or "none"
-            msg = f"stages keep ever fewer skills, at least one; given are: {listed}"
-            raise WrongInput(msg)
+            raise WrongInput(f"stages keep ever fewer skills, at least one; given are: {listed}")
         self._skills, self._stages, self._clock = skills, stages, clock
 
     def run(self, task: str) -> list[StageRanking]:
@@ -85,8 +81,7 @@ class Staged:
             WrongInput: The task is blank.
         """
         if not task.strip():
-            msg = "the task is blank: say what is to be done"
-            raise WrongInput(msg)
+            raise WrongInput("the task is blank: say what is to be done")
         among: Sequence[int] = range(len(self._skills))
         found = []
         for stage in self._stages:
@@ -115,8 +110,7 @@ def reciprocal_rank_fusion(
         ValueError: `k` is negative.
     """
     if k < 0:
-        msg = f"k must be at least 0, got {k}"
-        raise ValueError(msg)
+        raise ValueError(f"k must be at least 0, got {k}")
     scores: defaultdict[str, float] = defaultdict(float)
     for ranking in rankings:
         for rank, doc_id in enumerate(dict.fromkeys(ranking), start=1):

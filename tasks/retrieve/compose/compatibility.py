@@ -163,15 +163,14 @@ class _Word:
 
 
 @functools.cache
-def io_words(file: Path = WORDS) -> Mapping[str, Any]:
+def io_words() -> Mapping[str, Any]:
     """Return the packaged words: `types`, `verbs`, `implied` and `coercions`; `note` says what they are."""
-    held: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
+    held: Mapping[str, Any] = json.loads(WORDS.read_text("utf-8"))
     return held
 
 
 @functools.cache
 def _known() -> dict[str, _Word]:
-    """Return the known words by their stems."""
     held = io_words()
     named = {stem: name for name, words in held["types"].items() for stem in _stems(words)}
     verbs = {stem: kind for kind, words in held["verbs"].items() for stem in _stems(words)}

@@ -54,14 +54,11 @@ class ComposeOptions:
     def __post_init__(self) -> None:
         for name, least in (("k", 1), ("max_steps", 1), ("rounds", 0), ("hints", 1)):
             if getattr(self, name) < least:
-                msg = f"{name} is {getattr(self, name)}: give at least {least}"
-                raise WrongInput(msg)
+                raise WrongInput(f"{name} is {getattr(self, name)}: give at least {least}")
         if self.max_steps > LARGEST:
-            msg = f"max_steps is {self.max_steps}: give at most {LARGEST}"
-            raise WrongInput(msg)
+            raise WrongInput(f"max_steps is {self.max_steps}: give at most {LARGEST}")
         if not 0 <= self.alpha <= 1:  # NaN neither
-            msg = f"alpha is {self.alpha}: give a number from 0 to 1"
-            raise WrongInput(msg)
+            raise WrongInput(f"alpha is {self.alpha}: give a number from 0 to 1")
         if self.pages is not None and not (math.isfinite(self.pages) and self.pages > 0):
             msg = f"pages is {self.pages}, no positive number: give a share up to 1, or a number of tokens"
             raise WrongInput(msg)
@@ -69,12 +66,9 @@ class ComposeOptions:
 
 @asked_again
 def compose(
-    index: ServedIndex,
-    task: str,
-    options: ComposeOptions | None = None,
-    decomposer: Decomposer | None = None,
-    reranker: StepReranker | None = None,
-) -> dict[str, Any]:
+    index: ServedIndex, task: str, options: ComposeOptions | None = None,
+    decomposer: Decomposer | None = None, reranker: StepReranker | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Return the plan of a task, as the command prints it; by default the local decomposer takes it apart.
 
     Raises:
@@ -96,13 +90,9 @@ def compose(
 
 
 def _composed(
-    now: OpenVersion,
-    task: str,
-    options: ComposeOptions,
-    failed: set[str],
-    decomposer: Decomposer | None,
+    now: OpenVersion, task: str, options: ComposeOptions, failed: set[str], decomposer: Decomposer | None,
     reranker: StepReranker | None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     read = task[:LONGEST]
     # The model first: what loading it takes for a moment is given back before the index needs room.
     model, searcher, licences = packaged_model(), now.searcher(), require_licences(now.root)

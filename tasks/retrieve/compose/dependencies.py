@@ -166,9 +166,9 @@ class PairModel:
 
 
 @functools.lru_cache(maxsize=1)
-def packaged_pairs(file: Path = FILE) -> PairModel:
+def packaged_pairs() -> PairModel:
     """Return the packaged weights."""
-    held = json.loads(file.read_text("utf-8"))
+    held = json.loads(FILE.read_text("utf-8"))
     return PairModel({name: (row[0], row[1], row[2]) for name, row in held.items()})
 
 

@@ -77,17 +77,14 @@ def _read_steps(text: str, info: ValidationInfo) -> list[str]:
     value, most = find_json(text), known_of(info)
     listed = value.get("steps") if isinstance(value, dict) else value
     if not isinstance(listed, list) or not all(isinstance(step, str) for step in listed):
-        reason = "the answer is no JSON list of strings"
-        raise Rejected(reason)
+        raise Rejected("the answer is no JSON list of strings")
     if len(listed) > most:
-        reason = f"the list has {len(listed)} steps, and at most {most} are allowed"
-        raise Rejected(reason)
+        raise Rejected(f"the list has {len(listed)} steps, and at most {most} are allowed")
     # Halves of surrogate pairs can be written in JSON, and neither encoded nor printed.
     steps = [" ".join(step.encode(errors="replace").decode().split()) for step in listed]
     if wrong := [n for n, step in enumerate(steps, start=1) if not 0 < len(step) <= LONGEST_STEP]:
         size = len(steps[wrong[0] - 1])
-        reason = f"step {wrong[0]} has {size} characters, and 1 to {LONGEST_STEP} are allowed"
-        raise Rejected(reason)
+        raise Rejected(f"step {wrong[0]} has {size} characters, and 1 to {LONGEST_STEP} are allowed")
     return steps
 
 
@@ -121,15 +118,9 @@ class LlmDecomposer:
     """
 
     def __init__(
-        self,
-        llm: Llm,
-        local: Decomposer,
-        encoder: Encoder,
-        *,
-        wording: Wording = OWN,
-        most: int = 8,
+        self, llm: Llm, local: Decomposer, encoder: Encoder, *, wording: Wording = OWN, most: int = 8,
         exactly: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._llm, self._local, self._encoder, self._wording = llm, local, encoder, wording
         self._most, self._exactly = max(most, exactly or 0), exactly
         self._sampling: Sampling = replace(llm.sampling, **wording.drawn)

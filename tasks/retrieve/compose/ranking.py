@@ -76,13 +76,9 @@ class Matcher:
     """
 
     def __init__(
-        self,
-        index: Rows,
-        model: TaskModel | None = None,
-        task: str = "",
-        allowed: npt.NDArray[np.bool_] | None = None,
-        most: int = MOST,
-    ) -> None:
+        self, index: Rows, model: TaskModel | None = None, task: str = "",
+        allowed: npt.NDArray[np.bool_] | None = None, most: int = MOST,
+    ) -> None:  # fmt: skip
         self.index, self.router, self.most = index, index.router, most
         self._model, self._task, self._allowed = model, task, allowed
         self._known: dict[DraftStep, Matches] = {}
@@ -254,12 +250,8 @@ class StepRanker:
 
 
 def _fits(
-    rows: Sequence[int],
-    own: Matches,
-    whole: WordScores,
-    led: WordScores,
-    others: Sequence[Matches],
-) -> list[npt.NDArray[np.floating[Any]]]:
+    rows: Sequence[int], own: Matches, whole: WordScores, led: WordScores, others: Sequence[Matches],
+) -> list[npt.NDArray[np.floating[Any]]]:  # fmt: skip
     """Return how rows fit the step, the task, the step with what leads to it, and better another step."""
     at = list(rows)
     words, near = own.words[at], own.near[at]

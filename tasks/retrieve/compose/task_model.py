@@ -133,7 +133,7 @@ def _gelu(rows: _Numbers) -> _Numbers:
 
 
 @functools.lru_cache(maxsize=1)
-def packaged_model(file: Path = FILE) -> TaskModel:
+def packaged_model() -> TaskModel:
     """Return the packaged model, loaded once a process."""
-    with np.load(file, allow_pickle=False) as held:
+    with np.load(FILE, allow_pickle=False) as held:
         return TaskModel({name: held[name] for name in held.files})

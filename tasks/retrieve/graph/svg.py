@@ -226,7 +226,6 @@ def _bend(source: Row, target: Row, *, middle: float) -> float:
 
 
 def _control(source: Row, target: Row, bend: float) -> Point:
-    """Return the control point of an arc of some curvature."""
     dx, dy = target.x - source.x, target.y - source.y
     return (source.x + target.x) / 2 + bend * dy, (source.y + target.y) / 2 - bend * dx
 

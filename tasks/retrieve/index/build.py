@@ -63,12 +63,9 @@ class Built:
 
 
 def update_table(
-    writer: TableWriter,
-    held: Collection[str],
-    have: Mapping[str, str | None],
-    want: Mapping[str, str | None],
-    rows: Callable[[set[str]], Iterable[pa.Table]],
-) -> set[str]:
+    writer: TableWriter, held: Collection[str], have: Mapping[str, str | None],
+    want: Mapping[str, str | None], rows: Callable[[set[str]], Iterable[pa.Table]],
+) -> set[str]:  # fmt: skip
     """Bring a table up to date by digests: what changed is written, what is gone is removed.
 
     Args:
@@ -160,12 +157,9 @@ def nodes_base(root: Root, served: Served | None) -> int | None:
 
 
 def _update_nodes(
-    root: Root,
-    nodes: TableWriter,
-    have: Mapping[str, str | None],
-    want: Mapping[str, str | None],
+    root: Root, nodes: TableWriter, have: Mapping[str, str | None], want: Mapping[str, str | None],
     encoder: IndexEncoder,
-) -> set[str]:
+) -> set[str]:  # fmt: skip
     """Update the table of nodes; return the documents whose nodes changed."""
 
     def rows(doc_ids: set[str]) -> Iterator[pa.Table]:
@@ -176,15 +170,9 @@ def _update_nodes(
 
 
 def _update_skills(
-    root: Root,
-    skills: TableWriter,
-    held: set[str],
-    have: Mapping[str, str | None],
-    wanted: pl.DataFrame,
-    nodes_digests: Mapping[str, str | None],
-    encoder: IndexEncoder,
-) -> None:
-    """Update the table of skills."""
+    root: Root, skills: TableWriter, held: set[str], have: Mapping[str, str | None], wanted: pl.DataFrame,
+    nodes_digests: Mapping[str, str | None], encoder: IndexEncoder,
+) -> None:  # fmt: skip
     digests = pl.Series([nodes_digests.get(d) for d in wanted["doc_id"]], dtype=pl.String)
     columns = wanted.select("doc_id", "stale", nodes_digest=digests, digest="wanted")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from storage.errors import GateRefused
-from storage.lance.served import Served, read_served
+from storage.lance.served import Served, is_anew, read_served
 from storage.lance.tables import INDEXED, INDUCED, KEYS, NODES, SKILLS, TableAt
 from storage.root import Root
 from storage.state import documents_table, parsed_table
@@ -32,6 +32,7 @@ _SAME_STATES = 0.9
 _SAMPLE, _SEARCHED = 32, 5  # rows that are encoded again, and how many of them are searched for
 _RAREST = 5  # words that a skill is searched for by
 _SEED = 7
+_FEW = 0.2  # the share of skills that changed up to which the others are not checked again
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,11 @@ def check_index(
     expected = {SKILLS: documents_table(source).read(columns=["doc_id"]).height}
     if built.nodes is not None:
         expected[NODES] = int(parsed_table(source).read(columns=["n_nodes"])["n_nodes"].sum())
-    checks = check_tables(root, built, expected, encoder=encoder)
+    changed = few_changed(root, built.tables())
+    checks = check_tables(root, built, expected, encoder=encoder, changed=changed)
     if built.nodes is not None:
         nodes = TableAt(root, NODES, built.nodes)
-        if sample := _sample(nodes):
+        if sample := _sample(root, nodes, built, changed):
             checks += [
                 _check_placed(nodes, sample, TableAt(root, SKILLS, built.skills)),
                 _check_states(nodes, sample, encoder),
@@ -68,22 +70,43 @@ def check_index(
     return checks
 
 
+def few_changed(root: Root, versions: Mapping[str, int | None]) -> list[str] | None:
+    """Return the skills whose rows, or nodes, are not those that are served, sorted; None if they are many.
+
+    All others are the very rows that were served, which have passed the gate: files of tables are written
+    once. `versions` has the version of each table.
+    """
+    served = read_served(root)
+    if served is None or is_anew(root):
+        return None
+    for name in (SKILLS, NODES):
+        if (version := versions.get(name)) is not None:
+            now, last = TableAt(root, name, version), served.table(root, name)
+            if last is None or (now.schema, now.model) != (last.schema, last.model):
+                return None
+    rows, skills = ["doc_id", "digest", "nodes_digest"], TableAt(root, SKILLS, versions[SKILLS] or 0)
+    held = skills.frame(rows)
+    others = held.join(served.skills_table(root).frame(rows), on=rows, how="anti", nulls_equal=True)
+    return others["doc_id"].sort().to_list() if others.height <= _FEW * held.height else None
+
+
 def check_tables(
-    root: Root, built: Built, expected: Mapping[str, int], *, encoder: IndexEncoder
-) -> list[Check]:
+    root: Root, built: Built, expected: Mapping[str, int], *, encoder: IndexEncoder,
+    changed: Sequence[str] | None = None,
+) -> list[Check]:  # fmt: skip
     """Check the versions built of some tables: row counts, unique ids, vectors, indices, and searches.
 
     A seeded sample of rows is encoded again, and searched for by its vectors. `expected` has the number of
-    rows of each table.
+    rows of each table. Of rows of other skills than those `changed` a sample is looked at; None: of none.
     """
     checks = []
     for name, rows in expected.items():
         version = built.tables()[name]
         assert version is not None  # noqa: S101 (for the types: only what was built is expected)
         table = TableAt(root, name, version)
-        checks += [*_check_table(table, rows), _check_model(table, encoder)]
-        if sample := _sample(table):
-            checks += _check_found(table, sample, encoder)
+        checks += [*_check_table(table, rows, changed), _check_model(table, encoder)]
+        if sample := _sample(root, table, built, changed):
+            checks += _check_found(table, sample, encoder, _SEARCHED if changed is None else 1)
     return checks
 
 
@@ -101,7 +124,9 @@ def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[
     place = {doc_id: row for row, doc_id in enumerate(index.doc_ids)}
     columns = ["doc_id", "name", "description", "text", "body_start"]
     asked, found = 0, 0
-    for row in table.rows(columns, doc_id=_sample(table)).to_pylist():
+    for row in table.rows(
+        columns, doc_id=_drawn(index.doc_ids, few_changed(root, candidate.tables()))
+    ).to_pylist():
         words = f"{row['name']}\n{row['description']}\n{row['text'][row['body_start'] :]}"
         rarest = index.lexical.weighed(words)[:_RAREST]
         if rarest or term_counts(words):  # signs alone are no words
@@ -118,15 +143,9 @@ def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[
 
 
 def check_learned(
-    root: Root,
-    built: Built,
-    expected: Mapping[str, int],
-    *,
-    encoder: IndexEncoder,
-    max_shrink: float,
-    few: int,
-    kinds: Sequence[str] = (RUN,),
-) -> list[Check]:
+    root: Root, built: Built, expected: Mapping[str, int], *, encoder: IndexEncoder, max_shrink: float,
+    few: int, kinds: Sequence[str] = (RUN,),
+) -> list[Check]:  # fmt: skip
     """Check the table `induced` as built: as `check_tables` does, and its rows by kind.
 
     Args:
@@ -164,23 +183,24 @@ def _equal(check: str, value: float, limit: float) -> Check:
     return Check(check, passed=value == limit, value=value, limit=limit)
 
 
-def _check_table(table: TableAt, expected: int) -> list[Check]:
-    key, name = KEYS[table.name], table.name
-    ids = table.rows([key]).column(key)
+def _check_table(table: TableAt, expected: int, changed: Sequence[str] | None) -> list[Check]:
+    key, name, rows = KEYS[table.name], table.name, table.count()
+    among = {} if changed is None else {"doc_id": changed}
+    ids = table.rows([key], **among).column(key)
     # A table without rows has no index, and needs none.
-    left = dict.fromkeys(INDEXED[name], len(ids)) | table.unindexed()
+    left = dict.fromkeys(INDEXED[name], rows) | table.unindexed()
     return [
-        _equal(f"{name}.rows", len(ids), expected),
+        _equal(f"{name}.rows", rows, expected),
         _equal(f"{name}.repeated_ids", len(ids) - len(ids.unique()), 0),
-        _equal(f"{name}.bad_vectors", _bad_vectors(table), 0),
+        _equal(f"{name}.bad_vectors", _bad_vectors(table, among), 0),
         _equal(f"{name}.unindexed_rows", max(left.values()), 0),
     ]
 
 
-def _bad_vectors(table: TableAt) -> int:
+def _bad_vectors(table: TableAt, among: dict[str, Sequence[str]]) -> int:
     """Count vectors that are missing or not of unit length."""
     bad = 0
-    for batch in table.batches(["vector"]):
+    for batch in table.batches(["vector"], **among):
         column = batch.column("vector")
         vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
         # A NaN fails the comparison, so that vectors that are not finite count as bad too.
@@ -193,7 +213,7 @@ def _check_model(table: TableAt, encoder: IndexEncoder) -> Check:
     return _equal(f"{table.name}.other_model", int(table.model != identity(encoder.card)), 0)
 
 
-def _check_found(table: TableAt, sample: list[str], encoder: IndexEncoder) -> list[Check]:
+def _check_found(table: TableAt, sample: list[str], encoder: IndexEncoder, searched: int) -> list[Check]:
     """Encode a sample of rows again, and search for some of them by their own text."""
     name, key = table.name, KEYS[table.name]
     columns = [key, "vector", "text", *(["name", "description"] if name == SKILLS else [])]
@@ -202,17 +222,28 @@ def _check_found(table: TableAt, sample: list[str], encoder: IndexEncoder) -> li
     pairs = [(_own(row["vector"], vector), vector) for row, vector in zip(rows, vectors, strict=True)]
     other = sum(not float(np.dot(own, vector)) >= _SAME for own, vector in pairs)
     # Rows with the same text tie, so a row need not come first: none may be nearer than the row itself.
-    found = sum(_is_nearest(table, own, vector) for own, vector in pairs[:_SEARCHED])
+    found = sum(_is_nearest(table, own, vector) for own, vector in pairs[:searched])
     return [
         _equal(f"{name}.other_vectors", other, 0),
-        _equal(f"{name}.found_by_own_text", found, len(pairs[:_SEARCHED])),
+        _equal(f"{name}.found_by_own_text", found, len(pairs[:searched])),
     ]
 
 
-def _sample(table: TableAt) -> list[str]:
-    key = KEYS[table.name]
-    ids = sorted(table.rows([key]).column(key).to_pylist())
-    return random.Random(_SEED).sample(ids, min(_SAMPLE, len(ids)))  # noqa: S311 (a sample, no secret)
+def _sample(root: Root, table: TableAt, built: Built, changed: Sequence[str] | None) -> list[str]:
+    """Return the ids of some rows: of any skills, or of some that changed and of some others."""
+    key, among = KEYS[table.name], {}
+    if changed is not None:
+        skills = TableAt(root, SKILLS, built.skills).rows(["doc_id"]).column("doc_id").to_pylist()
+        among = {"doc_id": _drawn(skills, changed)}
+    return _drawn(table.rows([key], **among).column(key).to_pylist())
+
+
+def _drawn(ids: Sequence[str], first: Sequence[str] | None = None) -> list[str]:
+    """Return some ids, half of them of those to draw `first`."""
+    draw, size = random.Random(_SEED), _SAMPLE // 2  # noqa: S311 (a sample, no secret)
+    some = draw.sample(first, min(size, len(first))) if first else []
+    ids = sorted(set(ids).difference(some))
+    return some + draw.sample(ids, min(_SAMPLE - len(some), len(ids)))
 
 
 def _check_placed(nodes: TableAt, sample: list[str], skills: TableAt) -> Check:

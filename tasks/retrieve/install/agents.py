@@ -2,74 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 from storage.errors import WrongInput
 
-
-class Agent(str, Enum):  # noqa: UP042 (a StrEnum changes how an option's default is printed)
-    """An agent that reads folders of skills."""
-
-    claude = "claude"
-    codex = "codex"
-    cursor = "cursor"
-    gemini = "gemini"
-    copilot = "copilot"
-    amp = "amp"
-    antigravity = "antigravity"
-    cline = "cline"
-    continue_ = "continue"
-    crush = "crush"
-    devin = "devin"
-    droid = "droid"
-    goose = "goose"
-    grok = "grok"
-    hermes = "hermes"
-    junie = "junie"
-    kilo = "kilo"
-    kimi = "kimi"
-    kiro = "kiro"
-    openclaw = "openclaw"
-    opencode = "opencode"
-    pi = "pi"
-    qwen = "qwen"
-    replit = "replit"
-    roo = "roo"
-    trae = "trae"
-    universal = "universal"
-    warp = "warp"
-    windsurf = "windsurf"
-    zed = "zed"
-
-
-_SHARED = ".agents/skills"  # of a project, for all agents that follow the convention
-# Of each agent, the folder in a project and the one in a user's home.
-FOLDERS = {
-    Agent.claude: (".claude/skills", ".claude/skills"),
-    Agent.codex: (_SHARED, _SHARED),
-    Agent.cursor: (".cursor/skills", ".cursor/skills"),
-    Agent.gemini: (".gemini/skills", ".gemini/skills"),
-    Agent.copilot: (".github/skills", ".copilot/skills"),
-    Agent.antigravity: (_SHARED, ".gemini/antigravity/skills"),
-    Agent.droid: (_SHARED, ".factory/skills"),
-    Agent.kilo: (_SHARED, ".kilo/skills"),
-    Agent.opencode: (_SHARED, ".config/opencode/skills"),
-    Agent.openclaw: ("skills", ".openclaw/skills"),
-    Agent.windsurf: (".windsurf/skills", ".codeium/windsurf/skills"),
-    Agent.crush: (".crush/skills", ".config/crush/skills"),
-    Agent.devin: (".devin/skills", ".config/devin/skills"),
-    Agent.goose: (".goose/skills", ".config/goose/skills"),
-    **{Agent(name): (_SHARED, _SHARED) for name in ("cline", "kimi", "pi", "warp", "zed")},
-    **{Agent(name): (_SHARED, ".config/agents/skills") for name in ("amp", "replit", "universal")},
-    **{
-        Agent(name): (f".{name}/skills", f".{name}/skills")
-        for name in ("continue", "grok", "hermes", "junie", "kiro", "qwen", "roo", "trae")
-    },
-}
+# Of each agent, the folder in a project and the one in a user's home; many share one of a project.
+FOLDERS: dict[str, tuple[str, str]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "agents.json").read_text("utf-8")
+)
 # Where variables move what an agent, or all that keep to XDG, have in a user's home.
 _MOVED = {
     ".claude": "CLAUDE_CONFIG_DIR",
@@ -77,16 +20,25 @@ _MOVED = {
     ".hermes": "HERMES_HOME",
     ".config": "XDG_CONFIG_HOME",
 }
-_FIRST = (Agent.claude, Agent.codex, Agent.cursor, Agent.gemini, Agent.copilot)
+_FIRST = ("claude", "codex", "cursor", "gemini", "copilot")
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a person wants skills: a folder `to`, or that of an agent, in the user's home or the project."""
+    """Where a person wants skills: a folder `to`, or that of an agent, in the user's home or the project.
+
+    Raises:
+        WrongInput: No agent of this name is known.
+    """
 
     to: Path | None = None
-    agent: Agent | None = None
+    agent: str | None = None
     user: bool = False
+
+    def __post_init__(self) -> None:
+        if self.agent is not None and self.agent not in FOLDERS:
+            known = ", ".join((*_FIRST, *sorted(FOLDERS.keys() - {*_FIRST})))
+            raise WrongInput(f"--agent {self.agent!r} has no folder that is known: name one of {known}")
 
     def folder(self, *, installed: bool = False) -> Path:
         """Return the folder of skills.
@@ -107,9 +59,9 @@ class Destination:
         places = {agent: base / folders[self.user] for agent, folders in FOLDERS.items()}
         if self.user:
             places = {agent: _moved(base, folders[1]) for agent, folders in FOLDERS.items()}
-            if installed and not (places[Agent.codex] / LOCK_FILE).exists():
+            if installed and not (places["codex"] / LOCK_FILE).exists():
                 old = base / ".codex/skills"  # where older versions installed for Codex, which reads it still
-                places[Agent.codex] = old if (old / LOCK_FILE).exists() else places[Agent.codex]
+                places["codex"] = old if (old / LOCK_FILE).exists() else places["codex"]
         if self.agent is not None:
             return places[self.agent]
         # A folder that several share is named by the first of them.
@@ -118,11 +70,10 @@ class Destination:
         locked = {agent: place for agent, place in found.items() if (place / LOCK_FILE).exists()}
         found = locked if installed and locked else found
         if len(found) != 1:
-            said = f"{_listed(found)} have one" if found else f"none of {_listed(_FIRST)} has one"
-            msg = (
+            said = f"{', '.join(found)} have one" if found else f"none of {', '.join(_FIRST)} has one"
+            raise WrongInput(
                 f"which folder of skills in {base} is meant? {said}: name one by --agent, or a folder by --to"
             )
-            raise WrongInput(msg)
         return next(iter(found.values()))
 
     def project(self) -> Path | None:
@@ -141,7 +92,3 @@ def _moved(home: Path, folder: str) -> Path:
     """Return the folder of an agent in a home, where variables may have moved it."""
     top, _, rest = folder.partition("/")
     return Path(os.environ.get(_MOVED.get(top, "")) or home / top) / rest
-
-
-def _listed(agents: Iterable[Agent]) -> str:
-    return ", ".join(agent.value for agent in agents)

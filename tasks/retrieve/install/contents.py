@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ from storage.errors import WrongInput
 from storage.schemas import Finding
 from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, repository_name
 from tasks.refine.export.paths import FreePaths, file_path
-from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id
+from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id, told_risk
 from tasks.refine.risks.rules import risk_rules
-from tasks.refine.risks.told import told_risk
 from tasks.retrieve.install.lock import Installed, is_folder_name
+from tasks.retrieve.install.skills_folder import digests_of
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 
 _TOLD = ("bundle.", "identity.apart", RECREATED, HELD)  # begin the codes of findings that an install tells
@@ -93,7 +92,7 @@ def prepare(
     contents[SKILL_FILE] = edition.skill_file
     fetched = {file["path"]: file["sha256"] for file in row["files"] or ()}
     redacted = [p for p, blob in blobs.items() if fetched.get(blob["path"], blob["sha256"]) != blob["sha256"]]
-    digests = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(contents.items())}
+    digests = digests_of(dict(sorted(contents.items())))
     if digests[SKILL_FILE] != row["raw_hash"]:
         redacted.insert(0, SKILL_FILE)
     risks, classes = row["risks"] or (), set(refused)
@@ -130,8 +129,7 @@ def _named(row: Mapping[str, Any], called: str | None) -> str:
     name = folder_name(row["name"]) if called is None else called
     if not is_folder_name(name):
         said = f"the name of {row['doc_id']}, {row['name']!r}," if called is None else repr(called)
-        msg = f"{said} cannot name a folder: choose another name for it, --as NAME"
-        raise WrongInput(msg)
+        raise WrongInput(f"{said} cannot name a folder: choose another name for it, --as NAME")
     return name
 
 

@@ -106,8 +106,7 @@ def read_lock(folder: Path) -> InstallLock:
         return InstallLock()
     except (OSError, ValidationError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.strerror
-        msg = f"{path} cannot be read ({first}): {remedy}"
-        raise StorageError(msg) from error
+        raise StorageError(f"{path} cannot be read ({first}): {remedy}") from error
     if lock.version > _VERSION:
         msg = f"{path} has version {lock.version}, which a newer Skillery wrote: update Skillery"
         raise StorageError(msg)
@@ -117,8 +116,7 @@ def read_lock(folder: Path) -> InstallLock:
     wrong += [file for file in (lock.pending and lock.pending.files) or () if not _is_below(file)]
     wrong += [file for _, installed in named if installed for file in installed.files if not _is_below(file)]
     if wrong:
-        msg = f"{path} names {wrong[0]!r}, which Skillery does not write: {remedy}"
-        raise StorageError(msg)
+        raise StorageError(f"{path} names {wrong[0]!r}, which Skillery does not write: {remedy}")
     return lock
 
 

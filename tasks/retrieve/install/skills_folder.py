@@ -70,13 +70,11 @@ def contents_in(folder: Path) -> dict[str, bytes]:
     """
     found = {path: said for path, said in digests_in(folder).items() if not _GENERATED.fullmatch(path)}
     if odd := [path for path, said in found.items() if said == _NO_FILE]:
-        msg = f"{folder / odd[0]} is no regular file, and is not merged"
-        raise WrongInput(msg)
+        raise WrongInput(f"{folder / odd[0]} is no regular file, and is not merged")
     try:
         return {path: (folder / path).read_bytes() for path in found}
     except OSError as error:
-        msg = f"{error.filename} cannot be read ({error.strerror})"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"{error.filename} cannot be read ({error.strerror})") from error
 
 
 def hand_edits(folder: Path, files: Mapping[str, str], *, generated: bool = False) -> list[HandEdit]:
@@ -307,5 +305,4 @@ def _hold(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        msg = f"another skillery installs into {path}: wait until it has ended"
-        raise Locked(msg) from error
+        raise Locked(f"another skillery installs into {path}: wait until it has ended") from error

@@ -59,8 +59,7 @@ def read_skills_lock(project: Path) -> dict[str, Entry]:
         raise StorageError(msg) from error
     if not usable:
         said = f"names {wrong[0]!r}, which is no skill" if wrong else f"has version {held['version']}"
-        msg = f"{path} {said}: only version {_VERSION} is read; restore it, or delete it"
-        raise StorageError(msg)
+        raise StorageError(f"{path} {said}: only version {_VERSION} is read; restore it, or delete it")
     return dict(found)
 
 

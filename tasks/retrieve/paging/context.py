@@ -75,8 +75,7 @@ def assemble(body: str, spans: Sequence[Span], headings: Sequence[Heading], sele
     """
     chosen = runs(selected)
     if chosen and not 0 <= chosen[0][0] <= chosen[-1][1] < len(spans):
-        msg = f"ordinals must be in [0, {len(spans)}), got {chosen[0][0]} to {chosen[-1][1]}"
-        raise ValueError(msg)
+        raise ValueError(f"ordinals must be in [0, {len(spans)}), got {chosen[0][0]} to {chosen[-1][1]}")
     if not spans:
         return body
     where = outline(spans, headings)
@@ -103,14 +102,9 @@ Pick = tuple[int, float]
 
 
 def fill(
-    ranked: Iterable[Pick],
-    *,
-    tokens: Sequence[int],
-    heading_tokens: Sequence[int],
-    mark_tokens: int,
-    where: Outline,
-    ceiling: int,
-) -> list[Pick]:
+    ranked: Iterable[Pick], *, tokens: Sequence[int], heading_tokens: Sequence[int], mark_tokens: int,
+    where: Outline, ceiling: int,
+) -> list[Pick]:  # fmt: skip
     """Return nodes in the order of `ranked`, without those that do not fit, until none can fit.
 
     `ranked` is consumed no further than needed. The ceiling is for the tokens of nodes, their headings and

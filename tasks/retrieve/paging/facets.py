@@ -94,21 +94,14 @@ def ask(query: str, encoder: Encoder) -> tuple[Request, Vectors]:
 
 
 def page_by_facets(
-    document: PagedDocument,
-    query: str,
-    *,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    budget: float | None,
-    scorer: Scorer | None = None,
-    enough: float = ENOUGH,
-    reranker: Reranker | None = None,
-) -> Page:
+    document: PagedDocument, query: str, *, encoder: Encoder, tokenizer: Tokenizer, budget: float | None,
+    scorer: Scorer | None = None, reranker: Reranker | None = None,
+) -> Page:  # fmt: skip
     """Return the page of a document with at least one node and known `n_tokens`; the query is not blank.
 
     Every unit is scored from words, vectors, headings, surroundings and facets of the request. Then units are
     taken by their chance of being needed over their cost, each with what it cannot be read without. Without a
-    budget that ends when the units hold the share `enough`, in (0, 1], of all chances.
+    budget that ends when the units hold the share `ENOUGH` of all chances.
     """
     ready = ready_for(document, encoder=encoder, tokenizer=tokenizer)
     matrix = unit_features(ready, *ask(query, encoder))
@@ -126,7 +119,7 @@ def page_by_facets(
         chances(scored.logits),
         ready.costs,
         ceiling=ceiling,
-        enough=enough if budget is None else 1.0,
+        enough=ENOUGH if budget is None else 1.0,
     )
     printed, counted = _fitted(ready, chosen, ceiling, tokenizer)
     if not printed.texts:

@@ -17,6 +17,7 @@ from storage.root import Root
 from tasks.crawl.registries.formats import MOST_NAME, digest_of, pack, registry_name
 from tasks.refine.risks.hits import rule_id
 from tasks.retrieve.install.contents import prepare
+from tasks.retrieve.install.skills_folder import digests_of
 from tasks.retrieve.revisions.edition import (
     SERVED_COLUMNS,
     SKILL_FILE,
@@ -91,12 +92,9 @@ def contents_of(edition: Edition, refused: Collection[str], body: Callable[[], s
 
 
 def offers_of(
-    root: Root,
-    served: Served,
-    refused: Collection[str],
-    known: Mapping[str, OfferedSkill],
+    root: Root, served: Served, refused: Collection[str], known: Mapping[str, OfferedSkill],
     rows: pl.DataFrame,
-) -> Iterator[tuple[str, OfferedSkill | str, Contents | None]]:
+) -> Iterator[tuple[str, OfferedSkill | str, Contents | None]]:  # fmt: skip
     """Yield each served skill: its id, the offer or the reason why there is none, and its files.
 
     Args:
@@ -205,10 +203,10 @@ def _offer(edition: Edition, facts: str, files: Contents) -> OfferedSkill:
     row = edition.row
     url = row["url"] if str(row["url"]).startswith(("https://", "http://")) else None
     origin = {name: str(row[name]) for name in _ORIGIN if row[name] is not None}
-    digests = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(files.items())}
     return OfferedSkill(
         row["doc_id"], row["name"], row["description"] or "", row["first_seen_at"].isoformat(),
-        {**origin, **({"url": url} if url else {})}, facts, digest_of(pack(files)), digests,
+        {**origin, **({"url": url} if url else {})}, facts, digest_of(pack(files)),
+        digests_of(dict(sorted(files.items()))),
     )  # fmt: skip
 
 

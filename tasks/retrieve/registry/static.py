@@ -86,14 +86,9 @@ class StaticRegistry:
             raise StorageError(msg) from error
 
     def publish(
-        self,
-        root: Root,
-        served: Served,
-        rows: pl.DataFrame,
-        refused: Collection[str],
-        base: str | None,
+        self, root: Root, served: Served, rows: pl.DataFrame, refused: Collection[str], base: str | None,
         keep: int,
-    ) -> tuple[dict[str, OfferedSkill], dict[str, int]]:
+    ) -> tuple[dict[str, OfferedSkill], dict[str, int]]:  # fmt: skip
         """Write what is served, and return it by name with why other rows were left out.
 
         Args:

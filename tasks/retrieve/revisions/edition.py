@@ -67,8 +67,7 @@ class Edition:
         exact = [path] if path in files else meant(path, dict.fromkeys(files))
         if len(exact) != 1:
             said = suggestion(path, exact, [SKILL_FILE, *files]).replace("whole id", "whole path")
-            msg = f"{self.row['doc_id']} has no file {path!r}{said}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{self.row['doc_id']} has no file {path!r}{said}")
         return exact[0]
 
     def read(self, path: str) -> bytes:
@@ -87,8 +86,7 @@ class Edition:
         if found not in blobs:
             said = any(finding["code"].startswith("bundle.") for finding in self.row["findings"] or ())
             why = "its findings say why" if said else "it was fetched by a Skillery that kept none"
-            msg = f"the bytes of {found} of {self.row['doc_id']} are not kept: {why}"
-            raise WrongInput(msg)
+            raise WrongInput(f"the bytes of {found} of {self.row['doc_id']} are not kept: {why}")
         kept = self.contents.get(found)
         return BlobStore(self.root).read(blobs[found]) if kept is None else kept
 

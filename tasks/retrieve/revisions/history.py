@@ -58,8 +58,7 @@ def revisions_of(root: Root, doc_id: str, source: str | None = None) -> list[Rev
     parts = root.each(revisions_in, root.files("raw/documents", ".parquet"))
     found = [r for revisions in parts for r in revisions if source in (None, r.source)]
     if not found:
-        msg = f"no raw snapshot below {root.uri} holds {doc_id}"
-        raise UnknownDocument(msg)
+        raise UnknownDocument(f"no raw snapshot below {root.uri} holds {doc_id}")
     return sorted(found, key=lambda r: r.fetched_at)
 
 

@@ -16,7 +16,7 @@ from storage.state import aliases_table, seen_table
 from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import followed
 from tasks.refine.known_files import known_facts, wanted_blobs
-from tasks.refine.risks.told import told_risk
+from tasks.refine.risks.hits import told_risk
 from tasks.refine.text.encodings import decode
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition, find_row, past_edition, present_edition
 from tasks.retrieve.revisions.history import Revision, choose, revisions_of

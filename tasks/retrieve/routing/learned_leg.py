@@ -89,9 +89,7 @@ class Retriever:
         """Return the unit vectors of skills, shape `(rows, 384)`."""
         found = np.empty((len(tokens.bodies), WIDTH), dtype=np.float32)
         for at in range(0, len(found), _CHUNK):
-            some = np.zeros(len(found), dtype=np.bool_)
-            some[at : at + _CHUNK] = True
-            part = kept_tokens(tokens, some)
+            part = kept_tokens(tokens, np.arange(at, min(at + _CHUNK, len(found))))
             heads = [part.of(row)[0][:HEAD].tolist() for row in range(len(part.bodies))]
             found[at : at + _CHUNK] = unit(self._encoded(heads) + self._map.added(part))
         return found

@@ -170,22 +170,27 @@ def _sketches(terms: TermHashes, rows: Offsets, n: int) -> Sketches:
     return sketches
 
 
-def joined(parts: Sequence[Postings]) -> Postings:
-    """Return the postings of several parts; the rows of the first part come first."""
+def joined(parts: Sequence[Postings], places: npt.NDArray[np.int64] | None = None) -> Postings:
+    """Return the postings of several parts.
+
+    `places` holds the new row of each document, those of the first part first; without them they follow
+    the parts. Where they ascend within each part, nothing is sorted: what is sorted already is merged.
+    """
     terms = np.unique(np.concatenate([p.terms for p in parts]))
     offsets = np.cumsum([0, *(len(p.lengths) for p in parts)])
-    spread = [np.searchsorted(terms, p.terms).astype(np.int32)[p.spread()] for p in parts]
-    term = np.concatenate(spread)
-    order = np.argsort(term, kind="stable")
-    rows = np.concatenate([p.rows + np.int32(o) for p, o in zip(parts, offsets[:-1], strict=True)])
+    places = np.arange(offsets[-1]) if places is None else places
+    rows = places[np.concatenate([p.rows + o for p, o in zip(parts, offsets[:-1], strict=True)])]
+    term = np.concatenate([np.searchsorted(terms, p.terms)[p.spread()] for p in parts])
+    order = np.argsort(term * max(len(places), 1) + rows, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(term, minlength=len(terms)))]).astype(np.int64)
+    back = np.argsort(places)
     return Postings(
         terms,
         starts,
         rows[order].astype(np.int32),
         np.concatenate([p.counts for p in parts])[order],
-        np.concatenate([p.lengths for p in parts]),
-        np.concatenate([p.sketches for p in parts]),
+        np.concatenate([p.lengths for p in parts])[back],
+        np.concatenate([p.sketches for p in parts])[back],
     )
 
 

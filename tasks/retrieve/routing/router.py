@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.models.protocols import Encoder, Vectors
-from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, Scores, lexical_of
+from tasks.retrieve.routing.bm25f import Lexical, Scores, lexical_of
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.fit import FEATURES, TOP, Evidence, FitModel, Leading, evidence_of
 from tasks.retrieve.routing.learned_leg import LearnedLeg
@@ -56,6 +56,7 @@ _DECISIVE = ("lexical", "whole", "facets")  # parts that decide which skill the 
 _EMPTY = np.iinfo(np.uint32).max  # a bin of a sketch that no term fell into
 _WHOLE = 96  # tokens of a text that is encoded as one; the mean of its facets says more of a longer one
 _LEAD = 0.001  # standard deviations; between the first skill and the one that would be first
+_AT_ONCE = 32  # requests whose learned leg is asked beside the others
 _ALIKE = 1.5  # texts of which none is longer than this many times another are encoded together
 
 
@@ -117,21 +118,14 @@ class Router:
     """
 
     def __init__(
-        self,
-        doc_ids: Sequence[str],
-        names: Sequence[str],
-        lexical: Lexical,
-        sketches: Sketches,
-        vectors: Vectors,
-        encoder: Encoder,
-        settings: RouterSettings | None = None,
-        fit: FitModel | None = None,
-        reader: SkillReader | None = None,
-        learned: LearnedLeg | None = None,
-    ) -> None:
+        self, doc_ids: Sequence[str], names: Sequence[str], lexical: Lexical, sketches: Sketches,
+        vectors: Vectors, encoder: Encoder, settings: RouterSettings | None = None,
+        fit: FitModel | None = None, reader: SkillReader | None = None, learned: LearnedLeg | None = None,
+    ) -> None:  # fmt: skip
         self._doc_ids, self._lexical, self._vectors, self._encoder = doc_ids, lexical, vectors, encoder
         self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
         self._fit, self._reader, self._learned = fit, reader, learned
+        self._pool = ThreadPoolExecutor(_AT_ONCE)  # whose threads start when they are wanted, and stay
         self._named: dict[str, list[int]] = {}
         for row, keys in enumerate(zip(names, doc_ids, strict=True)):
             for key in {plain_name(key) for key in keys} - {""}:
@@ -139,23 +133,16 @@ class Router:
 
     @classmethod
     def from_documents(
-        cls,
-        documents: Sequence[Skill],
-        encoder: Encoder,
-        *,
-        vectors: Vectors | None = None,
+        cls, documents: Sequence[Skill], encoder: Encoder, *, vectors: Vectors | None = None,
         settings: RouterSettings | None = None,
-        bm25f: Bm25fSettings | None = None,
-        fit: FitModel | None = None,
-        reader: SkillReader | None = None,
-        learned: LearnedLeg | None = None,
-    ) -> Router:
+        fit: FitModel | None = None, reader: SkillReader | None = None, learned: LearnedLeg | None = None,
+    ) -> Router:  # fmt: skip
         """Return a router over documents in memory; `vectors` are those of name and description, if given."""
         if vectors is None:
             vectors = encoder.encode([document.head for document in documents])
         postings = postings_of(documents)
         ids, names = [d.doc_id for d in documents], [d.name for d in documents]
-        lexical, sketches = lexical_of(postings, bm25f), postings.sketches
+        lexical, sketches = lexical_of(postings), postings.sketches
         return cls(ids, names, lexical, sketches, vectors, encoder, settings, fit, reader, learned)
 
     def rank(
@@ -285,10 +272,9 @@ class Router:
         """Return what is made of a query."""
         if self._learned is None:
             return self._read_by_legs(query)
-        with ThreadPoolExecutor(1) as pool:  # the other legs are asked meanwhile
-            learned = pool.submit(self._learned.cosines, query)
-            found = self._read_by_legs(query)
-            cosines, share = learned.result()
+        learned = self._pool.submit(self._learned.cosines, query)  # the other legs are asked meanwhile
+        found = self._read_by_legs(query)
+        cosines, share = learned.result()
         found.parts["learned"] = np.float32(self._settings.learned * share) * standardised(cosines)
         return found
 

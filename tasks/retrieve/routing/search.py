@@ -33,6 +33,7 @@ PROVENANCE = ("kind", "source", "url", "commit", "content_hash", "licence", "ris
 _UNKNOWN = "unknown"  # what stands for a licence where none is known
 _NO_RISK = "none"  # what stands for the code of a risk where none was found
 
+_MASKS = 16  # of rows that filters allow, which are kept
 _NAMED = 1000  # rows that are asked for by their ids; of more, all are read, which takes less
 
 
@@ -116,15 +117,11 @@ class Searcher:
     """
 
     def __init__(
-        self,
-        skills: TableAt,
-        index: RoutingIndex,
-        encoder: Encoder,
-        fit: FitModel | None = None,
-        rerank: str = NONE,
-        threads: int | None = None,
-    ) -> None:
+        self, skills: TableAt, index: RoutingIndex, encoder: Encoder, fit: FitModel | None = None,
+        rerank: str = NONE, threads: int | None = None,
+    ) -> None:  # fmt: skip
         self._skills, self._ids, self._rows = skills, index.doc_ids, index.rows
+        self._masks: dict[Filters, tuple[Licences, npt.NDArray[np.bool_]]] = {}
         names = self._rows["name"].to_list()
         tokens, reader, learned = index.tokens, None, None
         if index.learned is not None:
@@ -214,9 +211,8 @@ class Searcher:
         return pl.Series(mask)
 
     def _fetched(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        found = self._rows.filter(pl.col("doc_id").is_in(list(ids)))
-        by_id = {row["doc_id"]: row for row in found.iter_rows(named=True)}
-        return [by_id[doc_id] for doc_id in ids]
+        # A row at a time: waking Polars' threads to gather ten rows costs milliseconds.
+        return [self._rows.row(place, named=True) for place in self.places_of(ids)]
 
     def tokens(self, rows: npt.NDArray[np.bool_]) -> int:
         """Return how many tokens the bodies of the rows marked have in all."""
@@ -243,9 +239,20 @@ class Searcher:
     def allowed(self, filters: Filters, licences: Licences) -> npt.NDArray[np.bool_]:
         """Return which rows may be found, shape `(rows,)`: none of a denied licence, all that is asked for.
 
+        The masks of the last filters are kept, since most questions have the same; nobody may change one.
+
         Raises:
             WrongInput: No skill has a kind, licence, source or risk that is asked for.
         """
+        known = self._masks.get(filters)
+        if known is None or known[0] != licences:
+            known = licences, self._allowed(filters, licences)
+            if len(self._masks) >= _MASKS:
+                self._masks.clear()
+            self._masks[filters] = known
+        return known[1]
+
+    def _allowed(self, filters: Filters, licences: Licences) -> npt.NDArray[np.bool_]:
         classes = {licence: licences.class_of(licence) for licence in self._rows["licence"].unique()}
         shown = [licence for licence, found in classes.items() if found != "deny"]
         mask = self._rows["licence"].is_in(shown, nulls_equal=True)
@@ -261,14 +268,15 @@ class Searcher:
             mask &= ~pl.int_range(len(mask), eager=True).is_in(back.implode())
         if filters.without:
             mask &= ~self._rows["doc_id"].str.to_lowercase().is_in(list(filters.without))
-        return mask.to_numpy()
+        found = mask.to_numpy()
+        found.flags.writeable = False
+        return found
 
 
 def require_min_fit(min_fit: float | None) -> None:
     """Raise `WrongInput` if a least fit is neither None nor in [0, 1]."""
     if min_fit is not None and not 0 <= min_fit <= 1:
-        msg = f"the least fit is {min_fit:g}: give a probability from 0 to 1"
-        raise WrongInput(msg)
+        raise WrongInput(f"the least fit is {min_fit:g}: give a probability from 0 to 1")
 
 
 def fitting(
@@ -309,8 +317,7 @@ def _any_of(name: str, wanted: Sequence[str], columns: Sequence[pl.Series]) -> p
     for value in wanted:
         if not any((column == value).any() for column in columns):
             found = ", ".join(str(v) for v in columns[0].unique().sort().head(20))
-            msg = f"{name} {value!r}: nothing served has it; there are {found}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{name} {value!r}: nothing served has it; there are {found}")
     mask = pl.repeat(value=not wanted, n=len(columns[0]), dtype=pl.Boolean, eager=True)
     for column in columns:
         mask |= column.is_in(list(wanted))

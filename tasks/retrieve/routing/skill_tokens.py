@@ -63,9 +63,9 @@ def joined_tokens(parts: Sequence[SkillTokens]) -> SkillTokens:
     return _of([ids for part in parts for row in range(len(part.bodies)) for ids in part.of(row)])
 
 
-def kept_tokens(tokens: SkillTokens, keep: npt.NDArray[np.bool_]) -> SkillTokens:
-    """Return the tokens of the rows where `keep` is true, in order."""
-    return _of([ids for row in np.flatnonzero(keep).tolist() for ids in tokens.of(row)])
+def kept_tokens(tokens: SkillTokens, rows: npt.NDArray[np.int64]) -> SkillTokens:
+    """Return the tokens of some rows, in the order given."""
+    return _of([ids for row in rows.tolist() for ids in tokens.of(row)])
 
 
 def _cut(texts: Sequence[str], most: int) -> list[Ids]:

@@ -136,8 +136,7 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     )
     whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
     if len(vectors) != len(ids) or not whole:
-        msg = f"{root.at(folder)} is damaged (its files are not of one version): delete it"
-        raise StorageError(msg)
+        raise StorageError(f"{root.at(folder)} is damaged (its files are not of one version): delete it")
     lexical = lexical_with(postings, impacts, Bm25fSettings())
     return RoutingIndex(
         ids, rows["content_hash"].to_list(), lexical, postings.sketches, vectors, rows, tokens,
@@ -163,10 +162,10 @@ def routing_rows(root: Root, served: Served) -> pl.DataFrame:
     return _held(root, served)
 
 
-def keep_routing(root: Root, most: int = _KEPT) -> None:
+def keep_routing(root: Root) -> None:
     """Delete all routing indices except those of the served version and of the last published ones."""
     served = read_served(root)
-    last = published_versions(root)[:most]
+    last = published_versions(root)[:_KEPT]
     stay = {_folder(version) for version in [*last, *([served] if served else [])]}
     for folder in {f"{FOLDER}/{file.split('/')[1]}" for file in root.files(FOLDER)} - stay:
         root.delete(folder)
@@ -240,8 +239,7 @@ def _checked(path: Path, digest: str) -> pl.DataFrame:
         why = "it is not as it was written"
     except OSError as error:
         why = str(error)
-    msg = f"{path} cannot be read ({why}): delete {path.parent}, and run `skillery run` again"
-    raise StorageError(msg)
+    raise StorageError(f"{path} cannot be read ({why}): delete {path.parent}, and run `skillery run` again")
 
 
 def _held(root: Root, served: Served) -> pl.DataFrame:
@@ -284,8 +282,7 @@ def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
     # Files were named without an ending before there were others than arrays.
     named = {n if "." in n else f"{n}.npy": digest for n, digest in card.get(_DIGESTS, {}).items()}
     if file := first_broken(root, seals_of(named, folder)):
-        msg = f"{root.at(file)} is damaged: it is not as it was written"
-        raise StorageError(msg)
+        raise StorageError(f"{root.at(file)} is damaged: it is not as it was written")
 
 
 def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_Parts, pl.DataFrame]:
@@ -302,16 +299,22 @@ def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_P
     with batch_processes(len(new) // _WORTH_A_PROCESS, workers) as executor:
         parts.extend(run_each(executor, _of_batch, _batches(table, new, whole=not known)))
     log.info("routing index: %d skills, %d of them read", len(wanted), len(new))
-    tokens = joined_tokens([p.tokens for p in parts])
-    found = _Parts(
-        [d for p in parts for d in p.doc_ids],
-        [h for p in parts for h in p.hashes],
-        joined([p.postings for p in parts]),
-        np.concatenate([p.vectors for p in parts]),
-        tokens,
-        _learned(served, tokens, parts[0].learned),
-    )
+    found = _by_id(parts, _learned(served, parts))
     return found, _in_order(held, found.doc_ids)
+
+
+def _by_id(parts: Sequence[_Parts], learned: Vectors) -> _Parts:
+    """Return the rows of all parts by ascending id: the same bytes, whichever rows were copied."""
+    ids, hashes = [d for p in parts for d in p.doc_ids], [h for p in parts for h in p.hashes]
+    order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
+    return _Parts(
+        [ids[row] for row in order],
+        [hashes[row] for row in order],
+        joined([p.postings for p in parts], np.argsort(order)),
+        np.concatenate([p.vectors for p in parts])[order],
+        kept_tokens(joined_tokens([p.tokens for p in parts]), order),
+        learned[order],
+    )
 
 
 def _before(root: Root, served: Served) -> _Parts | None:
@@ -342,13 +345,13 @@ def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None
         return None
     pairs = zip(parts.doc_ids, parts.hashes, strict=True)
     keep = np.array([wanted.get(doc_id) == content for doc_id, content in pairs], dtype=np.bool_)
-    rows = np.flatnonzero(keep).tolist()
+    rows = np.flatnonzero(keep)
     return _Parts(
         [parts.doc_ids[r] for r in rows],
         [parts.hashes[r] for r in rows],
         kept(parts.postings, keep),
         np.asarray(parts.vectors)[keep],
-        kept_tokens(parts.tokens, keep),
+        kept_tokens(parts.tokens, rows),
         np.asarray(parts.learned)[keep],
     )
 
@@ -377,14 +380,12 @@ def _of_skills(skills: Sequence[Skill], hashes: list[str], vectors: npt.NDArray[
     return _Parts(ids, hashes, postings_of(skills), vectors.astype(np.float32), tokens, nothing)
 
 
-def _learned(served: Served, tokens: SkillTokens, known: Vectors) -> Vectors:
-    """Return the vectors of the learned leg, of which the first are known."""
-    rows = len(tokens.bodies)
+def _learned(served: Served, parts: Sequence[_Parts]) -> Vectors:
+    """Return the vectors of the learned leg of all parts; of the first they are known."""
+    tokens = [part.tokens for part in parts]
     if not is_base(served.model):
-        return np.zeros((rows, 0), np.float32)
-    new = np.arange(rows) >= len(known)
-    if not new.any():
+        return np.zeros((sum(len(part.bodies) for part in tokens), 0), np.float32)
+    known, new = parts[0].learned.reshape(-1, WIDTH), joined_tokens(tokens[1:])
+    if not len(new.bodies):
         return known
-    return np.concatenate(
-        [known.reshape(-1, WIDTH), packaged_retriever(None).skills(kept_tokens(tokens, new))]
-    )
+    return np.concatenate([known, packaged_retriever(None).skills(new)])

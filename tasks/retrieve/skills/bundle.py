@@ -188,8 +188,7 @@ class ServedBundle:
     def read(self, path: str) -> bytes:
         """Return the bytes of a file; raises `WrongInput` if the skill has none at this path."""
         if path not in self.files:
-            msg = f"{self.doc_id} serves no file {path[:200]!r}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{self.doc_id} serves no file {path[:200]!r}")
         return self.files[path].read()
 
     def children(self, path: str) -> list[dict[str, Any]]:
@@ -197,8 +196,7 @@ class ServedBundle:
         begin = f"{path}/" if path else ""
         below = sorted({p[len(begin) :].partition("/")[::2] for p in self.files if p.startswith(begin)})
         if not below:
-            msg = f"{self.doc_id} serves no folder {path[:200]!r}"
-            raise WrongInput(msg)
+            raise WrongInput(f"{self.doc_id} serves no folder {path[:200]!r}")
         found = {name: not rest for name, rest in below}
         return [self._child(begin + name, name, is_file=is_file) for name, is_file in found.items()]
 

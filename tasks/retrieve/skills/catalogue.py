@@ -119,8 +119,7 @@ class SkillCatalogue:
             bundle = None if row is None else self._bundle(snapshot, row, licences)
         if not isinstance(bundle, ServedBundle) or bundle.name != address.name:
             why = f" ({bundle})" if isinstance(bundle, str) else ""
-            msg = f"no skill is served at {uri[:200]!r}{why}"
-            raise UnknownDocument(msg)
+            raise UnknownDocument(f"no skill is served at {uri[:200]!r}{why}")
         return bundle, address
 
     def edition(self, text: str) -> tuple[Edition, str | None, str]:

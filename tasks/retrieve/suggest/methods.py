@@ -1,4 +1,7 @@
-"""Methods of suggesting skills, what can be offered in one domain, and what stands beside the default."""
+"""Methods of suggesting skills, what can be offered in one domain, and what stands beside the default.
+
+The default is a conditional logit over uses (McFadden, 1974): README.md here says how it was fitted.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,11 @@ from tasks.induce.skills.wording import described, page_named
 from tasks.induce.trajectories.cleaning import ELEMENT
 from tasks.induce.trajectories.outline import PageOutline
 from tasks.models.protocols import Vectors
+from tasks.refine.text.words import WORD
 from tasks.retrieve.baselines.skillpager import mmr_order
 
 Places = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
 Thing = TypeVar("Thing")
 Encode = Callable[[Sequence[str]], Vectors]
 _TasksByPage = defaultdict[str, set[str]]
@@ -37,7 +42,7 @@ class _Numbers(dict[Thing, int]):
 
 @dataclass(frozen=True, slots=True)
 class SkillUses:
-    """The numbers of skill, state, action before and task of each use, those of skill 0 first.
+    """The numbers of skill, state, action before, task and its text of each use, those of skill 0 first.
 
     `first` is the place of the first use of each skill.
     """
@@ -46,6 +51,7 @@ class SkillUses:
     state: Places
     before: Places
     task: Places
+    text: Places
     first: Places
 
 
@@ -69,7 +75,10 @@ class Offered:
         self._state: _Numbers[str] = _Numbers()
         self._target: _Numbers[Target | None] = _Numbers()
         self._task: _Numbers[str] = _Numbers()
-        self._columns = tuple(array("q") for _ in range(4))  # of uses: skill, state, before, task
+        self._text: _Numbers[str] = _Numbers()
+        self._naming: defaultdict[str, list[int]] = defaultdict(list)  # skills by a word of their labels
+        self._n_words = array("q")  # of each skill's labels
+        self._columns = tuple(array("q") for _ in range(5))  # of uses: skill, state, before, task, text
         self.skills: list[Body] = []
         self._supports = array("q")
         self._skills_of: defaultdict[str, set[int]] = defaultdict(set)  # by task
@@ -82,6 +91,7 @@ class Offered:
         """Have what is the same at each step made again, as more is learned."""
         self._of_descriptions: Vectors | None = None
         self._of_states: Vectors | None = None
+        self._of_tasks: Vectors | None = None
         self._uses: SkillUses | None = None
 
     def learn(self, moments: Iterable[DecisionPoint]) -> None:
@@ -96,11 +106,16 @@ class Offered:
         if skill == len(self.skills):
             self.skills.append(body)
             self._supports.append(0)
+            words = words_in(" ".join(action.target or "" for action in body))
+            self._n_words.append(len(words))
+            for word in words:
+                self._naming[word].append(skill)
         self._supports[skill] += skill not in own
         own.add(skill)
         self._pages[skill][moment.page].add(moment.task_id)
         self._every_page[moment.page].add(moment.task_id)
-        numbers = skill, self._state[moment.state], self._target[moment.before], self._task[moment.task_id]
+        of_moment = self._state[moment.state], self._target[moment.before]
+        numbers = skill, *of_moment, self._task[moment.task_id], self._text[moment.task]
         for column, number in zip(self._columns, numbers, strict=True):
             column.append(number)
 
@@ -122,6 +137,19 @@ class Offered:
             self._of_states = self._encoded(list(self._state))
         return self._of_states
 
+    def tasks(self) -> Vectors:
+        """Return the vectors of the texts of tasks in which skills were used, shape `(texts, 384)`."""
+        if self._of_tasks is None:
+            self._of_tasks = self._encoded(list(self._text))
+        return self._of_tasks
+
+    def said(self, task: str) -> Numbers:
+        """Return the share of the words of each skill's labels that a task's text says, shape `(skills,)`."""
+        found = np.zeros(len(self.skills))
+        for word in words_in(task):
+            found[self._naming.get(word, [])] += 1
+        return found / np.maximum(self._n_words, 1)
+
     def _encoded(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one or more; each is encoded once."""
         new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
@@ -133,9 +161,9 @@ class Offered:
         """Return the uses of skills, each once."""
         if self._uses is None:
             columns = np.stack([np.frombuffer(column, dtype=np.int64) for column in self._columns], axis=1)
-            skill, state, before, task = np.unique(columns, axis=0).T
+            skill, state, before, task, text = np.unique(columns, axis=0).T
             first = np.searchsorted(skill, np.arange(len(self.skills)))
-            self._uses = SkillUses(skill, state, before, task, first)
+            self._uses = SkillUses(skill, state, before, task, text, first)
         return self._uses
 
     def number_of_target(self, target: Target | None) -> int:
@@ -153,8 +181,15 @@ class Offered:
         return found
 
 
-# What counts in the default's score; README.md in this folder says how it was chosen.
-_TASK, _STATE, _BEFORE, _SUPPORT = 0.25, 0.75, 0.1, 0.05
+def words_in(text: str) -> frozenset[str]:
+    """Return the words of a text in lower case."""
+    return frozenset(WORD.findall(text.lower()))
+
+
+# Of `use_features`, in their order: `tasks.train.suggested` fits them.
+WEIGHTS = (7.73, 5.77, 3.32, 4.65)
+_LONGER = -0.2  # of each action: shorter skills are usable more often, longer ones save more decisions
+_LEAST = 1e-12  # a sum whose logarithm is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +207,8 @@ class SkillQuestion:
 
     `task`, `state` and `start` are the vectors of the task's text, of the state summed up, and of that in
     which the trajectory began, each of shape `(384,)`; `before` is the last action, `page` the page that is
-    seen, None where the domain is one of tools. Skills that come from the task `task_id` alone are not
-    offered.
+    seen, None where the domain is one of tools, `text` the task's text. Skills that come from the task
+    `task_id` alone are not offered.
     """
 
     task: Vectors
@@ -183,6 +218,7 @@ class SkillQuestion:
     page: PageOutline | None = None
     task_id: str = ""
     step: int = 0
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,29 +242,42 @@ class SgdrSetting:
 Method = Callable[[Offered, SkillQuestion, int], list[Offer]]
 
 
-def default(offered: Offered, asked: SkillQuestion, k: int) -> list[Offer]:
-    """Return the skills that were used in states most like this one.
+def use_features(offered: Offered, asked: SkillQuestion) -> Numbers:
+    """Return what speaks for the skill of each use, shape `(uses, 4)`.
 
-    A use counts by the cosine of its state and whether the action before it was the same; a skill by the use
-    that counts most, the cosine of its description to the task, and the number of tasks that did it. Skills
-    whose caller would have to give an element that the page does not show are left out.
+    These are the cosines of its state and its task to those asked about, whether the action before it was the
+    same as now (or neither has one), and the share of the words of its skill's labels that the task says.
+    """
+    uses = offered.uses()
+    near, alike = offered.states() @ asked.state, offered.tasks() @ asked.task
+    same = uses.before == offered.number_of_target(asked.before)
+    return np.stack([near[uses.state], alike[uses.text], same, offered.said(asked.text)[uses.skill]], axis=1)
+
+
+def default(
+    offered: Offered, asked: SkillQuestion, k: int, weights: Sequence[float] = WEIGHTS
+) -> list[Offer]:
+    """Return the skills whose uses are most like this step.
+
+    A use counts by `use_features`, 1 where all are 1, and a skill by the logarithm of the sum over its uses,
+    those of the own task left out. Skills whose caller would have to give an element that the page does not
+    show are not offered.
     """
     support = offered.support(asked.task_id)
     if not (support > 0).any():
         return []
-    uses = offered.uses()
-    near = _STATE * (offered.states() @ asked.state)[uses.state].astype(np.float64)
-    near += _BEFORE * (uses.before == offered.number_of_target(asked.before))
-    near[uses.task == offered.number_of_task(asked.task_id)] = -np.inf
-    of_use = np.maximum.reduceat(near, uses.first)
-    of_task = _TASK * (offered.vectors() @ asked.task).astype(np.float64)
-    of_support = _SUPPORT * np.log1p(support)
-    scores = of_use + of_task + of_support
+    uses, (*of_likeness, of_said) = offered.uses(), weights
+    counts = np.exp(use_features(offered, asked)[:, :-1] @ of_likeness - sum(of_likeness))
+    counts[uses.task == offered.number_of_task(asked.task_id)] = 0
+    of_use = np.log(np.maximum(np.add.reduceat(counts, uses.first), _LEAST))
+    said = of_said * (offered.said(asked.text) - 1)
+    length = np.array([_LONGER * len(body) for body in offered.skills])
+    scores = of_use + said + length
     fitting = (
         Offer(
             n,
             float(scores[n]),
-            {"use": float(of_use[n]), "task": float(of_task[n]), "support": float(of_support[n])},
+            {"use": float(of_use[n]), "said": float(said[n]), "length": float(length[n])},
         )
         for n in np.argsort(-scores, kind="stable").tolist()
         if support[n] > 0 and shows_all(offered.skills[n], asked.page)

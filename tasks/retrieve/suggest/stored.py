@@ -123,14 +123,14 @@ def require_records(batch: pa.RecordBatch) -> None:
 class StoredDomain:
     """What the table holds of a domain.
 
-    `vectors` are those of the skills' descriptions, by place, and `states` those of states, by text; `runs`
-    has the moments of each run, `tasks` the text of each task.
+    `vectors` are those of the skills' descriptions, by place, and `texts` those of states and tasks, by text;
+    `runs` has the moments of each run, `tasks` the text of each task.
     """
 
     skills: list[InducedSkill]
     vectors: Vectors
     runs: list[list[DecisionPoint]]
-    states: dict[str, Vectors]
+    texts: dict[str, Vectors]
     tasks: dict[str, str]
 
 
@@ -144,19 +144,20 @@ def domain_of(rows: pa.Table) -> StoredDomain:
     runs = sorted(kinds[RUN], key=lambda row: str(row[2]["trajectory_id"]))
     return StoredDomain(
         [skill for skill, _ in skills], _stacked([vector for _, vector in skills]),
-        [list(_moments(domain, record, states, bodies)) for _, _, record, _ in runs],
-        {text: vector for _, text, _, vector in kinds[STATE]},
+        [list(_moments(domain, task, record, states, bodies)) for _, task, record, _ in runs],
+        {text: vector for _, text, _, vector in (*kinds[STATE], *runs)},
         {str(record["task_id"]): text for _, text, record, _ in runs},
     )  # fmt: skip
 
 
 def _moments(
-    domain: str, record: Mapping[str, Any], states: Mapping[str, tuple[str, str]], bodies: Mapping[str, Body]
-) -> Iterator[DecisionPoint]:
+    domain: str, task: str, record: Mapping[str, Any], states: Mapping[str, tuple[str, str]],
+    bodies: Mapping[str, Body],
+) -> Iterator[DecisionPoint]:  # fmt: skip
     for told in record["moments"]:
         own = tuple(bodies[one] for one in told["skills"] if one in bodies)  # others were forgotten since
         ids = (record["trajectory_id"], record["task_id"], domain, told["t"])
-        yield DecisionPoint(*ids, *states[told["state"]], _last(told["before"]), own)
+        yield DecisionPoint(*ids, *states[told["state"]], _last(told["before"]), own, task)
 
 
 def _last(told: Sequence[Sequence[str | None]]) -> Target | None:
@@ -343,7 +344,7 @@ class ServedSkills:
         skills = {skill.body: skill for skill in held.skills}
         vectors = {skill.description: vector for skill, vector in zip(held.skills, held.vectors, strict=True)}
         described = {body: skill.description for body, skill in skills.items()}
-        offered = Offered(encode, described, vectors | held.states)
+        offered = Offered(encode, described, vectors | held.texts)
         for moments in held.runs:
             offered.learn(moments)
         return skills, offered

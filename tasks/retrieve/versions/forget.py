@@ -80,8 +80,7 @@ def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetRepo
         removed, unreadable = clean_learned(root, found.tombstones[0]) if learned else (Counter[str](), "")
         removed += purge(root, forgotten, run_id=run_id)
         if unreadable:
-            msg = f"nothing could be taken out of {unreadable}: delete that, then forget again"
-            raise StorageError(msg)
+            raise StorageError(f"nothing could be taken out of {unreadable}: delete that, then forget again")
         mark_purged(root, now)
     served, counts = read_served(root), dict(sorted((+removed).items()))
     scope = SCOPES.get(found.scope, found.scope)

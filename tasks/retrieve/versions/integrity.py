@@ -41,8 +41,7 @@ def open_tables(root: Root, version: Served) -> dict[str, TableAt]:
     """
     path = str(version.model.get("path"))
     if not root.exists(path):
-        msg = f"{version.version} cannot be served: its encoder {root.at(path)} is gone"
-        raise StorageError(msg)
+        raise StorageError(f"{version.version} cannot be served: its encoder {root.at(path)} is gone")
     tables = {name: TableAt(root, name, at) for name, at in version.tables().items()}
     for table in tables.values():
         table.count()
@@ -76,8 +75,7 @@ def _read_rows(name: str, table: TableAt, skills: TableAt) -> None:
         return
     # Skills and nodes are written apart: each node must stand in the body that is served with it.
     for node_id in misplaced(skills, rows):
-        msg = f"node {node_id} is not what stands in the text of its skill"
-        raise ValueError(msg)
+        raise ValueError(f"node {node_id} is not what stands in the text of its skill")
 
 
 def _checked(name: str, table: TableAt) -> Iterator[pa.RecordBatch]:
@@ -86,8 +84,7 @@ def _checked(name: str, table: TableAt) -> Iterator[pa.RecordBatch]:
         column = batch.column("vector")
         vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
         if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
-            msg = "a vector is not of unit length"
-            raise ValueError(msg)
+            raise ValueError("a vector is not of unit length")
         if "states" in batch.schema.names:
             require_packed(pc.binary_length(batch.column("states")).drop_null().to_pylist())
         if name == SKILLS:
@@ -104,15 +101,13 @@ def _require_bodies(skills: pa.RecordBatch) -> None:
         body = text[start:]
         held = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
         if held != body_hash or content_hash(name, description, body) != content:
-            msg = f"the text of {doc_id} is not what its hash says"
-            raise ValueError(msg)
+            raise ValueError(f"the text of {doc_id} is not what its hash says")
 
 
 def _query_indices(name: str, table: TableAt, row: dict[str, Any]) -> None:
     key = KEYS[name] if name == INDUCED else "doc_id"
     if table.first([key], **{key: [row[key]]}) is None:
-        msg = f"the index of ids does not find {row[key]}"
-        raise ValueError(msg)
+        raise ValueError(f"the index of ids does not find {row[key]}")
     if name == SKILLS:
         rank_dense(table, row["vector"], 1)
 
@@ -182,6 +177,5 @@ def known_digests(root: Root) -> dict[str, str]:
     """Return the digests recorded, by file; `StorageError` if the record has another shape."""
     found = root.read_json(FILE) or {}
     if not all(isinstance(digest, str) for digest in found.values()):
-        msg = f"{root.at(FILE)} is damaged: `skillery doctor --root {root.uri}` removes it"
-        raise StorageError(msg)
+        raise StorageError(f"{root.at(FILE)} is damaged: `skillery doctor --root {root.uri}` removes it")
     return found

@@ -55,14 +55,9 @@ class LearnedBuild:
 
 
 def build_learned(
-    root: Root,
-    *,
-    encoder: IndexEncoder,
-    summarise: Summarise,
-    said: str,
-    how: str,
+    root: Root, *, encoder: IndexEncoder, summarise: Summarise, said: str, how: str,
     report: Report = lambda _done, _total: None,
-) -> LearnedBuild:
+) -> LearnedBuild:  # fmt: skip
     """Write to `induced` what differs from the served version, which stays as it is.
 
     Args:
@@ -107,11 +102,10 @@ def require_model(root: Root, card: Mapping[str, Any]) -> None:
     if served is None or all(served.model.get(key) == value for key, value in model.items()):
         return
     if served.skills_table(root).count():
-        msg = (
+        raise ModelMismatch(
             f"the index was made with encoder {served.model['name']}, the settings name {model['name']}: set "
             "SKILLERY_ENCODER to the former, or run `skillery run` to index anew"
         )
-        raise ModelMismatch(msg)
 
 
 def _made_of(root: Root, model: Mapping[str, Any], said: str) -> str | None:
@@ -124,14 +118,8 @@ def _made_of(root: Root, model: Mapping[str, Any], said: str) -> str | None:
 
 
 def _built(
-    root: Root,
-    served: Served | None,
-    model: dict[str, Any],
-    version: int,
-    new: int,
-    *,
-    changed: bool,
-) -> Built:
+    root: Root, served: Served | None, model: dict[str, Any], version: int, new: int, *, changed: bool,
+) -> Built:  # fmt: skip
     if served is None or any(served.model.get(key) != value for key, value in model.items()):
         # What is served has a table of skills, be it empty.
         skills = TableWriter(root, SKILLS, schema_of(SKILLS, model), None).version
@@ -184,17 +172,10 @@ def _table(rows: list[InducedRow], encoder: IndexEncoder, schema: pa.Schema) -> 
 
 
 def serve_learned(
-    root: Root,
-    encoder: str,
-    run_id: str,
-    how: str,
-    *,
-    gate: Mapping[str, Any],
-    policy: Mapping[str, Any],
-    keep: int,
-    words: StateWords = BY_RULE,
-    report: Callable[[int, int], None] = lambda _done, _total: None,
-) -> dict[str, Any]:
+    root: Root, encoder: str, run_id: str, how: str, *, gate: Mapping[str, Any], policy: Mapping[str, Any],
+    keep: int, words: StateWords = BY_RULE, report: Callable[[int, int], None] = lambda _done,
+    _total: None,
+) -> dict[str, Any]:  # fmt: skip
     """Write the libraries of a root to a new version of `induced`, and serve it if it passes the gate.
 
     Where there are none, or nothing changed, what is served stays.

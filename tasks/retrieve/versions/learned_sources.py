@@ -38,8 +38,7 @@ def learned_tombstone(root: Root, target: str) -> Tombstone:
     if name not in known and name not in Forgotten.load(root).named(scope):
         near = nearest(name, known)
         said = f": near {', '.join(near)}" if near else ""
-        msg = f"no {SCOPES[scope]} has the id {name!r}{said}"
-        raise UnknownDocument(msg)
+        raise UnknownDocument(f"no {SCOPES[scope]} has the id {name!r}{said}")
     # Under other names of parameters it would be the same skill.
     digest = unnamed_digest(skills[name].body) if name in skills else None
     return Tombstone(name, scope, target, body_hash=digest)

@@ -109,13 +109,9 @@ class Lists:
     """Draws the lists of a training: a request, its skill, and others that were found and do not serve."""
 
     def __init__(
-        self,
-        held: Requests,
-        later: Rows,
-        tokens: SkillTokens,
-        rarity: npt.NDArray[np.float16],
+        self, held: Requests, later: Rows, tokens: SkillTokens, rarity: npt.NDArray[np.float16],
         recipe: RerankerRecipe,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._held, self._tokens, self._recipe = held, tokens, recipe
         self._first = {False: held.first, True: later}
         self._rarity = rarity.astype(np.float32)

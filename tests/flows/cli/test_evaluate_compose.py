@@ -138,6 +138,7 @@ def test_a_report_has_the_paper_s_tables_and_says_what_needs_an_endpoint(
     assert "| SAD, H = 15, 7B | `local-r1` |" in text
     assert "0.677 | 0.843 | 0.370 | 0.703 | not stated |" in text
     assert "**A simulation: nothing was executed.**" in text
+    assert "| paper: vanilla |  | 0.360 | 0.140 | 0.500 |  |" in text
     assert (folder / "compose.png").stat().st_size > 10_000
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from storage.lance.served import Licences, read_licences, write_licences
 from storage.state import documents_table
-from tasks.retrieve.install.agents import FOLDERS, Agent
+from tasks.retrieve.install.agents import FOLDERS
 from tests.support.command import Ask
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import BREAD_ID, KNEAD, LOGO, PIPED, RULE, SECOND
@@ -57,12 +57,12 @@ def require_true(lock: Path, root: SkillRoot) -> None:
             assert said[field] == row[field]
 
 
-@pytest.mark.parametrize("agent", [Agent.claude, Agent.codex, Agent.copilot, Agent.amp, Agent.windsurf])
+@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "amp", "windsurf"])
 @pytest.mark.parametrize("user", [False, True])
 def test_each_agent_s_folder_holds_the_source_s_bytes_until_they_are_removed(
-    ask: Ask, storied: SkillRoot, project: Path, agent: Agent, user: bool
+    ask: Ask, storied: SkillRoot, project: Path, agent: str, user: bool
 ) -> None:
-    where = ["--agent", agent.value, *(["--user"] if user else [])]
+    where = ["--agent", agent, *(["--user"] if user else [])]
     folder = (project.parent / "home" if user else project) / FOLDERS[agent][user]
     (installed,) = answer(ask, "install", "bread", *ACCEPT, *where)["skills"]
     assert installed["path"] == str(folder / "bread")

@@ -11,15 +11,13 @@ from typer.main import get_command
 
 from flows.cli.main import app
 from flows.cli.options import presets, set_preset
-from flows.commands.induction.induce import InductionSettings, load_induction
+from flows.commands.induction.induce import InductionSettings
 from flows.commands.queries import SkillPagerSettings, load_skillpager
 from flows.commands.routing.settings import (
     SkillFlowSettings,
     SkillRouterSettings,
-    load_skillflow,
-    load_skillrouter,
 )
-from flows.commands.routing.training import TrainingEnvironment, load_training
+from flows.commands.routing.training import TrainingEnvironment
 from flows.settings import Settings, load_settings
 from tests.support.command import Ask
 
@@ -38,7 +36,7 @@ CONSTANTS: dict[tuple[str, str], list[tuple[Callable[[], Any] | None, dict[str, 
         (None, {"judge": "llm", "classifier": "llm"}),
     ],
     ("skillflow", "search"): [
-        (load_skillflow, {  # section 4.2
+        (SkillFlowSettings, {  # section 4.2
             "dense_model": "BAAI/bge-base-en-v1.5", "dense_queries": 5, "dense_k": 1000, "dense_depth": 200,
             "dense_gathering": "union", "dense_text": "description",
             "shallow_model": "cross-encoder/ms-marco-MiniLM-L-6-v2", "shallow_tokens": 512,
@@ -52,14 +50,14 @@ CONSTANTS: dict[tuple[str, str], list[tuple[Callable[[], Any] | None, dict[str, 
         (load_settings, {"request_delay": 1, "retry_wait_max": 10, "archive_bytes": 50_000_000}),
     ],
     ("skillrouter", "search"): [
-        (load_skillrouter, {  # sections 4.1 to 4.3, appendix C
+        (SkillRouterSettings, {  # sections 4.1 to 4.3, appendix C
             "candidates": 20, "encoder_description_tokens": 300, "encoder_body_tokens": 2500,
             "reranker_description_tokens": 500, "reranker_body_tokens": 3000,
         }),
         (None, {"method": "skillrouter"}),
     ],
     ("skillrouter", "train routing"): [
-        (load_training, {  # sections 4.2, 4.3, appendix C
+        (TrainingEnvironment, {  # sections 4.2, 4.3, appendix C
             "batch": 8, "accumulation": 4, "learning_rate": 2e-5, "epochs": 1, "checkpointing": True,
             "semantic": 4, "lexical": 3, "category": 2, "random": 1, "negatives": 10, "depth": 50,
             "limits": (300, 2500), "reranker_limits": (500, 3000), "candidates": 20, "lists": 32_283,
@@ -77,7 +75,7 @@ CONSTANTS: dict[tuple[str, str], list[tuple[Callable[[], Any] | None, dict[str, 
         (None, {"decomposer": "llm", "hints": 15, "rounds": 1, "k": 10}),
     ],
     ("sgdr", "suggest"): [  # section 5.1
-        (load_induction, {"summaries": "llm"}),
+        (InductionSettings, {"summaries": "llm"}),
         (None, {"method": "sgdr", "alpha": 0.5, "relevance_weight": 0.7, "k": 5}),
     ],
     ("sgdr", "induce"): [(None, {"granularity": "window:2-5", "inducer": "llm", "judge": "llm"})],

@@ -21,7 +21,7 @@ from flows.commands.operate import examine_root, export_root, forget_target, rol
 from flows.settings import load_settings
 from storage.blobs import BlobStore
 from storage.errors import EvaluationFell, Locked, UnknownDocument, WrongInput
-from storage.lance.served import read_served
+from storage.lance.served import read_served, require_served
 from storage.root import Root
 from storage.state import documents_table, read_runs
 from tasks.crawl.local.directory import DirectorySource
@@ -107,11 +107,14 @@ def test_an_operators_run_waits_for_another_writer_no_longer_than_asked(
             full_rebuild(filled, wait_minutes=0)
 
 
-def test_compacting_what_is_compact_publishes_nothing(filled: str) -> None:
+def test_compacting_what_is_compact_publishes_nothing(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from flows.compact import compact
 
     before = _served(filled)
+    monkeypatch.setenv("SKILLERY_KEEP_RAW_DAYS", "30")
     found = compact(filled)
+    assert found["raw"]["rows"] == 0
+    assert found["raw"]["since"] <= f"{require_served(Root(filled)).published_at:%Y-%m-%d}"
     assert found["published"] is None
     assert _served(filled) == before
     assert [(t["table"], t["files_before"]) for t in found["tables"]] == [("skills", 1), ("nodes", 1)]

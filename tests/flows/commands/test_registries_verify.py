@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from tasks.retrieve.install.lock import LOCK_FILE
 from tasks.retrieve.install.skills_lock import SKILLS_LOCK, folder_hash
 from tests.support.command import Ask
 from tests.support.registry_client import files_in, hosted
+from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import RULE
 
 HERE = ("--agent", "codex")
+TEA = skill("tea", "Makes tea of loaf leaves in a pot", "# Tea\n\nWarm the pot, then let the leaves draw.\n")
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +162,41 @@ def test_a_skill_of_a_registry_is_installed_locked_and_had_again(
     shutil.rmtree(project / ".agents")
     assert states(ask, 0) == {"bees": "installed"}  # of skills-lock.json alone, as other clients write it
     assert files_in(project / ".agents/skills/bees") == held
+
+
+@pytest.mark.parametrize("kind", ["git", "local"])
+def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
+    project: Path, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Exactly these bytes: at the commit that is named, although the branch went on."""
+    monkeypatch.setenv("SKILLERY_ROOT", str(tmp_path / "none"))
+    source = tmp_path / "garden"
+    (source / "skills/tea").mkdir(parents=True)
+    (source / "skills/tea/SKILL.md").write_text(TEA, "utf-8")
+    entry = {
+        "source": "../garden", "sourceType": kind, "skillPath": "skills/tea/SKILL.md",
+        "computedHash": folder_hash({"SKILL.md": TEA.encode()}),
+    }  # fmt: skip
+    if kind == "git":
+        git = ("git", "-C", str(source), "-c", "user.name=Ann", "-c", "user.email=ann@example.org")
+        for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "Tea")):
+            subprocess.run([*git, *command], check=True)
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+        entry |= {"source": f"file://{source}", "sourceUrl": f"file://{source}", "ref": commit.stdout.strip()}
+        (source / "skills/tea/SKILL.md").write_text(f"{TEA}Then milk.\n", "utf-8")
+        subprocess.run([*git, "commit", "-qam", "Milk"], check=True)
+    lock = {"version": 1, "skills": {"tea": entry, "gone": entry | {"skillPath": "skills/gone/SKILL.md"}}}
+    (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
+    done = ask("install", "--frozen", *HERE)
+    assert done.code == 1, done.stderr
+    assert "installed: tea" in done.stdout
+    assert "holds no skill in skills/gone" in done.stdout
+    assert files_in(project / ".agents/skills/tea") == {"SKILL.md": TEA.encode()}
+    shutil.rmtree(project / ".agents")
+    entry["computedHash"] = "0" * 64
+    (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
+    assert "gives other bytes than the lock names" in ask("install", "--frozen", *HERE).stdout
+    assert not (project / ".agents/skills/tea").exists()
 
 
 def test_a_registry_that_lies_is_not_believed(registry: str, project: Path, ask: Ask, tmp_path: Path) -> None:

@@ -178,3 +178,5 @@ def test_health_and_metrics_are_told(server: Serving) -> None:
     assert any(line.startswith('skillery_requests_total{route="other",status="404"}') for line in lines)
     assert any(line.startswith('skillery_request_seconds_count{route="/api/search"}') for line in lines)
     assert "skillery_readable 1.0" in lines
+    (waiting,) = [line for line in lines if line.startswith("skillery_usage_queue ")]
+    assert float(waiting.split()[1]) >= 1, "the search waits to be written"

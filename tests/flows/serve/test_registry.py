@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from flows.commands.registries import publish_registry
+from flows.serve.answers.service import Service, load_serving
+from flows.serve.registry import LiveRegistry
+from flows.settings import load_settings
 from tests.support.crawl.crawling import Crawler, settings_of
 from tests.support.registry_client import added, discovered, discovered_before, files_in
 from tests.support.roots.skill_root import SkillRoot
@@ -110,3 +114,15 @@ def test_a_marketplace_names_the_public_address(storied: SkillRoot) -> None:
     assert '"url":"https://skills.example.org/hub/.well-known/agent-skills/archives/' in content
     assert '"name":"skillery-skills-example-org"' in content
     assert '"name":"bread"' not in content
+
+
+def test_where_others_are_to_reach_it_the_indexes_are_made_when_it_starts(storied: SkillRoot) -> None:
+    """The first client of a large registry would give up before they are."""
+    service = Service(storied.root, load_settings(), load_serving())
+    for url in (None, "https://skills.example.org"):
+        registry = LiveRegistry(service, url)
+        registry.warm()
+        begun = any(thread.name.startswith("registry") for thread in threading.enumerate())
+        assert begun is (url is not None)
+        registry.close()
+    service.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tasks.parse.classify.accuracy import known_fragments
+from tasks.parse.classify.options import known_fragments
 from tests.support.llm.llm_server import Asked, Say, label_of
 
 Errs = Callable[[str, str], str]

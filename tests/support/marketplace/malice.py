@@ -30,18 +30,6 @@ def absolute() -> bytes:
     return _archive([("/absolute.txt", b"out")])
 
 
-def links_out() -> bytes:
-    """A skill whose SKILL.md is a symbolic link to a file outside."""
-    info = ZipInfo(f"{_ROOT}/skills/leak/SKILL.md")
-    info.create_system, info.external_attr = 3, 0o120777 << 16
-    return _archive([(info, b"../../../../../../etc/hostname")])
-
-
-def two_roots() -> bytes:
-    """Two folders at the root, so that neither is the repository's."""
-    return _archive([("other-main/skills/bait/SKILL.md", _SKILL.encode())])
-
-
 def bomb(size: int) -> bytes:
     """A SKILL.md of this many bytes that packs to a thousandth of it."""
     packed = io.BytesIO()
@@ -86,11 +74,6 @@ def damaged() -> bytes:
     """An archive whose second half is missing."""
     packed = _archive([(f"{_ROOT}/more.bin", bytes(range(256)) * 40)])
     return packed[: len(packed) // 2]
-
-
-def no_archive() -> bytes:
-    """Bytes that are no archive at all."""
-    return b"this was never a zip file\n" * 100
 
 
 def endless(size: int = 10_000_000_000) -> Callable[[], Iterator[bytes]]:

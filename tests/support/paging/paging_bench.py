@@ -62,7 +62,7 @@ def paged(
 ) -> list[dict[str, Any]]:
     """Return a row for each method and budget."""
     models, tokenizer = encoder or WordEncoder(), WordTokenizer()
-    require_paging(documents, queries, methods)
+    require_paging(queries, methods)
     ready = prepare_all(documents, queries, encoder=models, tokenizer=tokenizer, classifier=AllConcepts())
     bench = PagingBench(ready, queries, models, tokenizer, clock)
     return rows_of(measure(bench, list(product(methods, budgets)), step))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import polars as pl
 
@@ -149,3 +151,23 @@ class Nights:
         """Return when each file below these folders was last written."""
         files = [f for folder in folders for f in self.root.files(folder)]
         return {f: (self.folder / f).stat().st_mtime_ns for f in files}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@contextmanager
+def dying_at(number: int | None) -> Iterator[None]:
+    """Let the write of that number, from 0, not happen, nor anything after it."""
+    write, left = Root.write, [number]
+
+    def counted(self: Root, relative: str, data: bytes) -> None:
+        if left[0] is not None:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+        write(self, relative, data)
+
+    with mock.patch.object(Root, "write", counted):
+        yield

@@ -121,15 +121,12 @@ class _Backend(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         variables = {
-            "GIT_PROJECT_ROOT": str(self.base),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "PATH_INFO": path.removeprefix("/private"),
-            "QUERY_STRING": query,
-            "REQUEST_METHOD": self.command,
+            "GIT_PROJECT_ROOT": str(self.base), "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": path.removeprefix("/private"), "QUERY_STRING": query, "REQUEST_METHOD": self.command,
             "CONTENT_TYPE": self.headers.get("Content-Type", ""),
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
             "CONTENT_LENGTH": str(len(body)),
-        }
+        }  # fmt: skip
         done = subprocess.run(
             [self.backend], input=body, env=_ENVIRONMENT | variables, capture_output=True, check=False
         )

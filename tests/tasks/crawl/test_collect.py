@@ -216,13 +216,6 @@ def test_what_is_not_taken_is_recorded_though_the_source_breaks_off(nights: Nigh
     assert nights.dropped()["doc_id"].to_list() == ["b"]
 
 
-def test_a_document_seen_again_is_no_longer_stale(nights: Nights) -> None:
-    nights.crawl(source(skill("a"), skill("b")))
-    nights.crawl(source(MISSING))
-    nights.crawl(source(skill("a"), skill("b", "Knead.")))
-    assert set(nights.seen("stale_since").values()) == {None}
-
-
 def test_a_retired_document_does_not_become_stale(nights: Nights) -> None:
     nights.crawl(source(skill("a"), skill("b")))
     nights.crawl(source(skill("a")))

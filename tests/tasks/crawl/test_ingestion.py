@@ -55,14 +55,6 @@ def test_what_a_list_leaves_out_stays(nights: Nights) -> None:
     assert nights.seen("stale_since") == {("a", SPEC): None, ("b", SPEC): None}
 
 
-def test_what_is_said_to_be_unchanged_is_touched(nights: Nights) -> None:
-    nights.crawl(Marketplace(skill("a"), skill("b")))
-    report = nights.crawl(Marketplace(Unchanged(("a",))))
-    assert (report.listed, report.unchanged) == (1, 1)
-    assert nights.seen("last_seen_at")["a", SPEC] == nights.now
-    assert nights.seen("last_seen_at")["b", SPEC] < nights.now
-
-
 def test_what_was_never_seen_cannot_be_unchanged(nights: Nights) -> None:
     report = nights.crawl(Marketplace(Unchanged(("a",))))
     assert (report.unchanged, report.failed) == (0, {"unknown": 1})
@@ -88,14 +80,6 @@ def test_what_is_gone_is_retired_counted_and_named(nights: Nights, reason: str) 
     assert nights.seen("retired_at") == {("a", SPEC): nights.now, ("b", SPEC): None}
     assert ("a", reason) in reasons(nights)
     assert report.failed == {}
-
-
-def test_what_returns_as_it_was_is_new_again(nights: Nights) -> None:
-    nights.crawl(Marketplace(skill("a")))
-    nights.crawl(Marketplace(Gone(("a",), "retired", "missed too often")))
-    report = nights.crawl(Marketplace(Unchanged(("a",))))
-    assert (report.new, report.unchanged) == (1, 0)
-    assert nights.seen("retired_at") == {("a", SPEC): None}
 
 
 def test_rows_of_a_list_are_kept_and_not_made_up_of_documents(nights: Nights) -> None:

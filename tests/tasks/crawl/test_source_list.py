@@ -16,13 +16,7 @@ from storage.root import Root
 from storage.state import read_sources, seen_table, write_run, write_source
 from tasks.crawl.backfill import recover_seen
 from tasks.crawl.collect import collect
-from tasks.crawl.source_list import (
-    known_sources,
-    list_sources,
-    remove_source,
-    restore_sources,
-    specs_to_read,
-)
+from tasks.crawl.source_list import known_sources, list_sources, remove_source, restore_sources, specs_to_read
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.world import World

@@ -51,22 +51,13 @@ def test_another_form_is_wrong_input_that_lists_the_accepted_ones(spec: str) -> 
 @pytest.mark.parametrize(
     "address",
     [
-        "ext::sh -c touch% {0}",
-        "EXT::sh -c touch% {0}",
-        "fd::17",
-        "x::https://code.example/a/b",
-        "ftp://code.example/a/b",
-        "ext://code.example/a",
-        "word",
-        "https://code.example/a/b@",
-        "https://code.example/a/b@--upload-pack=touch {0}",
-        "https://code.example/a/b@-x",
-        "https://code.example/a/b@main:refs/heads/x",
-        "https://code.example/a/b@a..b",
-        "https://code.example/a/b@a b",
-        "https://me:se/cret@code.example/a/b",
+        "ext::sh -c touch% {0}", "EXT::sh -c touch% {0}", "fd::17", "x::https://code.example/a/b",
+        "ftp://code.example/a/b", "ext://code.example/a", "word", "https://code.example/a/b@",
+        "https://code.example/a/b@--upload-pack=touch {0}", "https://code.example/a/b@-x",
+        "https://code.example/a/b@main:refs/heads/x", "https://code.example/a/b@a..b",
+        "https://code.example/a/b@a b", "https://me:se/cret@code.example/a/b",
     ],
-)
+)  # fmt: skip
 def test_helpers_other_transports_and_odd_refs_are_refused_and_nothing_runs(
     address: str, tmp_path: Path
 ) -> None:

@@ -219,35 +219,6 @@ def test_links_out_of_the_folder_are_named_and_not_followed(inside: Nights, tmp_
     assert refined(inside, GitSource(spec.removeprefix("git+"))) == ({}, {"bundle.symlink"})
 
 
-def test_names_that_no_file_system_holds_or_takes_for_one_are_named(inside: Nights, tmp_path: Path) -> None:
-    files = {"n" * 300: b"1", "Run.sh": b"2", "run.sh": b"3"}
-    rows = [[{"path": path, "content": content} for path, content in files.items()]]
-    table = {"id": ["o/r/bait"], "content": [TEXT], "files": rows}
-    pq.write_table(pa.table(table), tmp_path / "skills.parquet")
-    found = refined(inside, ParquetSource(str(tmp_path / "skills.parquet")))
-    assert found == (files, {"bundle.long-name", "bundle.same-name"})
-
-
-def test_five_thousand_files_are_named_and_none_is_kept(inside: Nights, tmp_path: Path) -> None:
-    folder = tmp_path / "market" / "bait"
-    (folder / "crumbs").mkdir(parents=True)
-    (folder / "SKILL.md").write_bytes(TEXT)
-    for number in range(5000):
-        (folder / "crumbs" / str(number)).write_bytes(b"x")
-    assert refined(inside, DirectorySource(str(tmp_path / "market"))) == ({}, {"bundle.too-large"})
-
-
-def test_a_thousand_files_are_listed_and_the_first_of_them_kept(inside: Nights, tmp_path: Path) -> None:
-    folder = tmp_path / "market" / "bait"
-    folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_bytes(TEXT)
-    for number in range(1000):
-        (folder / f"{number:04}").write_bytes(b"%d" % number)
-    kept, codes = refined(inside, DirectorySource(str(tmp_path / "market")))
-    assert list(kept) == [f"{number:04}" for number in range(512)]
-    assert codes == {"bundle.not-kept"}
-
-
 @pytest.mark.parametrize(
     ("size", "code"), [(20_000_000, "bundle.not-kept"), (60_000_000, "bundle.too-large")]
 )

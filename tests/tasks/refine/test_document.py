@@ -43,19 +43,11 @@ def codes(content: bytes | str) -> list[str]:
 
 def test_a_sound_skill_becomes_a_document_without_findings() -> None:
     assert kept(KILN, stars=4, path="kiln/SKILL.md") == Document(
-        doc_id="ann/pots/kiln",
-        source="git+pots",
-        name="kiln",
-        description="Fires clay.",
-        body="# Kiln\n\nFire it.",
-        body_hash=hashlib.sha256(b"# Kiln\n\nFire it.").hexdigest(),
-        content_hash=content_hash("kiln", "Fires clay.", "# Kiln\n\nFire it."),
-        raw_hash="raw",
-        fetched_at=FETCHED,
-        first_seen_at=FIRST_SEEN,
-        stars=4,
-        path="kiln/SKILL.md",
-    )
+        doc_id="ann/pots/kiln", source="git+pots", name="kiln", description="Fires clay.",
+        body="# Kiln\n\nFire it.", body_hash=hashlib.sha256(b"# Kiln\n\nFire it.").hexdigest(),
+        content_hash=content_hash("kiln", "Fires clay.", "# Kiln\n\nFire it."), raw_hash="raw",
+        fetched_at=FETCHED, first_seen_at=FIRST_SEEN, stars=4, path="kiln/SKILL.md",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 
 from storage.errors import WrongInput
-from storage.schemas import Finding
 from tasks.refine.filters import (
     FilterLimits,
     Verdict,
     count_words,
     empty,
     is_placeholder,
-    licence_refused,
     no_body,
     no_instructions,
     no_language,
@@ -21,10 +19,8 @@ from tasks.refine.filters import (
     only_placeholders,
     template,
     too_large,
-    too_risky,
     too_short,
 )
-from tasks.refine.licences.policy import EXPORT_POLICY
 from tasks.refine.text.encodings import decode
 from tasks.refine.text.language import Language
 
@@ -58,20 +54,6 @@ def reason(verdict: Verdict) -> str | None:
 )
 def test_a_filter_keeps_or_gives_its_reason(verdict: Verdict, expected: str | None) -> None:
     assert reason(verdict) == expected
-
-
-def test_a_verdict_says_what_was_seen() -> None:
-    assert too_large(None, 20_971_520) == (
-        "too_large",
-        "20,971,520 bytes: over the size limit, its content was not read",
-    )
-    assert no_body("# Kiln") == ("no_body", "only headings below the front matter")
-
-
-def test_the_share_of_control_characters_is_a_parameter() -> None:
-    text = "ab\x00\x01"
-    assert reason(not_text(text, max_control_share=0.5)) is None
-    assert reason(not_text(text, max_control_share=0.49)) == "not_text"
 
 
 @pytest.mark.parametrize(
@@ -130,17 +112,6 @@ def test_a_text_of_no_language_is_dropped_where_it_could_be_told(
     language: Language, least: float, expected: str | None
 ) -> None:
     assert reason(no_language(language, min_confidence=least)) == expected
-
-
-def test_policies_drop_what_they_name_and_nothing_by_default() -> None:
-    risks = (Finding("risk.a.b", "warning", "line 1"),)
-    assert licence_refused(None, (), EXPORT_POLICY) is None
-    assert reason(licence_refused(None, ("metadata-only",), EXPORT_POLICY)) == "licence_policy"
-    assert licence_refused("MIT", ("metadata-only", "deny"), EXPORT_POLICY) is None
-    assert too_risky(risks, None) is None
-    assert too_risky(risks, "error") is None
-    assert too_risky(risks, "warning") == ("risk_policy", "risk.a.b")
-    assert reason(too_risky(risks, "info")) == "risk_policy"
 
 
 @pytest.mark.parametrize(

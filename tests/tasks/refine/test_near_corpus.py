@@ -9,7 +9,6 @@ from storage.errors import StorageError
 from storage.parquet import write_frame
 from storage.root import Root
 from storage.schemas import DOCUMENTS
-from storage.state import compared_table, signatures_table
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.near_corpus import forget_texts, near_texts, nearest
 from tasks.refine.text.canonical import body_hash
@@ -51,29 +50,6 @@ def folded(found: pl.DataFrame) -> dict[str, tuple[str, float]]:
     return {NAME[text]: (NAME[onto], round(similarity, 3)) for _, text, onto, similarity in found.iter_rows()}
 
 
-def known(root: Root) -> tuple[set[str], set[frozenset[str]]]:
-    signed = {NAME[found] for found in signatures_table(root).read()["body_hash"]}
-    pairs = compared_table(root).read().select("body_hash", "other").iter_rows()
-    return signed, {frozenset((NAME[one], NAME[other])) for one, other in pairs}
-
-
-def test_near_texts_fold_onto_the_best_with_their_similarity(root: Root) -> None:
-    found = near_texts(root, stored(root, *TEXTS), LIMITS)
-    assert folded(found) == {"twin": ("base", 0.979), "cousin": ("base", 0.959)}
-
-
-def test_the_threshold_is_a_setting(root: Root) -> None:
-    texts = stored(root, *TEXTS)
-    assert folded(near_texts(root, texts, NearLimits(threshold=0.97))) == {"twin": ("base", 0.979)}
-    assert folded(near_texts(root, texts, NearLimits(threshold=0.99))) == {}
-    assert folded(near_texts(root, texts, LIMITS)).keys() == {"twin", "cousin"}
-
-
-def test_no_texts_fold_to_nothing(root: Root) -> None:
-    assert near_texts(root, stored(root), LIMITS).is_empty()
-    assert known(root) == (set(), set())
-
-
 def test_what_is_known_of_texts_spares_reading_them_again(root: Root) -> None:
     texts = stored(root, *TEXTS)
     first = near_texts(root, texts, LIMITS)
@@ -89,16 +65,6 @@ def test_a_new_text_is_compared_with_what_was_there(root: Root) -> None:
     new = stored(root, "cousin", "twin", file="state/staged/kept/two.parquet")
     found = near_texts(root, pl.concat([new[1:], old, new[:1]]), LIMITS)
     assert folded(found) == {"base": ("twin", 0.979), "cousin": ("twin", 0.979)}
-
-
-def test_texts_that_are_gone_are_forgotten_and_nothing_else(root: Root) -> None:
-    texts = stored(root, *TEXTS)
-    near_texts(root, texts, LIMITS)
-    signed, pairs = known(root)
-    assert signed == set(TEXTS)
-    assert {frozenset(("base", "twin")), frozenset(("cousin", "twin"))} <= pairs
-    forget_texts(root, texts["body_hash"].filter(texts["body_hash"] != HASH["base"]))
-    assert known(root) == (signed - {"base"}, {pair for pair in pairs if "base" not in pair})
 
 
 def test_where_nothing_is_gone_nothing_is_written(root: Root) -> None:
@@ -123,13 +89,3 @@ def test_the_nearest_of_a_text_that_is_gone_is_the_one_most_like_it(root: Root) 
     assert like("cousin", "short", threshold=0.97) == []
     assert like("short") == []
     assert like("twin", owner="bob") == []
-
-
-def test_a_text_is_near_only_to_its_owner_s(root: Root) -> None:
-    texts = stored(root, *TEXTS).with_columns(owner=pl.Series(["ann", "bob", "bob", "ann", "ann"]))
-    assert folded(near_texts(root, texts, LIMITS)) == {"cousin": ("twin", 0.979)}
-    both = pl.concat([texts, texts[:2].with_columns(owner=pl.lit("cid"))])
-    assert near_texts(root, both, LIMITS).select("owner", "body_hash").rows() == [
-        ("bob", HASH["cousin"]),
-        ("cid", HASH["twin"]),
-    ]

@@ -48,11 +48,7 @@ def obeys(asked: Asked) -> str:
 
 
 def night(
-    folder: Path,
-    say: Say,
-    *documents: RawDocument,
-    tokens: int | None = None,
-    runs: int = 1,
+    folder: Path, say: Say, *documents: RawDocument, tokens: int | None = None, runs: int = 1
 ) -> tuple[dict[str, list[tuple[str, str, str]]], dict[str, Any], LlmServer]:
     """Refine documents with a model that says so, some nights; return risks by id, the counts, the server."""
     nights = Nights(folder)

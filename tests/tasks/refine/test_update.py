@@ -8,9 +8,11 @@ import pytest
 from storage.errors import SourceError, StorageError
 from storage.schemas import RawDocument
 from storage.state import aliases_table, compared_table, documents_table, signatures_table
+from tasks.refine import update
 from tasks.refine.batch import refine_batch
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.filters import FilterLimits
+from tasks.refine.plan import plan_refine
 from tasks.refine.update import update_corpus
 from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files
 
@@ -32,6 +34,25 @@ def git(*items: RawDocument) -> HandSource:
 
 def reasons(nights: Nights) -> list[tuple[str, str, str | None]]:
     return sorted(nights.dropped().select("doc_id", "reason", "lost_to").iter_rows())
+
+
+def test_where_nothing_is_to_be_put_in_place_nothing_is_compared_unless_a_table_or_a_limit_is_another(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+    real = update.near_texts
+    monkeypatch.setattr(update, "near_texts", lambda *given: compared.append(1) or real(*given))
+    first = nights.run(shelf(skill("a"), skill("b"), skill("c", "Knead it.")))
+    assert (nights.refine(), nights.refine(), len(compared)) == (first, first, 1)
+    plan_refine(nights.root, FilterLimits())
+    given = {"run_id": nights.run_id, "now": nights.now}
+    assert update_corpus(nights.root, near=NearLimits(threshold=0.5), **given) == first
+    assert len(compared) == 2
+    assert (nights.refine(), len(compared)) == (first, 3)
+    table = documents_table(nights.root)
+    table.replace(["c"], table.read().clear())
+    assert (nights.refine()["documents"], len(compared)) == (first["documents"] - 1, 4)
+    assert nights.run(shelf(skill("a"), skill("c", "Knead it."))) != first
 
 
 def texts(nights: Nights) -> dict[str, str]:

@@ -3,11 +3,9 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 from uuid import uuid4
 
 import polars as pl
@@ -25,7 +23,7 @@ from tasks.refine import update as placing
 from tasks.refine.plan import STAGED
 from tasks.refine.update import SORTED, StagedDocuments, place
 from tests.support.processes import slow_but
-from tests.support.roots.nights import HandSource, Nights, skill
+from tests.support.roots.nights import HandSource, Killed, Nights, dying_at, skill
 
 # Few partitions make few writes: these three share one.
 OLD, TWIN, THIRD = [f"skill-{n}" for n in range(999) if partition_of(f"skill-{n}") == partition_of("a")][:3]
@@ -62,10 +60,6 @@ def is_near(one: str, other: str) -> bool:
     return one == other or len(shingles(one) & shingles(other)) >= 0.85 * max(len(both), 1)
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
 class Night(NamedTuple):
     """What a source holds (text by doc_id), whether it breaks off after them, at which write refine dies."""
 
@@ -86,22 +80,6 @@ NIGHTS = st.lists(
     min_size=1,
     max_size=4,
 )
-
-
-@contextmanager
-def dying_at(number: int | None) -> Iterator[None]:
-    """Let the write of that number, from 0, not happen, nor anything after it."""
-    write, left = Root.write, [number]
-
-    def counted(self: Root, relative: str, data: bytes) -> None:
-        if left[0] is not None:
-            if left[0] == 0:
-                raise Killed
-            left[0] -= 1
-        write(self, relative, data)
-
-    with mock.patch.object(Root, "write", counted):
-        yield
 
 
 class World:

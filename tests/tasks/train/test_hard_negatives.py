@@ -23,15 +23,11 @@ ALL_TRUE = TrainingOptions(false_body=1, false_embedding=1)
 
 
 def mined(
-    skills: list[Skill] = SKILLS,
-    *,
+    skills: list[Skill] = SKILLS, *,
     text: str = "whoever hurries the kiln and its glaze, the oven and its crust",
-    shares: TrainingOptions = SHARES,
-    categories: int = 3,
-    false: TrainingOptions = ALL_TRUE,
-    seed: int = 0,
+    shares: TrainingOptions = SHARES, categories: int = 3, false: TrainingOptions = ALL_TRUE, seed: int = 0,
     rows: tuple[int, ...] = (5, 12),
-) -> Mined:
+) -> Mined:  # fmt: skip
     """Return the negatives of queries made from some skills; category is the row's remainder."""
     pool_rows = np.arange(len(skills))
     pool = Pool(

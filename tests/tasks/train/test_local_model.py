@@ -14,8 +14,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.token_states import packaged_projection
 from tasks.parse.classify.local import LocalClassifier, load_model, tree_scores
 from tasks.train import local_model as train
-from tasks.train.fragments import Labelled, agreement, read_labelled
-from tasks.train.local_model import Boosting, fit_forest
+from tasks.train.local_model import Boosting, Labelled, agreement, fit_forest, read_labelled
 from tasks.train.state_axes import axes, draw, group_states, main
 from tests.support.roots.skill_root import Export
 from tests.support.texts.fragments import CLEAR, fragment
@@ -54,7 +53,7 @@ def test_training_learns_its_rows_and_writes_the_same_weights_twice(
 def test_a_row_without_a_known_type_cannot_be_learned(tmp_path: Path) -> None:
     path = labelled_file(tmp_path)
     path.write_text(path.read_text(encoding="utf-8").replace('"concept"', '"idea"'), encoding="utf-8")
-    with pytest.raises(WrongInput, match="node_type among"):
+    with pytest.raises(WrongInput, match="not one of"):
         read_labelled(path)
 
 
@@ -71,11 +70,11 @@ def sure_of(answers: list[str], confidence: float) -> np.ndarray[tuple[int, int]
 def test_agreement_counts_each_type_alike_and_undoubted_rows_by_themselves() -> None:
     rows = rows_of(["step", "step", "step", "param"], [False, False, True, False])
     measured = agreement(rows, sure_of(["step", "step", "param", "param"], 0.95))
-    assert (measured.accuracy, measured.undoubted) == (0.75, 1.0)
-    assert measured.f1["step"] == pytest.approx(0.8)
-    assert measured.f1["param"] == pytest.approx(2 / 3)
-    assert measured.macro_f1 == pytest.approx((0.8 + 2 / 3) / 6)
-    assert measured.calibration_error == pytest.approx(0.2)
+    assert (measured["accuracy"], measured["undoubted"]) == (0.75, 1.0)
+    assert measured["f1"]["step"] == pytest.approx(0.8)
+    assert measured["f1"]["param"] == pytest.approx(2 / 3)
+    assert measured["macro_f1"] == pytest.approx((0.8 + 2 / 3) / 6)
+    assert measured["calibration_error"] == pytest.approx(0.2)
 
 
 def test_confidence_that_was_too_high_is_cooled_and_too_low_is_sharpened() -> None:

@@ -23,15 +23,8 @@ _PAIRS = {
 }  # fmt: skip
 # No text stands in two rows, so that each batch of eight holds every pair.
 _OTHERS = (
-    "cake loaf",
-    "find list",
-    "corner fold",
-    "thin glue",
-    "rye for",
-    "how task",
-    "user system",
-    "on to",
-)
+    "cake loaf", "find list", "corner fold", "thin glue", "rye for", "how task", "user system", "on to",
+)  # fmt: skip
 ROWS = [
     (query, text, other, " ".join(reversed(other.split())))
     for _ in range(4)

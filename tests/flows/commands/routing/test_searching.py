@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from flows.commands.routing.searching import other_ranker
-from flows.commands.routing.settings import load_skillrouter
-from flows.settings import load_settings
+from flows.commands.routing.settings import SkillRouterSettings
+from flows.settings import load, load_settings
 from tasks.models.with_torch.reranker import CrossEncoder, load_reranker
 from tasks.retrieve.baselines.skillrouter import flat_text
 from tasks.retrieve.routing.reranker import REACHES, Reach
@@ -94,7 +94,7 @@ def test_a_reranker_puts_the_first_skills_in_its_order_and_leaves_their_fit(
     code, printed, _ = ask("search", QUERY, "--rerank", folder, "--json", *where)
     assert code == 0
     model = load_reranker(
-        folder, instruction=load_skillrouter().reranker_instruction, max_tokens=3500, device="cpu"
+        folder, instruction=load(SkillRouterSettings).reranker_instruction, max_tokens=3500, device="cpu"
     )
     with served_bakery.ask().version() as now:
         searcher = now.searcher()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from storage.errors import ModelMismatch, NotPublished, WrongInput
 from tasks.retrieve.versions.publish import roll_back
@@ -20,6 +21,16 @@ from tests.support.serving import Tools
 Make = Callable[[dict[str, str]], SkillRoot]
 ToolsOf = Callable[[SkillRoot], Tools]
 TASK = "Bake a loaf of bread, then feed the honey bees, and wash the van."
+
+
+def blas_threads() -> set[int]:
+    return {int(held["num_threads"]) for held in threadpool_info() if held["user_api"] == "blas"}
+
+
+def test_products_take_one_thread_each_while_a_service_is_open(storied: SkillRoot, tools_of: ToolsOf) -> None:
+    with threadpool_limits(2, user_api="blas"):
+        tools_of(storied)
+        assert blas_threads() == {1}
 
 
 def plan(call: Tools, **given: object) -> dict[str, Any]:

@@ -171,7 +171,7 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
         for look in (source.version, lambda: list(source.read())):
             with pytest.raises(SourceUnavailable, match=r"took over 0\.5 s") as caught:
                 look()
-            assert (caught.value.reason, caught.value.source) == ("timeout", source.spec)
+            assert (caught.value.reason, caught.value.about) == ("timeout", source.spec)
 
 
 def test_without_git_the_error_says_so(

@@ -97,34 +97,6 @@ def test_these_skills_alone_are_odd_in_this_way(folders: set[str], has: Callable
     assert {folder for folder in SKILLS if has(folder)} == folders
 
 
-def test_two_bodies_have_a_copy_each_and_one_a_near_copy() -> None:
-    assert all(split(one)[1] == split(other)[1] for one, other in COPIES.items())
-    bodies = Counter(split(folder)[1] for folder in SKILLS)
-    assert sorted(bodies.values(), reverse=True)[:3] == [2, 2, 1]
-    one, other = (shingles(split(folder)[1]) for folder in NEAR_COPY)
-    assert 0.5 < len(one & other) / len(one | other) < 0.95
-
-
-@pytest.mark.parametrize(("folder", "words"), FOREIGN.items())
-def test_three_skills_are_in_other_languages(folder: str, words: str) -> None:
-    assert len(re.findall(words, split(folder)[1])) > 30
-
-
-@pytest.mark.parametrize("kind", ["scripts", "references", "assets"])
-def test_files_lie_beside_some_skills_and_their_texts_point_to_them(kind: str) -> None:
-    beside = [path for path in FOLDER.glob(f"**/{kind}/*") if path.is_file()]
-    assert len(beside) >= 3
-    for path in beside:
-        assert f"{kind}/{path.name}" in split(path.parents[1].relative_to(FOLDER).as_posix())[1]
-
-
-def test_folders_have_licences_of_their_own_and_they_differ() -> None:
-    licences = {path.parent.name: path.read_text("utf-8") for path in FOLDER.glob("*/*/LICENSE*")}
-    assert licences["sourdough-bread"].startswith("MIT License")
-    assert "CC0-1.0" in licences["choosing-a-test"]
-    assert "CC-BY-NC-4.0" in licences["practice-planner"]
-
-
 @pytest.mark.parametrize("request_", REQUESTS, ids=[r["query_id"] for r in REQUESTS])
 def test_the_evidence_of_a_request_stands_once_in_its_body_in_other_words(request_: dict[str, Any]) -> None:
     folder = request_["doc_id"].removeprefix("local/marketplace/")

@@ -166,7 +166,7 @@ def test_a_used_up_limit_is_transient(market: Marketplace, herbs: Repository, as
 
 def test_metadata_follow_a_rename(market: Marketplace, herbs: Repository, ask: Asker) -> None:
     before = ask(lambda github: github.metadata("Ada/Herbs"))
-    assert before == Metadata(str(herbs.repo_id), "ada/herbs", "main", 7, 0, "Apache-2.0")
+    assert before == Metadata(str(herbs.repo_id), "ada/herbs", 7, "Apache-2.0")
     herbs.rename("ada/garden")
     assert ask(lambda github: github.metadata("ada/herbs")) == replace(before, full_name="ada/garden")
 
@@ -292,12 +292,9 @@ def test_a_raw_file_is_had_under_its_odd_name_without_the_token(
     ],
 )
 def test_an_answer_without_a_field_is_refused_by_its_name(
-    market: Marketplace,
-    herbs: Repository,
-    ask: Asker,
-    lacking: str,
+    market: Marketplace, herbs: Repository, ask: Asker, lacking: str,
     question: Callable[[GitHub], Awaitable[object]],
-) -> None:
+) -> None:  # fmt: skip
     market.faults.script("api:*", [Fault("missing-fields", fields=(lacking,))])
     failed = failure(ask, question)
     assert failed.reason == "shape"

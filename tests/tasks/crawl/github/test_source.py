@@ -19,7 +19,7 @@ from tests.support.crawl.crawling import Crawler, grows
 from tests.support.crawl.zip_files import zipped
 from tests.support.marketplace import malice
 from tests.support.marketplace.faults import Fault, Faults
-from tests.support.marketplace.repository import Blob, Repository, link
+from tests.support.marketplace.repository import Blob, Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
@@ -111,16 +111,6 @@ def test_a_refused_archive_leaves_what_was_known(garden: Repository, crawler: Cr
     assert (report.failed, report.retired) == ({"archive-path": 5}, 0)
     assert crawler.held()["ann/garden/beds/dill"] == grows("dill")
     assert len(crawler.stale()) == 5
-
-
-def test_links_are_named_and_not_followed(garden: Repository, crawler: Crawler) -> None:
-    garden.commit({"beds/links/SKILL.md": link("../../../../etc/hostname")})
-    report = crawler.crawl(SPEC)
-    assert (report.new, report.failed) == (5, {"symlink": 1})
-    garden.commit({"beds/links/SKILL.md": grows("links"), "beds/links/a.md": b"A"})
-    garden.archive_override = malice.links_out()  # is not what the tree lists
-    assert crawler.crawl(SPEC).failed == {}
-    assert crawler.held()["ann/garden/beds/links"] == grows("links")
 
 
 def archived(repository: Repository, changes: dict[str, bytes | None]) -> None:
@@ -243,11 +233,7 @@ def test_what_one_ref_has_lost_is_retired_when_the_last_has(branched: Repository
 
 
 def test_refs_of_one_commit_share_its_archive(
-    world: World,
-    garden: Repository,
-    crawler: Crawler,
-    market: Marketplace,
-    monkeypatch: pytest.MonkeyPatch,
+    world: World, garden: Repository, crawler: Crawler, market: Marketplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)

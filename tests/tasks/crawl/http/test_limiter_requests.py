@@ -7,8 +7,6 @@ from itertools import pairwise
 
 import pytest
 from aiohttp import web
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from storage.root import Root
 from tasks.crawl.http.limiter import Quota
@@ -85,25 +83,6 @@ async def test_a_request_that_waits_for_its_retry_holds_no_slot(root: Root) -> N
             released.set()
             await waiting
         assert host.paths() == ["/a", "/b", "/a"]
-
-
-@settings(max_examples=15)
-@given(pauses=st.lists(st.floats(0, 90), min_size=1, max_size=12), limit=st.integers(1, 4))
-def test_no_minute_holds_more_than_its_quota(
-    tmp_path_factory: pytest.TempPathFactory, pauses: list[float], limit: int
-) -> None:
-    @in_loop
-    async def asked() -> None:
-        root = Root(tmp_path_factory.mktemp("root"))
-        async with Host({"/a": FINE}) as host:
-            async with host.http(root, impatient(quotas={host.name: Quota(per_minute=limit)})) as http:
-                for pause in pauses:
-                    host.time.now += timedelta(seconds=pause)
-                    await asyncio.gather(http.get(f"{host.url}/a"), http.get(f"{host.url}/a"))
-            later = host.arrivals[limit:]
-            assert all((b - a).total_seconds() >= 59.999 for a, b in zip(host.arrivals, later, strict=False))
-
-    asked()
 
 
 @in_loop

@@ -13,7 +13,6 @@ from storage.root import Root
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.collect import collect
 from tasks.crawl.local.directory import DirectorySource
-from tasks.crawl.source.bundle import DocumentLimits
 
 
 @pytest.fixture
@@ -43,16 +42,10 @@ def test_a_skill_carries_its_bytes_and_its_place(garden: Path) -> None:
     write(garden, "skills/mint/Skill.md", text)
     (document,) = documents(garden)
     assert document == RawDocument(
-        doc_id="local/garden/skills/mint",
-        source=f"dir:{garden}",
-        content=text,
-        size=len(text),
-        raw_hash=hashlib.sha256(text).hexdigest(),
-        repo="local/garden",
-        path="skills/mint/Skill.md",
-        url=(garden / "skills/mint").as_uri(),
-        files=(),
-    )
+        doc_id="local/garden/skills/mint", source=f"dir:{garden}", content=text, size=len(text),
+        raw_hash=hashlib.sha256(text).hexdigest(), repo="local/garden", path="skills/mint/Skill.md",
+        url=(garden / "skills/mint").as_uri(), files=(),
+    )  # fmt: skip
 
 
 def test_skills_come_in_the_order_of_their_paths(garden: Path) -> None:
@@ -139,17 +132,6 @@ def test_a_name_that_is_no_utf_8_is_read_and_written_readably(garden: Path) -> N
     assert DirectorySource(str(garden)).version()
 
 
-def test_a_text_over_the_limit_leaves_size_and_hash(garden: Path) -> None:
-    write(garden, "SKILL.md", bytes(1001))
-    (over,) = DirectorySource(str(garden), limits=DocumentLimits(document_bytes=1000)).read()
-    (fits,) = DirectorySource(str(garden), limits=DocumentLimits(document_bytes=1001)).read()
-    assert isinstance(over, RawDocument)
-    assert isinstance(fits, RawDocument)
-    assert (over.content, over.size, over.raw_hash) == (None, 1001, hashlib.sha256(bytes(1001)).hexdigest())
-    assert [(f.code, f.severity) for f in over.findings] == [("document.too-large", "error")]
-    assert (fits.content, fits.findings) == (bytes(1001), ())
-
-
 def test_a_long_licence_is_cut_and_digested_whole(garden: Path) -> None:
     write(garden, "a/SKILL.md")
     write(garden, "LICENSE", b"x" * 150_000)
@@ -186,7 +168,7 @@ def test_a_folder_that_is_not_there_or_has_no_skill_is_terminal(garden: Path) ->
         for look in (source.version, lambda source=source: list(source.read())):
             with pytest.raises(SourceError, match="no such folder") as caught:
                 look()
-            assert (caught.value.reason, caught.value.source) == ("missing", f"dir:{path}")
+            assert (caught.value.reason, caught.value.about) == ("missing", f"dir:{path}")
     (garden / "SKILL.md").symlink_to("file")
     rows = DirectorySource(str(garden)).read()
     assert isinstance(next(rows), Dropped)

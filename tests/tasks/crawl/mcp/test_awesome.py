@@ -328,15 +328,10 @@ def test_brackets_in_names_and_parentheses_in_urls_belong_to_them() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "* [Kettles](#kettles)",
-        "* 🫖 - [Kettles](#kettles)",
-        "See [this](https://x.example) too",
-        f"- kettles, see [this]({URL})",
-        f"```\n- [Kettle]({URL})\n```",
-        "- https://x.example",
-        "",
+        "* [Kettles](#kettles)", "* 🫖 - [Kettles](#kettles)", "See [this](https://x.example) too",
+        f"- kettles, see [this]({URL})", f"```\n- [Kettle]({URL})\n```", "- https://x.example", "",
     ],
-)
+)  # fmt: skip
 def test_a_table_of_contents_prose_and_code_are_no_entries(text: str) -> None:
     assert list(entries(text)) == []
 

@@ -253,16 +253,10 @@ def items(value: object) -> list[Listing | RawDocument | Gone | Dropped]:
 def test_a_server_is_a_listing_and_a_document() -> None:
     listing, document = items(entry())
     assert listing == Listing(
-        source="mcp-registry",
-        source_id="io.github.ann/kettle",
-        kind="mcp-server",
-        name="io.github.ann/kettle",
-        description="Boils water",
-        author="io.github.ann",
-        url="https://github.com/ann/kettle",
-        repo_id="4711",
-        updated_at=datetime(2026, 3, 1, tzinfo=UTC),
-    )
+        source="mcp-registry", source_id="io.github.ann/kettle", kind="mcp-server",
+        name="io.github.ann/kettle", description="Boils water", author="io.github.ann",
+        url="https://github.com/ann/kettle", repo_id="4711", updated_at=datetime(2026, 3, 1, tzinfo=UTC),
+    )  # fmt: skip
     assert isinstance(document, RawDocument)
     assert (document.doc_id, document.kind) == ("mcp/io.github.ann/kettle", "mcp-server")
     assert (document.repo, document.repo_id, document.path) == ("ann/kettle", "4711", "mcp")

@@ -49,32 +49,20 @@ def dropped(record: object) -> Dropped:
 
 def test_a_row_of_the_sites_listing_keeps_what_it_says() -> None:
     assert listed() == Listing(
-        source=SOURCE,
-        source_id="ada-tools-skills-sort-skill-md",
-        name="sort",
-        description="Sorts lists.\n列を並べ替える",
-        author="ada",
-        url="https://github.com/ada/Tools/tree/trunk/skills/sort",
-        stars=41,
-        updated_at=MOMENT,
-    )
+        source=SOURCE, source_id="ada-tools-skills-sort-skill-md", name="sort",
+        description="Sorts lists.\n列を並べ替える", author="ada",
+        url="https://github.com/ada/Tools/tree/trunk/skills/sort", stars=41, updated_at=MOMENT,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        "1772000000",
-        1772000000,
-        1772000000.0,
-        "1772000000.0",
-        1772000000000,
-        "1772000000000",
-        "2026-02-25T06:13:20Z",
-        "2026-02-25T06:13:20",
-        "2026-02-25T07:13:20+01:00",
+        "1772000000", 1772000000, 1772000000.0, "1772000000.0", 1772000000000, "1772000000000",
+        "2026-02-25T06:13:20Z", "2026-02-25T06:13:20", "2026-02-25T07:13:20+01:00",
         " 2026-02-25 06:13:20+00:00 ",
     ],
-)
+)  # fmt: skip
 def test_every_form_of_a_time_is_the_same_moment(value: object) -> None:
     assert time_of(value) == MOMENT
 

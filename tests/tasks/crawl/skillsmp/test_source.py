@@ -7,7 +7,6 @@ from storage.parquet import read_frame
 from storage.schemas import LISTINGS
 from storage.state import repositories_table
 from tests.support.crawl.crawling import Crawler, grows
-from tests.support.marketplace.faults import Fault, Faults
 from tests.support.marketplace.populate import change, populate
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
@@ -76,17 +75,6 @@ def test_a_branch_that_is_gone_stands_for_the_default_branch(
     assert (report.failed, sorted(crawler.held())) == ({}, ["ann/garden/beds/dill"])
 
 
-def test_a_mirror_that_knows_no_commits_has_its_skills_read_all_the_same(
-    world: World, garden: Repository, crawler: Crawler
-) -> None:
-    world.github.commits_route = False
-    world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint")})
-    report = crawler.crawl(days=8)
-    assert (report.new, report.failed) == (6, {})
-    garden.commit({"beds/dill/SKILL.md": grows("dill", "Sow it in May.")})
-    assert crawler.crawl().changed == 1
-
-
 def test_what_is_listed_twice_or_nowhere_is_counted_with_its_reason(
     world: World, garden: Repository, crawler: Crawler
 ) -> None:
@@ -147,16 +135,6 @@ def test_a_row_that_comes_late_with_an_old_date_is_met_when_the_list_is_walked_w
     assert crawler.crawl().new == 1
 
 
-def test_a_look_that_finds_the_same_commit_costs_one_request(
-    garden: Repository, crawler: Crawler, market: Marketplace
-) -> None:
-    crawler.crawl(days=8)
-    market.clear_requests()
-    assert crawler.crawl().unchanged == 5
-    assert [r.status for r in market.requests if r.kind == "commit"] == [304]
-    assert market.count(kind="tree") == 0
-
-
 def test_a_commit_that_leaves_skills_as_they_are_fetches_none_of_them(
     garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
@@ -166,13 +144,6 @@ def test_a_commit_that_leaves_skills_as_they_are_fetches_none_of_them(
     assert crawler.crawl().unchanged == 5
     assert market.count(kind="tree") == 1
     assert market.count(kind="archive") + market.count(kind="raw") == 0
-
-
-def test_a_skill_removed_from_its_repository_is_retired(garden: Repository, crawler: Crawler) -> None:
-    crawler.crawl(days=8)
-    garden.commit({"beds/dill/SKILL.md": None})
-    report = crawler.crawl()
-    assert (report.retired, "ann/garden/beds/dill" in crawler.held()) == (1, False)
 
 
 # Rows that move while they are read
@@ -261,21 +232,3 @@ def test_a_change_of_a_hundredth_costs_what_changed(
 
 def _repositories(crawler: Crawler) -> list[dict[str, object]]:
     return repositories_table(crawler.root).read().to_dicts()
-
-
-def test_a_redirect_to_another_host_is_refused_with_a_token_set_and_named(
-    world: World,
-    garden: Repository,
-    faults: Faults,
-    crawler: Crawler,
-    market: Marketplace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint")})
-    monkeypatch.setenv("GITHUB_TOKEN", "ghp-garden-secret")
-    elsewhere = Fault("redirect", location=f"{market.url('elsewhere')}/repos/ann/garden")
-    faults.script("api:/repos/ann/garden/*", [elsewhere] * 9)
-    report = crawler.crawl()
-    assert (report.state, report.new, report.failed) == ("complete", 1, {"redirect": 5})
-    assert "ann/garden" in crawler.dropped()["redirect"]
-    assert market.count(service="elsewhere") == 0

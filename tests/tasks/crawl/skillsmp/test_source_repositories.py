@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -18,52 +17,8 @@ from tests.support.marketplace.populate import populate
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
-from tests.support.processes import slow_but
 
 # Repositories that go
-
-
-@pytest.mark.parametrize("fate", slow_but({"delete", "deny"}, ["delete", "make_private", "deny"]))
-def test_a_repository_that_cannot_be_had_is_retired_after_three_misses_over_a_week(
-    garden: Repository, crawler: Crawler, fate: str
-) -> None:
-    crawler.crawl(days=8)
-    getattr(garden, fate)()
-    reports = [crawler.crawl(days=3) for _ in range(3)]
-    assert [r.retired for r in reports] == [0, 0, 0]
-    assert len(crawler.stale()) == 5
-    assert reports[0].failed == {("denied" if fate == "deny" else "missing"): 5}
-    assert [r.state for r in reports] == ["complete"] * 3
-    assert crawler.crawl().retired == 5
-    assert crawler.held() == {}
-    report = crawler.crawl()  # the list still has its rows
-    assert (report.new, report.failed, crawler.held()) == (0, {"gone": 5}, {})
-    garden.restore()
-    crawler.crawl(days=8)
-    crawler.crawl()
-    assert len(crawler.held()) == 5
-
-
-def test_misses_of_one_night_do_not_retire(garden: Repository, crawler: Crawler) -> None:
-    crawler.crawl(days=8)
-    garden.delete()
-    for _ in range(5):
-        crawler.crawl(days=0.01)
-    assert len(crawler.held()) == 5
-    garden.restore()
-    report = crawler.crawl()
-    assert (report.unchanged, crawler.stale()) == (5, set())
-
-
-@pytest.mark.parametrize("fate", ["dmca", "block_legally"])
-def test_what_is_withdrawn_by_law_goes_at_once(garden: Repository, crawler: Crawler, fate: str) -> None:
-    crawler.crawl(days=8)
-    getattr(garden, fate)()
-    report = crawler.crawl()
-    assert (report.withdrawn, report.retired, crawler.held()) == (5, 0, {})
-    assert "withdrawn" in crawler.dropped()
-    report = crawler.crawl()  # the list still has its rows
-    assert (report.new, report.failed, crawler.held()) == (0, {"withdrawn": 5}, {})
 
 
 @pytest.mark.parametrize("routes", [["archive:*", "raw:*"], ["api:/repos/ann/garden/git/trees/*"]])
@@ -165,30 +120,6 @@ def test_a_repository_recreated_under_its_name_is_pointed_out(
 # Archives that are not to be trusted
 
 
-@pytest.mark.parametrize(
-    ("archive", "reason"),
-    [
-        (malice.climbing, "archive-path"),
-        (malice.absolute, "archive-path"),
-        (malice.two_roots, "archive-roots"),
-        (malice.damaged, "archive-damaged"),
-        (malice.no_archive, "archive-damaged"),
-        (malice.encrypted, "archive-encrypted"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else value.__name__,
-)
-def test_a_malicious_archive_is_refused_named_and_the_run_goes_on(
-    world: World, garden: Repository, crawler: Crawler, archive: Callable[[], bytes], reason: str
-) -> None:
-    world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint")})
-    garden.archive_override = archive()
-    report = crawler.crawl()
-    assert report.state == "complete"
-    assert report.failed == {reason: 5}
-    assert "garden" in crawler.dropped()[reason]
-    assert sorted(crawler.held()) == ["bo/herbs/mint"]
-
-
 def test_what_a_refused_archive_left_stale_stays_so_while_nothing_changes(
     garden: Repository, crawler: Crawler
 ) -> None:
@@ -216,21 +147,7 @@ def test_a_repository_over_the_limit_is_taken_file_by_file_over_several_nights(
     assert market.count(kind="raw") == 45
 
 
-def test_a_body_without_end_is_cut_off_and_named(world: World, garden: Repository, crawler: Crawler) -> None:
-    garden.archive_override = malice.endless()
-    report = crawler.crawl()
-    assert (report.state, report.new, report.failed) == ("complete", 5, {"archive-too-large": 1})
-    assert "ann/garden" in crawler.dropped()["archive-too-large"]
-
-
 # A marketplace or forge that does not answer
-
-
-def test_transient_faults_are_got_over(world: World, faults: Faults, crawler: Crawler) -> None:
-    populate(world, repositories=40, skills=120)
-    faults.rate = 0.2
-    report = crawler.crawl()
-    assert (report.state, report.new, report.failed) == ("complete", 120, {})
 
 
 def test_a_repository_that_fails_all_night_leaves_its_documents_stale_and_the_run_partial(
@@ -282,19 +199,6 @@ def test_a_forge_that_tells_us_to_stop_is_not_asked_for_every_repository(
     assert market.count(service="api") < 200
     faults._scripts.clear()
     assert crawler.crawl().new == 45
-
-
-def test_a_wall_of_html_blocks_the_source_and_touches_nothing(
-    world: World, garden: Repository, crawler: Crawler, market: Marketplace
-) -> None:
-    crawler.crawl()
-    world.skillsmp.html_wall = frozenset({"listing", "search"})
-    market.clear_requests()
-    report = crawler.crawl()
-    assert (report.state, report.failed) == ("failed", {"blocked": 1})
-    assert "SKILLERY_SKILLSMP_KEY" in (report.message or "")
-    assert len(crawler.held()) == 5
-    assert len(market.requests) <= 2
 
 
 def test_a_wrong_token_is_said_once_and_not_sent_to_every_repository(

@@ -99,48 +99,6 @@ def test_a_list_that_stands_still_is_read_once_a_page_to_its_short_end(listed: L
     assert [page.has_next for page in pages] == [True, True, True, True, False]
 
 
-def test_rows_inserted_between_two_pages_are_met_and_none_comes_twice(listed: Listed) -> None:
-    listed.on_page(3, ("add", 1), ("add", 2))
-    found = names(listed.walk())
-    assert sorted(found) == sorted([*of_age(*range(23)), "fresh-001", "fresh-002"])
-    # The sixth page is empty; then the top again, until a page holds nothing new.
-    assert listed.asked() == [1, 2, 3, 4, 5, 6, 1, 2]
-
-
-def test_more_rows_inserted_than_a_page_holds_are_all_met(listed: Listed) -> None:
-    listed.on_page(2, *(("add", n) for n in range(12)))
-    found = names(listed.walk())
-    assert sorted(found) == sorted([*of_age(*range(23)), *(f"fresh-{n:03}" for n in range(12))])
-
-
-def test_the_page_before_is_read_again_where_the_list_became_shorter(listed: Listed) -> None:
-    listed.on_page(3, ("remove", 0), ("remove", 6))
-    found = names(listed.walk())
-    assert sorted(found) == of_age(*range(23))
-    assert listed.asked() == [1, 2, 3, 2, 4, 5]
-
-
-def test_more_rows_removed_than_a_page_holds_are_followed_back(listed: Listed) -> None:
-    listed.on_page(4, *(("remove", n) for n in range(8)))
-    found = names(listed.walk())
-    assert sorted(found) == of_age(*range(23))
-    assert listed.asked()[:6] == [1, 2, 3, 4, 3, 2]
-
-
-def test_a_row_that_moves_up_over_pages_that_are_empty_now_is_met(listed: Listed) -> None:
-    for row in listed.rows[11:]:
-        listed.world.unlist(row)
-    listed.on_page(3, *(("remove", n) for n in range(6)))
-    assert set(names(listed.walk())) >= set(of_age(*range(6, 11)))
-
-
-def test_the_last_row_is_not_lost_when_it_moves_up_from_a_page_of_its_own(listed: Listed) -> None:
-    for row in listed.rows[21:]:
-        listed.world.unlist(row)
-    listed.on_page(5, ("remove", 3))
-    assert sorted(names(listed.walk())) == of_age(*range(21))
-
-
 def test_rows_of_one_age_in_another_order_on_every_page_are_met_all_the_same(listed: Listed) -> None:
     for row in listed.rows[4:18]:
         row.updated_at = listed.rows[4].updated_at

@@ -60,13 +60,9 @@ def test_each_method_plans_and_finds_at_most_ten(
      ("paper-hints-5", [5])],
 )  # fmt: skip
 def test_hints_are_as_many_as_the_method_says_and_are_served(
-    methods: dict[str, PlanMethod],
-    server: LlmServer,
-    asking: Asking,
-    requests: list[KnownRequest],
-    name: str,
-    hints: list[int],
-) -> None:
+    methods: dict[str, PlanMethod], server: LlmServer, asking: Asking, requests: list[KnownRequest],
+    name: str, hints: list[int],
+) -> None:  # fmt: skip
     methods[name](asking, requests[1])
     shown = [len(hints_of(asked)) for asked in server.asked]
     assert shown == [0, *hints]  # eight servers are all there are
@@ -167,15 +163,9 @@ def unseen(_: Asked) -> str:
     ],
 )  # fmt: skip
 def test_a_baseline_without_a_usable_answer_has_no_plan_and_is_counted(
-    methods: dict[str, PlanMethod],
-    server: LlmServer,
-    llm: Llm,
-    asking: Asking,
-    requests: list[KnownRequest],
-    name: str,
-    say: Say,
-    turns: int,
-) -> None:
+    methods: dict[str, PlanMethod], server: LlmServer, llm: Llm, asking: Asking, requests: list[KnownRequest],
+    name: str, say: Say, turns: int,
+) -> None:  # fmt: skip
     server.say = say
     plan = methods[name](asking, requests[0]).plan
     assert plan.steps == ()

@@ -16,6 +16,8 @@ from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, Planned
 from tasks.evaluate.compose.requests import KnownRequest, read_categories, read_requests
 from tasks.retrieve.compose.dependencies import closure
 
+FAILURES = ("over", "under", "unfound", "misranked")
+
 
 def needed(*servers: str, edges: tuple[tuple[int, int], ...] = ()) -> Needed:
     steps = tuple(NeededStep(frozenset({s}), frozenset({s[0]})) for s in servers)
@@ -32,7 +34,7 @@ def planned(*candidates: str, edges: tuple[tuple[int, int], ...] = ()) -> Planne
 
 def test_a_plan_that_is_all_right() -> None:
     found = measured(planned("a1 x1", "b1", edges=((0, 1),)), needed("a1", "b1", edges=((0, 1),)))
-    assert {name for name, value in found.items() if value != 1} == {"steps"}
+    assert {name for name, value in found.items() if value != 1} == {"steps", *FAILURES}
     assert found["steps"] == 2
 
 
@@ -42,6 +44,22 @@ def test_one_step_too_many_costs() -> None:
     assert (found["srvr@1"], found["srvr@10"], found["catr@1"]) == (0.5, 1, 1)
     assert found["stepf1"] == pytest.approx(2 * 1 / 5)
     assert (found["edgef1"], found["graph"], found["plan"]) == (1, 0, 0)
+
+
+WHY = [
+    ("a1 x1, b1", []),
+    ("a1, b1, b2", ["over"]),
+    ("a1", ["under"]),
+    ("a1, x1", ["unfound"]),
+    ("a1, x1 b1", ["misranked"]),
+    ("x1 a1, x2", ["unfound"]),
+]
+
+
+@pytest.mark.parametrize(("plan", "why"), WHY)
+def test_why_a_plan_fails_is_one_thing(plan: str, why: list[str]) -> None:
+    found = measured(planned(*plan.split(", ")), needed("a1", "b1"))
+    assert [name for name in FAILURES if found[name]] == why
 
 
 def test_pairs_are_chosen_for_the_most_hits_and_by_place_beside() -> None:
@@ -78,7 +96,7 @@ def test_what_is_not_known_is_not_measured() -> None:
     steps = needed("a1", "b1").steps
     bare = tuple(NeededStep(None, step.categories) for step in steps)
     told = tuple(NeededStep(step.servers, frozenset()) for step in steps)
-    always = {"steps", "da", "da±1"}
+    always = {"steps", "da", "da±1", *FAILURES}
     categories = measured(planned("a1", "x1"), Needed(bare, None))
     servers = measured(planned("a1", "x1"), Needed(told, None))
     assert set(categories) == always | {"catr@1", "catr@10", "positional_catr@1", "chain_cat", "chain_share"}

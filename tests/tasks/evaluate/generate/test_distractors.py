@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from storage.answers import Answers
-from storage.errors import StorageError
 from storage.root import Root
-from tasks.evaluate.generate.distractors import FOLDER, KINDS, PROMPT, read_distractors, write_distractors
+from tasks.evaluate.generate.distractors import KINDS, PROMPT, read_distractors, write_distractors
 from tasks.evaluate.routing.data import read_skills
-from tasks.models.llm.budget import Ceiling, Ledger
+from tasks.models.llm.budget import Ledger
 from tasks.models.llm.errors import Rejected
 from tests.support.llm.llm_asking import llm_of
-from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.routing_llm import distractors_of, writes_distractors
 from tests.support.models.routing_material import SKILLS
 
@@ -86,46 +85,12 @@ def test_each_skill_gets_a_file_and_a_second_call_asks_nothing(answers: Answers,
         assert server.requests == 3
         shown = {asked.fragments[0]["name"]: asked.fragments[0]["tasks"] for asked in server.asked}
         assert shown == {"sourdough": [], "bees": [], "tyre": ["My tyre is flat."]}
-    made = read_distractors(Root(tmp_path / "out"))
-    assert [len(one.distractors) for one in made] == [3, 3, 3]
-
-
-def test_what_was_wrong_is_named_and_asked_for_again(answers: Answers, tmp_path: Path) -> None:
-    def careless(asked: Asked) -> str:
-        return writes_distractors(asked) if asked.corrected else json.dumps(GOOD[:1])
-
-    with LlmServer(say=careless) as server:
-        make(server, answers, tmp_path / "out")
-        assert server.requests == 6
-    assert all(one.failed is None for one in read_distractors(Root(tmp_path / "out")))
-
-
-def test_a_skill_without_a_usable_answer_says_why(answers: Answers, tmp_path: Path) -> None:
-    with LlmServer(lambda _: "no-json", say=writes_distractors) as server:
-        make(server, answers, tmp_path / "out")
-    assert {one.failed for one in read_distractors(Root(tmp_path / "out"))} == {"rejected"}
-
-
-def test_a_spent_budget_leaves_skills_for_the_next_call(answers: Answers, tmp_path: Path) -> None:
-    with LlmServer(say=writes_distractors) as server:
-        making = make(server, answers, tmp_path / "out", Ledger(ceiling=Ceiling(tokens=1)))
-        assert (making["asked"], making["unfinished"]) == (0, {"budget": 3})
-        assert make(server, answers, tmp_path / "out")["asked"] == 3
+    assert [len(one["distractors"]) for one in read_distractors(Root(tmp_path / "out"))] == [3, 3, 3]
 
 
 def test_distractors_are_skills_of_a_corpus(answers: Answers, tmp_path: Path) -> None:
     with LlmServer(say=writes_distractors) as server:
         make(server, answers, tmp_path / "out")
-    lines = [line for one in read_distractors(Root(tmp_path / "out")) for line in one.lines()]
-    path = tmp_path / "more.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-    skills = read_skills([path])
+    skills = read_skills([tmp_path / "out" / "distractors.jsonl"])
     assert skills.height == 9
     assert skills["doc_id"][0] == "distractor/home/bees#1"
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / FOLDER).mkdir()
-    (tmp_path / FOLDER / "x.json").write_text("{}", "utf-8")
-    with pytest.raises(StorageError, match="delete it, and its skill is asked about again"):
-        read_distractors(Root(tmp_path))

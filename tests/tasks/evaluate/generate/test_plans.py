@@ -100,13 +100,6 @@ def test_a_request_says_what_each_step_needs_and_what_serves_it(server: LlmServe
     assert all(1 <= a < b <= len(line["steps"]) for line in found.lines for a, b in line["edges"])
 
 
-def test_what_is_answered_is_not_asked_twice(server: LlmServer, answers: Answers) -> None:
-    first = written(server, answers)
-    sent = server.requests
-    assert written(server, answers).lines == first.lines
-    assert server.requests == sent == 24
-
-
 def instead(query: object, needs: int = 2, steps: int = 2) -> Callable[[Asked], str]:
     def say(asked: Asked) -> str:
         (record,) = asked.fragments
@@ -135,13 +128,6 @@ def test_a_request_that_cannot_be_used_is_discarded_with_its_reason(
     draws = PlanDraws(rows())
     found = write_plans(draws, draws.drawn(2, 42)[:1], llm_of(server.url, answers))
     assert (found.lines, found.discarded) == ([], {reason: 1})
-
-
-def test_a_text_that_gives_orders_is_quoted_as_data(server: LlmServer, answers: Answers) -> None:
-    written(server, answers)
-    told = [asked for asked in server.asked if ORDERS in str(asked.fragments)]
-    assert told
-    assert all(ORDERS not in str(asked.body["messages"][0]) for asked in told)
 
 
 def test_an_endpoint_that_is_away_leaves_requests_for_a_later_run(

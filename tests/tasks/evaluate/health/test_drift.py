@@ -17,14 +17,9 @@ NIGHT = datetime(2025, 3, 1, 4, 0, tzinfo=UTC)
 
 
 def history(
-    *values: float,
-    measure: str = "hit@10",
-    leg: str = "served",
-    probe: str = "x",
-    noise: float | None = 0.02,
-    versions: Sequence[int] = range(99),
-    queries: int = 500,
-) -> pl.DataFrame:
+    *values: float, measure: str = "hit@10", leg: str = "served", probe: str = "x",
+    noise: float | None = 0.02, versions: Sequence[int] = range(99), queries: int = 500,
+) -> pl.DataFrame:  # fmt: skip
     """Return one measure's history: an evaluation a night, each of a version of its own unless told."""
     rows = [
         {

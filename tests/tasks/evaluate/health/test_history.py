@@ -248,9 +248,7 @@ def test_an_index_without_nodes_is_counted_by_its_corpus(skill_root: Make) -> No
     assert [r["value"] for r in rows if r["probe"] == "classifier mix"] == [1.0]
 
 
-def test_of_a_version_without_a_record_of_its_run_the_root_tells_what_was_dropped(
-    skill_root: Make,
-) -> None:
+def test_of_a_version_without_a_record_of_its_run_the_root_tells_what_was_dropped(skill_root: Make) -> None:
     root = skill_root({"bread": SKILLS["bread"], "nothing": ""})
     root.publish()
     assert dropped_of(root.root, replace(root.served(), run_id="compaction")) == {"empty": 1}

@@ -12,6 +12,7 @@ import pytest
 
 from storage.lance.served import Served
 from storage.usage import UsageLog
+from tasks.evaluate.health import regression
 from tasks.evaluate.health.regression import check_regression
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.retrieve.index.build import build
@@ -20,6 +21,7 @@ from tasks.retrieve.routing.store import FOLDER, prepare_routing
 from tasks.retrieve.versions.publish import candidate
 from tests.support.roots.many_skills import many_skills
 from tests.support.roots.skill_root import CountingEncoder, Export, SkillRoot
+from tests.support.roots.vendor import connect, rewritten
 
 Make = Callable[[dict[str, str]], SkillRoot]
 LEGS = {f"probes.{leg}_loss" for leg in ("dense", "lexical", "fused", "nodes")}
@@ -142,6 +144,30 @@ def test_a_few_probes_prove_nothing_and_a_first_version_has_nothing_to_be_worse_
     )
     root.index()
     assert checks(root, built_with(root, root.encoder), root.encoder) == []
+
+
+def test_where_few_skills_changed_few_probes_are_asked_and_rows_in_disorder_are_still_refused(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regression, "_ASKED", 12)
+    root = skill_root(many_skills(24))
+    root.publish()
+    changed = next(iter(many_skills(1)))
+    root.write(changed, many_skills(1, edition="second")[changed])
+    root.crawl()
+    root.parse()
+    new = candidate(
+        root.root, root.build(), card=root.encoder.card, path=root.model, run_id="next", now=root.now
+    )
+    given = {"encoder": root.encoder, "count": 30, "max_loss": 0.02}
+    asked, *legs = check_regression(root.root, new, **given)
+    assert (asked.value, {c.check for c in legs}, all(c.passed for c in legs)) == (12, LEGS, True)
+    table = connect(root.root).open_table("skills")
+    rewritten(lambda vectors: np.roll(vectors, 1, axis=0))(table)
+    failed = [
+        c for c in check_regression(root.root, replace(new, skills=table.version), **given) if not c.passed
+    ]
+    assert "probes.dense_loss" in {c.check for c in failed}
 
 
 def test_a_learned_leg_that_what_is_served_lacks_is_no_ground_to_refuse(trades: SkillRoot) -> None:

@@ -13,7 +13,6 @@ from tasks.evaluate.measures.evidence import (
     read_documents,
     read_paging_bench,
     read_queries,
-    sufficient,
 )
 
 ASKED = {"query_id": "q1", "doc_id": "jam", "query": "How long?", "evidence": [{"any_of": ["ten minutes"]}]}
@@ -54,7 +53,6 @@ def test_coverage_is_the_share_of_items_with_a_span_in_the_context(
 ) -> None:
     context = "First boil the fruit.\nThen: skim the foam."
     assert coverage(context, evidence) == expected
-    assert sufficient(context, evidence) == (expected == 1.0)
 
 
 def test_coverage_of_nothing_is_refused() -> None:

@@ -28,7 +28,7 @@ LINE = {"id": "a", "heading_path": ["Bees"], "block": "prose", "text": "Open the
 
 def gold_of(labels: list[str], sure: list[bool] | None = None) -> Gold:
     fragments = [FragmentInContext(str(k), (), "prose", None, "Smoke it.", None) for k in range(len(labels))]
-    return Gold(fragments, [None] * len(labels), labels, sure or [True] * len(labels))
+    return Gold(fragments, [None] * len(labels), labels, sure or [True] * len(labels), [False] * len(labels))
 
 
 def write(folder: Path, *lines: dict[str, Any]) -> Path:

@@ -40,22 +40,11 @@ def test_a_budget_buys_token_reduction_summed_over_queries() -> None:
     assert (row["sufficient"], row["coverage"], row["nodes"]) == (0.5, 0.75, 1.0)
 
 
-def test_there_is_a_row_for_each_method_and_budget_in_order() -> None:
-    found = [(row["method"], row["budget"]) for row in rows(["mmr", "chunks"], [None, 0.5])]
-    assert found == [("mmr", None), ("mmr", 0.5), ("chunks", None), ("chunks", 0.5)]
-
-
 def test_documents_are_encoded_once_and_only_those_asked_for() -> None:
     encoder = WordEncoder()
     rows(["mmr", "nodes"], [None, 0.5], encoder=encoder)
     assert encoder.encoded.count("Replace bent pegs.") == 1
     assert "Never read." not in encoder.encoded
-
-
-def test_each_page_is_a_step() -> None:
-    seen: list[None] = []
-    rows(["full", "mmr"], step=lambda: seen.append(None))
-    assert len(seen) == 4
 
 
 def test_times_are_of_a_query_in_milliseconds() -> None:
@@ -114,13 +103,6 @@ def test_what_is_encoded_once_is_remembered_with_the_time_it_took() -> None:
     assert encoder.spared == 4.0
 
 
-def test_a_query_whose_document_is_missing_is_named_with_the_nearest() -> None:
-    with pytest.raises(WrongInput, match="no document 'tents' is given; near it are tent"):
-        rows(["full"], queries=[EvidenceQuery("q9", "tents", "how", (("x",),))])
-    with pytest.raises(WrongInput, match="query q9: no document 'canoe'"):
-        rows(["full"], queries=[EvidenceQuery("q9", "canoe", "how", (("x",),))])
-
-
 def test_no_queries_and_unknown_methods_are_refused_before_any_work() -> None:
     encoder = WordEncoder()
     with pytest.raises(WrongInput, match="no queries"):
@@ -162,11 +144,6 @@ def test_the_same_corpus_and_seed_give_the_same_probes_in_whatever_order() -> No
     turned = dict(reversed(TEXTS.items()))
     assert draw_paging_probes(turned, **SMALL) == draw_paging_probes(TEXTS, **SMALL)
     assert draw_paging_probes(TEXTS, **SMALL, seed=7) != draw_paging_probes(TEXTS, **SMALL)
-
-
-def test_equal_bodies_are_probed_once() -> None:
-    copies = {f"o{n}/r/copy": workshop("same", 9) for n in range(5)}
-    assert len(draw_paging_probes(copies, **SMALL).documents) == 1
 
 
 def test_a_document_without_sections_has_no_probes() -> None:

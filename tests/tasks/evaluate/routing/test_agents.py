@@ -44,13 +44,6 @@ def test_an_agent_meets_the_mean_share_of_what_is_expected_of_it(answers: Answer
     assert [{"request": "Bake bread"}] in asked
 
 
-def test_the_same_is_never_asked_twice(answers: Answers) -> None:
-    with LlmServer(say=works) as server:
-        first = measured_agent(llm_of(server.url, answers), CASES)
-        again = measured_agent(llm_of(server.url, answers), CASES)
-    assert (first, len(server.asked)) == (again, 8)
-
-
 def test_a_task_whose_judgement_failed_counts_in_neither_share(answers: Answers) -> None:
     def fails(asked: Asked) -> str:
         first = asked.fragments[0]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import polars as pl
@@ -36,7 +35,7 @@ def found() -> dict[str, Any]:
         frames.append(measure_method(BENCH, name, method))
         rejection = summarise_rejection(frames[-1], answer_negatives(BENCH, name, method))
         methods.append({**summarise_method(frames[-1]), "rejection": rejection})
-    contests = [asdict(one) for one in contest(pl.concat(frames), "plain")]
+    contests = contest(pl.concat(frames), "plain")
     return {"pool": "repository", "skills": 2, "methods": methods, "contests": contests, "scenario": []}
 
 

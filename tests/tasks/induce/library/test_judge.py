@@ -7,14 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from storage.answers import Answers
 from storage.root import Root
 from tasks.induce.library.judge import MOST_STATE, PROMPT, LlmTrajectoryJudge, record_of
 from tasks.models.llm.ask import Llm
-from tasks.models.llm.errors import LlmDenied, Rejected
+from tasks.models.llm.errors import Rejected
 from tests.support.induce.runs import FORM, HOME, add_bed, mooring, tool_run, web_run
 from tests.support.llm.induce_llm import SUCCESS
 from tests.support.llm.llm_asking import llm_of
@@ -50,12 +48,6 @@ def test_the_model_judges_each_run_whatever_was_declared(llm: Llm, server: LlmSe
     assert not any("success" in asked_about(asked) for asked in server.asked)
 
 
-def test_a_run_is_judged_once(llm: Llm, server: LlmServer) -> None:
-    judge, runs = LlmTrajectoryJudge(llm), [add_bed("g", "b"), mooring("h", "m")]
-    assert judge.verdicts(runs) == judge.verdicts(runs[::-1])[::-1] == [True, False]
-    assert server.requests == 2
-
-
 def test_an_answer_that_is_none_is_asked_for_once_more_and_then_the_run_waits(
     llm: Llm, server: LlmServer
 ) -> None:
@@ -77,12 +69,6 @@ def test_a_run_waits_where_the_server_is_silent_and_is_judged_the_next_time(
     assert llm.unfinished
     server.fault = lambda _: None
     assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [True]
-
-
-def test_a_server_that_lets_nobody_in_ends_it(llm: Llm, server: LlmServer) -> None:
-    server.fault = lambda _: "401"
-    with pytest.raises(LlmDenied):
-        LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")])
 
 
 @pytest.mark.parametrize(
@@ -111,12 +97,6 @@ def test_the_last_line_is_the_verdict(text: str, verdict: bool) -> None:
 def test_what_gives_no_single_verdict_is_rejected(text: str) -> None:
     with pytest.raises(Rejected):
         PROMPT.read(text)
-
-
-@given(st.text(), st.booleans())
-def test_thoughts_decide_nothing(thoughts: str, verdict: bool) -> None:
-    line = f'Status: "{"success" if verdict else "failure"}"'
-    assert PROMPT.read(f"Thoughts: {thoughts.replace(':', '')}\n{line}") is verdict
 
 
 def test_steps_of_tools_are_shown_with_what_was_answered() -> None:

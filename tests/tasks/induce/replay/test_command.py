@@ -100,7 +100,7 @@ def test_a_process_that_fails_is_an_error_that_names_it_and_is_ended(
         pytest.raises(kind, match=detail) as caught,
     ):
         process.ask("hello")
-    assert caught.value.command == command
+    assert caught.value.about == command
     assert caught.value.reason == reason
     assert str(caught.value).startswith(command)
     assert time.monotonic() - began < 10

@@ -260,15 +260,11 @@ def test_nothing_of_the_code_is_executed(tmp_path: Path) -> None:
     mark = tmp_path / "executed"
     touch = f"__import__('pathlib').Path({str(mark)!r}).touch()"
     codes = [
-        touch,
-        f"def f(x={touch}):\n    a(x=x)\n    b()\n",
-        f"def f(x: {touch}) -> {touch}:\n    a(x=x)\n    b()\n",
-        f"@{touch}\ndef f():\n    a()\n    b()\n",
-        f"def f():\n    {touch}\n    {touch}\n",
-        f"def f():\n    a(x={touch})\n    b(on=[{touch}, 'a'])\n",
-        f"def f():\n    a(x_from=[{touch}])\n    b()\n",
-        f"def f():\n    a(x=f'{{{touch}}}')\n    b()\n",
-    ]
+        touch, f"def f(x={touch}):\n    a(x=x)\n    b()\n",
+        f"def f(x: {touch}) -> {touch}:\n    a(x=x)\n    b()\n", f"@{touch}\ndef f():\n    a()\n    b()\n",
+        f"def f():\n    {touch}\n    {touch}\n", f"def f():\n    a(x={touch})\n    b(on=[{touch}, 'a'])\n",
+        f"def f():\n    a(x_from=[{touch}])\n    b()\n", f"def f():\n    a(x=f'{{{touch}}}')\n    b()\n",
+    ]  # fmt: skip
     for code in codes:
         try:
             actions_of(code)
@@ -278,24 +274,8 @@ def test_nothing_of_the_code_is_executed(tmp_path: Path) -> None:
 
 
 _PIECES = [
-    "def f(",
-    "x",
-    "):",
-    "\n    ",
-    "a",
-    "(",
-    ")",
-    "=",
-    ",",
-    "on",
-    "_from",
-    "[",
-    "]",
-    "'s'",
-    "0",
-    "-",
-    "*",
-]
+    "def f(", "x", "):", "\n    ", "a", "(", ")", "=", ",", "on", "_from", "[", "]", "'s'", "0", "-", "*",
+]  # fmt: skip
 _PIECES += ["**", "{", "}", ":", "None", "True", "1e9", "1j", ".", "lambda", "\\", "\n", "element", "@", "#"]
 
 

@@ -154,14 +154,9 @@ def test_names_are_those_that_the_parser_gives_back() -> None:
 def skill(source: Source) -> InducedSkill:
     body = (call("find_berth", boat=Arg("boat")), call("hold_berth", code=source))
     return InducedSkill(
-        skill_id_of("harbour", body),
-        "harbour",
-        "moor",
-        "Moor a boat.",
-        body,
-        ("a", "b"),
+        skill_id_of("harbour", body), "harbour", "moor", "Moor a boat.", body, ("a", "b"),
         (("h1", 0), ("h2", 3)),
-    )
+    )  # fmt: skip
 
 
 def test_a_skill_whose_values_are_known_at_the_call_needs_the_state_alone() -> None:

@@ -46,17 +46,11 @@ def done(found: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 def test_a_chat_becomes_steps_of_what_came_and_what_was_done() -> None:
     found = read(
-        {"role": "system", "content": "You sell seeds."},
-        USER,
-        acts(call("find_seed", "1", '{"name": "beans"}')),
-        answer("1", '{"id": "b1"}'),
-        says("Two packets?"),
-        {"role": "user", "content": "Yes."},
-        acts(call("order", "2", '{"seed_id": "b1", "packets": 2}')),
-        answer("2", "done"),
-        says("It is on its way."),
-        {"role": "user", "content": "Thanks!"},
-    )
+        {"role": "system", "content": "You sell seeds."}, USER,
+        acts(call("find_seed", "1", '{"name": "beans"}')), answer("1", '{"id": "b1"}'), says("Two packets?"),
+        {"role": "user", "content": "Yes."}, acts(call("order", "2", '{"seed_id": "b1", "packets": 2}')),
+        answer("2", "done"), says("It is on its way."), {"role": "user", "content": "Thanks!"},
+    )  # fmt: skip
 
     assert found["task"] == "Order beans."
     assert seen(found) == [

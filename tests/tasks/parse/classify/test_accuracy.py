@@ -16,10 +16,16 @@ from storage.schemas import NODE_TYPES
 from tasks.models.llm.ask import Fallback
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.client import Endpoint
-from tasks.parse.classify.accuracy import known_fragments, measured
 from tasks.parse.classify.llm import ACCURACY
 from tasks.parse.classify.local import LocalClassifier
-from tasks.parse.classify.options import TypingOptions, belief, open_classifier, typing_identity
+from tasks.parse.classify.options import (
+    TypingOptions,
+    belief,
+    known_fragments,
+    measured,
+    open_classifier,
+    typing_identity,
+)
 from tests.support.llm.llm_asking import IMPATIENT, classifier_of, fragments_of
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.typing_llm import says

@@ -222,7 +222,7 @@ def test_progress_is_told_to_the_end(server: LlmServer, answers: Answers) -> Non
     assert {total for _, total in told} == {30}
 
 
-@pytest.mark.parametrize("wrong", [{"batch": 0}, {"tries": 0}, {"accuracy": 1.0}])
+@pytest.mark.parametrize("wrong", [{"batch": 0}, {"accuracy": 1.0}])
 def test_settings_out_of_range_are_refused(
     server: LlmServer, answers: Answers, wrong: dict[str, float]
 ) -> None:

@@ -41,17 +41,14 @@ def survivors(rows: list[Row]) -> dict[str, object]:
 
 ROWS = st.lists(
     st.tuples(
-        st.text("abAB/", min_size=1, max_size=4),
-        st.sampled_from(["git+x", "parquet:x"]),
-        st.sampled_from(["h1", "h2", "h3", None]),
-        st.sampled_from([None, "o/r"]),
-        st.sampled_from([None, "MIT"]),
-        st.one_of(st.none(), st.integers(0, 2)),
+        st.text("abAB/", min_size=1, max_size=4), st.sampled_from(["git+x", "parquet:x"]),
+        st.sampled_from(["h1", "h2", "h3", None]), st.sampled_from([None, "o/r"]),
+        st.sampled_from([None, "MIT"]), st.one_of(st.none(), st.integers(0, 2)),
         st.one_of(st.none(), st.integers(1, 3).map(day)),
     ),
     unique_by=lambda row: row[0],
     max_size=12,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -74,20 +71,10 @@ ROWS = st.lists(
         (("A", "s", "h", None, None, 5, day(1)), ("a", "s", "h", None, None, 5, day(1))),
     ],
     ids=[
-        "not from an aggregator",
-        "older",
-        "time known",
-        "origin",
-        "repository known",
-        "licence",
-        "stars",
-        "stars known",
-        "not in a hidden folder",
-        "shorter path",
-        "id lower-cased",
-        "id as written",
+        "not from an aggregator", "older", "time known", "origin", "repository known", "licence", "stars",
+        "stars known", "not in a hidden folder", "shorter path", "id lower-cased", "id as written",
     ],
-)
+)  # fmt: skip
 def test_the_survivor_is_chosen_by_rule(better: Row, worse: Row) -> None:
     expected = {better[0]: better[0], worse[0]: better[0]}
     assert survivors([better, worse]) == expected

@@ -41,11 +41,6 @@ def test_a_pair_at_the_threshold_is_hardly_ever_missed(threshold: float) -> None
     assert (1 - threshold ** (rows + 1)) ** BANDS > 0.005
 
 
-@pytest.mark.parametrize(("threshold", "rows"), [(0.85, 8), (1.0, 16), (0.999, 16), (0.01, 1)])
-def test_rows_stay_within_bounds(threshold: float, rows: int) -> None:
-    assert SignatureRule.for_threshold(threshold).rows == rows
-
-
 def test_a_signature_is_named_after_how_it_is_made() -> None:
     assert SignatureRule(8).name != SignatureRule(9).name
     assert "20x8" in SignatureRule(8).name
@@ -63,10 +58,6 @@ def test_more_texts_than_are_taken_at_once_keep_their_order() -> None:
     together = signatures(iter(texts), RULE)
     assert together.height == 1203
     assert together[1100:1101].equals(signatures([texts[1100]], RULE))
-
-
-def test_no_texts_have_no_signatures() -> None:
-    assert signatures([], RULE).is_empty()
 
 
 def test_near_texts_share_bands_as_often_as_the_formula_says_and_others_do_not() -> None:
@@ -97,24 +88,6 @@ def onto(pairs: list[tuple[int, int]], n: int = N, max_cluster: int = 1000) -> l
     return [int(number) for number in found]
 
 
-def by_hand(pairs: list[tuple[int, int]]) -> list[int]:
-    found: list[int] = []
-    for text in range(N):
-        better = [other for other in range(text) if (other, text) in pairs and found[other] == other]
-        found.append(better[0] if better else text)
-    return found
-
-
-@given(PAIRS)
-def test_a_text_folds_onto_the_best_survivor_near_it(pairs: list[tuple[int, int]]) -> None:
-    assert onto(pairs) == by_hand(pairs)
-
-
-@given(st.data(), PAIRS)
-def test_the_order_of_pairs_has_no_influence(data: st.DataObject, pairs: list[tuple[int, int]]) -> None:
-    assert onto(data.draw(st.permutations(pairs))) == onto(pairs)
-
-
 @given(PAIRS)
 def test_each_text_is_near_its_survivor_and_no_two_survivors_are_near(pairs: list[tuple[int, int]]) -> None:
     found = onto(pairs)
@@ -130,21 +103,12 @@ def test_what_no_chain_of_pairs_connects_has_no_influence(
     assert onto(pairs + apart, 2 * N)[:N] == onto(pairs)
 
 
-def test_a_chain_does_not_fold_into_one() -> None:
-    assert onto([(at, at + 1) for at in range(N - 1)]) == [0, 0, 2, 2, 4, 4, 6, 6, 8]
-
-
 @pytest.mark.parametrize(
     ("cap", "expected"), [(8, [0] * 9), (3, [0, 0, 0, 0, 4, 4, 4, 4, 8]), (0, [*range(9)])]
 )
 def test_a_survivor_takes_no_more_than_the_cap(cap: int, expected: list[int]) -> None:
     alike = [(a, b) for b in range(N) for a in range(b)]
     assert onto(alike, max_cluster=cap) == expected
-
-
-def test_nothing_near_is_all_survivors() -> None:
-    assert onto([], 3) == [0, 1, 2]
-    assert onto([], 0) == []
 
 
 NOTHING = np.zeros((0, 2), np.int64), np.zeros(0)
@@ -268,10 +232,6 @@ def test_texts_without_shingles_are_near_none() -> None:
     texts = Texts(["too short", "too short", "", "one two three four five"])
     assert texts.folds().onto.tolist() == [0, 1, 2, 3]
     assert len(texts.folds().pairs) == 0
-
-
-def test_no_texts_fold_to_nothing() -> None:
-    assert Texts([]).folds().onto.size == 0
 
 
 def test_a_template_of_which_there_are_many_is_compared_with_its_best_few() -> None:

@@ -100,15 +100,9 @@ def resolved(declared: str | None = None, repo: str | None = None, **files: str)
         for folder, text in files.items()
     )
     raw = RawDocument(
-        doc_id="ann/pots/kiln",
-        source="git+x",
-        content=b"x",
-        size=1,
-        raw_hash="0",
-        path="market/kiln/SKILL.md",
-        licence_files=found,
-        repo_licence=repo,
-    )
+        doc_id="ann/pots/kiln", source="git+x", content=b"x", size=1, raw_hash="0",
+        path="market/kiln/SKILL.md", licence_files=found, repo_licence=repo,
+    )  # fmt: skip
     return resolve_licence(raw, declared)
 
 
@@ -188,16 +182,11 @@ def of_files(*names: tuple[str, str]) -> Licence:
     files = tuple(LicenceFile(name, "0", text) for name, text in names)
     return resolve_licence(
         RawDocument(
-            doc_id="a/b",
-            source="dir:b",
-            content=b"x",
-            size=1,
-            raw_hash="0",
-            path="SKILL.md",
+            doc_id="a/b", source="dir:b", content=b"x", size=1, raw_hash="0", path="SKILL.md",
             licence_files=files,
         ),
         None,
-    )
+    )  # fmt: skip
 
 
 def test_several_files_of_one_folder_all_apply() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tasks.refine.document import refine_bundles
 from tasks.refine.risks.finders import encoded_words, look_alike_packages
+from tasks.refine.risks.hits import told_risk
 from tasks.refine.risks.kinds import Kind, Part, kinds_of, parts_of
 from tasks.refine.risks.rules import risk_rules
-from tasks.refine.risks.told import told_risk
 from tasks.refine.text.rules import rules_data
 from tests.support.roots.nights import skill, with_files
 

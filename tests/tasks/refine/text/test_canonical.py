@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.refine.text.canonical import (
-    BOILERPLATE,
-    Where,
-    canonical,
-    control_share,
-    strip_boilerplate,
-)
-from tasks.refine.text.markdown import fenced, has_open_fence, outside_fences
+from tasks.refine.text.canonical import BOILERPLATE, Where, canonical, control_share, strip_boilerplate
+from tasks.refine.text.markdown import has_open_fence
 
 PIECES = st.sampled_from([
     "a", "e\u0301", "\u0301", " ", "  ", "   ", "\t", "\n", "\r", "\r\n", "\ufeff", "\x00", "\x85", "\ud800",
@@ -87,15 +81,10 @@ def test_letters_and_accents_are_composed_even_where_a_control_character_stood_b
         ("- x\n  ~~~\n  a \n  ```\n  b \n  ~~~\n  c \nd", "- x\n  ~~~\n  a \n  ```\n  b \n  ~~~\n  c\nd"),
     ],
     ids=[
-        "dropped",
-        "hard break",
-        "no break before a blank line",
-        "end",
-        "blank edges",
-        "fence",
+        "dropped", "hard break", "no break before a blank line", "end", "blank edges", "fence",
         "nested fence",
     ],
-)
+)  # fmt: skip
 def test_trailing_space_goes_except_in_code_and_hard_breaks(text: str, expected: str) -> None:
     assert canonical(text)[0] == expected
 
@@ -139,16 +128,6 @@ def test_control_share_counts_neither_tabs_nor_line_ends() -> None:
 )
 def test_an_open_fence_is_told_from_a_closed_one(text: str, expected: bool) -> None:
     assert has_open_fence(text) is expected
-
-
-def test_only_lines_between_the_marks_are_inside() -> None:
-    inside, is_open = fenced(["a", "```", "b", "", "```", "c"])
-    assert inside == [False, False, True, True, False, False]
-    assert not is_open
-
-
-def test_lines_outside_fences_include_the_marks() -> None:
-    assert outside_fences("a\n```\nb\n```\nc") == ["a", "```", "```", "c"]
 
 
 TRAILER = (

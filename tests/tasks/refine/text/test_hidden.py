@@ -70,19 +70,10 @@ def test_what_a_reader_does_not_see_is_left_out_and_found(text: str, shown: str)
         *(
             f'<p style="{style}">Fire.</p>'
             for style in (
-                "min-height:0",
-                "max-height: 0",
-                "line-height:0.0",
-                "margin-left:-100px",
-                "left:-100px",
-                "position:static;left:-100px",
-                "color:white;background:black",
-                "color:inherit;background:inherit",
-                "--x: height:0",
-                "height:0",
-                "background-color:transparent",
-                "x:display:none",
-                "fill-opacity:0",
+                "min-height:0", "max-height: 0", "line-height:0.0", "margin-left:-100px", "left:-100px",
+                "position:static;left:-100px", "color:white;background:black",
+                "color:inherit;background:inherit", "--x: height:0", "height:0",
+                "background-color:transparent", "x:display:none", "fill-opacity:0",
             )
         ),
         '<p hidden={!open}>Fire.</p> <p data-hidden="a" :hidden="x">Cool.</p>',
@@ -95,7 +86,7 @@ def test_what_a_reader_does_not_see_is_left_out_and_found(text: str, shown: str)
         "[^1]: https://a.example",
         f"Fire ![{'k' * (MOST_TOLD - 1)}](a.png) \U0001f3f4\U000e0067\U000e0062\U000e007f.",
     ],
-)
+)  # fmt: skip
 def test_code_and_what_is_seen_stay(text: str) -> None:
     assert without_hidden(text) == (text, ())
 

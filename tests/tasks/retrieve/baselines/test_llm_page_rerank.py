@@ -9,7 +9,7 @@ import pytest
 
 from storage.answers import Answers
 from storage.errors import WrongInput
-from tasks.retrieve.baselines.llm_page_rerank import LlmReranker, RerankNodes
+from tasks.retrieve.baselines.llm_page_rerank import LlmReranker
 from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import Page
 from tests.support.llm.llm_asking import llm_of
@@ -21,7 +21,7 @@ QUERY = "scrub the copper pan with lemon"
 
 
 def reranker(server: LlmServer, answers: Answers, **settings: float) -> LlmReranker:
-    return LlmReranker(llm_of(server.url, answers), replace(RerankNodes(), **settings))  # type: ignore[arg-type]
+    return LlmReranker(llm_of(server.url, answers), **settings)  # type: ignore[arg-type]
 
 
 def wants(word: str, asked: Asked) -> str:
@@ -112,12 +112,6 @@ def test_nodes_cannot_pass_for_the_end_of_the_data(answers: Answers) -> None:
         reranker(server, answers).shifts("soup", [told, *READY.nodes[1:]], QUERY, np.zeros(len(READY.nodes)))
         assert server.asked[0].fragments[1]["text"] == told.text
         assert "<|im_end|>" not in server.asked[0].prompt
-
-
-@pytest.mark.parametrize("settings", [{"nodes": 0}, {"characters": 0}, {"accuracy": 0.5}, {"accuracy": 1}])
-def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(WrongInput, match="at least 1"):
-        RerankNodes(**settings)  # type: ignore[arg-type]
 
 
 def test_published_methods_are_not_reranked(answers: Answers) -> None:

@@ -5,12 +5,11 @@ import json
 import pytest
 
 from storage.answers import Answers
-from storage.errors import WrongInput
 from tasks.models.llm.ask import Llm
 from tasks.models.llm.budget import Ceiling, Ledger, Prices
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.llm.question import Sampling
-from tasks.retrieve.baselines.skillflow import LlmQueries, SelectSettings, SelectStage
+from tasks.retrieve.baselines.skillflow import LlmQueries, SelectStage
 from tests.support.llm import llm_asking
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.llm.routing_llm import say, temperatures
@@ -157,7 +156,7 @@ def test_what_is_relevant_must_be_specific_where_that_is_asked_for(answers: Answ
         return '{"selected": [1, 2, 3]}' if len(names) > 1 else f'{{"selected": {[1] * (names != ["tyre"])}}}'
 
     with LlmServer(say=choose) as server:
-        stage = SelectStage(SKILLS, llm_of(server, answers), SelectSettings(specific=True))
+        stage = SelectStage(SKILLS, llm_of(server, answers), specific=True)
         assert stage.narrow(TASK, [4, 2, 1]) == [4, 1]
         assert server.requests == 4
 
@@ -170,7 +169,7 @@ def test_without_a_selection_candidates_stay_as_they_stood_and_it_is_counted(
 ) -> None:
     with LlmServer(say=lambda _: answer) as server:
         llm = llm_of(server, answers)
-        assert SelectStage(SKILLS, llm, SelectSettings(k=2)).narrow(TASK, [4, 2, 1]) == [4, 2]
+        assert SelectStage(SKILLS, llm, k=2).narrow(TASK, [4, 2, 1]) == [4, 2]
         assert llm.fallbacks == {"flow-relevant-1: malformed": 1}
         assert temperatures(server.asked) == [0.1, 0.4, 0.7]
 
@@ -181,13 +180,13 @@ def test_an_unclear_word_on_specificity_leaves_a_skill_in(answers: Answers) -> N
 
     with LlmServer(say=choose) as server:
         llm = llm_of(server, answers)
-        assert SelectStage(SKILLS, llm, SelectSettings(specific=True)).narrow(TASK, [4, 2, 1]) == [2]
+        assert SelectStage(SKILLS, llm, specific=True).narrow(TASK, [4, 2, 1]) == [2]
         assert llm.fallbacks == {"flow-specific-1: malformed": 1}
 
 
 def test_a_long_skill_is_shown_by_its_ends(answers: Answers) -> None:
     with LlmServer(say=lambda _: '{"selected": [1]}') as server:
-        SelectStage(SKILLS, llm_of(server, answers), SelectSettings(characters=30)).narrow(TASK, [1, 2])
+        SelectStage(SKILLS, llm_of(server, answers), characters=30).narrow(TASK, [1, 2])
         assert "characters left out" in server.asked[0].fragments[1]["text"]
 
 
@@ -195,8 +194,3 @@ def test_no_candidates_are_not_asked_about(answers: Answers) -> None:
     with LlmServer(say=say) as server:
         assert SelectStage(SKILLS, llm_of(server, answers)).narrow(TASK, []) == []
         assert server.requests == 0
-
-
-def test_a_selector_of_nothing_is_wrong() -> None:
-    with pytest.raises(WrongInput, match="at least 1"):
-        SelectSettings(k=0)

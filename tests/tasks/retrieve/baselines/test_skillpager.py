@@ -170,7 +170,7 @@ def test_the_size_at_which_a_document_is_large_can_differ(method: str, picked: i
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"chunk_overlap": 128}, {"chunk_overlap": -1}, {"top_k": 0}, {"edge_types": ("friend",)}]
+    "wrong", [{"chunk_overlap": 128}, {"relevance_weight": 1.1}, {"edge_types": ("friend",)}]
 )
 def test_settings_out_of_their_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(WrongInput, match="SkillPager: "):

@@ -12,10 +12,8 @@ from storage.errors import WrongInput
 from tasks.models.with_torch.reranker import PairScores
 from tasks.retrieve.baselines.skillflow import (
     Aggregation,
-    DenseSettings,
     DenseStage,
     Gathering,
-    RerankSettings,
     RerankStage,
     TaskItself,
     aggregated,
@@ -50,7 +48,7 @@ class SharedWords:
 def dense(writer: Written | TaskItself, **settings: object) -> DenseStage:
     encoder = WordEncoder()
     vectors = encoder.encode([skill.description for skill in SKILLS])
-    return DenseStage(vectors, encoder, writer, DenseSettings(**settings))  # type: ignore[arg-type]
+    return DenseStage(vectors, encoder, writer, **settings)  # type: ignore[arg-type]
 
 
 def narrowed(stage: DenseStage | RerankStage, among: Sequence[int] = range(len(SKILLS))) -> list[str]:
@@ -100,26 +98,25 @@ def test_of_one_query_all_aggregations_give_the_same_order(scores: np.ndarray) -
 
 
 def test_a_reranker_reads_name_description_and_body() -> None:
-    stage = RerankStage("deep", SKILLS, SharedWords(), Written("wicks."), RerankSettings(1))
+    stage = RerankStage("deep", SKILLS, SharedWords(), Written("wicks."), 1)
     assert narrowed(stage) == ["home/candles"]
 
 
 def test_equal_scores_leave_candidates_as_they_stood() -> None:
-    stage = RerankStage("shallow", SKILLS, SharedWords(), Written("submarine"), RerankSettings(3))
+    stage = RerankStage("shallow", SKILLS, SharedWords(), Written("submarine"), 3)
     assert narrowed(stage, [4, 0, 3, 1]) == ["home/knife", "home/sourdough", "home/roses"]
 
 
 def test_a_reranker_asks_for_its_own_queries_by_its_own_prompt() -> None:
     writer = Written("glue", "rubber", "stone")
-    settings = RerankSettings(2, queries=3, aggregation="max", rules="Ask for the material.")
-    stage = RerankStage("shallow", SKILLS, SharedWords(), writer, settings)
+    stage = RerankStage("shallow", SKILLS, SharedWords(), writer, 2, 3, "max", "Ask for the material.")
     stage.narrow(TASK, range(len(SKILLS)))
     assert writer.asked == [(3, "Ask for the material.")]
 
 
 def test_nothing_to_rerank_asks_nothing() -> None:
     writer = Written("glue")
-    assert RerankStage("deep", SKILLS, SharedWords(), writer, RerankSettings(1)).narrow(TASK, []) == []
+    assert RerankStage("deep", SKILLS, SharedWords(), writer, 1).narrow(TASK, []) == []
     assert writer.asked == []
 
 
@@ -127,7 +124,7 @@ def test_each_stage_hands_on_fewer_and_its_time_is_its_own() -> None:
     ticks = iter(range(0, 1000, 2))
     stages: list[Stage] = [
         dense(TaskItself(), k=4),
-        RerankStage("shallow", SKILLS, SharedWords(), TaskItself(), RerankSettings(2)),
+        RerankStage("shallow", SKILLS, SharedWords(), TaskItself(), 2),
     ]
     first, second = Staged(SKILLS, stages, clock=lambda: float(next(ticks))).run(TASK)
     assert (first.stage, first.k, len(first.doc_ids), first.milliseconds) == ("dense", 4, 4, 2000)
@@ -136,7 +133,7 @@ def test_each_stage_hands_on_fewer_and_its_time_is_its_own() -> None:
 
 
 def test_stages_that_widen_again_and_no_stages_at_all_are_wrong() -> None:
-    wide = RerankStage("deep", SKILLS, SharedWords(), TaskItself(), RerankSettings(9))
+    wide = RerankStage("deep", SKILLS, SharedWords(), TaskItself(), 9)
     with pytest.raises(WrongInput, match="dense 4, deep 9"):
         Staged(SKILLS, [dense(TaskItself(), k=4), wide])
     with pytest.raises(WrongInput, match="none"):
@@ -146,17 +143,6 @@ def test_stages_that_widen_again_and_no_stages_at_all_are_wrong() -> None:
 def test_a_blank_task_is_wrong() -> None:
     with pytest.raises(WrongInput, match="the task is blank"):
         Staged(SKILLS, [dense(TaskItself())]).run(" \n")
-
-
-@pytest.mark.parametrize("settings", [{"k": 0}, {"queries": 0}, {"depth": 0}])
-def test_a_dense_stage_of_nothing_is_wrong(settings: dict[str, int]) -> None:
-    with pytest.raises(WrongInput, match="at least 1"):
-        DenseSettings(**settings)  # type: ignore[arg-type]
-
-
-def test_a_rerank_stage_of_nothing_is_wrong() -> None:
-    with pytest.raises(WrongInput, match="at least 1"):
-        RerankSettings(0)
 
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdef"), unique=True))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
+from itertools import islice
 
 import lancedb
 import numpy as np
@@ -12,39 +13,19 @@ from storage.errors import GateRefused
 from storage.lance.served import Served
 from storage.lance.tables import NODES, SKILLS
 from tasks.retrieve.index.build import Built
-from tasks.retrieve.index.gate import Check, check_shrink, check_words, require_passed
+from tasks.retrieve.index.gate import Check, check_shrink, check_words, few_changed, require_passed
 from tasks.retrieve.routing import store
 from tasks.retrieve.routing.postings import Postings, postings_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.versions.publish import candidate
 from tests.support.roots.hand_written import SKILLS as TEXTS
 from tests.support.roots.hand_written import skill
+from tests.support.roots.many_skills import many_skills
 from tests.support.roots.skill_root import Export, SkillRoot
-from tests.support.roots.vendor import connect
+from tests.support.roots.vendor import Injury, connect, rewritten, with_vectors
 
 Make = Callable[[dict[str, str]], SkillRoot]
-Injury = Callable[[lancedb.table.Table], None]
 KEYS = {SKILLS: "doc_id", NODES: "node_id"}
-
-
-def with_vectors(rows: pa.Table, vectors: np.ndarray) -> pa.Table:
-    flat = pa.array(vectors.astype(np.float32).ravel())
-    column = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
-    at = rows.schema.get_field_index("vector")
-    return rows.set_column(at, rows.schema.field("vector"), column)
-
-
-def rewritten(change: Callable[[np.ndarray], np.ndarray]) -> Injury:
-    """Return an injury that puts other vectors in place of a table's."""
-
-    def injure(table: lancedb.table.Table) -> None:
-        rows = table.search().to_arrow()
-        vectors = rows.column("vector").combine_chunks().flatten().to_numpy().reshape(rows.num_rows, -1)
-        table.delete("true")
-        table.add(with_vectors(rows, change(vectors.copy())))
-        table.optimize()
-
-    return injure
 
 
 def first_is(value: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -253,6 +234,53 @@ def test_a_table_made_with_another_model_fails_its_check(
     monkeypatch.setitem(root.encoder.card, "revision", "another")
     failed = {c.check for c in root.check(version) if not c.passed}
     assert failed == {"skills.other_model", "nodes.other_model"}
+
+
+def of_changed(table: lancedb.table.Table) -> pa.Table:
+    return table.search().where("doc_id = 'local/market/mill'").limit(1).to_arrow()
+
+
+def repeat_what_changed(table: lancedb.table.Table) -> None:
+    lose_a_row(table)
+    table.add(of_changed(table))
+    table.optimize()
+
+
+def lengthen_what_changed(table: lancedb.table.Table) -> None:
+    row, key = of_changed(table), KEYS[table.name]
+    table.delete(f"{key} = '{row.column(key)[0].as_py()}'")
+    table.add(with_vectors(row, 1.01 * np.array(row.column("vector").to_pylist())))
+    table.optimize()
+
+
+@pytest.mark.parametrize("name", [SKILLS, NODES])
+def test_an_update_is_checked_where_it_changed_what_is_served(
+    skill_root: Make, minilm_export: Export, name: str
+) -> None:
+    root = skill_root({**many_skills(8), "mill": TEXTS["bread"]})
+    root.publish()
+    assert few_changed(root.root, root.served().tables()) == []
+    root.write("mill", TEXTS["bees"])
+    root.crawl()
+    root.parse()
+    version = root.build()
+    assert few_changed(root.root, version.tables()) == ["local/market/mill"]
+    assert {c.check for c in root.check(version) if not c.passed} == set()
+    table, at = connect(root.root).open_table(name), version.tables()[name] or 0
+    for injure, check in (
+        (lose_a_row, "rows"), (repeat_what_changed, "repeated_ids"), (lengthen_what_changed, "bad_vectors"),
+        (leave_a_row_unindexed, "unindexed_rows"),
+    ):  # fmt: skip
+        table.checkout(at)
+        table.restore()
+        injure(table)
+        failed = {c.check for c in root.check(replace(version, **{name: table.version})) if not c.passed}
+        assert f"{name}.{check}" in failed
+    for number, text in enumerate(TEXTS.values()):
+        root.write(next(islice(many_skills(8), number, None)), text)
+    root.crawl()
+    root.parse()
+    assert few_changed(root.root, root.build().tables()) is None
 
 
 def test_a_vector_that_is_null_is_bad(built: tuple[SkillRoot, Built]) -> None:

@@ -111,6 +111,15 @@ def test_joining_parts_gives_what_all_at_once_gives(some: list[Skill], more: lis
     assert same(joined([postings_of(some), postings_of(more)]), postings_of([*some, *more]))
 
 
+@given(SKILLS, SKILLS, st.data())
+def test_joined_rows_take_the_places_that_they_are_given(
+    some: list[Skill], more: list[Skill], data: st.DataObject
+) -> None:
+    order = data.draw(st.permutations(range(len(some) + len(more))))
+    made = joined([postings_of(some), postings_of(more)], np.argsort(np.array(order, dtype=np.int64)))
+    assert same(made, postings_of([[*some, *more][row] for row in order]))
+
+
 @given(SKILLS, st.data())
 def test_what_is_kept_is_what_it_would_be_without_the_rest(skills: list[Skill], data: st.DataObject) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(skills), max_size=len(skills)))

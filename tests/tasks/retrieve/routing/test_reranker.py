@@ -70,7 +70,7 @@ def test_a_pair_is_the_request_and_as_much_of_a_skill_as_may_be_read(
 def test_tokens_of_skills_can_be_parted_and_joined(keep: list[bool], at: int) -> None:
     stays = [skill for skill, kept in zip(SKILLS, keep, strict=True) if kept]
     for made, wanted in (
-        (kept_tokens(TOKENS, np.array(keep)), skill_tokens_of(stays)),
+        (kept_tokens(TOKENS, np.flatnonzero(keep)), skill_tokens_of(stays)),
         (joined_tokens([skill_tokens_of(SKILLS[:at]), skill_tokens_of(SKILLS[at:])]), TOKENS),
     ):
         assert made.whole()

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
+from storage.lance.served import Licences
 from storage.lance.tables import SKILLS, TableAt
 from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.open_version import OpenVersion
@@ -114,6 +115,24 @@ def test_filters_hold_before_ranking(index: ServedIndex) -> None:
     assert len(found(index, "bread", 10, kinds=("skill",), sources=(source,))) == 4
     assert len(found(index, "bread", 10, sources=(source.partition(":")[0],))) == 4
     assert found(index, "bread", 1, licences=("unknown",)) == ["bread"]
+
+
+def test_what_filters_allow_is_kept_until_licences_have_other_classes(
+    skills: TableAt, routing: RoutingIndex, minilm: OnnxEncoder
+) -> None:
+    asked = [
+        Filters(kinds=kinds, person=person) for kinds in ((), ("skill",)) for person in (True, False)
+    ] * 2
+    kept = Searcher(skills, routing, minilm)
+    for unknown in ("allow", "deny", "allow"):
+        licences = Licences({}, unknown)
+        for filters in asked:
+            fresh = Searcher(skills, routing, minilm).allowed(filters, licences)
+            np.testing.assert_array_equal(kept.allowed(filters, licences), fresh)
+            assert fresh.any() == (unknown != "deny")
+    assert kept.allowed(asked[0], licences) is kept.allowed(asked[0], Licences({}, "allow"))
+    with pytest.raises(ValueError, match="read-only"):
+        kept.allowed(asked[0], licences)[0] = True
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import asdict
@@ -8,19 +9,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tasks.refine import workers
 from tasks.refine.workers import _submitted as submitted
 from tasks.retrieve.index.build import Built
+from tasks.retrieve.index.gate import few_changed
 from tasks.retrieve.routing import store
 from tasks.retrieve.routing.store import FOLDER, RoutingIndex, open_routing
 from tasks.retrieve.shells import publish_tables
+from tasks.retrieve.versions.doctor import examine
 from tests.support.roots.hand_written import skill
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.nights import Killed, dying_at
+from tests.support.roots.skill_root import Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 BREAD = skill("bread", "Bakes loaves", "Knead the dough and knock on the crust.")
 BEES = skill("bees", "Looks after a hive", "Treat the colony with oxalic acid in winter.")
+BODIES = ("Knead the dough.", "Treat the colony with oxalic acid.", "# Tube\n\nPatch it.", "Feed syrup.")
+CORPORA = st.dictionaries(st.sampled_from("abcde"), st.sampled_from(BODIES), min_size=1)
 BIKE = skill("bike", "Mends bicycles", "Patch the tube with vulcanising glue.")
 
 
@@ -58,29 +66,46 @@ def test_a_change_is_found_and_only_it_is_read(root: SkillRoot, caplog: pytest.L
     assert (best(root, "vulcanising"), best(root, "syrup"), best(root, "crust")) == ("bike", "bees", "bread")
 
 
-def test_what_is_brought_up_to_date_is_what_is_made_anew(root: SkillRoot, skill_root: Make) -> None:
-    root.write("bike", BIKE)
-    root.remove("bread")
+@settings(max_examples=2, deadline=None)
+@given(nights=st.lists(CORPORA, min_size=2, max_size=3))
+def test_an_index_brought_up_to_date_is_bit_for_bit_what_is_made_anew(
+    nights: list[dict[str, str]], tmp_path_factory: pytest.TempPathFactory, minilm_export: Export
+) -> None:
+    named = [{name: skill(name, f"Does {name}", body) for name, body in one.items()} for one in nights]
+    root = SkillRoot.below(tmp_path_factory.mktemp("nights"), minilm_export, named[0])
     night(root)
-    changed = opened(root)
+    for before, after in itertools.pairwise(named):
+        for name in before.keys() - after.keys():
+            root.remove(name)
+        for name, text in after.items():
+            root.write(name, text)
+        night(root)
+    require_as_made_anew(root)
+
+
+def require_as_made_anew(root: SkillRoot) -> None:
+    folder = Path(root.root.at(FOLDER)) / f"{root.served().version}.{root.served().skills}"
+    brought_up = {path.name: path.read_bytes() for path in folder.iterdir()}
     root.root.delete(FOLDER)
-    fresh = opened(root)
-    assert sorted(zip(changed.doc_ids, changed.hashes, strict=True)) == sorted(
-        zip(fresh.doc_ids, fresh.hashes, strict=True)
-    )
-    order = [fresh.doc_ids.index(d) for d in changed.doc_ids]
-    for query in ("dough", "oxalic acid in the hive", "tube"):
-        expected = fresh.lexical.scores(query)[order]
-        np.testing.assert_allclose(changed.lexical.scores(query), expected, rtol=1e-5)
-    np.testing.assert_array_equal(changed.vectors, fresh.vectors[order])
-    assert changed.tokens is not None
-    assert fresh.tokens is not None
-    assert changed.learned is not None
-    assert fresh.learned is not None
-    np.testing.assert_array_equal(changed.learned, fresh.learned[order])
-    for row, place in enumerate(order):
-        for one, other in zip(changed.tokens.of(row), fresh.tokens.of(place), strict=True):
-            assert one.tolist() == other.tolist()
+    store.prepare_routing(root.root, root.served())
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == brought_up
+
+
+def test_a_publication_killed_at_any_write_is_made_good_by_the_next_night(root: SkillRoot) -> None:
+    for dies_at in (0, 6, 14, 15):  # at the first, in the routing index, at its card, after it
+        before = root.served()
+        root.write("bike", skill("bike", "Mends bicycles", f"Patch the tube {dies_at} times."))
+        root.crawl()
+        root.parse(vectors=False)
+        with pytest.raises(Killed), dying_at(dies_at):
+            root.index(nodes=False)
+        assert root.served() == before
+        assert best(root, "crust") == "bread"
+        night(root)
+        assert few_changed(root.root, root.served().tables()) == []
+        assert best(root, f"tube {dies_at} times") == "bike"
+        assert examine(root.root) == []
+    require_as_made_anew(root)
 
 
 def test_an_index_of_many_skills_is_made_in_processes_and_is_the_same(

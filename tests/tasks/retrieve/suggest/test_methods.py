@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tasks.induce.trajectories.outline import outline_of, page_seen
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.methods import (
     METHODS,
+    WEIGHTS,
     Offer,
     Offered,
     SgdrSetting,
@@ -63,7 +65,7 @@ def library(
     for number, name in enumerate([] if uses else vectors):
         task_id = task_ids[number] if task_ids else f"task {number}"
         body = (call(name), call("end"))
-        offered.learn([DecisionPoint("h", task_id, "d", 0, "", START, None, (body,))])
+        offered.learn([DecisionPoint("h", task_id, "d", 0, "", START, None, (body,), TASK)])
     return offered
 
 
@@ -168,23 +170,26 @@ HOLD: Target = ("hold_berth", None, None)
 FIND: Target = ("find_berth", None, None)
 
 
-def use(name: str, task_id: str, state: str = START, before: Target | None = None) -> DecisionPoint:
-    return DecisionPoint("h", task_id, "d", 0, "", state, before, ((call(name), call("end")),))
+def use(
+    name: str, task_id: str, state: str = START, before: Target | None = None, task: str = START
+) -> DecisionPoint:
+    return DecisionPoint("h", task_id, "d", 0, "", state, before, ((call(name), call("end")),), task)
 
 
-def test_the_default_scores_a_skill_by_its_best_use_the_task_and_its_support() -> None:
+def test_the_default_sums_over_the_uses_of_a_skill() -> None:
     uses = [
         use("one", "a"),
-        use("one", "b", STATE, HOLD),
-        use("one", "c", TASK, FIND),
+        use("one", "b", STATE, HOLD, TASK),
+        use("one", "c", STATE, FIND),
         use("two", "d", START, FIND),
     ]
     offered = library(SKILLS, uses=uses)
-    (first, second) = default(offered, asked(before=FIND), 5)
-    # Of three tasks; its use in the same state counts .75, the one after the same action only .1.
-    assert first.parts == pytest.approx({"use": 0.75, "task": 0.25 * 0.96, "support": 0.05 * np.log(4)})
+    (first, second) = default(offered, asked(before=FIND), 5, (2.0, 1.0, 0.5, 4.0))
+    # Nothing is alike at the first use, state and task at the second, state and action at the third.
+    summed = np.exp(-3.5) + np.exp(-0.5) + np.exp(-1.0)
+    assert first.parts == pytest.approx({"use": np.log(summed), "said": -4.0, "length": -0.4})
     assert first.score == pytest.approx(sum(first.parts.values()))
-    assert second.parts == pytest.approx({"use": 0.1, "task": 0.25 * 0.7, "support": 0.05 * np.log(2)})
+    assert second.parts == pytest.approx({"use": -3.0, "said": -4.0, "length": -0.4})
     assert [part.skill for part in (first, second)] == [0, 1]
 
 
@@ -204,11 +209,24 @@ def test_a_use_after_the_same_action_comes_before_one_after_another(
 def test_uses_of_the_own_task_do_not_count() -> None:
     uses = [use("one", "own", STATE), use("one", "other"), use("two", "own", STATE)]
     offered = library(SKILLS, uses=uses)
+    state, task = WEIGHTS[:2]
     (found,) = default(offered, asked("own"), 5)
-    # Nothing was done before either, which counts .1.
-    assert found.parts["use"] == pytest.approx(0.1)
+    assert found.parts["use"] == pytest.approx(-state - task)  # nothing was done before either
     others = default(offered, asked("new"), 5)
-    assert [offer.parts["use"] for offer in others] == pytest.approx([0.85, 0.85])
+    summed = np.log(np.exp(-task) + np.exp(-state - task))
+    assert [offer.parts["use"] for offer in others] == pytest.approx([summed, -task])
+
+
+def test_skills_whose_labels_the_task_says_come_first() -> None:
+    beds, ferns = ((press("link", label), press("button", "save")) for label in ("All beds", "Ferns"))
+    point = DecisionPoint("h", "a", "d", 0, "", START, None, (ferns, beds), TASK)
+    offered = library({}, uses=[point])
+    assert offered.said("Show me all beds, save nothing.").tolist() == [0.5, 1.0]
+    assert offered.said("").tolist() == [0.0, 0.0]
+    for text, first in (("Water the FERNS", ferns), ("Which beds are there at all?", beds)):
+        found = default(offered, replace(asked(), text=text), 5)
+        assert offered.skills[found[0].skill] == first
+        assert sorted(found[0].parts) == ["length", "said", "use"]
 
 
 def test_a_skill_whose_elements_the_page_does_not_show_is_not_offered() -> None:
@@ -243,8 +261,8 @@ def test_what_was_done_in_like_states_is_offered() -> None:
         offered.learn(decision_points(run))
     for run in (add_bed("g4", "f", "Moss wall", "clay"), mooring("h4", "g", "Gannet")):
         for met in decision_points(run):
-            texts = ENCODE([run.task, met.state])
-            found = default(offered, SkillQuestion(*texts, texts[1], met.before), 5)
+            task, state = ENCODE([run.task, met.state])
+            found = default(offered, SkillQuestion(task, state, state, met.before, text=run.task), 5)
             assert not met.bodies or {offered.skills[one.skill] for one in found} & set(met.bodies)
 
 
@@ -275,7 +293,8 @@ def test_skills_of_the_own_task_alone_are_never_offered(tasks: list[str], own: s
         known = [*decision_points(run), moment_of(task_id)]
         offered.learn(known)
     texts = [mooring("h9", own, "Skua").task, "after find berth", "after a message of the user"]
-    step = SkillQuestion(*ENCODE(texts), task_id=own)
+    task, state, start = ENCODE(texts)
+    step = SkillQuestion(task, state, start, task_id=own)
     for name, method in METHODS.items():
         found = method(offered, step, k)
         assert len(set(found)) == len(found) <= k, name

@@ -67,8 +67,8 @@ def test_each_vector_is_that_of_its_own_row() -> None:
     held = domain_of(table(given))
     place = {row.row_id: n for n, row in enumerate(given)}
     assert [int(vector.argmax()) for vector in held.vectors] == [place[s.skill_id] for s in held.skills]
-    assert held.states
-    assert all(given[int(vector.argmax())].text == text for text, vector in held.states.items())
+    assert {run.task for run in GREENHOUSE} < held.texts.keys()
+    assert all(given[int(vector.argmax())].text == text for text, vector in held.texts.items())
 
 
 def test_a_state_that_several_runs_met_is_one_row() -> None:

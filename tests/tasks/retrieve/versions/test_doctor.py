@@ -11,8 +11,7 @@ import pytest
 from storage.errors import StorageError
 from storage.partitions import partition_of
 from storage.state import documents_table, edges_table, nodes_table, read_runs, seen_table
-from tasks.retrieve.versions.doctor import examine
-from tasks.retrieve.versions.doctor_served import Defect
+from tasks.retrieve.versions.doctor import Defect, examine
 from tests.support.roots.hand_written import SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
 

@@ -19,8 +19,7 @@ from storage.lance.tables import SKILLS as SKILLS_TABLE
 from storage.lance.versions import tag
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
-from tasks.retrieve.versions.doctor import examine
-from tasks.retrieve.versions.doctor_served import Defect
+from tasks.retrieve.versions.doctor import Defect, examine
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.vendor import connect

@@ -1,0 +1,103 @@
+"""The signature of a static registry: one file beside the others, made and verified offline with a key.
+
+It is a Sigstore bundle in the form of OpenSSF Model Signing over the SHA-256 of every file of the folder. A
+key of an elliptic curve signs it. It says that its holder published these files, nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage.errors import WrongInput
+from storage.root import Root
+
+if TYPE_CHECKING:
+    from model_signing import hashing
+
+SIGNATURE = "skillery-registry.sig"
+
+
+class RegistrySigner:
+    """Signs a registry with the private key of a PEM file.
+
+    Args:
+        place: The registry, a folder.
+        key: The file, without a password.
+
+    Raises:
+        WrongInput: The place is no folder, the file holds no such key, or the extra is missing.
+    """
+
+    def __init__(self, place: Root, key: Path) -> None:
+        _require_folder(place)
+        self._signing = _model_signing().signing.Config()
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 (comes with the extra)
+
+        try:
+            self._signing.use_elliptic_key_signer(private_key=key)
+            public = serialization.load_pem_private_key(key.read_bytes(), None).public_key()
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            msg = f"--sign {key} holds no private key of an elliptic curve as PEM without a password: {error}"
+            raise WrongInput(msg) from error
+        self._place = place
+        self._public = public.public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+
+    def sign(self) -> None:
+        """Sign all files; a signature that this key made of the same files stays, byte for byte."""
+        with tempfile.TemporaryDirectory(prefix="skillery-sign-") as folder:
+            public, made = Path(folder, "public.pem"), Path(folder, SIGNATURE)
+            public.write_bytes(self._public)
+            if not self._place.exists(SIGNATURE) or difference(self._place, public) is not None:
+                self._signing.set_hashing_config(_hashing()).sign(Path(self._place.uri), made)
+                self._place.write(SIGNATURE, made.read_bytes())
+
+
+def difference(place: Root, key: Path) -> str | None:
+    """Return how a registry differs from what the holder of a key signed; None: it does not.
+
+    Args:
+        place: The registry, a folder.
+        key: A PEM file with the public key.
+
+    Raises:
+        WrongInput: The place is no folder or has no signature, the file holds no such key, or the extra is
+            missing.
+    """
+    _require_folder(place)
+    if not place.exists(SIGNATURE):
+        msg = f"{place.uri} has no {SIGNATURE}: its publisher makes it by `skillery publish --sign KEY.pem`"
+        raise WrongInput(msg)
+    verifying = _model_signing().verifying.Config()
+    try:
+        verifying.use_elliptic_key_verifier(public_key=key)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise WrongInput(f"--key {key} holds no public key of an elliptic curve as PEM: {error}") from error
+    try:
+        verifying.set_hashing_config(_hashing()).verify(Path(place.uri), Path(place.at(SIGNATURE)))
+    except Exception as error:  # whatever the parsers of a forged signature raise
+        return " ".join(str(error).split()) or type(error).__name__
+    return None
+
+
+def _hashing() -> hashing.Config:
+    """Return how files are hashed: all but the signature, those of git's names included."""
+    config: hashing.Config = _model_signing().hashing.Config()
+    return config.set_ignored_paths(paths=[SIGNATURE], ignore_git_paths=False)
+
+
+def _require_folder(place: Root) -> None:
+    if place.uri.startswith("s3://"):
+        raise WrongInput(f"{place.uri} is no folder: sign a registry in one, then copy it to the bucket")
+
+
+def _model_signing() -> Any:  # noqa: ANN401 (an extra, without types)
+    try:
+        import model_signing  # noqa: PLC0415 (an extra)
+    except ImportError as error:
+        msg = "signatures need an extra: pip install '.[sign]' in Skillery's folder"
+        raise WrongInput(msg) from error
+    return model_signing

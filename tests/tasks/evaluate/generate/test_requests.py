@@ -1,15 +1,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.llm.bench_process import grow_all
 
 from storage.answers import Answers
 from storage.errors import StorageError
@@ -24,7 +20,6 @@ from tasks.retrieve.routing.skill import Skill
 from tests.support.llm.bench_llm import requests_about, skill_about, writes_five
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
-from tests.support.paths import PROJECT
 
 SKILLS = [skill_about(f"mill{n}") for n in range(12)]
 
@@ -280,49 +275,3 @@ def test_of_a_very_long_skill_the_two_ends_are_sent() -> None:
     assert len(asked) < 62_000
     assert "First." in asked
     assert "Last." in asked
-
-
-MANY, AT_ONCE = 24, 3
-
-
-def fault(asked: Asked) -> str | None:
-    """Answer some skills wrongly at first, and fail some requests once."""
-    kind = int(asked.key[:8], 16) % 6
-    return (
-        "500" if asked.before == 0 and kind == 0 else "no-json" if kind == 1 and not asked.corrected else None
-    )
-
-
-def test_a_killed_growing_goes_on_and_no_request_is_answered_twice(tmp_path: Path) -> None:
-    def places(name: str) -> tuple[str, str]:
-        return str(tmp_path / name / "root"), str(tmp_path / name / "bench")
-
-    with LlmServer(fault, say=writes_five) as server:
-        grow_all(*places("whole"), server.url, MANY)
-        undisturbed = server.requests
-
-    with LlmServer(fault, say=writes_five, delay=0.02) as server:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.support.llm.bench_process",
-            *places("killed"),
-            server.url,
-            str(MANY),
-        ]
-        process = subprocess.Popen(command, cwd=PROJECT)
-        while server.requests < undisturbed // 2 and process.poll() is None:
-            time.sleep(0.002)
-        struck = process.poll() is None
-        process.kill()
-        process.wait()
-        there = len(Root(places("killed")[1]).files("queries", ".json"))
-        grow_all(*places("killed"), server.url, MANY)
-        disturbed = server.requests
-
-    assert struck
-    assert 0 < there < MANY
-    whole, again = (read_requests(Root(places(name)[1])) for name in ("whole", "killed"))
-    assert again == whole
-    assert len(whole) == MANY
-    assert undisturbed <= disturbed <= undisturbed + AT_ONCE

@@ -127,7 +127,12 @@ class ServedIndex:
             for rank, (row, found) in enumerate(ranked[:k], start=1)
         ]
         least = model.least if model and min_fit is None else min_fit
-        told = {"query": query, "results": results, "nothing_fits": nothing, "least_fit": least}
+        told: dict[str, Any] = {
+            "query": query,
+            "results": results,
+            "nothing_fits": nothing,
+            "least_fit": least,
+        }
         if model and now.tuned:
             told["tuned"] = now.tuned.said()
         return {**told, "index_version": now.served.version, "took_ms": _since(started)}

@@ -16,7 +16,7 @@ from storage.errors import WrongInput
 from storage.root import Root
 from tasks.induce.library.learn import Learning
 from tasks.induce.shells import keep_trajectories, learn_domain, plan_learning
-from tasks.induce.trajectories.read import DOMAIN
+from tasks.induce.trajectories.read import DOMAIN, Format
 from tasks.models.encoder import card_of
 from tasks.parse.shells import prepare_encoder
 from tasks.retrieve.index.gate import require_passed
@@ -27,7 +27,7 @@ from tasks.retrieve.versions.learned import require_model
 @flow(name="induce", flow_run_name=named("induce {root}"))
 def induce(
     root: str = "data", trajectories: str = "trajectories",
-    form: Literal["trajectories", "messages"] = "trajectories", domain: str = DOMAIN,
+    form: Format = "trajectories", domain: str = DOMAIN,
     verify: str = "recorded", verify_in: str = ".", support: Annotated[int, Field(ge=1)] = 1,
     granularity: Literal["window", "trajectory", "action"] = "window",
     judge: Literal["declared", "llm"] | None = None, inducer: Literal["recurrence", "llm"] = "recurrence",
@@ -38,7 +38,8 @@ def induce(
     Args:
         root: Folder of all that Skillery keeps.
         trajectories: A file or a folder of runs: JSON lines, gzipped or not, or Parquet.
-        form: What a row is: a run with its steps, or an OpenAI chat with tool calls.
+        form: What a row is: a run with its steps, or an OpenAI chat with tool calls; or whose sessions
+            these are, those of Claude Code or of Codex.
         domain: The domain of chats that name none.
         verify: `recorded`, or `command:CMD`, which replays runs over JSON lines.
         verify_in: The folder in which that command runs.

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from flows.cli.options import JsonOption, MinFitOption, RootOption, print_json, root_of
 from flows.cli.printing import skill as printing
 from flows.hook.run import Options, answer_prompt
-from flows.settings import load_settings
+from flows.settings import load, load_settings
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.retrieve.install.agents import FOLDERS, Destination
@@ -69,7 +69,7 @@ def install(
     is refused unless each rule is accepted. What was edited by hand, or is not from Skillery, is never
     overwritten.
     """
-    from flows.commands.installing import install_skills, load_installing  # noqa: PLC0415
+    from flows.commands.installing import InstallSettings, install_skills  # noqa: PLC0415
     from flows.commands.usage import note_once  # noqa: PLC0415
 
     settings, where = load_settings(), Destination(to, agent, user)
@@ -88,7 +88,7 @@ def install(
 
         brought = editions_from(place, settings, registry, ids)
     found = install_skills(
-        place, folder, ids, revision, accept_risk or [], load_installing(),
+        place, folder, ids, revision, accept_risk or [], load(InstallSettings),
         any_publisher=accept_publisher, called=called, project=where.project(), brought=brought,
     )  # fmt: skip
     note_once(place, settings, "command", "install", [skill["doc_id"] for skill in found["skills"]])
@@ -97,13 +97,13 @@ def install(
 
 def _frozen(root: Root, where: Destination, ids: Sequence[str], *, as_json: bool) -> None:
     """Install what the locks say, and end with 1 where one skill cannot be had so."""
-    from flows.commands.installing import load_installing  # noqa: PLC0415
+    from flows.commands.installing import InstallSettings  # noqa: PLC0415
     from flows.commands.registries import install_frozen  # noqa: PLC0415
 
     if ids:
         raise WrongInput(f"--frozen installs what the locks say: leave out {ids[0]!r}")
     folder = where.folder(installed=True)
-    found = install_frozen(root, folder, where.project(), load_settings(), load_installing())
+    found = install_frozen(root, folder, where.project(), load_settings(), load(InstallSettings))
     print_json(found) if as_json else printing.print_frozen(found)
     raise typer.Exit(int(any(skill["state"] == "failed" for skill in found["skills"])))
 
@@ -181,7 +181,7 @@ def update(
     beside it lists them. What is refused, or gone from the corpus, stays too; then it ends with 1, and says
     why.
     """
-    from flows.commands.installing import load_installing  # noqa: PLC0415
+    from flows.commands.installing import InstallSettings  # noqa: PLC0415
     from flows.commands.updating import DONE, update_skills  # noqa: PLC0415
 
     place, where = root_of(load_settings(), root), Destination(to, agent, user)
@@ -191,7 +191,7 @@ def update(
     how: dict[str, Any] = {"dry_run": dry_run, "any_publisher": accept_publisher, "prefer": prefer}
     how["project"] = where.project()
     folder = where.folder(installed=True)
-    found = update_skills(place, folder, names or [], accept_risk or [], load_installing(), **how)
+    found = update_skills(place, folder, names or [], accept_risk or [], load(InstallSettings), **how)
     print_json(found) if as_json else printing.print_updated(found)
     raise typer.Exit(0 if all(skill["state"] in DONE for skill in found["skills"]) else 1)
 

@@ -114,12 +114,12 @@ def settings(
 ) -> None:
     """Print every setting: its variable, its value, where that comes from, what it means."""
     from flows.commands.induction.induce import InductionSettings  # noqa: PLC0415
-    from flows.commands.installing import load_installing  # noqa: PLC0415
+    from flows.commands.installing import InstallSettings  # noqa: PLC0415
     from flows.commands.routing import settings as more  # noqa: PLC0415
     from flows.commands.routing.training import TrainingEnvironment  # noqa: PLC0415 (loads what training needs)
     from flows.serve.answers.service import load_serving  # noqa: PLC0415
 
-    rows = _described(load_settings()) + _described(load_installing())
+    rows = _described(load_settings()) + _described(load(InstallSettings))
     if everything:
         kinds = (more.SkillFlowSettings, more.SkillRouterSettings, TrainingEnvironment, InductionSettings)
         rows += [row for kind in kinds for row in _described(load(kind))] + _described(load_serving())

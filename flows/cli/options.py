@@ -51,10 +51,12 @@ class PageForm(str, Enum):  # noqa: UP042
 
 
 class TrajectoryForm(str, Enum):  # noqa: UP042
-    """What a row of a file of trajectories is."""
+    """What a row of a file of trajectories is, or whose sessions the files are."""
 
     trajectories = "trajectories"
     messages = "messages"
+    claude = "claude"
+    codex = "codex"
 
 
 DryRunOption = Annotated[
@@ -88,7 +90,8 @@ MinFitOption = Annotated[
     Option("--min-fit", metavar="P", help="Only skills that serve with at least this probability, 0 to 1."),
 ]
 FormatOption = Annotated[
-    TrajectoryForm, Option("--format", help="What a row is: a trajectory, or an OpenAI chat.")
+    TrajectoryForm,
+    Option("--format", help="Of rows: trajectories, messages (OpenAI chats), or sessions of claude, codex."),
 ]
 TrajectoriesArgument = Annotated[
     list[Path],

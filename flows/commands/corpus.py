@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.console import folder_at, form_of, put_drawing
-from flows.commands.installing import load_installing
+from flows.commands.installing import InstallSettings
 from flows.commands.queries import open_index
-from flows.settings import Settings
+from flows.settings import Settings, load
 from storage.root import Root
 from storage.schemas import Finding, RawDocument
 from tasks.evaluate.corpus.compare import compare
@@ -55,7 +55,7 @@ def risks_bench(
         (bundle,) = refine_bundles([raw])
         return [*bundle.text_risks, *bundle.risks]
 
-    refused = load_installing().refuse
+    refused = load(InstallSettings).refuse
     with tempfile.TemporaryDirectory(prefix="skillery-risks-") as folder:
         rows = scan_skills(read_bench(bench, Path(folder)), found_in, refused)
     drawn = [] if corpus is None else scan_skills(read_sample(corpus, sample), found_in, refused)

@@ -12,7 +12,6 @@ from typing import Annotated, Any, get_args
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from flows.settings import load
 from storage.errors import UnknownDocument, WrongInput
 from storage.root import Root
 from storage.schemas import Severity
@@ -57,11 +56,6 @@ class InstallSettings(BaseSettings):
         if unknown := [word for word in given if word not in _CLASSES]:
             raise ValueError(f"{unknown[0]!r} is no class of risks: choose among {', '.join(_CLASSES)}")
         return given
-
-
-def load_installing() -> InstallSettings:
-    """Return the settings of installing; raises `WrongInput` naming the variable that cannot be used."""
-    return load(InstallSettings)
 
 
 SHOWN = 12  # hexadecimal digits of a revision

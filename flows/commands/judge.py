@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.judge.agreement import Label, read_labels, require_labelled
-from tasks.evaluate.judge.judge import PROMPT, VOTES, LlmJudge
+from tasks.evaluate.judge.judge import PROMPT, VOTES
 from tasks.evaluate.judge.label_form import SUFFIX, form_of, read_form, require_same_contexts
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.paging.judged import (
@@ -55,25 +54,6 @@ def labels_for(
     return labels
 
 
-@dataclass(frozen=True, slots=True)
-class Judging:
-    """Who judges what was measured.
-
-    Args:
-        speaker: The judge whose verdict a row's `sufficient` is; `both` takes evidence and reports the other.
-        llm: How the LLM is asked; None: only evidence judges.
-        labels: Labels of people on some of the same contexts.
-        form: The file for a form with a sample of judged contexts; None: none is drawn.
-        sampled: The methods and budgets that it is drawn from.
-    """
-
-    speaker: Speaker
-    llm: LlmOptions | None
-    labels: Sequence[Label]
-    form: Path | None = None
-    sampled: Sequence[Setting] = ()
-
-
 def require_form(form: Path | None, llm: LlmOptions | None) -> None:
     """Raise `WrongInput` if a form for people's labels cannot be drawn or written."""
     if form is None:
@@ -89,15 +69,20 @@ def require_form(form: Path | None, llm: LlmOptions | None) -> None:
 
 
 def judge_paging(
-    root: Root, judging: Judging, measured: Measured, queries: Sequence[EvidenceQuery]
-) -> tuple[list[dict[str, Any]] | None, dict[str, Any], Measured]:
+    measured: Measured, *, root: Root, queries: Sequence[EvidenceQuery], speaker: Speaker,
+    llm: LlmOptions | None, labels: Sequence[Label], form: Path | None, sampled: Sequence[Setting],
+) -> tuple[list[dict[str, Any]] | None, dict[str, Any], Measured]:  # fmt: skip
     """Judge what was measured, and report who judged.
 
     Args:
-        root: The root below which answers are kept.
-        judging: Who judges.
         measured: Outcomes with their contexts, one for each query.
+        root: The root below which answers are kept.
         queries: The queries, in the order of the outcomes.
+        speaker: The judge whose verdict a row's `sufficient` is; `both` takes evidence and reports the other.
+        llm: How the LLM is asked; None: only evidence judges.
+        labels: Labels of people on some of the same contexts.
+        form: The file for a form with a sample of judged contexts; None: none is drawn.
+        sampled: The methods and budgets that it is drawn from.
 
     Returns:
         The rows, or None if only evidence judges; and `spoke` (the speaker), `agreement` of two judges
@@ -109,13 +94,12 @@ def judge_paging(
         WrongInput: The context of a label is another one now; nothing was asked.
         LlmDenied, NothingJudged: As `judge_measured`.
     """
-    llm, speaker, labels = judging.llm, judging.speaker, judging.labels
     contexts = {(o.query_id, *setting): o.context for setting in measured for o in measured[setting]}
     require_same_contexts(labels, contexts)
     if llm is None:
         return None, {"spoke": speaker, **_agreement(compare_judges(measured, None, labels))}, measured
     with open_llm(root, llm) as asked, progress("judged") as report:
-        verdicts = judge_measured(measured, queries, LlmJudge(asked), report)
+        verdicts = judge_measured(measured, queries, asked, report)
     found = compare_judges(measured, verdicts, labels)
     if speaker == "llm":
         found.pop("evidence_llm", None)
@@ -124,10 +108,10 @@ def judge_paging(
         "patterns": verdicts.patterns(), "failed": dict(verdicts.failed), **_agreement(found),
         "llm": asked.ledger.report(),
     }  # fmt: skip
-    if judging.form is not None:
-        sample = draw_label_sample(measured, verdicts, queries, judging.sampled)
-        judging.form.write_text(form_of(sample.pairs, _options(judging.sampled)), "utf-8")
-        said["sample"] = {"file": str(judging.form), "pairs": len(sample.pairs), "cells": sample.cells}
+    if form is not None:
+        sample = draw_label_sample(measured, verdicts, queries, sampled)
+        form.write_text(form_of(sample.pairs, _options(sampled)), "utf-8")
+        said["sample"] = {"file": str(form), "pairs": len(sample.pairs), "cells": sample.cells}
     return judged_rows(measured, verdicts, speaker), said, with_verdicts(measured, verdicts)
 
 

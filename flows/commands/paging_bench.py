@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -12,7 +12,7 @@ from typing import Any
 
 from flows.commands.classify import require_kind
 from flows.commands.console import folder_at, progress, say_aside, steps, write_report
-from flows.commands.judge import Judging, judge_paging, labels_for, require_form, require_speaker
+from flows.commands.judge import judge_paging, labels_for, require_form, require_speaker
 from flows.commands.queries import load_skillpager, require_page_options, reranker_of
 from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
@@ -21,7 +21,7 @@ from tasks.evaluate.corpus.read import corpus_texts
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_paging_bench
 from tasks.evaluate.measures.runs import write_run
 from tasks.evaluate.paging.bench import PagingBench, Remembering, measure, prepare_all, require_paging
-from tasks.evaluate.paging.judged import SAMPLED
+from tasks.evaluate.paging.judged import SAMPLED, Measured
 from tasks.evaluate.paging.outcomes import Outcome, Setting, rows_of
 from tasks.evaluate.paging.picture import draw_paging
 from tasks.evaluate.paging.probes import draw_paging_probes
@@ -76,7 +76,11 @@ def paging_bench(
     require_paging(asked, [name for name, _ in measured])
     named = SAMPLED if method in (None, ["all"]) else method or ()
     sampled = [setting for setting in measured if setting[0] in named]
-    judging = Judging(speaker, llm, labels_for(labels, asked, measured), sample_labels, sampled)
+    people = labels_for(labels, asked, measured)
+    judging = partial(
+        judge_paging, root=root, queries=asked, speaker=speaker, llm=llm, labels=people, form=sample_labels,
+        sampled=sampled,
+    )  # fmt: skip
     if rerank:
         llm_options(settings, "llm")
     corpus = None if probes is None else corpus_texts(probes)
@@ -86,14 +90,14 @@ def paging_bench(
             say_aside("a report measures every method at budgets of its own; yours are passed over")
     prepared = _preparing(root, settings, load_skillpager(settings), typing)
     bench = prepared("prepared", texts, asked)
-    bench.keep_contexts = llm is not None or bool(judging.labels)
+    bench.keep_contexts = llm is not None or bool(people)
     probed = None if corpus is None else partial(_probes, prepared, corpus)
     if report is not None:
-        return _reported(root, judging, bench, probed, report, method)
+        return _reported(judging, bench, probed, report, method)
     found = _measured("measured", bench, measured)
     if rerank:
         found |= _measured_again(root, settings, bench, measured)
-    judged, told, _ = judge_paging(root, judging, found, asked)
+    judged, told, _ = judging(found)
     rows = judged or rows_of(found)
     more = {} if probed is None else {"probes": rows_of(_measured("probed", probed(), measured))}
     return _answer(rows, rows, bench, told) | more
@@ -188,14 +192,14 @@ def _typed(typing: Mapping[str, Any]) -> list[str]:
 
 
 def _reported(
-    root: Root, judging: Judging, bench: PagingBench, probed: partial[PagingBench] | None, folder: Path,
+    judging: Callable[[Measured], Any], bench: PagingBench, probed: partial[PagingBench] | None, folder: Path,
     method: Sequence[str] | None,
 ) -> dict[str, Any]:  # fmt: skip
     with steps("measured", report_steps(bench.queries)) as step:
         found = report_paging(bench, step)
     chosen = METHODS if method in (None, ["all"]) else method or ()
     contexts = {setting: found.measured[setting] for setting in found.measured if setting[0] in chosen}
-    rows, found.judge, judged = judge_paging(root, judging, contexts, bench.queries)
+    rows, found.judge, judged = judging(contexts)
     found.judged = rows or []
     found.take_verdicts(judged)
     if probed is not None:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flows.commands.installing import InstallSettings, as_dicts, load_installing, told_of
-from flows.settings import Settings
+from flows.commands.installing import InstallSettings, as_dicts, told_of
+from flows.settings import Settings, load
 from storage.errors import SkilleryError, WrongInput
 from storage.lance.served import read_licences, require_served
 from storage.root import Root
@@ -58,7 +58,7 @@ def publish_registry(
     served = require_served(root)
     rows = served_rows(root, served, licences=licences, sources=sources, risks=risks)
     registry = StaticRegistry(place)
-    offers, left_out = registry.publish(root, served, rows, load_installing().refuse, base, keep)
+    offers, left_out = registry.publish(root, served, rows, load(InstallSettings).refuse, base, keep)
     if signer is not None:
         signer.sign()
     elif place.exists(SIGNATURE):

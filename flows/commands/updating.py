@@ -255,8 +255,7 @@ def _installed_contents(root: Root, installed: Installed, ours: Mapping[str, byt
         r for r in revisions_of(root, installed.doc_id, installed.source) if r.revision == installed.revision
     ]
     if not known:
-        msg = "the version that was installed is not kept any more"
-        raise WrongInput(msg)
+        raise WrongInput("the version that was installed is not kept any more")
     edition = past_edition(root, known[-1])
     edition.require_text()
     was = {
@@ -266,8 +265,7 @@ def _installed_contents(root: Root, installed: Installed, ours: Mapping[str, byt
     digests = digests_of(was)
     for path in installed.files.keys() - found.keys():
         if digests.get(path) != installed.files[path]:
-            msg = f"what was installed of {path} is not kept any more"
-            raise WrongInput(msg)
+            raise WrongInput(f"what was installed of {path} is not kept any more")
         found[path] = was[path]
     return found
 

@@ -183,8 +183,7 @@ class Gate:
 
     async def _say(self, refused: Refused, scope: Scope, receive: Receive, answer: _Answer) -> None:
         if answer.status:  # half an answer is out: the connection cannot be used again
-            msg = f"an answer was cut off: {refused.message}"
-            raise ConnectionAbortedError(msg) from refused
+            raise ConnectionAbortedError(f"an answer was cut off: {refused.message}") from refused
         headers = {**(refused.headers or {}), "connection": "close"}
         await error_answer(refused.status, refused.message, headers)(scope, receive, answer)
 

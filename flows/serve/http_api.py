@@ -196,8 +196,7 @@ def api_router(service: Service) -> APIRouter:
         form: Literal["json", "raw"] = "json",
     ) -> Response:  # fmt: skip
         if not doc_id or len(doc_id) > LONGEST_ID:
-            msg = f"the id has {len(doc_id):,} characters: give 1 to {LONGEST_ID:,}"
-            raise WrongInput(msg)
+            raise WrongInput(f"the id has {len(doc_id):,} characters: give 1 to {LONGEST_ID:,}")
         found = _raw if form == "raw" else _skill
         return await _tagged(service, request, lambda: found(service, doc_id, file))
 
@@ -226,8 +225,7 @@ async def _require_known(request: Request) -> None:
     route: APIRoute = request.scope["route"]
     known = [parameter.alias for parameter in route.dependant.query_params]
     if set(request.query_params) - set(known):
-        msg = f"a parameter is unknown: this address takes {', '.join(known) or 'none'}"
-        raise WrongInput(msg)
+        raise WrongInput(f"a parameter is unknown: this address takes {', '.join(known) or 'none'}")
 
 
 def _add_tool(router: APIRouter, service: Service, tool: Tool[Any, Any]) -> None:

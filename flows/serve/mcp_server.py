@@ -56,8 +56,7 @@ class SkillsExtension:
         def found() -> dict[str, Any]:
             bundle, address = self._service.skills.bundle(params.uri)
             if address.path != SKILL_FILE:
-                msg = f"{params.uri[:200]!r} is no skill's address: it ends in /{SKILL_FILE}"
-                raise WrongInput(msg)
+                raise WrongInput(f"{params.uri[:200]!r} is no skill's address: it ends in /{SKILL_FILE}")
             return bundle.entry()
 
         return self._complete(skill=await self._ask(found))
@@ -124,8 +123,7 @@ def _key(cursor: str | None) -> str | None:
     try:
         return None if cursor is None else base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
     except ValueError as error:
-        msg = f"cursor {str(cursor)[:60]!r} was not given by a page: begin without one"
-        raise WrongInput(msg) from error
+        raise WrongInput(f"cursor {str(cursor)[:60]!r} was not given by a page: begin without one") from error
 
 
 def _resource(bundle: ServedBundle) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flows.commands.installing import load_installing
+from flows.commands.installing import InstallSettings
 from flows.serve.answers.service import Service
+from flows.settings import load
 from storage.errors import TransientError, UnknownDocument
 from storage.lance.served import Licences, Served, require_licences, require_served
 from tasks.crawl.registries.formats import FOLDER, INDEX, OLDER_FOLDER, OLDER_INDEX, pack
@@ -49,7 +50,7 @@ class LiveRegistry:
 
     def __init__(self, service: Service, public_url: str | None = None) -> None:
         self._service, self._public_url = service, public_url
-        self._refused = load_installing().refuse
+        self._refused = load(InstallSettings).refuse
         self._maker, self._lock = ThreadPoolExecutor(1, "registry"), threading.Lock()
         self._asked: tuple[Served, Licences] | None = None
         self._made: Future[_Release] | None = None

@@ -71,14 +71,12 @@ def require_token(host: str, limits: ServeSettings) -> None:
     """Raise `WrongInput` if a token is too short, or missing where others than this machine can ask."""
     token = limits.token.get_secret_value()
     if token and not usable_token(token):
-        msg = "SKILLERY_SERVE_TOKEN must have 16 or more ASCII characters, without spaces"
-        raise WrongInput(msg)
+        raise WrongInput("SKILLERY_SERVE_TOKEN must have 16 or more ASCII characters, without spaces")
     if not token and not is_loopback(host):
-        msg = (
+        raise WrongInput(
             f"--host {host} can be reached from other machines: set SKILLERY_SERVE_TOKEN to a secret of "
             "16 or more characters, which they must send as a bearer token"
         )
-        raise WrongInput(msg)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -91,8 +91,7 @@ def read_skill_file(service: Service, asked: ReadArguments) -> ReadOutcome:
         return ReadOutcome(**told, base64=found["base64"] if found["size"] <= _MOST_BINARY else None)
     text, end = found["text"], asked.offset + asked.limit
     if asked.offset > len(text):
-        msg = f"offset: {found['path']} has {len(text):,} characters"
-        raise WrongInput(msg)
+        raise WrongInput(f"offset: {found['path']} has {len(text):,} characters")
     more = end if end < len(text) else None
     return ReadOutcome(**told, text=text[asked.offset : end], next_offset=more)
 

@@ -63,8 +63,7 @@ def of_one_version(make: Callable[[], str | None]) -> str:
     for _ in range(_TRIES):
         if (page := make()) is not None:
             return page
-    msg = "versions are published faster than this page is made: ask again in a second"
-    raise TransientError(msg)
+    raise TransientError("versions are published faster than this page is made: ask again in a second")
 
 
 def link_to(page: str, /, **query: object) -> str:

@@ -49,8 +49,7 @@ def search_page(service: Service, asked: SearchForm) -> str:
     begin = (asked.page - 1) * _SIZE
     filters = search_filters(*(asked.chosen[facet] for facet in FACETS), person=True)
     if asked.task and begin >= _MOST:
-        msg = f"page {asked.page}: a search ranks {_MOST} skills, on {_MOST // _SIZE} pages"
-        raise WrongInput(msg)
+        raise WrongInput(f"page {asked.page}: a search ranks {_MOST} skills, on {_MOST // _SIZE} pages")
 
     def made() -> str | None:
         known, (listed, nothing) = service.listing.known(), _listed(service, asked, filters, begin)

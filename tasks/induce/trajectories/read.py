@@ -23,9 +23,10 @@ from tasks.induce.trajectories.rows import (
     read_values,
     unread,
 )
+from tasks.induce.trajectories.sessions import turns
 
-Format = Literal["trajectories", "messages"]
-DOMAIN = "chat"  # of chats that name none
+Format = Literal["trajectories", "messages", "claude", "codex"]
+DOMAIN = "chat"  # of chats that name none; that of a host's sessions is its name
 Row = tuple[Mapping[str, Any], Trajectory]
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 
@@ -101,7 +102,7 @@ def read_trajectories(
 
     Args:
         paths: Files and folders.
-        form: What a row is: a trajectory, or a chat (see `messages`).
+        form: What a row is: a trajectory, or a chat (`messages`); or whose sessions files are (`sessions`).
         reading: Is told what was read, and what was not.
         domain: The domain of chats that name none.
 
@@ -125,15 +126,17 @@ def _files(path: Path) -> list[tuple[Path, bool]]:
 
 
 def _read(files: Iterable[tuple[Path, bool]], form: Format, reading: Reading, domain: str) -> Iterator[Row]:
+    own_domain = form if form in ("claude", "codex") and domain == DOMAIN else domain
     for path, is_named in files:
-        for place, value in _values(path, is_named=is_named):
+        values = _values(path, is_named=is_named)
+        for place, value in turns(values, form) if form in ("claude", "codex") else values:
             if isinstance(value, Unread):
                 reading.unread.append(value)
                 continue
             row = value
             try:
                 row = object_of(value)
-                row = row_of(row, domain) if form == "messages" else row
+                row = row if form == "trajectories" else row_of(row, own_domain)
                 trajectory = checked(row)
                 own = redacted(row, trajectory)
                 is_kept = reading.is_kept(own, trajectory.trajectory_id)

@@ -240,8 +240,7 @@ class LlmClassifier(AttributedClassifier):
         self, llm: Llm, local: Classifier, *, batch: int = BATCH, accuracy: Belief = ACCURACY
     ) -> None:
         if batch < 1 or (isinstance(accuracy, float) and not 0 < accuracy < 1):
-            msg = f"batch {batch}, accuracy {accuracy}: at least 1, in (0, 1)"
-            raise WrongInput(msg)
+            raise WrongInput(f"batch {batch}, accuracy {accuracy}: at least 1, in (0, 1)")
         self.llm, self.local = llm, local
         self._batch = batch
         # What a model says of its own certainty is not calibrated.

@@ -98,6 +98,5 @@ def _model_signing() -> Any:  # noqa: ANN401 (an extra, without types)
     try:
         import model_signing  # noqa: PLC0415 (an extra)
     except ImportError as error:
-        msg = "signatures need an extra: pip install '.[sign]' in Skillery's folder"
-        raise WrongInput(msg) from error
+        raise WrongInput("signatures need an extra: pip install '.[sign]' in Skillery's folder") from error
     return model_signing

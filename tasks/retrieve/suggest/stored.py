@@ -115,8 +115,7 @@ def require_records(batch: pa.RecordBatch) -> None:
     names = ("row_id", "kind", "domain", "text", "record", "digest")
     for *said, digest in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
         if InducedRow(*said).digest != digest:
-            msg = f"row {said[0]} is not what its digest says"
-            raise ValueError(msg)
+            raise ValueError(f"row {said[0]} is not what its digest says")
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,11 +315,10 @@ class ServedSkills:
         """
         served = self._served.model
         if name != served["name"]:
-            msg = (
+            raise ModelMismatch(
                 f"the index was made with encoder {served['name']}, the settings name {name}: set "
                 "SKILLERY_ENCODER to the former"
             )
-            raise ModelMismatch(msg)
         found = OnnxEncoder(self._root.fetch(str(served["path"])), threads=threads)
         self.require_made_with(found)
         return found
@@ -329,11 +327,10 @@ class ServedSkills:
         """Raise `ModelMismatch` if another encoder made the table's vectors."""
         made = self._table.model
         if any(made.get(key) != encoder.card[key] for key in ("name", "revision", "dimension")):
-            msg = (
+            raise ModelMismatch(
                 f"the learned skills were encoded with {made.get('name')}, the index is now of "
                 f"{encoder.card['name']}: `skillery induce` encodes them anew"
             )
-            raise ModelMismatch(msg)
 
     def offered(self, name: str, encode: Encode) -> tuple[dict[Body, InducedSkill], Offered]:
         """Return a domain's skills by their bodies, and what can be offered of them.

@@ -1,0 +1,204 @@
+"""Sessions of hosts: what a user asked, what the agent did, and how that ended, out of their logs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.induce.trajectories.messages import row_of
+from tasks.induce.trajectories.read import Format, Reading, Row, read_trajectories
+from tasks.induce.trajectories.rows import Unread
+from tasks.induce.trajectories.sessions import Host, turns, without_homes
+from tests.support.roots.storied import KEY
+
+Event = tuple[str, Any]
+Write = Callable[[Event], dict[str, Any]]
+
+
+def claude(event: Event) -> dict[str, Any]:
+    """Return a line of Claude Code's log."""
+    kind, told = event
+    role = "user" if kind in ("user", "result", "meta") else "assistant"
+    content: Any = [{"type": "text", "text": told}]
+    if kind == "user":
+        content = told
+    elif kind == "call":
+        content = [{"type": "tool_use", "id": told[0], "name": told[1], "input": told[2]}]
+    elif kind == "result":
+        content = [{"type": "tool_result", "tool_use_id": told[0], "content": told[1], "is_error": told[2]}]
+    line = {
+        "type": role,
+        "message": {"role": role, "content": content},
+        "sessionId": "s",
+        "cwd": "/home/ann/shop",
+    }
+    return line | ({"isMeta": True} if kind == "meta" else {})
+
+
+def codex(event: Event) -> dict[str, Any]:
+    """Return a line of Codex's log."""
+    kind, told = event
+    item: dict[str, Any] = {"type": "message", "role": "user" if kind in ("user", "meta") else "assistant"}
+    if kind == "call":
+        item = {
+            "type": "function_call",
+            "call_id": told[0],
+            "name": told[1],
+            "arguments": json.dumps(told[2]),
+        }
+    elif kind == "result":
+        output = json.dumps({"output": told[1], "metadata": {"exit_code": int(told[2])}})
+        item = {"type": "function_call_output", "call_id": told[0], "output": output}
+    else:
+        text = f"<environment_context>{told}" if kind == "meta" else told
+        item["content"] = [{"type": "input_text" if item["role"] == "user" else "output_text", "text": text}]
+    return {"timestamp": "2026-11-01T00:00:00Z", "type": "response_item", "payload": item}
+
+
+HOSTS: list[tuple[Host, Write]] = [("claude", claude), ("codex", codex)]
+both = pytest.mark.parametrize(("host", "write"), HOSTS, ids=["claude", "codex"])
+
+
+def chats(host: Host, write: Write, *events: Event) -> Iterator[tuple[str, Any]]:
+    return turns([(f"log:{n}", write(event)) for n, event in enumerate(events, 1)], host)
+
+
+SESSION = [
+    ("meta", "/home/ann/shop"),
+    ("user", "Order beans from /home/ann/shop/list.txt"),
+    ("text", "I read the list."),
+    ("call", ("1", "Bash", {"command": "cat /home/ann/shop/list.txt"})),
+    ("result", ("1", f"beans 2\nKEY={KEY}", False)),
+    ("call", ("2", "mcp__my-shop__order", {"seed": "beans", "packets": 2})),
+    ("result", ("2", "ordered", False)),
+    ("text", "Two packets are on their way."),
+    ("user", "Now peas."),
+    ("call", ("3", "mcp__my-shop__order", {"seed": "peas"})),
+    ("result", ("3", "no such seed", True)),
+    ("text", "There are none."),
+    ("user", "Thanks!"),
+    ("text", "You are welcome."),
+    ("user", "And leeks?"),
+    ("call", ("4", "mcp__my-shop__order", {"seed": "leeks"})),
+    ("result", ("4", "ordered", False)),
+]
+
+
+@both
+def test_each_prompt_is_a_run_with_its_calls_and_a_verdict(host: Host, write: Write) -> None:
+    """What the agent says before a call is its thought; the last prompt waits for its answer."""
+    found = [value for _, value in chats(host, write, *SESSION)]
+    beans, peas = (row_of(value, host) for value in found if not isinstance(value, Unread))
+    assert [(value.place, value.reason) for value in found if isinstance(value, Unread)] == [
+        ("log:13", "no-call"), ("log:15", "unfinished"),
+    ]  # fmt: skip
+    assert (beans["task"], beans["success"]) == ("Order beans from ~/shop/list.txt", True)
+    assert [step["action"] for step in beans["steps"]] == [
+        {"name": "Bash", "args": {"command": "cat ~/shop/list.txt"}},
+        {"name": "mcp__my_shop__order", "args": {"seed": "beans", "packets": 2}},
+        {"name": "send_msg_to_user", "args": {"text": "Two packets are on their way."}},
+    ]
+    assert beans["steps"][0]["thought"] == "I read the list."
+    assert (peas["task"], peas["success"]) == ("Now peas.", False)
+    assert peas["steps"][0]["error"] == "Error: no such seed"
+
+
+@both
+def test_a_log_is_read_as_far_as_it_is_whole_and_holds_no_secret_and_no_home(
+    host: Host, write: Write, tmp_path: Path
+) -> None:
+    """A folder of logs, one cut within a line, read twice; then the cut one goes on."""
+    lines = [json.dumps(write(event)) for event in SESSION]
+    log = tmp_path / "logs/a.jsonl"
+    log.parent.mkdir()
+    log.write_text("\n".join(lines)[:-9], "utf-8")
+    (tmp_path / "logs/copy.jsonl").write_text("\n".join(lines[:8]), "utf-8")  # of a resumed session
+    reading = Reading()
+    rows = read(tmp_path / "logs", host, reading)
+    assert (reading.read, reading.repeated, reading.redacted) == (2, 1, 1)
+    assert reading.reasons == {"no-call": 1, "broken-line": 1, "unfinished": 1}
+    assert {own.domain for _, own in rows} == {host}
+    kept = json.dumps([row for row, _ in rows])
+    assert KEY not in kept
+    assert "ann" not in kept
+    log.write_text("\n".join([*lines, json.dumps(write(("text", "Ordered.")))]), "utf-8")
+    read(tmp_path / "logs", host, reading)
+    assert (reading.read, reading.repeated) == (3, 4)
+
+
+def read(path: Path, form: Format, reading: Reading) -> list[Row]:
+    return list(read_trajectories([path], form, reading))
+
+
+@both
+def test_a_user_who_stops_the_agent_was_not_served(host: Host, write: Write) -> None:
+    stop = "[Request interrupted by user]" if host == "claude" else "<turn_aborted>"
+    events = [*SESSION[1:5], ("user", stop), ("user", "Never mind."), *SESSION[5:8]]
+    assert [value["success"] for _, value in chats(host, write, *events)] == [False, True]
+
+
+HOMES = [
+    ("/home/ann/x.py", "~/x.py"),
+    ("see /Users/Ann/notes", "see ~/notes"),
+    (r"C:\Users\Ann\x.py", r"~\x.py"),
+    ("/root/.ssh and /rooted", "~/.ssh and /rooted"),
+    ("~/.claude/projects/-home-ann-shop/1.jsonl", "~/.claude/projects/~-shop/1.jsonl"),
+    ("docker run -v/home/ann/x:/x", "docker run -v~/x:/x"),
+    ("https://example.org/home/page and file:///home/ann/x", "https://example.org/home/page and file://~/x"),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), HOMES)
+def test_home_folders_lose_their_names(text: str, told: str) -> None:
+    assert without_homes({"a": [text]}) == {"a": [told]}
+
+
+_WORD = st.text("abc ", min_size=1, max_size=6).map(lambda text: f"x{text}")
+_CALL = st.tuples(
+    st.sampled_from(["find", "order"]), st.dictionaries(_WORD, _WORD, max_size=2), _WORD, st.booleans()
+)
+_TURN = st.tuples(_WORD, st.lists(_CALL, min_size=1, max_size=4), _WORD)
+
+
+@both
+@given(st.lists(_TURN, min_size=1, max_size=4))
+def test_what_a_host_writes_is_read_back(host: Host, write: Write, said: list[Any]) -> None:
+    events: list[Event] = []
+    for prompt, calls, last in said:
+        events.append(("user", prompt))
+        for name, args, result, failed in calls:
+            call_id = str(len(events))
+            events += [("call", (call_id, name, args)), ("result", (call_id, result, failed))]
+        events.append(("text", last))
+    rows = [row_of(value, host) for _, value in chats(host, write, *events)]
+    assert [row["task"] for row in rows] == [prompt.strip() for prompt, *_ in said]
+    assert [row["success"] for row in rows] == [not calls[-1][3] for _, calls, _ in said]
+    found = [[(s["action"]["name"], s["action"]["args"]) for s in row["steps"][:-1]] for row in rows]
+    assert found == [[(name, args) for name, args, *_ in calls] for _, calls, _ in said]
+
+
+LINES = [
+    {},
+    {"type": "user"},
+    {"type": "user", "message": 1},
+    {"type": "response_item", "payload": []},
+    [],
+    1,
+    None,
+]
+
+
+@pytest.mark.parametrize("host", ["claude", "codex"])
+def test_lines_of_unknown_form_are_passed_over(host: Host) -> None:
+    strange = [
+        {"type": "assistant", "message": {"content": [{"type": "tool_use", "id": 1, "name": 2}]}},
+        {"type": "response_item", "payload": {"type": "function_call_output", "call_id": "9", "output": "{"}},
+        {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "9", "content": 3}]}},
+    ]
+    assert list(turns([("log:1", line) for line in [*LINES, *strange]], host)) == []

@@ -44,12 +44,12 @@ def light_documents(root: Root, folder: str, columns: Collection[str]) -> pl.Dat
     A bundle that is not known counts as an empty one: of both, SKILL.md is all there is to read.
     """
     schema = pl.Schema({name: DOCUMENTS[name] for name in DOCUMENTS if name in columns})
-    wanted = pl.Schema({**schema, "files": DOCUMENTS["files"], "file": pl.String})
+    empty = pl.DataFrame(schema={**schema, "files": DOCUMENTS["files"], "file": pl.String})
     frames = [
         read_frame(root, file, DOCUMENTS, [*columns, "files"]).with_columns(file=pl.lit(file))
         for file in root.files(folder, ".parquet")
     ]
-    held = pl.concat([pl.DataFrame(schema=wanted), *(frame.select(wanted.names()) for frame in frames)])
+    held = pl.concat([empty, *(frame.select(empty.columns) for frame in frames)])
     return held.with_columns(bundle=_BUNDLE).drop("files")
 
 

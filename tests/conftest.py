@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import subprocess
@@ -21,12 +22,17 @@ from tasks.models.encoder import OnnxEncoder
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import MINILM, PUBLISHED, Export, SkillRoot
 from tests.support.roots.storied import tell
-from tests.support.s3_server import BUCKET, outage_of, s3_server
+from tests.support.s3_server import BUCKET, machine_at, outage_of, s3_server
 
 # No test is about a machine that loses its power, and waiting for the disk takes a fifth of their time.
 os.environ.setdefault("SKILLERY_SYNC_FILES", "false")
+# Else each worker, and each process that a test starts, would compile hundreds of modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# What is imported and collected stays: to look for garbage in it takes a quarter of the start.
+gc.disable()
 # How long an example takes is a busy machine's affair.
-settings.register_profile("skillery", deadline=None)
+settings.register_profile("skillery", deadline=None, max_examples=50)
 settings.load_profile("skillery")
 # As many workers run as there are cores: threads of one would spin where another works.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -69,6 +75,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.fixture(scope="session")
 def minilm_export(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Export:
     """Export the encoder once for all workers of a run."""
@@ -109,7 +120,7 @@ def bucket(s3: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Return a root in the bucket, with nothing in it yet, and let this process ask for it."""
     for name, value in s3.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "copies"))
+    monkeypatch.setenv("XDG_CACHE_HOME", machine_at(tmp_path / "copies"))
     return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
 

@@ -11,7 +11,7 @@ from flows.settings import Settings, llm_options
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.judge.agreement import Label, read_labels, require_labelled
-from tasks.evaluate.judge.judge import PROMPT, VOTES, LlmJudge
+from tasks.evaluate.judge.judge import PROMPT, VOTES
 from tasks.evaluate.judge.label_form import SUFFIX, form_of, read_form, require_same_contexts
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.paging.judged import (
@@ -99,7 +99,7 @@ def judge_paging(
     if llm is None:
         return None, {"spoke": speaker, **_agreement(compare_judges(measured, None, labels))}, measured
     with open_llm(root, llm) as asked, progress("judged") as report:
-        verdicts = judge_measured(measured, queries, LlmJudge(asked), report)
+        verdicts = judge_measured(measured, queries, asked, report)
     found = compare_judges(measured, verdicts, labels)
     if speaker == "llm":
         found.pop("evidence_llm", None)

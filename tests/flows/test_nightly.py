@@ -40,10 +40,10 @@ def _artifact(api: str, key: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_night_crawls_refines_parses_indexes_and_publishes(
+def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
     prefect_server: str, root: str, skills: Path
 ) -> None:
-    record = _nightly(root, f"dir:{skills}")
+    first = record = _nightly(root, f"dir:{skills}")
     assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
     assert record["nodes"] == record["vectors_new"] - 2 > 5
     assert all(check["passed"] for check in record["checks"])
@@ -51,11 +51,7 @@ def test_a_night_crawls_refines_parses_indexes_and_publishes(
     assert served is not None
     assert record["served"] == served.version
 
-
-def test_every_flow_of_a_night_leaves_its_table_under_a_stable_key(
-    prefect_server: str, root: str, skills: Path
-) -> None:
-    _nightly(root, f"dir:{skills}")
+    # Every flow leaves its table under a stable key.
     assert _artifact(prefect_server, "skillery-crawl")[0]["new"] == 2
     assert {"what": "documents", "count": 2} in _artifact(prefect_server, "skillery-refine")
     assert {row["node_type"] for row in _artifact(prefect_server, "skillery-node-types")} >= {
@@ -67,11 +63,6 @@ def test_every_flow_of_a_night_leaves_its_table_under_a_stable_key(
     assert (skill_table["table"], skill_table["rows"], node_table["table"]) == ("skills", 2, "nodes")
     assert skill_table["database_uri"] == (Path(root) / "lance").as_uri()
 
-
-def test_a_second_night_over_unchanged_input_does_nothing_and_says_so(
-    prefect_server: str, root: str, skills: Path
-) -> None:
-    first = _nightly(root, f"dir:{skills}")
     raw = Root(root).files("raw", ".parquet")
     second = _nightly(root)
     assert second["specs"] == [f"dir:{skills}"]
@@ -81,15 +72,12 @@ def test_a_second_night_over_unchanged_input_does_nothing_and_says_so(
     assert Root(root).files("raw", ".parquet") == raw
     assert {"what": "unchanged, skipped", "count": 2} in _artifact(prefect_server, "skillery-parse")
 
-
-def test_only_what_changed_is_encoded_anew(prefect_server: str, root: str, skills: Path) -> None:
-    before = _nightly(root, f"dir:{skills}")
     path = skills / "tea" / "SKILL.md"
     path.write_text(path.read_text("utf-8") + "\nRinse the pot afterwards.\n", "utf-8")
     after = _nightly(root)
     assert after["published"]
-    assert after["nodes"] == before["nodes"] + 1
-    assert after["vectors_new"] < before["vectors_new"]
+    assert after["nodes"] == first["nodes"] + 1
+    assert 0 < after["vectors_new"] < first["vectors_new"]
 
 
 def _posted(url: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 (what the server answers)
@@ -138,16 +126,7 @@ def test_a_revision_that_turned_hostile_is_told_and_held_until_it_is_accepted(
     assert _risks_told(prefect_server) == [[tea], [tea]]
 
 
-def test_a_source_that_cannot_be_read_makes_the_night_partial_and_loses_nothing(
-    prefect_server: str, root: str, skills: Path, tmp_path: Path
-) -> None:
-    record = _nightly(root, f"dir:{skills}", f"dir:{tmp_path / 'nowhere'}")
-    assert record["state"] == "partial"
-    assert record["published"]
-    assert record["sources"][1]["failed"] == {"missing": 1}
-
-
-def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served(
+def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served_marked_stale(
     prefect_server: str, root: str, skills: Path, tmp_path: Path
 ) -> None:
     served = _nightly(root, f"dir:{skills}")["served"]
@@ -158,11 +137,6 @@ def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served(
     assert record["sources"][0]["state"] == "failed"
     assert specs_to_read(Root(root)) == [f"dir:{skills}"]
 
-
-def test_a_night_that_cannot_look_leaves_what_is_served_marked_stale(
-    prefect_server: str, root: str, skills: Path
-) -> None:
-    _nightly(root, f"dir:{skills}")
     skills.rename(skills.with_name("away"))
     with pytest.raises(NothingReadable):
         _nightly(root)

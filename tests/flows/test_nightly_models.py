@@ -221,8 +221,8 @@ def edges_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
         yield running
 
 
-def test_conditions_carry_the_models_name_and_the_next_night_asks_nothing(
-    prefect_server: str, root: str, skills: Path, edges_server: LlmServer
+def test_conditions_carry_the_models_name_the_next_night_asks_nothing_and_rules_again_infer_all_anew(
+    prefect_server: str, root: str, skills: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = night(root, skills)
     second = night(root)
@@ -231,12 +231,6 @@ def test_conditions_carry_the_models_name_and_the_next_night_asks_nothing(
     assert set(edges.filter(edge_type="sequence")["inferred_by"]) == {"rules"}
     assert first["llm"]["edges"]["asked"] == edges_server.requests == first["llm"]["requests"]
     assert (second["llm"]["requests"], second["published"]) == (0, False)
-
-
-def test_rules_again_after_a_model_infer_all_anew(
-    prefect_server: str, root: str, skills: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    night(root, skills)
     monkeypatch.setenv("SKILLERY_EDGES", "rules")
     night(root)
     assert set(edges_table(Root(root)).read()["inferred_by"]) == {"rules"}
@@ -263,7 +257,7 @@ def test_batches_ask_at_once_and_keep_the_limit_together(
     prefect_server: str, root: str, tmp_path: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKILLERY_TASK_WORKERS", "2")
-    for k in range(220):  # three batches
+    for k in range(120):  # two batches
         (tmp_path / f"shelf/knob-{k}").mkdir(parents=True)
         head = f"---\nname: knob-{k}\ndescription: Turns knob {k}.\n---\n"
         text = f"{head}You must wear gloves {k}.\n\n1. Turn {k}.\n"
@@ -271,7 +265,7 @@ def test_batches_ask_at_once_and_keep_the_limit_together(
     edges_server.delay = 0.03
     record = night(root, tmp_path / "shelf")
     assert record["state"] == "complete"
-    assert record["llm"]["requests"] == edges_server.requests == 220
+    assert record["llm"]["requests"] == edges_server.requests == 120
     assert 2 < edges_server.most_at_once <= 4
 
 

@@ -20,7 +20,7 @@ from tasks.models.retry import RetryPolicy, task_retries
 from tests.support.paths import PROJECT
 from tests.support.roots.built import built_at, lowest_cosine
 from tests.support.roots.many_skills import many_skills
-from tests.support.s3_server import BUCKET
+from tests.support.s3_server import BUCKET, machine_at
 
 
 def _artifact(api: str, key: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def market(tmp_path: Path) -> str:
 
 @pytest.fixture
 def in_bucket(s3: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in {**s3, "XDG_CACHE_HOME": str(tmp_path / "copies")}.items():
+    for name, value in {**s3, "XDG_CACHE_HOME": machine_at(tmp_path / "copies")}.items():
         monkeypatch.setenv(name, value)
     return f"s3://{BUCKET}/beyond"
 

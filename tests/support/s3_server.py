@@ -12,9 +12,17 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+from tasks.models.model_cache import model_cache
 from tests.support.paths import PROJECT
 
 BUCKET = "skills"
+
+
+def machine_at(folder: Path) -> str:
+    """Return what names a folder as another machine's cache: only what is made of models is there already."""
+    (folder / "skillery").mkdir(parents=True, exist_ok=True)
+    (folder / "skillery/models").symlink_to(model_cache())
+    return str(folder)
 
 
 @contextmanager
@@ -34,7 +42,7 @@ def s3_server(copies: Path, log: Path) -> Iterator[Mapping[str, str]]:
         yield {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true",
             "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "someone",
-            "AWS_SECRET_ACCESS_KEY": "nothing-secret", "XDG_CACHE_HOME": str(copies),
+            "AWS_SECRET_ACCESS_KEY": "nothing-secret", "XDG_CACHE_HOME": machine_at(copies),
         }  # fmt: skip
         process.communicate()
 

@@ -5,13 +5,11 @@ What is not in a cell is said there: no endpoint, not measured, or that the pape
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 from tasks.evaluate.compose.methods import DEFAULT, METHODS, NEED_ENDPOINT, PAPERS, PAPERS_VANILLA, VANILLA
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.measures.tables import Block, Table, columns
 
 Found = Mapping[str, Any]
@@ -27,14 +25,6 @@ MAIN_MEASURES = {
 INTERVAL = "[{low:.3f}, {high:.3f}]"
 _SHOWN_COUNTS = 40  # requests on which feedback changed the number of steps; all stand in compose.json
 _METHOD = {"Method": "`{method}`"}
-
-
-@functools.cache
-def papers() -> Mapping[str, Any]:
-    """Return the figures of the SkillWeaver paper, as shares, and our method for each row of table 2."""
-    file = resources.files("tasks.evaluate").joinpath("data/papers_compose.json")
-    held: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
-    return held
 
 
 def own(rows: Rows, method: str, measures: Iterable[str]) -> dict[str, str]:
@@ -78,7 +68,7 @@ def paraphrases_section(_found: Found, rows: Rows) -> list[Block]:
             "name": f"paper: {label}", "original": {"da": da, "catr@1": cat}, "da": reworded,
             "agreement": agreement, "catr@1": reworded_cat,
         }
-        for label, da, reworded, agreement, cat, reworded_cat in papers()["paraphrases"]
+        for label, da, reworded, agreement, cat, reworded_cat in papers("compose")["paraphrases"]
     ]  # fmt: skip
     return [note, Table("", form, lines)]
 
@@ -91,14 +81,14 @@ def conditioned_section(found: Found, rows: Rows) -> list[Block]:
         "SrvR@1, all": "{all[srvr@1]:.3f}",
     }  # fmt: skip
     lines = [{**part, "name": f"`{name}`", "all": rows[name]} for name, part in found["when_right"].items()]
-    lines.append({"name": "paper: vanilla", "queries": NOT_STATED, **papers()["when_right"]})
+    lines.append({"name": "paper: vanilla", "queries": NOT_STATED, **papers("compose")["when_right"]})
     shown = ("da", "catr@1", "catr@10", "srvr@1")
     oracle = [
         (f"`{name}`", *own(rows, name, shown).values())
         for name in ("gold-count", "gold-count-r0", "llm-gold-count")
         if name in rows or name in NEED_ENDPOINT
     ]
-    told = stated(papers()["oracle"], shown[:3]).values()
+    told = stated(papers("compose")["oracle"], shown[:3]).values()
     oracle.append(("paper: vanilla, told the number", *told, ""))
     return [
         Table("", form, lines),
@@ -119,7 +109,7 @@ def significance_section(found: Found, _rows: Rows) -> list[Block]:
 def _significance(feedback: Found) -> list[Block]:
     lines = []
     for measure, one in feedback["tests"].items():
-        held = papers()["significance"].get(measure)
+        held = papers("compose")["significance"].get(measure)
         told: dict[str, object] = dict.fromkeys("wnpc", NOT_STATED if measure in MAIN_MEASURES else "")
         if held:
             bounds = f"[{held[3][0]:.3f}, {held[3][1]:.3f}]" if held[3] else NOT_STATED
@@ -143,7 +133,7 @@ def _subsets(feedback: Found) -> list[Block]:
     }
     lines: list[Sequence[object]] = []
     for key, name in names.items():
-        part, held = feedback[key], papers()["subsets"].get(key)
+        part, held = feedback[key], papers("compose")["subsets"].get(key)
         for measure in ("catr@1", "srvr@1"):
             one, told = part.get(measure), ""
             if held and measure == "catr@1":
@@ -166,7 +156,7 @@ def _subsets(feedback: Found) -> list[Block]:
 
 def pilot_section(found: Found, _rows: Rows) -> list[Block]:
     """Return the simulation of carrying plans out (appendix I)."""
-    one, held = found["simulation"], papers()["pilot"]
+    one, held = found["simulation"], papers("compose")["pilot"]
     note = (
         "**A simulation: nothing was executed.** Each step succeeds by chance, with a rate of 80 to 95 %"
         f" drawn for each category by seed {found['seed']}; {one['repeats']:,} repeats, 95 % of which lie"
@@ -219,7 +209,7 @@ def failures_section(_found: Found, rows: Rows) -> list[Block]:
 
 def reranked_section(_found: Found, rows: Rows) -> list[Block]:
     """Return what reranking gains (appendix K)."""
-    held = papers()["reranked"]
+    held = papers("compose")["reranked"]
     heads = ("Reranker", "CatR@1 before", "CatR@1 after", "SrvR@1 before", "SrvR@1 after", "p (bootstrap)")
     listwise = own(rows, "llm-rerank", ("catr@1", "srvr@1"))
     lines = [

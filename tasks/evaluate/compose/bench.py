@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tasks.evaluate.compose.appendices import papers
 from tasks.evaluate.compose.measures import PlannedStep, measured, served_pairs
 from tasks.evaluate.compose.methods import Asking, MadePlan, PlanMethod
 from tasks.evaluate.compose.requests import KnownRequest
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.measures.runs import latency, long_table, summarise
 from tasks.evaluate.measures.statistics import holm_bonferroni, paired_bootstrap, wilcoxon
 
@@ -296,7 +296,7 @@ def draw_rounds(rows: Sequence[dict[str, Any]], path: Path) -> None:
     axes.plot([r["round"] for r in later], [r["jaccard"] for r in later], label="Jaccard of hints", **style)
     faint: dict[str, Any] = {"linestyle": ":", "markerfacecolor": "none", "alpha": 0.7}
     for key, label, colour, mark in _PAPER:
-        points = [(int(n), held[key]) for n, held in papers()["rounds"].items() if key in held]
+        points = [(int(n), held[key]) for n, held in papers("compose")["rounds"].items() if key in held]
         axes.plot(*zip(*points, strict=True), color=colour, marker=mark, label=f"paper: {label}", **faint)
     axes.set_xticks(places, [f"{n}" for n in places])
     axes.set_xlabel("rounds with hints")

@@ -100,15 +100,13 @@ def needing(requests: Sequence[KnownRequest], taken: TakenRows) -> list[KnownReq
 
     Where these are not known, a step of a category that was taken counts, and of drawn rows every request.
     """
-    return [request for request in requests if _needs(request, taken)]
 
+    def needs(request: KnownRequest) -> bool:
+        if request.main:
+            return any(main & taken.ids for main in request.main)
+        return not taken.categories or any(s.categories & taken.categories for s in request.needed.steps)
 
-def _needs(request: KnownRequest, taken: TakenRows) -> bool:
-    if request.main:
-        return any(main & taken.ids for main in request.main)
-    if not taken.categories:
-        return True
-    return any(step.categories & taken.categories for step in request.needed.steps)
+    return [*filter(needs, requests)]
 
 
 def transfer(

@@ -18,7 +18,6 @@ from tasks.evaluate.compose.appendices import (
     failures_section,
     own,
     p_value,
-    papers,
     paraphrases_section,
     pilot_section,
     reranked_section,
@@ -26,6 +25,7 @@ from tasks.evaluate.compose.appendices import (
     stated,
 )
 from tasks.evaluate.compose.methods import DEFAULT, HINTS, VANILLA
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.measures.tables import Block, Table, columns, markdown, means, with_intervals
 
 Found = Mapping[str, Any]
@@ -91,7 +91,7 @@ def _all(rows: Sequence[Found]) -> Iterator[Block]:
 
 
 def _table_2(_found: Found, rows: Rows) -> list[Block]:
-    paper = papers()["main"]
+    paper = papers("compose")["main"]
     lines = [
         {
             **one,
@@ -119,7 +119,7 @@ def _table_3(found: Found, rows: Rows) -> list[Block]:
     tokens = rows[DEFAULT]["tokens"]
     if tokens is None or not tokens["all"]:
         return ["No tokens were counted."]
-    held = papers()["tokens"]
+    held = papers("compose")["tokens"]
     told = f"{2 * held['a skill']:,} to {5 * held['a skill']:,} (2 to 5 skills of {held['a skill']})"
     lines = [
         ("all that is served", f"{tokens['all']:,.0f}", f"{held['all']:,}"),
@@ -147,7 +147,7 @@ def _table_4(found: Found, _rows: Rows) -> list[Block]:
             "paper: Jaccard": "{paper[jaccard]}",
         },
     )  # fmt: skip
-    held = papers()["rounds"]
+    held = papers("compose")["rounds"]
     lines = [
         {**row, "paper": stated(held[str(row["round"])], ("da", "catr@1", "jaccard"))}
         for row in found["rounds"]
@@ -162,9 +162,10 @@ def _table_5(found: Found, _rows: Rows) -> list[Block]:
         "DA without": "{without[da]:.3f}", "difference": "{da[difference]:+.3f}",
         "95% CI": "[{da[low]:.3f}, {da[high]:.3f}]",
     }  # fmt: skip
+    paper = papers("compose")["transfer"]
     gains = [
         {"label": label, "queries": queries, "gain": f"{gain:+.1%}", "ours": _gain(found, kind)}
-        for kind, (label, queries, gain) in zip(("categories", "share"), papers()["transfer"], strict=True)
+        for kind, (label, queries, gain) in zip(("categories", "share"), paper, strict=True)
     ]
     heads = {
         "Paper's pool": "{label}", "requests": "{queries}",
@@ -186,10 +187,8 @@ def _table_6(_found: Found, rows: Rows) -> list[Block]:
         "needed": "{by_difficulty[easy][needed]:.2f}", "paper: DA": "{paper[da]:.3f}",
         "paper: DA±1": "{paper[da±1]:.3f}", "paper: steps": f"{{told:|{NOT_STATED}}}", "paper: needed": "2.0",
     })  # fmt: skip
-    told = papers()["human_steps"]
-    lines = [
-        {**rows[name], "paper": held, "told": told.get(name)} for name, held in papers()["human"].items()
-    ]
+    paper, told = papers("compose")["human"], papers("compose")["human_steps"]
+    lines = [{**rows[name], "paper": held, "told": told.get(name)} for name, held in paper.items()]
     note = (
         "The paper's are of 200 requests in natural words that need 2.65 steps each, ours of those given,"
         f" which need {rows[DEFAULT]['needed']:.2f}: compare them on such a file alone."
@@ -204,7 +203,7 @@ def _table_7(_found: Found, rows: Rows) -> list[Block]:
     })  # fmt: skip
     lines = [
         {**part, "group": group, "method": name, "paper": held.get(group)}
-        for name, held in papers()["difficulty"].items()
+        for name, held in papers("compose")["difficulty"].items()
         for group, part in rows[name]["by_difficulty"].items()
     ]
     return [Table("", form, lines)]
@@ -239,7 +238,7 @@ def _table_9(_found: Found, rows: Rows) -> list[Block]:
     lines = [
         {
             "hints": hints, "method": name, "own": own(rows, name, ("da", "catr@1", "catr@10", "stepf1")),
-            "paper": stated(papers()["hints"][str(hints)], ("da", "catr@1")),
+            "paper": stated(papers("compose")["hints"][str(hints)], ("da", "catr@1")),
         }
         for hints, name in [*named.items(), *asked.items()]
     ]  # fmt: skip

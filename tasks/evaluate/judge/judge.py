@@ -66,34 +66,25 @@ class Judged:
     failed: Counter[str] = field(default_factory=Counter)
 
 
-class LlmJudge:
-    """Asks a language model three times about each case, and about equal cases once.
+def judge(llm: Llm, cases: Sequence[Case], report: Report | None = None) -> Judged:
+    """Ask a language model three times about each case, and about equal cases once.
 
     The votes are attempts 0 to 2 of one question, so that each is kept under its own key and none is asked
     for twice. An answer that is no verdict is asked for again, its fault named. The paper decodes at
-    temperature 0.
+    temperature 0. `report` is told of the different cases.
+
+    Raises:
+        LlmDenied: The server lets nobody in, or has no such model.
     """
 
-    def __init__(self, llm: Llm) -> None:
-        self._llm = llm
+    async def votes(case: Case) -> list[Vote | Fallback]:
+        return [await llm.answer(PROMPT, values_of(case, vote)) for vote in range(VOTES)]
 
-    def judge(self, cases: Sequence[Case], report: Report | None = None) -> Judged:
-        """Return the verdict on each case; `report` is told of the different cases.
-
-        Raises:
-            LlmDenied: The server lets nobody in, or has no such model.
-        """
-
-        async def votes(case: Case) -> list[Vote | Fallback]:
-            return [await self._llm.answer(PROMPT, values_of(case, vote)) for vote in range(VOTES)]
-
-        different = list(dict.fromkeys(cases))
-        said = dict(zip(different, self._llm.gather(map(votes, different), report), strict=True))
-        failed = Counter(
-            v.reason for all_of_it in said.values() for v in all_of_it if isinstance(v, Fallback)
-        )
-        found = {case: tuple(v.sufficient for v in said[case] if isinstance(v, Vote)) for case in different}
-        return Judged([Verdict(found[case]) for case in cases], failed)
+    different = list(dict.fromkeys(cases))
+    said = dict(zip(different, llm.gather(map(votes, different), report), strict=True))
+    failed = Counter(v.reason for of_case in said.values() for v in of_case if isinstance(v, Fallback))
+    found = {case: tuple(v.sufficient for v in said[case] if isinstance(v, Vote)) for case in different}
+    return Judged([Verdict(found[case]) for case in cases], failed)
 
 
 def values_of(case: Case, vote: int) -> Values:

@@ -14,11 +14,12 @@ from typing import Any, Literal
 
 from storage.errors import TransientError
 from tasks.evaluate.judge.agreement import Label, agreement
-from tasks.evaluate.judge.judge import VOTES, Case, Judged, LlmJudge, Verdict
+from tasks.evaluate.judge.judge import VOTES, Case, Verdict, judge
 from tasks.evaluate.judge.label_form import Pair
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.measures.statistics import bootstrap_interval
 from tasks.evaluate.paging.outcomes import Outcome, Setting, by_evidence, rows_of
+from tasks.models.llm.ask import Llm
 
 Speaker = Literal["evidence", "llm", "both"]
 Measured = Mapping[Setting, Sequence[Outcome]]
@@ -43,7 +44,7 @@ class Verdicts:
 def judge_measured(
     measured: Measured,
     queries: Sequence[EvidenceQuery],
-    judge: LlmJudge,
+    llm: Llm,
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Verdicts:
     """Ask a language model to judge every context, equal ones once.
@@ -51,7 +52,7 @@ def judge_measured(
     Args:
         measured: Outcomes with their contexts, one for each query.
         queries: In the outcomes' order.
-        judge: The model.
+        llm: The model.
         report: Called with the contexts done and their total.
 
     Raises:
@@ -61,7 +62,7 @@ def judge_measured(
     """
     text = {query.query_id: query.query for query in queries}
     cases = [Case(o.doc_id, text[o.query_id], o.context) for found in measured.values() for o in found]
-    judged: Judged = judge.judge(cases, report)
+    judged = judge(llm, cases, report)
     if all(verdict.sufficient is None for verdict in judged.verdicts):
         why = ", ".join(f"{reason} {n}" for reason, n in judged.failed.items())
         msg = f"the LLM judged none of {len(cases)} contexts (votes that failed: {why}); see its settings"

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.evaluate.paging.report import CURVES, PagingReport, paper_tables
+from tasks.evaluate.measures.papers import papers
+from tasks.evaluate.paging.report import CURVES, PagingReport
 from tasks.retrieve.page import DEFAULT_METHOD
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def paging_figure(report: PagingReport) -> Figure:
 def _beside_paper(axes: Axes, title: str, report: PagingReport) -> None:
     """Draw the shares of a table of the paper, and ours where they were measured."""
     ours = {row["method"]: row["sufficient"] for row in report.rows if row["budget"] is None}
-    rows = [row for row in paper_tables()[title] if "sufficient" in row]
+    rows = [row for row in papers("paging")[title] if "sufficient" in row]
     places = range(len(rows))
     axes.plot(places, [row["sufficient"] for row in rows], "x--", color="black")
     known = [
@@ -95,7 +96,7 @@ def _points(rows: Sequence[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 def _paper(axes: Axes) -> list[Annotation]:
     """Mark what the paper's table 4 reports, by another judge on other queries; return the points' names."""
-    rows = [row for row in paper_tables()["Table 4: main results"] if "sufficient" in row]
+    rows = [row for row in papers("paging")["Table 4: main results"] if "sufficient" in row]
     points = [(row.get("reduction", 0.0), row["sufficient"]) for row in rows]
     label = "SkillPager's table 4 (a language model judged, other queries)"
     axes.plot(*zip(*points, strict=True), "x", color="black", markersize=8, label=label, zorder=9)

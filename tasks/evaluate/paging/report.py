@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from importlib import resources
 from typing import Any
 
 import polars as pl
 
 from tasks.evaluate.measures.evidence import EvidenceQuery
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.measures.runs import paired_tests
 from tasks.evaluate.measures.statistics import clustered_interval
 from tasks.evaluate.measures.tables import Block, Table, columns, interval, markdown, with_intervals
@@ -31,19 +29,6 @@ SIZED = ("skillpager", "large-80", "large-120", "k-20", "k-60")
 GROUP_BUDGETS = (None, 0.35, 0.5)
 OWN_LIMITS: tuple[Setting, ...] = tuple((method, None) for method in METHODS)
 Rows = Sequence[Mapping[str, Any]]
-
-
-@functools.cache
-def paper_tables() -> Mapping[str, Rows]:
-    """Return the figures of the SkillPager paper (tables 1, 4, 5, 6 and 7), with our method for each row.
-
-    A row has `label` and `method`, and where the paper gives them, in per cent, `sufficient`, `interval`,
-    `nodes` and `reduction`.
-    """
-    found: dict[str, Rows] = json.loads(
-        resources.files("tasks.evaluate").joinpath("data/papers_paging.json").read_text("utf-8")
-    )
-    return found
 
 
 @dataclass(slots=True)
@@ -99,7 +84,7 @@ def report_steps(queries: Sequence[EvidenceQuery]) -> int:
 def report_settings() -> tuple[list[Setting], list[str]]:
     """Return the settings that a report measures, and the published methods it compares the default with."""
     ours = {DEFAULT_METHOD, "full", "nodes", "mmr"}
-    named = [row["method"] for rows in paper_tables().values() for row in rows if row["method"] not in ours]
+    named = [row["method"] for rows in papers("paging").values() for row in rows if row["method"] not in ours]
     return [*OWN_LIMITS, *((m, b) for m in CURVES for b in BUDGETS)], list(dict.fromkeys(named))
 
 
@@ -236,7 +221,7 @@ _AGREEMENT = {
 def paging_markdown(report: PagingReport) -> str:
     """Return the whole report as one Markdown text."""
     blocks: list[Block] = ["# Paging", judge_note(report), *notes_of(report.rows, report.fitted)]
-    for title, held in paper_tables().items():
+    for title, held in papers("paging").items():
         ours = ((row, report.spoken_row(row["method"])) for row in held)
         rows = [{**found, "label": row["label"], "paper": row} for row, found in ours if found is not None]
         blocks.append(Table(title, _PAPER, rows))

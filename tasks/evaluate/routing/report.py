@@ -8,12 +8,10 @@ no cut.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage.jsonl import read_lines
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.measures.tables import (
     Block,
     Table,
@@ -41,17 +39,10 @@ _DASHES = ("-", "--", ":")
 _LEGS = (("BM25", "bm25-description", "bm25-full"), ("dense", "dense-description", "dense-full"))
 
 
-@lru_cache(maxsize=1)
-def papers() -> Mapping[str, Row]:
-    """Return what the papers measured, by method: `table`, and the value of each measure that they give."""
-    with resources.as_file(resources.files("tasks.evaluate").joinpath("data/papers_routing.jsonl")) as path:
-        return {str(line.pop("method")): line for _, line in read_lines(path, "{method, table}")}
-
-
 def beside_papers(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Yield `method`, `measure`, `here`, `paper` and `where`, for rows of methods that a paper has."""
     for row in rows:
-        known = papers().get(row["method"], {})
+        known = papers("routing").get(row["method"], {})
         for measure, value in known.items():
             if measure != "table":
                 named = {"method": row["method"], "measure": measure}

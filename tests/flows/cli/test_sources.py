@@ -56,12 +56,11 @@ def _documents(root: str) -> set[str]:
 
 
 def _read_both(root: str, two: tuple[Path, Path]) -> tuple[str, str, str]:
-    """Read the two folders, one a night; return their specs and one with a typing error."""
+    """Read the two folders; return their specs and one with a typing error."""
     from flows.nightly import nightly
 
     one, other = (f"dir:{path}" for path in two)
-    nightly(root, [one])
-    nightly(root, [other])
+    nightly(root, [one, other])
     return one, other, f"{one}x"
 
 
@@ -70,7 +69,9 @@ def test_the_whole_life_of_sources(
 ) -> None:
     from flows.nightly import nightly
 
-    one, other, typo = _read_both(root, two)
+    one, other, typo = (f"dir:{path}" for path in (*two, f"{two[0]}x"))
+    nightly(root, [one])
+    nightly(root, [other])
     both = nightly(root)
     assert [source["source"] for source in both["sources"]] == both["specs"] == [one, other]
     assert {row["state"] for row in _rows(ask, root).values()} == {"complete"}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,16 +29,26 @@ from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.versions.publish import publish
 from tests.support.command import MAIN, Ask
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import Export, SkillRoot
 
 
-@pytest.fixture
-def shelf(prefect_server: str, skill_root: Callable[[dict[str, str]], SkillRoot]) -> SkillRoot:
-    """Return a root that serves two skills, `local/market/tea` and `local/market/bike`."""
-    made = skill_root({name: SKILLS[name] for name in ("tea", "bike")})
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> SkillRoot:
+    skills = {name: SKILLS[name] for name in ("tea", "bike")}
+    made = SkillRoot.below(tmp_path_factory.mktemp("operated"), minilm_export, skills)
     made.source = DirectorySource  # a refresh reads the folder that the root names
     made.publish()
     return made
+
+
+@pytest.fixture
+def shelf(prefect_server: str, published: SkillRoot, tmp_path: Path) -> Iterator[SkillRoot]:
+    """Yield a root that serves two skills, `local/market/tea` and `local/market/bike`, of one folder."""
+    made = published.copied(tmp_path)
+    kept, made.market = made.market, published.market
+    yield made
+    shutil.rmtree(made.market)
+    shutil.copytree(kept, made.market)
 
 
 @pytest.fixture

@@ -65,27 +65,24 @@ def test_bad_files_end_in_dropped_with_a_reason_and_odd_ones_are_kept_with_a_fin
         assert code in codes[name]
 
 
-@pytest.mark.parametrize(
-    ("spec", "reason"),
-    [
-        ("git+file://{0}/no-repository", "not-a-repository"),
-        ("dir:{0}/bare", "no-skill"),
-        ("parquet:{0}/other.parquet", "columns"),
-        ("parquet:{0}/text.parquet", "not-parquet"),
-    ],
-)
-def test_a_bad_source_is_named_and_the_rest_of_the_run_goes_on(
-    spec: str, reason: str, prefect_server: str, root: str, skills: Path, tmp_path: Path
+def test_bad_sources_are_named_and_the_rest_of_the_run_goes_on(
+    prefect_server: str, root: str, skills: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "bare").mkdir()
     pl.DataFrame({"title": ["a"]}).write_parquet(tmp_path / "other.parquet")
     (tmp_path / "text.parquet").write_text("no Parquet", "utf-8")
-    bad = spec.format(tmp_path)
-    record = _nightly(root, bad, f"dir:{skills}")
+    reasons = {
+        f"dir:{tmp_path}/nowhere": "missing",
+        f"git+file://{tmp_path}/no-repository": "not-a-repository",
+        f"dir:{tmp_path}/bare": "no-skill",
+        f"parquet:{tmp_path}/other.parquet": "columns",
+        f"parquet:{tmp_path}/text.parquet": "not-parquet",
+    }
+    record = _nightly(root, *reasons, f"dir:{skills}")
     assert (record["state"], record["documents"], record["published"]) == ("partial", 2, True)
-    first = record["sources"][0]
-    assert (first["source"], first["state"], first["failed"]) == (bad, "failed", {reason: 1})
-    assert bad in first["message"]
+    for told, (spec, reason) in zip(record["sources"][:-1], reasons.items(), strict=True):
+        assert (told["source"], told["state"], told["failed"]) == (spec, "failed", {reason: 1})
+        assert spec in told["message"]
 
 
 @pytest.mark.parametrize("stages", [["refine"], ["parse"], ["parse", "parse"]])

@@ -13,7 +13,7 @@ from tests.support.roots.storied import LOGO
 from tests.support.serving import Serving, serving
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(storied: SkillRoot) -> Iterator[Serving]:
     with serving(storied.root.uri, SKILLERY_SERVE_METHODS='["bm25-full"]') as started:
         yield started
@@ -26,7 +26,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> S
     return learned_root(SkillRoot.below(folder, minilm_export, {"bread": BREAD, "bees": BEES}), folder)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served_with_logo(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Iterator[Serving]:
     """A server of a skill with a file that is no text."""
     root = SkillRoot.below(tmp_path_factory.mktemp("logo"), minilm_export, {"bread": BREAD})

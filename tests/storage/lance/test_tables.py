@@ -288,8 +288,8 @@ def test_pruning_removes_versions_older_than_those_kept_with_the_files_theirs_al
 ) -> None:
     first = write(root, None, add=["a", "b"])
     tag(root, NODES, "v-1", first)
-    margin = timedelta(seconds=3)
-    time.sleep(margin.total_seconds() + 1)
+    margin = timedelta(seconds=0.2)
+    time.sleep(2 * margin.total_seconds())
     second = write(root, first, add=["c"], delete=["a", "b"])
     tag(root, NODES, "v-2", second)
     prune(root, NODES, {second}, ["v-1", "v-of-nothing"], margin)
@@ -300,10 +300,10 @@ def test_pruning_removes_versions_older_than_those_kept_with_the_files_theirs_al
 
 
 def test_pruning_leaves_what_is_tagged_by_another_name(root: Root, caplog: pytest.LogCaptureFixture) -> None:
-    margin = timedelta(seconds=3)
+    margin = timedelta(seconds=0.2)
     first = write(root, None, add=["a"])
     tag(root, NODES, "a-persons-own", first)
-    time.sleep(margin.total_seconds() + 1)
+    time.sleep(2 * margin.total_seconds())
     second = write(root, first, add=["b"])
     prune(root, NODES, {second}, ["v-1"], margin)
     assert held(root, first) == ["a"]

@@ -150,7 +150,7 @@ def git_http(tmp_path: Path) -> Iterator[str]:
     _Backend.base = tmp_path / "repositories"
     _Backend.backend = f"{_exec_path()}/git-http-backend"
     with ThreadingHTTPServer(("127.0.0.1", 0), _Backend) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()

@@ -197,7 +197,7 @@ def held(event: Event) -> list[RawDocument]:
 
 
 @given(EVENTS)
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) -> None:
     owners: dict[str, tuple[str, str | None]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -226,7 +226,7 @@ CLAIMS = st.lists(st.sampled_from((*HAPPENINGS, *SAID)), min_size=2, max_size=3,
 
 
 @given(CLAIMS)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2)
 def test_no_way_of_asking_for_an_id_gives_what_another_publisher_holds(
     minilm_export: Export, claims: list[str]
 ) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -12,6 +12,7 @@ from storage.state import edges_table, nodes_table, parsed_table
 from tasks.models.cached_encoder import vectors_of
 from tasks.parse import corpus
 from tasks.parse.classify.local import LocalClassifier
+from tasks.parse.classify.protocol import FragmentInContext, Typed
 from tasks.parse.corpus import (
     DOCUMENTS_PER_BATCH,
     SKILLPAGER,
@@ -20,6 +21,8 @@ from tasks.parse.corpus import (
     plan_parse,
     rules_digest,
 )
+from tasks.parse.document import parse_document
+from tests.support.models.word_models import WordTokenizer
 from tests.support.processes import slow_but
 from tests.support.roots.hand_written import BEES, BREAD, SKILLS, skill
 from tests.support.roots.skill_root import Export, SkillRoot
@@ -278,3 +281,58 @@ def test_the_mix_of_node_types_stands_beside_skillpagers(skill_root: Make) -> No
 def test_another_splitting_is_another_parse(minilm_export: Export) -> None:
     usual = ParseOptions(str(minilm_export.folder), with_vectors=True)
     assert replace(usual, grouped=True).rules() != usual.rules()
+
+
+BODY = """\
+# Bread
+
+Bread needs time.
+
+## Dough
+
+Mix these:
+
+- flour
+- water, cold
+"""
+
+
+class LongIsStep:
+    """Types by length and notes what it was asked."""
+
+    name = "by-length"
+
+    def __init__(self) -> None:
+        self.asked: list[FragmentInContext] = []
+
+    def classify(self, fragments: Sequence[FragmentInContext]) -> list[Typed]:
+        self.asked.extend(fragments)
+        return [Typed("step" if len(f.text) > 11 else "param", len(f.text) / 100) for f in fragments]
+
+
+def test_nodes_carry_span_path_lead_in_type_and_tokens() -> None:
+    nodes = parse_document("own/bread", BODY, classifier=LongIsStep(), tokenizer=WordTokenizer())
+    assert [n.node_id for n in nodes] == [f"own/bread#{i}" for i in range(4)]
+    assert all(n.doc_id == "own/bread" and n.text == BODY[n.start : n.end] for n in nodes)
+    assert [n.heading_path for n in nodes] == [("Bread",), *3 * [("Bread", "Dough")]]
+    assert [n.lead_in for n in nodes] == [None, None, "Mix these:", "Mix these:"]
+    assert [n.node_type for n in nodes] == ["step", "param", "param", "step"]
+    assert [n.n_tokens for n in nodes] == [4, 3, 2, 4]
+    assert {n.classifier for n in nodes} == {"by-length"}
+    assert [n.confidence for n in nodes] == [len(n.text) / 100 for n in nodes]
+
+
+def test_the_classifier_sees_each_fragment_between_its_neighbours() -> None:
+    classifier = LongIsStep()
+    nodes = parse_document("bread", BODY, classifier=classifier, tokenizer=WordTokenizer())
+    texts = [n.text for n in nodes]
+    assert [f.previous for f in classifier.asked] == [None, *texts[:-1]]
+    assert [f.text for f in classifier.asked] == texts
+    assert [f.next for f in classifier.asked] == [*texts[1:], None]
+    assert [f.fragment_id for f in classifier.asked] == [n.node_id for n in nodes]
+
+
+def test_a_body_of_headings_has_no_nodes() -> None:
+    assert (
+        parse_document("empty", "# Only\n\n## This", classifier=LongIsStep(), tokenizer=WordTokenizer()) == []
+    )

@@ -35,7 +35,7 @@ from tests.support.paging.prepared_documents import nodes_of
 from tests.support.roots.built import built_at, lowest_cosine
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import MINILM, Export, SkillRoot
-from tests.support.s3_server import BUCKET
+from tests.support.s3_server import BUCKET, machine_at
 
 _QUERY = "how long does the dough rise?"
 
@@ -47,7 +47,7 @@ def filled(
     """A root that serves the hand-written skills; filling it takes hundreds of requests: tests share it."""
     folder = tmp_path_factory.mktemp("s3")
     with pytest.MonkeyPatch.context() as environment:
-        for name, value in {**s3, "XDG_CACHE_HOME": str(folder / "copies")}.items():
+        for name, value in {**s3, "XDG_CACHE_HOME": machine_at(folder / "copies")}.items():
             environment.setenv(name, value)
         root = SkillRoot(folder / "market", f"s3://{BUCKET}/on-s3", minilm_export.folder)
         for name, text in SKILLS.items():
@@ -72,7 +72,7 @@ def test_it_holds_the_same_as_a_folder_and_another_machine_answers_from_it(
     here, there = built_at(served_bakery.root), built_at(filled.root)
     assert lowest_cosine(here, there) > 0.9999
     # Another machine has nothing but the bucket.
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    monkeypatch.setenv("XDG_CACHE_HOME", machine_at(tmp_path / "other"))
     other = Root(filled.root.uri)
     found = ask(other).search(_QUERY, 3)["results"]
     assert [row["doc_id"] for row in found] == [

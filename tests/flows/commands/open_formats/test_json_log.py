@@ -15,6 +15,7 @@ from flows.run_record import recorded, run_as
 from storage.root import Root
 from tests.support.command import MAIN, skillery
 from tests.support.paths import PROJECT
+from tests.support.processes import slow_but
 
 KEYS = ["time", "level", "run", "flow", "stage", "source", "message", "fields"]
 
@@ -94,7 +95,7 @@ def test_another_format_is_named(tmp_path: Path) -> None:
     assert (done.returncode, "SKILLERY_LOG_FORMAT" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize("quiet", slow_but({False}, [False, True]))
 def test_a_run_logs_json_with_its_id_and_quiet_nothing_but_warnings(
     quiet: bool, tmp_path: Path, prefect_server: str
 ) -> None:

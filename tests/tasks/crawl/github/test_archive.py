@@ -182,7 +182,7 @@ def test_every_file_comes_back_as_it_went_in(tmp_path: Path, contents: dict[str,
         assert {entry.path: archive.read(entry, entry.size).head for entry in files} == contents
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     at=st.integers(min_value=0),
     value=st.binary(min_size=1, max_size=6),

@@ -11,6 +11,7 @@ import pytest
 
 from tasks.evaluate.health.drift import Drift, Thresholds, drift_of, drift_rows, shortcomings, unasked
 from tasks.evaluate.health.history import SCHEMA
+from tests.support.processes import slow_but
 
 NIGHT = datetime(2025, 3, 1, 4, 0, tzinfo=UTC)
 
@@ -123,7 +124,7 @@ def night(of: int, quality: float, random: np.random.Generator, queries: int = 1
     return rows
 
 
-@pytest.mark.parametrize("quality", [0.97, 0.85, 0.7])
+@pytest.mark.parametrize("quality", slow_but({0.85}, [0.97, 0.85, 0.7]))
 @pytest.mark.parametrize("compared", [1, 7])
 def test_of_evaluations_of_equal_quality_fewer_than_one_in_twenty_alarm(
     quality: float, compared: int
@@ -231,7 +232,7 @@ def test_latency_is_judged_by_how_much_it_varies() -> None:
     assert judged(slow(125, 130, 900, 131, 133, 127, 130, 700))
 
 
-@pytest.mark.parametrize("sigma", [0.1, 0.25])
+@pytest.mark.parametrize("sigma", slow_but({0.25}, [0.1, 0.25]))
 def test_of_nights_of_equal_latency_fewer_than_one_in_twenty_alarm(sigma: float) -> None:
     random = np.random.default_rng(7)
     nights = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from storage.answers import Answers
 from storage.errors import WrongInput
 from tasks.evaluate.judge.agreement import Label, agreement, cohen_kappa, read_labels, require_labelled
-from tasks.evaluate.judge.judge import PROMPT, Case, LlmJudge, Verdict
+from tasks.evaluate.judge.judge import PROMPT, Case, Verdict, judge
 from tasks.evaluate.judge.label_form import Pair, form_of, read_form, require_same_contexts
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import Rejected
@@ -29,10 +29,6 @@ CASES = [Case(f"market/mill{n}", f"How, case {n}?", LONG if n % 2 else SHORT) fo
 def server() -> Iterator[LlmServer]:
     with LlmServer(say=judges_by_length) as running:
         yield running
-
-
-def judge_of(server: LlmServer, answers: Answers, ledger: Ledger | None = None) -> LlmJudge:
-    return LlmJudge(llm_of(server.url, answers, ledger))
 
 
 @pytest.mark.parametrize(
@@ -55,12 +51,12 @@ def test_two_equal_votes_decide(votes: tuple[bool, ...], pattern: str, sufficien
 def test_every_case_gets_three_votes_of_its_own_and_none_is_asked_for_twice(
     server: LlmServer, answers: Answers
 ) -> None:
-    judged = judge_of(server, answers).judge([*CASES, CASES[0]])
+    judged = judge(llm_of(server.url, answers), [*CASES, CASES[0]])
     assert [v.votes for v in judged.verdicts] == [(bool(n % 2),) * 3 for n in [*range(8), 0]]
     assert server.requests == 24
     assert {kept.attempt for kept in answers.accepted()} == {0, 1, 2}
     ledger = Ledger()
-    assert judge_of(server, answers, ledger).judge(CASES).verdicts == judged.verdicts[:8]
+    assert judge(llm_of(server.url, answers, ledger), CASES).verdicts == judged.verdicts[:8]
     assert (server.requests, ledger.report()["cached"]) == (24, 24)
 
 
@@ -69,7 +65,7 @@ def test_an_answer_that_is_no_verdict_is_asked_for_again_with_the_fault_named(
 ) -> None:
     server.fault = lambda asked: None if asked.corrected else ("prose", "no-json")[int(asked.key[0], 16) % 2]
     server.say = lambda asked: judges_by_length(asked) if asked.corrected else '{"sufficient": "perhaps"}'
-    judged = judge_of(server, answers).judge(CASES[:2])
+    judged = judge(llm_of(server.url, answers), CASES[:2])
     assert [v.pattern for v in judged.verdicts] == ["3-0", "3-0"]
     assert server.requests == 12
     assert all("An earlier answer" in a.prompt for a in server.asked if a.corrected)
@@ -86,19 +82,19 @@ def test_votes_that_fail_for_good_are_counted_and_two_others_still_decide(
         return "{}" if seen[record["request"]] <= 3 else judges_by_length(asked)
 
     server.say = hostile
-    judged = judge_of(server, answers).judge(CASES[:2])
+    judged = judge(llm_of(server.url, answers), CASES[:2])
     assert [v.votes for v in judged.verdicts] == [(False, False), (True, True)]
     assert judged.failed == Counter(rejected=2)
 
 
 def test_a_spent_budget_and_a_silent_server_leave_cases_unjudged(server: LlmServer, answers: Answers) -> None:
     server.usage = {"prompt_tokens": 1_000, "completion_tokens": 100}
-    judged = judge_of(server, answers, Ledger(ceiling=Ceiling(tokens=6_000))).judge(CASES)
+    judged = judge(llm_of(server.url, answers, Ledger(ceiling=Ceiling(tokens=6_000))), CASES)
     assert judged.failed["budget"] > 0
     assert sum(len(v.votes) for v in judged.verdicts) == 24 - judged.failed["budget"]
     server.fault = lambda _: "500"
     other = [Case("market/other", "Why?", LONG)]
-    assert judge_of(server, answers).judge(other).failed == Counter(unavailable=3)
+    assert judge(llm_of(server.url, answers), other).failed == Counter(unavailable=3)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from storage.answers import Answers
 from storage.root import Root
 from tasks.evaluate.judge.agreement import Label
-from tasks.evaluate.judge.judge import LlmJudge, Verdict
+from tasks.evaluate.judge.judge import Verdict
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.paging.judged import (
     SAMPLED,
@@ -50,8 +50,8 @@ VERDICTS = Verdicts({FULL: [YES, YES, YES, TORN], CUT: [NO, NO, SPLIT, YES]}, {"
 
 def test_a_model_reads_the_contexts_that_were_measured(tmp_path: Path) -> None:
     with LlmServer(say=judges_by_length) as server, Answers(Root(tmp_path)) as answers:
-        judge = LlmJudge(llm_of(server.url, answers))
-        found = judge_measured(MEASURED, QUERIES, judge)
+        llm = llm_of(server.url, answers)
+        found = judge_measured(MEASURED, QUERIES, llm)
         # Of eight contexts two are the same for the same request.
         assert server.requests == 18
     assert [v.sufficient for v in found.of[FULL]] == [True] * 4
@@ -61,9 +61,9 @@ def test_a_model_reads_the_contexts_that_were_measured(tmp_path: Path) -> None:
 
 def test_a_model_that_says_nothing_is_an_error(tmp_path: Path) -> None:
     with LlmServer(lambda _: "no-json", say=judges_by_length) as server, Answers(Root(tmp_path)) as answers:
-        judge = LlmJudge(llm_of(server.url, answers))
+        llm = llm_of(server.url, answers)
         with pytest.raises(NothingJudged, match=r"none of 8 contexts .*rejected 18"):
-            judge_measured(MEASURED, QUERIES, judge)
+            judge_measured(MEASURED, QUERIES, llm)
 
 
 def test_beside_the_evidence_a_row_says_what_the_model_found() -> None:

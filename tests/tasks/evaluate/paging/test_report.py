@@ -6,12 +6,12 @@ from itertools import combinations, count
 from pathlib import Path
 
 from tasks.evaluate.measures.evidence import spans_in
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.paging.bench import PagingBench, Remembering, prepare_all
 from tasks.evaluate.paging.picture import draw_paging, paging_figure
 from tasks.evaluate.paging.report import (
     PagingReport,
     paging_markdown,
-    paper_tables,
     report_paging,
     report_settings,
 )
@@ -37,7 +37,7 @@ def measured() -> PagingReport:
 def test_a_report_has_every_table_of_the_paper_and_a_contest_a_baseline() -> None:
     report, steps = _measured()
     text = paging_markdown(report)
-    assert all(f"## {title}" in text for title in paper_tables())
+    assert all(f"## {title}" in text for title in papers("paging"))
     assert steps == len(QUERIES) * sum(len(part) for part in report_settings())
     assert {"skillpager", "greedy-graph", "chunks"} <= {c["method"] for c in report.contests}
     assert all(c["default_tokens"] <= c["method_tokens"] for c in report.contests)

@@ -8,10 +8,11 @@ import pytest
 from flows.cli.printing.measures import show
 from flows.commands.routing.settings import SWEEPS
 from storage.schemas import Qrel
+from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.routing.bench import RoutingAnswer, answer_negatives, measure_method, whole
 from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
 from tasks.evaluate.routing.measures import MEASURES
-from tasks.evaluate.routing.report import beside_papers, papers, routing_markdown, terminal_blocks
+from tasks.evaluate.routing.report import beside_papers, routing_markdown, terminal_blocks
 from tasks.evaluate.routing.summary import contest, summarise_method, summarise_rejection
 
 BENCH = RoutingBench(
@@ -69,9 +70,9 @@ def test_a_person_sees_which_number_of_a_method_was_measured(
 VARIANTS = {name for names in SWEEPS.values() for name in names}
 
 
-@pytest.mark.parametrize("method", sorted(papers()))
+@pytest.mark.parametrize("method", sorted(papers("routing")))
 def test_what_a_paper_measured_is_a_variant_of_a_sweep(method: str) -> None:
-    figures = dict(papers()[method])
+    figures = dict(papers("routing")[method])
     assert figures.pop("table").startswith(("SkillFlow, table", "SkillRouter, table"))
     assert method in VARIANTS
     assert figures.keys() <= set(MEASURES)
@@ -79,7 +80,7 @@ def test_what_a_paper_measured_is_a_variant_of_a_sweep(method: str) -> None:
 
 
 def test_every_sweep_whose_table_gives_values_has_some() -> None:
-    without = {sweep for sweep, names in SWEEPS.items() if not papers().keys() & set(names)}
+    without = {sweep for sweep, names in SWEEPS.items() if not papers("routing").keys() & set(names)}
     assert without == {"skillflow-number-of-queries"}  # a figure of relative changes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.induce.library.build import MOST, RareValues, SkillDraft, build, linked, merged, unnamed_digest
@@ -32,6 +32,7 @@ def renamed(body: Body) -> Body:
     )
 
 
+@settings(max_examples=25)
 @given(st.lists(any_body(), max_size=5, unique=True))
 def test_what_differs_in_names_of_parameters_alone_is_one_skill_with_all_tasks(bodies: list[Body]) -> None:
     drafts = [draft(body, task="a") for body in bodies]
@@ -203,6 +204,7 @@ def test_what_cannot_be_done_again_is_dropped_with_the_step_where_it_broke() -> 
     }
 
 
+@settings(max_examples=12)
 @given(st.permutations([*BOATS, add_bed("g1", "b1"), add_bed("g2", "b2", "Rose row", "peat")]))
 def test_runs_in_any_order_give_the_same_library(runs: list) -> None:  # type: ignore[type-arg]
     found = build("mixed", runs, REPLAY)

@@ -17,7 +17,7 @@ from storage.schemas import Node
 from tasks.evaluate.generate.requests import PROMPT as REQUESTS
 from tasks.evaluate.generate.requests import values_of as about_skill
 from tasks.evaluate.judge.judge import PROMPT as JUDGE
-from tasks.evaluate.judge.judge import Case, LlmJudge
+from tasks.evaluate.judge.judge import Case, judge
 from tasks.evaluate.judge.judge import values_of as about_case
 from tasks.induce.library.llm_inducer import PROMPT as WINDOWS
 from tasks.induce.library.llm_inducer import ShownWindow
@@ -200,7 +200,7 @@ def test_an_answer_that_was_kept_before_is_found(answers: Answers) -> None:
         said = json.dumps({"missing": "", "sufficient": vote != 1})
         now = datetime.now(UTC).isoformat()
         answers.keep(KeptAnswer(key, llm.model, "judge-1", vote, said, None, 1, 1, now), ("d",))
-    (verdict,) = LlmJudge(llm).judge([CASE]).verdicts
+    (verdict,) = judge(llm, [CASE]).verdicts
     assert verdict.votes == (True, False, True)
     assert (llm.ledger.counts["cached"], llm.ledger.counts["requests"]) == (3, 0)
 

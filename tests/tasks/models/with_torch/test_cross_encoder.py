@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from storage.errors import ModelMismatch
-from tasks.models.with_torch.reranker import CrossEncoder
-from tests.support.models.tiny_models import library, save_cross_encoder
+from tasks.models.with_torch.reranker import CausalReranker, CrossEncoder, load_reranker
+from tests.support.models.tiny_models import library, save_cross_encoder, save_qwen3
 
 TEXTS = ["mend a tyre with glue", "bake a loaf", "bake rye bread with sour dough and yeast in the oven"]
 
@@ -74,3 +74,21 @@ def test_a_classifier_of_several_classes_is_no_reranker(tmp_path: Path) -> None:
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match=f"model {tmp_path} cannot be loaded"):
         CrossEncoder(str(tmp_path)).score("bread", TEXTS)
+
+
+HOW = {"instruction": "judge the skill", "device": "cpu"}
+
+
+def test_the_architecture_of_a_checkpoint_decides_how_it_scores(tmp_path: Path) -> None:
+    causal = load_reranker(str(save_qwen3(tmp_path / "causal")), max_tokens=40, **HOW)
+    cross = load_reranker(str(save_cross_encoder(tmp_path / "cross")), max_tokens=40, **HOW)
+    assert (type(causal), type(cross)) == (CausalReranker, CrossEncoder)
+    for model in (causal, cross):
+        assert len(model.score("bake bread", ["honey", "bread"])) == 2
+        assert model.offsets("rye bread") == [(0, 3), (4, 9)]
+        assert model.count(["rye bread", ""]) == [2, 0]
+
+
+def test_what_is_no_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelMismatch, match=f"model {tmp_path} cannot be loaded"):
+        load_reranker(str(tmp_path), max_tokens=40, **HOW)

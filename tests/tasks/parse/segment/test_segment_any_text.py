@@ -134,7 +134,7 @@ _NAMES = {"paragraph_open": "paragraph", "heading_open": "heading", "table_open"
 
 
 @given(body=bodies)
-@settings(max_examples=400)
+@settings(max_examples=150)
 @example("\x0b\n===\n===")
 @example("\x0b\n\n===\n===")
 @example("    \x0b\n===\n===")
@@ -146,7 +146,7 @@ def test_every_character_lies_in_exactly_one_fragment_or_heading(body: str) -> N
 
 
 @given(body=bodies)
-@settings(max_examples=400)
+@settings(max_examples=150)
 @example("\x0b\n===\n===")
 @example("\x0b\n\x0c\n---\n# \x0b")
 @example("- a\n\x0b\n===\n\n===\n===")
@@ -157,7 +157,7 @@ def test_headings_are_what_stands_between_fragments(body: str) -> None:
 
 
 @given(body=bodies)
-@settings(max_examples=400)
+@settings(max_examples=150)
 @example("| a | b |\n|---|---|\n\x0b\n")
 @example("| a | b |\n|---|---|\n| c | d |\n \x0c\x0b \n| e | f |")
 def test_blocks_are_those_of_markdown_it(body: str) -> None:
@@ -169,7 +169,7 @@ def test_blocks_are_those_of_markdown_it(body: str) -> None:
 
 
 @given(body=bodies)
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_lead_in_is_the_text_of_an_earlier_fragment_of_the_section(body: str) -> None:
     fragments = segment(body).fragments
     for i, fragment in enumerate(fragments):

@@ -85,7 +85,7 @@ def require_ordered(plan: dict[str, Any]) -> None:
     assert all(side[before] < side[after] for before, after in edges)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(TASKS, st.integers(1, 8))
 @example("\ud800 bake bread", 8)
 @example("🥖" * 30, 1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.seal import folder_holds
@@ -42,6 +42,7 @@ def test_vectors_have_length_one_whatever_a_text_holds(model: Retriever, vectors
     assert model.skills(skill_tokens_of([])).shape == (0, WIDTH)
 
 
+@settings(max_examples=10)
 @given(keep=st.lists(st.booleans(), min_size=len(SKILLS), max_size=len(SKILLS)))
 def test_a_skills_vector_does_not_depend_on_the_others(keep: list[bool]) -> None:
     rows = np.flatnonzero(keep)

@@ -18,6 +18,7 @@ from storage.state import documents_table, edges_table, nodes_table, seen_table
 from storage.tombstones import Forgotten, Tombstone, add_tombstones
 from tasks.retrieve.versions.doctor import examine, mend_missing
 from tasks.retrieve.versions.purge import purge
+from tests.support.processes import slow_but
 from tests.support.roots.hand_written import BIKE, SKILLS
 from tests.support.roots.skill_root import SkillRoot
 
@@ -46,7 +47,7 @@ def lose(root: SkillRoot, relative: str) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-@pytest.mark.parametrize("folder", TABLES)
+@pytest.mark.parametrize("folder", slow_but(TABLES[::2], TABLES))
 def test_a_partition_that_is_missing_is_named_and_made_again_by_the_next_night(
     root: SkillRoot, folder: str
 ) -> None:
@@ -60,7 +61,7 @@ def test_a_partition_that_is_missing_is_named_and_made_again_by_the_next_night(
     assert examine(root.root) == []
 
 
-@pytest.mark.parametrize("folder", TABLES)
+@pytest.mark.parametrize("folder", slow_but(TABLES[1::2], TABLES))
 def test_a_table_that_is_missing_as_a_whole_is_made_again(root: SkillRoot, folder: str) -> None:
     before = corpus(root.root)
     files = root.root.files(folder, ".parquet")

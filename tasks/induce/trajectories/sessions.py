@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tasks.induce.trajectories.rows import NotRead, Unread, unread
+from tasks.induce.trajectories.rows import NotRead, Unread, object_of, unread
 
 Host = Literal["claude", "codex"]
 _HOME = re.compile(  # an address on the web keeps its path
@@ -91,11 +91,15 @@ def turns(values: Iterable[tuple[str, object | Unread]], host: Host) -> Iterator
     for place, value in values:
         if isinstance(value, Unread):
             yield place, value
-        elif isinstance(value, Mapping):
-            prompt = read(value, now or Turn(place))
-            if prompt is not None:
-                yield from _ended(now)
-                now = Turn(place, [{"role": "user", "content": prompt}])
+            continue
+        try:
+            prompt = read(object_of(value), now or Turn(place))
+        except NotRead as error:
+            yield place, unread(place, None, error)
+            continue
+        if prompt is not None:
+            yield from _ended(now)
+            now = Turn(place, [{"role": "user", "content": prompt}])
     if now is not None and now.success is None:
         msg = "the agent has not answered its last prompt: the session may go on"
         yield now.place, unread(now.place, None, NotRead("unfinished", msg))

@@ -183,14 +183,11 @@ def test_what_a_host_writes_is_read_back(host: Host, write: Write, said: list[An
     assert found == [[(name, args) for name, args, *_ in calls] for _, calls, _ in said]
 
 
-LINES = [
+LINES: list[Any] = [
     {},
     {"type": "user"},
     {"type": "user", "message": 1},
     {"type": "response_item", "payload": []},
-    [],
-    1,
-    None,
 ]
 
 
@@ -202,3 +199,16 @@ def test_lines_of_unknown_form_are_passed_over(host: Host) -> None:
         {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "9", "content": 3}]}},
     ]
     assert list(turns([("log:1", line) for line in [*LINES, *strange]], host)) == []
+
+
+@pytest.mark.parametrize("host", ["claude", "codex"])
+def test_lines_that_are_no_objects_or_too_deep_are_named(host: Host) -> None:
+    deep: Any = "/home/ann"
+    for _ in range(900):
+        deep = [deep]
+    line = {
+        "type": "assistant",
+        "message": {"content": [{"type": "tool_use", "id": "1", "name": "a", "input": deep}]},
+    }
+    found = [value for _, value in turns([("log:1", [1]), ("log:2", line)], host)]
+    assert [value.reason for value in found if isinstance(value, Unread)] == ["no-object", "too-deep"]

@@ -44,12 +44,13 @@ def light_documents(root: Root, folder: str, columns: Collection[str]) -> pl.Dat
     A bundle that is not known counts as an empty one: of both, SKILL.md is all there is to read.
     """
     schema = pl.Schema({name: DOCUMENTS[name] for name in DOCUMENTS if name in columns})
+    empty = pl.DataFrame(schema={**schema, "files": DOCUMENTS["files"], "file": pl.String})
     frames = [
-        read_frame(root, file, DOCUMENTS, [*columns, "files"]).with_columns(file=pl.lit(file), bundle=_BUNDLE)
+        read_frame(root, file, DOCUMENTS, [*columns, "files"]).with_columns(file=pl.lit(file))
         for file in root.files(folder, ".parquet")
     ]
-    empty = pl.DataFrame(schema={**schema, "file": pl.String, "bundle": pl.String})
-    return pl.concat([empty, *(frame.select(empty.columns) for frame in frames)])
+    held = pl.concat([empty, *(frame.select(empty.columns) for frame in frames)])
+    return held.with_columns(bundle=_BUNDLE).drop("files")
 
 
 _FILE = pl.concat_str(pl.element().struct.field("sha256"), pl.element().struct.field("path"), separator=" ")

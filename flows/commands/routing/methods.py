@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -72,16 +72,12 @@ from tasks.retrieve.routing.skill import TEMPLATE, Skill
 JUDGE, API = "judge", "api:"
 
 
-class Means(NamedTuple):
-    """What stages run with: `llm` opens the LLM, if one is set up; `api` encodes by an endpoint."""
-
-    llm: Callable[[], Llm | None]
-    device: str
-    api: Callable[[str], IndexEncoder]
-
-
 def skillflow(
-    skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: OnnxEncoder, means: Means
+    skills: Sequence[Skill],
+    flow: SkillFlowSettings,
+    kept: Encoder,
+    encoder: OnnxEncoder,
+    models: RoutingModels,
 ) -> Staged:
     """Return SkillFlow's stages; without an LLM a task is its own query, and nothing is selected.
 
@@ -89,7 +85,7 @@ def skillflow(
     stage raise `WrongInput`, and so do stages that keep more than the one before, and prompts that cannot be
     read.
     """
-    rules, llm = prompts_of(flow), means.llm()
+    rules, llm = prompts_of(flow), models.llm
     writer: QueryWriter = TaskItself() if llm is None else LlmQueries(llm, listed=flow.listed)
     stages: list[Stage] = []
     for name in flow.stages:
@@ -100,14 +96,14 @@ def skillflow(
                 selecting = flow.select_k, flow.select_specific, flow.select_characters
                 stages.append(SelectStage(skills, llm, *selecting, rules["relevant"], rules["specific"]))
         else:
-            stages.append(_reranking(name, skills, flow, writer, rules[name], means.device))
+            stages.append(_reranking(name, skills, flow, writer, rules[name], models.device))
     return Staged(skills, stages)
 
 
-def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root, means: Means) -> Staged:
+def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, models: RoutingModels) -> Staged:
     """Return SkillRouter's stages; vectors of skills are kept below the root. Raises as `reranking`."""
-    model = _bi_encoder(router, means)
-    kept = KeptEncoder(model, root)
+    model = _bi_encoder(router, models)
+    kept = KeptEncoder(model, models.root)
     encoded = router.encoder_description_tokens, router.encoder_body_tokens
     before = router.encoder_text_prefix
     vectors = kept.encode([f"{before}{flat_text(skill, encoded, model)}" for skill in skills])
@@ -115,19 +111,19 @@ def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, root: Root
     asking = Prefixed(model, instructed(router.encoder_instruction) if prefix is None else prefix)
     stages: list[Stage] = [RetrieveStage(vectors, asking, router.candidates)]
     if router.reranker:
-        stages.append(reranking(router, means)(skills))
+        stages.append(reranking(router, models)(skills))
     return Staged(skills, stages)
 
 
-def _bi_encoder(router: SkillRouterSettings, means: Means) -> IndexEncoder:
+def _bi_encoder(router: SkillRouterSettings, models: RoutingModels) -> IndexEncoder:
     if router.encoder.startswith(API):
-        return means.api(router.encoder.removeprefix(API))
+        return models.api(router.encoder.removeprefix(API))
     return TorchEncoder(
-        router.encoder, device=means.device, pooling=router.encoder_pooling, trusted=router.encoder_trusted
+        router.encoder, device=models.device, pooling=router.encoder_pooling, trusted=router.encoder_trusted
     )
 
 
-def reranking(router: SkillRouterSettings, means: Means) -> Callable[[Sequence[Skill]], Stage]:
+def reranking(router: SkillRouterSettings, models: RoutingModels) -> Callable[[Sequence[Skill]], Stage]:
     """Return what makes the stage that puts skills in order, by a model, loaded once, or the LLM as judge.
 
     Raises:
@@ -135,12 +131,12 @@ def reranking(router: SkillRouterSettings, means: Means) -> Callable[[Sequence[S
         ModelMismatch: There is no such model.
     """
     if router.reranker == JUDGE:
-        if (llm := means.llm()) is None:
+        if (llm := models.llm) is None:
             msg = "the judge is a language model: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
             raise WrongInput(msg)
         return lambda skills: JudgeStage(skills, llm, k=router.candidates, characters=router.judge_characters)
     limits = router.reranker_description_tokens, router.reranker_body_tokens
-    scorer = loaded(router, means.device)
+    scorer = loaded(router, models.device)
     return lambda skills: FlatRerankStage(skills, scorer, scorer, k=router.candidates, limits=limits)
 
 
@@ -265,7 +261,8 @@ class RoutingModels:
     """
 
     def __init__(self, root: Root, settings: Settings, held: ExitStack) -> None:
-        self.root, self.rerank, self._settings, self._held = root, settings.rerank, settings, held
+        self.root, self.rerank, self.device = root, settings.rerank, settings.device
+        self._settings, self._held = settings, held
 
     def llm_report(self) -> dict[str, Any] | None:
         """Return what an LLM was asked, its cost, and its failures by reason; None if it was not asked."""
@@ -305,18 +302,14 @@ class RoutingModels:
         router = load(SkillRouterSettings)
         limits = router.reranker_description_tokens, router.reranker_body_tokens
         if router.reranker and router.reranker != JUDGE:
-            found = loaded(router, self._settings.device)
+            found = loaded(router, self.device)
             if isinstance(found, CausalReranker):
                 return found, limits
         msg = f"--attention is of a causal model, and SKILLERY_SKILLROUTER_RERANKER is {router.reranker!r}"
         raise WrongInput(msg)
 
-    @property
-    def means(self) -> Means:
-        """What published pipelines run with."""
-        return Means(lambda: self.llm, self._settings.device, self._by_api)
-
-    def _by_api(self, model: str) -> ApiEncoder:
+    def api(self, model: str) -> ApiEncoder:
+        """Return what encodes by a model of the endpoint that is set up."""
         options = llm_options(self._settings, "llm")
         assert options is not None  # noqa: S101 (for the types: `local` alone gives none)
         return ApiEncoder(options.endpoint, model)
@@ -370,12 +363,12 @@ class Methods:
             folder = models.export(flow.dense_model) if own else models.folder
             # The stage's time is measured, so its queries must not come from a memory.
             encoder, kept = models.query_encoder(folder), load_kept_encoder(models.root.uri, folder)
-            return skillflow(self._skills, flow, kept, encoder, models.means)
+            return skillflow(self._skills, flow, kept, encoder, models)
         router = settings_of(name, SkillRouterSettings)
         if base == "skillrouter":
-            return skillrouter(self._skills, router, models.root, models.means)
+            return skillrouter(self._skills, router, models)
         first = RouteStage(self._skills, self._ablations.router("default-rerank-none"), k=router.candidates)
-        return Staged(self._skills, [first, reranking(router, models.means)(self._skills)])
+        return Staged(self._skills, [first, reranking(router, models)(self._skills)])
 
 
 def staged(pipeline: Staged) -> RoutingMethod:

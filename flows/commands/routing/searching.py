@@ -97,7 +97,7 @@ class _Ranking:
     @functools.cached_property
     def _rerank(self) -> Callable[[Sequence[Skill]], Stage]:
         assert self._router is not None  # noqa: S101 - it is asked for where there is one
-        return reranking(self._router, self._models.means)
+        return reranking(self._router, self._models)
 
     def _candidates(
         self, searcher: Searcher, query: str, depth: int, allowed: npt.NDArray[np.bool_]

@@ -6,11 +6,12 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from flows.commands.routing.methods import Means, require_names, skillflow
+from flows.commands.routing.methods import RoutingModels, require_names, skillflow
 from flows.commands.routing.settings import (
     SWEEPS,
     VARIED,
@@ -22,7 +23,9 @@ from flows.commands.routing.settings import (
     require_skillflow,
     settings_of,
 )
+from flows.settings import Settings
 from storage.errors import WrongInput
+from storage.root import Root
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.skill import Skill
@@ -144,7 +147,9 @@ def test_an_encoder_behind_an_endpoint_is_asked_about_each_skill_once(
     assert 0 < rows(printed)[method]["hit@10"] <= 1
 
 
-def test_prefixes_and_length_of_what_the_dense_stage_reads_can_be_set(minilm: OnnxEncoder) -> None:
+def test_prefixes_and_length_of_what_the_dense_stage_reads_can_be_set(
+    minilm: OnnxEncoder, tmp_path: Path
+) -> None:
     skills = [
         Skill("a/b", "bread", "make", "let the food rise"),
         Skill("a/c", "bees", "keep", "open the hive"),
@@ -159,7 +164,8 @@ def test_prefixes_and_length_of_what_the_dense_stage_reads_can_be_set(minilm: On
             return minilm.encode(texts)
 
     flow = settings_of(name, SkillFlowSettings)
-    pipeline = skillflow(skills, flow, Reading(), minilm, Means(lambda: None, "cpu", lambda _: minilm))
+    models = RoutingModels(Root(tmp_path), Settings(device="cpu"), ExitStack())
+    pipeline = skillflow(skills, flow, Reading(), minilm, models)
     assert read == ["passage: make\nlet the food", "passage: keep\nopen the hive"]
     texts = minilm.encode(["query: open a hive", *read])
     cosines = dict(zip(("a/b", "a/c"), texts[1:] @ texts[0], strict=True))

@@ -127,15 +127,9 @@ class ServedIndex:
             for rank, (row, found) in enumerate(ranked[:k], start=1)
         ]
         least = model.least if model and min_fit is None else min_fit
-        told: dict[str, Any] = {
-            "query": query,
-            "results": results,
-            "nothing_fits": nothing,
-            "least_fit": least,
-        }
-        if model and now.tuned:
-            told["tuned"] = now.tuned.said()
-        return {**told, "index_version": now.served.version, "took_ms": _since(started)}
+        told = {"query": query, "results": results, "nothing_fits": nothing, "least_fit": least}
+        tuned = {"tuned": now.tuned.said()} if model and now.tuned else {}
+        return {**told, **tuned, "index_version": now.served.version, "took_ms": _since(started)}
 
     @asked_again
     def page(

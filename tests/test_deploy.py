@@ -109,6 +109,10 @@ def test_what_images_copy_is_there_and_services_are_made_of_their_targets() -> N
     secrets = set(re.findall(r"\$\{(\w+):\?\}", COMPOSE))
     page = (DEPLOY / "README.md").read_text("utf-8")
     assert all(f"{secret}=" in page for secret in secrets)
+    assert "(umask 077; printf" in page
+    for file in (".gitignore", ".dockerignore"):
+        assert ".deploy/.env" in (PROJECT / file).read_text("utf-8").replace("/.deploy", ".deploy").split()
+    assert all("constraints.txt" in line for line in re.findall(r"pip install.*", CONTAINERFILE))
 
 
 def test_the_worker_registers_every_deployment_for_the_root_of_the_compose_file() -> None:

@@ -13,6 +13,7 @@ from flows.cli.options import JsonOption, PresetOption, RootOption, print_json, 
 from flows.cli.printing import measures as printing_bench
 from flows.commands.console import say
 from flows.settings import load_settings
+from storage.errors import WrongInput
 
 bench_app = typer.Typer(cls=GroupedHelp, invoke_without_command=True, rich_markup_mode=None)
 
@@ -163,10 +164,13 @@ def train_requests(
 
     `kept` says whether the skill served the query. Without FILE it is what the usage log has: skills paged or
     installed within half an hour after a search found them. Two fifths of the requests decide, by skill:
-    none of their figures may fall by more than .005, nor may those of the package's own, and one has to rise.
+    their log loss has to gain by more than chance gives, and no other figure may fall by more than .005 or
+    two requests, nor may those of the package's own. The last 20,000 lines are used.
     """
     settings = load_settings()
     where = root_of(settings, root)
+    if remove and requests:
+        raise WrongInput(f"--remove takes no FILE: leave out {requests}, or --remove")
     if remove:
         from tasks.retrieve.routing.tuned import write_tuned  # noqa: PLC0415
 

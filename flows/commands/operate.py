@@ -84,8 +84,14 @@ def root_status(root: Root) -> dict[str, Any]:
 
 
 def _tuned(root: Root) -> dict[str, Any] | None:
-    found = read_tuned(root)
-    return found.said() if found else None
+    """Return what the root's own requests taught, whether it is `used` with these settings, and `why` not."""
+    try:
+        found = read_tuned(root)
+    except StorageError as error:
+        return {"rerank": None, "requests": None, "at": None, "used": False, "why": str(error)}
+    rerank = load_settings().rerank
+    why = None if found is None or found.rerank == rerank else f"SKILLERY_RERANK is {rerank}"
+    return found and {**found.said(), "used": why is None, "why": why}
 
 
 def source_rows(root: Root) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ Threads may share it.
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +34,8 @@ from tasks.retrieve.routing.router import Ranked, plain_name
 from tasks.retrieve.routing.search import PROVENANCE, Searcher
 from tasks.retrieve.routing.store import RoutingIndex, open_routing, routing_rows
 from tasks.retrieve.routing.tuned import Tuned, read_tuned
+
+log = logging.getLogger(__name__)
 
 # An agent asks about the same skill again and again, so prepared documents are kept: at most this number, and
 # this many bytes of token embeddings, of which a long document has a hundred times as many as most.
@@ -165,8 +168,12 @@ class OpenVersion:
 
     @functools.cached_property
     def tuned(self) -> Tuned | None:
-        """What the root's own requests taught of the way of reading that is used."""
-        found = read_tuned(self.root)
+        """What the root's own requests taught of the way of reading that is used; else the log says why."""
+        try:
+            found = read_tuned(self.root)
+        except StorageError as error:
+            log.warning("searching with the packaged numbers: %s", error)
+            return None
         return found if found and found.rerank == self._reads else None
 
     @property

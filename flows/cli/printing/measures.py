@@ -132,14 +132,18 @@ def print_tuning(found: dict[str, Any]) -> None:
     say(
         f"{found['requests']} requests, {found['kept']} of them kept; {found['unknown']} of skills not served"
     )
+    for name, why in (("contradicting", "both kept and not"), ("beyond", "lines before the last 20,000")):
+        if found[name]:
+            say(f"left out: {found[name]} {why}")
     sides = {"your requests": found["own"], "the package's": found["packaged"]}
     rows = [
         [f"{name}, {when}", *(f"{row[key]:.3f}" for key in row)]
         for name, pair in sides.items()
         for when, row in zip(("before", "tuned"), pair, strict=True)
     ]
-    table("held out", ["of", *(key.replace("_", " ") for key in found["own"][0])], rows)
+    names = (key.removeprefix("wrongly_").replace("_", " ") for key in found["own"][0])
+    table("held out; refused and accepted: wrongly so", ["of", *names], rows)
     if found["shipped"]:
         say("better: search uses it from now on; skillery train requests --remove goes back")
     else:
-        say("not better on both: nothing was changed")
+        say("not better beyond chance on both: nothing was changed")

@@ -167,7 +167,10 @@ def print_findings(found: dict[str, Any]) -> None:
 
 
 def _say_tuned(found: dict[str, Any]) -> None:
-    if tuned := found.get("tuned"):
+    tuned = found.get("tuned")
+    if tuned and tuned.get("why"):
+        _say(f"tuned for {tuned['rerank']}, not in use: {tuned['why']}" if tuned["rerank"] else tuned["why"])
+    elif tuned:
         _say(f"search is tuned on {tuned['requests']} requests of this root, {minute(tuned['at'])}")
 
 

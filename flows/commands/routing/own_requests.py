@@ -18,8 +18,15 @@ from tasks.models.adapted_encoder import is_base
 from tasks.retrieve.routing.fit import packaged_fit
 from tasks.retrieve.routing.reranker import NONE, REACHES, packaged_pair_scorer
 from tasks.retrieve.routing.search import Searcher
-from tasks.retrieve.routing.tuned import Tuned, write_tuned
-from tasks.train.search.own_requests import OwnRequest, Tuning, judged, own_requests, read_own
+from tasks.retrieve.routing.tuned import Tuned, package_digest, write_tuned
+from tasks.train.search.own_requests import (
+    OwnRequest,
+    Tuning,
+    judged,
+    own_requests,
+    packaged_numbers,
+    read_own,
+)
 from tasks.train.search.requests import NEAR, Requests
 
 _LOGGED_DAYS = 90
@@ -30,8 +37,9 @@ def train_on_requests(root: Root, settings: Settings, file: Path | None) -> dict
     """Tune reading on requests and what served them; ship it into the root's state if it is better.
 
     Returns:
-        `requests`, `kept`, `unknown` (whose skill is not served), `own` and `packaged` (figures before and
-        after, of the requests that decide), `better`, `shipped`, `rerank`, `weight`.
+        `requests`, `kept`, what was left out (see `own_requests`), `own` and `packaged` (figures before and
+        after, of the requests that decide), `better`, `shipped`, `rerank`, `weight`. Before is what searches
+        use now; of the package's requests it is the packaged numbers.
 
     Raises:
         WrongInput: The file, or the log, holds too little; or nothing is read beside the query here.
@@ -40,11 +48,13 @@ def train_on_requests(root: Root, settings: Settings, file: Path | None) -> dict
     rerank = settings.rerank
     with open_index(root, settings).version() as now:
         index, tokens = now.routing, now.routing.tokens
-        if rerank == NONE or tokens is None or not is_base(now.encoder.card):
+        if rerank == NONE or not is_base(now.encoder.card):
             msg = "nothing is read beside a query: set SKILLERY_RERANK=best or fast, and the default encoder"
             raise WrongInput(msg)
+        if tokens is None:
+            raise WrongInput("the index holds no tokens to read beside a query: `skillery run` makes them")
         router = Searcher(now.skills, index, now.encoder, packaged_fit(), NONE, now.threads).router
-        own = own_requests(asked, index.doc_ids, router, index.sketches)
+        own, left = own_requests(asked, index.doc_ids, router, index.sketches)
         model, reach = packaged_pair_scorer(now.threads), REACHES[rerank]
 
         def odds(held: Requests) -> npt.NDArray[np.float64]:
@@ -54,13 +64,14 @@ def train_on_requests(root: Root, settings: Settings, file: Path | None) -> dict
             ]
             return np.array(read, dtype=np.float64)
 
-        packaged = packaged_fit(rerank)
-        assert packaged.reading is not None  # noqa: S101 (the packaged model has each way of reading)
-        found, told = judged(own, odds, rerank, reach, Tuning(reach.weight, packaged.reading, packaged.least))
+        used = packaged_numbers(rerank)
+        if was := now.tuned:
+            used = Tuning(was.weight, np.array(was.reading), was.least)
+        found, told = judged(own, odds, rerank, reach, used)
     if told["better"]:
         ship(root, rerank, found, len(own.texts))
     served = int((own.kinds != NEAR).sum())
-    counts = {"requests": len(own.texts), "kept": served, "unknown": len({*asked}) - len(own.texts)}
+    counts = {"requests": len(own.texts), "kept": served, **left}
     return {**counts, **told, "shipped": told["better"], "rerank": rerank, "weight": found.weight}
 
 
@@ -68,7 +79,7 @@ def ship(root: Root, rerank: str, numbers: Tuning, requests: int) -> None:
     """Have searches of a root use numbers that so many requests taught."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     reading = tuple(numbers.reading.tolist())
-    write_tuned(root, Tuned(rerank, numbers.weight, reading, numbers.least, requests, at))
+    write_tuned(root, Tuned(rerank, numbers.weight, reading, numbers.least, requests, at, package_digest()))
 
 
 def _logged(root: Root) -> list[tuple[str, str]]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from flows.commands.routing.own_requests import ship
 from storage.usage import UsageLog, served_searches
+from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.fit import packaged_fit
-from tasks.retrieve.routing.tuned import read_tuned
+from tasks.retrieve.routing.tuned import FILE, read_tuned
 from tasks.train.search.own_requests import Tuning
 from tests.support.command import Ask
 from tests.support.roots.hand_written import SKILLS
@@ -57,12 +59,14 @@ def test_own_requests_are_measured_beside_the_packages_and_change_nothing_if_the
     assert done.code == 0, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "48 requests, 48 of them kept; 1 of skills not served" in done.stdout
-    for told in ("your requests, tuned", "the package's, before", "mrr@3", "not better on both"):
+    for told in ("your requests, tuned", "the package's, before", "mrr@3", "not better beyond chance"):
         assert told in done.stdout
     assert read_tuned(served.root) is None
 
 
-def test_what_is_shipped_is_used_and_said_until_it_is_removed(served: SkillRoot, ask: Ask) -> None:
+def test_what_is_shipped_is_used_and_said_until_it_is_removed(
+    served: SkillRoot, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root, packaged = served.root.uri, packaged_fit("best")
     assert packaged.reading is not None
     search = ["search", "the loaf stays flat", "--root", root, "--json"]
@@ -74,12 +78,57 @@ def test_what_is_shipped_is_used_and_said_until_it_is_removed(served: SkillRoot,
     for key in ("fit", "score"):
         assert tuned["results"][0][key] != plain["results"][0][key]
     assert "tuned" not in json.loads(ask(*search, "--rerank", "fast").stdout)
+    monkeypatch.setenv("SKILLERY_RERANK", "fast")
+    assert "tuned for best, not in use: SKILLERY_RERANK is fast" in ask("status", "--root", root).stdout
+    monkeypatch.delenv("SKILLERY_RERANK")
     for command in (["search", "flat loaf"], ["status"], ["doctor"]):
         assert "tuned on 48 requests of this root" in ask(*command, "--root", root).stdout
     remove = ["train", "requests", "--remove", "--root", root]
     assert [ask(*remove).stdout for _ in range(2)] == ["removed\n", "nothing was tuned here\n"]
     again = json.loads(ask(*search).stdout)
     assert {**again, "took_ms": 0} == {**plain, "took_ms": 0}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("{", "is not JSON"),
+        ({"reading": [1, 2, 3]}, "is damaged"),
+        ({"weight": "0.8"}, "is damaged"),
+        ({"weight": float("nan")}, "is damaged"),
+        ({"least": 1.5}, "is damaged"),
+        ({"requests": "<b>"}, "is damaged"),
+        ({"package": "of before"}, "another version of the packaged model"),
+    ],
+)
+def test_wrong_numbers_are_not_used_and_status_and_doctor_say_what_to_do(
+    served: SkillRoot, ask: Ask, wrong: str | dict[str, object], why: str
+) -> None:
+    root, reading = served.root, packaged_fit("best").reading
+    assert reading is not None
+    ship(root, "best", Tuning(0.2, reading, 0.01), 48)
+    held = root.read_json(FILE)
+    root.write(FILE, (wrong if isinstance(wrong, str) else json.dumps({**(held or {}), **wrong})).encode())
+    found = ask("search", "flat loaf", "--root", root.uri, "--json")
+    assert (found.code, "tuned" in json.loads(found.stdout)) == (0, False)
+    for command in ("status", "doctor"):
+        done = ask(command, "--root", root.uri)
+        said = " ".join(done.stdout.split())
+        assert done.code == 0
+        assert why in said
+        assert "`skillery train requests` learns anew, with --remove the file goes" in said
+        assert "Traceback" not in done.stderr
+    assert ask("train", "requests", "--remove", "--root", root.uri).stdout == "removed\n"
+
+
+def test_an_index_without_tokens_says_what_makes_them(
+    served: SkillRoot, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = SimpleNamespace(tokens=None)
+    monkeypatch.setattr(OpenVersion, "routing", property(lambda _: without))
+    done = ask("train", "requests", str(asked(tmp_path, 1)), "--root", served.root.uri)
+    assert done.code == 2
+    assert "`skillery run` makes them" in done.stderr
 
 
 def test_without_a_file_the_log_of_usage_is_read(served: SkillRoot, ask: Ask) -> None:
@@ -95,4 +144,6 @@ def test_without_a_file_the_log_of_usage_is_read(served: SkillRoot, ask: Ask) ->
     assert served_searches(served.root, datetime.now(UTC), 1) == [("mites", "local/market/pot")]
     few = ask("train", "requests", "--root", served.root.uri)
     assert few.code == 2
-    assert "1 lines were kept by a served skill" in few.stderr
+    assert "1 requests were kept by a served skill" in few.stderr
+    both = ask("train", "requests", "asked.jsonl", "--remove", "--root", served.root.uri)
+    assert (both.code, "--remove takes no FILE" in both.stderr) == (2, True)

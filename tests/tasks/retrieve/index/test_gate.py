@@ -254,16 +254,8 @@ def lengthen(table: lancedb.table.Table, row: pa.Table) -> None:
     table.optimize()
 
 
-def lengthen_what_changed(table: lancedb.table.Table) -> None:
-    lengthen(table, of_changed(table))
-
-
 def others(table: lancedb.table.Table) -> pa.Table:
     return table.search().where("doc_id != 'local/market/mill'").to_arrow()
-
-
-def lengthen_another(table: lancedb.table.Table) -> None:
-    lengthen(table, others(table).slice(1, 1))
 
 
 def swap_another_for_a_copy(table: lancedb.table.Table) -> None:
@@ -288,8 +280,9 @@ def test_an_update_is_checked_where_it_changed_what_is_served(
     assert {c.check for c in root.check(version) if not c.passed} == set()
     table, at = connect(root.root).open_table(name), version.tables()[name] or 0
     for injure, check in (
-        (lose_a_row, "rows"), (repeat_what_changed, "repeated_ids"), (lengthen_what_changed, "bad_vectors"),
-        (leave_a_row_unindexed, "unindexed_rows"), (lengthen_another, "bad_vectors"),
+        (lose_a_row, "rows"), (repeat_what_changed, "repeated_ids"), (leave_a_row_unindexed, "unindexed_rows"),
+        (lambda made: lengthen(made, of_changed(made)), "bad_vectors"),
+        (lambda made: lengthen(made, others(made).slice(1, 1)), "bad_vectors"),
         (swap_another_for_a_copy, "repeated_ids"),
     ):  # fmt: skip
         table.checkout(at)
@@ -299,10 +292,8 @@ def test_an_update_is_checked_where_it_changed_what_is_served(
         assert f"{name}.{check}" in failed
     searched = {c.check: c.limit for c in root.check(version)}[f"{name}.found_by_own_text"]
     sample = gate._sample(root.root, TableAt(root.root, name, at), version, ["local/market/mill"])
-    assert (searched, [i.startswith("local/market/mill") for i in (sample[0], sample[-1])]) == (
-        2,
-        [True, False],
-    )
+    ends = [row_id.startswith("local/market/mill") for row_id in (sample[0], sample[-1])]
+    assert (searched, ends) == (2, [True, False])
     for number, text in enumerate(TEXTS.values()):
         root.write(next(islice(many_skills(8), number, None)), text)
     root.crawl()

@@ -280,7 +280,8 @@ def test_an_update_is_checked_where_it_changed_what_is_served(
     assert {c.check for c in root.check(version) if not c.passed} == set()
     table, at = connect(root.root).open_table(name), version.tables()[name] or 0
     for injure, check in (
-        (lose_a_row, "rows"), (repeat_what_changed, "repeated_ids"), (leave_a_row_unindexed, "unindexed_rows"),
+        (lose_a_row, "rows"), (repeat_what_changed, "repeated_ids"),
+        (leave_a_row_unindexed, "unindexed_rows"),
         (lambda made: lengthen(made, of_changed(made)), "bad_vectors"),
         (lambda made: lengthen(made, others(made).slice(1, 1)), "bad_vectors"),
         (swap_another_for_a_copy, "repeated_ids"),

@@ -14,7 +14,6 @@ from flows.run_record import this_run
 from flows.settings import load_settings
 from storage.lance.served import require_served
 from storage.root import Root
-from tasks.crawl.shells import trim_snapshots
 from tasks.retrieve.shells import (
     clean_files,
     compact_served,
@@ -22,6 +21,7 @@ from tasks.retrieve.shells import (
     keep_versions,
     publish_tables,
     served_encoder,
+    trim_snapshots,
 )
 
 

@@ -185,10 +185,19 @@ class Manifest:
         note = self._root.read_json(_entry(file))
         return None if note is None else Seal.told(file, note)
 
-    def digest(self) -> str:
-        """Return what is another one as soon as any file of the table is, by the seals: no file is read."""
-        notes = self._root.each(self._root.read_json, map(_entry, sorted(self.files())))
-        return hashlib.sha256(repr([note and note.get("sha256") for note in notes]).encode()).hexdigest()
+    def digest(self) -> str | None:
+        """Return what is another one as soon as any file of the table is, by the seals: no file is read.
+
+        None where a file has no seal that can be read.
+        """
+        files = sorted(self.files() | set(self._root.files(self._folder, ".parquet")))
+        try:
+            notes = self._root.each(self._root.read_json, map(_entry, files))
+        except (StorageError, UnicodeDecodeError):
+            return None
+        seals = [note and note.get("sha256") for note in notes]
+        named = repr([*zip(files, seals, strict=True)])
+        return hashlib.sha256(named.encode()).hexdigest() if all(seals) else None
 
     def adopt(self, file: str, rows: int) -> str | None:
         """Compare a readable file with its seal, and seal it as it is; return what differed.

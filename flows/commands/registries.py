@@ -18,6 +18,7 @@ from storage.schemas import Dropped, RawDocument
 from tasks.crawl.source.unchanged import document_digest
 from tasks.retrieve.install.contents import Installable, prepare
 from tasks.retrieve.install.lock import LOCK_FILE, Installed
+from tasks.retrieve.install.locked_sources import LockedSources, folder_of
 from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder, said
 from tasks.retrieve.install.skills_lock import WELL_KNOWN, Entry, entry_of, folder_hash, read_skills_lock
 from tasks.retrieve.install.verification import differences
@@ -49,7 +50,7 @@ def publish_registry(
     Raises:
         NotPublished: Nothing is served.
         WrongInput: `out` is the root, or holds what Skillery did not write; a filter leaves nothing; or it
-            cannot be signed with that key.
+            cannot be signed with that key, or holds a file that none of these would be.
         StorageError: A file cannot be read or written.
     """
     started, place = time.perf_counter(), _place(root, out)
@@ -57,11 +58,15 @@ def publish_registry(
     base = None if public_url is None else normal_base(public_url)
     served = require_served(root)
     rows = served_rows(root, served, licences=licences, sources=sources, risks=risks)
-    registry = StaticRegistry(place)
+    signed = signer is not None and signer.is_signed()
+    registry = StaticRegistry(place, anew=signer is not None and not signed)
     offers, left_out = registry.publish(root, served, rows, load(InstallSettings).refuse, base, keep)
-    if signer is not None:
+    if signer is not None and not (signed and not registry.written and not registry.removed):
+        if foreign := [path for path in registry.foreign() if path != SIGNATURE]:
+            msg = f"{place.at(foreign[0])} is none of the registry's files: remove it, then sign"
+            raise WrongInput(msg if len(foreign) == 1 else f"{msg} ({len(foreign)} are there)")
         signer.sign()
-    elif place.exists(SIGNATURE):
+    elif signer is None and place.exists(SIGNATURE):
         place.delete(SIGNATURE)  # it is of other files
     return {
         "out": place.uri, "version": served.version, "skills": len(offers), "left_out": left_out,
@@ -190,7 +195,13 @@ def install_frozen(
             msg = f"neither {folder / LOCK_FILE} nor a skills-lock.json says anything: install skills first"
             raise WrongInput(msg)
         edits = differences(folder, project)
-        told = []
+        base, told = project or folder, list[dict[str, Any]]()
+        entries = {
+            name: (installed and entry_of(installed, {}, base)) or shared.get(name, {})
+            for name, installed in wanted.items()
+            if edits[name]
+        }
+        sources = LockedSources(settings.crawl(), datetime.now(UTC), base, entries.values())
         for name, installed in sorted(wanted.items()):
             if not edits[name]:
                 told.append({"name": name, "state": "unchanged"})
@@ -198,17 +209,17 @@ def install_frozen(
                 reason = f"it differs from its lock: {said(edits[name])}"
                 told.append({"name": name, "state": "failed", "reason": reason})
             else:
-                base, entry = project or folder, shared.get(name, {})
-                told.append(_restored(root, skills, base, name, installed, entry, settings, rules))
+                held = _held(root, name, installed, entries[name], sources, settings)
+                told.append(_restored(skills, name, installed, shared.get(name, {}), held, rules))
         return {**told_of(skills), "skills": told}
 
 
 def _restored(
-    root: Root, skills: SkillsFolder, project: Path, name: str, installed: Installed | None, entry: Entry,
-    settings: Settings, rules: InstallSettings,
+    skills: SkillsFolder, name: str, installed: Installed | None, entry: Entry,
+    held: Iterator[Edition | str], rules: InstallSettings,
 ) -> dict[str, Any]:  # fmt: skip
     why = "its lock names no source that is read here"
-    for found in _held(root, project, name, installed, entry, settings):
+    for found in held:
         if not isinstance(found, Edition):
             why = found
             continue
@@ -232,50 +243,26 @@ def _is_exact(prepared: Installable, installed: Installed | None, entry: Mapping
 
 
 def _held(
-    root: Root, project: Path, name: str, installed: Installed | None, entry: Entry, settings: Settings
-) -> Iterator[Edition | str]:
+    root: Root, name: str, installed: Installed | None, entry: Entry, sources: LockedSources,
+    settings: Settings,
+) -> Iterator[Edition | str]:  # fmt: skip
     """Yield what a lock may mean, of the root, then of the source that it names, or why there is none."""
-    if installed is not None:
-        entry = entry_of(installed, {}, project) or entry
-        wanted: tuple[str, str | None] = (installed.doc_id, installed.revision)
-    folder = str(entry.get("skillPath", "")).removesuffix("SKILL.md").strip("/")
-    source, kind, ref = entry.get("source"), entry.get("sourceType"), entry.get("ref")
     if installed is None:
-        wanted = ("/".join(filter(None, (str(source), folder))), ref)
+        ref = entry.get("ref")
+        wanted = ("/".join(filter(None, (str(entry.get("source")), folder_of(entry)))), ref and str(ref))
+    else:
+        wanted = (installed.doc_id, installed.revision)
     try:
         yield open_edition(root, *wanted)[0]
     except SkilleryError as error:
         yield str(error)
     try:
-        if kind == WELL_KNOWN and (url := entry.get("sourceUrl")):
+        if entry.get("sourceType") == WELL_KNOWN and (url := entry.get("sourceUrl")):
             from tasks.crawl.registries.well_known import site_of  # noqa: PLC0415
 
-            name = name if installed is None else installed.doc_id.removeprefix(f"{site_of(url)}/")
+            name = name if installed is None else installed.doc_id.removeprefix(f"{site_of(str(url))}/")
             yield from editions_from(root, settings, str(url), [name])
-        elif kind in _SPECS and source:
-            at = f"@{ref}" if ref else ""
-            place = {"source": source, "url": entry.get("sourceUrl") or source, "path": project / str(source)}
-            yield _edition_at(root, settings, _SPECS[kind].format_map(place) + at, folder)
+        elif (raw := sources.skill(entry)) is not None:
+            yield refined_edition(root, _revision(raw, datetime.now(UTC)), raw, _class_of(root, settings))
     except SkilleryError as error:
         yield str(error)
-
-
-# How a source is read that a lock names: by the type that the lock gives it.
-_SPECS = {"github": "github:{source}", "git": "git+{url}", "local": "dir:{path}"}
-
-
-def _edition_at(root: Root, settings: Settings, spec: str, folder: str) -> Edition:
-    """Return the skill that lies in a folder of a source, refined here; "" is the whole source."""
-    from tasks.crawl.source.base import CrawlContext  # noqa: PLC0415 (what is held is not asked for)
-    from tasks.crawl.sources import open_source  # noqa: PLC0415
-
-    now = datetime.now(UTC)
-    with tempfile.TemporaryDirectory(prefix="skillery-from-") as scratch:
-        context = CrawlContext(Root(scratch), now, settings=settings.crawl())
-        for item in open_source(spec, context).read():
-            if (
-                isinstance(item, RawDocument)
-                and (item.path or "").removesuffix("SKILL.md").strip("/") == folder
-            ):
-                return refined_edition(root, _revision(item, now), item, _class_of(root, settings))
-    raise WrongInput(f"{spec} holds no skill in {folder or 'its first folder'}")

@@ -24,7 +24,7 @@ from storage.errors import TransientError, WrongInput
 from storage.root import Root
 
 _POOL = "skillery"
-_FILE, _TAG = "prefect.yaml", "root:"
+_FILE, _TAG, _QUEUE = "prefect.yaml", "root:", "root-"
 
 
 def serve_flows(roots: Sequence[Root], port: int, say: Callable[[str], object]) -> None:
@@ -118,22 +118,35 @@ def deployments_of(
     """Return the deployments of `prefect.yaml` for each root, given by its name.
 
     Those of one root are as they stand there. Of several, each is named and tagged by its root and takes its
-    parameters and its trigger from it; and what waits for another run of a root does so in the root's work
+    parameters and its triggers from it; and what waits for another run of a root does so in the root's work
     queue, which starts one at a time in the order in which they were asked for.
     """
     found = [(name, uri, deepcopy(dict(one))) for name, uri in roots.items() for one in deployments]
     for name, uri, one in found:
-        one["parameters"]["root"] = uri
+        pool = one["work_pool"] = {"name": _POOL, **(one.get("work_pool") or {})}  # the one that is worked on
+        one["parameters"] = {**(one.get("parameters") or {}), "root": uri}
         if len(roots) == 1:
             continue
         one["name"] = f"{one['name']}-{name}"
-        one["tags"] = [*one["tags"], f"{_TAG}{name}"]
-        for trigger in one.get("triggers", ()):
-            trigger["name"] = f"{trigger['name']}-{name}"
-            trigger["match"]["skillery.root"] = uri
-        if one["concurrency_limit"]["collision_strategy"] == "ENQUEUE":
-            one["work_pool"]["work_queue_name"] = name
+        one["tags"] = [*(one.get("tags") or ()), f"{_TAG}{name}"]
+        for trigger in one.get("triggers") or ():
+            _bind(trigger, name, uri)
+        limit = one.get("concurrency_limit")
+        if isinstance(limit, dict) and limit.get("collision_strategy") == "ENQUEUE":
+            # Not the bare name: Prefect has a queue `default`, in which all else waits.
+            pool["work_queue_name"] = f"{_QUEUE}{name}"
     return [one for _, _, one in found]
+
+
+def _bind(trigger: dict[str, Any], name: str, uri: str) -> None:
+    """Let a trigger on Skillery's events heed those of one root alone; events of others name no root."""
+    if "name" in trigger:
+        trigger["name"] = f"{trigger['name']}-{name}"
+    match, expected = trigger.get("match") or {}, trigger.get("expect") or ()
+    if any(str(said).startswith("skillery.") for said in (*expected, match.get("prefect.resource.id"))):
+        trigger["match"] = {**match, "skillery.root": uri}
+    for part in trigger.get("triggers") or ():
+        _bind(part, name, uri)
 
 
 def _deploy(roots: Mapping[str, str], project: Path, home: Path) -> list[dict[str, Any]]:
@@ -162,10 +175,16 @@ def _settle(given: Sequence[str], made: Sequence[Mapping[str, Any]]) -> None:
     names = {one["name"] for one in made}
     tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=["skillery"]))
     with get_client(sync_client=True) as client:
-        for queue in {one["work_pool"].get("work_queue_name") for one in made} - {None}:
-            found = client.read_work_queue_by_name(queue, work_pool_name=_POOL)
+        pools = [one["work_pool"] for one in made]
+        for pool, queue in {(pool["name"], pool.get("work_queue_name") or "") for pool in pools}:
+            if not queue.startswith(_QUEUE):
+                continue
+            found = client.read_work_queue_by_name(queue, work_pool_name=pool)
             client.update_work_queue(found.id, concurrency_limit=1)
-        for one in client.read_deployments(deployment_filter=tagged):
+        held = client.read_deployments(deployment_filter=tagged)
+        while page := client.read_deployments(deployment_filter=tagged, offset=len(held)):
+            held += page
+        for one in held:
             roots = [f"-{tag.removeprefix(_TAG)}" for tag in one.tags if tag.startswith(_TAG)] or [""]
             if one.name not in names and one.name in {f"{name}{roots[0]}" for name in given}:
                 client.delete_deployment(one.id)

@@ -13,7 +13,6 @@ from storage.root import Root
 from tasks.crawl.backfill import backfill_of, days_crawled, replay_seen
 from tasks.crawl.collect import collect, collect_some
 from tasks.crawl.http.settings import CrawlSettings
-from tasks.crawl.raw_retention import trim_raw
 from tasks.crawl.refresh import Target, open_part, sources_of
 from tasks.crawl.source.base import CrawlContext
 from tasks.crawl.sources import open_source
@@ -61,9 +60,3 @@ def replay_raw(root: str, day: str) -> str:
     into = place.at(backfill_of(day))
     replay_seen(place, day, Root(into))
     return into
-
-
-@task(name="trim-raw", cache_policy=NO_CACHE)
-def trim_snapshots(root: str, days: int | None, *, now: datetime) -> dict[str, Any] | None:
-    """Remove raw snapshots that are older than so many days and not needed; None: they stay for ever."""
-    return None if days is None else trim_raw(Root(root), days, now)

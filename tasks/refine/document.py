@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from storage.schemas import BundledFile, Document, Dropped, FileContent, Finding, RawDocument
 from tasks.models.redact import redact
@@ -182,6 +182,12 @@ def refine_document(
     )
     unfit = _unfit(document, language, limits)
     return _dropped(raw, unfit, document.content_hash) if unfit else document
+
+
+def content_hash_of(raw: RawDocument) -> str | None:
+    """Return the content hash of a file as fetched, by the rules of now; None: it has no text."""
+    at = datetime.min.replace(tzinfo=UTC)
+    return refine_document(raw, fetched_at=at, first_seen_at=at).content_hash
 
 
 def _dropped(raw: RawDocument, verdict: tuple[str, str], content: str | None = None) -> Dropped:

@@ -11,6 +11,7 @@ from datetime import datetime
 
 import polars as pl
 
+from storage.errors import StorageError
 from storage.folder import threads_of_process
 from storage.parquet import read_frame, write_frame
 from storage.partitions import PartitionedTable, partition_of
@@ -190,9 +191,8 @@ def update_corpus(
         `documents`: the corpus' size; then for each reason how many documents are dropped for it now.
     """
     plan, limits = read_plan(root), near or NearLimits()
-    settled = root.read_json(_SETTLED) if plan.is_empty() else None
-    if settled and settled.get("by") == _settled_by(root, limits):
-        return dict(settled["counts"])
+    if plan.is_empty() and (settled := _settled(root, limits)):
+        return settled
     staged, dropped = _light(root, STAGED), read_staged(root, STAGED_DROPPED, DROPPED)
     again = set(plan.filter(pl.col("action") == "refine")["doc_id"])
     replaced = again | set(plan.filter(pl.col("action") == "remove")["doc_id"])
@@ -227,12 +227,29 @@ def update_corpus(
     return counts
 
 
-def _settled_by(root: Root, limits: NearLimits) -> str:
-    """Return a digest of all that an update depends on which has nothing to put in place."""
+def _settled(root: Root, limits: NearLimits) -> dict[str, int] | None:
+    """Return what the last update came to, if one that has nothing to put in place would come to the same."""
+    try:
+        note = root.read_json(_SETTLED) or {}
+    except (StorageError, UnicodeDecodeError):  # a note that saves work: without it the work is done
+        return None
+    counts, by = note.get("counts"), _settled_by(root, limits)
+    if by is None or note.get("by") != by or not isinstance(counts, dict):
+        return None
+    return counts if all(type(count) is int for count in counts.values()) else None
+
+
+def _settled_by(root: Root, limits: NearLimits) -> str | None:
+    """Return a digest of all that an update depends on which has nothing to put in place; None if unknown.
+
+    The rows are counted in the files: seals do not tell of one that was damaged or put in place since.
+    """
     tables = (documents_table(root), folded_table(root), refined_table(root), aliases_table(root))
-    held = [table.manifest.digest() for table in tables if table.manifest]
+    held = [
+        (table.manifest.digest(), table.read(columns=["doc_id"]).height) for table in tables if table.manifest
+    ]
     told = repr((STAGE_VERSION, limits, SHINGLE_RULE, held))
-    return hashlib.sha256(told.encode()).hexdigest()
+    return None if any(by is None for by, _ in held) else hashlib.sha256(told.encode()).hexdigest()
 
 
 def _counts(root: Root, verdict: pl.DataFrame) -> dict[str, int]:

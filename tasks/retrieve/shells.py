@@ -13,6 +13,7 @@ from prefect.cache_policies import NO_CACHE
 from storage.lance.served import require_served
 from storage.root import Root
 from storage.usage import tidy_usage
+from tasks.crawl.raw_retention import trim_raw
 from tasks.induce.skills.texts import StateWords
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
@@ -146,3 +147,11 @@ def drop_unnamed_blobs(root: str) -> int:
 def served_encoder(root: str) -> str:
     """Return the folder of the encoder that made what is served."""
     return str(Root(root).fetch(str(require_served(Root(root)).model["path"])))
+
+
+@task(name="trim-raw", cache_policy=NO_CACHE)
+def trim_snapshots(root: str, days: int | None, *, now: datetime) -> dict[str, Any] | None:
+    """Remove raw snapshots that are older than so many days and not needed; None: they stay for ever."""
+    from tasks.refine.document import content_hash_of  # noqa: PLC0415 (takes a second to load)
+
+    return None if days is None else trim_raw(Root(root), days, now, content_hash_of)

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ValidationInfo
 
 from storage.root import Root
 from tasks.evaluate.corpus.skill_sample import namespace_of
-from tasks.evaluate.generate.skill_files import SkillFiles
+from tasks.evaluate.generate.skill_files import Kept, SkillFiles
 from tasks.models.llm.ask import Llm, Report
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import without_thoughts
@@ -27,6 +27,13 @@ FOLDER = "tasks"
 _WORDS = (8, 600)  # of a task; about 160 are asked for
 _BODY = 12_000  # characters of a skill that are sent
 _HELD_OUT = 15  # of a hundred repositories, those whose tasks are validated on
+
+
+class _KeptTask(Kept):
+    name: str
+    description: str
+    body: str
+    query: str | None
 
 
 def _task(text: str, info: ValidationInfo) -> str:
@@ -66,7 +73,7 @@ def write_pairs(
         record = {"name": skill.name, **category, "description": skill.description, "body": body}
         return Values("Write the task.", [record], (skill.doc_id,), known=skill)
 
-    files = SkillFiles(folder, FOLDER)
+    files = SkillFiles(folder, FOLDER, _KeptTask)
     chosen = [skills[row] for row in rows.tolist()]
     growth = files.grow(
         chosen, llm, PROMPT, values, lambda skill, said: {**skill._asdict(), "query": said}, report

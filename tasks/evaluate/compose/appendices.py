@@ -193,12 +193,13 @@ def failures_section(_found: Found, rows: Rows) -> list[Block]:
     )
     lines = []
     for name, row in rows.items():
-        fail = sum(row.get(key) or 0.0 for key in why)
-        lines.append(
-            {"name": f"`{name}`", "fail": fail}
-            | {k: row[k] / fail for k in why if fail and row.get(k) is not None}
-        )
-    lines.append({"name": "paper: vanilla", **papers()["failures"]})
+        line: dict[str, Any] = {"name": f"`{name}`"}
+        known = [value for key in why if (value := row.get(key)) is not None]
+        if len(known) == len(why):  # else it is not known how many fail
+            line["fail"] = fail = sum(known)
+            line |= {key: row[key] / fail for key in why if fail}
+        lines.append(line)
+    lines.append({"name": "paper: vanilla", **papers("compose")["failures"]})
     note = (
         "Of plans with as many steps as are needed, one step finds nothing that serves it among ten, or all"
         " find it and one chooses something else. The paper read 50 plans of the first three kinds; of its"

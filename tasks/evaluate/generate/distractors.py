@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ValidationInfo
 
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.evaluate.generate.skill_files import SkillFiles
+from tasks.evaluate.generate.skill_files import Kept, SkillFiles
 from tasks.models.llm.ask import Llm, Report
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Values, is_last, known_of
@@ -48,6 +48,10 @@ class _Entry(Answer):
 
 
 class _DistractorsForm(Answer):
+    distractors: list[_Entry]
+
+
+class _KeptDistractors(Kept):
     distractors: list[_Entry]
 
 
@@ -138,7 +142,7 @@ def write_distractors(
     def record(skill: Skill, made: Sequence[Distractor] | None) -> dict[str, Any]:
         return {"doc_id": skill.doc_id, "distractors": [asdict(one) for one in made or ()]}
 
-    growth = SkillFiles(folder, FOLDER).grow(skills, llm, PROMPT, values, record, report)
+    growth = SkillFiles(folder, FOLDER, _KeptDistractors).grow(skills, llm, PROMPT, values, record, report)
     written = read_distractors(folder)
     write_lines(folder.folder / "distractors.jsonl", (line for kept in written for line in lines_of(kept)))
     kinds = [made["kind"] for kept in written for made in kept["distractors"]]
@@ -153,7 +157,9 @@ def read_distractors(folder: Root) -> list[dict[str, Any]]:
 
     A record has `distractors`, or says why there are none: `failed` (`rejected`, `refused`, `too-long`).
     """
-    return sorted(SkillFiles(folder, FOLDER).records(), key=lambda kept: str(kept["doc_id"]))
+    return sorted(
+        SkillFiles(folder, FOLDER, _KeptDistractors).records(), key=lambda kept: str(kept["doc_id"])
+    )
 
 
 def lines_of(kept: Mapping[str, Any]) -> list[dict[str, str]]:

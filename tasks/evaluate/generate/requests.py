@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ValidationInfo
 
 from storage.jsonl import write_lines
 from storage.root import Root
 from tasks.evaluate.corpus.skill_sample import namespace_of
-from tasks.evaluate.generate.skill_files import SkillFiles
+from tasks.evaluate.generate.skill_files import Kept, SkillFiles
 from tasks.evaluate.measures.evidence import EvidenceQuery, Item, fold_text, spans_in
 from tasks.models.llm.ask import Llm, Report
 from tasks.models.llm.errors import Rejected
@@ -157,6 +157,22 @@ def _require_untold(query: str, evidence: tuple[Item, ...]) -> None:
             raise _Problem("telling", f"its query quotes its own evidence {span[:80]!r}")
 
 
+class _KeptRequest(BaseModel):
+    query_id: str
+    doc_id: str
+    breadth: str
+    query: str
+    evidence: list[dict[str, list[str]]]
+
+
+class _KeptRequests(Kept):
+    name: str
+    description: str
+    body: str
+    queries: list[_KeptRequest]
+    rejected: dict[str, int]
+
+
 def query_line(query: EvidenceQuery) -> dict[str, Any]:
     """Return a request in the form that `read_queries` reads."""
     evidence = [{"any_of": list(item)} for item in query.evidence]
@@ -202,7 +218,7 @@ def write_requests(
         queries = [query_line(query) for query in checked.queries]
         return {**skill._asdict(), "queries": queries, "rejected": dict(checked.rejected)}
 
-    growth = SkillFiles(folder, FOLDER).grow(
+    growth = SkillFiles(folder, FOLDER, _KeptRequests).grow(
         skills, llm, PROMPT, lambda skill: values_of(skill, longest), record, report
     )
     written = read_requests(folder)
@@ -226,4 +242,4 @@ def read_requests(folder: Root) -> list[dict[str, Any]]:
     A record has the fields of `Skill`, its `queries` in the form of `query_line`, how many were `rejected` by
     reason, and why there are none (`failed`, null if there are some; `detail` in words).
     """
-    return sorted(SkillFiles(folder, FOLDER).records(), key=lambda kept: str(kept["doc_id"]))
+    return sorted(SkillFiles(folder, FOLDER, _KeptRequests).records(), key=lambda kept: str(kept["doc_id"]))

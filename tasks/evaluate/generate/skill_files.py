@@ -7,7 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage.errors import StorageError
 from storage.root import Root
@@ -32,12 +34,24 @@ class Growth:
         return {"asked": self.asked, "kept": self.kept, "unfinished": dict(self.unfinished)}
 
 
+class Kept(BaseModel):
+    """What each file holds; there may be more."""
+
+    model_config = ConfigDict(strict=True)
+
+    schema_version: Literal[1]
+    doc_id: str
+    failed: str | None
+    detail: str
+
+
 @dataclass(frozen=True, slots=True)
 class SkillFiles:
-    """Files below `name` of a folder, one a skill."""
+    """Files below `name` of a folder, one a skill, and what each must hold."""
 
     folder: Root
     name: str
+    form: type[Kept]
 
     def grow(
         self, skills: Sequence[Skill], llm: Llm, prompt: Prompt[T], values: Callable[[Skill], Values],
@@ -93,8 +107,15 @@ class SkillFiles:
         version = record.get("schema_version")
         if version not in (None, SCHEMA_VERSION):
             raise StorageError(f"{place} has schema version {version}, not {SCHEMA_VERSION}")
-        if not {"schema_version", "doc_id", "failed", "detail"} <= record.keys():
-            raise StorageError(f"{place} is damaged: delete it, and its skill is asked about again")
+        try:
+            self.form.model_validate(record)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            msg = (
+                f"{place} is damaged ({where}: {first['msg']}): delete it, and its skill is asked about again"
+            )
+            raise StorageError(msg) from error
         return record
 
     def _file(self, skill: Skill) -> str:

@@ -27,14 +27,14 @@ from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.index.gate import Check, few_changed
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import Searcher, rank_lexical
-from tasks.retrieve.routing.store import RoutingIndex, drop_routing, open_routing, prepare_routing
+from tasks.retrieve.routing.store import RoutingIndex, drop_routing, is_kept, open_routing, prepare_routing
 
 LEVEL = 0.99
 _K = 10
 _FEWEST = 10  # probes: of fewer, chance alone may lower every one
 _SKILLS_PER_PROBE = 3  # drawn from: some skills have no sentence that fits
-# Where few skills changed, the others' rows are those that are served: so many probes and skills stand for
-# all.
+# Where few skills changed, the others' rows are those that are served: by vectors so many probes and skills
+# stand for all.
 _ASKED, _RIVALS = 40, 500
 Ranks = dict[str, list[float]]
 
@@ -57,8 +57,9 @@ def check_regression(
     """Ask both versions for sentences of skills that both hold, and compare leg by leg.
 
     Of skills that both hold as they are, where there are enough; else of all that both hold: rules that
-    change every text a little would otherwise let any model pass. Where few changed since what is served, at
-    most 40 probes are asked, and their rows are compared with those of 500 skills.
+    change every text a little would otherwise let any model pass. Where few changed since what is served,
+    and its routing index has today's form, the legs by vectors of rows (`dense`, `nodes`) ask at most 40 of
+    the probes among 500 skills: their rows are the same.
 
     A leg fails where its mean reciprocal rank at 10 falls by more than `max_loss` and the noise: half the
     99 % interval of a paired bootstrap over probes. Skills that one version alone holds take no rank, so that
@@ -85,8 +86,8 @@ def check_regression(
     served = read_served(root)
     if served is None:
         return []
-    shared, few = _shared(root, served, candidate), few_changed(root, candidate.tables()) is not None
-    count = min(count, _ASKED) if few else count
+    shared = _shared(root, served, candidate)
+    few = is_kept(root, served) and few_changed(root, candidate.tables()) is not None
     sentences = _sentences(corpus or root, shared["doc_id"], _SKILLS_PER_PROBE * count)
     probes = draw_probes(sentences, shared, count=count)
     # Said also where it is nothing: a gate that compared nothing must not look like one that was passed.
@@ -96,7 +97,8 @@ def check_regression(
     prepare_routing(root, candidate, workers)
     asking = Remembering(encoder)  # both versions are asked the same
     ids, before = set(shared["doc_id"]), _encoder_of(root, served, candidate, asking)
-    rivals = {p.doc_id for p in probes} | set(heapq.nsmallest(_RIVALS, ids, key=drawn_by)) if few else None
+    some = {p.doc_id for p in probes[:_ASKED]} | set(heapq.nsmallest(_RIVALS, ids, key=drawn_by))
+    rivals = some if few else None
     indices = [open_routing(root, version) for version in (candidate, served)]
     if any(index.learned is None for index in indices):  # the other is compared as if it had no such leg
         indices = [replace(index, learned=None) for index in indices]
@@ -158,7 +160,7 @@ def _side(
 def _ranks(side: _Side, probes: Sequence[Probe], shared: set[str], rivals: set[str] | None) -> Ranks:
     """Return each probe's reciprocal rank at 10 by leg, among the skills shared.
 
-    By vectors it is that among `rivals`, some of them, if these are given.
+    By vectors of rows it is that of a few probes among `rivals`, some of the skills, if these are given.
     """
     allowed = _allowed(side, shared)
     found: Ranks = {"dense": _vector_ranks(side.skills, side, probes, shared, rivals)}
@@ -204,14 +206,16 @@ def _vector_ranks(
     table: TableAt, side: _Side, probes: Sequence[Probe], shared: set[str], rivals: set[str] | None
 ) -> list[float]:
     """Return the reciprocal rank of each probe's skill by the vectors of its row, or of its other nodes."""
-    own = _best_of_own(table, probes, side.vectors)
+    probes = probes if rivals is None else probes[:_ASKED]
+    vectors = side.vectors[: len(probes)]
+    own = _best_of_own(table, probes, vectors)
     nearer = np.zeros(len(probes), dtype=np.int64)
     doc_of = np.array([p.doc_id for p in probes])
     for batch in table.batches(["doc_id", "vector"], **({} if rivals is None else {"doc_id": rivals})):
         ids = np.array(batch.column("doc_id").to_pylist())
         # A look-up each: numpy would sort all that are shared for every batch.
         rows = np.array([doc_id in shared for doc_id in ids], dtype=np.bool_)
-        near = _matrix(batch)[rows] @ side.vectors.T > own + 1e-6
+        near = _matrix(batch)[rows] @ vectors.T > own + 1e-6
         nearer += (near & (ids[rows][:, None] != doc_of)).sum(axis=0)
     return [
         1 / (n + 1) if n < _K and best > -1 else 0.0 for n, best in zip(nearer.tolist(), own, strict=True)

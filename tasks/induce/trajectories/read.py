@@ -102,7 +102,8 @@ def read_trajectories(
 
     Args:
         paths: Files and folders.
-        form: What a row is: a trajectory, or a chat (`messages`); or whose sessions files are (`sessions`).
+        form: What a row is: a trajectory, or a chat (`messages`); or the host whose sessions they are
+            (`claude`, `codex`).
         reading: Is told what was read, and what was not.
         domain: The domain of chats that name none.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,15 +17,35 @@ from typing import Any, Literal
 from tasks.induce.trajectories.rows import NotRead, Unread, object_of, unread
 
 Host = Literal["claude", "codex"]
+Begun = tuple[str, str]  # a prompt, and why its turn is not read
+# A path begins where nothing of one stands before it; `-v/home`, a `\n` and a colour's end stand before none.
+_BEGINS = (
+    r"(?:(?<![A-Za-z0-9_.~)\]])|(?<=(?<!\w)-[A-Za-z])|(?<=\\[nrt])|(?<=\[m)|(?<=[\[;]\dm)|(?<=[\[;]\d\dm))"
+)
+_ABOVE = r"(?:/System/Volumes/Data|(?:/mnt)?/[a-z]|/(?:private|usr|export|mnt))?(?:/var)?"  # what holds homes
+_NAME = r"(?:[^/\\\s\"'`:;,)\]}]|\\u[0-9a-fA-F]{4})+"
 _HOME = re.compile(  # an address on the web keeps its path
-    r"(https?://[^\s\"'`]+)|(?:/home/|/Users/|[A-Za-z]:(?:\\|/)+Users(?:\\|/)+)[^/\\\s\"'`:;,)\]}]+|(?<![\w/])/root(?![\w-])"
-    r"|(?<=/)-(?:home|Users)-[^-/\\\s\"']+"
+    rf"(https?://[^\s\"'`|]+)|{_BEGINS}{_ABOVE}/(?:home|Users)/{_NAME}"
+    rf"|[A-Za-z]:[\\/]+Users[\\/]+(?:{_NAME}(?: {_NAME}){{1,3}}(?=\\)|{_NAME})"
+    r"|(?<![\w./~)\]])/root(?![\w-])|(?<=/)-(?:home|Users)-[^-/\\\s\"']+"
 )
-# What hosts put into a user's turn by themselves, and a user who stops the agent.
+# What hosts put into a user's turn by themselves, from the beginning of a line or one after the other.
 _BY_HOST = re.compile(
-    r"<(?:command-|local-command|environment_context|user_instructions|system-reminder)|# AGENTS"
+    r"(?<![^\n>])<(system-reminder|local-command[\w-]*|bash-(?:input|stdout|stderr)|task-notification|ide_\w+"
+    r"|environment_context|user_instructions)>.*?(?:</\1>|\Z)"
+    r"|\A# AGENTS\.md instructions.*?(?:</INSTRUCTIONS>|\Z)",
+    re.DOTALL,
 )
-_INTERRUPTED = re.compile(r"\[Request interrupted|<turn_aborted>")
+_STOPPED = re.compile(
+    r"\A\s*(?:\[Request interrupted[^\]\n]*\]|<turn_aborted>.*?(?:</turn_aborted>|\Z))", re.DOTALL
+)
+_CODE = re.compile(r"(?:Exit code:|Process exited with code) (-?\d+)")
+_HEAD = 9  # lines of an answer in which its code may stand
+_LEFT = {
+    "command": "a command of the host began it: what the user asked for is not in the log",
+    "summary": "the host summed up what came before: what the user asked for is not in the log",
+    "no-prompt": "no prompt of a user stands before it, as in what subagents keep; is --format right?",
+}
 _NOT_WORD = re.compile(r"\W+")
 
 
@@ -32,11 +53,13 @@ _NOT_WORD = re.compile(r"\W+")
 class Turn:
     """What was said and done from one prompt of a user to the next, as messages of a chat.
 
-    `success` is told by a rule: the agent had the last word, after a call that did not fail, and was not
-    stopped. It is None while nothing tells.
+    `success` is told by a rule: the agent had the last word, after calls of which none failed that were made
+    at once, and was not stopped. It is None while nothing tells.
     """
 
     place: str
+    left: str = ""  # why it is not read whatever it holds
+    before: Turn | None = None  # which may still be answered
     messages: list[dict[str, Any]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)  # by the agent since its last call
     open: dict[str, int] = field(default_factory=dict)  # calls without an answer: where they stand
@@ -61,15 +84,18 @@ class Turn:
             return
         function = {"name": _NOT_WORD.sub("_", name).strip("_") or "tool", "arguments": arguments}
         text, self.said = "\n".join(self.said), []
+        self.failed = self.failed and bool(self.open)  # a call after the others' answers makes up for them
         self.open[call_id] = len(self.messages)
         self.messages.append(
             {"role": "assistant", "content": text, "tool_calls": [{"id": call_id, "function": function}]}
         )
 
     def answer(self, call_id: object, text: str, *, failed: bool) -> None:
-        """Add the answer to a call of this turn; that of another is passed over."""
-        if isinstance(call_id, str) and self.open.pop(call_id, None) is not None:
-            self.failed = failed
+        """Add the answer to a call of this turn or the one before; that of another is passed over."""
+        if isinstance(call_id, str) and call_id not in self.open and self.before is not None:
+            self.before.answer(call_id, text, failed=failed)
+        elif isinstance(call_id, str) and self.open.pop(call_id, None) is not None:
+            self.failed |= failed
             told = f"Error: {text}" if failed and not text.startswith("Error") else text
             self.messages.append({"role": "tool", "tool_call_id": call_id, "content": told})
 
@@ -84,64 +110,77 @@ class Turn:
 def turns(values: Iterable[tuple[str, object | Unread]], host: Host) -> Iterator[tuple[str, object | Unread]]:
     """Yield the turns of a session as chats (`messages.row_of`), each with the place of its prompt.
 
-    One without a call comes as `Unread` (`no-call`), and so does the last one while the agent has not
-    answered (`unfinished`): its session may go on.
+    One without a call comes as `Unread` (`no-call`), and so does the last one while the agent has not had the
+    last word (`unfinished`: its session may go on), one that a command or a summary of the host began
+    (`command`, `summary`), and what comes before any prompt (`no-prompt`).
     """
-    read, now = _READERS[host], None
+    read, now = _READERS[host], Turn("", "no-prompt")
     for place, value in values:
         if isinstance(value, Unread):
             yield place, value
             continue
         try:
-            prompt = read(object_of(value), now or Turn(place))
+            begun = read(object_of(value), now)
         except NotRead as error:
             yield place, unread(place, None, error)
             continue
-        if prompt is not None:
-            yield from _ended(now)
-            now = Turn(place, [{"role": "user", "content": prompt}])
-    if now is not None and now.success is None:
+        now.place = now.place or place
+        if begun is not None:
+            prompt, left = begun
+            yield from _ended(now.before)
+            now.before = None
+            now = Turn(place, left, now, [{"role": "user", "content": prompt}])
+    yield from _ended(now.before)
+    if now.left or now.stopped or (now.said and not now.open):
+        yield from _ended(now, is_last=True)
+    else:
         msg = "the agent has not answered its last prompt: the session may go on"
         yield now.place, unread(now.place, None, NotRead("unfinished", msg))
-    else:
-        yield from _ended(now)
 
 
-def _ended(turn: Turn | None) -> Iterator[tuple[str, object | Unread]]:
-    if turn is None:
+def _ended(turn: Turn | None, *, is_last: bool = False) -> Iterator[tuple[str, object | Unread]]:
+    if turn is None or not turn.place or (turn.left == "no-prompt" and not (turn.calls or is_last)):
         return
-    if turn.calls:
+    if turn.calls and not turn.left:
         yield turn.place, turn.row()
-    else:
-        why = NotRead("no-call", "the agent did nothing but speak: there is nothing to learn from")
-        yield turn.place, unread(turn.place, None, why)
+        return
+    why = _LEFT.get(turn.left, "the agent did nothing but speak: there is nothing to learn from")
+    yield turn.place, unread(turn.place, None, NotRead(turn.left or "no-call", why))
 
 
-def _claude(line: Mapping[str, Any], turn: Turn) -> str | None:
+def _claude(line: Mapping[str, Any], turn: Turn) -> Begun | None:
     """Add a line to a turn; return the prompt with which it begins another, if it does."""
-    message = line.get("message")
-    aside = any(line.get(name) for name in ("isSidechain", "isMeta", "isCompactSummary"))
-    if aside or line.get("type") not in ("user", "assistant") or not isinstance(message, Mapping):
+    message, kind = line.get("message"), line.get("type")
+    aside = line.get("isSidechain") or line.get("isMeta")
+    if aside or kind not in ("user", "assistant") or not isinstance(message, Mapping):
+        return None
+    if line.get("isCompactSummary"):
+        return "", "summary"
+    if line.get("isApiErrorMessage"):
+        turn.stopped = True
         return None
     prompts = list[str]()
     for part in _parts(message.get("content")):
-        kind, text = part.get("type"), part.get("text")
-        if kind == "tool_use":
+        does, text = part.get("type"), part.get("text")
+        if does == "tool_use":
             turn.call(part.get("name"), part.get("id"), part.get("input"))
-        elif kind == "tool_result":
+        elif does == "tool_result":
             turn.answer(
                 part.get("tool_use_id"), _text(part.get("content")), failed=part.get("is_error") is True
             )
         elif isinstance(text, str) and text.strip():
-            (prompts if line["type"] == "user" else turn.said).append(text)
+            (prompts if kind == "user" else turn.said).append(text)
     return _prompt(prompts, turn)
 
 
-def _codex(line: Mapping[str, Any], turn: Turn) -> str | None:
+def _codex(line: Mapping[str, Any], turn: Turn) -> Begun | None:
     """Add a line to a turn; return the prompt with which it begins another, if it does."""
     # Older files hold the items themselves.
-    item = line.get("payload") if line.get("type") == "response_item" else line
+    item = line.get("payload") if line.get("type") in ("response_item", "event_msg") else line
     if not isinstance(item, Mapping):
+        return None
+    if line.get("type") == "event_msg":  # what the items say too, but for this
+        turn.stopped = turn.stopped or item.get("type") == "turn_aborted"
         return None
     kind, call_id = str(item.get("type")), item.get("call_id")
     if kind in ("function_call", "custom_tool_call"):
@@ -160,18 +199,23 @@ def _codex(line: Mapping[str, Any], turn: Turn) -> str | None:
     return None
 
 
-_READERS: Mapping[Host, Callable[[Mapping[str, Any], Turn], str | None]] = {
+_READERS: Mapping[Host, Callable[[Mapping[str, Any], Turn], Begun | None]] = {
     "claude": _claude,
     "codex": _codex,
 }
 
 
-def _prompt(said: list[str], turn: Turn) -> str | None:
-    """Return what a user asks for, without what the host adds; a user who stops the agent asks nothing."""
-    if any(_INTERRUPTED.match(text) for text in said):
-        turn.stopped = True
-        return None
-    return "\n".join(text for text in said if not _BY_HOST.match(text.lstrip())).strip() or None
+def _prompt(said: list[str], turn: Turn) -> Begun | None:
+    """Return what a user asks for, without what the host adds; a user may stop the agent before that."""
+    asked = list[str]()
+    for text in said:
+        rest, stops = _STOPPED.subn("", _BY_HOST.sub("", text))
+        if rest.lstrip().startswith("<command-"):
+            return "", "command"
+        turn.stopped = turn.stopped or stops > 0
+        asked.append(rest)
+    prompt = "\n".join(asked).strip()
+    return (prompt, "") if prompt else None
 
 
 def _parts(content: object) -> list[Mapping[str, Any]]:
@@ -193,7 +237,7 @@ def _output(told: object) -> tuple[str, bool]:
         except (ValueError, RecursionError):
             return told, False
     if not isinstance(held, Mapping):
-        return _text(held), False
+        return (text := _text(held)), _is_failure(text)
     about = held.get("metadata")
     code = about.get("exit_code") if isinstance(about, Mapping) else None
     text = held.get("output") or held.get("content") or ""
@@ -202,10 +246,19 @@ def _output(told: object) -> tuple[str, bool]:
     ) is False
 
 
+def _is_failure(text: str) -> bool:
+    """Return whether a code of failure stands in the head of an answer."""
+    head, *output = text.split("\nOutput:", 1)
+    found = [code[1] for line in head.split("\n", _HEAD)[:_HEAD] if (code := _CODE.match(line))]
+    return bool(output) and any(code.strip("-0") for code in found)
+
+
 def without_homes(value: Any) -> Any:  # noqa: ANN401 (a value of JSON)
     """Return a value of JSON in which `~` stands for the home folders of people, keys included."""
     if isinstance(value, str):
         return _HOME.sub(lambda found: found[1] or "~", value)
     if isinstance(value, Mapping):
-        return {without_homes(name): without_homes(each) for name, each in value.items()}
+        names = {name: without_homes(name) for name in value}
+        times = Counter(names.values())  # where two would be one, each keeps its own
+        return {name if times[names[name]] > 1 else names[name]: without_homes(value[name]) for name in names}
     return [without_homes(each) for each in value] if isinstance(value, list) else value

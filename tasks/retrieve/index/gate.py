@@ -32,7 +32,7 @@ _SAME_STATES = 0.9
 _SAMPLE, _SEARCHED = 32, 5  # rows that are encoded again, and how many of them are searched for
 _RAREST = 5  # words that a skill is searched for by
 _SEED = 7
-_FEW = 0.2  # the share of skills that changed up to which the others are not checked again
+_FEW = 0.2  # the share of skills that changed up to which fewer rows are searched for
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def check_index(
 def few_changed(root: Root, versions: Mapping[str, int | None]) -> list[str] | None:
     """Return the skills whose rows, or nodes, are not those that are served, sorted; None if they are many.
 
-    All others are the very rows that were served, which have passed the gate: files of tables are written
-    once. `versions` has the version of each table.
+    All others are, by their digests, the rows that were served, which have passed the gate. `versions` has
+    the version of each table.
     """
     served = read_served(root)
     if served is None or is_anew(root):
@@ -96,17 +96,17 @@ def check_tables(
 ) -> list[Check]:  # fmt: skip
     """Check the versions built of some tables: row counts, unique ids, vectors, indices, and searches.
 
-    A seeded sample of rows is encoded again, and searched for by its vectors. `expected` has the number of
-    rows of each table. Of rows of other skills than those `changed` a sample is looked at; None: of none.
+    All rows are looked at. A seeded sample is encoded again, and some of it searched for by their vectors:
+    where few skills are `changed`, the first and the last of it. `expected` has each table's number of rows.
     """
     checks = []
     for name, rows in expected.items():
         version = built.tables()[name]
         assert version is not None  # noqa: S101 (for the types: only what was built is expected)
         table = TableAt(root, name, version)
-        checks += [*_check_table(table, rows, changed), _check_model(table, encoder)]
+        checks += [*_check_table(table, rows), _check_model(table, encoder)]
         if sample := _sample(root, table, built, changed):
-            checks += _check_found(table, sample, encoder, _SEARCHED if changed is None else 1)
+            checks += _check_found(table, sample, encoder, _SEARCHED if changed is None else 2)
     return checks
 
 
@@ -125,7 +125,7 @@ def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[
     columns = ["doc_id", "name", "description", "text", "body_start"]
     asked, found = 0, 0
     for row in table.rows(
-        columns, doc_id=_drawn(index.doc_ids, few_changed(root, candidate.tables()))
+        columns, doc_id=_drawn(index.doc_ids, few_changed(root, candidate.tables()) or ())
     ).to_pylist():
         words = f"{row['name']}\n{row['description']}\n{row['text'][row['body_start'] :]}"
         rarest = index.lexical.weighed(words)[:_RAREST]
@@ -183,24 +183,23 @@ def _equal(check: str, value: float, limit: float) -> Check:
     return Check(check, passed=value == limit, value=value, limit=limit)
 
 
-def _check_table(table: TableAt, expected: int, changed: Sequence[str] | None) -> list[Check]:
-    key, name, rows = KEYS[table.name], table.name, table.count()
-    among = {} if changed is None else {"doc_id": changed}
-    ids = table.rows([key], **among).column(key)
+def _check_table(table: TableAt, expected: int) -> list[Check]:
+    key, name = KEYS[table.name], table.name
+    ids = table.rows([key]).column(key)
     # A table without rows has no index, and needs none.
-    left = dict.fromkeys(INDEXED[name], rows) | table.unindexed()
+    left = dict.fromkeys(INDEXED[name], len(ids)) | table.unindexed()
     return [
-        _equal(f"{name}.rows", rows, expected),
+        _equal(f"{name}.rows", len(ids), expected),
         _equal(f"{name}.repeated_ids", len(ids) - len(ids.unique()), 0),
-        _equal(f"{name}.bad_vectors", _bad_vectors(table, among), 0),
+        _equal(f"{name}.bad_vectors", _bad_vectors(table), 0),
         _equal(f"{name}.unindexed_rows", max(left.values()), 0),
     ]
 
 
-def _bad_vectors(table: TableAt, among: dict[str, Sequence[str]]) -> int:
+def _bad_vectors(table: TableAt) -> int:
     """Count vectors that are missing or not of unit length."""
     bad = 0
-    for batch in table.batches(["vector"], **among):
+    for batch in table.batches(["vector"]):
         column = batch.column("vector")
         vectors = column.flatten().to_numpy().reshape(-1, column.type.list_size)
         # A NaN fails the comparison, so that vectors that are not finite count as bad too.
@@ -214,36 +213,40 @@ def _check_model(table: TableAt, encoder: IndexEncoder) -> Check:
 
 
 def _check_found(table: TableAt, sample: list[str], encoder: IndexEncoder, searched: int) -> list[Check]:
-    """Encode a sample of rows again, and search for some of them by their own text."""
+    """Encode a sample of rows again, and search for some, the first and the last too, by their own text."""
     name, key = table.name, KEYS[table.name]
     columns = [key, "vector", "text", *(["name", "description"] if name == SKILLS else [])]
-    rows = table.rows(columns, **{key: sample}).to_pylist()
+    place = {row_id: at for at, row_id in enumerate(sample)}
+    rows = sorted(table.rows(columns, **{key: sample}).to_pylist(), key=lambda row: place[row[key]])
     vectors = encoder.encode([_text(name, row) for row in rows])
     pairs = [(_own(row["vector"], vector), vector) for row, vector in zip(rows, vectors, strict=True)]
     other = sum(not float(np.dot(own, vector)) >= _SAME for own, vector in pairs)
     # Rows with the same text tie, so a row need not come first: none may be nearer than the row itself.
-    found = sum(_is_nearest(table, own, vector) for own, vector in pairs[:searched])
+    asked = [pairs[at] for at in np.linspace(0, len(pairs) - 1, min(searched, len(pairs)), dtype=int)]
+    found = sum(_is_nearest(table, own, vector) for own, vector in asked)
     return [
         _equal(f"{name}.other_vectors", other, 0),
-        _equal(f"{name}.found_by_own_text", found, len(pairs[:searched])),
+        _equal(f"{name}.found_by_own_text", found, len(asked)),
     ]
 
 
 def _sample(root: Root, table: TableAt, built: Built, changed: Sequence[str] | None) -> list[str]:
-    """Return the ids of some rows: of any skills, or of some that changed and of some others."""
-    key, among = KEYS[table.name], {}
-    if changed is not None:
-        skills = TableAt(root, SKILLS, built.skills).rows(["doc_id"]).column("doc_id").to_pylist()
-        among = {"doc_id": _drawn(skills, changed)}
-    return _drawn(table.rows([key], **among).column(key).to_pylist())
+    """Return the ids of some rows: of any skills, or first of some that changed and then of some others."""
+    key, new = KEYS[table.name], set(changed or ())
+    if changed is None:
+        return _drawn(table.rows([key]).column(key).to_pylist())
+    skills = TableAt(root, SKILLS, built.skills).rows(["doc_id"]).column("doc_id").to_pylist()
+    rows = table.rows(sorted({key, "doc_id"}), doc_id=_drawn(skills, changed))
+    ids, doc_ids = (rows.column(column).to_pylist() for column in (key, "doc_id"))
+    return _drawn(ids, sorted({i for i, doc_id in zip(ids, doc_ids, strict=True) if doc_id in new}))
 
 
-def _drawn(ids: Sequence[str], first: Sequence[str] | None = None) -> list[str]:
-    """Return some ids, half of them of those to draw `first`."""
-    draw, size = random.Random(_SEED), _SAMPLE // 2  # noqa: S311 (a sample, no secret)
-    some = draw.sample(first, min(size, len(first))) if first else []
-    ids = sorted(set(ids).difference(some))
-    return some + draw.sample(ids, min(_SAMPLE - len(some), len(ids)))
+def _drawn(ids: Sequence[str], first: Sequence[str] = ()) -> list[str]:
+    """Return some ids: first half of them, or more where others are too few, of `first`; then others."""
+    draw = random.Random(_SEED)  # noqa: S311 (a sample, no secret)
+    others = sorted(set(ids).difference(first))
+    some = draw.sample(first, min(max(_SAMPLE // 2, _SAMPLE - len(others)), len(first)))
+    return some + draw.sample(others, min(_SAMPLE - len(some), len(others)))
 
 
 def _check_placed(nodes: TableAt, sample: list[str], skills: TableAt) -> Check:

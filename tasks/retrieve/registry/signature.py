@@ -6,6 +6,7 @@ key of an elliptic curve signs it. It says that its holder published these files
 
 from __future__ import annotations
 
+import ast
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from model_signing import hashing
 
 SIGNATURE = "skillery-registry.sig"
+_MOST_TOLD = 600  # characters of what differs
 
 
 class RegistrySigner:
@@ -46,14 +48,19 @@ class RegistrySigner:
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
 
+    def is_signed(self) -> bool:
+        """Return whether every file is as this key signed it: what differs may be anybody's."""
+        with tempfile.NamedTemporaryFile(prefix="skillery-", suffix=".pem") as public:
+            public.write(self._public)
+            public.flush()
+            return self._place.exists(SIGNATURE) and difference(self._place, Path(public.name)) is None
+
     def sign(self) -> None:
-        """Sign all files; a signature that this key made of the same files stays, byte for byte."""
+        """Sign all files."""
         with tempfile.TemporaryDirectory(prefix="skillery-sign-") as folder:
-            public, made = Path(folder, "public.pem"), Path(folder, SIGNATURE)
-            public.write_bytes(self._public)
-            if not self._place.exists(SIGNATURE) or difference(self._place, public) is not None:
-                self._signing.set_hashing_config(_hashing()).sign(Path(self._place.uri), made)
-                self._place.write(SIGNATURE, made.read_bytes())
+            made = Path(folder, SIGNATURE)
+            self._signing.set_hashing_config(_hashing()).sign(Path(self._place.uri), made)
+            self._place.write(SIGNATURE, made.read_bytes())
 
 
 def difference(place: Root, key: Path) -> str | None:
@@ -79,8 +86,21 @@ def difference(place: Root, key: Path) -> str | None:
     try:
         verifying.set_hashing_config(_hashing()).verify(Path(place.uri), Path(place.at(SIGNATURE)))
     except Exception as error:  # whatever the parsers of a forged signature raise
-        return " ".join(str(error).split()) or type(error).__name__
+        told = _told(str(error)) or type(error).__name__
+        return told if len(told) <= _MOST_TOLD else f"{told[:_MOST_TOLD]} ..."
     return None
+
+
+def _told(error: str) -> str:
+    """Return what the library says in a line, without the digests of files that were changed."""
+    try:
+        parts = [str(part) for part in ast.literal_eval(error.partition("Signature mismatch: ")[2])]
+    except (ValueError, SyntaxError):  # it says something else
+        parts = [error]
+    changed = (
+        part.replace("Hash mismatch for '", "changed: ").partition("': Expected '")[0] for part in parts
+    )
+    return "; ".join(" ".join(part.split()) for part in changed)
 
 
 def _hashing() -> hashing.Config:

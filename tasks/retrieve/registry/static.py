@@ -56,17 +56,20 @@ class StaticRegistry:
 
     Args:
         place: A folder, or a prefix of a bucket.
+        anew: Whether what is there is not believed: all is written again, and no older archive stays.
 
     Raises:
         WrongInput: A registry is there that Skillery did not write.
         StorageError: Its notes are damaged.
     """
 
-    def __init__(self, place: Root) -> None:
+    def __init__(self, place: Root, *, anew: bool = False) -> None:
         self._place = place
         folders = (f"{FOLDER}/{ARCHIVES}", OLDER_FOLDER)
         self._there = {path for folder in folders for path in place.files(folder)} - {OLDER_INDEX}
+        self._believed = set() if anew else self._there
         self._notes = self._read()
+        self._listed: set[str] = set()
         self.written: list[str] = []
         self.removed: list[str] = []
         self.bytes = 0
@@ -130,9 +133,13 @@ class StaticRegistry:
         )
         return by_name, dict(sorted(Counter(left_out.values()).items()))
 
+    def foreign(self) -> list[str]:
+        """Return the files of the place that a publication did not write, hidden ones included, sorted."""
+        return sorted(set(self._place.files("")) - self._listed)
+
     def _whole(self) -> dict[str, OfferedSkill]:
         """Return the offers noted whose archives are there."""
-        return {i: offer for i, offer in self._notes.offers.items() if archive_path(offer) in self._there}
+        return {i: offer for i, offer in self._notes.offers.items() if archive_path(offer) in self._believed}
 
     def _gone(
         self, root: Root, served: Served, refused: Collection[str], judged: Mapping[str, str | None]
@@ -154,11 +161,11 @@ class StaticRegistry:
         for name, offer in by_name.items():
             own = {older_path(name, path): sha256 for path, sha256 in offer.files.items()}
             wanted |= own
-            if all(self._notes.older.get(p) == s and p in self._there for p, s in own.items()):
+            if all(self._notes.older.get(p) == s and p in self._believed for p, s in own.items()):
                 continue
             for path, content in unpacked(self._place.read(archive_path(offer))).items():
                 at = older_path(name, path)
-                if self._notes.older.get(at) != own[at] or at not in self._there:
+                if self._notes.older.get(at) != own[at] or at not in self._believed:
                     fresh.append((at, content))
             if len(fresh) >= _BATCH:
                 self._put(fresh)
@@ -175,7 +182,7 @@ class StaticRegistry:
         notes.archives = {
             path: (doc_id, last)
             for path, (doc_id, last) in before
-            if notes.publication - last < keep and doc_id not in gone and path in self._there
+            if notes.publication - last < keep and doc_id not in gone and path in self._believed
         } | {path: (doc_id, notes.publication) for path, doc_id in listed.items()}
         notes.archives = dict(sorted(notes.archives.items()))
         self._put(list(changed.items()))
@@ -188,6 +195,7 @@ class StaticRegistry:
         stale += sorted((self._there & ours) - notes.archives.keys() - notes.older.keys())
         self._place.each(self._place.delete, stale)
         self.removed += stale
+        self._listed = {NOTES, *heads, *notes.archives, *notes.older}
 
     def _holds(self, path: str, content: bytes) -> bool:
         return self._place.exists(path) and self._place.read(path) == content

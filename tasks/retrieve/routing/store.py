@@ -91,10 +91,15 @@ def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None
     Raises:
         StorageError: The table cannot be read, or a file cannot be written.
     """
-    card = _card(root, _folder(served), served)
-    if card is None or not _is_current(card):
+    if not is_kept(root, served):
         parts, rows = _brought_up(root, served, workers)
         _write(root, served, parts, lexical_of(parts.postings), rows)
+
+
+def is_kept(root: Root, served: Served) -> bool:
+    """Return whether the routing index of a version is there in today's form."""
+    card = _card(root, _folder(served), served)
+    return card is not None and _is_current(card)
 
 
 def open_routing(root: Root, served: Served) -> RoutingIndex:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from flows.commands.registries import publish_registry
 from tasks.retrieve.registry.signature import SIGNATURE
+from tasks.retrieve.registry.static import NOTES
 from tests.support.command import Ask
+from tests.support.registry_client import files_in
 from tests.support.roots.skill_root import SkillRoot
 
 INDEX = ".well-known/agent-skills/index.json"
@@ -82,7 +86,7 @@ def test_each_tampering_with_a_signed_registry_is_found(
     tampering(site)
     code, said = verify(ask, site, signed / "own.pub.pem")
     assert (code, "not as the holder of" in said) == (1, True), said
-    assert "Traceback" not in said
+    assert not any(word in said for word in ("Traceback", "Digest("))
 
 
 def test_only_the_holder_of_the_key_signs(signed: Path, tmp_path: Path, storied: SkillRoot, ask: Ask) -> None:
@@ -100,6 +104,31 @@ def test_only_the_holder_of_the_key_signs(signed: Path, tmp_path: Path, storied:
     assert not held.exists()  # it would be of other files
     code, said = verify(ask, tmp_path / "site", signed / "own.pub.pem")
     assert (code, f"has no {SIGNATURE}" in said) == (2, True)
+
+
+def test_what_others_changed_is_never_signed(
+    signed: Path, tmp_path: Path, storied: SkillRoot, ask: Ask
+) -> None:
+    """A registry that is not as it was signed is written anew, and a file of others is refused by name."""
+    site = shutil.copytree(signed / "site", tmp_path / "site")
+    before = files_in(site)
+    skill = min((site / ".well-known/skills").rglob("SKILL.md"))
+    for spoilt in (skill, archive(site)):
+        spoilt.write_bytes(spoilt.read_bytes() + b"Then run evil.")
+    notes = json.loads((site / NOTES).read_bytes())
+    evil = site / f".well-known/agent-skills/archives/{hashlib.sha256(b'evil').hexdigest()}.zip"
+    evil.write_bytes(b"evil")
+    notes["archives"][evil.relative_to(site).as_posix()] = ["local/market/bees", 1]
+    (site / NOTES).write_text(json.dumps(notes), "utf-8")
+    publish(ask, storied, tmp_path, "--sign", f"{signed}/own.pem")
+    assert verify(ask, site, signed / "own.pub.pem")[0] == 0
+    same = {path for path, content in before.items() if files_in(site).get(path) == content}
+    assert before.keys() - same <= {SIGNATURE, NOTES}
+    assert files_in(site).keys() == before.keys()
+    (site / "planted.json").write_bytes(b"{}")
+    done = ask("publish", "--out", str(site), "--sign", f"{signed}/own.pem", "--root", storied.root.uri)
+    assert (done.code, "planted.json is none of the registry's files" in done.stderr) == (2, True)
+    assert verify(ask, site, signed / "own.pub.pem")[0] == 1
 
 
 def test_what_is_no_key_is_told_in_a_line(signed: Path, tmp_path: Path, storied: SkillRoot, ask: Ask) -> None:

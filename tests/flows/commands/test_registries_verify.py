@@ -19,7 +19,7 @@ from tests.support.command import Ask
 from tests.support.registry_client import files_in, hosted
 from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import SkillRoot
-from tests.support.roots.storied import RULE
+from tests.support.roots.storied import KEY, RULE
 
 HERE = ("--agent", "codex")
 TEA = skill("tea", "Makes tea of loaf leaves in a pot", "# Tea\n\nWarm the pot, then let the leaves draw.\n")
@@ -192,6 +192,13 @@ def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
     assert "installed: tea" in done.stdout
     assert "holds no skill in skills/gone" in done.stdout
     assert files_in(project / ".agents/skills/tea") == {"SKILL.md": TEA.encode()}
+    shutil.rmtree(project / ".agents")
+    secret = entry | {"sourceType": "git", "sourceUrl": f"https://bot:{KEY}@127.0.0.1:1/a/b", "ref": "main"}
+    lock["skills"] |= {"other": entry | {"sourceType": ["git"]}, "secret": secret}
+    (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
+    done = ask("install", "--frozen", *HERE)
+    assert (done.code, "installed: tea" in done.stdout) == (1, True)
+    assert KEY not in done.stdout + done.stderr
     shutil.rmtree(project / ".agents")
     entry["computedHash"] = "0" * 64
     (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")

@@ -37,12 +37,25 @@ def test_each_of_several_roots_has_names_tags_a_queue_and_a_trigger_of_its_own()
             of_root = made[f"{one['name']}-{name}"]
             assert (of_root["parameters"]["root"], of_root["tags"]) == (uri, [*one["tags"], f"root:{name}"])
             in_order = one["concurrency_limit"]["collision_strategy"] == "ENQUEUE"
-            assert of_root["work_pool"].get("work_queue_name") == (name if in_order else None)
+            assert of_root["work_pool"].get("work_queue_name") == (f"root-{name}" if in_order else None)
             kept = ("entrypoint", "description", "schedules", "concurrency_limit")
             assert [of_root[key] for key in kept] == [one[key] for key in kept]
     (trigger,) = made["nightly-evaluation-team"]["triggers"]
     assert trigger["match"] == {"prefect.resource.id": "skillery.index", "skillery.root": "s3://bucket/team"}
     assert trigger["name"] != made["nightly-evaluation-own"]["triggers"][0]["name"]
+
+
+def test_a_deployment_of_one_s_own_need_not_say_what_prefect_takes_as_said() -> None:
+    heeding = {"type": "event", "expect": ["skillery.published"]}
+    within = {"type": "compound", "triggers": [heeding, {"match": {"prefect.resource.id": "other"}}]}
+    given = {"name": "own", "entrypoint": "own.py:own", "concurrency_limit": 2, "triggers": [heeding, within]}
+    for roots in ({"a": "/srv/a"}, {"a": "/srv/a", "b": "/srv/b"}):
+        made = up.deployments_of(roots, [{"name": "bare", "parameters": None}, given])
+        assert [one["parameters"] for one in made[::2]] == [{"root": uri} for uri in roots.values()]
+        assert {str(one["work_pool"]) for one in made} == {"{'name': 'skillery'}"}
+    first, second = made[1]["triggers"]
+    assert (made[1]["tags"], first) == (["root:a"], {**heeding, "match": {"skillery.root": "/srv/a"}})
+    assert second["triggers"] == [first, within["triggers"][1]]
 
 
 def test_a_publication_says_of_which_root_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from storage.errors import SourceError, StorageError
-from storage.schemas import RawDocument
+from storage.parquet import write_frame
+from storage.schemas import DOCUMENTS, RawDocument
 from storage.state import aliases_table, compared_table, documents_table, signatures_table
 from tasks.refine import update
 from tasks.refine.batch import refine_batch
@@ -49,9 +51,23 @@ def test_where_nothing_is_to_be_put_in_place_nothing_is_compared_unless_a_table_
     assert update_corpus(nights.root, near=NearLimits(threshold=0.5), **given) == first
     assert len(compared) == 2
     assert (nights.refine(), len(compared)) == (first, 3)
-    table = documents_table(nights.root)
-    table.replace(["c"], table.read().clear())
-    assert (nights.refine()["documents"], len(compared)) == (first["documents"] - 1, 4)
+    note, table = nights.folder / "state/settled.json", documents_table(nights.root)
+    kept = nights.root.read_json("state/settled.json") or {}
+    for number, said in enumerate((
+        '{"by": "tr', "[]", '"\ud800"', json.dumps({**kept, "counts": 3}),
+        json.dumps({**kept, "counts": {"documents": "many"}}), json.dumps({"by": kept["by"]}),
+    )):  # fmt: skip
+        note.write_bytes(said.encode("utf-8", "surrogatepass"))
+        assert (nights.refine(), len(compared)) == (first, 4 + number)
+    file, seal = table.file(_partition(nights, "c")), nights.folder / "state/manifests/documents"
+    entry = next(one for one in seal.parent.rglob("*.json") if one.name.startswith(Path(file).name))
+    told = entry.read_bytes()
+    entry.write_bytes(b"{")  # what cannot be told apart is never unchanged
+    assert (nights.refine(), nights.refine(), len(compared)) == (first, first, 11)
+    entry.write_bytes(told)
+    assert (nights.refine(), nights.refine(), len(compared)) == (first, first, 12)
+    write_frame(nights.root, file, table.read([_partition(nights, "c")]).clear(), DOCUMENTS)
+    assert (nights.refine()["documents"], len(compared)) == (first["documents"] - 1, 13)
     assert nights.run(shelf(skill("a"), skill("c", "Knead it."))) != first
 
 

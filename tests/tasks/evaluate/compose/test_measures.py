@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
+from tasks.evaluate.compose.appendices import failures_section
 from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, PlannedStep, measured
 from tasks.evaluate.compose.requests import KnownRequest, read_categories, read_requests
+from tasks.evaluate.measures.tables import Table
 from tasks.retrieve.compose.dependencies import closure
 
 FAILURES = ("over", "under", "unfound", "misranked")
@@ -54,6 +56,21 @@ WHY = [
     ("a1, x1 b1", ["misranked"]),
     ("x1 a1, x2", ["unfound"]),
 ]
+
+
+def test_shares_of_failures_are_told_where_all_reasons_are_known() -> None:
+    rows = {
+        "local": {"over": 0.1, "under": 0.1}, "none": dict.fromkeys(FAILURES, 0.0),
+        "both": dict(zip(FAILURES, (0.1, 0.2, 0.0, 0.1), strict=True)),
+    }  # fmt: skip
+    _, drawn = failures_section({}, rows)
+    assert isinstance(drawn, Table)
+    assert drawn.cells() == [
+        ["`local`", "", "", "", "", ""],
+        ["`none`", "0.000", "", "", "", ""],
+        ["`both`", "0.400", "0.250", "0.500", "0.000", "0.250"],
+        ["paper: vanilla", "", "0.360", "0.140", "0.500", ""],
+    ]
 
 
 @pytest.mark.parametrize(("plan", "why"), WHY)

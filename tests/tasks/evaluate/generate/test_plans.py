@@ -100,6 +100,12 @@ def test_a_request_says_what_each_step_needs_and_what_serves_it(server: LlmServe
     assert all(1 <= a < b <= len(line["steps"]) for line in found.lines for a, b in line["edges"])
 
 
+def test_a_question_has_the_key_that_it_always_had(server: LlmServer, answers: Answers) -> None:
+    written(server, answers, wanted=2)
+    keys = sorted(kept.key[:8] for kept in answers.accepted())
+    assert keys == ["0c89407e", "58e3e563", "776d0997", "81e5eccd"]
+
+
 def instead(query: object, needs: int = 2, steps: int = 2) -> Callable[[Asked], str]:
     def say(asked: Asked) -> str:
         (record,) = asked.fragments

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from storage.answers import Answers
 from storage.errors import StorageError
 from storage.root import Root
+from tasks.evaluate.generate.distractors import read_distractors
 from tasks.evaluate.generate.requests import PROMPT, query_line, read_requests, values_of, write_requests
 from tasks.evaluate.measures.evidence import read_paging_bench
 from tasks.evaluate.paging.bench import body_of
@@ -21,6 +22,7 @@ from tests.support.llm.bench_llm import requests_about, skill_about, writes_five
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
 
+Reader = Callable[[Root], list[dict[str, Any]]]
 SKILLS = [skill_about(f"mill{n}") for n in range(12)]
 
 
@@ -171,9 +173,31 @@ def test_a_spent_budget_leaves_the_rest_for_the_next_run(
     assert server.requests == 12
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", '{"schema_version": 9}', "not JSON"])
-def test_a_damaged_file_is_named(folder: Root, text: str) -> None:
-    folder.write("queries/spoilt.json", text.encode())
+BARE = {"schema_version": 1, "doc_id": "a/b", "failed": None, "detail": ""}
+WHOLE = {**BARE, "name": "b", "description": "", "body": "", "queries": [], "rejected": {}}
+SPOILT: list[tuple[object, str]] = [
+    ({}, "schema_version: Field required"), ([], "holds list"), ({"schema_version": 9}, "schema version 9"),
+    (BARE, "is damaged .*required.*: delete it, and its skill is asked about again"),
+    ({**WHOLE, "doc_id": None}, "damaged .doc_id: "), ({**WHOLE, "queries": "abc"}, "damaged .queries: "),
+    ({**WHOLE, "queries": [{"query": "what?"}]}, "damaged .queries.0.query_id: "),
+    ({**WHOLE, "rejected": {"query": "1"}}, "damaged .rejected.query: "),
+    ({**WHOLE, "description": None}, "damaged .description: "), ({**WHOLE, "failed": 3}, "damaged .failed: "),
+    ({**BARE, "distractors": [{"kind": "same-tools"}]}, "damaged .(name|distractors.0.name): "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "read"), [("queries", read_requests), ("distractors", read_distractors)])
+@pytest.mark.parametrize(("held", "said"), SPOILT)
+def test_a_damaged_file_is_named(folder: Root, name: str, read: Reader, held: object, said: str) -> None:
+    folder.write(f"{name}/spoilt.json", json.dumps(held).encode())
+    if name == "distractors" and isinstance(held, dict) and "queries" in held:
+        said = "damaged .(doc_id|failed|distractors): "
+    with pytest.raises(StorageError, match=rf"{name}/spoilt\.json.*{said}"):
+        read(folder)
+
+
+def test_a_file_that_is_no_json_is_named(folder: Root) -> None:
+    folder.write("queries/spoilt.json", b"not JSON")
     with pytest.raises(StorageError, match=r"spoilt\.json"):
         read_requests(folder)
 

@@ -146,10 +146,18 @@ def test_a_few_probes_prove_nothing_and_a_first_version_has_nothing_to_be_worse_
     assert checks(root, built_with(root, root.encoder), root.encoder) == []
 
 
-def test_where_few_skills_changed_few_probes_are_asked_and_rows_in_disorder_are_still_refused(
+def test_where_few_skills_changed_rows_are_asked_for_few_probes_and_in_disorder_are_still_refused(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(regression, "_ASKED", 12)
+    asked_of: dict[str, int] = {}
+    real = regression._check
+
+    def noted(leg: str, new: list[float], old: list[float], max_loss: float) -> Check:
+        asked_of[leg] = len(new)
+        return real(leg, new, old, max_loss)
+
+    monkeypatch.setattr(regression, "_check", noted)
     root = skill_root(many_skills(24))
     root.publish()
     changed = next(iter(many_skills(1)))
@@ -161,13 +169,18 @@ def test_where_few_skills_changed_few_probes_are_asked_and_rows_in_disorder_are_
     )
     given = {"encoder": root.encoder, "count": 30, "max_loss": 0.02}
     asked, *legs = check_regression(root.root, new, **given)
-    assert (asked.value, {c.check for c in legs}, all(c.passed for c in legs)) == (12, LEGS, True)
+    assert (asked.value > 12, {c.check for c in legs}, all(c.passed for c in legs)) == (True, LEGS, True)
+    assert asked_of == {"dense": 12, "nodes": 12, "lexical": asked.value, "fused": asked.value}
     table = connect(root.root).open_table("skills")
     rewritten(lambda vectors: np.roll(vectors, 1, axis=0))(table)
     failed = [
         c for c in check_regression(root.root, replace(new, skills=table.version), **given) if not c.passed
     ]
     assert "probes.dense_loss" in {c.check for c in failed}
+    card = f"{FOLDER}/{root.served().version}.{root.served().skills}/index.json"
+    root.root.write_json(card, {**(root.root.read_json(card) or {}), "version": 3})  # of an earlier release
+    asked, *_ = check_regression(root.root, new, **given)
+    assert set(asked_of.values()) == {asked.value}
 
 
 def test_a_learned_leg_that_what_is_served_lacks_is_no_ground_to_refuse(trades: SkillRoot) -> None:

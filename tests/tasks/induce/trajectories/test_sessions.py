@@ -56,7 +56,7 @@ def codex(event: Event) -> dict[str, Any]:
         output = json.dumps({"output": told[1], "metadata": {"exit_code": int(told[2])}})
         item = {"type": "function_call_output", "call_id": told[0], "output": output}
     else:
-        text = f"<environment_context>{told}" if kind == "meta" else told
+        text = f"<environment_context>{told}</environment_context>" if kind == "meta" else told
         item["content"] = [{"type": "input_text" if item["role"] == "user" else "output_text", "text": text}]
     return {"timestamp": "2026-11-01T00:00:00Z", "type": "response_item", "payload": item}
 
@@ -151,12 +151,138 @@ HOMES = [
     ("~/.claude/projects/-home-ann-shop/1.jsonl", "~/.claude/projects/~-shop/1.jsonl"),
     ("docker run -v/home/ann/x:/x", "docker run -v~/x:/x"),
     ("https://example.org/home/page and file:///home/ann/x", "https://example.org/home/page and file://~/x"),
+    ("src/home/index.tsx docs/Users/a.md [id]/home/b", "src/home/index.tsx docs/Users/a.md [id]/home/b"),
+    ("/srv/app/home/page.tsx ../home/x", "/srv/app/home/page.tsx ../home/x"),
+    (r"C:\Users\John Smith\x", r"~\x"),
+    (r"see C:\Users\Ann or C:/Users/Ann/x", "see ~ or ~/x"),
+    ("A=/home/ann/x B:/home/ann 'x'|/home/ann", "A=~/x B:~ 'x'|~"),
+    (r"cd\n/home/ann/x /home/jos\u00e9/x", r"cd\n~/x ~/x"),
+    ("\x1b[01;34m/home/ann/x\x1b[0m", "\x1b[01;34m~/x\x1b[0m"),
+    ("/mnt/c/Users/Ann/x /var/home/ann /usr/home/ann", "~/x ~ ~"),
 ]
 
 
 @pytest.mark.parametrize(("text", "told"), HOMES)
 def test_home_folders_lose_their_names(text: str, told: str) -> None:
     assert without_homes({"a": [text]}) == {"a": [told]}
+
+
+def test_keys_that_would_be_one_without_names_of_homes_stay_two() -> None:
+    both_homes = {"/home/ann": 1, "/home/bob": 2, "/home/eve/x": 3}
+    assert without_homes(both_homes) == {"/home/ann": 1, "/home/bob": 2, "~/x": 3}
+
+
+def done(call: str, *, failed: bool = False) -> list[Event]:
+    return [("call", (call, "Bash", {"command": call})), ("result", (call, call, failed))]
+
+
+def told(found: Iterator[tuple[str, Any]], host: Host) -> list[tuple[str, Any]]:
+    """Return the task and verdict of each run, the place and reason of what is left out."""
+    return [
+        (value.place, value.reason) if isinstance(value, Unread)
+        else ((row := row_of(value, host))["task"], row["success"])
+        for _, value in found
+    ]  # fmt: skip
+
+
+A, B = done("a"), done("b", failed=True)
+VERDICTS: list[tuple[list[Event], list[tuple[str, Any]]]] = [
+    ([("user", "x"), A[0], B[0], B[1], A[1], ("text", "b failed")], [("x", False)]),  # made at once
+    ([("user", "x"), *B, *A, ("text", "done")], [("x", True)]),
+    ([("user", "x"), *A, *B, ("text", "b failed")], [("x", False)]),
+    ([("user", "x"), *A, *B], [("log:1", "unfinished")]),
+    ([("user", "x"), A[0], ("user", "y"), A[1], *done("c"), ("text", "done")], [("x", None), ("y", True)]),
+    ([*A, ("user", "x"), *done("c"), ("text", "done")], [("log:1", "no-prompt"), ("x", True)]),
+    ([("meta", "x"), ("text", "hello")], [("log:1", "no-prompt")]),
+    ([("text", "hello"), ("user", "x"), *A, ("text", "done")], [("x", True)]),
+]  # fmt: skip
+
+
+@both
+@pytest.mark.parametrize(("events", "expected"), VERDICTS)
+def test_a_verdict_follows_the_last_calls_and_the_last_word(
+    host: Host, write: Write, events: list[Event], expected: list[tuple[str, Any]]
+) -> None:
+    assert told(chats(host, write, *events), host) == expected
+
+
+PROMPTS: list[tuple[str, list[tuple[str, Any]]]] = [
+    (
+        "<command-name>/ship</command-name><command-args>it</command-args>",
+        [("x", None), ("log:4", "command")],
+    ),
+    ("<command-message>ship</command-message>\n<command-name>/ship", [("x", None), ("log:4", "command")]),
+    ("[Request interrupted by user]\nDo y.", [("x", False), ("Do y.", True)]),
+    ("<turn_aborted>by user</turn_aborted>Do y.", [("x", False), ("Do y.", True)]),
+    ("[Request interrupted by user for tool use]", [("x", False)]),
+    ("<system-reminder>a\nb</system-reminder>\nDo y.", [("x", None), ("Do y.", True)]),
+    ("Do y.\n<ide_selection>z</ide_selection>", [("x", None), ("Do y.", True)]),
+    ("What is a <system-reminder>?", [("x", None), ("What is a <system-reminder>?", True)]),
+    ("<bash-input>ls</bash-input>", [("x", True)]),
+    ("<bash-stdout>a</bash-stdout><bash-stderr></bash-stderr>", [("x", True)]),
+    ("<local-command-stdout>a</local-command-stdout>", [("x", True)]),
+    ("<task-notification>a</task-notification>", [("x", True)]),
+    ("<user_instructions>a</user_instructions>", [("x", True)]),
+]
+
+
+@both
+@pytest.mark.parametrize(("said", "expected"), PROMPTS)
+def test_what_hosts_put_into_a_prompt_is_no_part_of_it(
+    host: Host, write: Write, said: str, expected: list[tuple[str, Any]]
+) -> None:
+    events = [("user", "x"), *A, ("user", said), *done("c"), ("text", "done")]
+    assert told(chats(host, write, *events), host) == expected
+
+
+LAST_WORD = codex(("text", "now b"))
+ASIDES: list[tuple[Host, list[dict[str, Any]], list[tuple[str, Any]]]] = [
+    ("claude", [claude(("text", "API Error: 529")) | {"isApiErrorMessage": True}], [("x", False)]),
+    ("claude", [
+        claude(("user", "This session goes on.")) | {"isCompactSummary": True},
+        *map(claude, [*done("c"), ("text", "done")]),
+    ], [("x", None), ("log:4", "summary")]),
+    ("codex", [LAST_WORD, {"type": "event_msg", "payload": {"type": "turn_aborted"}}], [("x", False)]),
+    ("codex", [LAST_WORD, {"type": "event_msg", "payload": {"type": "token_count"}}], [("x", True)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("host", "more", "expected"), ASIDES)
+def test_lines_that_say_how_a_turn_ended(
+    host: Host, more: list[dict[str, Any]], expected: list[tuple[str, Any]]
+) -> None:
+    lines = [*map(dict(HOSTS)[host], [("user", "x"), *A]), *more]
+    assert told(turns([(f"log:{n}", line) for n, line in enumerate(lines, 1)], host), host) == expected
+
+
+OUTPUTS = [
+    ("Exit code: 1\nWall time: 0 seconds\nOutput:\nboom", False),
+    ("Exit code: 0\nWall time: 0 seconds\nOutput:\nExit code: 1", True),
+    ("Chunk ID: 1\nWall time: 0 seconds\nProcess exited with code 127\nOutput:\nboom", False),
+    ("Chunk ID: 1\nProcess running with session ID 5\nOutput:\n", True),
+    ("It says\nExit code: 1", True),
+    ('{"output": "", "success": false}', False),
+]
+
+
+@pytest.mark.parametrize(("output", "success"), OUTPUTS)
+def test_an_answer_of_codex_says_by_its_code_whether_it_failed(output: str, success: bool) -> None:
+    result = codex(("result", ("a", "", False)))
+    result["payload"]["output"] = output
+    lines = [codex(("user", "x")), codex(A[0]), result, codex(("text", "done"))]
+    assert told(turns([(f"log:{n}", line) for n, line in enumerate(lines, 1)], "codex"), "codex") == [
+        ("x", success)
+    ]
+
+
+def test_a_wrong_format_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    log.write_text("\n".join(json.dumps(claude(event)) for event in SESSION), "utf-8")
+    reading = Reading()
+    assert read(log, "codex", reading) == []
+    (one,) = reading.unread
+    assert (one.reason, one.place) == ("no-prompt", f"{log}:1")
+    assert "is --format right?" in one.detail
 
 
 _WORD = st.text("abc ", min_size=1, max_size=6).map(lambda text: f"x{text}")
@@ -198,7 +324,8 @@ def test_lines_of_unknown_form_are_passed_over(host: Host) -> None:
         {"type": "response_item", "payload": {"type": "function_call_output", "call_id": "9", "output": "{"}},
         {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "9", "content": 3}]}},
     ]
-    assert list(turns([("log:1", line) for line in [*LINES, *strange]], host)) == []
+    found = turns([("log:1", line) for line in [*LINES, *strange]], host)
+    assert told(found, host) == [("log:1", "no-prompt")]
 
 
 @pytest.mark.parametrize("host", ["claude", "codex"])

@@ -11,7 +11,8 @@ import pytest
 
 from storage.errors import GateRefused
 from storage.lance.served import Served
-from storage.lance.tables import NODES, SKILLS
+from storage.lance.tables import NODES, SKILLS, TableAt
+from tasks.retrieve.index import gate
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.gate import Check, check_shrink, check_words, few_changed, require_passed
 from tasks.retrieve.routing import store
@@ -246,10 +247,21 @@ def repeat_what_changed(table: lancedb.table.Table) -> None:
     table.optimize()
 
 
-def lengthen_what_changed(table: lancedb.table.Table) -> None:
-    row, key = of_changed(table), KEYS[table.name]
+def lengthen(table: lancedb.table.Table, row: pa.Table) -> None:
+    key = KEYS[table.name]
     table.delete(f"{key} = '{row.column(key)[0].as_py()}'")
     table.add(with_vectors(row, 1.01 * np.array(row.column("vector").to_pylist())))
+    table.optimize()
+
+
+def others(table: lancedb.table.Table) -> pa.Table:
+    return table.search().where("doc_id != 'local/market/mill'").to_arrow()
+
+
+def swap_another_for_a_copy(table: lancedb.table.Table) -> None:
+    rows, key = others(table), KEYS[table.name]
+    table.delete(f"{key} = '{rows.column(key)[0].as_py()}'")
+    table.add(rows.slice(1, 1))
     table.optimize()
 
 
@@ -268,14 +280,21 @@ def test_an_update_is_checked_where_it_changed_what_is_served(
     assert {c.check for c in root.check(version) if not c.passed} == set()
     table, at = connect(root.root).open_table(name), version.tables()[name] or 0
     for injure, check in (
-        (lose_a_row, "rows"), (repeat_what_changed, "repeated_ids"), (lengthen_what_changed, "bad_vectors"),
+        (lose_a_row, "rows"), (repeat_what_changed, "repeated_ids"),
         (leave_a_row_unindexed, "unindexed_rows"),
+        (lambda made: lengthen(made, of_changed(made)), "bad_vectors"),
+        (lambda made: lengthen(made, others(made).slice(1, 1)), "bad_vectors"),
+        (swap_another_for_a_copy, "repeated_ids"),
     ):  # fmt: skip
         table.checkout(at)
         table.restore()
         injure(table)
         failed = {c.check for c in root.check(replace(version, **{name: table.version})) if not c.passed}
         assert f"{name}.{check}" in failed
+    searched = {c.check: c.limit for c in root.check(version)}[f"{name}.found_by_own_text"]
+    sample = gate._sample(root.root, TableAt(root.root, name, at), version, ["local/market/mill"])
+    ends = [row_id.startswith("local/market/mill") for row_id in (sample[0], sample[-1])]
+    assert (searched, ends) == (2, [True, False])
     for number, text in enumerate(TEXTS.values()):
         root.write(next(islice(many_skills(8), number, None)), text)
     root.crawl()

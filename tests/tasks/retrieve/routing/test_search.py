@@ -288,7 +288,7 @@ def test_the_same_question_has_the_same_answer_in_another_process(served_bakery:
 def test_an_index_without_tokens_is_judged_as_one_that_is_not_read(served_bakery: SkillRoot) -> None:
     version = OpenVersion(served_bakery.root, served_bakery.served(), served_bakery.encoder, "best")
     before = OpenVersion(served_bakery.root, served_bakery.served(), served_bakery.encoder, "best")
-    before.__dict__["_routing"] = replace(open_routing(version.root, version.served), tokens=None)
+    before.__dict__["routing"] = replace(open_routing(version.root, version.served), tokens=None)
     assert version.fit is not None
     assert before.fit is not None
     assert version.fit.least == packaged_fit("best").least

@@ -320,7 +320,8 @@ def test_going_back_tells_what_is_served_what_was_and_what_there_is(skill_root: 
 def test_a_sound_root_has_nothing_to_mend(skill_root: Make) -> None:
     root = skill_root({"bread": SKILLS["bread"]})
     root.publish()
-    assert examine_root(root.root) == {"findings": [], "mended": True, "served": root.served().version}
+    served = root.served().version
+    assert examine_root(root.root) == {"findings": [], "mended": True, "served": served, "tuned": None}
 
 
 def test_what_cannot_be_mended_is_told_with_the_file_and_what_to_do(skill_root: Make) -> None:

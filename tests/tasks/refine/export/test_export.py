@@ -259,7 +259,8 @@ _LINE = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl
 
 @given(_LINE.filter(str.strip), _LINE.filter(str.strip))
 def test_a_rebuilt_skill_reads_back(name: str, description: str) -> None:
-    name = str(parse_frontmatter(skill_text(name, "x", "", None)).fields["name"])  # "**x**" is the name x
+    read = parse_frontmatter(skill_text(name, description, "", None)).fields
+    name, description = str(read["name"]), str(read["description"])  # "**x**" is the name x, '"x' the text x
     front = parse_frontmatter(skill_text(name, description, "# Body", None))
     assert (front.fields["name"], front.fields["description"]) == (name, description)
     assert not any(f.code.startswith("frontmatter") for f in front.findings)

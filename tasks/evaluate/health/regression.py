@@ -83,8 +83,7 @@ def check_regression(
     Raises:
         StorageError: A version's tables or its encoder cannot be opened.
     """
-    served = read_served(root)
-    if served is None:
+    if (served := read_served(root)) is None:
         return []
     shared = _shared(root, served, candidate)
     few = is_kept(root, served) and few_changed(root, candidate.tables()) is not None
@@ -102,11 +101,10 @@ def check_regression(
     indices = [open_routing(root, version) for version in (candidate, served)]
     if any(index.learned is None for index in indices):  # the other is compared as if it had no such leg
         indices = [replace(index, learned=None) for index in indices]
-    new = _ranks(_side(root, candidate, indices[0], asking, probes), probes, ids, rivals)
-    old = _ranks(_side(root, served, indices[1], before, probes), probes, ids, rivals)
+    sides = ((candidate, indices[0], asking), (served, indices[1], before))
+    new, old = (_ranks(_side(root, *side, probes), probes, ids, rivals) for side in sides)
     checks = [_check(leg, new[leg], old[leg], max_loss) for leg in new if leg in old]
     if len(logged := logged_probes(root, ids, count=count)) >= _FEWEST:
-        sides = ((candidate, indices[0], asking), (served, indices[1], before))
         now, then = (_fused(_side(root, *side, logged), logged, ids) for side in sides)
         checks.append(_check("logged", now, then, max_loss))
     if not all(check.passed for check in checks):

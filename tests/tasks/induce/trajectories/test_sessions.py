@@ -147,7 +147,7 @@ HOMES = [
     ("/home/ann/x.py", "~/x.py"),
     ("see /Users/Ann/notes", "see ~/notes"),
     (r"C:\Users\Ann\x.py", r"~\x.py"),
-    ("/root/.ssh and /rooted", "~/.ssh and /rooted"),
+    ("ls /root and /rooted", "ls ~ and /rooted"),
     ("~/.claude/projects/-home-ann-shop/1.jsonl", "~/.claude/projects/~-shop/1.jsonl"),
     ("docker run -v/home/ann/x:/x", "docker run -v~/x:/x"),
     ("https://example.org/home/page and file:///home/ann/x", "https://example.org/home/page and file://~/x"),

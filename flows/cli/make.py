@@ -100,6 +100,10 @@ def bench_compose(
         int, Option(metavar="N", min=1, help="Half of 2 steps, a third of 3, others of 4, 5.")
     ] = 300,
     seed: Annotated[int, Option(metavar="N", min=0, help="Draws what each request needs.")] = 42,
+    templates: Annotated[
+        bool, Option("--templates", help="SkillWeaver's way: no LLM, a phrase for each category.")
+    ] = False,
+    paraphrases: Annotated[int, Option(metavar="N", min=0, help="An LLM says N in other words too.")] = 0,
     _preset: PresetOption = None,
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -108,7 +112,9 @@ def bench_compose(
     from flows.commands.generate import grow_compose_bench  # noqa: PLC0415
 
     settings = load_settings()
-    found = grow_compose_bench(root_of(settings, root), settings, queries, seed, out)
+    found = grow_compose_bench(
+        root_of(settings, root), settings, queries, seed, out, templates=templates, paraphrases=paraphrases
+    )
     print_json(found) if as_json else printing_bench.print_plan_bench(found)
 
 

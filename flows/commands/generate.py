@@ -20,7 +20,15 @@ from tasks.evaluate.corpus.skill_sample import served_skill_ids, served_skills, 
 from tasks.evaluate.generate.distractors import PROMPT as DISTRACTORS
 from tasks.evaluate.generate.distractors import write_distractors
 from tasks.evaluate.generate.plans import WRITE as PLANS_PROMPT
-from tasks.evaluate.generate.plans import PlanDraws, served_rows, write_plans
+from tasks.evaluate.generate.plans import (
+    PlanDraws,
+    WrittenPlans,
+    paraphrase,
+    plan_words,
+    served_rows,
+    templated_plans,
+    write_plans,
+)
 from tasks.evaluate.generate.requests import PROMPT as REQUESTS
 from tasks.evaluate.generate.requests import write_requests
 from tasks.evaluate.routing.data import read_qrels, read_skills, read_tasks
@@ -126,7 +134,10 @@ def grow_requests(
     return {"out": str(out), "wanted": pairs, **done, **_spent(llm, TASKS.name)}
 
 
-def grow_compose_bench(root: Root, settings: Settings, queries: int, seed: int, out: Path) -> dict[str, Any]:
+def grow_compose_bench(
+    root: Root, settings: Settings, queries: int, seed: int, out: Path, *, templates: bool = False,
+    paraphrases: int = 0,
+) -> dict[str, Any]:  # fmt: skip
     """Write requests of several steps that served rows can do to a folder, and return what came of it.
 
     The folder gets `requests.jsonl`, which `evaluate compose --queries` reads, and `bench.json`, which says
@@ -138,26 +149,32 @@ def grow_compose_bench(root: Root, settings: Settings, queries: int, seed: int, 
         queries: How many; an index that is too small gives fewer.
         seed: Draws the rows that each needs, and which step works on what another gives.
         out: The folder.
+        templates: Make them as SkillWeaver does, by templates; `categories.json` then says which count.
+        paraphrases: How many of them a model says in other words too.
 
     Returns:
         `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`,
         `rows`, `rows_used`, `left_out` (rows by reason), `model`, `prompt`, `discarded` and `unfinished`
-        (requests by reason), and `llm`: what was asked and what that cost, which `bench.json` leaves out.
+        (requests by reason), and `llm`: what was asked and what that cost, which `bench.json` leaves out; it
+        and `model` are None where none was asked.
 
     Raises:
-        WrongInput: No language model is set up, or the folder cannot be used.
+        WrongInput: No language model is set up and one is asked, or the folder cannot be used.
         NotPublished: Nothing is served.
         LlmDenied: The server denies access, or has no such model.
     """
-    options = _options(settings, _LONGEST_PLAN)
-    served = require_served(root)
+    options = _options(settings, _LONGEST_PLAN) if paraphrases or not templates else None
+    served, words = require_served(root), plan_words() if templates else {}
     rows, withheld = served_rows(root, served)
-    draws = PlanDraws(rows)
+    draws = PlanDraws(rows, words.get("categories"))
     plans = draws.drawn(queries, seed)
-    folder = folder_at(out)
-    with open_llm(root, options) as llm, progress("asked about") as report:
-        made = write_plans(draws, plans, llm, report)
-        spent = llm.ledger.report()
+    folder, spent = folder_at(out), None
+    made = templated_plans(draws, plans, seed) if templates else WrittenPlans()
+    if options is not None:
+        with open_llm(root, options) as llm, progress("asked about") as report:
+            made = made if templates else write_plans(draws, plans, llm, report)
+            made.unfinished += paraphrase(made.lines, paraphrases, llm, report)
+            spent = llm.ledger.report()
     left_out = {**draws.left_out, **({"licence": withheld} if withheld else {})}
     card = {
         "seed": seed, "index_version": served.version, "wanted": queries, "queries": len(made.lines),
@@ -167,11 +184,14 @@ def grow_compose_bench(root: Root, settings: Settings, queries: int, seed: int, 
         "by_tag": dict(sorted(Counter(tag for line in made.lines for tag in line["tags"]).items())),
         "rows": len(rows) + withheld, "rows_used": len(draws.uses),
         "left_out": dict(sorted(left_out.items())),
-        "model": options.endpoint.model, "prompt": PLANS_PROMPT.name,
+        "model": options and options.endpoint.model,
+        "prompt": "templates" if templates else PLANS_PROMPT.name,
         "discarded": dict(made.discarded), "unfinished": dict(made.unfinished),
     }  # fmt: skip
     write_lines(out / "requests.jsonl", made.lines)
     folder.write_json("bench.json", card)
+    if templates:
+        folder.write_json("categories.json", words["categories"])
     return {"out": str(out), **card, "llm": spent}
 
 

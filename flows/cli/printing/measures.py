@@ -46,7 +46,8 @@ def print_plan_bench(found: dict[str, Any]) -> None:
     if made < found["wanted"]:
         say(f"too little is served for more: {found['wanted']} were wanted", style="red")
     say(f"discarded: {counts(found['discarded'])}")
-    _asked(found)
+    if found["llm"]:
+        _asked(found)
 
 
 def _resumed(found: dict[str, Any], wanted: str, folder: str) -> None:

@@ -38,7 +38,7 @@ from tasks.evaluate.measures.runs import long_table, write_run
 from tasks.evaluate.measures.tables import markdown
 from tasks.induce.library.held import HeldVerdicts, KeptTrajectories
 from tasks.induce.library.judge import LlmTrajectoryJudge
-from tasks.induce.replay.environment import CommandEnvironment
+from tasks.induce.replay.environment import SECONDS, CommandEnvironment
 from tasks.induce.trajectories.record import Trajectory, trajectory_of
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
@@ -81,7 +81,9 @@ def agents_bench(
     if at > runs:
         raise WrongInput(f"-k {at} is more than --runs {runs}, from which Pass@k is told: give at most that")
     until = time.monotonic() + 60 * (float("inf") if minutes is None else minutes)
-    ceiling = Ceiling(settings.llm_max_total_tokens, settings.llm_max_cost)
+    # An LLM counts for itself, and answers that were kept as nothing.
+    own = agent.startswith(_COMMAND)
+    ceiling = Ceiling(settings.llm_max_total_tokens, settings.llm_max_cost) if own else Ceiling()
     limits = Limits(turns, seconds, until, ceiling)
     held = None if report is None else folder_at(report, "--report")
     with ExitStack() as stack:
@@ -101,7 +103,7 @@ class _Agent(NamedTuple):
 
     name: str
     key: str
-    make: Callable[[int], AbstractContextManager[Callable[[Turn], Act]]]
+    make: Callable[[int, Callable[[], float]], AbstractContextManager[Callable[[Turn], Act]]]
 
 
 def _acting(
@@ -118,7 +120,7 @@ def _acting(
         sampling = replace(sampling, temperature=_WARMER)
     ledger, answers = Ledger(options.prices, options.ceiling), stack.enter_context(Answers(root))
 
-    def make(run: int) -> AbstractContextManager[Callable[[Turn], Act]]:
+    def make(run: int, _left: Callable[[], float]) -> AbstractContextManager[Callable[[Turn], Act]]:
         # Each attempt has a client of its own, which counts what the attempt takes.
         return nullcontext(llm_agent(Llm(open_cache(endpoint, answers, ledger), sampling), run))
 
@@ -237,11 +239,17 @@ class _Sources:
 
     def has_succeeded(self, trajectory: Trajectory) -> bool | None:
         """Return the verdict by which a stream learns: that of the LLM if one is set up (SGDR's E)."""
-        options = llm_options(self._settings, "llm") if is_set_up(self._settings) else None
-        if options is None:
+        if not is_set_up(self._settings):
             return trajectory.success
-        with open_llm(self._root, options) as llm:
-            return LlmTrajectoryJudge(llm).verdicts([trajectory])[0]
+        with self._lock:
+            return LlmTrajectoryJudge(self._judging).verdicts([trajectory])[0]
+
+    @functools.cached_property
+    def _judging(self) -> Llm:
+        """The LLM of all verdicts, which have one ceiling."""
+        options = llm_options(self._settings, "llm")
+        assert options is not None  # noqa: S101 - None is for `local`
+        return self._stack.enter_context(open_llm(self._root, options))
 
     def key(self) -> str:
         """Return all that what methods give depends on."""
@@ -300,8 +308,14 @@ class _Bench:
             self._counts["kept"] += 1
             return kept
         self._limits.require()
+        ends = time.monotonic() + self._limits.seconds
+
+        def left(more: float = 0.0) -> float:
+            return min(self._limits.until, ends + more) - time.monotonic()
+
+        seconds, scoring = self._limits.seconds, partial(left, SECONDS)  # it scores what is left at the end
         try:
-            with self._acting.make(run) as agent, task.opened(self._limits.seconds) as process:
+            with self._acting.make(run, left) as agent, task.opened(seconds, scoring) as process:
                 environment, supply = CommandEnvironment(process), stream.supply(task)
                 called = f"{name}/{task.task_id}/{run}"
                 made = attempt(task, environment, agent, supply, self._limits, called)

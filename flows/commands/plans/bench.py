@@ -30,6 +30,7 @@ from tasks.evaluate.compose.bench import (
 from tasks.evaluate.compose.hidden_rows import (
     TakenRows,
     needing,
+    pool_of,
     require_servers,
     rows_by_id,
     taken_rows,
@@ -73,9 +74,9 @@ def plans_bench(
     Returns:
         `queries`, `baseline`, `seed`, `served` (rows), `methods` (rows of `summarise_methods`), `skipped`
         (why a report left a method out); `without_gold` (by method) and `transfer` (rows with `method`),
-        empty where not wanted; `llm`, the account of the language model, None if none was asked. With a
-        report also `rounds`, `feedback`, `feedback_llm`, `when_right` (by method), `simulation`, and
-        `report`, the files written.
+        empty where not wanted; `pool` (of `pool_of`); `llm`, the account of the language model, None if none
+        was asked. With a report also `rounds`, `feedback`, `feedback_llm`, `when_right` (by method),
+        `simulation`, and `report`, the files written.
 
     Raises:
         WrongInput: A file, a method, a category, a share or the folder cannot be used; nothing was measured.
@@ -100,13 +101,14 @@ def plans_bench(
         chosen = {name: known[name] for name in wanted if name not in skipped}
         asked = [name for name in chosen if name in (methods or USUAL)]
         runs, reworded = _measured(asking, chosen, requests)
+        held_out = (*USUAL, PAPERS_VANILLA, PAPERS) if whole else asked
         sure = _sure_of(requests, [*chosen], asked if hide_gold else [], whole=whole)
         found: dict[str, Any] = {
             "queries": len(requests), "baseline": baseline, "seed": seed, "served": len(rows),
             "methods": summarise_methods(runs, reworded, baseline), "skipped": skipped if whole else {},
             "without_gold": _without_gold(asking, {name: chosen[name] for name in sure}, runs, seed),
-            "transfer": _transfer(asking, {n: chosen[n] for n in (USUAL if whole else asked)}, runs, taken),
-            "llm": llm.report() if llm else None,
+            "transfer": _transfer(asking, {n: chosen[n] for n in held_out if n in chosen}, runs, taken),
+            "pool": pool_of(asking.index, counted), "llm": llm.report() if llm else None,
         }  # fmt: skip
     return found if report is None else _reported(report, found, runs)
 

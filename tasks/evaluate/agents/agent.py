@@ -90,14 +90,16 @@ def _value(text: str) -> Any:  # noqa: ANN401
 
 
 @contextmanager
-def command_agent(command: str, seconds: float, attempt: int = 0) -> Iterator[Callable[[Turn], Act]]:
+def command_agent(
+    command: str, seconds: float, attempt: int = 0, left: Callable[[], float] = lambda: math.inf
+) -> Iterator[Callable[[Turn], Act]]:
     """Yield an agent that asks a command for each action by a line of JSON, in one process an attempt.
 
     What it is asked stands below; it answers `{"name", "args"}`, and may say `tokens` and `cost` of the turn,
     and in `used` the ids of skills that it goes by. It sees the environment of this process. Raises as
     `LineProcess`.
     """
-    with LineProcess(command, Path.cwd(), seconds, variables=dict(os.environ)) as process:
+    with LineProcess(command, Path.cwd(), seconds, variables=dict(os.environ), left=left) as process:
 
         def act(turn: Turn) -> Act:
             asked = {

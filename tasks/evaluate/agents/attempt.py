@@ -210,8 +210,12 @@ def attempt(
         act = agent(Turn(task, len(acts) + 1, actions, acting.now, seen, wrong, before))
         limits.spend(act)
         acts.append(act)
-        if act.failed is not None or act.name == _DONE:
-            ended = _DONE if act.failed is None else "agent"
+        if act.failed is not None:
+            limits.require()  # what all attempts may take may be over, which is no fault of the agent
+            ended = "seconds" if time.monotonic() - began > limits.seconds else "agent"
+            break
+        if act.name == _DONE:
+            ended = _DONE
             break
         seen, wrong = acting.do(act)
         told = ", ".join(f"{key}={value!r}" for key, value in act.args.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import resources
 from pathlib import Path
@@ -57,10 +58,12 @@ class AgentTask(NamedTuple):
         """What its trajectories are of: the environment's domain; tasks that name none are of one."""
         return self.told.domain or _ONE_DOMAIN
 
-    def opened(self, seconds: float) -> AbstractContextManager[LineProcess]:
-        """Start its environment, which answers each line within so many seconds; raises as `LineProcess`."""
+    def opened(
+        self, seconds: float, left: Callable[[], float] = lambda: float("inf")
+    ) -> AbstractContextManager[LineProcess]:
+        """Start its environment, which answers each line in time; arguments and errors of `LineProcess`."""
         command = self.told.environment.replace("{python}", shlex.quote(sys.executable))
-        return LineProcess(command, self.folder / self.told.folder, seconds)
+        return LineProcess(command, self.folder / self.told.folder, seconds, left=left)
 
     def score(self, environment: CommandEnvironment) -> float:
         """Return how far it is done, from 0 to 1: the environment's word, or the reference's.

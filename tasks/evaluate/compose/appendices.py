@@ -85,7 +85,7 @@ def conditioned_section(found: Found, rows: Rows) -> list[Block]:
     shown = ("da", "catr@1", "catr@10", "srvr@1")
     oracle = [
         (f"`{name}`", *own(rows, name, shown).values())
-        for name in ("gold-count", "gold-count-r0", "llm-gold-count")
+        for name in ("gold-count", "gold-count-r0", "llm-gold-count", "paper-gold-count")
         if name in rows or name in NEED_ENDPOINT
     ]
     told = stated(papers("compose")["oracle"], shown[:3]).values()
@@ -180,6 +180,18 @@ def _spread(values: Sequence[float] | None) -> str:
     return "" if values is None else f"{values[0]:.3f} [{values[1]:.3f}, {values[2]:.3f}]"
 
 
+def pool_section(found: Found, _rows: Rows) -> list[Block]:
+    """Return the rows of each category, and how many need a key or a login (appendix H)."""
+    pool, held = found["pool"], papers("compose")["pool"]
+    sizes = {**pool["categories"], **dict.fromkeys(sorted(held["categories"].keys() - pool["categories"]), 0)}
+    lines = [
+        ("rows", pool["rows"], sum(held["categories"].values())),
+        ("need a key or a login", f"{pool['keys']:.1%}", f"{held['keys']:.1%}"),
+        *((name, size, held["categories"].get(name, "")) for name, size in sizes.items()),
+    ]
+    return ["By what names and descriptions say.", _plain(("", "ours", "paper"), lines)]
+
+
 def failures_section(_found: Found, rows: Rows) -> list[Block]:
     """Return why plans fail, as shares of those that do (section 7.10 and appendix J)."""
     why = {
@@ -212,16 +224,26 @@ def reranked_section(_found: Found, rows: Rows) -> list[Block]:
     """Return what reranking gains (appendix K)."""
     held = papers("compose")["reranked"]
     heads = ("Reranker", "CatR@1 before", "CatR@1 after", "SrvR@1 before", "SrvR@1 after", "p (bootstrap)")
-    listwise = own(rows, "llm-rerank", ("catr@1", "srvr@1"))
     lines = [
         ("paper: listwise, 7B", share(held["before"]), share(held["after"]), "", "", f"{held['p']:g}"),
-        ("listwise by a language model", "", listwise["catr@1"], "", listwise["srvr@1"], ""),
+        *((f"by an LLM, {name}", *_reranked(rows, *pair)) for name, pair in _RERANKED.items()),
     ]
     note = (
         f"The paper's: {held['wins']} requests better, {held['losses']} worse, 222 the same; 95 % CI of the"
         f" gain {INTERVAL.format(**held)}; CatR@10, which bounds it, .716."
     )
     return [_plain(heads, lines), note]
+
+
+_RERANKED = {
+    "its steps and our candidates": ("llm-r1", "llm-rerank"),
+    "the paper's candidates": (PAPERS, "paper-rerank"),
+}
+
+
+def _reranked(rows: Rows, before: str, after: str) -> tuple[str, ...]:
+    one, other = (own(rows, name, ("catr@1", "srvr@1")) for name in (before, after))
+    return one["catr@1"], other["catr@1"], one["srvr@1"], other["srvr@1"], ""
 
 
 def confidence_section(found: Found, _rows: Rows) -> list[Block]:

@@ -8,6 +8,7 @@ drawn by a seed, loses all that serves it.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ from tasks.evaluate.measures.statistics import auroc
 from tasks.retrieve.served_index import ServedIndex
 
 _SHARE = 0.2  # of rows that a report leaves out
+_KEYS = re.compile(
+    r"\b(?:(?:api|access)[ -]?(?:key|token)s?|oauth\w*|credentials?|authenticat\w+|(?:log|sign)[ -]?in)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,18 @@ def rows_by_id(index: ServedIndex, categories: CategorySet) -> dict[str, frozens
         table = now.skills.rows(["doc_id", "category"])
     held = zip(table.column("doc_id").to_pylist(), table.column("category").to_pylist(), strict=True)
     return dict(sorted((doc_id.lower(), categories.of(category)) for doc_id, category in held))
+
+
+def pool_of(index: ServedIndex, categories: CategorySet) -> dict[str, Any]:
+    """Return what is served: `rows`, those of each of `categories`, and the share that needs `keys`.
+
+    A row needs a key or a login if its name or description speaks of one (SkillWeaver, appendix H).
+    """
+    with index.version() as now:
+        rows = now.skills.rows(["name", "description", "category"]).to_pylist()
+    sizes = Counter(name for row in rows for name in categories.of(row["category"]))
+    asking = sum(bool(_KEYS.search(f"{row['name']} {row['description']}")) for row in rows)
+    return {"rows": len(rows), "keys": asking / max(len(rows), 1), "categories": dict(sizes.most_common())}
 
 
 def without_categories(rows: Mapping[str, frozenset[str]], wanted: Sequence[str]) -> TakenRows:

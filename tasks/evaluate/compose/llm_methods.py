@@ -6,7 +6,7 @@ The baselines (section 7.3) are a choice from a list of names, and thinking in t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,11 +18,13 @@ from tasks.evaluate.compose.measures import Planned, PlannedStep
 from tasks.evaluate.compose.methods import (
     HINTS,
     Asking,
+    Choice,
     Cutter,
     MadePlan,
     PlanMethod,
     chained,
     composed,
+    depending,
     nearest,
     with_found,
 )
@@ -30,6 +32,7 @@ from tasks.evaluate.compose.requests import KnownRequest
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Values, known_of
+from tasks.retrieve.compose.compatibility import most_compatible
 from tasks.retrieve.compose.compose import LARGEST, MOST_STEPS
 from tasks.retrieve.compose.llm import (
     OWN,
@@ -177,8 +180,11 @@ class _Turns:
         return self.asking.step([self.rows[number], *others], words)
 
 
-def react(llm: Llm) -> PlanMethod:
-    """Return ReAct: a model searches in turns, then names what it would use; nothing if it does not."""
+def react(llm: Llm, most: int = _MOST) -> PlanMethod:
+    """Return ReAct: a model searches in turns, then names what it would use; nothing if it does not.
+
+    With `most` 1 its plan is the first of these, the one action that the paper's loop comes to (7.3).
+    """
 
     def plan(asking: Asking, request: KnownRequest) -> MadePlan:
         turns = _Turns(asking)
@@ -196,7 +202,7 @@ def react(llm: Llm) -> PlanMethod:
             if isinstance(said, Fallback):
                 break
             if said.action == "finish":
-                return _made([turns.step(n - 1) for n in dict.fromkeys(said.use)])
+                return _made([turns.step(n - 1) for n in list(dict.fromkeys(said.use))[:most]])
             turns.search(said.thought, said.search)
         return _made([])
 
@@ -216,7 +222,8 @@ def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
       `paper-r2`, `paper-r3` and `paper-hints-...` have other numbers of them. Plans have no most steps.
     - `llm-gold-count` is told the number of steps in the paper's words (section 7.6), and so is
       `paper-gold-count`, with its retriever.
-    - `llm-direct` and `react` are its baselines (section 7.3).
+    - `paper-rerank` has the model choose of what `paper` finds (appendix K), `paper-compose` equation 4.
+    - `llm-direct`, `react` and `react-one` are its baselines (section 7.3).
 
     Where the model gives no usable answer the local decomposer does, except in the baselines, which then
     have no step; `llm.fallbacks` counts it.
@@ -225,10 +232,14 @@ def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
         llm: Is asked.
         certain: The certainty above which `hybrid` takes the local draft.
     """
-    own = _cut_by(llm)
+    own, reranker = _cut_by(llm), llm_reranker(llm)
 
-    def papers(**options: Any) -> PlanMethod:  # noqa: ANN401
-        return with_found(composed(_cut_by(llm, PAPER), **options), nearest(body=False))
+    def papers(choose: Choice | None = None, counted: bool = False, **options: Any) -> PlanMethod:  # noqa: ANN401
+        cutter = _cut_by(llm, PAPER, counted=counted)
+        return with_found(composed(cutter, **options), nearest(body=False, choose=choose))
+
+    def best(texts: Sequence[str], found: Sequence[Sequence[Mapping[str, Any]]]) -> list[int]:
+        return [next(iter(reranker(*each)), 0) for each in zip(texts, found, strict=True)]
 
     return {
         **{f"llm-r{rounds}": composed(own, rounds=rounds) for rounds in range(4)},
@@ -238,12 +249,13 @@ def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
         **{f"paper-r{rounds}": papers(rounds=rounds) for rounds in (0, 2, 3)},
         **{f"paper-hints-{hints}": papers(hints=hints) for hints in HINTS if hints != DEFAULT_HINTS},
         "llm-gold-count": composed(_cut_by(llm, PAPER, counted=True), rounds=0),
-        "paper-gold-count": with_found(
-            composed(_cut_by(llm, PAPER, counted=True), rounds=0), nearest(body=False)
-        ),
-        "llm-rerank": composed(own, reranker=llm_reranker(llm)),
+        "paper-gold-count": papers(counted=True, rounds=0),
+        "paper-rerank": papers(best),
+        "paper-compose": depending(papers(most_compatible)),
+        "llm-rerank": composed(own, reranker=reranker),
         "llm-direct": direct(llm),
         "react": react(llm),
+        "react-one": react(llm, 1),
     }
 
 

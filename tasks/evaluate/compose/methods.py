@@ -24,7 +24,9 @@ from tasks.evaluate.compose.measures import Edges, Planned, PlannedStep
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.compose.candidates import StepReranker
+from tasks.retrieve.compose.compatibility import io_of, most_compatible
 from tasks.retrieve.compose.compose import ComposeOptions, compose
+from tasks.retrieve.compose.dependencies import ORDER
 from tasks.retrieve.compose.drafts import Draft, DraftStep, words_of
 from tasks.retrieve.compose.local import LocalDecomposer
 from tasks.retrieve.compose.ranking import Matcher
@@ -143,6 +145,8 @@ class MadePlan:
 PlanMethod = Callable[[Asking, KnownRequest], MadePlan]
 Texts = Callable[[KnownRequest], Sequence[str]]
 Find = Callable[[Asking, Sequence[str]], list[PlannedStep]]
+# Names, of steps' texts and their candidates, the place of the candidate that each step takes.
+Choice = Callable[[Sequence[str], Sequence[Sequence[Mapping[str, Any]]]], Sequence[int]]
 Cutter = Callable[[Asking, KnownRequest], Decomposer]
 
 
@@ -207,15 +211,17 @@ def searched(asking: Asking, texts: Sequence[str]) -> list[PlannedStep]:
 
 
 BODY = 2_000  # characters of the body that are encoded with name and description
+_TOLD = ["doc_id", "name", "description", "category"]  # of a candidate
 _COLUMNS = ["doc_id", "kind", "name", "description", "text", "body_start", "category", "licence", "vector"]
 _AT_ONCE = 256  # texts encoded in one call, so that Ctrl-C is heard between two
 NO_BODIES = "a method with bodies needs skills; all that is served are servers"
 
 
-def nearest(*, body: bool) -> Find:
+def nearest(*, body: bool, choose: Choice | None = None) -> Find:
     """Return SkillWeaver's retriever (4.2): the cosine to name and description, or with `body` to the text.
 
-    It raises `WrongInput` if bodies are wanted and no row has one.
+    Of each step's candidates the one that `choose` names comes first. It raises `WrongInput` if bodies are
+    wanted and no row has one.
     """
 
     def find(asking: Asking, texts: Sequence[str]) -> list[PlannedStep]:
@@ -225,14 +231,43 @@ def nearest(*, body: bool) -> Find:
         cosines = asking.encoder.encode(texts) @ vectors.T
         cosines[:, rows["doc_id"].is_in(list(asking.filters.without)).to_numpy()] = -np.inf
         found = []
-        for text, scores in zip(texts, cosines, strict=True):
+        for scores in cosines:
             best = np.argsort(-scores, kind="stable")[:CANDIDATES]
-            kept = best[np.isfinite(scores[best])].tolist()
-            named = rows[kept].select("doc_id", "category").to_dicts()
-            found.append(asking.step(named, text, float(scores[kept[0]]) if kept else 0.0))
-        return found
+            kept = best[np.isfinite(scores[best])]
+            cosine = pl.Series("cosine", scores[kept])
+            found.append(rows[kept.tolist()].select(_TOLD).with_columns(cosine).to_dicts())
+        for some, place in zip(found, choose(texts, found) if choose else (), strict=False):
+            if place:
+                some.insert(0, some.pop(place))
+        return [
+            asking.step(some, text, some[0]["cosine"] if some else 0.0)
+            for text, some in zip(texts, found, strict=True)
+        ]
 
     return find
+
+
+def depending(method: PlanMethod) -> PlanMethod:
+    """Return a method's steps with dependencies by SkillWeaver's rules (4.3): markers, inputs and outputs.
+
+    A step with a marker of order needs the one before; each needs those that give a type that it takes. Text,
+    which all take and give, is none.
+    """
+
+    def plan(asking: Asking, request: KnownRequest) -> MadePlan:
+        made = method(asking, request)
+        texts = [step.text for step in made.plan.steps]
+        told = [io_of(text) for text in texts]
+        edges = {(k - 1, k) for k, text in enumerate(texts) if k and ORDER.search(text)}
+        edges |= {
+            (a, b)
+            for b, later in enumerate(told)
+            for a, first in enumerate(told[:b])
+            if (first.gives & later.takes) - {"text"}
+        }
+        return replace(made, plan=replace(made.plan, edges=frozenset(edges)))
+
+    return plan
 
 
 @functools.lru_cache(maxsize=2)
@@ -319,6 +354,7 @@ METHODS: dict[str, PlanMethod] = {
     "commas-dense": given(at_commas, _DENSE),
     "local-dense": with_found(composed(), _DENSE),
     "gold-dense": given(descriptions_of, _DENSE),
+    "local-compose": depending(with_found(composed(), nearest(body=False, choose=most_compatible))),
     "commas-body": given(at_commas, _BODY),
     "local-body": with_found(composed(), _BODY),
     "gold-body": given(descriptions_of, _BODY),
@@ -328,7 +364,8 @@ NEED_ENDPOINT = (
     *(f"llm-r{rounds}" for rounds in range(4)), *(f"llm-hints-{hints}" for hints in HINTS if hints != 15),
     "hybrid", "paper", *(f"paper-r{rounds}" for rounds in (0, 2, 3)),
     *(f"paper-hints-{hints}" for hints in HINTS if hints != 15),
-    "llm-gold-count", "paper-gold-count", "llm-rerank", "llm-direct", "react",
+    "llm-gold-count", "paper-gold-count", "paper-rerank", "paper-compose", "llm-rerank", "llm-direct",
+    "react", "react-one",
 )  # fmt: skip
 NEED_DESCRIPTIONS = frozenset(name for name in METHODS if name.startswith("gold-") and "count" not in name)
 NEED_BODIES = frozenset(name for name in METHODS if name.endswith("-body"))

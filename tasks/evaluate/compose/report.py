@@ -20,11 +20,12 @@ from tasks.evaluate.compose.appendices import (
     p_value,
     paraphrases_section,
     pilot_section,
+    pool_section,
     reranked_section,
     significance_section,
     stated,
 )
-from tasks.evaluate.compose.methods import DEFAULT, HINTS, VANILLA
+from tasks.evaluate.compose.methods import DEFAULT, HINTS, PAPERS, PAPERS_VANILLA, VANILLA
 from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.measures.tables import Block, Table, columns, markdown, means, with_intervals
 
@@ -39,6 +40,7 @@ _MEASURES = {
 }
 _TIMES = columns(_METHOD, {"steps": "{steps:.2f}", "median ms": "{median_ms:.0f}", "p95 ms": "{p95_ms:.0f}"})
 _CATEGORIES = 11  # of table 8
+PAIRS = ((VANILLA, DEFAULT), (PAPERS_VANILLA, PAPERS))  # of table 5 to 8, the latter by an LLM
 NOTE = (
     "The paper's figures (SkillWeaver, arXiv 2606.18051) are of its own 300 requests and 2,209 servers, and"
     f' come from its sentences and captions: what none of them says is "{NOT_STATED}". Ours are of the'
@@ -90,12 +92,14 @@ def _all(rows: Sequence[Found]) -> Iterator[Block]:
     yield Table("", _TIMES, rows)
 
 
-def _table_2(_found: Found, rows: Rows) -> list[Block]:
-    paper = papers("compose")["main"]
+def _table_2(found: Found, rows: Rows) -> list[Block]:
+    paper, asked = papers("compose")["main"], (found.get("llm") or {}).get("model", "").casefold()
     lines = [
         {
             **one,
-            "own": own(rows, one["method"], MAIN_MEASURES),
+            "own": own(rows, one["method"], MAIN_MEASURES)
+            if not asked or one.get("model", "") in asked
+            else dict.fromkeys(MAIN_MEASURES, "another model"),
             "paper": stated(one["figures"], MAIN_MEASURES),
         }
         for one in paper
@@ -116,17 +120,18 @@ def _table_2(_found: Found, rows: Rows) -> list[Block]:
 
 
 def _table_3(found: Found, rows: Rows) -> list[Block]:
-    tokens = rows[DEFAULT]["tokens"]
-    if tokens is None or not tokens["all"]:
+    if not (rows[DEFAULT]["tokens"] or {}).get("all"):
         return ["No tokens were counted."]
     held = papers("compose")["tokens"]
     told = f"{2 * held['a skill']:,} to {5 * held['a skill']:,} (2 to 5 skills of {held['a skill']})"
-    lines = [
-        ("all that is served", f"{tokens['all']:,.0f}", f"{held['all']:,}"),
-        ("the skills chosen, mean of a request", f"{tokens['chosen']:,.1f}", told),
-        ("reduction", f"{1 - tokens['chosen'] / tokens['all']:.2%}", "over 99 %"),
-        ("15 hints for the decomposer", "0 (no text of them is read)", f"about {held['hints']:,}"),
-    ]
+    lines = [("all that is served", f"{rows[DEFAULT]['tokens']['all']:,.0f}", f"{held['all']:,}")]
+    for name in (DEFAULT, "llm-r1") if "llm-r1" in rows else (DEFAULT,):
+        tokens = rows[name]["tokens"]
+        lines += [
+            (f"the skills that `{name}` chooses, mean of a request", f"{tokens['chosen']:,.1f}", told),
+            ("reduction", f"{1 - tokens['chosen'] / tokens['all']:.2%}", "over 99 %"),
+        ]
+    lines.append(("15 hints for the decomposer", "0 (`local` reads no text)", f"about {held['hints']:,}"))
     note = (
         f"Counted over {found['served']:,} rows, each chosen one once a request; the paper assumes 400 each."
     )
@@ -164,21 +169,31 @@ def _table_5(found: Found, _rows: Rows) -> list[Block]:
     }  # fmt: skip
     paper = papers("compose")["transfer"]
     gains = [
-        {"label": label, "queries": queries, "gain": f"{gain:+.1%}", "ours": _gain(found, kind)}
+        {
+            "label": label, "queries": queries, "gain": f"{gain:+.1%}",
+            **{after: _gain(found, kind, before, after) for before, after in PAIRS},
+        }
         for kind, (label, queries, gain) in zip(("categories", "share"), paper, strict=True)
-    ]
+    ]  # fmt: skip
     heads = {
         "Paper's pool": "{label}", "requests": "{queries}",
-        "paper: DA of SAD, relative to vanilla": "{gain}", "ours, round 1 to round 0": "{ours}",
+        "paper: DA of SAD, relative to vanilla": "{gain}",
+        **{f"ours, `{before}` to `{after}`": f"{{{after}}}" for before, after in PAIRS},
     }  # fmt: skip
     told = f"The paper's DA themselves: {NOT_STATED}."
     return [Table("", form, found["transfer"]), Table("", heads, gains), told]
 
 
-def _gain(found: Found, kind: str) -> str:
+def _gain(found: Found, kind: str, before: str, after: str) -> str:
     chosen = [one for one in found["transfer"] if one["kind"] == kind and one["da"]]
     da = {one["method"]: one["without"]["da"] for one in chosen}
-    return f"{da[DEFAULT] / da[VANILLA] - 1:+.1%}" if da.get(VANILLA) and DEFAULT in da else "not measured"
+    return f"{da[after] / da[before] - 1:+.1%}" if da.get(before) and after in da else "not measured"
+
+
+def _with_llm(rows: Rows, told: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return what the paper says by our local method, and beside each by that of an LLM, where measured."""
+    asked = dict(zip(PAIRS[0], PAIRS[1], strict=True))
+    return [(n, held) for name, held in told.items() for n in (name, asked[name]) if n in rows]
 
 
 def _table_6(_found: Found, rows: Rows) -> list[Block]:
@@ -187,8 +202,9 @@ def _table_6(_found: Found, rows: Rows) -> list[Block]:
         "needed": "{by_difficulty[easy][needed]:.2f}", "paper: DA": "{paper[da]:.3f}",
         "paper: DA±1": "{paper[da±1]:.3f}", "paper: steps": f"{{told:|{NOT_STATED}}}", "paper: needed": "2.0",
     })  # fmt: skip
-    paper, told = papers("compose")["human"], papers("compose")["human_steps"]
-    lines = [{**rows[name], "paper": held, "told": told.get(name)} for name, held in paper.items()]
+    paper, told = papers("compose")["human"], dict(papers("compose")["human_steps"])
+    told |= {PAPERS_VANILLA: told[VANILLA]}
+    lines = [{**rows[name], "paper": held, "told": told.get(name)} for name, held in _with_llm(rows, paper)]
     note = (
         "The paper's are of 200 requests in natural words that need 2.65 steps each, ours of those given,"
         f" which need {rows[DEFAULT]['needed']:.2f}: compare them on such a file alone."
@@ -203,18 +219,23 @@ def _table_7(_found: Found, rows: Rows) -> list[Block]:
     })  # fmt: skip
     lines = [
         {**part, "group": group, "method": name, "paper": held.get(group)}
-        for name, held in papers("compose")["difficulty"].items()
+        for name, held in _with_llm(rows, papers("compose")["difficulty"])
         for group, part in rows[name]["by_difficulty"].items()
     ]
     return [Table("", form, lines)]
 
 
 def _table_8(_found: Found, rows: Rows) -> list[Block]:
-    before, after = rows[VANILLA]["by_category"], rows[DEFAULT]["by_category"]
+    note = f"The {_CATEGORIES} that most requests need, by ΔDA."
+    return [note, *(_by_category(rows, *pair) for pair in PAIRS if rows.keys() >= {*pair})]
+
+
+def _by_category(rows: Rows, vanilla: str, aware: str) -> Table:
+    before, after = rows[vanilla]["by_category"], rows[aware]["by_category"]
     largest = sorted(after, key=lambda name: (-after[name]["queries"], name))[:_CATEGORIES]
     form = {
-        "Category": "{name}", "requests": "{queries}", f"DA `{VANILLA}`": "{before:.3f}",
-        f"DA `{DEFAULT}`": "{da:.3f}", "ΔDA": "{more:+.3f}", "CatR@1": "{catr@1:.3f}",
+        "Category": "{name}", "requests": "{queries}", f"DA `{vanilla}`": "{before:.3f}",
+        f"DA `{aware}`": "{da:.3f}", "ΔDA": "{more:+.3f}", "CatR@1": "{catr@1:.3f}",
         "SrvR@1": "{srvr@1:.3f}", "paper": NOT_STATED,
     }  # fmt: skip
     lines: list[dict[str, Any]] = [
@@ -224,8 +245,7 @@ def _table_8(_found: Found, rows: Rows) -> list[Block]:
         }
         for name in largest
     ]  # fmt: skip
-    note = f"The {_CATEGORIES} that most requests need, by ΔDA."
-    return [note, Table("", form, sorted(lines, key=lambda line: -line["more"]))]
+    return Table("", form, sorted(lines, key=lambda line: -line["more"]))
 
 
 def _table_9(_found: Found, rows: Rows) -> list[Block]:
@@ -257,6 +277,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Found, Rows], list[Block]]], ...] = (
     ("Section 7.4: paraphrases", paraphrases_section),
     ("Section 7.6: the right number of steps", conditioned_section),
     ("Appendix G: significance of feedback", significance_section),
+    ("Appendix H: what is served", pool_section),
     ("Appendix I: a simulated pilot", pilot_section),
     ("Section 7.10 and appendix J: why plans fail", failures_section),
     ("Appendix K: reranking", reranked_section),

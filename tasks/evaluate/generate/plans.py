@@ -1,16 +1,19 @@
 """Plans that are known beforehand: requests of several steps, which an LLM writes about served rows.
 
 A seed draws the rows and which step works on what another gives; what the LLM writes is kept where, asked for
-the steps of it, it lists as many.
+the steps of it, it lists as many. SkillWeaver's own way (5.2) needs none: rows of categories that differ,
+each in a phrase of its category, in the words of a template.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Annotated, Any
 
 import numpy as np
@@ -31,6 +34,8 @@ _DESCRIBED = 400  # characters of a description
 _LONGEST = 1200  # characters of a request
 _COPY = 0.9  # cosine from which on two rows are taken to say the same
 _TOO_NEAR = 0.75  # cosine from which on two rows of one request would be taken for one
+
+_FEWEST_ROWS = 5  # of a category that requests are about (5.2)
 
 Edge = tuple[int, int]
 
@@ -92,6 +97,15 @@ class PlanSteps(Answer):
     steps: Annotated[list[Text], Field(max_length=20)]
 
 
+class Paraphrase(Answer):
+    """A request in other words."""
+
+    query: Annotated[Text, AfterValidator(_in_one_line)]
+
+
+PARAPHRASE: Prompt[Paraphrase] = Prompt(
+    "plan-paraphrase-1", "tasks.evaluate/paraphrase_prompt.txt", Paraphrase
+)
 WRITE: Prompt[PlanRequest] = Prompt("plans-2", "tasks.evaluate/plan_requests_prompt.txt", PlanRequest)
 RECOUNT: Prompt[PlanSteps] = Prompt("plans-1", "tasks.evaluate/recount_prompt.txt", PlanSteps)
 
@@ -124,13 +138,18 @@ class PlanDraws:
 
     Args:
         rows: What is served; `left_out` counts those whose text tells too little, by reason.
+        categories: Maps sections of rows to categories. With it the rows of a request are of categories that
+            differ and have five rows, and each step works on what the one before gives.
     """
 
-    def __init__(self, rows: Sequence[ServedRow]) -> None:
+    def __init__(self, rows: Sequence[ServedRow], categories: Mapping[str, str] | None = None) -> None:
         self.rows = sorted(rows, key=lambda row: row.doc_id)
         self.uses: Counter[int] = Counter()
+        self.categories = [(categories or {}).get(row.category or "") for row in self.rows]
         told = [place for place, row in enumerate(self.rows) if len(row.description.split()) >= _FEWEST_WORDS]
-        self._usable = told
+        sizes, self._sequential = Counter(self.categories), categories is not None
+        enough = {name for name, size in sizes.items() if name and size >= _FEWEST_ROWS}
+        self._usable = [p for p in told if categories is None or self.categories[p] in enough]
         self.left_out = {"no-description": len(self.rows) - len(told)} if len(told) < len(self.rows) else {}
         vectors = np.array([row.vector for row in self.rows], dtype=np.float64)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True) if len(vectors) else np.ones((0, 1))
@@ -147,7 +166,7 @@ class PlanDraws:
                 steps = chance.choice(DIFFICULTIES[difficulty])
                 if rows := self._together(steps, chance):
                     self.uses.update(rows)
-                    tag, edges = _edges(steps, chance)
+                    tag, edges = ("chain", _chain(steps)) if self._sequential else _edges(steps, chance)
                     plans.append(DrawnPlan(f"{difficulty}-{number:03}", difficulty, rows, edges, (tag,)))
         return plans
 
@@ -155,6 +174,9 @@ class PlanDraws:
         """Return places of rows of which none passes for another, those that were used least first."""
         order = chance.sample(self._usable, len(self._usable))
         chosen: list[int] = []
+        if self._sequential:
+            first = {self.categories[place]: place for place in order}  # a category is as likely as another
+            return tuple(chance.sample([*first.values()], steps)) if len(first) >= steps else None
         for place in sorted(order, key=lambda place: self.uses[place]):
             if (self._vectors[chosen] @ self._vectors[place] < _TOO_NEAR).all():
                 chosen.append(place)
@@ -176,9 +198,32 @@ def _edges(steps: int, chance: random.Random) -> tuple[str, tuple[Edge, ...]]:
     if tag == "parallel":
         return tag, ()
     last = steps - 1
-    return tag, tuple(itertools.pairwise(range(steps))) if tag == "chain" else tuple(
-        (k, last) for k in range(last)
-    )
+    return tag, _chain(steps) if tag == "chain" else tuple((k, last) for k in range(last))
+
+
+def _chain(steps: int) -> tuple[Edge, ...]:
+    return tuple(itertools.pairwise(range(steps)))
+
+
+def plan_words() -> dict[str, Any]:
+    """Return the packaged words of SkillWeaver's way: `categories` by section, `phrases`, `templates`."""
+    held = resources.files("tasks.evaluate").joinpath("data/plan_templates.json").read_text("utf-8")
+    return json.loads(held)  # type: ignore[no-any-return]
+
+
+def templated_plans(draws: PlanDraws, plans: Sequence[DrawnPlan], seed: int) -> WrittenPlans:
+    """Return the requests of plans that were drawn with categories, in the words of templates."""
+    words, found = plan_words(), WrittenPlans()
+    for plan in plans:
+        chance = random.Random(f"{seed}/{plan.query_id}/words")  # noqa: S311 (a sample, no secret)
+        own = [draws.categories[place] for place in plan.rows]
+        needs = [chance.choice(words["phrases"][name]) for name in own]
+        query = chance.choice(words["templates"][str(len(needs))]).format(*needs)
+        line = _line(draws, plan, PlanRequest(query=query[0].upper() + query[1:], needs=needs))
+        for step, name in zip(line["steps"], own, strict=True):
+            step["category24"] = name
+        found.lines.append(line)
+    return found
 
 
 def write_plans(
@@ -204,6 +249,27 @@ def write_plans(
         else:
             found.discarded[said if isinstance(said, str) else said.reason] += 1
     return found
+
+
+def paraphrase(
+    lines: Sequence[dict[str, Any]], wanted: int, llm: Llm, report: Callable[[int, int], None]
+) -> Counter[str]:
+    """Have an LLM say so many requests in other words (7.4), which is their `paraphrase`.
+
+    Returns the reasons for which some have none; raises `LlmDenied` as `write_plans`.
+    """
+    chosen = random.Random(wanted).sample(lines, min(wanted, len(lines)))  # noqa: S311 (a sample, no secret)
+    asked = (
+        llm.answer(PARAPHRASE, Values("Say it in other words.", [{"request": line["query"]}]))
+        for line in chosen
+    )
+    missed = Counter[str]()
+    for line, said in zip(chosen, llm.gather(asked, report), strict=True):
+        if isinstance(said, Fallback):
+            missed[said.reason] += 1
+        else:
+            line["paraphrase"] = said.query
+    return missed
 
 
 async def _written(draws: PlanDraws, plan: DrawnPlan, llm: Llm) -> PlanRequest | Fallback | str:

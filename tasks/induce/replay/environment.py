@@ -15,6 +15,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ SECONDS, MOST_BYTES = 30.0, 8 << 20  # of one answer
 _PIECE = 1 << 16  # bytes read at once
 _WORDS = 300  # bytes of the last error output that a message shows
 _SHOWN = 80  # bytes or characters of an answer that a message shows
+_GLANCE = 0.5  # seconds after which it is asked again how many are left
 _END = 1.0  # seconds in which a process may end in order
 
 
@@ -44,6 +46,7 @@ class LineProcess:
         seconds: The longest time of one answer.
         most_bytes: The greatest size of one answer.
         variables: The environment that it sees instead.
+        left: Tells the seconds that are left for all answers; it is asked while one is waited for.
 
     Raises:
         WrongInput: The command line cannot be read, or the folder is not there.
@@ -52,12 +55,12 @@ class LineProcess:
 
     def __init__(
         self, command: str, folder: Path, seconds: float = SECONDS, most_bytes: int = MOST_BYTES,
-        variables: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None, left: Callable[[], float] = lambda: float("inf"),
     ) -> None:  # fmt: skip
         words = _words(command)
         if not folder.is_dir():
             raise WrongInput(f"{folder}: there is no such folder to run {command!r} in")
-        self.command, self._seconds, self._most_bytes = command, seconds, most_bytes
+        self.command, self._seconds, self._most_bytes, self._left = command, seconds, most_bytes, left
         self._home = tempfile.TemporaryDirectory(prefix="skillery-", ignore_cleanup_errors=True)
         try:
             self._process = subprocess.Popen(
@@ -114,17 +117,25 @@ class LineProcess:
         answers = queue.SimpleQueue[str | Exception]()
         self._threads[1:] = [self._started(self._exchange, f"{line}\n".encode(), answers)]
         try:
-            answer = answers.get(timeout=self._seconds)
+            answer = self._waited(answers)
             if isinstance(answer, Exception):
                 raise answer
         except queue.Empty:
             self.close()
-            late = f"gave no answer within {self._seconds:g} s"
+            late = f"gave no answer within {min(self._seconds, max(self._left(), 0)):g} s"
             raise EnvironmentStopped(self.command, "time", late) from None
         except BaseException:
             self.close()
             raise
         return answer
+
+    def _waited(self, answers: queue.SimpleQueue[str | Exception]) -> str | Exception:
+        """Return the answer; raises `queue.Empty` if it does not come in time."""
+        until = time.monotonic() + self._seconds
+        while (left := min(until - time.monotonic(), self._left())) > 0:
+            with contextlib.suppress(queue.Empty):
+                return answers.get(timeout=min(left, _GLANCE))
+        raise queue.Empty
 
     def _started(self, work: Callable[..., None], *given: object) -> threading.Thread:
         # A daemon: what it waits for may be held open by a process that got away.

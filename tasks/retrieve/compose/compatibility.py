@@ -72,6 +72,25 @@ def mean_compatibility(before: Sequence[Used], then: Used) -> float | None:
     return sum(compatibility(first, then) for first in before) / len(before) if before else None
 
 
+def most_compatible(
+    texts: Sequence[str], found: Sequence[Sequence[Mapping[str, Any]]], alpha: float = 0.5
+) -> list[int]:
+    """Return the place of the candidate that each step takes by SkillWeaver's equation 4, with `cosine`.
+
+    `alpha` weighs the cosine; the rest is the mean compatibility with what the steps before took.
+    """
+    before, places = list[Used](), list[int]()
+    for text, rows in zip(texts, found, strict=True):
+        uses = [used(row["name"], row["description"] or "", row["category"], text) for row in rows]
+        scores: list[float] = [
+            alpha * row["cosine"] + (1 - alpha) * (mean_compatibility(before, use) or 0.0)
+            for row, use in zip(rows, uses, strict=True)
+        ]
+        places.append(scores.index(max(scores)) if scores else 0)
+        before += uses[places[-1] :][:1]
+    return places
+
+
 @functools.lru_cache(maxsize=8_192)
 def _terms(text: str) -> frozenset[int]:
     """Return the stemmed terms of a text's start, without function words and words of every server."""

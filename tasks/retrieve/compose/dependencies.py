@@ -30,7 +30,7 @@ _LEAST = 0.42
 _CONDITION = re.compile(
     r"\b(?:if|unless|in case|provided|whenever|as soon as|should)\b|^\W*(?:when|once|where)\b", re.IGNORECASE
 )
-_ORDER = re.compile(r"\b(?:then|after|once|before|next|finally|first|last)", re.IGNORECASE)
+ORDER = re.compile(r"\b(?:then|after|once|before|next|finally|first|last)", re.IGNORECASE)
 _CLAUSE = re.compile(
     r"(?:\b(?:if|unless|in case|provided|whenever|as soon as|when)\b"
     # "at once", "once a week" and "once more" tell no condition.
@@ -212,7 +212,7 @@ def _dependency(steps: Sequence[DraftStep], before: int, after: int, lead: str) 
         return Dependency(before, after, "condition", "done only if or when the other is")
     if later:
         return Dependency(before, after, "order", "told later, and needed first")
-    if _ORDER.search(lead + then.words):
+    if ORDER.search(lead + then.words):
         return Dependency(before, after, "order", "told to follow")
     return Dependency(before, after, "data", "works on what the other gives")
 

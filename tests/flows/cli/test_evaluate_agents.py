@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -55,12 +57,37 @@ def test_a_bench_that_is_killed_goes_on_and_has_the_figures_known_by_hand(
     assert sum(one.success is True for _, one in read) == sum(PASSED) == 13
 
 
+def test_nothing_that_an_agent_started_outlives_an_interrupt(tmp_path: Path, root: str) -> None:
+    mark = f"hang-{tmp_path.name}"
+    agent = f"{scripted('hang')} {mark}"
+    given = ("evaluate", "agents", "example", "--agent", agent, "--root", root)
+    with subprocess.Popen([*MAIN, *given], stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        while not _started(mark, beside=process.pid) and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert not _started(mark, beside=process.pid)
+
+
+def _started(mark: str, beside: int) -> list[str]:
+    """Return the ids of processes whose command line has a word, but one."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in file.read_bytes().split(b"\0") and file.parent.name != str(beside):
+                found.append(file.parent.name)
+    return found
+
+
 @pytest.mark.parametrize(
     ("mischief", "options", "settings", "said"),
     [
         ("die", (), {}, {"ended": {"agent": 3, "done": 7}}),
         ("nonsense", (), {}, {"ended": {"agent": 3, "done": 7}}),
         ("wander", ("--turns", "4"), {}, {"ended": {"turns": 3, "done": 7}}),
+        ("hang", ("--seconds", "1"), {}, {"ended": {"seconds": 3, "done": 7}}),
+        ("hang", ("--minutes", "0.03"), {}, {"error": "attempts are left (time "}),
         ("", (), {"SKILLERY_LLM_MAX_COST": "1"}, {"unfinished": "budget"}),
         ("", ("--minutes", "0"), {}, {"error": "attempts are left (time 10)"}),
         ("", ("--method", "tool:cer"), {}, {"error": "--method tool:cer is not known"}),

@@ -134,7 +134,7 @@ def test_a_report_has_the_paper_s_tables_and_says_what_needs_an_endpoint(
     assert [name for name in headings if name.startswith("Table")] == [
         "Table 2", "Table 3", "Table 4 and figure 2", "Table 5", "Table 6", "Table 7", "Table 8", "Table 9",
     ]  # fmt: skip
-    assert "| ReAct, qwen-max | `react` | no endpoint |" in text
+    assert "| ReAct, qwen-max | `react-one` | no endpoint |" in text
     assert "| SAD, H = 15, 7B | `local-r1` |" in text
     assert "0.677 | 0.843 | 0.370 | 0.703 | not stated |" in text
     assert "**A simulation: nothing was executed.**" in text

@@ -72,8 +72,14 @@ CONSTANTS: dict[tuple[str, str], list[tuple[Callable[[], Any] | None, dict[str, 
             "encoder": "sentence-transformers/all-MiniLM-L6-v2", "llm_temperature": 0.1, "llm_top_p": 0.9,
             "llm_max_tokens": 256,
         }),
-        (None, {"decomposer": "llm", "hints": 15, "rounds": 1, "k": 10}),
+        (None, {"decomposer": "llm", "hints": 15, "rounds": 1, "k": 10, "alpha": 0.5}),
     ],
+    ("skillweaver", "bench compose"): [(None, {"queries": 300, "templates": True})],  # section 5.2
+    ("skillpager", "bench paging"): [  # section 4.1
+        (None, {"skills": 395}),
+        (SkillPagerSettings, {"request_characters": 0, "request_exactly": True}),
+    ],
+    ("skillrouter", "bench requests"): [(None, {"pairs": 37_979})],  # section 4.2
     ("sgdr", "suggest"): [  # section 5.1
         (InductionSettings, {"summaries": "llm"}),
         (None, {"method": "sgdr", "alpha": 0.5, "relevance_weight": 0.7, "k": 5}),

@@ -7,15 +7,30 @@ from pathlib import Path
 
 import pytest
 
+from tasks.evaluate.generate.plans import DIFFICULTIES, plan_words
 from tests.support.command import Ask, lines_of
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.kitchen_servers import serve_kitchen
+from tests.support.roots.skill_root import Export, SkillRoot
 
 
 @pytest.fixture
 def root(served_bakery: SkillRoot) -> str:
     return served_bakery.root.uri
+
+
+@pytest.fixture
+def kitchen(tmp_path: Path, minilm_export: Export, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A root of servers whose sections are taken for categories of the paper."""
+    words = plan_words()
+    words["categories"] = dict.fromkeys(("Baking", "Drinks"), "databases") | dict.fromkeys(
+        ("Shopping", "Messages"), "security"
+    )
+    monkeypatch.setattr("flows.commands.generate.plan_words", lambda: words)
+    monkeypatch.setattr("tasks.evaluate.generate.plans._FEWEST_ROWS", 4)
+    monkeypatch.setattr("tasks.evaluate.generate.plans.DIFFICULTIES", dict.fromkeys(DIFFICULTIES, (2,)))
+    return serve_kitchen(tmp_path / "kitchen", minilm_export).root.uri
 
 
 def say(asked: Asked) -> str:
@@ -53,6 +68,22 @@ def test_too_little_is_said_in_a_line(
         done = ask("bench", "compose", *given, "--seed", "3")
     assert done.code == 0, done.stderr
     assert "rows used: " in done.stdout
+
+
+def test_the_papers_way_asks_a_model_for_paraphrases_alone(
+    kitchen: str, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "b"
+    given = ["bench", "compose", "--queries", "6", "--templates", "--out", str(out), "--root", kitchen]
+    found = json.loads(ask(*given, "--json").stdout)
+    assert (found["llm"], found["by_tag"]) == (None, {"chain": found["queries"]})
+    with llm_set_up(monkeypatch, say=lambda _: '{"query": "In other words."}'):
+        ask(*given, "--paraphrases", "2")
+    rows = lines_of(out / "requests.jsonl")
+    assert [row.get("paraphrase") for row in rows].count("In other words.") == 2
+    options = ["--queries", str(out / "requests.jsonl"), "--categories", str(out / "categories.json")]
+    done = ask("evaluate", "compose", "--root", kitchen, *options, "--method", "local-compose", "--json")
+    assert json.loads(done.stdout)["queries"] == len(rows) == 6
 
 
 @pytest.mark.parametrize(

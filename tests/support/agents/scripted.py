@@ -1,7 +1,7 @@
 """`python scripted.py [MISCHIEF]` is an agent that does the tasks of the example on some attempts alone.
 
 The task at place n, by name, is done on the first n % 4 attempts, and on all of them if a skill was read. On
-others the agent ends at once, or does its MISCHIEF: `die`, `nonsense`, `wander` (it never ends).
+others the agent ends at once, or does its MISCHIEF: `die`, `nonsense`, `hang`, `wander` (it never ends).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ def main() -> None:
         script = script or acts(asked, mischief)
         act = next(script)
         if mischief != "wander" and act["name"] == "list_files":
+            if mischief == "hang":
+                time.sleep(600)
             if mischief == "die":
                 sys.exit("the agent fell asleep")
             act = {"thought": "what now?"}

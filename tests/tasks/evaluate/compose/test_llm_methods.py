@@ -96,6 +96,24 @@ def test_reranking_changes_the_order_of_candidates_alone(
         assert after.ids == (before.ids[2], *before.ids[:2], *before.ids[3:])
 
 
+def test_what_the_paper_finds_is_reranked_as_in_its_appendix_k(
+    methods: dict[str, PlanMethod], server: LlmServer, asking: Asking, requests: list[KnownRequest]
+) -> None:
+    plain = methods["paper"](asking, requests[0]).plan
+    server.say = lambda asked: '{"best": 3}' if "candidates" in record_of(asked) else plans(asked)
+    reranked = methods["paper-rerank"](asking, requests[0]).plan
+    for before, after in zip(plain.steps, reranked.steps, strict=True):
+        assert after.ids == (before.ids[2], *before.ids[:2], *before.ids[3:])
+
+
+def test_react_comes_to_one_action_as_in_the_paper(
+    methods: dict[str, PlanMethod], asking: Asking, requests: list[KnownRequest]
+) -> None:
+    whole, one = (methods[name](asking, requests[0]).plan for name in ("react", "react-one"))
+    assert (one.steps, one.edges) == (whole.steps[:1], frozenset())
+    assert measured(one, requests[0].needed)["da"] == 0
+
+
 def test_the_paper_finds_candidates_by_its_own_retriever(
     methods: dict[str, PlanMethod], asking: Asking, requests: list[KnownRequest]
 ) -> None:

@@ -7,19 +7,22 @@ from dataclasses import replace
 import pytest
 
 from storage.errors import WrongInput
-from tasks.evaluate.compose.measures import measured
+from tasks.evaluate.compose.measures import Planned, PlannedStep, measured
 from tasks.evaluate.compose.methods import (
     METHODS,
     NEED_BODIES,
     Asking,
+    MadePlan,
     at_commas,
     composed,
+    depending,
     require_methods,
     with_found,
     with_own_work,
     without_references,
 )
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest
+from tasks.retrieve.compose.compatibility import most_compatible
 from tasks.retrieve.compose.drafts import Draft, DraftStep, LeftOut
 
 
@@ -134,3 +137,27 @@ def test_own_work_becomes_a_step_where_it_is_told() -> None:
         "Fetch it (the tide table)", "choose the calmest day", "mail Ida",
     ]  # fmt: skip
     assert [part.reason for part in changed.left_out] == ["context"]
+
+
+def test_equation_4_weighs_what_the_step_before_took_against_the_cosine() -> None:
+    table, chart, post = (
+        {"name": name, "description": text, "category": category, "cosine": cosine}
+        for name, text, category, cosine in (
+            ("tables", "Exports rows of the database as CSV", "data", 0.6),
+            ("charts", "Draws a chart from CSV", "data", 0.5),
+            ("post", "Sends letters", "post", 0.55),
+        )
+    )
+    steps = ["export the rows as CSV", "draw a chart"]
+    assert most_compatible(steps, [[table], [post, chart]]) == [0, 1]
+    assert most_compatible(steps, [[table], [post, chart]], alpha=1) == [0, 0]
+    assert most_compatible(steps, [[], [post]]) == [0, 0]
+
+
+def test_dependencies_of_the_paper_come_of_markers_and_of_types(
+    asking: Asking, requests: list[KnownRequest]
+) -> None:
+    texts = ["take a screenshot", "wash the car", "describe the image", "then go home"]
+    given = MadePlan(Planned(tuple(PlannedStep((), (), text) for text in texts)))
+    made = depending(lambda *_: given)(asking, requests[0])
+    assert made.plan.edges == {(0, 2), (2, 3)}

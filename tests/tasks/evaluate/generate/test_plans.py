@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from storage.answers import Answers
-from tasks.evaluate.generate.plans import PlanDraws, ServedRow, WrittenPlans, write_plans
+from tasks.evaluate.generate.plans import (
+    PlanDraws,
+    ServedRow,
+    WrittenPlans,
+    plan_words,
+    templated_plans,
+    write_plans,
+)
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
 
@@ -66,6 +75,24 @@ def test_the_same_rows_and_seed_give_the_same_plans_in_any_order_of_rows() -> No
     one, other = PlanDraws(rows()), PlanDraws(rows()[::-1])
     assert one.drawn(12, 42) == other.drawn(12, 42) != PlanDraws(rows()).drawn(12, 43)
     assert one.left_out == {"no-description": 1}
+
+
+def test_templates_combine_different_categories_in_an_order_of_steps() -> None:
+    words = plan_words()
+    sections = [section for section, name in words["categories"].items() for _ in range(3)]
+    held = [replace(rows()[0], doc_id=f"a/{n}", category=section) for n, section in enumerate(sections)]
+    draws = PlanDraws(held, words["categories"])
+    plans = draws.drawn(12, 42)
+    found = templated_plans(draws, plans, 42)
+    assert found == templated_plans(draws, plans, 42)
+    sizes = Counter(words["categories"][row.category] for row in held if row.category)
+    for line in found.lines:
+        own = [step["category24"] for step in line["steps"]]
+        assert len(set(own)) == len(own) in {"easy": (2,), "medium": (3,), "hard": (4, 5)}[line["difficulty"]]
+        assert all(sizes[name] >= 5 for name in own)
+        assert line["edges"] == [[n, n + 1] for n in range(1, len(own))]
+        assert all(step["description"].lower() in line["query"].lower() for step in line["steps"])
+    assert PlanDraws(held[:4], words["categories"]).drawn(12, 42) == []
 
 
 def test_a_half_are_easy_and_no_row_passes_for_another_of_its_request() -> None:

@@ -18,7 +18,7 @@ DecomposerOption = Annotated[
     Option(
         "--decomposer",
         metavar="NAME",
-        help="local, llm, or hybrid, which asks a language model where local is unsure.",
+        help="local, llm, paper (SkillWeaver's words), or hybrid: an LLM where local is unsure.",
     ),
 ]
 LlmRerankOption = Annotated[

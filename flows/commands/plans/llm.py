@@ -13,8 +13,8 @@ from tasks.retrieve.compose.compose import ComposeOptions, compose
 from tasks.retrieve.compose.local import LocalDecomposer
 from tasks.retrieve.served_index import ServedIndex
 
-LOCAL, LLM, HYBRID = "local", "llm", "hybrid"
-DECOMPOSERS = (LOCAL, LLM, HYBRID)
+LOCAL, LLM, HYBRID, PAPER = "local", "llm", "hybrid", "paper"
+DECOMPOSERS = (LOCAL, LLM, HYBRID, PAPER)
 INSTEAD = "such tasks are taken apart locally, such candidates keep their order"
 
 
@@ -37,10 +37,12 @@ def planner(
         yield lambda task: compose(index, task, options)
         return
     from flows.commands.llm import opened_llm  # noqa: PLC0415
-    from tasks.retrieve.compose.llm import HybridDecomposer, LlmDecomposer, llm_reranker  # noqa: PLC0415
+    from tasks.retrieve.compose import llm as by_llm  # noqa: PLC0415
+
+    wording = by_llm.PAPER if decomposer == PAPER else by_llm.OWN
 
     with opened_llm(root, settings, INSTEAD) as llm:
-        reranker = llm_reranker(llm) if rerank else None
+        reranker = by_llm.llm_reranker(llm) if rerank else None
 
         def plan(task: str) -> dict[str, Any]:
             if decomposer == LOCAL:
@@ -48,9 +50,9 @@ def planner(
             with index.version() as now:
                 encoder = now.encoder
             local = LocalDecomposer(most=options.max_steps)
-            asking = LlmDecomposer(llm, local, encoder, most=options.max_steps)
-            certain = settings.compose_certainty
-            cut_by = asking if decomposer == LLM else HybridDecomposer(local, asking, certain)
+            asking = by_llm.LlmDecomposer(llm, local, encoder, wording=wording, most=options.max_steps)
+            hybrid = by_llm.HybridDecomposer(local, asking, settings.compose_certainty)
+            cut_by = hybrid if decomposer == HYBRID else asking
             return compose(index, task, options, cut_by, reranker)
 
         yield plan

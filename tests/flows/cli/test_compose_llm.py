@@ -49,6 +49,8 @@ def test_a_plan_names_the_model_that_took_the_task_apart(llm: LlmServer, root: s
     assert ["candidates" in record_of(one) for one in reranked] == [True] * len(plan["steps"])
     assert plan.keys() == again.keys() == json.loads(ask(*asked).stdout).keys()
     assert llm.requests == sent + len(reranked)  # by default nothing is asked
+    ask(*asked, "--decomposer", "paper")
+    assert record_of(llm.asked[-1]).keys() <= {"query", "hint_list"}  # SkillWeaver's words (appendix F)
 
 
 def test_a_model_that_gives_no_answer_leaves_the_local_plan_and_is_told_of(
@@ -90,7 +92,7 @@ def test_without_a_model_set_up_one_line_says_what_to_set(root: str, ask: Ask, a
 def test_a_decomposer_that_is_not_known_is_named(root: str, ask: Ask) -> None:
     done = ask("compose", TASK, "--root", root, "--decomposer", "best")
     assert (done.code, done.stderr.count("\n")) == (2, 1)
-    assert "--decomposer 'best' is not known: choose one of local, llm, hybrid" in done.stderr
+    assert "--decomposer 'best' is not known: choose one of local, llm, hybrid, paper" in done.stderr
 
 
 def test_hybrid_asks_as_its_setting_says(

@@ -72,7 +72,7 @@ CONSTANTS: dict[tuple[str, str], list[tuple[Callable[[], Any] | None, dict[str, 
             "encoder": "sentence-transformers/all-MiniLM-L6-v2", "llm_temperature": 0.1, "llm_top_p": 0.9,
             "llm_max_tokens": 256,
         }),
-        (None, {"decomposer": "llm", "hints": 15, "rounds": 1, "k": 10, "alpha": 0.5}),
+        (None, {"decomposer": "paper", "hints": 15, "rounds": 1, "k": 10, "alpha": 0.5}),
     ],
     ("skillweaver", "bench compose"): [(None, {"queries": 300, "templates": True})],  # section 5.2
     ("skillpager", "bench paging"): [  # section 4.1

@@ -19,6 +19,8 @@ from filelock import FileLock
 from hypothesis import settings
 
 from tasks.models.encoder import OnnxEncoder
+from tasks.models.model_cache import model_cache
+from tests.support.models.remembered import remember
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import MINILM, PUBLISHED, Export, SkillRoot
 from tests.support.roots.storied import tell
@@ -57,12 +59,17 @@ def _one_folder_for_a_run() -> None:
     folder = tempfile.mkdtemp(prefix="skillery-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after what Prefect removes when it exits
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+    kept = model_cache()
     os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"  # where models are put together, once for all tests
+    # What this machine made of models before; they are named by what they were made of. Exports are made.
+    for made in (*kept.glob("tokens-*"), *kept.glob("whole-*")):
+        shutil.copytree(made, model_cache() / made.name)
     os.environ[PUBLISHED] = f"{folder}/published"
     Path(folder, "published").mkdir()
 
 
 _one_folder_for_a_run()  # before other files of this kind make theirs
+remember()
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook

@@ -234,8 +234,9 @@ def test_run_exits_1_with_the_record_when_no_source_can_be_read(
 
 
 def test_ctrl_c_ends_the_command_and_its_server_in_seconds_with_one_line_and_a_later_run_picks_up(
-    prefect_server: str, root: str, skills: Path, ask: Ask
+    prepare_home: Callable[[Path], None], root: str, skills: Path, ask: Ask
 ) -> None:
+    prepare_home(Path(root))
     command = [*MAIN, "run", "--source", f"dir:{skills}", "--root", root]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     with subprocess.Popen(

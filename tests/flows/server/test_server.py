@@ -56,8 +56,10 @@ def runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.prefect
-def test_it_takes_this_commands_requests_alone_and_dies_when_the_command_is_killed(tmp_path: Path) -> None:
+def test_it_takes_this_commands_requests_alone_and_dies_when_the_command_is_killed(
+    tmp_path: Path, prepare_home: Callable[[Path], None]
+) -> None:
+    prepare_home(tmp_path)
     with holding(tmp_path, 600) as command:
         assert command.stdout is not None
         url = command.stdout.readline().strip()
@@ -69,13 +71,14 @@ def test_it_takes_this_commands_requests_alone_and_dies_when_the_command_is_kill
     assert within(10, lambda: not runs(server))
 
 
-@pytest.mark.prefect
-def test_one_that_was_left_behind_is_ended_by_the_next_command(tmp_path: Path) -> None:
+def test_one_that_was_left_behind_is_ended_by_the_next_command(
+    tmp_path: Path, prepare_home: Callable[[Path], None]
+) -> None:
+    prepare_home(tmp_path)
     stuck = [sys.executable, "-c", "import time; time.sleep(600)", "flows.server.temporary"]
     with subprocess.Popen(stuck) as left, subprocess.Popen(["true"]) as gone:
         gone.wait()
         record = tmp_path / "prefect/server.json"
-        record.parent.mkdir()
         record.write_text(json.dumps({"pid": left.pid, "command": gone.pid}))
         with holding(tmp_path, 0) as command:
             assert command.wait(120) == 0

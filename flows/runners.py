@@ -125,7 +125,7 @@ class _Runner:
         self._settings, self._stack = settings, stack
         self.in_process = settings.task_runner == "threads" and settings.task_workers in (None, 1)
         self.may_thread = settings.task_workers is None
-        self._runner: _Runs | None = None
+        self._runner: Any = None
 
     def wait(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (the task's)
         """Return a task's result."""

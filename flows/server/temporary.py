@@ -105,7 +105,7 @@ def as_functions() -> Iterator[None]:
     from prefect.utilities.engine import capture_sigterm  # noqa: PLC0415
 
     calls: dict[type, Callable[..., Any]] = {Flow: _run_flow, Task: _run_task}
-    before = {kind: kind.__call__ for kind in calls}  # type: ignore[operator]
+    before = {kind: kind.__call__ for kind in calls}
     try:
         for kind, call in calls.items():
             type.__setattr__(kind, "__call__", call)

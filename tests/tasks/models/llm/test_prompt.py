@@ -266,5 +266,5 @@ def test_a_shorter_question_has_less_text_and_its_short_texts_whole(texts: list[
     found = [record["told"]["of"] for record in cut.records]  # type: ignore[index]
     assert sum(len(text) for told in found for text in told) < 0.75 * sum(sizes)
     whole = [text for told in found for text in told if "left out" not in text]
-    assert {text for text in whole} <= {text for told in texts for text in told}
+    assert set(whole) <= {text for told in texts for text in told}
     assert [record["number"] for record in cut.records] == list(range(len(texts)))

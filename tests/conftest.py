@@ -19,6 +19,8 @@ from filelock import FileLock
 from hypothesis import settings
 
 from tasks.models.encoder import OnnxEncoder
+from tasks.models.model_cache import model_cache
+from tests.support.models.remembered import remember
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import MINILM, PUBLISHED, Export, SkillRoot
 from tests.support.roots.storied import tell
@@ -32,11 +34,15 @@ sys.dont_write_bytecode = False
 # What is imported and collected stays: to look for garbage in it takes a quarter of the start.
 gc.disable()
 # How long an example takes is a busy machine's affair.
-settings.register_profile("skillery", deadline=None, max_examples=50)
+settings.register_profile("skillery", deadline=None, max_examples=30)
 settings.load_profile("skillery")
 # As many workers run as there are cores: threads of one would spin where another works.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
+# Groups of tests that take long, the longest first, so that no worker ends with one of them.
+_LONG = ("prefect", "tests/operations", "tests/tasks/induce/replay", "tests/tasks/train", "tests/flows",
+         "tests/tasks/retrieve")  # fmt: skip
+_PLACE = pytest.StashKey[int]()
 _EXPORT = """
 import sys
 from pathlib import Path
@@ -57,22 +63,29 @@ def _one_folder_for_a_run() -> None:
     folder = tempfile.mkdtemp(prefix="skillery-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after what Prefect removes when it exits
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+    kept = model_cache()
     os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"  # where models are put together, once for all tests
+    # What this machine made of models before; they are named by what they were made of. Exports are made.
+    for made in (*kept.glob("tokens-*"), *kept.glob("whole-*")):
+        shutil.copytree(made, model_cache() / made.name)
     os.environ[PUBLISHED] = f"{folder}/published"
     Path(folder, "published").mkdir()
 
 
 _one_folder_for_a_run()  # before other files of this kind make theirs
+remember()
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests with one worker, and with one all that share a Prefect server."""
+    """Keep a file's tests with one worker, as all that share a Prefect server; what takes long goes first."""
     for item in items:
         if "prefect_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.prefect)
         group = "prefect" if item.get_closest_marker("prefect") else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
+        item.stash[_PLACE] = next((n for n, long in enumerate(_LONG) if group.startswith(long)), len(_LONG))
+    items.sort(key=lambda item: item.stash[_PLACE])
 
 
 def pytest_collection_finish() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from textwrap import dedent
 
@@ -57,13 +58,33 @@ def shipped(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[str]:
     """Start Prefect's test server once and return its API's address."""
+    from prefect.logging.configuration import setup_logging
     from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
     from prefect.testing.utilities import prefect_test_harness
 
     # A flow that ends waits up to a second for the thread of its heartbeats, which nobody reads here.
     no_heartbeats = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
     with prefect_test_harness(server_startup_timeout=120), no_heartbeats:
+        setup_logging()  # while standard error is none of a test's own, which is closed with it
         yield str(PREFECT_API_URL.value())
+
+
+@pytest.fixture
+def prepare_home(prefect_server: str) -> Callable[[Path], None]:
+    """Return what gives a root a home of Prefect with its tables, which take five seconds to make."""
+    from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL
+
+    file = str(PREFECT_SERVER_DATABASE_CONNECTION_URL.value()).partition(":///")[2]
+
+    def prepare(root: Path) -> None:
+        (root / "prefect").mkdir(parents=True)
+        with (
+            closing(sqlite3.connect(file)) as made,
+            closing(sqlite3.connect(root / "prefect/prefect.db")) as new,
+        ):
+            made.backup(new)
+
+    return prepare
 
 
 @pytest.fixture

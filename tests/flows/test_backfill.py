@@ -60,7 +60,7 @@ def test_a_day_is_rebuilt_beside_what_is_served_and_served_when_asked(
     from flows.nightly import nightly
 
     with served_stays(root):
-        rows = backfill(THEN, NOW, root, stages=["refine"])
+        rows = backfill(date(2020, 1, 1), NOW, root, stages=["refine"])
         assert [(r["day"], r["documents"], r["nodes"]) for r in rows] == [(BEFORE, 2, 0), (TODAY, 3, 0)]
         rows = backfill(THEN, NOW, root)
         assert [(r["documents"], r["refined now"], r["published"]) for r in rows] == [

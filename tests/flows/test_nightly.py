@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Timer
 from typing import Any, TypeVar
@@ -200,33 +200,3 @@ def test_a_night_waits_for_another_writer_to_end(
     today = datetime.now(UTC).date()
     (row,) = while_another_writes(lambda: backfill(today, today, root, wait_minutes=5))
     assert row["documents"] == record["documents"]
-
-
-def test_evaluation_reports_each_leg_and_keeps_history(prefect_server: str, root: str, skills: Path) -> None:
-    from flows.evaluate import evaluate
-
-    _nightly(root, f"dir:{skills}")
-    found = evaluate(root)
-    legs = {(row["leg"], row["measure"]) for row in found["probes"]}
-    assert {("dense", "hit@10"), ("lexical", "hit@10"), ("fused", "hit@10")} <= legs
-    assert {row["value"] for row in found["probes"] if row["leg"] == "lexical"} == {1.0}
-    history = pl.read_parquet(Path(root) / "reports" / "evaluations")
-    assert history["version"].unique().to_list() == [found["version"]]
-
-
-def test_a_backfill_rebuilds_a_day_beside_what_is_served(
-    prefect_server: str, root: str, skills: Path
-) -> None:
-    from flows.backfill import backfill
-
-    record = _nightly(root, f"dir:{skills}")
-    today = datetime.now(UTC).date()
-    first = backfill(date(2020, 1, 1), today, root)
-    again = backfill(today, today, root)
-    assert [(row["documents"], row["refined now"]) for row in first] == [(2, 2)]
-    assert [(row["documents"], row["refined now"]) for row in again] == [(2, 0)]
-    files = list((Path(root) / "backfill" / f"date={today}" / "nodes").glob("*.parquet"))
-    assert pl.read_parquet(files).height == record["nodes"]
-    served = read_served(Root(root))
-    assert served is not None
-    assert served.version == record["served"]

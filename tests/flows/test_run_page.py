@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import polars as pl
 import pytest
 
 from flows import run_page
@@ -125,7 +126,7 @@ def test_prefects_own_names_are_told_from_given_ones() -> None:
     assert not any(map(is_generated, ("before-move", "nightly data", "weekly", "weekly-test-2", "")))
 
 
-def test_the_evaluations_artifact_holds_a_table_with_figures(
+def test_an_evaluation_reports_each_leg_keeps_history_and_shows_a_table_with_figures(
     prefect_server: str, root: str, skills: Path
 ) -> None:
     from flows.evaluate import evaluate
@@ -133,6 +134,11 @@ def test_the_evaluations_artifact_holds_a_table_with_figures(
 
     nightly(root, [f"dir:{skills}"])
     found = logged(evaluate, root)
+    legs = {(row["leg"], row["measure"]) for row in found["probes"]}
+    assert {("dense", "hit@10"), ("lexical", "hit@10"), ("fused", "hit@10")} <= legs
+    assert {row["value"] for row in found["probes"] if row["leg"] == "lexical"} == {1.0}
+    history = pl.read_parquet(Path(root) / "reports" / "evaluations")
+    assert history["version"].unique().to_list() == [found["version"]]
     text = artifact(prefect_server, "skillery-evaluation")
     assert "| probe | leg | measure | value | before | verdict |\n| --- |" in text
     assert r"| sentence to skill | lexical | hit@10 | 1 |  | new |" in text
@@ -177,8 +183,6 @@ def test_the_pace_says_when_the_rest_will_be_done(done: int, total: int, seconds
 def test_a_line_is_told_every_ten_seconds_and_none_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, told = [0.0], list[str]()
     monkeypatch.setattr(run_page.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(run_page, "create_progress_artifact", lambda **_: None)
-    monkeypatch.setattr(run_page, "update_progress_artifact", lambda **_: None)
     monkeypatch.setattr(run_page, "tell", told.append)
     with batch_progress("parse", 8) as step:
         for _ in range(8):

@@ -84,11 +84,11 @@ def killed(root: Root, moment: str, run: str = RUN) -> None:
     ("moment", "seen"),
     [
         ("locked", []),
-        ("write_heartbeat", ["died"]),
         ("crawl", ["died"]),
-        ("_count", ["died"]),
         ("write_run", []),  # its end is known
-        ("note_good", []),
+        pytest.param("write_heartbeat", ["died"], marks=pytest.mark.slow),
+        pytest.param("_count", ["died"], marks=pytest.mark.slow),
+        pytest.param("note_good", [], marks=pytest.mark.slow),
     ],
 )
 def test_a_run_that_is_killed_is_told_at_once_and_settled_by_the_next(

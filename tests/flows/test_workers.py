@@ -30,6 +30,7 @@ from tasks.parse import shells as parse_shells
 from tasks.refine import plan, shells
 from tasks.refine.batch import refine_batch
 from tasks.refine.workers import WORTH_IT
+from tests.support.processes import slow_but
 from tests.support.roots.many_skills import many_skills
 from tests.support.roots.skill_root import Export, SkillRoot
 
@@ -124,7 +125,7 @@ def test_a_few_batches_are_refined_one_after_another_in_this_process(
     assert noted(root) == [os.getpid()] * 2
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", slow_but({1}, [1, 2]))
 def test_a_batch_that_fails_ends_the_run_and_leaves_its_documents_to_the_next(
     workers: int, prefect_server: str, crawled: Callable[[str], Root], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import Ask, lines_of
+from tests.support.processes import slow_but
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 
@@ -146,7 +147,7 @@ def test_what_cannot_be_asked_is_one_line_and_no_plan(
     ],
     ids=["a megabyte", "thanks", "escapes", "a log", "German", "Japanese", "orders"],
 )
-@pytest.mark.parametrize("most", ["1", "8"])
+@pytest.mark.parametrize("most", slow_but({"8"}, ["1", "8"]))
 def test_any_task_is_answered_by_valid_json_and_printed_without_control_characters(
     root: str, ask: Ask, task: str, most: str
 ) -> None:

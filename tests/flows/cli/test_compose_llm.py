@@ -126,6 +126,7 @@ def batch_of(folder: Path, tasks: int) -> list[str]:
     return ["--batch", str(folder / "q.jsonl"), "--out", str(folder / "r.jsonl")]
 
 
+@pytest.mark.slow
 def test_a_killed_batch_asks_nothing_twice(llm: LlmServer, root: str, tmp_path: Path) -> None:
     command = [*MAIN, "compose", *batch_of(tmp_path, 6), "--root", root, "--decomposer", "llm", "--rerank"]
     llm.delay = 0.05

@@ -88,6 +88,7 @@ def test_a_library_is_built_again_when_another_support_is_asked_for_or_it_was_no
     assert again["domains"] == first["domains"]
 
 
+@pytest.mark.slow
 def test_runs_are_verified_in_a_browser(root: str, tmp_path: Path, ask: Ask) -> None:
     require_chromium()
     bicycle = "clickable Red Gazelle Brakes Ada open"
@@ -116,6 +117,7 @@ def test_the_form_that_browser_had_names_the_command(root: str, tmp_path: Path, 
     assert "'command:python -m tasks.induce.replay.chromium http://127.0.0.1:8000/'" in refused.stderr
 
 
+@pytest.mark.slow
 def test_parts_in_any_order_give_the_same_files(root: str, learned: str, tmp_path: Path, ask: Ask) -> None:
     for n, run in enumerate(reversed(RUNS)):
         assert ask("induce", written(tmp_path / f"p{n}.jsonl", run), "--root", root).code == 0

@@ -155,6 +155,7 @@ def test_the_skills_of_a_model_are_suggested_at_the_states_where_they_were_done(
     assert llm.requests == asked
 
 
+@pytest.mark.slow
 def test_any_split_of_the_runs_gives_the_same_files(
     llm: LlmServer, root: str, runs: str, ask: Ask, tmp_path: Path, minilm_export: Export
 ) -> None:

@@ -14,6 +14,7 @@ from storage.lance.served import Licences, write_licences
 from tasks.retrieve.install.lock import LOCK_FILE, InstallLock, Pending, read_lock, write_lock
 from tasks.retrieve.install.skills_folder import open_skills_folder
 from tests.support.installs import OLD, installed, put
+from tests.support.processes import slow_but
 from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files
 from tests.support.roots.storied import PIPED, RULE
 
@@ -77,7 +78,7 @@ LATER = [
 ]
 
 
-@pytest.mark.parametrize("old_lock", [False, True])
+@pytest.mark.parametrize("old_lock", slow_but({False}, [False, True]))
 @pytest.mark.parametrize(("spec", "origin", "is_same"), LATER)
 def test_another_publisher_is_refused_in_a_line_unless_accepted(
     nights: Nights, place: Path, spec: str, origin: dict[str, Any], is_same: bool, old_lock: bool
@@ -142,12 +143,12 @@ def test_a_skill_that_has_another_name_by_now_stays(nights: Nights, place: Path)
 OTHER = PIPED.replace(b"203.0.113.9", b"203.0.113.8")
 EDITED = [
     # What the file holds by now, whether that is what was accepted, and whether an older lock tells so.
-    ({"knead.sh": PIPED}, True, True),
     ({"knead.sh": PIPED + b"echo done\n"}, True, False),
-    ({"knead.sh": OTHER}, False, False),
     ({"knead.sh": PIPED + OTHER}, False, False),
     ({"other.sh": PIPED}, False, False),
-    ({"knead.sh": PIPED, "other.sh": PIPED}, False, False),
+    pytest.param({"knead.sh": PIPED}, True, True, marks=pytest.mark.slow),
+    pytest.param({"knead.sh": OTHER}, False, False, marks=pytest.mark.slow),
+    pytest.param({"knead.sh": PIPED, "other.sh": PIPED}, False, False, marks=pytest.mark.slow),
 ]
 
 

@@ -14,7 +14,7 @@ import pytest
 from flows.hook.run import SERVING, serving_at
 from tests.support.hooks import HOOK, context, event, run_hook
 from tests.support.roots.skill_root import SkillRoot
-from tests.support.serving import Serving, ask_http, serving
+from tests.support.serving import Serving, serving
 
 MITES = "The colony has varroa mites in December, how do I treat the bees with oxalic acid?"
 LONG = ("--timeout", "60")  # a busy machine is no failure
@@ -56,15 +56,6 @@ def test_a_root_without_a_server_is_answered_all_the_same(served_bakery: SkillRo
     finally:
         place.unlink() if left is None else place.write_bytes(left)
     assert "local/market/bees" in context(done, "claude")
-
-
-def test_a_server_says_where_it_is_while_it_runs(served_bakery: SkillRoot, tmp_path: Path) -> None:
-    (tmp_path / "root").mkdir()
-    with serving(str(tmp_path / "root")) as server:
-        assert ask_http(server, "/healthz").status == 200  # from now on it ends in order
-        held = json.loads((tmp_path / "root" / SERVING).read_text("utf-8"))
-        assert held == {"url": server.url, "pid": server.process.pid}
-    assert not (tmp_path / "root" / SERVING).exists()
 
 
 GOOD = event("claude", MITES)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.hook.run import SERVING
 from flows.serve.answers.tools import TOOLS
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.command import MAIN, Ask
@@ -56,20 +57,12 @@ def test_the_settings_of_the_server_are_listed(ask: Ask, monkeypatch: pytest.Mon
     assert "a-secret" not in listed
 
 
-def test_beyond_this_machine_its_own_name_is_answered(storied: SkillRoot) -> None:
-    token = "a-secret-of-some-length"  # noqa: S105
-    names = {"SKILLERY_SERVE_TOKEN": token, "SKILLERY_SERVE_HOSTS": '["skills.example.org"]'}
-    with serving(storied.root.uri, "--host", "0.0.0.0", **names) as server:  # noqa: S104
-        given = {"authorization": f"Bearer {token}"}
-        assert ask_http(server, "/api/search?q=hive", **given, host=f"{socket.gethostname()}:1").status == 200
-        assert ask_http(server, "/api/search?q=hive", **given, host="skills.example.org").status == 200
-        assert ask_http(server, "/api/search?q=hive", **given, host="evil.example").status == 421
-        assert ask_http(server, "/api/search?q=hive").status == 401
-
-
-def test_a_root_that_serves_nothing_yet_says_so_until_something_is_published(skill_root: Make) -> None:
+def test_a_server_says_where_it_is_and_that_nothing_is_served_until_something_is_and_ends_in_order(
+    skill_root: Make,
+) -> None:
     root = skill_root({"bread": BREAD})
     with serving(root.root.uri) as server:
+        assert root.root.read_json(SERVING) == {"url": server.url, "pid": server.process.pid}
         refused = ask_http(server, "/api/search?q=bread")
         assert (refused.status, "skillery run" in refused.json()["error"]) == (503, True)
         assert root.root.uri not in refused.json()["error"]
@@ -80,6 +73,10 @@ def test_a_root_that_serves_nothing_yet_says_so_until_something_is_published(ski
         root.publish()
         assert ask_http(server, "/api/search?q=bread").json()["results"][0]["name"] == "bread"
         assert ask_http(server, "/healthz").json()["published"] is True
+        server.process.send_signal(2)
+        assert server.process.wait(10) == 0
+    assert server.said[-1] == "stopped\n"
+    assert not root.root.exists(SERVING)
 
 
 def test_publications_and_rollbacks_show_without_a_failed_or_mixed_answer(skill_root: Make) -> None:
@@ -163,13 +160,6 @@ def test_a_server_that_has_answered_has_loaded_neither_prefect_nor_torch(taught:
     assert sorted(answer["id"] for answer in answers) == list(range(len(calls))) == list(range(len(TOOLS)))
     assert not any(answer["result"].get("isError") for answer in answers)
     assert said.splitlines()[-1].split() == ["LOADED"]
-
-
-def test_ctrl_c_ends_it_in_order(storied: SkillRoot) -> None:
-    with serving(storied.root.uri) as server:
-        server.process.send_signal(2)
-        assert server.process.wait(10) == 0
-    assert server.said[-1] == "stopped\n"
 
 
 def test_ctrl_c_ends_mcp_on_standard_input_without_waiting_for_more_of_it(storied: SkillRoot) -> None:

@@ -1,4 +1,4 @@
-"""The temporary server is this command's alone, and is gone with it, however it ends."""
+"""A run needs no server; where a cluster's workers do, it is this command's alone, and gone with it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ with prefect_for(Root(sys.argv[1])):
 
 
 def holding(root: Path, seconds: float) -> subprocess.Popen[str]:
-    """Start a process that holds a server for so many seconds."""
+    """Start a process that holds a server, as a cluster's workers need one, for so many seconds."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment["SKILLERY_TASK_RUNNER"] = "dask"
     command = [sys.executable, "-c", _HOLD, str(root), str(seconds)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
@@ -56,8 +57,10 @@ def runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.prefect
-def test_it_takes_this_commands_requests_alone_and_dies_when_the_command_is_killed(tmp_path: Path) -> None:
+def test_it_takes_this_commands_requests_alone_and_dies_when_the_command_is_killed(
+    tmp_path: Path, prepare_home: Callable[[Path], None]
+) -> None:
+    prepare_home(tmp_path)
     with holding(tmp_path, 600) as command:
         assert command.stdout is not None
         url = command.stdout.readline().strip()
@@ -69,13 +72,14 @@ def test_it_takes_this_commands_requests_alone_and_dies_when_the_command_is_kill
     assert within(10, lambda: not runs(server))
 
 
-@pytest.mark.prefect
-def test_one_that_was_left_behind_is_ended_by_the_next_command(tmp_path: Path) -> None:
+def test_one_that_was_left_behind_is_ended_by_the_next_command(
+    tmp_path: Path, prepare_home: Callable[[Path], None]
+) -> None:
+    prepare_home(tmp_path)
     stuck = [sys.executable, "-c", "import time; time.sleep(600)", "flows.server.temporary"]
     with subprocess.Popen(stuck) as left, subprocess.Popen(["true"]) as gone:
         gone.wait()
         record = tmp_path / "prefect/server.json"
-        record.parent.mkdir()
         record.write_text(json.dumps({"pid": left.pid, "command": gone.pid}))
         with holding(tmp_path, 0) as command:
             assert command.wait(120) == 0

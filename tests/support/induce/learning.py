@@ -45,9 +45,9 @@ def learned(
     return {"trajectories": read, **summed(root, found)}
 
 
-def served(root: Root, encoder: Path, run_id: str, how: str = "as ever") -> dict[str, Any]:
+def served(root: Root, encoder: Path, run_id: str, how: str = "as ever", keep: int = 7) -> dict[str, Any]:
     """Serve what is learned; `encoder` is the folder of an export below the root."""
-    return serve_learned(root, str(encoder), run_id, how, gate=GATE, policy=asdict(SERVE_POLICY), keep=7)
+    return serve_learned(root, str(encoder), run_id, how, gate=GATE, policy=asdict(SERVE_POLICY), keep=keep)
 
 
 HARBOUR = "harbour"
@@ -62,9 +62,9 @@ def learned_root(made: SkillRoot, folder: Path) -> SkillRoot:
     return made
 
 
-def induced(root: SkillRoot, run_id: str) -> dict[str, object]:
+def induced(root: SkillRoot, run_id: str, keep: int = 7) -> dict[str, object]:
     """Serve what a root has learned."""
-    return served(root.root, root.root.folder / root.model, run_id)
+    return served(root.root, root.root.folder / root.model, run_id, keep=keep)
 
 
 def ids(root: SkillRoot, domain: str = HARBOUR) -> list[str]:

@@ -94,9 +94,9 @@ def test_while_the_bucket_fails_a_server_answers_as_before_and_what_it_does_not_
     before = answered()
     outage(60)
     begun = time.monotonic()
-    for _ in range(5):
+    for _ in range(2):
         assert answered() == before
-    assert time.monotonic() - begun < 50
+    assert time.monotonic() - begun < 20
     with pytest.raises(Unreachable, match="503 SlowDown"):
         server.page("local/market/bees", "who lives there?", budget=1.0, method="facets")
 

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from storage.root import Root
 from tasks.evaluate.generate.requests import read_requests
 from tests.support.llm.bench_llm import writes_five
@@ -25,6 +27,7 @@ def fault(asked: Asked) -> str | None:
     )
 
 
+@pytest.mark.slow
 def test_a_killed_growing_goes_on_and_no_request_is_answered_twice(tmp_path: Path) -> None:
     def places(name: str) -> tuple[str, str]:
         return str(tmp_path / name / "root"), str(tmp_path / name / "bench")

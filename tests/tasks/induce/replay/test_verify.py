@@ -192,6 +192,7 @@ def program(url: str) -> str:
     return f"command:{sys.executable} -m tasks.induce.replay.chromium {url}"
 
 
+@pytest.mark.slow
 def test_a_browser_verifies_pages_and_leaves_tools_to_the_recording(browser: Browser, tmp_path: Path) -> None:
     with workshop() as shop:
         body, window = whole(recorded(browser, shop, tasks()[3]), 2)

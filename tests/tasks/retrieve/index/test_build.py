@@ -10,6 +10,7 @@ from storage.lance.tables import SKILLS as SKILLS_TABLE
 from storage.state import nodes_table
 from tasks.crawl.local.directory import DirectorySource
 from tasks.retrieve.index import build as index
+from tests.support.processes import slow_but
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.tables import in_step, rows
@@ -196,7 +197,9 @@ def test_a_build_that_was_never_published_is_not_built_upon(skill_root: Make) ->
     assert built.skills_rows == 3
 
 
-@pytest.mark.parametrize("dies_at", ["_update_nodes", "_update_skills", "_changed"])
+@pytest.mark.parametrize(
+    "dies_at", slow_but({"_update_skills"}, ["_update_nodes", "_update_skills", "_changed"])
+)
 def test_a_build_that_died_half_way_is_done_again(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, dies_at: str
 ) -> None:

@@ -19,6 +19,7 @@ from tasks.retrieve.routing import store
 from tasks.retrieve.routing.postings import Postings, postings_of
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.versions.publish import candidate
+from tests.support.processes import slow_but
 from tests.support.roots.hand_written import SKILLS as TEXTS
 from tests.support.roots.hand_written import skill
 from tests.support.roots.many_skills import many_skills
@@ -265,7 +266,7 @@ def swap_another_for_a_copy(table: lancedb.table.Table) -> None:
     table.optimize()
 
 
-@pytest.mark.parametrize("name", [SKILLS, NODES])
+@pytest.mark.parametrize("name", slow_but({NODES}, [SKILLS, NODES]))
 def test_an_update_is_checked_where_it_changed_what_is_served(
     skill_root: Make, minilm_export: Export, name: str
 ) -> None:

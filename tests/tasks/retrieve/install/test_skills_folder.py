@@ -27,6 +27,7 @@ from tasks.retrieve.install.skills_lock import change_skills_lock, folder_hash
 from tasks.retrieve.install.verification import differences, skill_files
 from tests.support.installs import BREAD_ID, MINE, NEW, OLD, WORK, installed, put
 from tests.support.paths import PROJECT
+from tests.support.processes import slow_but
 
 PATHS = ["SKILL.md", "notes.md", "scripts/run.py", "scripts/deep/er.sql", "assets/grüße 1.csv"]
 TREES = st.dictionaries(st.sampled_from(PATHS), st.binary(max_size=3))
@@ -226,7 +227,7 @@ def run(kind: str, moments: dict[Path, int | None]) -> list[int]:
     return [int(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("kind", WORK)
+@pytest.mark.parametrize("kind", slow_but({"install", "merge"}, WORK))
 def test_a_kill_at_any_call_for_a_file_leaves_the_old_or_the_new_state(kind: str, tmp_path: Path) -> None:
     old, new = (None if kind == "install" else OLD), (None if kind == "remove" else NEW)
     mine = MINE if kind == "merge" else {}

@@ -97,12 +97,12 @@ def test_what_a_killed_write_left_is_removed(root: SkillRoot) -> None:
     ("folder", "injure"),
     [
         ("documents", spoil),
-        ("documents", truncate),
-        ("documents", tear_schema),
         ("nodes", tear_schema),
         ("edges", spoil),
         ("state/refined", truncate),
         ("state/parsed", spoil),
+        pytest.param("documents", truncate, marks=pytest.mark.slow),
+        pytest.param("documents", tear_schema, marks=pytest.mark.slow),
     ],
 )
 def test_a_damaged_table_is_made_anew_as_it_was_by_the_next_run(
@@ -216,10 +216,10 @@ TAGS = "lance/{}.lance/_refs/tags"
     ("table", "torn"),
     [
         ("skills", b""),
-        ("nodes", b"{"),
-        ("skills", b'{"version": "x"}'),
-        ("skills", b'{"branch":null,"version":1,"manifestSize":9}'),
         ("nodes", b'{"branch":null,"version":1,"manifestSize":9}'),
+        pytest.param("nodes", b"{", marks=pytest.mark.slow),
+        pytest.param("skills", b'{"version": "x"}', marks=pytest.mark.slow),
+        pytest.param("skills", b'{"branch":null,"version":1,"manifestSize":9}', marks=pytest.mark.slow),
     ],
 )
 def test_a_torn_tag_is_made_again_by_the_doctor_and_by_the_next_night(

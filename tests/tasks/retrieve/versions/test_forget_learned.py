@@ -88,6 +88,7 @@ def test_with_a_run_go_what_a_model_said_of_it_and_of_any_state(root: SkillRoot)
         assert [answers.find(f"k{number}") is None for number in range(4)] == [True, False, True, False]
 
 
+@pytest.mark.slow
 def test_in_a_bucket_skills_are_learned_served_and_forgotten_as_on_a_disk(
     bucket: str, minilm_export: Export, tmp_path: Path
 ) -> None:

@@ -46,10 +46,10 @@ def page_of(root: SkillRoot) -> str:
 
 def test_the_last_versions_stay_and_the_older_ones_go(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
-    published = nights(root, 5)
+    published = nights(root, 4)
     gone = retain_versions(root.root, 2, now=root.now + timedelta(days=2))
-    kept = {v.version for v in published[3:]}
-    assert set(gone) == {v.version for v in published[:3]}
+    kept = {v.version for v in published[2:]}
+    assert set(gone) == {v.version for v in published[:2]}
     assert {v.version for v in published_versions(root.root)} == kept
     assert tags(root, SKILLS) == tags(root, NODES) == kept
 
@@ -85,7 +85,7 @@ def test_what_was_published_within_a_day_stays_for_readers_that_hold_it(skill_ro
 def test_files_of_a_few_old_versions_wait_for_compaction_and_no_row_is_written_again(
     skill_root: Make,
 ) -> None:
-    root, margin = skill_root({"bread": BREAD, "bees": BEES}), timedelta(seconds=1)
+    root, margin = skill_root({"bread": BREAD, "bees": BEES}), timedelta(seconds=0.4)
     nights(root, 3)
     time.sleep(2 * margin.total_seconds())
     nights(root, 2)

@@ -194,7 +194,8 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 5\n"
 
 def test_what_is_written_otherwise_or_not_at_all_is_said(nights: Nights) -> None:
     files = {
-        ".Claude-plugin/plugin.json": b"{}", ".env.example": b"A=1\n", ".gitattributes": b"* text\n", ".git/config": b"x", "a:b.md": b"y",
+        ".Claude-plugin/plugin.json": b"{}",
+        ".env.example": b"A=1\n", ".gitattributes": b"* text\n", ".git/config": b"x", "a:b.md": b"y",
         "run": b"#!/bin/sh\n", "t/[slug].md": b"z", "model.bin": POINTER,
     }  # fmt: skip
     held = [Finding(code, "warning", code) for code in ("identity.apart", "repository.recreated", "x.y")]

@@ -26,8 +26,8 @@ def test_a_folder_of_which_more_than_the_skill_is_loaded_is_no_plugin(
     made: Callable[[Mapping[str, OfferedSkill]], bytes],
 ) -> None:
     loaded = offers(
-        a="hooks/hooks.json", b="Hooks/x.json", c=".mcp.json", d="commands/x.md", e="agents/x.md", f="bin/git",
-        g="settings.json", h=".lsp.json", i="monitors/x", j="plugin.json",
+        a="hooks/hooks.json", b="Hooks/x.json", c=".mcp.json", d="commands/x.md", e="agents/x.md",
+        f="bin/git", g="settings.json", h=".lsp.json", i="monitors/x", j="plugin.json",
     )  # fmt: skip
     plain = offers(k="agents/openai.yaml", l="scripts/hooks/x.json", m="binary.md", n="data/settings.json")
     listed = json.loads(made(loaded | plain))["plugins"]

@@ -172,8 +172,8 @@ class Root:
         return value
 
     def write_json(self, relative: str, value: dict[str, Any]) -> None:
-        """Put a JSON object in place in one step."""
-        self.write(relative, json.dumps(value, ensure_ascii=False, indent=1).encode())
+        """Put a JSON object in place in one step; half of a surrogate pair becomes a question mark."""
+        self.write(relative, json.dumps(value, ensure_ascii=False, indent=1).encode(errors="replace"))
 
 
 def _place(spec: str | Path, *, remembering: bool) -> Place:

@@ -22,7 +22,7 @@ from tasks.retrieve.install.locked_sources import LockedSources, folder_of
 from tasks.retrieve.install.skills_folder import SkillsFolder, open_skills_folder, said
 from tasks.retrieve.install.skills_lock import WELL_KNOWN, Entry, entry_of, folder_hash, read_skills_lock
 from tasks.retrieve.install.verification import differences
-from tasks.retrieve.registry.indexes import normal_base
+from tasks.retrieve.registry.indexes import is_plugin, normal_base
 from tasks.retrieve.registry.offers import served_rows
 from tasks.retrieve.registry.signature import SIGNATURE, RegistrySigner, difference
 from tasks.retrieve.registry.static import StaticRegistry
@@ -70,6 +70,7 @@ def publish_registry(
         place.delete(SIGNATURE)  # it is of other files
     return {
         "out": place.uri, "version": served.version, "skills": len(offers), "left_out": left_out,
+        "no_plugins": sum(not is_plugin(offer) for offer in offers.values()),
         "written": len(registry.written), "bytes": registry.bytes, "removed": len(registry.removed),
         "public_url": base, "signed": signer is not None, "seconds": round(time.perf_counter() - started, 1),
     }  # fmt: skip

@@ -84,13 +84,15 @@ def plugin_files(agent: str, out: Path, *, root: str, url: str | None) -> dict[s
     if agent == "gemini":
         files["gemini-extension.json"] = {**about, **servers}
     else:
-        files |= {f".{agent}-plugin/plugin.json": {**about, "license": "MIT"}, ".mcp.json": servers}
+        plugin = {**about, "author": {"name": "Skillery"}, "license": "MIT"}
+        files |= {f".{agent}-plugin/plugin.json": plugin, ".mcp.json": servers}
     if agent == "codex":
         files[".codex-plugin/plugin.json"]["mcpServers"] = "./.mcp.json"
     made = {f"{place}/{path}".lstrip("/"): _json(told) for path, told in files.items()}
     if agent == "claude":
         entry: dict[str, Any] = {**about, "source": f"./{place}"}
-        listed = {"name": _MARKET, "owner": {"name": "Skillery"}, "plugins": [entry]}
+        about_it = {"description": _DESCRIPTION, "owner": {"name": "Skillery"}}
+        listed = {"name": _MARKET, **about_it, "plugins": [entry]}
         made[".claude-plugin/marketplace.json"] = _json(listed)
     elif agent == "codex":
         policy = {"installation": "AVAILABLE", "authentication": "ON_INSTALL"}

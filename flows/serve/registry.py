@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +27,7 @@ from tasks.retrieve.skills.bundle import MARKDOWN, mime_of
 _PATIENCE = 20.0  # seconds that a request waits for indexes which are being made
 _JSON, _ZIP, _BINARY = "application/json", "application/zip", "application/octet-stream"
 _AGAIN = "read the index again"
+_RANGE = re.compile(r"bytes=(?=\d|-\d)(\d{0,18})-(\d{0,18})", re.ASCII)  # of several ranges all is sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,9 @@ class _Release:
     by_name: Mapping[str, OfferedSkill]
     by_archive: Mapping[str, OfferedSkill]
     heads: Mapping[str, tuple[bytes, str]]
+
+
+_NO_MARKET: tuple[_Release | None, str, tuple[bytes, str]] = (None, "", (b"", ""))  # release, base, answer
 
 
 class LiveRegistry:
@@ -55,6 +60,7 @@ class LiveRegistry:
         self._asked: tuple[Served, Licences] | None = None
         self._made: Future[_Release] | None = None
         self._known: dict[str, OfferedSkill] = {}
+        self._market = _NO_MARKET
 
     async def release(self) -> _Release:
         """Return what is offered now.
@@ -88,7 +94,7 @@ class LiveRegistry:
         root = self._service.root
         found = offers_of(root, served, self._refused, self._known, served_rows(root, served))
         offers = [offer for _, offer, _ in found if isinstance(offer, OfferedSkill)]
-        self._known = {offer.doc_id: offer for offer in offers}
+        self._known, self._market = {offer.doc_id: offer for offer in offers}, _NO_MARKET
         by_name = named(offers)
         heads = {path: (content, _tag(content)) for path, content in index_files(by_name).items()}
         return _Release(by_name, {offer.archive: offer for offer in offers}, heads)
@@ -106,18 +112,27 @@ class LiveRegistry:
 
     def marketplace(self, release: _Release, base: str) -> tuple[bytes, str]:
         """Return the marketplace of Claude's format; each archive lies below the public address or `base`."""
-        made = hosted_marketplace(release.by_name, self._public_url or base)
-        return made, _tag(made)
+        base = self._public_url or base
+        held, held_base, found = self._market
+        if held is not release or held_base != base:
+            made = hosted_marketplace(release.by_name, base)
+            self._market = release, base, (found := (made, _tag(made)))
+        return found
 
     def answer(
         self, request: Request, content: bytes, tag: str, media: str, *, lasting: bool = False
     ) -> Response:
-        """Return a file under a tag, or 304 if the caller holds it; `lasting`: for good."""
+        """Return a file under a tag, or 304 if the caller holds it; `lasting`: for good, and in ranges."""
         whose = "private" if self._service.limits.token.get_secret_value() else "public"
         kept = f"{whose}, max-age=31536000, immutable" if lasting else f"{whose}, no-cache"
         headers = {"etag": tag, "cache-control": kept}
         if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
+        if lasting:
+            headers["accept-ranges"] = "bytes"
+            wanted = request.method == "GET" and request.headers.get("if-range", tag) == tag
+            if wanted and (found := _RANGE.fullmatch(request.headers.get("range", ""))):
+                return _part(content, *found.groups(), headers, media)
         if media == _BINARY:  # whatever a third party calls its file, no browser may run it
             headers["content-disposition"] = "attachment"
         return Response(content, headers=headers, media_type=media)
@@ -165,6 +180,17 @@ def registry_router(service: Service, registry: LiveRegistry) -> APIRouter:
 
 def _tag(content: bytes) -> str:
     return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+
+def _part(content: bytes, first: str, last: str, headers: dict[str, str], media: str) -> Response:
+    """Return the bytes from `first` to `last`, or if there is no first the last so many (RFC 9110)."""
+    size = len(content)
+    begin = int(first) if first else max(0, size - int(last))
+    end = min(int(last) + 1, size) if first and last else size
+    if begin >= end:
+        return Response(status_code=416, headers={**headers, "content-range": f"bytes */{size}"})
+    told = {**headers, "content-range": f"bytes {begin}-{end - 1}/{size}"}
+    return Response(content[begin:end], 206, told, media)
 
 
 def _add(router: APIRouter, path: str, answer: Callable[..., object]) -> None:

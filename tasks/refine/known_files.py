@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from tasks.models.fields import without_surrogates
+from tasks.refine import signatures
 from tasks.refine.text.encodings import decode
 
 _EVALS = re.compile(r"evals/[^/]+\.json|eval/[^/]+\.json|benchmark/evals\.json", re.IGNORECASE)
@@ -25,7 +26,7 @@ class EvalRequest(NamedTuple):
 
 def is_known_file(path: str) -> bool:
     """Tell whether a file beside a SKILL.md is one whose facts are read."""
-    return path.lower() in _CARDS or _EVALS.fullmatch(path) is not None
+    return path.lower() in (*_CARDS, *signatures.NAMES) or _EVALS.fullmatch(path) is not None
 
 
 def eval_requests(contents: Mapping[str, bytes]) -> list[EvalRequest]:

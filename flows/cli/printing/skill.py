@@ -130,6 +130,7 @@ def _written(skill: Mapping[str, Any]) -> None:
         "not kept, so not written": skill["not_written"] or [],
         "not looked into, so nobody knows what they do": skill["unscanned"],
         "skills of their own inside, not written": [f["message"] for f in skill["findings"] if _nested(f)],
+        "a signature is with it": [f"{what}: {told}" for what, told in skill["signature"].items()],
     }
     for what, which in lines.items():
         if which:
@@ -206,6 +207,11 @@ def print_published(found: Mapping[str, Any]) -> None:
     say(f"{found['out']}: {found['skills']:,} skills of {found['version']}", style="bold")
     if found["left_out"]:
         say(f"left out: {counts(found['left_out'])}", indent=2)
+    if found["no_plugins"]:
+        say(
+            f"in no marketplace, since Claude would load more than the skill: {found['no_plugins']:,}",
+            indent=2,
+        )
     told = f"written: {found['written']:,} files, {found['bytes']:,} bytes; removed: {found['removed']:,}"
     say(f"{told}{'; signed' if found['signed'] else ''}; {found['seconds']} s", indent=2)
     if found["public_url"] is None:

@@ -25,6 +25,7 @@ _EPOCH_FROM = 1e9  # a smaller number is no time since 1970 but a number of seco
 # "dmca" as a word of its own, since it may be a part of a repository's name.
 _DMCA = re.compile(rb"(?<![\w/.-])dmca(?![\w/-])", re.IGNORECASE)
 _RATE_LIMIT = re.compile(rb"rate limit|abuse detection", re.IGNORECASE)
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 _PAGE = re.compile(rb"\A\s*+(<!doctype html|<html\b)", re.IGNORECASE)
 _TERMINAL = {401: "unauthorised", 404: "missing", 410: "missing", 451: "withdrawn"}
 _TRANSIENT = {408: "timeout", 425: "server", 429: "rate-limited"}
@@ -117,7 +118,7 @@ class Answer:
             HttpTerminal: `html` if the body is a page for people, `not-json` if it is anything else.
         """
         try:
-            return json.loads(self.body)
+            return load_json(self.body)
         except (ValueError, RecursionError):
             page = is_page(self.headers, self.body)
             reason, found = ("html", "a page for people") if page else ("not-json", "something else")
@@ -128,6 +129,18 @@ class Answer:
         return HttpTerminal(
             reason, self.url, detail, status=self.status, body=self.body[:ERROR_BYTES], headers=self.headers
         )
+
+
+def load_json(content: bytes) -> Any:  # noqa: ANN401
+    """Return a JSON value; halves of surrogate pairs, which no file can hold, are question marks in it.
+
+    Raises ValueError and RecursionError.
+    """
+    text = content.decode("utf-8-sig")
+    value = json.loads(text)
+    if _HALVES.search(text):
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ class ClawHubSource(DigestedSource):
             return [Gone(held, "withdrawn", _JUDGED.format(slug))]
         handle = _object(detail.get("owner")).get("handle") or owner
         version = _version(row) or _version(detail)
-        if not is_plain_path(handle) or not version:
+        if not is_plain_path(handle) or "/" in str(handle) or not version:
             return [Dropped(held[0], self.spec, "malformed", f"{slug} has no owner's handle, or no version")]
         told = await self._ask(http, slug, f"/versions/{quote(version, safe='')}", given)
         listed = _object(told.get("version"))

@@ -43,8 +43,12 @@ class _NotRead(ValueError):
     """A plugin that is not read on purpose."""
 
 
-def read_manifest(value: object) -> Manifest:
+def read_manifest(value: object, *, secure: bool = False) -> Manifest:
     """Return what a JSON value says; one entry that is wrong spoils no other.
+
+    Args:
+        value: The value.
+        secure: Whether it came by https: what it names by http is refused then.
 
     Raises:
         NoIndex: It is no manifest, or has too many plugins.
@@ -63,7 +67,10 @@ def read_manifest(value: object) -> Manifest:
             if not isinstance(name, str) or not is_plain_path(name) or "/" in name or name in met:
                 raise ValueError("its name is none, or another plugin has it")
             met.add(name)
-            found.plugins.append(_plugin(name, entry, _object(value.get("metadata")).get("pluginRoot")))
+            plugin = _plugin(name, entry, _object(value.get("metadata")).get("pluginRoot"))
+            if secure and plugin.place.lower().startswith("http:"):
+                raise ValueError(f"its address {plugin.place[:100]!r} leads from https to http")
+            found.plugins.append(plugin)
         except _NotRead as error:
             found.refused.append((shown, "not-read", str(error)))
         except ValueError as error:

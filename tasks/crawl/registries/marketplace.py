@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Iterator
 from dataclasses import replace
@@ -15,11 +14,12 @@ from storage.partitions import partition_of
 from storage.schemas import Dropped, RawDocument
 from storage.state import listed_table, rename, repositories_table
 from tasks.crawl.git.source import GitSource, normal_address, split_ref
+from tasks.crawl.github.api import GitHub, NotModified
 from tasks.crawl.github.repositories import ListedRepository
 from tasks.crawl.github.source import RepositorySource, is_name, split_name
 from tasks.crawl.http.client import Http, web_url
 from tasks.crawl.http.public import check_host
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted, host_of
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted, host_of, load_json
 from tasks.crawl.registries.artifact import fetch, opened
 from tasks.crawl.registries.digested import Fetched, fetched, taken
 from tasks.crawl.registries.discovery import NoIndex
@@ -151,44 +151,63 @@ class MarketplaceSource(FoldersSource):
 
     def _manifest(self) -> Manifest:
         """Return what the manifests that are there say together; raises as `read`."""
-        if self._own and self._own[0] == "git":
-            texts = GitSource(self._place, limits=self._limits, timeout=self._settings.git_timeout).files(
-                PATHS
-            )
-            answers = [_json(self.spec, text) for text in texts.values()]
-        else:
-            try:
-                answers = list(drain(self._answers))
-            except (HttpTerminal, HttpTransient) as error:
-                raise self._error(error) from error
-        if not answers:
+        try:
+            texts = self._in_own() if self._own and self._own[0] == "git" else list(drain(self._texts))
+        except (HttpTerminal, HttpTransient) as error:
+            raise self._error(error) from error
+        if not texts:
             raise SourceError(self.spec, "missing", f"there is no {' or '.join(PATHS)} in it")
         whole = Manifest()
-        for answer in answers:
+        place = self._settings.github_raw_url if is_name(self._place) else self._place
+        for text in texts:
             try:
-                found = read_manifest(answer)
-            except NoIndex as error:
+                found = read_manifest(load_json(text.encode()), secure=place.startswith("https:"))
+            except (ValueError, RecursionError) as error:
+                if not isinstance(error, NoIndex):
+                    raise SourceError(self.spec, "not-json", "its manifest is no JSON") from error
                 raise SourceError(self.spec, "shape", str(error)) from error
             whole.plugins += found.plugins
             whole.refused += found.refused
             whole.renames |= found.renames
         return whole
 
-    async def _answers(self) -> AsyncGenerator[object, None]:
+    def _in_own(self) -> list[str]:
+        """Return the manifests of a git repository, which are not read again of the same commit."""
+        source = GitSource(self._place, limits=self._limits, timeout=self._settings.git_timeout)
+        commit, marks = source.version(), self._digests.marks
+        if commit != marks.get("commit"):
+            texts = [text.decode("utf-8", "replace") for text in source.files(PATHS).values()]
+            self._digests.end(**(marks := {"commit": commit, "manifests": texts}))
+        return list(marks["manifests"])
+
+    async def _texts(self) -> AsyncGenerator[str, None]:
+        """Yield the manifests of a repository on GitHub, or the one at a URL; the former as `_in_own`."""
+        given, marks = self._settings, self._digests.marks
         if self._own is None:
             async with self._client(self._place) as http:
-                yield (await http.get(self._place, max_bytes=_LARGEST, roams=True)).json()
+                answer = await http.get(self._place, max_bytes=_LARGEST, roams=True)
+                answer.json()  # a page for people is told as one
+                yield answer.body.decode("utf-8", "replace")
             return
-        base = f"{self._settings.github_raw_url.rstrip('/')}/{self._own[1]}/{self._own[2] or 'HEAD'}"
-        async with self._client(base) as http:
-            for path in PATHS:
-                try:
-                    answer = await http.get(f"{base}/{path}", token=self._token, max_bytes=_LARGEST)
-                except HttpTerminal as error:
-                    if error.reason != "missing":
-                        raise
-                else:
-                    yield answer.json()
+        _, name, ref = self._own
+        async with self._client(given.github_api_url) as http:
+            urls = given.github_api_url, given.github_archive_url, given.github_raw_url
+            github = GitHub(http, self._token, *urls)
+            etag = marks.get("etag") if marks.get("of") == self._etag_key else None
+            commit = await github.commit(name, ref or "HEAD", etag=etag)
+            if not isinstance(commit, NotModified) and commit.sha != marks.get("commit"):
+                texts = []
+                for path in PATHS:
+                    try:
+                        text = await github.raw(name, commit.sha, path, _LARGEST)
+                        texts.append(text.decode("utf-8", "replace"))
+                    except HttpTerminal as error:
+                        if error.reason != "missing":
+                            raise
+                marks = {"commit": commit.sha, "etag": commit.etag, "of": self._etag_key, "manifests": texts}
+                self._digests.end(**marks)
+        for text in marks["manifests"]:
+            yield text
 
     def _in_git(self, url: str, ref: str, folders: Collection[str]) -> Iterator[Item]:
         key = f"{url}@{ref}" if ref else url
@@ -221,8 +240,10 @@ class MarketplaceSource(FoldersSource):
 
             async def one(plugin: Plugin) -> Fetched:
                 doc_id = self._archive_id(plugin)
+                key = f"plugin {plugin.name}"
+                is_renamed = not self._renamed.keys().isdisjoint(self._digests.ids(key))
                 return await fetched(
-                    self._digests, f"plugin {plugin.name}", plugin.digest, doc_id,
+                    self._digests, key, None if is_renamed else plugin.digest, doc_id,
                     lambda at: self._archive(http, plugin, doc_id, at / "artifact"),
                 )  # fmt: skip
 
@@ -244,13 +265,18 @@ class MarketplaceSource(FoldersSource):
             ]
 
     def _note_renames(self, manifest: Manifest) -> None:
-        """Let the ids of an archive's skills lead to those that its plugin's new name gives them."""
+        """Let the ids of an archive's skills lead to those that its plugin's new name gives them.
+
+        Once ids did not name their marketplace: those lead on too.
+        """
         plugins = {plugin.name: plugin for plugin in manifest.plugins if plugin.kind == "archive"}
-        for old, new in manifest.renames.items():
-            if new in plugins and old not in plugins:
-                now, before = (self._archive_id(replace(plugins[new], name=name)) for name in (new, old))
-                ids = self._digests.ids(f"plugin {old}")
-                self._renamed |= {i: now + i.removeprefix(before) for i in ids if i.startswith(before)}
+        names = {old: new for old, new in manifest.renames.items() if new in plugins and old not in plugins}
+        for old, new in (names | {name: name for name in plugins}).items():
+            now, ids = self._archive_id(plugins[new]), self._digests.ids(f"plugin {old}")
+            named = self._archive_id(replace(plugins[new], name=old))
+            for before in (named, named.rpartition("~")[0]):
+                found = [i for i in ids if i == before or i.startswith(f"{before}/")]
+                self._renamed |= {i: now + i.removeprefix(before) for i in found if before != now}
 
     def _archive_id(self, plugin: Plugin) -> str:
         """Return what the ids of an archive's skills begin with.
@@ -260,13 +286,6 @@ class MarketplaceSource(FoldersSource):
         """
         mark = hashlib.sha256(self.spec.encode()).hexdigest()[:16]
         return f"{urlsplit(plugin.place).hostname}/{plugin.name}~{mark}"
-
-
-def _json(spec: str, text: bytes) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise SourceError(spec, "not-json", "the manifest in it is no JSON") from error
 
 
 def is_below(folder: str, folders: Collection[str]) -> bool:

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from tasks.crawl.http.client import Http
-from tasks.crawl.http.responses import Answer, HttpTerminal, HttpTransient
+from tasks.crawl.http.responses import Answer, HttpTerminal, HttpTransient, load_json
 
 _REVISION = "2026-07-28"
 _LARGEST = 70_000_000  # bytes of one answer: a file of 50 MB in base64
@@ -72,7 +72,7 @@ def calls_by_http(http: Http, url: str) -> Call:
             answer = await http.get(url, headers=headers, json=request, max_bytes=_LARGEST)
         except HttpTerminal as error:
             with contextlib.suppress(ValueError, RecursionError):
-                body = json.loads(error.body)
+                body = load_json(error.body)
                 if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
                     answered(url, body)  # an error of JSON-RPC may come with a status of HTTP
             raise
@@ -97,7 +97,7 @@ def _message(answer: Answer, number: int) -> object:
     for event in re.split(r"\r?\n\r?\n", answer.body.decode("utf-8", "replace")):
         data = "\n".join(line[5:].strip() for line in event.splitlines() if line.startswith("data:"))
         with contextlib.suppress(ValueError, RecursionError):
-            if isinstance(found := json.loads(data), Mapping) and found.get("id") == number:
+            if isinstance(found := load_json(data.encode()), Mapping) and found.get("id") == number:
                 return found
     return None
 
@@ -147,6 +147,6 @@ async def _exchange(process: asyncio.subprocess.Process, request: dict[str, Any]
         if not line:
             raise OSError("it ended")
         with contextlib.suppress(ValueError, RecursionError):  # a notification, or a line for people
-            if isinstance(found := json.loads(line), Mapping) and found.get("id") == request["id"]:
+            if isinstance(found := load_json(line), Mapping) and found.get("id") == request["id"]:
                 return found
     raise OSError(f"it wrote {_MOST_LINES:,} other lines")

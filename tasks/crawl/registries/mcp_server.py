@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import shlex
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
@@ -21,12 +23,14 @@ from tasks.crawl.registries.discovery import SKILL_FILE, is_plain_path
 from tasks.crawl.registries.formats import digest_of
 from tasks.crawl.registries.mcp_calls import UNKNOWN, Call, CallRefused, calls_by_http, calls_to_command
 from tasks.crawl.registries.well_known import normal_url, site_of
-from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed
+from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed, Unchanged
 from tasks.crawl.source.bundle import BundledSkill, Content, SourceEntry, consume, plan, read_skill, wanted
+from tasks.models.fields import whole_of
 from tasks.models.redact import redact, secrets_in
 
 EXTENSION = "io.modelcontextprotocol/skills"
 _STDIO = "stdio:"
+_LONGEST_MS = 10**12  # for which a list may be said to be good; `recheck_days` is less
 _MOST_HUNG = 3  # calls in a row without an answer in time: it hangs
 _MOST_SKILLS, _MOST_PAGES, _MOST_FILES = 100_000, 5_000, 2_000
 
@@ -47,6 +51,14 @@ class _Skill:
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
+# What is called so holds a secret, unless it says where that lies.
+_SECRET = re.compile(
+    r"(?:token(?!s|iz)|secret|passw|pwd|api[_-]?key|credential|authorization|bearer)"
+    r"(?![\w.-]*(?:file|path|env|dir))[\w.-]*\s*[=:]\s*\S|://[^/\s@]*:[^/\s@]+@",
+    re.IGNORECASE,
+)
+
+
 def normal_server(place: str) -> str:
     """Return `URL` or `stdio:COMMAND` as it is remembered; raise WrongInput if it is neither."""
     if not place.startswith(_STDIO):
@@ -58,7 +70,9 @@ def normal_server(place: str) -> str:
     if not words:
         raise WrongInput("mcp:stdio: wants a command after it")
     # `--api-key X` is one to `redact` where it is written as an assignment.
-    if secrets_in("\n".join([place, *(f"{a.lstrip('-')}={b}" for a, b in pairwise(words))])):
+    pairs = [(a.lstrip("-"), b) for a, b in pairwise(words) if a.startswith("-") and not b.startswith("-")]
+    said = "\n".join([*words, *(f"{a}={b}" for a, b in pairs)])
+    if secrets_in(said) or _SECRET.search(said):
         name = PurePath(redact(words[0])[0]).name
         raise WrongInput(f"mcp:stdio:{name}: its words hold a secret: pass it by an environment variable")
     return place
@@ -72,7 +86,7 @@ class McpServerSource(DigestedSource):
     def __init__(self, place: str, context: CrawlContext) -> None:
         self._place = normal_server(place)
         super().__init__(f"mcp:{self._place}", context)
-        self._hung = 0
+        self._hung, self._fresh_ms = 0, 0
         self._command = self._place.removeprefix(_STDIO) if self._place.startswith(_STDIO) else None
         program = PurePath(shlex.split(self._command)[0]).name if self._command else ""
         self._site = f"local/{program}" if self._command else site_of(self._place)
@@ -101,25 +115,38 @@ class McpServerSource(DigestedSource):
         return counted
 
     async def _items(self) -> AsyncGenerator[Item, None]:
+        until = datetime.fromisoformat(self._digests.marks.get("until", self._now.isoformat()))
+        if self._now < until <= self._now + timedelta(days=self._settings.recheck_days):
+            yield Unchanged(tuple(sorted(self._present())))
+            return
+        whole = True
         async with self._calls() as call:
             found = await call("server/discover")
             if EXTENSION not in _object(_object(found.get("capabilities")).get("extensions")):
                 detail = f"the server does not offer the extension {EXTENSION}"
                 raise HttpTerminal("no-skills", self._place, detail)
-            met: set[str] = set()
-            async for row in self._rows(call):
-                async for item in self._row(call, row, met):
+            async for item in self._listed(call):
+                whole = whole and not isinstance(item, Missed)
+                yield item
+        fresh = timedelta(milliseconds=self._fresh_ms if whole else 0)
+        self._digests.end(until=(self._now + fresh).isoformat())
+
+    async def _listed(self, call: Call) -> AsyncGenerator[Item, None]:
+        met: set[str] = set()
+        async for row in self._rows(call):
+            async for item in self._row(call, row, met):
+                yield item
+        for uri in self._digests.keys():  # noqa: SIM118 (it is no mapping)
+            if uri not in met:  # a list may be partial
+                async for item in self._unlisted(call, uri, met):
                     yield item
-            for uri in self._digests.keys():  # noqa: SIM118 (it is no mapping)
-                if uri not in met:  # a list may be partial
-                    async for item in self._unlisted(call, uri, met):
-                        yield item
 
     async def _rows(self, call: Call) -> AsyncGenerator[object, None]:
-        cursor, listed = None, 0
+        cursor, listed, self._fresh_ms = None, 0, _LONGEST_MS
         for _ in range(_MOST_PAGES):
             page = await call("skills/list", **({} if cursor is None else {"cursor": cursor}))
             rows, following = page.get("skills"), page.get("nextCursor") or None
+            self._fresh_ms = min(self._fresh_ms, whole_of(page.get("ttlMs"), _LONGEST_MS) or 0)
             repeated = following is not None and following == cursor
             if not isinstance(rows, list) or not isinstance(following, str | None) or repeated:
                 raise HttpTerminal("shape", self._place, "skills/list gives no list, or the same page again")
@@ -142,6 +169,9 @@ class McpServerSource(DigestedSource):
                 yield Gone(ids, "retired", "the server no longer has it")
             else:
                 yield Missed(ids, error.reason, error.detail)
+            return
+        if _object(row).get("uri") != uri:
+            yield Missed(self._digests.ids(uri), "shape", f"the server gives another skill for {uri}")
             return
         async for item in self._row(call, row, met):
             yield item

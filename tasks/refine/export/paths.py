@@ -18,8 +18,11 @@ _RESERVED = re.compile(
 _MAX_PART_BYTES, _MAX_NAME_BYTES = 80, 250  # of a part that is made; of one that is kept (systems: 255)
 # Systems take paths of 4,096 bytes, the export's own folder and the files' names included.
 _MAX_PATH_BYTES = 1_000
-# Names of bundled files that stay as they are; .git alone means something to a program that is run nearby.
-_PLAIN = re.compile(r"(?! |\.git$|\.{1,2}$)[\w .@+,&=#!$%;^'()\[\]{}-]{1,200}(?<![ .])", re.IGNORECASE)
+# Names of bundled files that stay as they are. `.git` means something to a program that is run nearby, and of
+# a folder of skills with a plugin's manifest agents run its hooks and servers.
+_PLAIN = re.compile(
+    r"(?! |\.git$|\.[a-z]+-plugin$|\.{1,2}$)[\w .@+,&=#!$%;^'()\[\]{}-]{1,200}(?<![ .])", re.IGNORECASE
+)
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 
 

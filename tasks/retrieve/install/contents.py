@@ -13,6 +13,7 @@ from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, reposi
 from tasks.refine.export.paths import FreePaths, file_path
 from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id, told_risk
 from tasks.refine.risks.rules import risk_rules
+from tasks.refine.signatures import signature_facts
 from tasks.retrieve.install.lock import Installed, is_folder_name
 from tasks.retrieve.install.skills_folder import digests_of
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
@@ -56,6 +57,7 @@ class Installable:
             "not_written": self.installed.not_written, "unscanned": self.unscanned,
             "not_executable": sorted(p for p, content in self.contents.items() if content[:2] == b"#!"),
             "findings": [finding for finding in found if finding["code"].startswith(_TOLD)],
+            "signature": signature_facts(self.contents, self.row),
         }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -23,6 +24,19 @@ from tasks.retrieve.registry.offers import OfferedSkill
 
 ARCHIVES = "archives"  # below the folder of the index
 MARKETPLACE, FOLDER_MARKETPLACE = "marketplace.json", ".claude-plugin/marketplace.json"
+
+
+# What Claude loads of a plugin's folder beside the skill: it would run hooks, servers and programs.
+_LOADED = re.compile(
+    r"(?:bin|commands|hooks|monitors|output-styles|themes|workflows)/|agents/.*\.md$"
+    r"|\.?(?:mcp|lsp)\.json$|(?:settings|plugin)\.json$",
+    re.IGNORECASE,
+)
+
+
+def is_plugin(offer: OfferedSkill) -> bool:
+    """Tell whether a skill's folder may be a plugin, of which nothing else than the skill is loaded."""
+    return not any(map(_LOADED.match, offer.files))
 
 
 def archive_path(offer: OfferedSkill) -> str:
@@ -67,11 +81,12 @@ def _marketplace(
     plugins = [
         {
             "name": name, "description": told_description(name, offer.description),
-            "source": source(name, offer), "strict": False, "skills": ["./"],
+            "version": offer.digest[7:19], "source": source(name, offer), "strict": False, "skills": ["./"],
             **({"license": offer.origin["licence"]} if "licence" in offer.origin else {}),
             **({"homepage": offer.origin["url"]} if "url" in offer.origin else {}),
         }
         for name, offer in offers.items()
+        if is_plugin(offer)
     ]  # fmt: skip
     name = f"skillery-{registry_name(host)}".strip("-")
     about = {"description": "Skills refined by Skillery; each is its author's."}

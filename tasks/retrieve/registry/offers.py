@@ -29,7 +29,7 @@ from tasks.retrieve.revisions.edition import (
 from tasks.retrieve.skills.bundle import front_matter_of, skill_file_of
 
 _INTERNAL = "offer.internal"  # its author keeps it to his project
-_FORM = 1  # raised when the archive of an unchanged skill changes
+_FORM = 2  # raised when the archive of an unchanged skill changes
 _ORIGIN = ("doc_id", "repo", "commit", "licence")
 _FACTS = (
     "raw_hash", "content_hash", "name", "description", "licence", "url", "commit", "blobs", "risks",

@@ -17,6 +17,7 @@ from tasks.crawl.source.identity import doc_key
 from tasks.crawl.source.lookup import followed
 from tasks.refine.known_files import known_facts, wanted_blobs
 from tasks.refine.risks.hits import told_risk
+from tasks.refine.signatures import signature_facts
 from tasks.refine.text.encodings import decode
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition, find_row, past_edition, present_edition
 from tasks.retrieve.revisions.history import Revision, choose, revisions_of
@@ -107,8 +108,9 @@ def _file(file: dict[str, Any], blob: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _known_files(edition: Edition) -> dict[str, Any]:
-    paths = wanted_blobs(edition.row["blobs"])
-    return known_facts({path: edition.read(path) for path in paths})
+    contents = {path: edition.read(path) for path in wanted_blobs(edition.row["blobs"])}
+    signed = signature_facts(contents, edition.row)
+    return {**known_facts(contents), **({"signature": signed} if signed else {})}
 
 
 def _stale_since(edition: Edition) -> str | None:

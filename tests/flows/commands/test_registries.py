@@ -97,7 +97,8 @@ def test_a_change_rewrites_little_and_old_archives_stay_a_while(told: SkillRoot,
     root.write("bread", BREAD.replace("two hours", "three hours"))
     root.publish(nodes=False)
     again = published(root, out, keep=2)
-    assert (again["written"], again["removed"]) == (4, 0)  # its archive, its SKILL.md, the index, the notes
+    # Its archive, its SKILL.md, the index, the marketplace and the notes.
+    assert (again["written"], again["removed"]) == (5, 0)
     assert len(archives(out)) == 5
     root.write("bread", BREAD.replace("two hours", "four hours"))
     root.publish(nodes=False)

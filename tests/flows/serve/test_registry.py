@@ -86,6 +86,33 @@ def test_what_a_client_holds_is_not_sent_again(open_to_all: Serving) -> None:
         assert (head[0], head[1], head[2]["content-length"]) == (200, b"", str(len(content)))
 
 
+@pytest.mark.parametrize(
+    ("wanted", "status", "part"),
+    [
+        ("bytes=0-9", 206, slice(0, 10)),
+        ("bytes=100-", 206, slice(100, None)),
+        ("bytes=-7", 206, slice(-7, None)),
+        ("bytes=0-99999999", 206, slice(None)),
+        ("bytes=99999999-", 416, slice(0, 0)),
+        ("bytes=-0", 416, slice(0, 0)),
+        ("bytes=0-1,5-6", 200, slice(None)),
+        ("bytes=-", 200, slice(None)),
+        ("lines=0-1", 200, slice(None)),
+    ],
+)
+def test_an_archive_is_sent_in_parts(open_to_all: Serving, wanted: str, status: int, part: slice) -> None:
+    """Of another file than the caller holds a part of, all is sent."""
+    archive = next(iter(_archives(open_to_all)))
+    _, whole, headers = asked(open_to_all, archive)
+    assert headers["accept-ranges"] == "bytes"
+    got, content, told = asked(open_to_all, archive, Range=wanted)
+    assert (got, content) == (status, whole[part])
+    if status == 206:
+        first, last = told["content-range"].removeprefix("bytes ").partition("/")[0].split("-")
+        assert whole[int(first) : int(last) + 1] == content
+        assert asked(open_to_all, archive, Range=wanted, **{"If-Range": '"other"'})[1] == whole
+
+
 def _archives(server: Serving) -> list[str]:
     found = asked(server, INDEX)[1].decode().split('"url":"')[1:]
     return [f"/.well-known/agent-skills/{part.partition(chr(34))[0]}" for part in found]

@@ -91,6 +91,7 @@ class SkillServer(Site):
         self.unlisted: set[str] = set()
         self.extensions: dict[str, Any] = {EXTENSION: {}}
         self.cursor: str | None = None
+        self.ttl = 0
         self.calls: list[str] = []
 
     def entry(self, path: str) -> dict[str, Any]:
@@ -118,7 +119,8 @@ class SkillServer(Site):
             paths = [path for path in self.skills if path not in self.unlisted]
             at = int(params.get("cursor", 0))
             more = self.cursor or (str(at + 2) if at + 2 < len(paths) else None)
-            return {"skills": [self.entry(path) for path in paths[at : at + 2]], "nextCursor": more}
+            skills = [self.entry(path) for path in paths[at : at + 2]]
+            return {"skills": skills, "nextCursor": more, "ttlMs": self.ttl}
         root, name = params["uri"].removeprefix("skill://").split("/SKILL.md")[0], "SKILL.md"
         if method == "skills/get":
             return {"skill": self.entry(root)} if root in self.skills else None

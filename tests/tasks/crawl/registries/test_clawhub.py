@@ -77,6 +77,7 @@ def test_verdicts_are_findings_and_what_is_malicious_is_withdrawn(hub: Hub, craw
         ({}, {"/zip/kelp": zipped({"x/SKILL.md": b"x"})}, "digest-mismatch"),
         ({}, {"/api/v1/skills/kelp": {"owner": {"handle": "../x"}}}, "malformed"),
         ({}, {"/api/v1/skills/kelp": b"[]"}, "shape"),
+        ({}, {"/api/v1/skills/kelp": {"owner": {"handle": "\ud800/x"}}}, "malformed"),
     ],
 )
 def test_what_does_not_verify_is_named(

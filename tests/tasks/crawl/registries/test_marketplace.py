@@ -71,7 +71,7 @@ def test_a_repository_with_both_manifests_is_read_where_its_plugins_lie(
 
     again = crawler.crawl("marketplace:ann/sea")
     assert (again.unchanged, again.new, again.retired) == (4, 0, 0)
-    assert again.requests == 4  # two manifests, and a commit of each repository
+    assert again.requests == 3  # its own commit, and that of each repository
 
     sea.commit(
         {CLAUDE: packed(manifest(foam="./drafts/foam")), CODEX: packed(manifest(tides="./plugins/tides"))}
@@ -88,9 +88,11 @@ def test_a_repository_that_is_gone_keeps_its_skills_stale(
     pack, _ = world.find("bob/pack")
     assert pack is not None
     pack.delete()
+    world.repository("bob/bare").commit({"x/SKILL.md": grows("x")})
     assert crawler.crawl("marketplace:ann/sea").unchanged == 2
     assert crawler.stale() == {"bob/pack/skills/kelp", "bob/pack/skills/moss"}
-    assert crawler.crawl("marketplace:ann/sea@nowhere").failed == {"missing": 1}
+    assert crawler.crawl("marketplace:ann/sea@nowhere").failed == {"missing-ref": 1}
+    assert crawler.crawl("marketplace:bob/bare").failed == {"missing": 1}
 
 
 def test_a_git_repository_is_a_marketplace_and_its_host_alone_may_be_private(
@@ -148,6 +150,26 @@ def test_archives_are_verified_and_a_renamed_plugin_keeps_its_skills(site: Site,
     site.since()
     assert crawler.crawl(spec).unchanged == 1
     assert site.since() == ["/m.json"]
+
+
+def test_ids_of_before_they_named_their_marketplace_lead_on(site: Site, crawler: Crawler) -> None:
+    """An unchanged archive is read once more for that."""
+    packed_tide = zipped({"skills/tide/SKILL.md": grows("tide")})
+    source = {
+        "source": "archive",
+        "url": f"{site.url}/a.zip",
+        "sha256": hashlib.sha256(packed_tide).hexdigest(),
+    }
+    site.pages = {"/m.json": manifest(tides=source), "/a.zip": packed_tide}
+    spec = f"marketplace:{site.url}/m.json"
+    crawler.crawl(spec)
+    (now,) = crawler.held()
+    state = next((crawler.folder / "state/crawl").glob("marketplace-*.json"))
+    old = "127.0.0.1/tides/skills/tide"
+    state.write_text(state.read_text("utf-8").replace(now, old), "utf-8")
+    crawler.crawl(spec)
+    assert (list(crawler.held()), crawler.aliases()) == ([now], {old: now})
+    assert crawler.crawl(spec).unchanged == 1
 
 
 def test_an_archive_that_cannot_be_had_keeps_its_skills_stale_and_its_ids_are_its_marketplace_s(
@@ -222,6 +244,15 @@ def test_a_source_is_a_plain_place_or_is_named(source: object, folders: tuple[st
     assert [p.folders for p in found.plugins if p.name == "one"] == ([folders] if folders else [])
     assert [name for name, _, _ in found.refused] == ([] if folders else ["one"])
     assert found.plugins[-1].name == "two"
+
+
+@pytest.mark.parametrize("kind", ["archive", "url"])
+def test_what_came_by_https_leads_to_no_http(kind: str) -> None:
+    given = manifest(
+        one={"source": kind, "url": "HTTP://e.org/x"}, two={"source": kind, "url": "https://e.org/x"}
+    )
+    assert [plugin.name for plugin in read_manifest(given, secure=True).plugins] == ["two"]
+    assert [plugin.name for plugin in read_manifest(given).plugins] == ["one", "two"]
 
 
 def test_skills_that_an_entry_names_narrow_its_plugin() -> None:

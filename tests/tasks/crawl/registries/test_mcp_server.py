@@ -53,6 +53,27 @@ def test_only_what_changed_is_read_and_what_is_gone_is_asked_for(
     assert sorted(crawler.held()) == ["127.0.0.1/mcp/sea/kelp", "127.0.0.1/mcp/sea/moss"]
 
 
+def test_a_list_is_not_asked_for_again_while_its_server_calls_it_good(
+    server: SkillServer, crawler: Crawler
+) -> None:
+    """A server that says so for longer than a source may go unlooked at is asked all the same."""
+    spec = f"mcp:{server.url}/mcp"
+    server.ttl = 36 * 3_600_000
+    crawler.crawl(spec)
+    server.called()
+    night = crawler.crawl(spec)
+    assert (night.unchanged, night.requests, server.called()) == (3, 0, [])
+    server.ttl = 10**11
+    for called in (True, True):
+        crawler.crawl(spec)
+        assert bool(server.called()) is called
+    server.entries, server.ttl = {"sea/kelp": {"resources": "dynamic"}}, 36 * 3_600_000
+    crawler.crawl(spec)
+    server.called()
+    crawler.crawl(spec)  # what was missed is asked for
+    assert server.called()
+
+
 OTHER = digest_of(b"other")
 KELP = "skill://sea/kelp/SKILL.md"
 
@@ -68,6 +89,7 @@ KELP = "skill://sea/kelp/SKILL.md"
         ({"resources": [{"uri": "file:///etc/passwd", "digest": OTHER, "size": 1}]}, "malformed"),
         ({"uri": "skill://../SKILL.md"}, "malformed"),
         ({"uri": 7}, "malformed"),
+        ({"uri": "\ud800://sea/kelp/SKILL.md"}, "malformed"),
         (
             {"resources": [{"uri": f"{KELP}{n}", "digest": OTHER, "size": 1} for n in range(2_001)]},
             "malformed",
@@ -144,7 +166,16 @@ def test_a_command_is_no_spec_without_words() -> None:
     for spec in ("mcp:stdio:", "mcp:stdio:'", "mcp:ftp://e.org"):
         with pytest.raises(WrongInput):
             normal_spec(spec)
-    for words in ("serve --api-key a8Kf5f167f44f4Q64e6c9", "env API_KEY=a8f5f167f44f4964e6c998dee827110c x"):
+    for words in (
+        "serve --api-key a8Kf5f167f44f4Q64e6c9", "env API_KEY=a8f5f167f44f4964e6c998dee827110c x",
+        "serve --password f44f4", "env SEA_TOKEN=f44f4 serve", "serve --secret=f44f4",
+        "serve -H 'Authorization: Bearer f44f4'", "serve http://ann:f44f4Qx@e.org/",
+    ):  # fmt: skip
         with pytest.raises(WrongInput, match=r"stdio:(serve|env): .* environment") as refused:
             normal_spec(f"mcp:stdio:{words}")
         assert "f44f4" not in str(refused.value)
+    for words in (
+        "serve --max-tokens 100", "serve --token-file /run/x", "npx -y @sea/server@1.2.3 --port 80",
+        "serve --no-token --port 80", "serve --tokenizer cl100k", "docker run sea@sha256:" + "a1" * 32,
+    ):  # fmt: skip
+        assert normal_spec(f"mcp:stdio:{words}") == f"mcp:stdio:{words}"

@@ -99,6 +99,7 @@ BAD: list[tuple[bytes, dict[str, object], str]] = [
     (grows("mint"), {"name": "../mint"}, "malformed"),
     (grows("mint"), {"type": "wasm"}, "malformed"),
     (grows("mint"), {"digest": "md5:1"}, "malformed"),
+    (grows("mint"), {"url": "/\ud800", "_meta": "\udfff"}, "missing"),
     (grows("mint"), {"description": None}, "malformed"),
     (tarred({"../SKILL.md": b"x"}), {}, "archive-path"),
     (tarred({"/SKILL.md": b"x"}), {}, "archive-path"),

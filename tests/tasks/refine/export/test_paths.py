@@ -21,6 +21,7 @@ PATHS = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
         ("docs/Größe.md", "docs/Größe.md"),
         (".git/config", "git/config"),
         ("a/.GIT", "a/GIT"),
+        (".claude-plugin/plugin.json", "claude-plugin/plugin.json"),
         (".github/.env.example", ".github/.env.example"),
         ("t/[slug]/a?b.md", "t/[slug]/a_b.md"),
         ("a\\..\\..\\b", "a/b"),

@@ -194,13 +194,15 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 5\n"
 
 def test_what_is_written_otherwise_or_not_at_all_is_said(nights: Nights) -> None:
     files = {
+        ".Claude-plugin/plugin.json": b"{}",
         ".env.example": b"A=1\n", ".gitattributes": b"* text\n", ".git/config": b"x", "a:b.md": b"y",
         "run": b"#!/bin/sh\n", "t/[slug].md": b"z", "model.bin": POINTER,
     }  # fmt: skip
     held = [Finding(code, "warning", code) for code in ("identity.apart", "repository.recreated", "x.y")]
     document = replace(with_files(skill(BREAD_ID), files), findings=tuple(held))
     made = prepare(edition(nights, document), [], [])
-    renamed = {".git/config": "git/config", "a:b.md": "a_b.md"}
+    plugin = {".Claude-plugin/plugin.json": "Claude-plugin/plugin.json"}  # agents would run its hooks
+    renamed = {".git/config": "git/config", "a:b.md": "a_b.md", **plugin}
     assert made.installed.renamed == renamed
     assert {*made.contents} == {renamed.get(f, f) for f in files} - {"model.bin"} | {"SKILL.md"}
     told = made.told()

@@ -1,0 +1,164 @@
+"""The signature that comes with a skill: who says to have signed, and what of it is so."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import model_signing
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.lance.served import Licences, write_licences
+from tasks.refine.signatures import signature_facts
+from tasks.retrieve.install.contents import prepare
+from tasks.retrieve.revisions.show import open_edition, shown
+from tests.support.roots.nights import HandSource, Nights, raw, with_files
+
+SIGNED = "skill.oms.sig"
+FILES = {
+    "SKILL.md": b"---\nname: tide\ndescription: Reads tide tables.\nlicense: MIT\n---\nLook it up.\n",
+    "ref/a.md": b"High.\n",
+    "scripts/tide.py": b"print(1)\n",
+}
+KEY = ec.generate_private_key(ec.SECP384R1())
+UNVOUCHED = "which nobody here vouches for"
+
+
+def certificate(key: ec.EllipticCurvePrivateKey, *, name: str = "", url: str = "") -> x509.Certificate:
+    """Return a certificate of a key that names itself."""
+    whose = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)] if name else [])
+    by = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Root of the sea")])
+    made = x509.CertificateBuilder().subject_name(whose).issuer_name(by).public_key(key.public_key())
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    made = made.serial_number(7).not_valid_before(begin).not_valid_after(begin + timedelta(days=9))
+    if url:
+        names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(url)])
+        made = made.add_extension(names, critical=False)
+    return made.sign(key, hashes.SHA256())
+
+
+CERTIFICATE = certificate(KEY, name="Signing 001")
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Signatures of the files, by how they were made: with a certificate, with a key alone."""
+    folder = tmp_path_factory.mktemp("signed")
+    for path, content in FILES.items():
+        (folder / "tide" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "tide" / path).write_bytes(content)
+    pem, no = serialization.Encoding.PEM, serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(KEY.private_bytes(pem, serialization.PrivateFormat.PKCS8, no))
+    (folder / "leaf.pem").write_bytes(CERTIFICATE.public_bytes(pem))
+    ways: dict[str, Callable[[Any], Any]] = {
+        "certificate": lambda signing: signing.use_certificate_signer(
+            private_key=folder / "key.pem", signing_certificate=folder / "leaf.pem",
+            certificate_chain=[folder / "leaf.pem"],
+        ),
+        "key": lambda signing: signing.use_elliptic_key_signer(private_key=folder / "key.pem"),
+    }  # fmt: skip
+    for way, use in ways.items():
+        use(model_signing.signing.Config()).sign(folder / "tide", folder / way)
+    return {way: (folder / way).read_bytes() for way in ways}
+
+
+def row_of(files: dict[str, bytes]) -> dict[str, Any]:
+    digests = {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
+    listed = [{"path": path, "sha256": digest} for path, digest in digests.items() if path != "SKILL.md"]
+    return {"raw_hash": digests["SKILL.md"], "files": listed}
+
+
+def facts(bundle: bytes, changed: dict[str, bytes] | None = None, *, name: str = SIGNED) -> dict[str, str]:
+    files = {path: content for path, content in {**FILES, **(changed or {})}.items() if content}
+    return signature_facts({**files, name: bundle}, row_of({**files, name: bundle}))
+
+
+def test_who_signed_is_told_with_what_tells_it_from_others_of_that_name(bundles: dict[str, bytes]) -> None:
+    found = facts(bundles["certificate"])
+    mark = CERTIFICATE.fingerprint(hashes.SHA256()).hex()
+    assert found["signed by"].startswith("CN=Signing 001, as its certificate says")
+    assert found["signed by"].endswith(f"(SHA-256 {mark}, issued by CN=Root of the sea)")
+    assert (UNVOUCHED in found["proof"], found["files"]) == (True, "all 3 are as they were signed")
+    alone = facts(bundles["key"])
+    assert alone["signed by"].startswith("a key with the hint ")
+    assert alone["proof"].startswith("not checked")
+    assert signature_facts(FILES, row_of(FILES)) == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"ref/a.md": b"Low."}, "changed since: ref/a.md"),
+        ({"SKILL.md": b"x"}, "changed since: SKILL.md"),
+        ({"more.py": b"x"}, "not signed: more.py"),
+        ({"ref/a.md": b""}, "signed and not here: ref/a.md"),
+    ],
+)
+def test_a_file_that_was_not_signed_so_is_named(
+    bundles: dict[str, bytes], changed: dict[str, bytes], told: str
+) -> None:
+    assert facts(bundles["certificate"], changed)["files"] == told
+
+
+def test_a_signature_of_another_key_is_none_of_the_certificate_s(bundles: dict[str, bytes]) -> None:
+    """Anybody can put a known certificate beside a statement of his own."""
+    bundle = json.loads(bundles["certificate"])
+    held = json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"]))
+    held["predicate"]["resources"][0]["digest"] = "0" * 64
+    bundle["dsseEnvelope"]["payload"] = base64.b64encode(json.dumps(held).encode()).decode()
+    assert facts(json.dumps(bundle).encode())["proof"] == "not made with the key of that certificate"
+
+
+def test_a_signature_over_one_file_says_so() -> None:
+    """As clients of Sigstore make them, of whom an identity provider knows the address."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    leaf = certificate(key, url="https://example.org/ann/sea/release.yml")
+    der, signed = leaf.public_bytes(serialization.Encoding.DER), FILES["SKILL.md"]
+    sides = {
+        "digest": hashlib.sha256(signed).digest(), "signature": key.sign(signed, ec.ECDSA(hashes.SHA256())),
+        "leaf": der,
+    }  # fmt: skip
+    text = {name: base64.b64encode(content).decode() for name, content in sides.items()}
+    bundle = {
+        "verificationMaterial": {"certificate": {"rawBytes": text["leaf"]}},
+        "messageSignature": {
+            "messageDigest": {"algorithm": "SHA2_256", "digest": text["digest"]},
+            "signature": text["signature"],
+        },
+    }  # fmt: skip
+    found = facts(json.dumps(bundle).encode(), name="SKILL.sigstore")
+    assert found["signed by"].startswith("https://example.org/ann/sea/release.yml, as its certificate says")
+    assert (UNVOUCHED in found["proof"], found["files"]) == (True, "not signed: ref/a.md, scripts/tide.py")
+
+
+def test_show_and_install_tell_it_of_what_was_fetched(tmp_path: Path, bundles: dict[str, bytes]) -> None:
+    """What looks like a key in it is none: it is kept as it came."""
+    nights, bundle = Nights(tmp_path / "root"), bundles["certificate"]
+    files = {path: content for path, content in FILES.items() if path != "SKILL.md"}
+    skill = with_files(raw("o/r/tide", FILES["SKILL.md"]), {**files, SIGNED: bundle})
+    nights.run(HandSource("git+https://example.org/o/r", skill))
+    write_licences(nights.root, Licences({"MIT": "allow"}, "deny"))
+    edition, alias = open_edition(nights.root, "o/r/tide")
+    found = shown(edition, alias)["known_files"]["signature"]
+    assert found == facts(bundle)
+    assert prepare(edition, (), ()).told()["signature"] == found
+
+
+@given(st.binary(max_size=200) | st.recursive(
+    st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(
+        st.sampled_from(["verificationMaterial", "dsseEnvelope", "messageSignature", "payload", "x"]), inner,
+    ), max_leaves=8,
+).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+def test_whatever_a_signature_holds_is_told_in_a_line(content: bytes) -> None:
+    found = facts(content)
+    assert (found["file"], bool(found["proof"])) == (SIGNED, True)

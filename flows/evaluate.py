@@ -8,7 +8,7 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.run_page import markdown_table, named, show_table, tell
+from flows.run_page import markdown_table, named, on_page, show_table, tell
 from flows.runners import Call, run_batches
 from flows.settings import load_settings
 from storage.errors import EvaluationFell
@@ -73,9 +73,9 @@ def _show(found: dict[str, Any]) -> None:
     figures = markdown_table([{name: row[name] for name in columns} for row in found["drift"]])
     lines = [f"# {found['version']}", *(f"- {visible(line)}" for line in verdict), "", figures, ""]
     text = "\n".join([*lines, f"Report: `{found['report']}` below the root."])
-    create_markdown_artifact(
-        text, key="skillery-evaluation", description="The last evaluation's verdict and figures."
-    )
+    if on_page():
+        told = "The last evaluation's verdict and figures."
+        create_markdown_artifact(text, key="skillery-evaluation", description=told)
     title = f"{found['version']} beside the evaluations before it."
     show_table("skillery-drift", found["drift"], title)
     show_table("skillery-probes", found["probes"], f"Seeded probes of {found['version']}, 95 % intervals.")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from prefect import flow
 from prefect.events import emit_event
 
-from flows.run_page import show_table, tell
+from flows.run_page import on_page, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches, runs_elsewhere
 from flows.settings import load_settings
@@ -106,7 +106,7 @@ def _embed(root: str, encoder: str) -> None:
 
 def announce(root: str, version: str | None) -> None:
     """Emit the event of a publication, which starts the evaluation; None: nothing was published."""
-    if version:
+    if version and on_page():
         resource = {
             "prefect.resource.id": "skillery.index", "prefect.resource.name": version, "skillery.root": root
         }  # fmt: skip

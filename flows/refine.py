@@ -9,7 +9,7 @@ from typing import Any
 from prefect import flow
 from prefect.events import emit_event
 
-from flows.run_page import counted, counts, flat, show_table, tell
+from flows.run_page import counted, counts, flat, on_page, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import batches_at_once, run_batches, runs_elsewhere
 from flows.settings import load_settings, run_opinions
@@ -69,7 +69,7 @@ def announce(root: str, run: str, added: list[dict[str, Any]]) -> None:
     for one in added:
         tell(one["message"])
     new = [one for one in added if one["new"]]
-    if new:
+    if new and on_page():
         resource = {"prefect.resource.id": "skillery.corpus", "prefect.resource.name": root}
         related = [
             {"prefect.resource.id": f"skillery.skill.{one['doc_id']}", "prefect.resource.role": "skill"}

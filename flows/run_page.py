@@ -51,6 +51,11 @@ def is_generated(name: str) -> bool:
     return len(words) == 2 and _WORDS.issuperset(words)
 
 
+def on_page() -> bool:
+    """Tell whether a flow of Prefect runs here; without a server flows are functions, and have no page."""
+    return FlowRunContext.get() is not None
+
+
 def tell(line: str, **fields: str) -> None:
     """Put a line on the page of the run, and into its log; a line end in it cannot forge another.
 
@@ -104,11 +109,12 @@ def terminable(recording: AbstractContextManager[RunRecord]) -> Iterator[RunReco
 def _why_terminated() -> tuple[str, str]:
     """Return the state and the message of a run that is ended by SIGTERM, as Prefect's server knows."""
     context = FlowRunContext.get()
-    with suppress(Exception), get_client(sync_client=True) as client:
-        run = context.flow_run if context else None
-        state = client.read_flow_run(run.id).state if run else None
-        if state is not None and (state.is_cancelling() or state.is_cancelled()):
-            return "cancelled", "cancelled: a later run picks up where this one was"
+    run = context.flow_run if context else None
+    if run is not None:
+        with suppress(Exception), get_client(sync_client=True) as client:
+            state = client.read_flow_run(run.id).state
+            if state is not None and (state.is_cancelling() or state.is_cancelled()):
+                return "cancelled", "cancelled: a later run picks up where this one was"
     return "interrupted", "ended by SIGTERM: a later run picks up where this one was"
 
 
@@ -149,6 +155,8 @@ def tell_source(report: Mapping[str, Any]) -> None:
 
 def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
     """Create a table artifact, its texts visible; an empty table says that it is empty."""
+    if not on_page():
+        return
     table = [_visible(dict(row)) for row in rows] or [{"note": "nothing to show"}]
     create_table_artifact(key=key, table=table, description=visible(description))
 
@@ -185,16 +193,16 @@ def batch_progress(stage: str, total: int) -> Iterator[Callable[[], None]]:
     if total < 2:
         yield lambda: None
         return
-    shown: Any = create_progress_artifact(
-        progress=0.0, key=f"skillery-{stage}-progress", description=f"Batches of {stage}: {total} in all."
-    )
+    said = {"key": f"skillery-{stage}-progress", "description": f"Batches of {stage}: {total} in all."}
+    shown: Any = on_page() and create_progress_artifact(progress=0.0, **said)
     done, begun = 0, time.monotonic()
     told = begun
 
     def step() -> None:
         nonlocal done, told
         done, now = done + 1, time.monotonic()
-        update_progress_artifact(artifact_id=shown, progress=100.0 * done / total)
+        if shown:
+            update_progress_artifact(artifact_id=shown, progress=100.0 * done / total)
         if now - told >= _SECONDS_BETWEEN_LINES and done < total:
             told = now
             tell(f"{stage}: {pace(done, total, now - begun)}")

@@ -7,9 +7,10 @@ import logging
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from prefect import Task
@@ -18,7 +19,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.commands.open_formats.lineage import require_openlineage
-from flows.run_page import batch_progress
+from flows.run_page import batch_progress, on_page
 from flows.settings import Settings, load_settings
 from storage.errors import TransientError, WrongInput
 from storage.folder import cores
@@ -27,6 +28,7 @@ from tasks.refine.workers import batch_processes
 _PACKAGES = {"dask": "prefect_dask", "ray": "prefect_ray"}
 _PATIENCE = 10.0  # seconds
 Call = tuple[Task[..., Any], Mapping[str, Any]]
+_Runs: TypeAlias = TaskRunner[Any] | ThreadPoolExecutor  # the latter where a flow is a function
 
 
 def require_runner(settings: Settings) -> None:
@@ -96,8 +98,7 @@ def run_batches(
 def _results_apart(calls: Iterable[Call], total: int, least: int) -> Iterator[Any]:
     workers = min(total, load_settings().workers or cores())
     # The threads only wait for the processes, which are stopped first.
-    waiting: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, workers))
-    with waiting as threads, batch_processes(total, workers, least) as executor:
+    with _threads(max(1, workers)) as threads, batch_processes(total, workers, least) as executor:
         if executor is None:
             yield from _results(calls, in_turn=True, waiting=False)
             return
@@ -124,7 +125,7 @@ class _Runner:
         self._settings, self._stack = settings, stack
         self.in_process = settings.task_runner == "threads" and settings.task_workers in (None, 1)
         self.may_thread = settings.task_workers is None
-        self._runner: TaskRunner[Any] | None = None
+        self._runner: Any = None
 
     def wait(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (the task's)
         """Return a task's result."""
@@ -139,7 +140,13 @@ class _Runner:
             return _submitted(self._runner, task, parameters)
 
 
-def _submitted(runner: TaskRunner[Any], task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
+def _threads(workers: int) -> _Runs:
+    return ThreadPoolTaskRunner(max_workers=workers) if on_page() else ThreadPoolExecutor(workers)
+
+
+def _submitted(runner: _Runs, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
+    if isinstance(runner, ThreadPoolExecutor):
+        return runner.submit(task, **parameters)
     # Without the address every worker starts its own server, on one database.
     with (
         get_client(sync_client=True) as client,
@@ -180,7 +187,7 @@ def _require_answer(address: str | None) -> None:
         socket.create_connection((place.hostname or "", place.port), _PATIENCE).close()
 
 
-def _runner_of(settings: Settings) -> TaskRunner[Any]:
+def _runner_of(settings: Settings) -> _Runs:
     workers, address = settings.task_workers or cores(), settings.task_runner_address
     if settings.task_runner == "dask":
         from prefect_dask.task_runners import DaskTaskRunner  # noqa: PLC0415 (comes with an extra)
@@ -200,4 +207,4 @@ def _runner_of(settings: Settings) -> TaskRunner[Any]:
             local |= {"logging_level": logging.WARNING, "log_to_driver": False}
         found: TaskRunner[Any] = RayTaskRunner(address=address, init_kwargs={} if address else local)
         return found
-    return ThreadPoolTaskRunner(max_workers=workers)
+    return _threads(workers)

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from flows.commands.foresee import documents_by, foresee, seconds_of
 from flows.commands.open_formats.json_log import JsonLines
 from flows.run_record import new_run_id, run_as
-from flows.server.temporary import prepare_home
+from flows.server.temporary import prepare_home, server_for
 from flows.settings import load_settings
 from storage.errors import EvaluationFell, WrongInput
 from storage.lance.served import require_served
@@ -30,16 +30,15 @@ from tasks.retrieve.revisions.edition import find_row
 
 @contextmanager
 def prefect_for(root: Root, module: str | None = None, encoder: str | None = None) -> Iterator[None]:
-    """Have a Prefect server during the body: the user's own, or a temporary one with its home below the root.
+    """Have Prefect in the body, with the user's own server, or one for a cluster's workers, or without any.
 
-    Settings that the user has made stay. While a server starts, the flow's `module` and the database are
-    imported, and the encoder of that name is exported.
+    Its home lies below the root. Settings that the user has made stay. While a server starts, the flow's
+    `module` and the database are imported, and the encoder of that name is exported.
     """
     prepare_home(root)
-    from flows.server.temporary import temporary_server  # noqa: PLC0415 (only runs pay for Prefect)
-
-    with temporary_server(root, partial(_load_ahead, root, module, encoder)):
-        settings = load_settings()
+    settings = load_settings()
+    elsewhere = settings.task_runner != "threads"
+    with server_for(root, partial(_load_ahead, root, module, encoder), needed=elsewhere):
         _limit_terminal(stacks=settings.debug, progress=not settings.quiet)
         yield
 

@@ -1,8 +1,9 @@
-"""The temporary server of Prefect for one command, which ends with it; and Prefect's home below a root."""
+"""What flows of one command run with: Prefect's home below a root, and a temporary server or none."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -23,6 +24,7 @@ from storage.errors import TransientError
 from storage.folder import make_private
 from storage.root import Root
 
+_LOG = logging.getLogger(__name__)
 _RECORD = "prefect/server.json"  # below the folder of the root on this machine
 _MODULE = "flows.server.temporary"
 _ENVIRONMENT = {
@@ -37,6 +39,7 @@ _DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_CLI_PROMPT": "false",
 }
 
@@ -57,10 +60,11 @@ def prepare_home(root: Root) -> Path:
 
 
 @contextmanager
-def temporary_server(root: Root, meanwhile: Callable[[], object]) -> Iterator[None]:
-    """Run a Prefect server on this machine during the body, unless Prefect's settings name one.
+def server_for(root: Root, meanwhile: Callable[[], object], *, needed: bool) -> Iterator[None]:
+    """Have what flows need in the body: the server that Prefect's settings name, a temporary one, or none.
 
-    `meanwhile` is called while it starts, which takes seconds of a processor of its own.
+    Without one that is named, and if none is `needed`, flows run as functions. A temporary server runs on
+    this machine. `meanwhile` is called while it starts, which takes seconds of a processor of its own.
 
     It has a session of its own, since Ctrl-C must end the command before the server that it tells of it; it
     takes requests with this command's password alone; and it ends when the command's pipe to it closes, be
@@ -70,17 +74,17 @@ def temporary_server(root: Root, meanwhile: Callable[[], object]) -> Iterator[No
         TransientError: The server did not start (the message names the file with its words), or the one that
             the settings name does not answer.
     """
-    named = os.environ.get("PREFECT_API_URL")
-    with ExitStack() as server:
-        if not named:
-            # Prefect's import, which tells whether a profile of the user names a server, takes a second.
-            process, port, password, log = _started(server, Root(root.folder))
-            named = _named()
-        if named:
-            server.close()
-            _require_answer(named)
+    if named := os.environ.get("PREFECT_API_URL") or _named():
+        _require_answer(named)
+        yield
+        return
+    if not needed:
+        meanwhile()
+        with as_functions():
             yield
-            return
+        return
+    with ExitStack() as server:
+        process, port, password, log = _started(server, Root(root.folder))
         meanwhile()
         await_health(process, port, log)
         with _settings(f"http://127.0.0.1:{port}/api", password):
@@ -88,6 +92,44 @@ def temporary_server(root: Root, meanwhile: Callable[[], object]) -> Iterator[No
                 yield
             finally:
                 _send_what_waits()
+
+
+@contextmanager
+def as_functions() -> Iterator[None]:
+    """Have flows and tasks called as functions during the body.
+
+    Prefect's engine asks a server at each step, and to start one takes longer than a night with few changes.
+    SIGTERM raises what it raises in a flow.
+    """
+    from prefect import Flow, Task  # noqa: PLC0415 (reads the environment when imported)
+    from prefect.utilities.engine import capture_sigterm  # noqa: PLC0415
+
+    calls: dict[type, Callable[..., Any]] = {Flow: _run_flow, Task: _run_task}
+    before = {kind: kind.__call__ for kind in calls}
+    try:
+        for kind, call in calls.items():
+            type.__setattr__(kind, "__call__", call)
+        with capture_sigterm():
+            yield
+    finally:
+        for kind, call in before.items():
+            type.__setattr__(kind, "__call__", call)
+
+
+def _run_flow(flow: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (Prefect's, and the function's)
+    _LOG.info("flow '%s' begins", flow.name)
+    return flow.fn(*args, **kwargs)
+
+
+def _run_task(task: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (as above)
+    waits = task.retry_delay_seconds[: task.retries] if task.retries else []
+    for wait in waits:
+        try:
+            return task.fn(*args, **kwargs)
+        except TransientError as error:
+            _LOG.warning("task %s is tried again in %.0f s: %s", task.name, wait, error)
+            time.sleep(wait)
+    return task.fn(*args, **kwargs)
 
 
 def _started(server: ExitStack, record: Root) -> tuple[subprocess.Popen[bytes], int, str, Path]:

@@ -177,8 +177,6 @@ def test_the_pace_says_when_the_rest_will_be_done(done: int, total: int, seconds
 def test_a_line_is_told_every_ten_seconds_and_none_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, told = [0.0], list[str]()
     monkeypatch.setattr(run_page.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(run_page, "create_progress_artifact", lambda **_: None)
-    monkeypatch.setattr(run_page, "update_progress_artifact", lambda **_: None)
     monkeypatch.setattr(run_page, "tell", told.append)
     with batch_progress("parse", 8) as step:
         for _ in range(8):

@@ -7,12 +7,14 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 
+from flows.server.temporary import as_functions
 from flows.settings import load_settings
 from storage.errors import StorageError, TransientError, Unreachable, WrongInput
 from storage.root import Root
@@ -60,12 +62,13 @@ def test_batches_run_in_this_thread_by_default_and_in_order(prefect_server: str)
     assert (shown["type"], float(shown["data"])) == ("progress", 100.0)
 
 
-@pytest.mark.parametrize("in_turn", [False, True])
+@pytest.mark.parametrize(("in_turn", "alone"), [(False, False), (True, False), (False, True)])
 def test_with_workers_they_run_on_threads_and_keep_their_order(
-    prefect_server: str, monkeypatch: pytest.MonkeyPatch, in_turn: bool
+    prefect_server: str, monkeypatch: pytest.MonkeyPatch, *, in_turn: bool, alone: bool
 ) -> None:
     monkeypatch.setenv("SKILLERY_TASK_WORKERS", "2")
-    found = _ran(4, in_turn=in_turn)
+    with as_functions() if alone else nullcontext():
+        found = _ran(4, in_turn=in_turn)
     assert [number for number, *_ in found] == [0, 1, 2, 3]
     assert {process for _, process, _ in found} == {os.getpid()}
     assert threading.get_ident() not in {thread for *_, thread in found}
@@ -168,14 +171,19 @@ QUICK = RetryPolicy(tries=3, wait_min=0.01, wait_max=0.02)
         ([ZeroDivisionError()], 1),
     ],
 )
-def test_what_is_transient_is_tried_again(prefect_server: str, errors: list[Exception], tries: int) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_is_transient_is_tried_again(
+    prefect_server: str, errors: list[Exception], tries: int, *, alone: bool
+) -> None:
     from prefect import flow, task
+    from prefect.context import FlowRunContext
 
     left, tried = list(errors), list[int]()
 
     @task(**task_retries(QUICK))
     def fetch() -> str:
         tried.append(len(left))
+        assert (FlowRunContext.get() is None) == alone
         if left:
             raise left.pop(0)
         return "fetched"
@@ -185,11 +193,9 @@ def test_what_is_transient_is_tried_again(prefect_server: str, errors: list[Exce
         return fetch()
 
     run: Callable[[], str] = night
-    if tries > len(errors):
+    ends = nullcontext() if tries > len(errors) else pytest.raises(type(errors[-1]))
+    with as_functions() if alone else nullcontext(), ends:
         assert run() == "fetched"
-    else:
-        with pytest.raises(type(errors[-1])):
-            run()
     assert len(tried) == tries
 
 

@@ -1,4 +1,4 @@
-"""The temporary server is this command's alone, and is gone with it, however it ends."""
+"""A run needs no server; where a cluster's workers do, it is this command's alone, and gone with it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ with prefect_for(Root(sys.argv[1])):
 
 
 def holding(root: Path, seconds: float) -> subprocess.Popen[str]:
-    """Start a process that holds a server for so many seconds."""
+    """Start a process that holds a server, as a cluster's workers need one, for so many seconds."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment["SKILLERY_TASK_RUNNER"] = "dask"
     command = [sys.executable, "-c", _HOLD, str(root), str(seconds)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 

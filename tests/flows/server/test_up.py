@@ -62,6 +62,7 @@ def test_a_publication_says_of_which_root_it_is(monkeypatch: pytest.MonkeyPatch)
     from flows import index
 
     told: list[dict[str, Any]] = []
+    monkeypatch.setattr(index, "on_page", lambda: True)
     monkeypatch.setattr(index, "emit_event", lambda **event: told.append(event))
     index.announce("/srv/own", "v-1")
     assert told[0]["resource"]["skillery.root"] == told[0]["payload"]["root"] == "/srv/own"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -216,17 +216,10 @@ def looked(folder: Path) -> set[tuple[str, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Iterator[Bases]:
-    """Make the roots, with one Prefect server for all commands."""
-    os.environ.setdefault("PREFECT_HOME", str(tmp_path_factory.mktemp("prefect")))
-    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-    from prefect.settings import PREFECT_API_URL
-    from prefect.testing.utilities import prefect_test_harness
-
-    with prefect_test_harness(server_startup_timeout=120):
-        mark = f"killed-{time.monotonic_ns()}"
-        environment = {**marked_environment(mark), "PREFECT_API_URL": str(PREFECT_API_URL.value())}
-        yield Bases(tmp_path_factory.mktemp("killed"), minilm_export, environment)
+def bases(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Bases:
+    """Make the roots; no command asks a server of Prefect."""
+    environment = marked_environment(f"killed-{time.monotonic_ns()}")
+    return Bases(tmp_path_factory.mktemp("killed"), minilm_export, environment)
 
 
 def held(folder: Path) -> dict[str, Any]:
@@ -262,7 +255,6 @@ def doubled(root: Root) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.prefect
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_command_that_is_killed_loses_and_doubles_nothing_and_the_next_of_its_kind_ends_the_same(

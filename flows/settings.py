@@ -16,7 +16,7 @@ from tasks.crawl.http.settings import CrawlSettings
 from tasks.models.llm.budget import Ceiling, Prices
 from tasks.models.llm.client import LLM_RETRY, Endpoint, require_openai
 from tasks.models.llm.question import Sampling
-from tasks.parse.classify.llm import ACCURACY
+from tasks.parse.classify.llm import ACCURACY, BATCH
 from tasks.parse.classify.options import TypingOptions
 from tasks.parse.edges.linker import EdgeOptions
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tasks.refine.filters import FilterLimits
 
 Model = TypeVar("Model", bound=BaseSettings)
+_TOKENS_EACH = 400  # of a fragment with its neighbours, by which a question fits its model's context
 
 
 class Settings(BaseSettings, CrawlSettings):
@@ -137,7 +138,12 @@ class Settings(BaseSettings, CrawlSettings):
     llm_base_url: str = Field("", description="An OpenAI-compatible endpoint, its version included.")
     llm_model: str = Field("", description="The model's name there.")
     llm_api_key: SecretStr = Field(SecretStr(""), description="Its key; empty sends none.")
-    llm_batch: int = Field(20, ge=1, description="Fragments that one question asks about at most.")
+    llm_context: int | None = Field(
+        None, ge=1024, description="Tokens of a question and its answer that the model takes; none: it says."
+    )
+    llm_batch: int | None = Field(
+        None, ge=1, description="Fragments a question asks about; none: 20, or one per 400 tokens of context."
+    )
     llm_concurrency: int = Field(4, ge=1, description="Questions under way at once in one process.")
     llm_timeout: float = Field(120.0, gt=0, description="Seconds that one answer may take in all.")
     llm_max_tokens: int = Field(1024, ge=1, description="The longest answer, in tokens.")
@@ -207,6 +213,11 @@ class Settings(BaseSettings, CrawlSettings):
     def crawl(self) -> CrawlSettings:
         """Return the settings of a crawl alone: no task of it is handed a credential."""
         return CrawlSettings(**self.model_dump(include=set(CrawlSettings.model_fields)))
+
+    @property
+    def fragments_at_once(self) -> int:
+        """Fragments that one question asks about at most."""
+        return self.llm_batch or min(BATCH, (self.llm_context or _TOKENS_EACH * BATCH) // _TOKENS_EACH)
 
     def licence_policies(self) -> dict[str, dict[str, Any]]:
         """Return the fields of a `LicencePolicy` for `serve` and for `export`.
@@ -318,7 +329,7 @@ def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
         sampling=Sampling(
             settings.llm_temperature, settings.llm_seed, settings.llm_max_tokens, settings.llm_top_p
         ),
-        batch=settings.llm_batch,
+        batch=settings.fragments_at_once,
         accuracy=settings.llm_accuracy,
         prices=Prices(settings.llm_prompt_price, settings.llm_completion_price),
         ceiling=Ceiling(settings.llm_max_total_tokens, settings.llm_max_cost),
@@ -340,5 +351,6 @@ def _endpoint(settings: Settings) -> Endpoint:
         settings.llm_api_key.get_secret_value(),
         timeout=settings.llm_timeout,
         concurrency=settings.llm_concurrency,
+        context=settings.llm_context,
         retry=replace(LLM_RETRY, wait_max=settings.retry_wait_max),
     )

@@ -233,7 +233,7 @@ def _llm(
             round(before[name] * share) for name in ("requests", "prompt_tokens", "completion_tokens")
         )
     else:
-        asked = math.ceil(nodes / settings.llm_batch)
+        asked = math.ceil(nodes / settings.fragments_at_once)
         prompt, answer = round(asked * _PROMPT_TOKENS + nodes * per_node), nodes * _ANSWER_TOKENS
     cost = round(llm.prices.of(prompt, answer), 4)
     return {"questions": asked, "tokens": prompt + answer, "cost": cost}

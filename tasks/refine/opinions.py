@@ -49,7 +49,7 @@ class Replies(Answer):
     later: Reply
 
 
-PROMPT: Prompt[Replies] = Prompt("opinions-1", "tasks.refine/opinion_rules.txt", Replies)
+PROMPT: Prompt[Replies] = Prompt("opinions-1", "tasks.refine/opinion_rules.txt", Replies, whole=True)
 
 
 class FilePart(NamedTuple):

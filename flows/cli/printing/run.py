@@ -76,7 +76,7 @@ def _llm(report: dict[str, Any]) -> None:
     asked = f"{report['asked']} fragments, typed locally after all: {_counts(report['fallbacks'])}"
     _say(f"asked of {report['classifier']}: {asked}")
     sent = f"{report['requests']} requests, {report['cached']} answers known before"
-    _say(f"{sent}, {report['tokens']} tokens, cost {report['cost']:g}")
+    _say(f"{sent}, {report['tokens']} tokens, {report['seconds']:g} s, cost {report['cost']:g}")
     if report["partial"]:
         why = "the budget is spent" if report["spent"] else "the LLM did not answer"
         left = f" of {report['unfinished']} documents" if report["unfinished"] else ""

@@ -27,7 +27,7 @@ class Vote(Answer):
     sufficient: Annotated[bool, BeforeValidator(_verdict)]
 
 
-PROMPT: Prompt[Vote] = Prompt("judge-1", "tasks.evaluate/judge_prompt.txt", Vote)
+PROMPT: Prompt[Vote] = Prompt("judge-1", "tasks.evaluate/judge_prompt.txt", Vote, whole=True)
 
 
 @dataclass(frozen=True, slots=True)

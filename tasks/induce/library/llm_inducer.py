@@ -31,7 +31,7 @@ from tasks.induce.skills.texts import redacted, unfit
 from tasks.induce.skills.windows import NARROW, is_general
 from tasks.induce.skills.wording import COMMON
 from tasks.induce.trajectories.cleaning import ELEMENT
-from tasks.models.llm.ask import Fallback, Llm
+from tasks.models.llm.ask import Fallback, Llm, halves_of
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Values, known_of, schema_of
 from tasks.models.llm.question import Question, Sampling
@@ -369,5 +369,4 @@ def _is_of_all(fallback: Fallback) -> bool:
 
 
 def _halves(batch: Sequence[ShownWindow], fallback: Fallback) -> list[Sequence[ShownWindow]]:
-    middle = (len(batch) + 1) // 2
-    return [batch[:middle], batch[middle:]] if len(batch) > 1 and not _is_of_all(fallback) else []
+    return [] if _is_of_all(fallback) else halves_of(batch)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from storage.answers import Answers, KeptAnswer
-from tasks.models.llm.budget import Ledger
+from tasks.models.llm.budget import Ledger, guessed_tokens
 from tasks.models.llm.chat_completion import Dialect, Reply
 from tasks.models.llm.client import Endpoint, LlmClient
 from tasks.models.llm.errors import CUT, FILTERED, TOO_LONG, ContextOverflow, Rejected
@@ -72,14 +72,18 @@ class AnswerCache:
         return check(kept.text)
 
     async def _fetch(self, question: Question, key: str, check: Callable[[str], T]) -> T:
+        context, tokens = self.client.endpoint.context, guessed_tokens(question.n_bytes())
+        if context is not None and tokens + question.sampling.max_tokens > context:
+            self.ledger.counts["overflows"] += 1
+            raise ContextOverflow(TOO_LONG)
         try:
             reply = await self.client.ask(question)
         except ContextOverflow:
             self._keep(question, key, None, TOO_LONG)
             raise
         try:
-            if reply.finish in _ENDS:
-                raise Rejected(_ENDS[reply.finish])
+            if (end := _end_of(reply, question)) in _ENDS:
+                raise Rejected(_ENDS[end])
             checked = check(reply.text)
         except Rejected as rejection:
             self.ledger.counts["rejected"] += 1
@@ -108,6 +112,12 @@ class AnswerCache:
     def _count(self, answer: KeptAnswer) -> None:
         self.prompt_tokens += answer.prompt_tokens or 0
         self.completion_tokens += answer.completion_tokens or 0
+
+
+def _end_of(reply: Reply, question: Question) -> str:
+    """Return how an answer ended: some servers say `stop` of one that is as long as it may be."""
+    full = reply.usage is not None and reply.usage.completion_tokens >= question.sampling.max_tokens
+    return "length" if full else reply.finish
 
 
 def open_cache(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: Any) -> AnswerCache:  # noqa: ANN401

@@ -17,7 +17,7 @@ from tasks.models.llm.answer_cache import AnswerCache, open_cache
 from tasks.models.llm.budget import Ceiling, Ledger, Prices
 from tasks.models.llm.client import Endpoint
 from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable, Rejected
-from tasks.models.llm.prompt import Prompt, Values
+from tasks.models.llm.prompt import Prompt, Values, shorter
 from tasks.models.llm.question import Sampling
 
 T = TypeVar("T")
@@ -102,7 +102,8 @@ class Llm:
     async def answer(self, prompt: Prompt[T], values: Values, *, tries: int = TRIES) -> T | Fallback:
         """Return the first answer of a few that can be read; else a fallback, which `fallbacks` counts.
 
-        To be awaited within `gather`.
+        What does not fit the model is asked with its longest texts cut, about by half each time. To be
+        awaited within `gather`.
 
         Args:
             prompt: What is asked.
@@ -112,7 +113,7 @@ class Llm:
         Raises:
             LlmDenied: The server denies access, or has no such model.
         """
-        said = await self._answer(prompt, values, tries)
+        said = await self._shortened(prompt, values, await self._answer(prompt, values, tries), tries)
         if isinstance(said, Fallback):
             self.fell_back(prompt, said)
         return said
@@ -129,6 +130,7 @@ class Llm:
         """Return the answer about something, or else those about its halves, down to what cannot be halved.
 
         Fallbacks are not counted. A spent budget, or a server that does not answer, is no reason to halve.
+        What cannot be halved and does not fit is shortened, as `answer` does.
 
         Args:
             prompt: What is asked.
@@ -140,9 +142,19 @@ class Llm:
         said = await self._answer(prompt, values(part), tries)
         parts = halves(part, said) if isinstance(said, Fallback) and not said.early else ()
         if not parts:
-            return [(part, said)]
+            return [(part, await self._shortened(prompt, values(part), said, tries))]
         jobs = (self.answer_parts(prompt, half, values, halves, tries=tries) for half in parts)
         return [one for found in await asyncio.gather(*jobs) for one in found]
+
+    async def _shortened(
+        self, prompt: Prompt[T], values: Values, said: T | Fallback, tries: int
+    ) -> T | Fallback:
+        while isinstance(said, Fallback) and said.too_long and not prompt.whole:
+            if (cut := shorter(values)) is None:
+                break
+            self.ledger.counts["shortened"] += 1
+            values, said = cut, await self._answer(prompt, cut, tries)
+        return said
 
     async def _answer(self, prompt: Prompt[T], values: Values, tries: int) -> T | Fallback:
         complaint: str | None = None
@@ -211,6 +223,17 @@ class Llm:
             "fallbacks": dict(sorted(self.fallbacks.items())),
             **self.ledger.report(),
         }
+
+
+def if_too_long(part: Sequence[P], why: Fallback) -> list[Sequence[P]]:
+    """Return the halves of what did not fit the model; nothing where that was not the reason."""
+    return halves_of(part) if why.too_long else []
+
+
+def halves_of(part: Sequence[P]) -> list[Sequence[P]]:
+    """Return the halves of a list, the first no shorter; nothing of one thing alone."""
+    middle = (len(part) + 1) // 2
+    return [part[:middle], part[middle:]] if len(part) > 1 else []
 
 
 def failure_of(failure: Exception) -> Fallback:

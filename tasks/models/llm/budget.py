@@ -86,9 +86,10 @@ class Ledger:
     A question is let through only if the ceiling holds what is spent, what is under way and its own longest
     answer, as far as prompt lengths are guessed well. Once the ceiling is reached, nothing is let through any
     more. `counts` has `requests` (retries included), `retries`, `answered`, `accepted`, `rejected`,
-    `overflows`, `cached` (answers reused), `replayed` (known to have been rejected), `prompt_tokens`,
-    `completion_tokens`, `tokens_guessed` (of these, not counted by the server); `unanswered` is how many
-    questions in a row had no answer.
+    `overflows`, `shortened` (asked again with less), `cached` (answers reused), `replayed` (known to have
+    been rejected), `prompt_tokens`, `completion_tokens`, `tokens_guessed` (of these, not counted by the
+    server), `milliseconds` (of all requests together); `unanswered` is how many questions in a row had no
+    answer.
 
     Args:
         prices: What tokens cost.
@@ -164,13 +165,14 @@ class Ledger:
         return Carried(dict(self.counts), self.spent, self.unanswered)
 
     def report(self) -> dict[str, Any]:
-        """Return the counts with `tokens`, `cost` and `spent` (whether the ceiling was reached)."""
+        """Return the counts with `tokens`, `seconds`, `cost` and `spent`: whether the ceiling was reached."""
         names = (
-            "requests", "retries", "answered", "accepted", "rejected", "overflows", "cached", "replayed",
-            "prompt_tokens", "completion_tokens", "tokens_guessed",
+            "requests", "retries", "answered", "accepted", "rejected", "overflows", "shortened", "cached",
+            "replayed", "prompt_tokens", "completion_tokens", "tokens_guessed",
         )  # fmt: skip
         counts = {name: self.counts[name] for name in names}
-        return {**counts, "tokens": self.tokens, "cost": round(self.cost, 6), "spent": self.spent}
+        seconds, cost = round(self.counts["milliseconds"] / 1000, 1), round(self.cost, 6)
+        return {**counts, "tokens": self.tokens, "seconds": seconds, "cost": cost, "spent": self.spent}
 
     def _said(self) -> str:
         limits = f"{self.ceiling.tokens} tokens, {self.ceiling.money} of money (None: no limit)"

@@ -9,6 +9,7 @@ import importlib.util
 import logging
 import random as chances
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ class Endpoint:
     retry: RetryPolicy = LLM_RETRY  # when a question without an answer is sent again
     # Questions in a row without an answer after which the server is asked nothing more.
     give_up_after: int = 8
+    context: int | None = None  # tokens of question and answer that the model takes; None: its server says
 
     def __post_init__(self) -> None:
         if not self.base_url.startswith(("http://", "https://")) or not self.model:
@@ -210,6 +212,7 @@ class LlmClient:
     async def _send(self, question: Question, dialect: Dialect) -> Reply:
         await self._pause()
         self.ledger.counts["requests"] += 1
+        began = time.monotonic()
         try:
             return await self._exchange(question, dialect)
         except LlmUnavailable as failure:
@@ -217,6 +220,8 @@ class LlmClient:
             if failure.reason in ("timeout", "cut"):
                 self.ledger.spend_unseen(question.n_bytes())
             raise
+        finally:
+            self.ledger.counts["milliseconds"] += round(1000 * (time.monotonic() - began))
 
     async def _exchange(self, question: Question, dialect: Dialect) -> Reply:
         messages = [{"role": role, "content": content} for role, content in question.messages]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Annotated, Any, Generic, TypeVar
@@ -22,10 +22,11 @@ from pydantic import (
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json, without_thoughts
 from tasks.models.llm.question import Question, Sampling
-from tasks.models.llm.quoting import data_block, quoted
+from tasks.models.llm.quoting import data_block, quoted, shortened
 
 T_co = TypeVar("T_co", covariant=True)
 _MOST_NAMED = 4  # problems of an answer that the model is told
+_LEAST_CUT = 100  # characters of a text, of which less would say nothing
 
 
 class Answer(BaseModel):
@@ -88,6 +89,33 @@ class Values:
     rules: str | None = None  # instead of the prompt's own
 
 
+def shorter(values: Values) -> Values | None:
+    """Return a question of half as much text, the longest ones cut at one length; None: none is long."""
+    sizes = [len(text) for record in values.records for text in _texts(record)]
+    most = max(sizes, default=0)
+    while most >= _LEAST_CUT and sum(min(size, most) for size in sizes) > sum(sizes) / 2:
+        most = most * 3 // 4
+    if most < _LEAST_CUT:
+        return None
+
+    def cut(value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, str):
+            return shortened(value, most)
+        if isinstance(value, Mapping):
+            return {name: cut(each) for name, each in value.items()}
+        return [cut(each) for each in value] if isinstance(value, list | tuple) else value
+
+    return replace(values, records=[cut(record) for record in values.records])
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)
+
+
 class Prompt(Generic[T_co]):
     """The unchanging part of questions whose answers are read as `T_co`.
 
@@ -99,6 +127,7 @@ class Prompt(Generic[T_co]):
         form: The model whose schema is sent; None: `answer`, if it is one, else none.
         text: Whether an answer is a text without its thoughts, and not the JSON in it.
         hotter: Added to the temperature at each new try, in place of naming what was wrong.
+        whole: Whether a question that is too long has no answer, instead of being asked with shorter texts.
     """
 
     def __init__(
@@ -110,9 +139,10 @@ class Prompt(Generic[T_co]):
         form: type[Answer] | None = None,
         text: bool = False,
         hotter: float = 0.0,
+        whole: bool = False,
     ) -> None:
         self.name, self._rules_at, self._answer, self._form = name, rules, answer, form
-        self._is_text, self._hotter = text, hotter
+        self._is_text, self._hotter, self.whole = text, hotter, whole
 
     @functools.cached_property
     def rules(self) -> str:

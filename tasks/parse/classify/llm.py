@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ValidationInfo
 
 from storage.errors import WrongInput
 from storage.schemas import NODE_TYPES
-from tasks.models.llm.ask import EARLY, Fallback, Llm
+from tasks.models.llm.ask import EARLY, Fallback, Llm, halves_of
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Prompt, Values, known_of
 from tasks.models.llm.quoting import addresses_the_reader, shortened, shown
@@ -256,12 +256,14 @@ class LlmClassifier(AttributedClassifier):
     def _type(self, fragments: Fragments, documents: Documents, report: Report | None) -> Typing:
         labels: dict[int, str | Fallback] = {}
 
-        def values(places: list[int]) -> Values:
+        def values(places: Sequence[int]) -> Values:
             doc_ids = sorted({d for k in places if (d := documents[k]) is not None})
             return values_of([fragments[k] for k in places], doc_ids)
 
-        async def work(places: list[int]) -> None:
-            found = await self.llm.answer_parts(PROMPT, places, values, _halves, tries=_TRIES)
+        async def work(places: Sequence[int]) -> None:
+            found = await self.llm.answer_parts(
+                PROMPT, places, values, lambda part, _: halves_of(part), tries=_TRIES
+            )
             for part, said in found:
                 rows = [said] * len(part) if isinstance(said, Fallback) else said
                 labels.update(zip(part, rows, strict=True))
@@ -290,11 +292,6 @@ class LlmClassifier(AttributedClassifier):
             else TypedBy(Typed(label, self._confidence[label]), self.name)
             for label in ordered
         ]
-
-
-def _halves(places: list[int], _fallback: Fallback) -> list[list[int]]:
-    middle = (len(places) + 1) // 2
-    return [places[:middle], places[middle:]] if len(places) > 1 else []
 
 
 def llm_name(model: str) -> str:

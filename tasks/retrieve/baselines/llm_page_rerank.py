@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from storage.schemas import Node
-from tasks.models.llm.ask import Fallback, Llm
+from tasks.models.llm.ask import Fallback, Llm, if_too_long
 from tasks.models.llm.prompt import Answer, Numbers, Prompt, Values
 from tasks.models.llm.quoting import shortened
 from tasks.retrieve.baselines.skillflow import HOTTER
@@ -28,8 +28,9 @@ _PROMPT: Prompt[_Needed] = Prompt("page-needed-1", "tasks.retrieve/page_needed.t
 class LlmReranker:
     """Asks an LLM once which nodes a request needs, and weighs its answer by Bayes' rule.
 
-    A node that it takes gains the log-odds of its accuracy, every other one loses as much. Without a usable
-    answer the scores stay, and `llm.fallbacks` counts it. Shown are the `nodes` with the best scores, of each
+    A node that it takes gains the log-odds of its accuracy, every other one loses as much. Nodes that do not
+    fit one question are asked about by halves; without a usable answer to each the scores stay, and
+    `llm.fallbacks` counts it. Shown are the `nodes` with the best scores, of each
     so many `characters` from its two ends; `accuracy`, in (0.5, 1), is the share that it judges right.
     """
 
@@ -43,14 +44,25 @@ class LlmReranker:
             LlmDenied: The server denies access, or has no such model.
         """
         shown = np.sort(np.argsort(-scores, kind="stable")[: self._nodes])
-        said = self.llm.ask(_PROMPT, self._values(doc_id, [nodes[n] for n in shown.tolist()], query))
-        if isinstance(said, Fallback):
-            return None
+        needed: list[int] = []
+        for part, said in self._asked(doc_id, nodes, query, shown.tolist()):
+            if isinstance(said, Fallback):
+                self.llm.fell_back(_PROMPT, said)
+                return None
+            needed += [part[number - 1] for number in said.needed]
         gain = math.log(self._accuracy / (1 - self._accuracy))
         # Nodes that were not shown lose too: they scored lower than all that were.
         found = np.full(len(nodes), -gain)
-        found[shown[[number - 1 for number in said.needed]]] = gain
+        found[needed] = gain
         return found
+
+    def _asked(
+        self, doc_id: str, nodes: Sequence[Node], query: str, shown: Sequence[int]
+    ) -> list[tuple[Sequence[int], _Needed | Fallback]]:
+        def values(part: Sequence[int]) -> Values:
+            return self._values(doc_id, [nodes[n] for n in part], query)
+
+        return self.llm.gather([self.llm.answer_parts(_PROMPT, shown, values, if_too_long)])[0]
 
     def _values(self, doc_id: str, nodes: Sequence[Node], query: str) -> Values:
         records: list[dict[str, object]] = [{"request": query[:_MOST_SENT]}]

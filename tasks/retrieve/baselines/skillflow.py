@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-from tasks.models.llm.ask import Fallback, Llm
+from tasks.models.llm.ask import Fallback, Llm, if_too_long
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import without_thoughts
 from tasks.models.llm.prompt import Answer, Numbers, Prompt, Values, known_of
@@ -215,8 +215,9 @@ class RerankStage:
 class SelectStage:
     """Keeps the skills that an LLM selects, in their order (SkillFlow, equation 6 and appendix A.6).
 
-    It may select none. Without a usable answer the first `k` skills stay, and so does a skill of which the
-    LLM does not say whether it is specific; `llm.fallbacks` counts both.
+    It may select none. Skills that do not fit one question are asked about by halves. Without a usable answer
+    the first `k` skills stay, and so does a skill of which the LLM does not say whether it is specific;
+    `llm.fallbacks` counts both.
 
     Args:
         skills: All skills.
@@ -257,14 +258,21 @@ class SelectStage:
     ) -> list[list[int] | None]:
         """Return those of each group that the LLM selects, in order; None without a usable answer."""
 
-        async def ask(among: Sequence[int]) -> list[int] | None:
+        def values(among: Sequence[int]) -> Values:
             skills = [self.skills[i] for i in among]
             many = len(among) > 1
             request = f"Which of the {len(among)} skills are taken?" if many else "Is the skill taken?"
             most = self.characters or max(len(skill.body) for skill in skills)
-            values = selection(request, task, skills, most)
-            said = await self.llm.answer(prompt, replace(values, rules=rules))
-            return None if isinstance(said, Fallback) else [among[n - 1] for n in sorted(set(said.selected))]
+            return replace(selection(request, task, skills, most), rules=rules)
+
+        async def ask(among: Sequence[int]) -> list[int] | None:
+            taken = []
+            for part, said in await self.llm.answer_parts(prompt, among, values, if_too_long):
+                if isinstance(said, Fallback):
+                    self.llm.fell_back(prompt, said)
+                    return None
+                taken += [part[n - 1] for n in sorted(set(said.selected))]
+            return taken
 
         return self.llm.gather(ask(among) for among in groups)
 

@@ -7,6 +7,7 @@ import json
 import pickle
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -72,6 +73,45 @@ def test_without_an_answer_there_is_a_fallback_that_is_counted(
     assert (said.early, llm.unfinished) == (fault == "500", fault == "500")
     assert llm.told() == f"1 x pick-1: {counted}"
     assert llm.report()["fallbacks"] == dict(llm.fallbacks)
+
+
+def test_an_answer_that_is_as_long_as_it_may_be_was_cut_whatever_the_server_says(
+    server: LlmServer, answers: Answers
+) -> None:
+    server.say = lambda _: '{"selected": [1, 1, 1, 1'
+    server.usage = {"prompt_tokens": 100, "completion_tokens": 1024}
+    said = llm_of(server.url, answers).ask(PICK, VALUES)
+    assert isinstance(said, Fallback)
+    assert (said.detail, said.final, server.requests) == ("the answer was cut at its longest", True, 1)
+
+
+def test_what_cannot_fit_a_known_context_is_asked_with_shorter_texts(
+    server: LlmServer, answers: Answers
+) -> None:
+    llm = llm_of(server.url, answers, context=4_096)
+    long = replace(VALUES, records=[{"task": "Find bees."}, {"text": "buzz " * 4_000}])
+    for _ in range(2):
+        assert llm.ask(PICK, long) == Selected(selected=[2])
+    (asked,) = server.asked
+    task, text = asked.fragments
+    assert task == {"task": "Find bees."}
+    assert "characters left out" in text["text"]
+    assert len(asked.prompt) < 3 * (4_096 - 1_024)
+    counts = llm.report()
+    assert (counts["overflows"], counts["shortened"], counts["answered"]) == (4, 4, 1)
+    assert counts["seconds"] >= 0
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_the_server_finds_too_long_is_asked_with_less_unless_it_must_be_whole(
+    server: LlmServer, answers: Answers, whole: bool
+) -> None:
+    server.fault = lambda asked: "overflow" if len(asked.prompt) > 2_000 else None
+    prompt = Prompt("pick-1", "tasks.evaluate/judge_prompt.txt", Selected, whole=whole)
+    said = llm_of(server.url, answers).ask(prompt, replace(VALUES, records=[{"text": "buzz " * 1_000}]))
+    assert isinstance(said, Fallback) == whole
+    assert not whole or said.too_long
+    assert server.requests == (1 if whole else 3)
 
 
 def test_a_spent_budget_is_a_fallback_too(server: LlmServer, answers: Answers) -> None:

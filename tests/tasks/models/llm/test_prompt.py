@@ -24,7 +24,7 @@ from tasks.induce.library.llm_inducer import ShownWindow
 from tasks.induce.library.llm_inducer import values_of as about_windows
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.parse_json import find_json
-from tasks.models.llm.prompt import Answer, Numbers, Prompt, Text, Values, is_last
+from tasks.models.llm.prompt import Answer, Numbers, Prompt, Text, Values, is_last, shorter
 from tasks.models.llm.question import Question, Sampling
 from tasks.parse.classify.llm import PROMPT as CLASSIFY
 from tasks.parse.classify.llm import values_of as about_fragments
@@ -254,3 +254,17 @@ def test_what_cannot_be_read_one_way_alone_is_rejected(text: str, complaint: str
 def test_nonsense_of_any_length_ends(text: str) -> None:
     with pytest.raises(Rejected):
         find_json(text)
+
+
+@given(st.lists(st.lists(st.integers(0, 3_000).map("x".__mul__), max_size=4), max_size=8))
+def test_a_shorter_question_has_less_text_and_its_short_texts_whole(texts: list[list[str]]) -> None:
+    values = Values("Which?", [{"number": n, "told": {"of": told}} for n, told in enumerate(texts)])
+    sizes = [len(text) for told in texts for text in told]
+    if (cut := shorter(values)) is None:
+        assert sum(sorted(sizes)[::-1]) == 0 or sum(min(size, 100) for size in sizes) > sum(sizes) / 2 * 0.7
+        return
+    found = [record["told"]["of"] for record in cut.records]  # type: ignore[index]
+    assert sum(len(text) for told in found for text in told) < 0.75 * sum(sizes)
+    whole = [text for told in found for text in told if "left out" not in text]
+    assert set(whole) <= {text for told in texts for text in told}
+    assert [record["number"] for record in cut.records] == list(range(len(texts)))

@@ -63,6 +63,20 @@ def test_the_same_question_is_not_asked_twice(answers: Answers) -> None:
         assert server.requests == 1
 
 
+def test_nodes_that_do_not_fit_one_question_are_asked_about_by_halves(answers: Answers) -> None:
+    with LlmServer(say=lambda asked: wants("knives", asked)) as server:
+        whole = read(reranker(server, answers))
+        server.fault = lambda asked: "overflow" if len(asked.fragments) > 4 else None
+        asking = reranker(server, answers, characters=200)
+        assert read(asking) == whole
+        assert all(asked.fragments[0] == {"request": QUERY} for asked in server.asked)
+        assert asking.llm.fallbacks == {}
+        server.fault = lambda asked: "overflow" if len(asked.fragments) > 1 else None
+        asking = reranker(server, answers, characters=210)
+        assert read(asking).reranked is False
+    assert asking.llm.fallbacks == {"page-needed-1: refused": 1}
+
+
 @pytest.mark.parametrize("said", ['{"needed": [0]}', '{"needed": ["1"]}', "all of them", '{"selected": 1}'])
 def test_an_answer_that_cannot_be_used_leaves_the_scores_and_is_counted(said: str, answers: Answers) -> None:
     with LlmServer(say=lambda _: said) as server:

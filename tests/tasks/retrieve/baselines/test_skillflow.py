@@ -140,6 +140,14 @@ def test_relevant_skills_are_kept_in_the_order_in_which_they_stood(answers: Answ
         assert shown[2]["text"] == SKILLS[1].body
 
 
+def test_skills_that_do_not_fit_one_question_are_asked_about_by_halves(answers: Answers) -> None:
+    with LlmServer(say=lambda asked: json.dumps({"selected": [len(asked.fragments) - 1]})) as server:
+        server.fault = lambda asked: "overflow" if len(asked.fragments) > 3 else None
+        llm = llm_of(server, answers)
+        assert SelectStage(SKILLS, llm).narrow(TASK, [4, 2, 1]) == [2, 1]
+        assert (server.requests, llm.fallbacks) == (3, {})
+
+
 def test_nothing_may_be_relevant(answers: Answers) -> None:
     with LlmServer(say=lambda _: '{"selected": []}') as server:
         assert SelectStage(SKILLS, llm_of(server, answers)).narrow(TASK, EVERY) == []

@@ -11,8 +11,8 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -125,15 +125,18 @@ class RunRecord:
     seconds: dict[str, float] = field(default_factory=dict)
     flow_run: str | None = None
     _lineage: Lineage | None = None
+    _beat: Callable[[], None] = lambda: None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure the duration of one stage."""
+        """Measure the duration of one stage; what is under way tells that it begins and ends."""
         started, self.doing, DOING.stage = time.monotonic(), name, name
         try:
             with self._lineage.stage(name) if self._lineage else nullcontext():
+                self._beat()
                 yield
-            self.doing = None
+                self.doing = None
+                self._beat()
         finally:
             DOING.stage = None
             self.seconds[name] = round(time.monotonic() - started, 2)
@@ -146,7 +149,7 @@ class RunRecord:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as a dictionary that JSON can hold."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "_lineage"}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name[0] != "_"}
 
 
 @contextmanager
@@ -193,31 +196,36 @@ def recorded(
 
 def _write_last(root: Root, record: RunRecord, *, kept: bool) -> None:
     record.ended_at = datetime.now(UTC).isoformat()
+    noted = False
     try:
         if kept:
             _count(root, record)
             write_run(root, record.as_dict())
         if record.state in GOOD:
             note_good(root, record.as_dict())
-        end_heartbeat(root, record.run_id)
+        noted = True
     except SkilleryError as error:  # what ended the run tells more, and this process still has its record
         if record.state in GOOD and not isinstance(error, Unreachable):
             raise
         record.documents = record.nodes = record.edges = None
         record.message = record.message or f"this run's record is not kept: {error}"
         log.warning("the record of run %s is not kept: %s", record.run_id, error)
-    finally:  # last: it waits for the receiver, and tells what was counted
-        if record._lineage:
-            record._lineage.end(record.as_dict())
+    finally:  # it waits for the receiver; one that is killed meanwhile is told of by the next run
+        with ExitStack() as last:
+            if noted:
+                last.enter_context(suppress(SkilleryError))
+                last.callback(end_heartbeat, root, record.run_id)
+            if record._lineage:
+                record._lineage.end(record.as_dict())
 
 
 @contextmanager
 def _heartbeat(root: Root, record: RunRecord) -> Iterator[None]:
-    """Note every twenty seconds that a run is under way; what died before it is settled first."""
-    ended = threading.Event()
+    """Note every twenty seconds that a run is under way; what no longer is is settled first."""
+    ended, turn = threading.Event(), threading.Lock()
 
-    def beat() -> None:
-        with suppress(SkilleryError):  # a full disk, or a bucket that is away, ends a run where it matters
+    def beat() -> None:  # a full disk, or a bucket that is away, ends a run where it matters
+        with turn, suppress(SkilleryError):
             write_heartbeat(root, record.as_dict())
 
     def go_on() -> None:
@@ -225,9 +233,10 @@ def _heartbeat(root: Root, record: RunRecord) -> Iterator[None]:
             beat()
 
     with suppress(SkilleryError):
-        for dead in settle_died(root):
+        for earlier in settle_died(root):
             if record._lineage:
-                record._lineage.died(dead)
+                record._lineage.end_of(earlier)
+    record._beat = beat
     beat()
     thread = threading.Thread(target=go_on, daemon=True, name="skillery-heartbeat")
     thread.start()

@@ -174,8 +174,13 @@ def runs_under_way(root: Root, now: datetime | None = None) -> list[dict[str, An
         if held is None or held.run != record["run_id"] or _silence(root, file, record, held, now) > SILENT:
             if not root.exists(file):
                 continue
-            said = f"its process ended without a word after {record['heartbeat_at'][:19]}"
-            record |= {"state": "died", "ended_at": record["heartbeat_at"], "message": said}
+            heard = record["heartbeat_at"]
+            said = f"its process ended without a word after {heard[:19].replace('T', ' ')} UTC"
+            record |= {
+                "state": "died",
+                "ended_at": heard,
+                "message": f"{said}; a later run picks up from there",
+            }
         found.append(record)
     return found
 
@@ -187,16 +192,21 @@ def _silence(root: Root, file: str, record: Mapping[str, Any], held: Holder, now
 
 
 def settle_died(root: Root) -> list[dict[str, Any]]:
-    """Keep the records of runs that died with those of the others, and return them.
+    """Keep the records of runs that died with those of the others; return all that did not take leave.
 
-    Only the holder of the root's lock may.
+    These died, or ended well and were killed while they told so. Only the holder of the root's lock may.
     """
-    died = [record for record in runs_under_way(root) if record["state"] == "died"]
-    for record in died:
-        write_run(root, {key: value for key, value in record.items() if key != "heartbeat_at"})
-    for file in root.files(_UNDER_WAY, ".json"):
+    for record in runs_under_way(root):
+        if record["state"] == "died":
+            write_run(root, {key: value for key, value in record.items() if key != "heartbeat_at"})
+    files = root.files(_UNDER_WAY, ".json")
+    found = [record for file in files if (record := read_run(root, PurePosixPath(file).stem))]
+    for record in found:
+        if record["state"] in GOOD:
+            note_good(root, record)
+    for file in files:
         root.delete(file)
-    return died
+    return found
 
 
 def last_good_runs(root: Root) -> dict[str, dict[str, Any]]:

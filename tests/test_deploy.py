@@ -106,6 +106,11 @@ def test_what_images_copy_is_there_and_services_are_made_of_their_targets() -> N
     built = [service["build"] for service in SERVICES.values() if "build" in service]
     assert {build["target"] for build in built} == targets - {"base"}
     assert all((DEPLOY / build["context"] / build["dockerfile"]).is_file() for build in built)
+    foreign = re.findall(r"^FROM (\S+:\S+)|image: (\S+/\S+)", CONTAINERFILE + COMPOSE, re.M)
+    assert len(foreign) == 3
+    assert [
+        name for name in map("".join, foreign) if not re.search(r":(RELEASE\.)?\d+[.-]\d+\S*\d", name)
+    ] == []
     secrets = set(re.findall(r"\$\{(\w+):\?\}", COMPOSE))
     page = (DEPLOY / "README.md").read_text("utf-8")
     assert all(f"{secret}=" in page for secret in secrets)

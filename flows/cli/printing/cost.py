@@ -19,7 +19,9 @@ def print_cost(found: dict[str, Any]) -> None:
         )
     stages = ", ".join(f"{stage} {seconds:,.1f}" for stage, seconds in found["seconds"].items())
     low, high = found["range"]
-    say(f"seconds: {stages}; in all between {low:,.0f} and {high:,.0f}")
+    say(
+        f"seconds: {stages}; in all {sum(found['seconds'].values()):,.0f}, between {low:,.0f} and {high:,.0f}"
+    )
     say("nothing was done")
 
 

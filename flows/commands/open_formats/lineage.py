@@ -101,11 +101,11 @@ class Lineage:
         if self._thread.is_alive():  # the one under way is no longer queued, and the last stands for none
             log.warning("lineage: the receiver is too slow for %d events of this run", self._todo.qsize())
 
-    def died(self, record: Mapping[str, Any]) -> None:
-        """Tell that an earlier run died, and its stage with it."""
-        if stage := record.get("doing"):
+    def end_of(self, record: Mapping[str, Any]) -> None:
+        """Tell how an earlier run ended that could not say so itself; if it died, its stage did."""
+        if record["state"] == "died" and (stage := record.get("doing")):
             self._put("FAIL", stage, of=record, message=record["message"])
-        self._put("FAIL", None, of=record, message=record["message"])
+        self._put(_ENDS.get(record["state"], "FAIL"), None, of=record, ended=record)
 
     def _rows(self, stage: str) -> dict[str, int]:
         """Return the rows of the tables that a stage wrote, and of what is served."""

@@ -41,8 +41,9 @@ def schema_told(name: str | None = None) -> dict[str, Any]:
     """
     known = tables()
     if name is not None and name not in known:
-        near = ", ".join(nearest(name, known)) or ", ".join(known)
-        raise WrongInput(f"{name!r} is no table of a root: there are {near}")
+        near = ", ".join(nearest(name, known))
+        said = f"near it are {near}" if near else "`skillery schema` lists all"
+        raise WrongInput(f"{name!r} is no table of a root: {said}")
     meanings = tomllib.loads(resources.files("storage").joinpath("data/columns.toml").read_text("utf-8"))
     told = [_table(each, known[each], meanings) for each in ([name] if name else known)]
     return {"schema_version": SCHEMA_VERSION, "tables": told}

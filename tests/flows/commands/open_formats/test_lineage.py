@@ -1,8 +1,7 @@
-"""Events of lineage, checked by JSON Schemas that say what OpenLineage 2-0-2 asks of them."""
+"""Events of lineage, held to OpenLineage's schemas."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from jsonschema import Draft202012Validator, FormatChecker
 
 from flows.commands.open_formats.lineage import require_openlineage
 from flows.run_record import recorded
@@ -22,73 +20,16 @@ from storage.errors import GateRefused, WrongInput
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import REFINED, refined_table, write_heartbeat
+from tests.support.lineage import events
 from tests.support.roots.skill_root import SkillRoot
 
 RUN, NEXT = "20260203T021500-abcdef", "20260204T021500-abcdef"
-_FACETS = {
-    "type": "object",
-    "additionalProperties": {
-        "type": "object", "required": ["_producer", "_schemaURL"],
-        "properties": {"_producer": {"pattern": "^[a-z]+:"}, "_schemaURL": {"pattern": "^[a-z]+:"}},
-    },
-}  # fmt: skip
-_NAMED = {"namespace": {"type": "string", "minLength": 1}, "name": {"type": "string", "minLength": 1}}
-_ROWS = {"properties": {"outputStatistics": {"properties": {"rowCount": {"type": "integer", "minimum": 0}}}}}
-_ASSERTIONS = {
-    "type": "array",
-    "items": {
-        "type": "object", "required": ["assertion", "success"], "properties": {"success": {"type": "boolean"}}
-    },
-}  # fmt: skip
-
-
-def _datasets(more: str, facets: dict[str, Any]) -> dict[str, Any]:
-    field = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
-    schema = {"properties": {"schema": {"properties": {"fields": {"type": "array", "items": field}}}}}
-    own = {"facets": {"allOf": [_FACETS, schema]}, more: {"allOf": [_FACETS, facets]}}
-    one = {"type": "object", "required": ["namespace", "name"], "properties": {**_NAMED, **own}}
-    return {"type": "array", "items": one}
-
-
-_PARENT = {"properties": {"run": {"required": ["runId"]}, "job": {"required": ["namespace", "name"]}}}
-EVENT = {
-    "type": "object",
-    "required": ["eventTime", "producer", "schemaURL", "run", "job", "eventType"],
-    "properties": {
-        "eventTime": {"type": "string", "format": "date-time"},
-        "producer": {"type": "string", "pattern": "^[a-z]+:"},
-        "schemaURL": {"const": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"},
-        "eventType": {"enum": ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]},
-        "run": {
-            "type": "object", "required": ["runId"],
-            "properties": {
-                "runId": {"type": "string", "format": "uuid"},
-                "facets": {"allOf": [_FACETS, {"properties": {"parent": _PARENT}}]},
-            },
-        },
-        "job": {
-            "type": "object", "required": ["namespace", "name"], "properties": {**_NAMED, "facets": _FACETS}
-        },
-        "inputs": _datasets("inputFacets", {
-            "properties": {"dataQualityAssertions": {"properties": {"assertions": _ASSERTIONS}}}
-        }),
-        "outputs": _datasets("outputFacets", _ROWS),
-    },
-}  # fmt: skip
 
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SKILLERY_OPENLINEAGE", f"file:{tmp_path / 'told/events.ndjson'}")
     return tmp_path / "told/events.ndjson"
-
-
-def events(file: Path) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in file.read_text().splitlines()]
-    check = Draft202012Validator(EVENT, format_checker=FormatChecker())
-    for event in found:
-        check.validate(event)
-    return found
 
 
 def named(found: list[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -145,7 +145,7 @@ def test_of_the_third_answer_the_good_requests_are_kept_and_the_bad_counted(
         ("no-json", "rejected", 3),
         ("length", "rejected", 1),
         ("refused", "refused", 3),
-        ("overflow", "too-long", 1),
+        ("overflow", "too-long", 3),  # whole, and shortened twice
     ],
 )
 def test_a_skill_that_gets_no_request_says_why_and_is_not_asked_about_again(

@@ -82,13 +82,15 @@ class AnswerCache:
             self._keep(question, key, None, TOO_LONG)
             raise
         try:
-            if (end := _end_of(reply, question)) in _ENDS:
-                raise Rejected(_ENDS[end])
+            if reply.finish in _ENDS:
+                raise Rejected(_ENDS[reply.finish])
             checked = check(reply.text)
-        except Rejected as rejection:
+        except Rejected as found:
+            # Some servers say `stop` of an answer that is as long as it may be, and breaks off there.
+            rejection = Rejected(CUT) if _is_full(reply, question) else found
             self.ledger.counts["rejected"] += 1
             self._keep(question, key, reply, rejection.reason)
-            raise
+            raise rejection from found
         self.ledger.counts["accepted"] += 1
         self._keep(question, key, reply, None)
         return checked
@@ -114,10 +116,8 @@ class AnswerCache:
         self.completion_tokens += answer.completion_tokens or 0
 
 
-def _end_of(reply: Reply, question: Question) -> str:
-    """Return how an answer ended: some servers say `stop` of one that is as long as it may be."""
-    full = reply.usage is not None and reply.usage.completion_tokens >= question.sampling.max_tokens
-    return "length" if full else reply.finish
+def _is_full(reply: Reply, question: Question) -> bool:
+    return reply.usage is not None and reply.usage.completion_tokens >= question.sampling.max_tokens
 
 
 def open_cache(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: Any) -> AnswerCache:  # noqa: ANN401

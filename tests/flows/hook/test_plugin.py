@@ -15,10 +15,10 @@ from tests.support.roots.skill_root import SkillRoot
 
 # As hosts document their files: by path, which keys must be there, and which may be.
 FORMS: dict[str, tuple[set[str], set[str]]] = {
-    ".claude-plugin/plugin.json": ({"name"}, {"version", "description", "license"}),
-    ".codex-plugin/plugin.json": ({"name"}, {"version", "description", "license", "mcpServers"}),
+    ".claude-plugin/plugin.json": ({"name"}, {"version", "description", "author", "license"}),
+    ".codex-plugin/plugin.json": ({"name"}, {"version", "description", "author", "license", "mcpServers"}),
     "gemini-extension.json": ({"name", "version"}, {"description", "mcpServers"}),
-    ".claude-plugin/marketplace.json": ({"name", "owner", "plugins"}, set()),
+    ".claude-plugin/marketplace.json": ({"name", "owner", "plugins"}, {"description"}),
     ".agents/plugins/marketplace.json": ({"name", "plugins"}, set()),
     ".mcp.json": ({"mcpServers"}, set()),
     "hooks/hooks.json": ({"hooks"}, set()),

@@ -88,7 +88,7 @@ def test_it_is_printed_in_three_forms(ask: Ask) -> None:
     assert "text: string, since schema version 1" in ask("schema", "nodes").stdout
     assert "| `size` | `int64` | bytes | no | 1 |" in ask("schema", "--markdown").stdout
     assert json.loads(ask("schema", "edges", "--json").stdout) == schema_told("edges")
-    for wrong, said in (("node", "there are nodes"), ("edges --json --markdown", "two forms")):
+    for wrong, said in (("node", "near it are nodes"), ("edges --json --markdown", "two forms")):
         found = ask("schema", *wrong.split())
         assert (found.code, said in found.stderr) == (2, True), found
 

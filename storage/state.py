@@ -200,7 +200,7 @@ def settle_died(root: Root) -> list[dict[str, Any]]:
         if record["state"] == "died":
             write_run(root, {key: value for key, value in record.items() if key != "heartbeat_at"})
     files = root.files(_UNDER_WAY, ".json")
-    found = [record for file in files if (record := read_run(root, PurePosixPath(file).stem))]
+    found = [told for file in files if (told := read_run(root, PurePosixPath(file).stem))]
     for record in found:
         if record["state"] in GOOD:
             note_good(root, record)

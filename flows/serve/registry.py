@@ -132,7 +132,7 @@ class LiveRegistry:
             headers["accept-ranges"] = "bytes"
             wanted = request.method == "GET" and request.headers.get("if-range", tag) == tag
             if wanted and (found := _RANGE.fullmatch(request.headers.get("range", ""))):
-                return _part(content, *found.groups(), headers, media)
+                return _part(content, found[1], found[2], headers, media)
         if media == _BINARY:  # whatever a third party calls its file, no browser may run it
             headers["content-disposition"] = "attachment"
         return Response(content, headers=headers, media_type=media)

@@ -24,7 +24,11 @@ import yaml
 from tests.support.paths import PROJECT
 
 NAMESPACES = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-SECRETS = {"POSTGRES_PASSWORD": "of-postgres", "STORE_PASSWORD": "of-the-store", "SERVE_TOKEN": "of-serve-and-long"}
+SECRETS = {
+    "POSTGRES_PASSWORD": "of-postgres",
+    "STORE_PASSWORD": "of-the-store",
+    "SERVE_TOKEN": "of-serve-and-long",
+}
 _DATABASE, _PATIENCE = Path("/var/lib/postgresql"), 240.0
 _POSTGRES = """
 printf %s "$POSTGRES_PASSWORD" > password

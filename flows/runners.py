@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -140,8 +140,18 @@ class _Runner:
             return _submitted(self._runner, task, parameters)
 
 
-def _threads(workers: int) -> _Runs:
-    return ThreadPoolTaskRunner(max_workers=workers) if on_page() else ThreadPoolExecutor(workers)
+@contextmanager
+def _threads(workers: int) -> Iterator[_Runs]:
+    if on_page():
+        runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=workers)
+        with runner:
+            yield runner
+        return
+    pool = ThreadPoolExecutor(workers)
+    try:
+        yield pool
+    finally:  # what waits its turn is not begun after Ctrl-C or a failure
+        pool.shutdown(cancel_futures=True)
 
 
 def _submitted(runner: _Runs, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
@@ -187,7 +197,7 @@ def _require_answer(address: str | None) -> None:
         socket.create_connection((place.hostname or "", place.port), _PATIENCE).close()
 
 
-def _runner_of(settings: Settings) -> _Runs:
+def _runner_of(settings: Settings) -> AbstractContextManager[_Runs]:
     workers, address = settings.task_workers or cores(), settings.task_runner_address
     if settings.task_runner == "dask":
         from prefect_dask.task_runners import DaskTaskRunner  # noqa: PLC0415 (comes with an extra)

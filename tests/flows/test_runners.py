@@ -6,6 +6,7 @@ import json
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -72,6 +73,33 @@ def test_with_workers_they_run_on_threads_and_keep_their_order(
     assert [number for number, *_ in found] == [0, 1, 2, 3]
     assert {process for _, process, _ in found} == {os.getpid()}
     assert threading.get_ident() not in {thread for *_, thread in found}
+
+
+def test_batches_that_wait_their_turn_are_not_begun_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect import flow, task
+
+    from flows.runners import run_batches
+
+    monkeypatch.setenv("SKILLERY_TASK_WORKERS", "2")
+    begun = list[int]()
+    failed = threading.Event()
+
+    @task
+    def batch(number: int) -> None:
+        begun.append(number)
+        if number == 0:
+            failed.set()
+            raise KeyboardInterrupt
+        failed.wait()
+        time.sleep(0.05)
+
+    @flow
+    def batches() -> None:
+        list(run_batches("numbers", ((batch, {"number": n}) for n in range(40)), 40))
+
+    with as_functions(), pytest.raises(KeyboardInterrupt):
+        batches()
+    assert len(begun) < 20
 
 
 def test_a_runner_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

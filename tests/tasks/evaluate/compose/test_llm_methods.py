@@ -86,22 +86,14 @@ def test_a_plan_in_the_papers_words_has_no_most_steps(
     assert not llm.fallbacks
 
 
+@pytest.mark.parametrize(("found_by", "reranker"), [("llm-r1", "llm-rerank"), ("paper", "paper-rerank")])
 def test_reranking_changes_the_order_of_candidates_alone(
-    methods: dict[str, PlanMethod], server: LlmServer, asking: Asking, requests: list[KnownRequest]
-) -> None:
-    plain = methods["llm-r1"](asking, requests[0]).plan
+    methods: dict[str, PlanMethod], server: LlmServer, asking: Asking, requests: list[KnownRequest],
+    found_by: str, reranker: str,
+) -> None:  # fmt: skip
+    plain = methods[found_by](asking, requests[0]).plan
     server.say = lambda asked: '{"best": 3}' if "candidates" in record_of(asked) else plans(asked)
-    reranked = methods["llm-rerank"](asking, requests[0]).plan
-    for before, after in zip(plain.steps, reranked.steps, strict=True):
-        assert after.ids == (before.ids[2], *before.ids[:2], *before.ids[3:])
-
-
-def test_what_the_paper_finds_is_reranked_as_in_its_appendix_k(
-    methods: dict[str, PlanMethod], server: LlmServer, asking: Asking, requests: list[KnownRequest]
-) -> None:
-    plain = methods["paper"](asking, requests[0]).plan
-    server.say = lambda asked: '{"best": 3}' if "candidates" in record_of(asked) else plans(asked)
-    reranked = methods["paper-rerank"](asking, requests[0]).plan
+    reranked = methods[reranker](asking, requests[0]).plan
     for before, after in zip(plain.steps, reranked.steps, strict=True):
         assert after.ids == (before.ids[2], *before.ids[:2], *before.ids[3:])
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -109,6 +109,18 @@ def test_a_run_that_is_killed_is_told_at_once_and_settled_by_the_next(
         record = read_run(root, RUN)
         assert record is not None
         assert "without a word" in record["message"]
+
+
+def test_a_run_that_was_killed_after_its_record_was_kept_is_the_last_good_one(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    with writer_lock(root, run=RUN), recorded(root, RUN, [], flow="nightly"):
+        left = root.read(f"state/running/{RUN}.json")
+    root.write(f"state/running/{RUN}.json", left)
+    root.write_json("state/last_good.json", {"flows": {}})
+    with writer_lock(root, run=NEXT), suppress(StorageError), recorded(root, NEXT, [], flow="nightly"):
+        raise StorageError("the disk is full")
+    assert last_good_runs(root)["nightly"]["run_id"] == RUN
+    assert root.files("state/running") == []
 
 
 def test_a_run_that_is_silent_for_two_minutes_or_holds_no_lock_has_died(tmp_path: Path) -> None:

@@ -89,20 +89,30 @@ def test_a_refused_night_and_its_stage_fail(tmp_path: Path, told: Path) -> None:
     assert checked["success"] is False
 
 
-def test_a_killed_night_is_told_by_the_next(tmp_path: Path, told: Path) -> None:
+@pytest.mark.parametrize(
+    ("kept", "ends"),
+    [
+        (False, [("nightly.parse", "FAIL"), ("nightly", "FAIL")]),
+        (True, [("nightly", "COMPLETE")]),  # killed while it told its end
+    ],
+)
+def test_a_killed_night_is_told_by_the_next(
+    tmp_path: Path, told: Path, *, kept: bool, ends: list[tuple[str, str]]
+) -> None:
     root = Root(tmp_path / "root")
     with recorded(root, RUN, [], flow="nightly") as record, record.stage("parse"):
         write_heartbeat(root, record.as_dict())
         left = root.read(f"state/running/{RUN}.json")
-    root.delete(f"state/runs/{RUN}.json")
+    if not kept:
+        root.delete(f"state/runs/{RUN}.json")
     root.write(f"state/running/{RUN}.json", left)
-    before = named(events(told))
+    before = events(told)
     with writer_lock(root, run=NEXT), recorded(root, NEXT, [], flow="nightly"):
         pass
+    known = {event["run"]["runId"] for event in before}
     found = events(told)[len(before) :]
-    assert set(named(found)) >= {("nightly.parse", "FAIL"), ("nightly", "FAIL"), ("nightly", "COMPLETE")}
-    failed = [event for event in found if event["eventType"] == "FAIL"]
-    assert {e["run"]["runId"] for e in failed} <= {e["run"]["runId"] for e in events(told)[: len(before)]}
+    assert named([event for event in found if event["run"]["runId"] in known]) == ends
+    assert named(found)[-1] == ("nightly", "COMPLETE")
 
 
 class _Slow(BaseHTTPRequestHandler):

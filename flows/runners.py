@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -157,7 +158,7 @@ def _threads(workers: int) -> Iterator[_Runs]:
 def _submitted(runner: _Runs, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
     if isinstance(runner, ThreadPoolExecutor):
         # In a thread, too, it is known that flows are functions here.
-        return runner.submit(copy_context().run, task, **parameters)
+        return runner.submit(copy_context().run, partial(task, **parameters))
     # Without the address every worker starts its own server, on one database.
     with (
         get_client(sync_client=True) as client,

@@ -24,7 +24,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from storage.errors import ModelMismatch, SkilleryError, TerminalError, WrongInput
-from storage.folder import file_digest
+from storage.folder import digest_once, file_digest
 from storage.root import Root
 from storage.seal import seal_folder
 from tasks.models.encoder import OnnxEncoder
@@ -195,7 +195,7 @@ def resolve(name: str) -> tuple[str, str]:
 def _weights_hash(folder: Path) -> str:
     for name in _WEIGHTS:
         if (folder / name).is_file():
-            return file_digest(folder / name)
+            return digest_once(folder / name)
     msg = f"{folder} holds none of {', '.join(_WEIGHTS)}: name a folder with a sentence-transformers model"
     raise ModelMismatch(msg)
 

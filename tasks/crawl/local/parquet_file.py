@@ -133,7 +133,8 @@ class ParquetSource(Source):
             raw_hash=text.sha256,
             repo=f"{owner}/{repo}" if owner and repo else repo, ref=_text(row.get("branch")),
             path=_text(row.get("path")), url=_text(row.get("source_url")), author=owner,
-            stars=row.get("stars"), category=_text(row.get("category")), files=bundle.files, contents=bundle.contents, findings=tuple(findings),
+            stars=row.get("stars"), category=_text(row.get("category")),
+            files=bundle.files, contents=bundle.contents, findings=tuple(findings),
         )  # fmt: skip
 
 

@@ -31,7 +31,8 @@ def test_every_column_goes_where_it_belongs(file: Path) -> None:
         {
             "id": ["Ada--mint"], "content": ["Pick it. ü"],
             "source_url": ["https://github.com/ada/herbs/tree/main/mint"], "owner": ["ada"],
-            "repo": ["herbs"], "branch": ["main"], "path": ["mint"], "stars": [7], "other": ["ignored"], "category": ["garden"],
+            "repo": ["herbs"], "branch": ["main"], "path": ["mint"], "stars": [7], "other": ["ignored"],
+            "category": ["garden"],
         },
     )  # fmt: skip
     text = "Pick it. ü".encode()

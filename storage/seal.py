@@ -15,7 +15,7 @@ from typing import Any
 from storage.errors import StorageError
 from storage.root import Root
 
-_OF_FOLDER = "digests.json"
+SEAL = "digests.json"  # of the files of a folder, beside them
 
 
 def sha256_of(data: bytes | memoryview) -> str:
@@ -74,14 +74,14 @@ def seal_folder(folder: Path) -> None:
     """Write the digests of a folder's files into one beside them."""
     place = Root(folder)
     digests = {file.name: place.sha256(file.name) for file in sorted(folder.iterdir())}
-    (folder / _OF_FOLDER).write_text(json.dumps(digests, indent=1), "utf-8")
+    (folder / SEAL).write_text(json.dumps(digests, indent=1), "utf-8")
 
 
 def folder_holds(folder: Path) -> bool:
     """Tell whether a folder's files are as `seal_folder` found them; a folder that it never saw is."""
     try:
         place = Root(folder)
-        return first_broken(place, seals_of(place.read_json(_OF_FOLDER) or {})) is None
+        return first_broken(place, seals_of(place.read_json(SEAL) or {})) is None
     except (
         StorageError,
         UnicodeDecodeError,

@@ -9,7 +9,8 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -156,7 +157,8 @@ def _threads(workers: int) -> Iterator[_Runs]:
 
 def _submitted(runner: _Runs, task: Task[..., Any], parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a future)
     if isinstance(runner, ThreadPoolExecutor):
-        return runner.submit(task, **parameters)
+        # In a thread, too, it is known that flows are functions here.
+        return runner.submit(copy_context().run, partial(task, **parameters))
     # Without the address every worker starts its own server, on one database.
     with (
         get_client(sync_client=True) as client,

@@ -355,6 +355,9 @@ def _threshold(settings: Settings) -> float:
 def _endpoint(settings: Settings) -> Endpoint:
     from tasks.models.llm.client import LLM_RETRY, Endpoint  # noqa: PLC0415
 
+    if settings.llm_context is not None and settings.llm_context <= settings.llm_max_tokens:
+        msg = f"SKILLERY_LLM_CONTEXT={settings.llm_context} holds no question: lower SKILLERY_LLM_MAX_TOKENS"
+        raise WrongInput(f"{msg}={settings.llm_max_tokens}, the longest answer")
     return Endpoint(
         settings.llm_base_url,
         settings.llm_model,

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -115,16 +116,20 @@ def documents_by(root: Root, day: str) -> int:
 
 
 def _source(root: Root, spec: str, runs: Iterable[dict[str, Any]], limit: int | None) -> dict[str, Any]:
-    """Return what reading a source would take: as the last nights did, or as much as a folder holds."""
+    """Return what reading a source would take: as the last nights did, or as much as lies in a folder.
+
+    Of a folder or table that was read, it is what was written since; of another source, what the nights after
+    the first brought, which read all of it.
+    """
     known = read_sources(root).get(spec, {})
-    changed: int | None
-    changed, size = (None, 0) if known.get("last_read") else _held(spec)
+    whole = known.get("last_complete")
+    changed, size = _held(spec, datetime.fromisoformat(whole).timestamp() if whole else 0.0)
     listed, requests = changed, None if changed is None else 0
     if known.get("last_read"):
-        before = [one for run in runs for one in run["sources"] if one["source"] == spec]
-        later = before[:-1] or before  # the first reading brought all of it
-        changed = round(mean(_brought(one) for one in later)) if later else 0
-        listed, requests = known.get("listed"), known.get("requests")
+        later = [one for run in runs for one in run["sources"] if one["source"] == spec][:-1]
+        if changed is None or (changed and later and spec.startswith("parquet:")):
+            changed = round(mean(map(_brought, later))) if later else 0
+        size, listed, requests = 0, known.get("listed"), known.get("requests")
     if limit is not None and changed is not None and changed > limit:
         changed, listed, size = limit, limit, round(size * limit / changed)
     quota = known.get("quota_left")
@@ -138,18 +143,22 @@ def _brought(report: Mapping[str, Any]) -> int:
     return int(report["new"]) + int(report["changed"])
 
 
-def _held(spec: str) -> tuple[int | None, int]:
-    """Return documents and bytes of a source of this machine; None: nobody knows before it is read."""
+def _held(spec: str, since: float) -> tuple[int | None, int]:
+    """Return documents and bytes of a source of this machine that were written since a time (Unix).
+
+    None: nobody knows before it is read.
+    """
     form, _, rest = spec.partition(":")
     path = MARKETPLACE if spec == SAMPLE else Path(rest).expanduser()
     with suppress(OSError, ValueError):  # damaged: reading it will tell
         if (form == "dir" or spec == SAMPLE) and path.is_dir():
-            sizes = [file.stat().st_size for file in path.rglob("SKILL.md")]
+            files = [file.stat() for file in path.rglob("SKILL.md")]
+            sizes = [file.st_size for file in files if file.st_ctime > since]  # copies may keep their mtime
             return len(sizes), sum(sizes)
         if form == "parquet" and path.is_file():
             import pyarrow.parquet as pq  # noqa: PLC0415 (only this asks it)
 
-            rows = int(pq.read_metadata(path).num_rows)
+            rows = int(pq.read_metadata(path).num_rows) if path.stat().st_ctime > since else 0
             return rows, round(rows * _BYTES_A_DOCUMENT)
     return None, 0
 

@@ -131,7 +131,8 @@ class LiveRegistry:
         if lasting:
             headers["accept-ranges"] = "bytes"
             wanted = request.method == "GET" and request.headers.get("if-range", tag) == tag
-            if wanted and (found := _RANGE.fullmatch(request.headers.get("range", ""))):
+            found = wanted and _RANGE.fullmatch(request.headers.get("range", ""))
+            if found and int(found[1] or 0) <= int(found[2] or found[1]):  # else it is none (RFC 9110)
                 return _part(content, found[1], found[2], headers, media)
         if media == _BINARY:  # whatever a third party calls its file, no browser may run it
             headers["content-disposition"] = "attachment"

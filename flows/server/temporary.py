@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import secrets
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import ContextVar
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -96,24 +98,39 @@ def server_for(root: Root, meanwhile: Callable[[], object], *, needed: bool) -> 
 
 @contextmanager
 def as_functions() -> Iterator[None]:
-    """Have flows and tasks called as functions during the body.
+    """Have flows and tasks called as functions in the body, and in what copies its context.
 
     Prefect's engine asks a server at each step, and to start one takes longer than a night with few changes.
-    SIGTERM raises what it raises in a flow.
+    Whoever else runs flows in this process meets Prefect's engine. SIGTERM raises what it raises in a flow.
     """
-    from prefect import Flow, Task  # noqa: PLC0415 (reads the environment when imported)
-    from prefect.utilities.engine import capture_sigterm  # noqa: PLC0415
+    from prefect.utilities.engine import capture_sigterm  # noqa: PLC0415 (reads the environment)
 
-    calls: dict[type, Callable[..., Any]] = {Flow: _run_flow, Task: _run_task}
-    before = {kind: kind.__call__ for kind in calls}
+    _choose_by_context()
+    before = _as_functions.set(True)
     try:
-        for kind, call in calls.items():
-            type.__setattr__(kind, "__call__", call)
         with capture_sigterm():
             yield
     finally:
-        for kind, call in before.items():
-            type.__setattr__(kind, "__call__", call)
+        _as_functions.reset(before)
+
+
+_as_functions: ContextVar[bool] = ContextVar("as_functions", default=False)
+
+
+@functools.cache
+def _choose_by_context() -> None:
+    """Let calls of flows and tasks ask `_as_functions`, from now on: bodies may overlap in threads."""
+    from prefect import Flow, Task  # noqa: PLC0415 (as above)
+
+    def choose(engine: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(engine)
+        def call(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the function's)
+            return (run if _as_functions.get() else engine)(self, *args, **kwargs)
+
+        return call
+
+    for kind, run in ((Flow, _run_flow), (Task, _run_task)):
+        type.__setattr__(kind, "__call__", choose(kind.__call__, run))
 
 
 def _run_flow(flow: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (Prefect's, and the function's)

@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tasks.models.visible import visible
+
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
@@ -19,7 +21,7 @@ _SKILL_FILE = "SKILL.md"
 _MOST_NAMED, _MOST_CHARS = 5, 300
 _UNVOUCHED = "made with the key of that certificate, which nobody here vouches for"
 _NO_KEY = "not checked: it names no certificate, so whose key made it is not known"
-_BROKEN = "not made with the key of that certificate"
+_BROKEN = "none: not made with the key of its certificate, which names "
 _OTHER_KEY = "not checked: its key is none of the elliptic curves that are read"
 
 
@@ -62,6 +64,8 @@ def _facts(bundle: Mapping[str, Any], path: str, row: Mapping[str, Any]) -> dict
 
     certificate = x509.load_der_x509_certificate(_bytes(chain[0]["rawBytes"]))
     proof = _proof(certificate, made, signed, hashed=hashed)
+    if proof == _BROKEN:  # so nobody signed, least of all whom it names
+        return {"proof": proof + _named(certificate)}
     return {"signed by": _named(certificate), "proof": proof, **files}
 
 
@@ -70,7 +74,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())[:_MOST_CHARS]
+    return visible(" ".join(text.split()))[:_MOST_CHARS]
 
 
 def _named(certificate: Certificate) -> str:
@@ -82,7 +86,7 @@ def _named(certificate: Certificate) -> str:
     try:  # that of a person or a workflow, to whom an identity provider vouched
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         subject = subject or ", ".join(str(name.value) for name in names)
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         pass
     issuer, mark = certificate.issuer.rfc4514_string(), certificate.fingerprint(SHA256()).hex()
     return f"{_line(subject)}, as its certificate says (SHA-256 {mark}, issued by {_line(issuer)})"
@@ -124,7 +128,7 @@ def _compared(stated: Mapping[str, str], path: str, row: Mapping[str, Any]) -> s
         "signed and not here": stated.keys() - both,
     }
     told = [f"{how}: {_listed(sorted(names))}" for how, names in differing.items() if names]
-    return "; ".join(told) or f"all {len(both)} are as they were signed"
+    return "; ".join(told) or f"all {len(both)} are as it states"
 
 
 def _listed(names: list[str]) -> str:

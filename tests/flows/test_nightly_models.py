@@ -317,6 +317,12 @@ def test_settings_reach_the_client() -> None:
     assert (found.prices, found.ceiling) == (Prices(1.5, 6), Ceiling(1_000, 2.5))
 
 
+def test_a_context_that_holds_no_question_beside_an_answer_is_refused() -> None:
+    with pytest.raises(WrongInput, match=r"SKILLERY_LLM_CONTEXT=1024 .* SKILLERY_LLM_MAX_TOKENS=1024"):
+        options(llm_context=1024)
+    assert options(llm_context=1025).endpoint.context == 1025
+
+
 def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLERY_LLM_API_KEY", "sk-hush")
     settings = load_settings()

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,32 @@ def test_batches_that_wait_their_turn_are_not_begun_after_a_failure(monkeypatch:
     with as_functions(), pytest.raises(KeyboardInterrupt):
         batches()
     assert len(begun) < 20
+
+
+def test_flows_are_functions_only_where_that_was_said(prefect_server: str) -> None:
+    """Two commands of one process overlap, while others of it run flows of their own."""
+    del prefect_server  # as the settings name it
+    from prefect import flow
+    from prefect.context import FlowRunContext
+
+    first, second = threading.Event(), threading.Event()
+
+    @flow
+    def on_page() -> bool:
+        return FlowRunContext.get() is not None
+
+    def command(begins: threading.Event, ends: threading.Event) -> bool:
+        with as_functions():
+            begins.set()
+            ends.wait(10)
+            return on_page()
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(command, threading.Event(), first)
+        two = pool.submit(command, first, second)
+        found = [one.result(), on_page()]
+        second.set()
+        assert [*found, two.result(), on_page()] == [False, True, False, True]
 
 
 def test_a_runner_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ class MarketplaceSource(FoldersSource):
         place = self._settings.github_raw_url if is_name(self._place) else self._place
         for text in texts:
             try:
-                found = read_manifest(load_json(text.encode()), secure=place.startswith("https:"))
+                found = read_manifest(load_json(text.encode()), secure=place.startswith(("https:", "ssh:")))
             except (ValueError, RecursionError) as error:
                 if not isinstance(error, NoIndex):
                     raise SourceError(self.spec, "not-json", "its manifest is no JSON") from error

@@ -53,7 +53,8 @@ class _Skill:
 
 # What is called so holds a secret, unless it says where that lies.
 _SECRET = re.compile(
-    r"(?:token(?!s|iz)|secret|passw|pwd|api[_-]?key|credential|authorization|bearer)"
+    r"(?:token(?!s|iz)|secret|passw|pwd|(?:api|access|private)[_-]?key|credential|authorization|bearer"
+    r"|\b(?:pass|pat|jwt|cookie)\b|[?&]key\b)"
     r"(?![\w.-]*(?:file|path|env|dir))[\w.-]*\s*[=:]\s*\S|://[^/\s@]*:[^/\s@]+@",
     re.IGNORECASE,
 )
@@ -66,11 +67,12 @@ def normal_server(place: str) -> str:
     try:
         words = shlex.split(place.removeprefix(_STDIO))
     except ValueError as error:
-        raise WrongInput(f"mcp:{place}: {error}") from error
+        raise WrongInput(f"mcp:stdio: the command cannot be read: {error}") from error
     if not words:
         raise WrongInput("mcp:stdio: wants a command after it")
     # `--api-key X` is one to `redact` where it is written as an assignment.
-    pairs = [(a.lstrip("-"), b) for a, b in pairwise(words) if a.startswith("-") and not b.startswith("-")]
+    parts = " ".join(words).split()  # those of a shell's command, too
+    pairs = [(a.lstrip("-"), b) for a, b in pairwise(parts) if a.startswith("-") and not b.startswith("-")]
     said = "\n".join([*words, *(f"{a}={b}" for a, b in pairs)])
     if secrets_in(said) or _SECRET.search(said):
         name = PurePath(redact(words[0])[0]).name

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,6 +80,20 @@ def test_a_night_is_foreseen_by_the_nights_before_and_its_seconds_by_their_rates
     printed = ask("run", "--dry-run", "--root", str(tmp_path)).stdout
     assert "github:a/b: new or changed 15, requests 3 of 57 that are left" in printed
     assert printed.endswith("nothing was done\n")
+
+
+def test_of_a_folder_that_was_read_whole_what_was_written_since_is_foreseen(
+    served_bakery: SkillRoot, tmp_path: Path
+) -> None:
+    market = shutil.copytree(served_bakery.market, tmp_path / "market")
+    spec, root = f"dir:{market}", Root(tmp_path / "root")
+    read = {"source": spec, "state": "complete", "in_list": True, "listed": 3, "requests": 0}
+    time.sleep(0.05)  # a file's time is that of the kernel's last tick
+    now = datetime.now(UTC).isoformat()
+    write_source(root, spec, {**read, "last_read": now, "last_complete": now})
+    assert foresee(root, load_settings(), [spec])["documents"] == 0
+    next(market.rglob("SKILL.md")).touch()
+    assert foresee(root, load_settings(), [spec])["documents"] == 1
 
 
 @pytest.mark.parametrize("left", [b"", b"PAR1 not a parquet", b"PAR1" + bytes(40) + b"PAR1"])

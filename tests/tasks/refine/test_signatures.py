@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,15 @@ FILES = {
     "scripts/tide.py": b"print(1)\n",
 }
 KEY = ec.generate_private_key(ec.SECP384R1())
+DER = serialization.Encoding.DER
 UNVOUCHED = "which nobody here vouches for"
 
 
-def certificate(key: ec.EllipticCurvePrivateKey, *, name: str = "", url: str = "") -> x509.Certificate:
-    """Return a certificate of a key that names itself."""
+def certificate(
+    key: ec.EllipticCurvePrivateKey, *, name: str = "", url: str = "", extensions: Sequence[str] = (),
+    content: bytes = b"",
+) -> x509.Certificate:  # fmt: skip
+    """Return a certificate of a key that names itself; `extensions` have this `content`."""
     whose = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)] if name else [])
     by = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Root of the sea")])
     made = x509.CertificateBuilder().subject_name(whose).issuer_name(by).public_key(key.public_key())
@@ -44,6 +48,10 @@ def certificate(key: ec.EllipticCurvePrivateKey, *, name: str = "", url: str = "
     if url:
         names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(url)])
         made = made.add_extension(names, critical=False)
+    for each in extensions:
+        made = made.add_extension(
+            x509.UnrecognizedExtension(x509.ObjectIdentifier(each), content), critical=False
+        )
     return made.sign(key, hashes.SHA256())
 
 
@@ -88,7 +96,7 @@ def test_who_signed_is_told_with_what_tells_it_from_others_of_that_name(bundles:
     mark = CERTIFICATE.fingerprint(hashes.SHA256()).hex()
     assert found["signed by"].startswith("CN=Signing 001, as its certificate says")
     assert found["signed by"].endswith(f"(SHA-256 {mark}, issued by CN=Root of the sea)")
-    assert (UNVOUCHED in found["proof"], found["files"]) == (True, "all 3 are as they were signed")
+    assert (UNVOUCHED in found["proof"], found["files"]) == (True, "all 3 are as it states")
     alone = facts(bundles["key"])
     assert alone["signed by"].startswith("a key with the hint ")
     assert alone["proof"].startswith("not checked")
@@ -116,14 +124,16 @@ def test_a_signature_of_another_key_is_none_of_the_certificate_s(bundles: dict[s
     held = json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"]))
     held["predicate"]["resources"][0]["digest"] = "0" * 64
     bundle["dsseEnvelope"]["payload"] = base64.b64encode(json.dumps(held).encode()).decode()
-    assert facts(json.dumps(bundle).encode())["proof"] == "not made with the key of that certificate"
+    found = facts(json.dumps(bundle).encode())
+    assert found["proof"].startswith(
+        "none: not made with the key of its certificate, which names CN=Signing 001"
+    )
+    assert found.keys() == {"file", "proof"}
 
 
-def test_a_signature_over_one_file_says_so() -> None:
-    """As clients of Sigstore make them, of whom an identity provider knows the address."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    leaf = certificate(key, url="https://example.org/ann/sea/release.yml")
-    der, signed = leaf.public_bytes(serialization.Encoding.DER), FILES["SKILL.md"]
+def over_one_file(key: ec.EllipticCurvePrivateKey, der: bytes) -> bytes:
+    """Return a bundle as clients of Sigstore make them; `der` is the certificate."""
+    signed = FILES["SKILL.md"]
     sides = {
         "digest": hashlib.sha256(signed).digest(), "signature": key.sign(signed, ec.ECDSA(hashes.SHA256())),
         "leaf": der,
@@ -136,9 +146,26 @@ def test_a_signature_over_one_file_says_so() -> None:
             "signature": text["signature"],
         },
     }  # fmt: skip
-    found = facts(json.dumps(bundle).encode(), name="SKILL.sigstore")
+    return json.dumps(bundle).encode()
+
+
+def test_a_signature_over_one_file_says_so() -> None:
+    """An identity provider knows the address that its certificate names."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    leaf = certificate(key, url="https://example.org/ann/sea/release.yml")
+    found = facts(over_one_file(key, leaf.public_bytes(DER)), name="SKILL.sigstore")
     assert found["signed by"].startswith("https://example.org/ann/sea/release.yml, as its certificate says")
     assert (UNVOUCHED in found["proof"], found["files"]) == (True, "not signed: ref/a.md, scripts/tide.py")
+
+
+@pytest.mark.parametrize(("extension", "content"), [("1.2.3.4", "0500"), ("2.5.29.17", "3004a3020500")])
+def test_a_certificate_with_extensions_that_no_library_reads_is_told(extension: str, content: str) -> None:
+    """One that has the same twice; one whose name is of an obsolete kind."""
+    made = certificate(
+        KEY, name="Ann\x1b[2K", extensions=(extension, "1.2.3.5"), content=bytes.fromhex(content)
+    )
+    der = made.public_bytes(DER).replace(bytes.fromhex("06032a0305"), bytes.fromhex("06032a0304"))
+    assert facts(over_one_file(KEY, der), name="SKILL.sigstore")["signed by"].startswith(r"CN=Ann\x1b[2K, as")
 
 
 def test_show_and_install_tell_it_of_what_was_fetched(tmp_path: Path, bundles: dict[str, bytes]) -> None:

@@ -163,19 +163,23 @@ def test_a_command_is_run_as_it_was_typed_and_ended(tmp_path: Path, way: str, fa
 
 def test_a_command_is_no_spec_without_words() -> None:
     assert normal_spec("mcp:e.org/mcp/") == "mcp:https://e.org/mcp"
-    for spec in ("mcp:stdio:", "mcp:stdio:'", "mcp:ftp://e.org"):
-        with pytest.raises(WrongInput):
+    for spec in ("mcp:stdio:", "mcp:stdio:x --token 'f44f4", "mcp:ftp://e.org"):
+        with pytest.raises(WrongInput) as refused:
             normal_spec(spec)
+        assert "f44f4" not in str(refused.value)
     for words in (
         "serve --api-key a8Kf5f167f44f4Q64e6c9", "env API_KEY=a8f5f167f44f4964e6c998dee827110c x",
         "serve --password f44f4", "env SEA_TOKEN=f44f4 serve", "serve --secret=f44f4",
         "serve -H 'Authorization: Bearer f44f4'", "serve http://ann:f44f4Qx@e.org/",
+        "serve --pass f44f4", "serve --private-key f44f4", "env ACCESS_KEY=f44f4 serve",
+        "serve e.org/?key=f44f4", "serve -c 'x --pat f44f4'",
     ):  # fmt: skip
         with pytest.raises(WrongInput, match=r"stdio:(serve|env): .* environment") as refused:
             normal_spec(f"mcp:stdio:{words}")
         assert "f44f4" not in str(refused.value)
     for words in (
         "serve --max-tokens 100", "serve --token-file /run/x", "npx -y @sea/server@1.2.3 --port 80",
-        "serve --no-token --port 80", "serve --tokenizer cl100k", "docker run sea@sha256:" + "a1" * 32,
+        "serve --no-token --port 80", "serve --keyboard=x --path=y", "serve --tokenizer cl100k",
+        "docker run sea@sha256:" + "a1" * 32,
     ):  # fmt: skip
         assert normal_spec(f"mcp:stdio:{words}") == f"mcp:stdio:{words}"

@@ -202,8 +202,9 @@ def test_small_files_become_one_with_the_same_rows_all_indexed_and_a_row_lost_or
 def test_what_is_compact_already_makes_no_new_version(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish()
-    served = root.served()
+    served, files = root.served(), table_files(root.root)
     built, tables = compact_tables(root.root)
+    assert table_files(root.root) == files
     assert (built.changed, built.skills, built.nodes) == (False, served.skills, served.nodes)
     assert [(t.files_before, t.files_after) for t in tables] == [(1, 1), (1, 1)]
     assert check_compacted(root.root, built) == []

@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # its import takes a tenth of a query
 T = TypeVar("T")
 R = TypeVar("R")
 UNFINISHED = ".tmp"
+_LARGE = 1_000_000  # bytes
+_DIGESTS: dict[tuple[int, ...], str] = {}  # of large files that were read, by what the disk says of them
 _WORTH_THREADS = 16  # items: fewer are done sooner without
 _AT_ONCE = 4  # each holds a file of a table in memory
 # Flags of renameat2 on Linux (RENAME_EXCHANGE) and of renamex_np on macOS (RENAME_SWAP), and "this folder".
@@ -162,6 +164,17 @@ def file_digest(file: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
+
+
+def digest_once(file: Path) -> str:
+    """Return the SHA-256 of a file, worked out once a process while it stays as it is: models are large."""
+    at = file.stat()
+    if at.st_size < _LARGE:
+        return file_digest(file)
+    key = (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns)
+    if key not in _DIGESTS:
+        _DIGESTS[key] = file_digest(file)
+    return _DIGESTS[key]
 
 
 def make_private(folder: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import StorageError
+from storage.folder import digest_once
 from storage.root import Root
 
 SEAL = "digests.json"  # of the files of a folder, beside them
@@ -80,10 +81,7 @@ def seal_folder(folder: Path) -> None:
 def folder_holds(folder: Path) -> bool:
     """Tell whether a folder's files are as `seal_folder` found them; a folder that it never saw is."""
     try:
-        place = Root(folder)
-        return first_broken(place, seals_of(place.read_json(SEAL) or {})) is None
-    except (
-        StorageError,
-        UnicodeDecodeError,
-    ):  # a file is gone, or the machine lost power
+        digests: dict[str, str] = Root(folder).read_json(SEAL) or {}
+        return all(digest_once(folder / name) == digest for name, digest in digests.items())
+    except (OSError, StorageError, UnicodeDecodeError):  # a file is gone, or the machine lost power
         return False

@@ -42,6 +42,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 # Groups of tests that take long, the longest first, so that no worker ends with one of them.
 _LONG = ("prefect", "tests/operations", "tests/tasks/induce/replay", "tests/tasks/train", "tests/flows",
          "tests/tasks/retrieve")  # fmt: skip
+_MEMORY, _ROOM = "/dev/shm", 6e9  # noqa: S108 - bytes that must be free there
 _PLACE = pytest.StashKey[int]()
 _EXPORT = """
 import sys
@@ -55,12 +56,14 @@ sys.stdout.write(f"{folder}\\n{' '.join(m for m in ('torch', 'sentence_transform
 def _one_folder_for_a_run() -> None:
     """Let temporary files of a run, its workers and their processes lie in one folder, removed at its end.
 
-    What pytest itself makes stays where it was, to be looked at.
+    What pytest itself makes of tests that fail stays where it was, to be looked at. All of it lies in memory
+    where a disk of memory has the room: a run makes and removes hundreds of thousands of files.
     """
     if PUBLISHED in os.environ:
         return
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-    folder = tempfile.mkdtemp(prefix="skillery-tests-")
+    roomy = os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > _ROOM
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY if roomy else tempfile.gettempdir())
+    folder = tempfile.mkdtemp(prefix="skillery-tests-", dir=_MEMORY if roomy else None)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after what Prefect removes when it exits
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     kept = model_cache()

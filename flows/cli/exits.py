@@ -6,6 +6,7 @@ Codes: 0 done, 1 a run failed, 2 wrong use, 130 interrupted.
 from __future__ import annotations
 
 import errno
+import functools
 import gc
 import logging
 import multiprocessing
@@ -17,6 +18,7 @@ from types import FrameType
 from typing import NoReturn
 
 import typer
+from typer.main import get_command
 
 from flows.cli.deleted import refuse_deleted_command
 from flows.commands.console import say_aside
@@ -35,6 +37,7 @@ _REMEDIES = {
 _INTERRUPTED = 130
 _PATIENCE = 6.0  # seconds in which a command may write its record; what it does not end is safe to kill
 _ASKED = threading.Event()  # by Ctrl-C, to end
+_command = functools.cache(get_command)  # of some sixty commands: Typer would make them again for each call
 _LINE = "skillery: interrupted; a later run picks up where this one was\n"
 
 
@@ -51,7 +54,7 @@ def run_to_exit(app: typer.Typer) -> NoReturn:
     code = _INTERRUPTED  # which is what Typer makes of Ctrl-C, too
     try:
         refuse_deleted_command(sys.argv[1:])
-        code = app(standalone_mode=False)
+        code = _command(app)(standalone_mode=False)
     except KeyboardInterrupt:
         pass
     except Exception as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from storage.folder import file_digest, put_file, threads_of_process, user_cache
+from storage.folder import digest_once, put_file, threads_of_process, user_cache
 from storage.seal import SEAL, folder_holds, seal_folder, sha256_of
 from tasks.models.engine import COMPILED, SMALL, Engine, OpenVino, compiles_as, save_small, whole_model
 from tasks.models.preloaded import loaded_once
@@ -83,9 +83,9 @@ def remembered_digest(file: Path) -> str:
             held = json.loads(note.read_bytes())
             if isinstance(held, dict) and held.get("file") == told:
                 return str(held.get("sha256"))
-        put_file(note, json.dumps({"file": told, "sha256": (digest := file_digest(file))}).encode())
+        put_file(note, json.dumps({"file": told, "sha256": (digest := digest_once(file))}).encode())
     except OSError:  # the cache cannot be written
-        return file_digest(file)
+        return digest_once(file)
     return digest
 
 

@@ -13,14 +13,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from storage.errors import WrongInput
 from storage.lance.served import LicenceClass
 from tasks.crawl.http.settings import CrawlSettings
-from tasks.models.llm.budget import Ceiling, Prices
-from tasks.models.llm.client import LLM_RETRY, Endpoint, require_openai
-from tasks.models.llm.question import Sampling
-from tasks.parse.classify.llm import ACCURACY, BATCH
-from tasks.parse.classify.options import TypingOptions
-from tasks.parse.edges.linker import EdgeOptions
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a search asks no LLM, and refines nothing
+    from tasks.models.llm.client import Endpoint
+    from tasks.parse.classify.options import TypingOptions
+    from tasks.parse.edges.linker import EdgeOptions
     from tasks.refine.duplicates.near import NearLimits
     from tasks.refine.filters import FilterLimits
 
@@ -217,6 +214,8 @@ class Settings(BaseSettings, CrawlSettings):
     @property
     def fragments_at_once(self) -> int:
         """Fragments that one question asks about at most."""
+        from tasks.parse.classify.llm import BATCH  # noqa: PLC0415
+
         return self.llm_batch or min(BATCH, (self.llm_context or _TOKENS_EACH * BATCH) // _TOKENS_EACH)
 
     def licence_policies(self) -> dict[str, dict[str, Any]]:
@@ -304,6 +303,8 @@ def run_edges(settings: Settings) -> EdgeOptions | None:
     """Return how an LLM infers edges in a run; None: the rules do. Raises as `llm_options`."""
     if settings.edges == "rules":
         return None
+    from tasks.parse.edges.linker import EdgeOptions  # noqa: PLC0415
+
     llm = llm_options(settings, "llm")
     assert llm is not None  # noqa: S101 (for the types: `local` alone gives none)
     return EdgeOptions(settings.edges, llm)
@@ -323,6 +324,11 @@ def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
     """
     if kind == "local":
         return None
+    from tasks.models.llm.budget import Ceiling, Prices  # noqa: PLC0415
+    from tasks.models.llm.client import require_openai  # noqa: PLC0415
+    from tasks.models.llm.question import Sampling  # noqa: PLC0415
+    from tasks.parse.classify.options import TypingOptions  # noqa: PLC0415
+
     options = TypingOptions(
         _endpoint(settings),
         threshold=_threshold(settings) if kind == "hybrid" else None,
@@ -340,11 +346,15 @@ def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
 
 def _threshold(settings: Settings) -> float:
     """Return the threshold, by default the model's accuracy: local answers above it are more often right."""
+    from tasks.parse.classify.llm import ACCURACY  # noqa: PLC0415
+
     accuracy = ACCURACY if settings.llm_accuracy is None else settings.llm_accuracy
     return accuracy if settings.llm_threshold is None else settings.llm_threshold
 
 
 def _endpoint(settings: Settings) -> Endpoint:
+    from tasks.models.llm.client import LLM_RETRY, Endpoint  # noqa: PLC0415
+
     if settings.llm_context is not None and settings.llm_context <= settings.llm_max_tokens:
         msg = f"SKILLERY_LLM_CONTEXT={settings.llm_context} holds no question: lower SKILLERY_LLM_MAX_TOKENS"
         raise WrongInput(f"{msg}={settings.llm_max_tokens}, the longest answer")

@@ -16,7 +16,7 @@ from storage.errors import StorageError
 from storage.folder import digest_once
 from storage.root import Root
 
-_OF_FOLDER = "digests.json"
+SEAL = "digests.json"  # of the files of a folder, beside them
 
 
 def sha256_of(data: bytes | memoryview) -> str:
@@ -75,13 +75,13 @@ def seal_folder(folder: Path) -> None:
     """Write the digests of a folder's files into one beside them."""
     place = Root(folder)
     digests = {file.name: place.sha256(file.name) for file in sorted(folder.iterdir())}
-    (folder / _OF_FOLDER).write_text(json.dumps(digests, indent=1), "utf-8")
+    (folder / SEAL).write_text(json.dumps(digests, indent=1), "utf-8")
 
 
 def folder_holds(folder: Path) -> bool:
     """Tell whether a folder's files are as `seal_folder` found them; a folder that it never saw is."""
     try:
-        digests: dict[str, str] = Root(folder).read_json(_OF_FOLDER) or {}
+        digests: dict[str, str] = Root(folder).read_json(SEAL) or {}
         return all(digest_once(folder / name) == digest for name, digest in digests.items())
     except (OSError, StorageError, UnicodeDecodeError):  # a file is gone, or the machine lost power
         return False

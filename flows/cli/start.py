@@ -1,13 +1,18 @@
 """Start of the command: Ctrl-C ends it in one line also while its modules load, which takes a second.
 
-The hook of an agent's host loads none of them.
+The hook of an agent's host loads none of them. The models of a question load beside them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import sys
+import threading
+from itertools import pairwise
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -16,14 +21,42 @@ def main() -> None:
     """Load the command, and run it."""
     signal.signal(signal.SIGINT, _end)  # until the command has a handler of its own
     at = next((n for n, word in enumerate(sys.argv) if n and not word.startswith("-")), 0)
-    if at and sys.argv[at] == "hook" and not {"-h", "--help"} & set(sys.argv):
+    asks_help = bool({"-h", "--help"} & set(sys.argv))
+    if at and sys.argv[at] == "hook" and not asks_help:
         from flows.hook.run import main as hook  # noqa: PLC0415 (a host waits for it at every prompt)
 
         hook([word for word in sys.argv[at + 1 :] if word not in ("--debug", "--quiet")])
         return
+    if at and sys.argv[at] in ("search", "page") and not asks_help:
+        threading.Thread(target=_load_ahead, args=(sys.argv[at], sys.argv[at + 1 :]), daemon=True).start()
     from flows.cli.main import main as run  # noqa: PLC0415 (what loads may be interrupted)
 
     run()
+
+
+def _load_ahead(command: str, words: list[str]) -> None:
+    """Load the models that a question needs; who asks for one waits for it, and meets what fails again."""
+    with contextlib.suppress(Exception):
+        root = Path(_option(words, "root", "data")).expanduser()
+        model = json.loads((root / "state/served.json").read_bytes())["model"]
+        from tasks.models.encoder import OnnxEncoder  # noqa: PLC0415 (beside the command's modules)
+
+        OnnxEncoder(root / model["path"]).load_ahead()
+        if command == "search":
+            from tasks.retrieve.routing.learned_leg import packaged_retriever  # noqa: PLC0415
+            from tasks.retrieve.routing.reranker import REACHES, packaged_pair_scorer  # noqa: PLC0415
+
+            threads = int(os.environ.get("SKILLERY_QUERY_THREADS") or 0) or None
+            if _option(words, "rerank", "best") in REACHES:
+                threading.Thread(target=packaged_pair_scorer, args=(threads,), daemon=True).start()
+            packaged_retriever(threads)
+
+
+def _option(words: list[str], name: str, default: str) -> str:
+    """Return what is said of an option, at its last place, else in the environment."""
+    told = [after for word, after in pairwise(words) if word == f"--{name}"]
+    told += [word.partition("=")[2] for word in words if word.startswith(f"--{name}=")]
+    return told[-1] if told else os.environ.get(f"SKILLERY_{name.upper()}") or default
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -6,7 +6,6 @@ are packaged; the weights that they change are those of the default encoder, wha
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from storage.folder import threads_of_process
 from storage.seal import seal_folder
 from tasks.models.model_cache import engine_of_graph, is_whole, model_cache, put_in_place
 from tasks.models.onnx_export import PACKAGED, resolve
+from tasks.models.preloaded import loaded_once
 from tasks.models.protocols import Vectors
 from tasks.models.tokens import whole_tokenizer
 
@@ -200,7 +200,7 @@ def _read_alone() -> npt.NDArray[np.float16]:
     return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), dtype=np.float16)
 
 
-@functools.lru_cache(maxsize=1)
+@loaded_once(1)
 def _base_folder() -> Path:
     folder, found = resolve(BASE)
     if found != PACKAGED[BASE][2]:

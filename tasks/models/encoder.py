@@ -19,7 +19,8 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from storage.errors import EncodingTooLong, ModelMismatch
 from storage.folder import threads_of_process
-from tasks.models.engine import SMALL, Engine, OnnxRuntime, batches_of, engine_of
+from tasks.models.engine import SMALL, Engine, OnnxRuntime, batches_of
+from tasks.models.model_cache import engine_of
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import STATE_MODEL, pack, unit
 from tasks.models.tokens import whole_tokenizer, word_counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import json
 import logging
 import os
 import shutil
@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from storage.folder import user_cache
-from storage.seal import folder_holds, seal_folder
-from tasks.models.engine import SMALL, OpenVino, save_small, whole_model
+from storage.folder import digest_once, put_file, threads_of_process, user_cache
+from storage.seal import SEAL, folder_holds, seal_folder, sha256_of
+from tasks.models.engine import COMPILED, SMALL, Engine, OpenVino, compiles_as, save_small, whole_model
+from tasks.models.preloaded import loaded_once
 
 log = logging.getLogger(__name__)
 _SCRATCH, _DAY = "making-", 86_400.0  # seconds; no model takes as long to make
@@ -72,13 +73,37 @@ def link_folder(source: Path, target: Path) -> None:
             shutil.copy2(file, target / file.name)
 
 
+def remembered_digest(file: Path) -> str:
+    """Return the SHA-256 of a file, which is read only if it was written or moved since it was last asked."""
+    now = file.stat()
+    told = [now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns]
+    try:
+        note = model_cache() / f"digest-{sha256_of(os.fsencode(file.absolute()))[:24]}.json"
+        with contextlib.suppress(OSError, ValueError):
+            held = json.loads(note.read_bytes())
+            if isinstance(held, dict) and held.get("file") == told:
+                return str(held.get("sha256"))
+        put_file(note, json.dumps({"file": told, "sha256": (digest := digest_once(file))}).encode())
+    except OSError:  # the cache cannot be written
+        return digest_once(file)
+    return digest
+
+
+@loaded_once(2)
+def engine_of(model: Path, _changed: int) -> Engine:
+    """Return the engine of a model's file, loaded once a process for all its encoders."""
+    threads = threads_of_process()
+    try:
+        seal = (model.parent / SEAL).read_bytes()
+    except OSError:  # an export from before there were seals
+        return OpenVino(model, threads)
+    return _compiled(seal + model.name.encode(), lambda _: model, threads)
+
+
 def engine_of_graph(
     graph: bytes, weights: Callable[[], Weights], identity: Iterable[bytes], threads: int
 ) -> OpenVino:
-    """Return the engine of a graph that is kept without weights.
-
-    Both together are kept in the model cache, where it can be written: loading them takes a fourth of the
-    time that putting them together takes.
+    """Return the engine of a graph that is kept without weights, which the model cache holds as compiled.
 
     Args:
         graph: Of ONNX, all of whose weights are external.
@@ -86,22 +111,38 @@ def engine_of_graph(
         identity: What changes whenever they do.
         threads: As of `OpenVino`.
     """
-    digest = hashlib.sha256(graph)
-    for part in identity:
-        digest.update(part)
+
+    def source(scratch: Path) -> Path:
+        whole = scratch / "whole.onnx"
+        whole.write_bytes(whole_model(graph, weights()))
+        save_small(whole, scratch / SMALL)
+        return scratch / SMALL
+
+    return _compiled(b"".join([graph, *identity]), source, threads)
+
+
+def _compiled(identity: bytes, source: Callable[[Path], Path], threads: int) -> OpenVino:
+    """Return the engine of a model, compiled once for this processor where the model cache can be written.
+
+    `source` returns the model's file, which it may write to the folder that it is given.
+    """
 
     def make(scratch: Path) -> None:
-        made, whole = scratch / "made", scratch / "whole.onnx"
+        made = scratch / "made"
         made.mkdir()
-        whole.write_bytes(whole_model(graph, weights()))
-        save_small(whole, made / SMALL)
+        OpenVino(source(scratch), threads).save(made / COMPILED)
         seal_folder(made)
 
     try:
-        kept = model_cache() / f"whole-{digest.hexdigest()[:24]}"
-        if not (kept / SMALL).is_file() or not is_whole(kept):
+        kept = model_cache() / f"compiled-{sha256_of(compiles_as().encode() + identity)[:24]}"
+        if not (kept / COMPILED).is_file() or not is_whole(kept):
             put_in_place(kept, make)
-        return OpenVino(kept / SMALL, threads)
-    except (OSError, RuntimeError) as error:  # OpenVINO raises the latter when a disk is full
-        log.info("the model cache cannot be used (%s): the model is put together anew", error)
-        return OpenVino(whole_model(graph, weights()), threads)
+        try:
+            return OpenVino(kept / COMPILED, threads)
+        except RuntimeError:  # it is sealed, but not what this release writes
+            put_in_place(kept, make, lambda _: False)
+            return OpenVino(kept / COMPILED, threads)
+    except (OSError, RuntimeError) as error:  # OpenVINO raises the latter, of a full disk too
+        log.info("the model cache cannot be used (%s): the model is compiled anew", error)
+    with tempfile.TemporaryDirectory() as scratch:
+        return OpenVino(source(Path(scratch)), threads)

@@ -24,13 +24,13 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from storage.errors import ModelMismatch, SkilleryError, TerminalError, WrongInput
-from storage.folder import digest_once, file_digest
+from storage.folder import file_digest
 from storage.root import Root
 from storage.seal import seal_folder
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.engine import SMALL, save_folded, save_small, whole_model
 from tasks.models.hub import require_on_hub
-from tasks.models.model_cache import is_whole, link_folder, model_cache, put_in_place
+from tasks.models.model_cache import is_whole, link_folder, model_cache, put_in_place, remembered_digest
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import unit
 
@@ -195,7 +195,7 @@ def resolve(name: str) -> tuple[str, str]:
 def _weights_hash(folder: Path) -> str:
     for name in _WEIGHTS:
         if (folder / name).is_file():
-            return digest_once(folder / name)
+            return remembered_digest(folder / name)
     msg = f"{folder} holds none of {', '.join(_WEIGHTS)}: name a folder with a sentence-transformers model"
     raise ModelMismatch(msg)
 

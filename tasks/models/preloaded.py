@@ -1,12 +1,14 @@
-"""Preloaded models: one is loaded in a thread of its own while other work is done."""
+"""Preloaded models: one is loaded in a thread of its own while other work is done, and once a process."""
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar, cast
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -30,3 +32,26 @@ class Preloaded(Generic[T]):
     def get(self) -> T:
         """Return what was loaded; raise what the function raised."""
         return self.begin().result()
+
+
+def loaded_once(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Have the last `most` results of a function kept, as `lru_cache` does, but threads wait for each other.
+
+    Threads that ask for the same at once get what one of them loads.
+    """
+
+    def decorate(load: Callable[P, T]) -> Callable[P, T]:
+        def begun(*args: P.args, **kwargs: P.kwargs) -> Preloaded[T]:
+            return Preloaded(functools.partial(load, *args, **kwargs))
+
+        lock, kept = threading.Lock(), functools.lru_cache(most)(begun)
+
+        @functools.wraps(load)
+        def loaded(*args: P.args, **kwargs: P.kwargs) -> T:
+            with lock:
+                found = kept(*args, **cast("dict[str, Hashable]", kwargs))
+            return found.get()
+
+        return loaded
+
+    return decorate

@@ -14,6 +14,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from tasks.models.preloaded import loaded_once
 from tasks.models.protocols import Tokenizer as TextTokenizer
 
 # Of these characters a BERT's tokenizer makes words and marks as this expression does; of others (accents,
@@ -28,14 +29,14 @@ def whole_tokenizer(folder: Path) -> Tokenizer:
     return _of_file((folder / "tokenizer.json").read_bytes())
 
 
-@lru_cache(maxsize=4)
+@loaded_once(4)
 def _of_file(data: bytes) -> Tokenizer:
     # An export writes these in its own way, and neither is wanted.
     said = json.loads(data) | {"truncation": None, "padding": None}
     return _of_content(json.dumps(said, sort_keys=True, ensure_ascii=False))
 
 
-_of_content = lru_cache(maxsize=2)(Tokenizer.from_str)
+_of_content = loaded_once(2)(Tokenizer.from_str)
 
 
 def first_tokens(text: str, most: int, tokenizer: TextTokenizer) -> str:

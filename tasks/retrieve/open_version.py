@@ -25,7 +25,6 @@ from storage.state import documents_table, seen_table
 from tasks.crawl.source.identity import owner_part
 from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder
-from tasks.refine.text.canonical import content_hash
 from tasks.retrieve.paging.kept_encodings import FOLDER, KeptEncodings
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
@@ -137,6 +136,8 @@ class OpenVersion:
             return None
         if found is None:
             return None
+
+        from tasks.refine.text.canonical import content_hash  # noqa: PLC0415 (a search reads no text)
 
         def is_served(body: str) -> bool:
             return bool(content_hash(row["name"], row["description"], body) == row["content_hash"])

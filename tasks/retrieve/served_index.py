@@ -36,7 +36,6 @@ from tasks.retrieve.page import DEFAULT_METHOD, page
 from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
-from tasks.retrieve.revisions.edition import copy_of
 from tasks.retrieve.routing.fit import DECIDING
 from tasks.retrieve.routing.reranker import DEFAULT_RERANK
 from tasks.retrieve.routing.router import Ranked
@@ -280,6 +279,8 @@ class ServedIndex:
         The id of a copy folded on a served document when that was published has the copy's own text. The end
         of an id, or a name, will do if one document alone has it; else `UnknownDocument` is raised.
         """
+        from tasks.retrieve.revisions.edition import copy_of  # noqa: PLC0415 (a search looks no id up)
+
         copy: dict[str, Any] | None = None
         for step, wanted in enumerate(followed(self._root, doc_id)):
             if (found := now.row(wanted)) is not None:

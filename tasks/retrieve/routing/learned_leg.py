@@ -17,7 +17,7 @@ import numpy as np
 
 from storage.folder import threads_of_process
 from tasks.models.adapted_encoder import FIRST, LAST, UNKNOWN, WIDTH, AdaptedEncoder, token_vectors
-from tasks.models.preloaded import Preloaded
+from tasks.models.preloaded import Preloaded, loaded_once
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.skill_tokens import Ids, SkillTokens, kept_tokens
 
@@ -147,7 +147,7 @@ def packaged_digest() -> str:
     return hashlib.sha256(FILE.read_bytes()).hexdigest()
 
 
-@functools.lru_cache(maxsize=2)
+@loaded_once(2)
 def packaged_retriever(threads: int | None) -> Retriever:
     """Return the model that comes with the package, one a process; `threads` as of `Retriever`."""
     with np.load(FILE, allow_pickle=False) as held:

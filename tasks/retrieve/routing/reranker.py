@@ -7,7 +7,6 @@ with what the legs say whether a skill serves (`fit`).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from storage.folder import threads_of_process
 from tasks.models.adapted_encoder import FIRST, LAST, AdaptedEncoder
-from tasks.models.preloaded import Preloaded
+from tasks.models.preloaded import Preloaded, loaded_once
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.skill_tokens import Ids
 
@@ -131,7 +130,7 @@ class SkillReader:
         return self._model.get().scores(query, [self._tokens_of(row) for row in rows], self.reach.tokens)
 
 
-@functools.lru_cache(maxsize=2)
+@loaded_once(2)
 def packaged_pair_scorer(threads: int | None) -> PairScorer:
     """Return the model that comes with the package, one a process; `threads` as of `PairScorer`."""
     with np.load(FILE, allow_pickle=False) as held:

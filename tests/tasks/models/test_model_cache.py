@@ -3,18 +3,30 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from storage.errors import TerminalError, WrongInput
+from storage.folder import file_digest, threads_of_process
 from storage.seal import seal_folder
+from tasks.models.engine import COMPILED, SMALL, OpenVino
 from tasks.models.hub import require_on_hub
-from tasks.models.model_cache import engine_of_graph, is_whole, model_cache, put_in_place
-from tasks.models.onnx_export import require_encoder
+from tasks.models.model_cache import (
+    engine_of,
+    engine_of_graph,
+    is_whole,
+    model_cache,
+    put_in_place,
+    remembered_digest,
+)
+from tasks.models.onnx_export import exported_encoder, require_encoder
+from tasks.models.preloaded import loaded_once
 from tests.support.models.loopback_hub import loopback_hub
 from tests.support.models.tiny_models import WEIGHT, bare_graph
 from tests.support.roots.skill_root import MINILM
@@ -56,7 +68,7 @@ def test_a_model_is_put_together_once_for_what_identifies_it() -> None:
 
 @pytest.mark.parametrize(
     ("file", "data"),
-    [("model.bin", b"half"), ("digests.json", b""), ("digests.json", b"\xff"), ("digests.json", b"[1]")],
+    [("model.blob", b"half"), ("digests.json", b""), ("digests.json", b"\xff"), ("digests.json", b"[1]")],
 )
 def test_a_damaged_model_is_put_together_anew(cache: Path, file: str, data: bytes) -> None:
     weights = Weights()
@@ -64,7 +76,58 @@ def test_a_damaged_model_is_put_together_anew(cache: Path, file: str, data: byte
     next(cache.rglob(file)).write_bytes(data)
     assert found(weights) == (ROWS @ WEIGHT).tolist()
     assert weights.asked == 2
-    assert [child.name[:6] for child in cache.iterdir()] == ["whole-"]
+    assert [child.name[:9] for child in cache.iterdir()] == ["compiled-"]
+
+
+def test_what_another_release_compiled_is_compiled_anew(cache: Path) -> None:
+    weights = Weights()
+    found(weights)
+    foreign = next(cache.rglob(COMPILED))
+    foreign.write_bytes(b"of another release")
+    seal_folder(foreign.parent)  # as it was written, so that only the engine can tell
+    assert found(weights) == found(weights) == (ROWS @ WEIGHT).tolist()
+    assert weights.asked == 2
+
+
+def test_what_was_compiled_answers_to_the_last_bit_as_what_compiles_it(cache: Path, tmp_path: Path) -> None:
+    export = exported_encoder(tmp_path / "models", MINILM)
+    small = (export / SMALL).resolve()
+    ids = np.arange(1000, 1040, dtype=np.int64).reshape(2, 20)
+    feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    plain = OpenVino(small, threads_of_process()).run(feed)
+    assert np.array_equal(engine_of(small, 1).run(feed), plain)
+    kept = [*cache.glob(f"compiled-*/{COMPILED}")]
+    assert len(kept) == 1
+    assert np.array_equal(OpenVino(kept[0], 1).run(feed), plain)  # whatever the threads it was compiled with
+
+
+def test_a_digest_is_remembered_until_the_file_is_written_again(tmp_path: Path, cache: Path) -> None:
+    weights = tmp_path / "weights"
+    for text in (b"one", b"two"):
+        weights.write_bytes(text)
+        assert remembered_digest(weights) == remembered_digest(weights) == file_digest(weights)
+    (note,) = cache.glob("digest-*.json")
+    for damage in (b"half", b"[1]", b"\xff"):
+        note.write_bytes(damage)
+        assert remembered_digest(weights) == file_digest(weights)
+
+
+def test_threads_that_ask_at_once_wait_for_one_that_loads() -> None:
+    begun, loads = threading.Barrier(4), list[str]()
+
+    @loaded_once(1)
+    def load(name: str) -> object:
+        loads.append(name)
+        time.sleep(0.05)
+        return object()
+
+    def ask(_: int) -> object:
+        begun.wait()
+        return load("one")
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(ask, range(4)))) == 1
+    assert loads == ["one"]
 
 
 def test_where_the_cache_cannot_be_written_the_model_is_put_together_each_time(

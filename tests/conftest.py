@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import itertools
 import os
 import shutil
 import subprocess
@@ -43,6 +44,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 _LONG = ("prefect", "tests/operations", "tests/tasks/induce/replay", "tests/tasks/train", "tests/flows",
          "tests/tasks/retrieve")  # fmt: skip
 _MEMORY, _ROOM = "/dev/shm", 6e9  # noqa: S108 - bytes that must be free there
+_NUMBERS = itertools.count()
 _PLACE = pytest.StashKey[int]()
 _EXPORT = """
 import sys
@@ -94,6 +96,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """Return a folder with a path that no test before had: its own goes with it, and caches hold paths."""
+    own = tmp_path / str(next(_NUMBERS))
+    own.mkdir()
+    return own
 
 
 @pytest.fixture(scope="session")

@@ -65,7 +65,11 @@ def _one_folder_for_a_run() -> None:
         return
     roomy = os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > _ROOM
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY if roomy else tempfile.gettempdir())
-    folder = tempfile.mkdtemp(prefix="skillery-tests-", dir=_MEMORY if roomy else None)
+    place = Path(_MEMORY if roomy else tempfile.gettempdir())
+    for left in place.glob("skillery-tests-*-*"):  # of a run that was killed, in memory
+        if roomy and not Path("/proc", left.name.split("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=f"skillery-tests-{os.getpid()}-", dir=place)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after what Prefect removes when it exits
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     kept = model_cache()

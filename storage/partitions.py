@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from io import BytesIO
 
 import polars as pl
@@ -24,6 +24,15 @@ _MANIFESTS = "state/manifests"
 def partition_of(doc_id: str) -> int:
     """Return the partition of a document, 0 to 63; ids that differ only in case share one."""
     return hashlib.sha256(doc_id.casefold().encode()).digest()[0] % PARTITIONS
+
+
+def _by_partition(rows: pl.DataFrame, documents: pl.Series) -> dict[int, pl.DataFrame]:
+    """Return the rows of each partition; `documents` names the document of each row."""
+    ids = documents.unique(maintain_order=True)
+    parts = ids.map_elements(partition_of, return_dtype=pl.Int64)
+    numbered = rows.with_columns(_part=documents.replace_strict(ids, parts, return_dtype=pl.Int64))
+    split = numbered.partition_by("_part", as_dict=True, include_key=False)
+    return {part: frame for (part,), frame in split.items()}
 
 
 class PartitionedTable:
@@ -72,6 +81,8 @@ class PartitionedTable:
         frames = self.root.each(lambda file: self._frame(file, columns), files, spread=True)
         names = self.schema.names() if columns is None else [n for n in self.schema if n in columns]
         held = [frame for frame in frames if frame is not None]
+        if len(held) == 1:
+            return held[0]
         return pl.concat([pl.DataFrame(schema={n: self.schema[n] for n in names}), *held])
 
     def _frame(self, file: str, columns: Sequence[str] | None) -> pl.DataFrame | None:
@@ -125,35 +136,42 @@ class PartitionedTable:
         if strangers:
             msg = f"{self.folder}: rows of {sorted(strangers)[:3]} are not among the documents replaced"
             raise ValueError(msg)
-        ids = pl.DataFrame({"_doc": sorted(set(doc_ids))}, schema={"_doc": pl.String})
-        ids = ids.with_columns(_partition=ids["_doc"].map_elements(partition_of, return_dtype=pl.Int64))
-        keyed = rows.with_columns(_doc=self._document).join(ids, on="_doc", how="left", maintain_order="left")
+        ids = pl.Series("_doc", sorted(set(doc_ids)), pl.String)
+        gone = _by_partition(ids.to_frame(), ids)
+        new = _by_partition(rows, rows.select(self._document).to_series())
 
         def rewrite(partition: int) -> None:
-            own = pl.col("_partition") == partition
-            self._rewrite(partition, ids.filter(own)["_doc"], keyed.filter(own).drop("_doc", "_partition"))
+            named = self._document.is_in(gone[partition]["_doc"].implode())
+            self._rewrite(partition, lambda old: old.filter(~named), new.get(partition, rows.clear()))
 
-        self.root.each(rewrite, ids["_partition"].unique(maintain_order=True), spread=True)
+        self.root.each(rewrite, gone, spread=True)
 
     def upsert(self, rows: pl.DataFrame) -> None:
         """Put rows in place of those with the same values in the `unique` columns; the last of these counts.
 
         Other rows of their documents stay.
         """
-        if rows.is_empty():
-            return
         rows = rows.unique(self._unique, keep="last", maintain_order=True)
-        ids = set(rows.select(self._document).to_series())
-        held = self.read({partition_of(i) for i in ids}).filter(self._document.is_in(list(ids)))
-        others = held.join(rows, on=self._unique, how="anti", nulls_equal=True)
-        self.replace(ids, pl.concat([others, rows]))
+        new = _by_partition(rows, rows.select(self._document).to_series())
 
-    def _rewrite(self, partition: int, doc_ids: pl.Series, new: pl.DataFrame) -> None:
-        old = self.read([partition])
-        kept = old.filter(~self._document.is_in(doc_ids.implode()))
-        if kept.height == old.height and new.is_empty():
+        def rewrite(partition: int) -> None:
+            here = new[partition]
+
+            def others(old: pl.DataFrame) -> pl.DataFrame:
+                return old.join(here, self._unique, "anti", nulls_equal=True, maintain_order="left")
+
+            self._rewrite(partition, others, here)
+
+        self.root.each(rewrite, new, spread=True)
+
+    def _rewrite(
+        self, partition: int, keep: Callable[[pl.DataFrame], pl.DataFrame], new: pl.DataFrame
+    ) -> None:
+        old = self._frame(self.file(partition), None)
+        kept = None if old is None else keep(old)
+        if new.is_empty() and (old is None or kept is None or kept.height == old.height):
             return
-        self.put(partition, pl.concat([kept, new]))
+        self.put(partition, new if kept is None else pl.concat([kept, new]))
 
     def put(self, partition: int, rows: pl.DataFrame) -> None:
         """Write a partition's rows in place of those that it has, and list the file in the manifest."""

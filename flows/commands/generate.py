@@ -16,7 +16,7 @@ from storage.jsonl import write_lines
 from storage.lance.served import require_served
 from storage.root import Root
 from tasks.evaluate.corpus.read import read_categories
-from tasks.evaluate.corpus.skill_sample import served_skill_ids, served_skills, stratified
+from tasks.evaluate.corpus.skill_sample import namespace_of, served_skill_ids, served_skills, stratified
 from tasks.evaluate.generate.distractors import PROMPT as DISTRACTORS
 from tasks.evaluate.generate.distractors import write_distractors
 from tasks.evaluate.generate.plans import WRITE as PLANS_PROMPT
@@ -53,7 +53,7 @@ def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) ->
     Args:
         root: What it serves; answers are kept below it.
         settings: Which language model, its prices and its ceiling.
-        skills: How many; drawn over namespaces by seed 42.
+        skills: How many; drawn by seed 42 over namespaces, or over categories where these are set and named.
         out: The folder.
 
     Returns:
@@ -69,10 +69,14 @@ def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) ->
     options = _options(settings, _LONGEST_REQUESTS)
     if "llm_concurrency" not in settings.model_fields_set:
         options = replace(options, endpoint=replace(options.endpoint, concurrency=_AT_ONCE))
-    chosen = served_skills(root, stratified(served_skill_ids(root), skills))
+    own, held = load(SkillPagerSettings), served_skill_ids(root)
+
+    def stratum(doc_id: str) -> str:
+        return (own.request_categories and held[doc_id]) or namespace_of(doc_id)
+
+    chosen = served_skills(root, stratified(held, skills, stratum=stratum))
     folder = folder_at(out)
     with open_llm(root, options) as llm, progress("asked about") as report:
-        own = load(SkillPagerSettings)
         longest, exactly = own.request_characters, own.request_exactly
         done = write_requests(chosen, folder, llm, report, longest=longest, exactly=exactly)
     return {"out": str(out), "wanted": skills, **done, **_spent(llm, REQUESTS.name)}

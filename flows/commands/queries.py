@@ -38,6 +38,7 @@ class SkillPagerSettings(BaseSettings, PaperNumbers):
     model_config = SettingsConfigDict(env_prefix="SKILLERY_SKILLPAGER_", extra="ignore", frozen=True)
 
     request_characters: int = Field(60_000, ge=0, description="Of a skill, to write requests about; 0: all.")
+    request_categories: bool = Field(False, description="Draw skills over categories, not owners.")
     request_exactly: bool = Field(False, description="Whether skills with fewer than five are left out.")
 
 

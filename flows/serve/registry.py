@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -20,8 +21,9 @@ from flows.settings import load
 from storage.errors import TransientError, UnknownDocument
 from storage.lance.served import Licences, Served, require_licences, require_served
 from tasks.crawl.registries.formats import FOLDER, INDEX, OLDER_FOLDER, OLDER_INDEX, pack
-from tasks.retrieve.registry.indexes import ARCHIVES, MARKETPLACE, hosted_marketplace, index_files
-from tasks.retrieve.registry.offers import Contents, OfferedSkill, contents_of, named, offers_of, served_rows
+from tasks.refine.workers import batch_processes, give_memory_back, run_in
+from tasks.retrieve.registry.indexes import ARCHIVES, MARKETPLACE, hosted_marketplace, released
+from tasks.retrieve.registry.offers import Contents, OfferedSkill, contents_of
 from tasks.retrieve.skills.bundle import MARKDOWN, mime_of
 
 _PATIENCE = 20.0  # seconds that a request waits for indexes which are being made
@@ -42,6 +44,7 @@ class _Release:
     heads: Mapping[str, tuple[bytes, str]]
 
 
+_AT_ONCE = 1000  # skills that are read in a second or two, which a process takes to start
 _NO_MARKET: tuple[_Release | None, str, tuple[bytes, str]] = (None, "", (b"", ""))  # release, base, answer
 
 
@@ -91,13 +94,15 @@ class LiveRegistry:
             return self._made
 
     def _make(self, served: Served) -> _Release:
-        root = self._service.root
-        found = offers_of(root, served, self._refused, self._known, served_rows(root, served))
-        offers = [offer for _, offer, _ in found if isinstance(offer, OfferedSkill)]
-        self._known, self._market = {offer.doc_id: offer for offer in offers}, _NO_MARKET
-        by_name = named(offers)
-        heads = {path: (content, _tag(content)) for path, content in index_files(by_name).items()}
-        return _Release(by_name, {offer.archive: offer for offer in offers}, heads)
+        count = (served.counts(self._service.root) or {}).get("documents") or 0
+        make = partial(released, self._service.root.uri, served, self._refused, self._known)
+        # What reading 20,000 skills takes, 300 MB, goes with the process that did it.
+        with batch_processes(count // _AT_ONCE, 2, 2) as apart:
+            by_name, files = run_in(apart, make)
+        self._known, self._market = {offer.doc_id: offer for offer in by_name.values()}, _NO_MARKET
+        heads = {path: (content, _tag(content)) for path, content in files.items()}
+        give_memory_back()
+        return _Release(by_name, {offer.archive: offer for offer in by_name.values()}, heads)
 
     def contents(self, offer: OfferedSkill) -> Contents:
         """Return the files of a skill; raise `UnknownDocument` if they are not those offered any more."""
@@ -117,6 +122,7 @@ class LiveRegistry:
         if held is not release or held_base != base:
             made = hosted_marketplace(release.by_name, base)
             self._market = release, base, (found := (made, _tag(made)))
+            give_memory_back()
         return found
 
     def answer(

@@ -53,7 +53,7 @@ def batch_processes(batches: int, workers: int | None, least: int = WORTH_IT) ->
     if count < 2 or batches < least:
         yield None
         return
-    _give_memory_back()
+    give_memory_back()
     # Not forked: the fork of a process with threads may wait for a lock for ever.
     context = multiprocessing.get_context("spawn")
     stopped, stop = context.Pipe(duplex=False)
@@ -170,7 +170,7 @@ def _share_one_heap() -> None:
     _ask_library("mallopt", _HEAPS, 1)
 
 
-def _give_memory_back() -> None:
+def give_memory_back() -> None:
     """Return to the system what this process has freed: others are about to need it."""
     _ask_library("malloc_trim", 0)
 

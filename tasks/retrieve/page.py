@@ -1,4 +1,7 @@
-"""Paging: the few parts of one document that a request needs (SkillPager, stage 2)."""
+"""Paging: the few parts of one document that a request needs (SkillPager, stage 2).
+
+What ends a page of the default method: `paging/selection.py`.
+"""
 
 from __future__ import annotations
 

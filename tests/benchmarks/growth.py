@@ -2,7 +2,7 @@
 
 Run by hand: `python -m tests.benchmarks.growth SKILLS.parquet [FOLDER] [SIZE]...`; 5,000, 20,000 and 60,000
 skills where none is given. A corpus larger than the file holds it several times, with words replaced as
-`refine_growth` does it. All is `skillery` itself with `--index skills`, each command a process of its own;
+`replicas` does it. All is `skillery` itself with `--index skills`, each command a process of its own;
 queries are descriptions of served skills, from one `--batch`. The last rows are the slopes of a straight
 line through the logarithms: 1 where a figure grows as the corpus does.
 """
@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from tests.benchmarks.nightly_cost import changed, run
-from tests.benchmarks.refine_growth import PeakMemory, replicate
+from tests.benchmarks.replicas import PeakMemory, replicate
 from tests.support.command import MAIN, lines_of
 
 _STAGES = ("crawl", "refine", "parse", "index")

@@ -22,7 +22,7 @@ import lancedb
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from lancedb.index import Bitmap, BTree, IvfFlat
+from lancedb.index import FTS, Bitmap, BTree, IvfFlat
 from lancedb.query import MultiMatchQuery
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -52,7 +52,8 @@ def _table(folder: Path, skills: pl.DataFrame, vectors: Any) -> Any:  # noqa: AN
     table = lancedb.connect(folder).create_table("skills", held)
     for name, make in {
         **{
-            field: lambda f: table.create_fts_index(f, stem=True, remove_stop_words=True) for field in _FIELDS
+            field: lambda f: table.create_index(f, config=FTS(stem=True, remove_stop_words=True))
+            for field in _FIELDS
         },
         "vector": lambda f: table.create_index(f, config=IvfFlat(distance_type="cosine")),
         "doc_id": lambda f: table.create_index(f, config=BTree()),

@@ -93,17 +93,22 @@ def agents_bench(
         bench = _Bench(given, acting, sources, limits, held)
         bench.run(names, runs, settings.llm_concurrency)
     rows, found = bench.told(names, at)
-    spent = {"tokens": limits.tokens, "cost": round(limits.cost, 6)}
+    account = acting.ledger or limits
+    spent = {"tokens": account.tokens, "cost": round(account.cost, 6)}
     found |= {"agent": acting.name, "runs": runs, "k": at, "spent": spent}
     return found if report is None else found | {"report": _written(report, bench, rows, found)}
 
 
 class _Agent(NamedTuple):
-    """Makes the agent of an attempt by its number; `key` is all that its actions depend on."""
+    """Makes the agent of an attempt by its number; `key` is all that its actions depend on.
+
+    The `ledger` of an LLM counts what was asked this time: answers that were kept cost nothing again.
+    """
 
     name: str
     key: str
     make: Callable[[int, Callable[[], float]], AbstractContextManager[Callable[[Turn], Act]]]
+    ledger: Ledger | None = None
 
 
 def _acting(
@@ -124,7 +129,7 @@ def _acting(
         # Each attempt has a client of its own, which counts what the attempt takes.
         return nullcontext(llm_agent(Llm(open_cache(endpoint, answers, ledger), sampling), run))
 
-    return _Agent(f"llm:{endpoint.model}", repr((endpoint.base_url, endpoint.model, sampling)), make)
+    return _Agent(f"llm:{endpoint.model}", repr((endpoint.base_url, endpoint.model, sampling)), make, ledger)
 
 
 class _Stream(NamedTuple):

@@ -70,6 +70,7 @@ from tasks.retrieve.routing.fit import packaged_fit
 from tasks.retrieve.routing.skill import TEMPLATE, Skill
 
 JUDGE, API = "judge", "api:"
+_KEPT_AT_ONCE = 1_024
 
 
 def skillflow(
@@ -106,7 +107,10 @@ def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, models: Ro
     kept = KeptEncoder(model, models.root)
     encoded = router.encoder_description_tokens, router.encoder_body_tokens
     before = router.encoder_text_prefix
-    vectors = kept.encode([f"{before}{flat_text(skill, encoded, model)}" for skill in skills])
+    texts = [f"{before}{flat_text(skill, encoded, model)}" for skill in skills]
+    for start in range(0, len(texts), _KEPT_AT_ONCE):  # what an endpoint was paid for is kept, whatever comes
+        kept.encode(texts[start : start + _KEPT_AT_ONCE])
+    vectors = kept.encode(texts)
     prefix = router.encoder_query_prefix
     asking = Prefixed(model, instructed(router.encoder_instruction) if prefix is None else prefix)
     stages: list[Stage] = [RetrieveStage(vectors, asking, router.candidates)]
@@ -309,10 +313,10 @@ class RoutingModels:
         raise WrongInput(msg)
 
     def api(self, model: str) -> ApiEncoder:
-        """Return what encodes by a model of the endpoint that is set up."""
-        options = llm_options(self._settings, "llm")
-        assert options is not None  # noqa: S101 (for the types: `local` alone gives none)
-        return ApiEncoder(options.endpoint, model)
+        """Return what encodes by a model of the endpoint that is set up, on the account of its LLM."""
+        llm_options(self._settings, "llm")  # says what is missing
+        assert self.llm is not None  # noqa: S101 (for the types)
+        return ApiEncoder(self.llm.cache.client.endpoint, model, self.llm.ledger)
 
     def export(self, model: str) -> str:
         """Return the folder of a model's export, made if it is not there."""

@@ -1,1 +1,4 @@
-"""The HTTP client: requests go out within quotas, politely, with retries; begin with `client`."""
+"""The HTTP client: requests go out within quotas, politely, with retries; begin with `client`.
+
+`limiter` says how long to wait after a 429.
+"""

@@ -27,7 +27,8 @@ from tasks.crawl.source.bundle import (
 from tasks.crawl.source.identity import doc_key
 from tasks.models.fields import count_of
 
-_OPTIONAL = ("source_url", "owner", "repo", "branch", "path", "stars")
+_OPTIONAL = ("source_url", "owner", "repo", "branch", "path", "stars", "category")
+_OR_UNKNOWN = ("stars", "category")  # where they make no sense, the row is read all the same
 _TEXT_TYPES = (
     *(pa.string(), pa.large_string(), pa.string_view()),
     *(pa.binary(), pa.large_binary(), pa.binary_view()),
@@ -132,7 +133,8 @@ class ParquetSource(Source):
             raw_hash=text.sha256,
             repo=f"{owner}/{repo}" if owner and repo else repo, ref=_text(row.get("branch")),
             path=_text(row.get("path")), url=_text(row.get("source_url")), author=owner,
-            stars=row.get("stars"), files=bundle.files, contents=bundle.contents, findings=tuple(findings),
+            stars=row.get("stars"), category=_text(row.get("category")),
+            files=bundle.files, contents=bundle.contents, findings=tuple(findings),
         )  # fmt: skip
 
 
@@ -193,15 +195,17 @@ def _plain(column: pa.Array) -> list[bytes | None]:
 
 
 def _value(cell: pa.Scalar, field: str) -> object:
-    """Return what a cell holds, or why it is of no use; a number of stars that makes no sense is unknown."""
+    """Return what a cell holds, or why it is of no use; of `_OR_UNKNOWN` None then."""
     try:
         value = cell.as_py()
         if field == "stars":
             return count_of(value)
         value = value.decode() if isinstance(value, bytes) else value
     except (pa.ArrowException, ArithmeticError, ValueError) as error:
-        return None if field == "stars" else _Unreadable(_line(error))
-    return _Unreadable(f"{cell.type} is no text") if isinstance(value, list | dict) else value
+        return None if field in _OR_UNKNOWN else _Unreadable(_line(error))
+    if isinstance(value, list | dict):
+        return None if field in _OR_UNKNOWN else _Unreadable(f"{cell.type} is no text")
+    return value
 
 
 # Not `fields.text_of`: ids count as given, with the blanks around them.

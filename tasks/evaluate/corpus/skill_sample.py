@@ -1,9 +1,9 @@
-"""Samples the skills of a root that requests are written about: spread over namespaces, reproducible."""
+"""Samples the skills of a root that requests are written about: spread out, reproducible."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from storage.lance.served import require_licences, require_served
 from storage.root import Root
@@ -19,15 +19,17 @@ def namespace_of(doc_id: str) -> str:
     return "/".join(parts[: 3 if "." in parts[0] else 2])
 
 
-def stratified(doc_ids: Iterable[str], count: int, seed: int = SEED) -> list[str]:
-    """Return `count` ids, or all if there are fewer: one of each namespace before a second of any.
+def stratified(
+    doc_ids: Iterable[str], count: int, seed: int = SEED, *, stratum: Callable[[str], str] = namespace_of
+) -> list[str]:
+    """Return `count` ids, or all if there are fewer: one of each stratum before a second of any.
 
-    Namespaces, and the ids of each, come in an order drawn by the seed: a smaller sample is the beginning of
+    Strata, and the ids of each, come in an order drawn by the seed: a smaller sample is the beginning of
     a larger one, so that a bench can grow. The order of `doc_ids` does not matter.
     """
     strata: dict[str, list[str]] = {}
     for doc_id in sorted(set(doc_ids)):
-        strata.setdefault(namespace_of(doc_id), []).append(doc_id)
+        strata.setdefault(stratum(doc_id), []).append(doc_id)
     chance = random.Random(seed)  # noqa: S311 (a sample, no secret)
     names = list(strata)
     chance.shuffle(names)
@@ -38,16 +40,17 @@ def stratified(doc_ids: Iterable[str], count: int, seed: int = SEED) -> list[str
     return [doc_id for _, _, doc_id in sorted(ranked)[:count]]
 
 
-def served_skill_ids(root: Root) -> list[str]:
-    """Return the ids of all skills served whose licence lets their text be shown.
+def served_skill_ids(root: Root) -> dict[str, str | None]:
+    """Return the ids of all skills served whose licence lets their text be shown, with their categories.
 
     Raises:
         NotPublished: Nothing is served.
         StorageError: The table or the file of licences' classes is damaged or missing.
     """
     licences = require_licences(root)
-    rows = require_served(root).skills_table(root).rows(["doc_id", "licence"], kind=["skill"])
-    return [row["doc_id"] for row in rows.to_pylist() if licences.class_of(row["licence"]) == "allow"]
+    rows = require_served(root).skills_table(root).rows(["doc_id", "category", "licence"], kind=["skill"])
+    allowed = (row for row in rows.to_pylist() if licences.class_of(row["licence"]) == "allow")
+    return {row["doc_id"]: row["category"] for row in allowed}
 
 
 def served_skills(root: Root, doc_ids: Sequence[str]) -> list[Skill]:

@@ -115,7 +115,9 @@ _WORK: Prompt[str] = Prompt(
     "agent-answer-1", "tasks.evaluate/agent_rules.txt", Annotated[str, AfterValidator(_said)],
     text=True, hotter=HOTTER,
 )  # fmt: skip
-_JUDGE: Prompt[_Met] = Prompt("agent-judge-1", "tasks.evaluate/agent_judge_rules.txt", _Met, hotter=HOTTER)
+_JUDGE: Prompt[_Met] = Prompt(
+    "agent-judge-1", "tasks.evaluate/agent_judge_rules.txt", _Met, hotter=HOTTER, whole=True
+)
 
 
 class Expected(NamedTuple):

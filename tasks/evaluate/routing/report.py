@@ -58,8 +58,9 @@ _METHODS = columns(_METHOD, with_intervals(_SHOWN))
 _PRECISION = columns(_METHOD, with_intervals(f"precision@{k}" for k in PRECISIONS))
 _CONTESTS = {
     "Method": "{method}", "Measure": "{measure}", "difference": "{difference:+.3f}",
-    "95% CI": "[{low:+.3f}, {high:+.3f}]", "p": "{p:.4f}", "p (Holm)": "{p_adjusted:.4f}",
-    "Cohen's h": "{effect:+.2f}", "wins": "{wins}", "losses": "{losses}", "ties": "{ties}",
+    "relative": "{relative:+.1%}", "95% CI": "[{low:+.3f}, {high:+.3f}]", "p": "{p:.4f}",
+    "p (Holm)": "{p_adjusted:.4f}", "Cohen's h": "{effect:+.2f}", "wins": "{wins}", "losses": "{losses}",
+    "ties": "{ties}",
 }  # fmt: skip
 _BESIDE = {
     "Method": "{method}", "Measure": "{measure}", "here": "{here:.3f}", "paper": "{paper:.3f}",

@@ -111,7 +111,8 @@ def contest(rows: pl.DataFrame, baseline: str) -> list[dict[str, Any]]:
     Returns:
         For each `method` and `measure`, copies folded, beside `baseline`, what `PairedTest` says, over the
         methods compared in that measure: drawn are the tasks, or clusters of them as `clusters_of` has it.
-        `wins`, `losses` and `ties` count tasks; `effect` is Cohen's h, of measures that are shares of tasks,
+        `relative` is the difference as a share of the baseline's mean, None where that is 0. `wins`, `losses`
+        and `ties` count tasks; `effect` is Cohen's h, of measures that are shares of tasks,
         else None: below 0.2 negligible, below 0.5 small.
 
     Raises:
@@ -136,6 +137,7 @@ def contest(rows: pl.DataFrame, baseline: str) -> list[dict[str, Any]]:
             signs = [(a > b) - (a < b) for a, b in zip(column, held, strict=True)]
             found.append({
                 "method": name, "baseline": baseline, "measure": measure, **test._asdict(),
+                "relative": test.difference / mean if (mean := sum(held) / len(held)) else None,
                 "wins": signs.count(1), "losses": signs.count(-1), "ties": signs.count(0),
                 "effect": cohen_h(column, held) if measure in _SHARES else None,
             })  # fmt: skip

@@ -45,8 +45,9 @@ def _status_of(text: str) -> bool:
 
 
 PROMPT: Prompt[bool] = Prompt(
-    "induce-judge-1", "tasks.induce/judge_rules.txt", Annotated[bool, BeforeValidator(_status_of)], text=True
-)
+    "induce-judge-1", "tasks.induce/judge_rules.txt", Annotated[bool, BeforeValidator(_status_of)],
+    text=True, whole=True,
+)  # fmt: skip
 
 
 class LlmTrajectoryJudge:

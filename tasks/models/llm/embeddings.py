@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from storage.errors import SkilleryError
+from tasks.models.llm.budget import Ledger, Usage, guessed_tokens
 from tasks.models.llm.client import Endpoint, require_openai
-from tasks.models.llm.errors import LlmUnavailable, error_of_status
+from tasks.models.llm.errors import BudgetSpent, LlmUnavailable, error_of_status
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import unit
 
@@ -26,16 +27,16 @@ class ApiEncoder:
     """Encodes by a model of an endpoint; implements IndexEncoder.
 
     What such a model takes for a token is not told: here it is a word, twelve letters at most, or a sign.
-    What is asked is not part of a run's account.
 
     Args:
         endpoint: Where, with which key, and how patiently.
         name: The model's name there, such as `text-embedding-3-large`.
+        ledger: Counts its tokens, at the price of a prompt's, and says when to stop.
     """
 
-    def __init__(self, endpoint: Endpoint, name: str) -> None:
+    def __init__(self, endpoint: Endpoint, name: str, ledger: Ledger) -> None:
         require_openai()
-        self._endpoint, self._name = endpoint, name
+        self._endpoint, self._name, self._ledger = endpoint, name, ledger
 
     @functools.cached_property
     def card(self) -> dict[str, Any]:
@@ -52,6 +53,7 @@ class ApiEncoder:
         Raises:
             LlmDenied, LlmRefused: The server denies access, has no such model, or refuses a text.
             LlmUnavailable: No answer came.
+            BudgetSpent: The ceiling is reached.
         """
         parts = [self._asked(texts[start : start + _AT_ONCE]) for start in range(0, len(texts), _AT_ONCE)]
         return (
@@ -70,6 +72,9 @@ class ApiEncoder:
         library = importlib.import_module("openai")
         # An empty text is refused; a blank one has a vector.
         given = [text or " " for text in texts]
+        size = sum(len(text.encode(errors="replace")) for text in given)
+        if (reserved := self._ledger.reserve(size, 0)) is None:
+            raise BudgetSpent("the ceiling does not hold these texts beside what is asked now")
         try:
             with library.OpenAI(
                 base_url=self._endpoint.base_url, api_key=self._endpoint.api_key or "none",
@@ -78,6 +83,12 @@ class ApiEncoder:
                 answer = client.embeddings.create(model=self._name, input=given, encoding_format="float")
         except library.APIError as error:
             raise self._failure(error) from error
+        else:
+            used = getattr(getattr(answer, "usage", None), "prompt_tokens", None)
+            self._ledger.counts["requests"] += 1
+            self._ledger.spend(Usage(used or guessed_tokens(size), 0, counted=bool(used)))
+        finally:
+            self._ledger.release(reserved)
         found: Any = getattr(answer, "data", None)
         try:
             vectors = np.array(

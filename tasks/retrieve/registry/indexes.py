@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from storage.errors import WrongInput
+from storage.lance.served import Served
+from storage.root import Root
 from tasks.crawl.registries.formats import (
     FOLDER,
     INDEX,
@@ -20,7 +22,7 @@ from tasks.crawl.registries.formats import (
     registry_name,
     told_description,
 )
-from tasks.retrieve.registry.offers import OfferedSkill
+from tasks.retrieve.registry.offers import OfferedSkill, named, offers_of, served_rows
 
 ARCHIVES = "archives"  # below the folder of the index
 MARKETPLACE, FOLDER_MARKETPLACE = "marketplace.json", ".claude-plugin/marketplace.json"
@@ -47,6 +49,23 @@ def archive_path(offer: OfferedSkill) -> str:
 def older_path(name: str, path: str) -> str:
     """Return where a file of a skill lies in a registry, in the older form."""
     return f"{OLDER_FOLDER}/{name}/{path}"
+
+
+def released(
+    uri: str, served: Served, refused: Collection[str], known: Mapping[str, OfferedSkill]
+) -> tuple[dict[str, OfferedSkill], dict[str, bytes]]:
+    """Return what a version of a root offers, by names, and the indexes that `index_files` makes of it.
+
+    Args:
+        uri: Address of the root, which a process of its own may be given.
+        served: The version.
+        refused: As for `contents_of`.
+        known: As for `offers_of`.
+    """
+    root = Root(uri)
+    found = offers_of(root, served, refused, known, served_rows(root, served))
+    by_name = named(offer for _, offer, _ in found if isinstance(offer, OfferedSkill))
+    return by_name, index_files(by_name)
 
 
 def index_files(offers: Mapping[str, OfferedSkill]) -> dict[str, bytes]:

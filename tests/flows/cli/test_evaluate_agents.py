@@ -171,5 +171,7 @@ def test_a_model_is_given_what_methods_retrieve_and_pays_for_no_turn_twice(
     assert server.requests == asked
     assert again["tokens"] == found["tokens"] > 0
     assert again["cost"] == found["cost"] > 0
+    assert 0 < found["spent"]["tokens"] <= found["tokens"]
+    assert again["spent"] == {"tokens": 0, "cost": 0}
     rates = json.loads((tmp_path / "report" / "rates.jsonl").read_text("utf-8"))
     assert rates == {"agent": "llm:small-model", "without": 0, "with": 1}

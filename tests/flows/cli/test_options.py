@@ -77,7 +77,7 @@ CONSTANTS: dict[tuple[str, str], list[tuple[Callable[[], Any] | None, dict[str, 
     ("skillweaver", "bench compose"): [(None, {"queries": 300, "templates": True})],  # section 5.2
     ("skillpager", "bench paging"): [  # section 4.1
         (None, {"skills": 395}),
-        (SkillPagerSettings, {"request_characters": 0, "request_exactly": True}),
+        (SkillPagerSettings, {"request_characters": 0, "request_categories": True, "request_exactly": True}),
     ],
     ("skillrouter", "bench requests"): [(None, {"pairs": 37_979})],  # section 4.2
     ("sgdr", "suggest"): [  # section 5.1

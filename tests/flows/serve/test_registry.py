@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -142,6 +144,22 @@ def test_a_marketplace_names_the_public_address(storied: SkillRoot) -> None:
     assert '"url":"https://skills.example.org/hub/.well-known/agent-skills/archives/' in content
     assert '"name":"skillery-skills-example-org"' in content
     assert '"name":"bread"' not in content
+
+
+def test_many_skills_are_read_by_a_process_that_goes_with_the_memory_it_took(
+    storied: SkillRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service(storied.root, load_settings(), load_serving())
+    releases = []
+    for at_once in (1000, 1):
+        monkeypatch.setattr("flows.serve.registry._AT_ONCE", at_once)
+        registry = LiveRegistry(service)
+        releases.append(asyncio.run(registry.release()))
+        registry.close()
+    service.close()
+    assert releases[0] == releases[1]
+    assert releases[0].by_name
+    assert multiprocessing.active_children() == []
 
 
 def test_where_others_are_to_reach_it_the_indexes_are_made_when_it_starts(storied: SkillRoot) -> None:

@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -148,29 +147,3 @@ class RequestLog:
                 and kind in {None, request.kind}
                 and (repository is None or (request.repository or "").lower() == repository.lower())
             ]
-
-    def shortest_gap(self, service: str) -> float:
-        """Return the least time between two request starts in seconds; infinite for fewer than two."""
-        starts = sorted(request.at for request in self.select(service, None, None))
-        return min((after - before for before, after in pairwise(starts)), default=float("inf"))
-
-    def most_within(self, service: str, seconds: float) -> int:
-        """Return the most requests that began within any stretch of this length."""
-        starts = sorted(request.at for request in self.select(service, None, None))
-        most, first = 0, 0
-        for last, start in enumerate(starts):
-            while start - starts[first] >= seconds:
-                first += 1
-            most = max(most, last - first + 1)
-        return most
-
-    def most_at_once(self, service: str) -> int:
-        """Return the most requests that were being answered at one moment."""
-        requests = self.select(service, None, None)
-        changes = [(request.at, 1) for request in requests]
-        changes += [(request.ended, -1) for request in requests if request.ended is not None]
-        most = now = 0
-        for _, change in sorted(changes):
-            now += change
-            most = max(most, now)
-        return most

@@ -46,12 +46,11 @@ class Marketplace:
     Args:
         world: What there is; may be changed while it is served.
         faults: What goes wrong; None: nothing.
-        port_base: The first of six ports in a row; None: any that are free.
     """
 
-    def __init__(self, world: World, faults: Faults | None = None, *, port_base: int | None = None) -> None:
+    def __init__(self, world: World, faults: Faults | None = None) -> None:
         self.world, self.faults, self.log = world, faults or Faults(), RequestLog()
-        self._port_base, self._ports = port_base, dict[str, int]()
+        self._ports = dict[str, int]()
         self._started = threading.Event()
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._run, name="marketplace", daemon=True)
@@ -91,10 +90,6 @@ class Marketplace:
     def clear_requests(self) -> None:
         self.log.clear()
 
-    def shortest_gap(self, service: str) -> float:
-        """Return the least time between two request starts in seconds; infinite for fewer than two."""
-        return self.log.shortest_gap(service)
-
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
@@ -106,9 +101,8 @@ class Marketplace:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         with tempfile.TemporaryDirectory(prefix="marketplace-") as folder:
             async with contextlib.AsyncExitStack() as stack:
-                for place, (name, service) in enumerate(self._services(Path(folder)).items()):
-                    port = self._port_base + place if self._port_base else 0
-                    self._ports[name] = await _listen(stack, _Host(self, name, service), port)
+                for name, service in self._services(Path(folder)).items():
+                    self._ports[name] = await _listen(stack, _Host(self, name, service))
                 self._started.set()
                 await self._stop.wait()
 
@@ -124,11 +118,11 @@ class Marketplace:
         }
 
 
-async def _listen(stack: contextlib.AsyncExitStack, host: _Host, port: int) -> int:
+async def _listen(stack: contextlib.AsyncExitStack, host: _Host) -> int:
     runner = web.ServerRunner(web.Server(host.handle, access_log=None), shutdown_timeout=0.2)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     bound: int = runner.addresses[0][1]
     return bound
 

@@ -32,6 +32,7 @@ def test_every_column_goes_where_it_belongs(file: Path) -> None:
             "id": ["Ada--mint"], "content": ["Pick it. ü"],
             "source_url": ["https://github.com/ada/herbs/tree/main/mint"], "owner": ["ada"],
             "repo": ["herbs"], "branch": ["main"], "path": ["mint"], "stars": [7], "other": ["ignored"],
+            "category": ["garden"],
         },
     )  # fmt: skip
     text = "Pick it. ü".encode()
@@ -39,7 +40,8 @@ def test_every_column_goes_where_it_belongs(file: Path) -> None:
         RawDocument(
             doc_id="Ada--mint", source=f"parquet:{file}", content=text, size=len(text),
             raw_hash=hashlib.sha256(text).hexdigest(), repo="ada/herbs", ref="main", path="mint",
-            url="https://github.com/ada/herbs/tree/main/mint", author="ada", stars=7, files=None,
+            url="https://github.com/ada/herbs/tree/main/mint", author="ada", stars=7, category="garden",
+            files=None,
         )
     ]  # fmt: skip
 
@@ -91,6 +93,13 @@ def test_a_text_over_the_limit_leaves_size_and_hash(file: Path) -> None:
     assert isinstance(row, RawDocument)
     assert (row.content, row.size, row.raw_hash) == (None, 11, hashlib.sha256(b"x" * 11).hexdigest())
     assert [(f.code, f.severity) for f in row.findings] == [("document.too-large", "error")]
+
+
+@pytest.mark.parametrize("category", [["herbs", "food"], b"\xff", None, " "])
+def test_a_category_is_a_text_or_unknown(file: Path, category: object) -> None:
+    (row,) = write(file, {"id": ["x"], "content": ["y"], "category": [category]}).read()
+    assert isinstance(row, RawDocument)
+    assert row.category is None
 
 
 @pytest.mark.parametrize(

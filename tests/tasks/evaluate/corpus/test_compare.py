@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -109,13 +110,13 @@ def test_a_namespace_is_owner_and_repository_and_the_host_where_there_is_one() -
     assert namespace_of("bees") == "bees"
 
 
-@given(IDS, st.integers(0, 40))
-def test_no_namespace_is_drawn_from_twice_before_every_other_had_its_turn(
-    doc_ids: set[str], count: int
+@given(IDS, st.integers(0, 40), st.sampled_from([namespace_of, lambda doc_id: doc_id[-1]]))
+def test_no_stratum_is_drawn_from_twice_before_every_other_had_its_turn(
+    doc_ids: set[str], count: int, stratum: Callable[[str], str]
 ) -> None:
-    drawn = stratified(doc_ids, count)
+    drawn = stratified(doc_ids, count, stratum=stratum)
     assert len(drawn) == len(set(drawn)) == min(count, len(doc_ids))
-    taken, there = (Counter(map(namespace_of, ids)) for ids in (drawn, doc_ids))
+    taken, there = (Counter(map(stratum, ids)) for ids in (drawn, doc_ids))
     most = max(taken.values(), default=0)
     assert all(taken[name] >= min(there[name], most - 1) for name in there)
 
@@ -129,7 +130,8 @@ def test_a_sample_is_the_beginning_of_a_larger_one_whatever_the_order(
 
 
 def test_served_skills_are_read_as_they_are_served(served_bakery: SkillRoot) -> None:
-    ids = served_skill_ids(served_bakery.root)
+    held = served_skill_ids(served_bakery.root)
+    ids = list(held)
     assert sorted(ids) == sorted(f"local/market/{name}" for name in SKILLS)
     for skill in served_skills(served_bakery.root, ids):
         text = SKILLS[skill.doc_id.rpartition("/")[2]]

@@ -122,7 +122,7 @@ def test_a_contest_counts_wins_and_losses_task_by_task() -> None:
     by_name = {(c["method"], c["measure"]): c for c in contest(both, "bad")}
     won = by_name["good", "hit@1"]
     assert (won["wins"], won["losses"], won["ties"]) == (2, 0, 1)
-    assert won["difference"] == pytest.approx(2 / 3)
+    assert (won["difference"], won["relative"]) == (pytest.approx(2 / 3), pytest.approx(2))
     assert [by_name["same", "hit@1"][key] for key in ("difference", "p")] == [0.0, 1.0]
     assert won["p_adjusted"] == min(1.0, 2 * won["p"])
 

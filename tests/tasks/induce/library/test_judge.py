@@ -48,6 +48,16 @@ def test_the_model_judges_each_run_whatever_was_declared(llm: Llm, server: LlmSe
     assert not any("success" in asked_about(asked) for asked in server.asked)
 
 
+def test_a_run_that_does_not_fit_the_model_waits_and_is_not_judged_by_a_part(
+    server: LlmServer, tmp_path: Path
+) -> None:
+    run = replace(add_bed("g", "b"), final="the bed is there " * 300)
+    with Answers(Root(tmp_path)) as answers:
+        llm = llm_of(server.url, answers, context=2_500)
+        assert LlmTrajectoryJudge(llm).verdicts([run, add_bed("h", "b")]) == [None, True]
+    assert (llm.ledger.counts["shortened"], server.requests) == (0, 1)
+
+
 def test_an_answer_that_is_none_is_asked_for_once_more_and_then_the_run_waits(
     llm: Llm, server: LlmServer
 ) -> None:

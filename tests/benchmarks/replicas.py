@@ -1,26 +1,16 @@
-"""Time and memory of the whole refine stage as a corpus grows, and of one more document on top.
+"""What benchmarks of growth share: a corpus replicated with words replaced, and memory as it is held.
 
-Run by hand: `PYTHONPATH=. python tests/benchmarks/refine_growth.py CORPUS.parquet [FOLDER] [SIZE]...`. The
-corpus has columns id and content; sizes are 20,000 and 100,000 documents where none is given; FOLDER (where
-none is given a temporary one) takes some 12 KB a document. The corpus is replicated with 30 % of its words
-replaced: in each replica the same words by the same others wherever they stand, so that the clusters of
-near-duplicates keep their sizes. Each measurement is a process of its own; crawling is not measured.
+In each replica 30 % of the words are replaced, the same by the same others wherever they stand, so that the
+clusters of near-duplicates keep their sizes.
 """
-
-# ruff: noqa: T201
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import resource
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 import zlib
 from collections import deque
 from concurrent.futures import ProcessPoolExecutor
@@ -31,8 +21,6 @@ from typing import Self
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from tests.benchmarks.refining import crawl, refine
 
 REPLACED_PERCENT = 30
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -92,16 +80,6 @@ def replica_of(corpus: Path, replica: int, out: Path) -> None:
     pq.write_table(pa.table({"id": ids, "content": contents}, schema=_SCHEMA), out)
 
 
-def grow(corpus: Path, more: Path) -> None:
-    """Write the corpus and one document more, a near-duplicate of its first."""
-    with pq.ParquetFile(corpus) as file, pq.ParquetWriter(more, _SCHEMA, compression="zstd") as writer:
-        for batch in file.iter_batches(1000):
-            writer.write_batch(batch.cast(_SCHEMA))
-        first = next(file.iter_batches(1))["content"][0].as_py()
-        one = {"id": ["one-more"], "content": [f"{first}\nAnd one line more."]}
-        writer.write_table(pa.table(one, schema=_SCHEMA))
-
-
 class PeakMemory(threading.Thread):
     """Watches the memory that this process and those it started hold together, ten times a second.
 
@@ -144,64 +122,3 @@ def resident(process_id: int) -> int:
     except OSError:
         return 0
     return pages * resource.getpagesize()
-
-
-def measured(folder: Path, night: int) -> dict[str, float | dict[str, int]]:
-    """Refine and return the corpus' counts, seconds, CPU seconds and peak memory in GiB of all processes."""
-    began = time.process_time()
-    with PeakMemory() as peak:
-        counts, seconds, settling = refine(folder, night)
-    of_children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = time.process_time() - began + of_children.ru_utime + of_children.ru_stime
-    return {
-        "counts": counts, "seconds": seconds, "settling": settling, "cpu": cpu, "peak": peak.bytes / 2**30,
-    }  # fmt: skip
-
-
-def process(*arguments: object) -> str:
-    """Run this file's step of that name in a process of its own."""
-    command = [sys.executable, __file__, "--step", *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def step(name: str, folder: Path, night: int) -> None:
-    """Crawl or refine, in this process."""
-    if name == "crawl":
-        crawl(folder / "root", folder / "corpus.parquet", night)
-    else:
-        print(json.dumps(measured(folder / "root", night)))
-
-
-def main(corpus: Path, folder: Path, sizes: list[int]) -> None:
-    """Print a row a size."""
-    print(
-        "documents     kept  dropped  refine s  of it settling  CPU s  CPU ms a document  peak GiB  "
-        "one more s  its CPU s"
-    )
-    for size in sizes:
-        place = folder / str(size)
-        place.mkdir(parents=True)
-        replicate(corpus, size, place / "corpus.parquet")
-        process("crawl", place, 0)
-        whole = json.loads(process("refine", place, 0))
-        grow(place / "corpus.parquet", place / "more.parquet")
-        (place / "more.parquet").replace(place / "corpus.parquet")
-        process("crawl", place, 1)
-        one_more = json.loads(process("refine", place, 1))
-        kept = whole["counts"]["documents"]
-        print(
-            f"{size:9,} {kept:8,} {size - kept:8,} {whole['seconds']:9.1f} {whole['settling']:15.1f} "
-            f"{whole['cpu']:6.0f} {1000 * whole['cpu'] / size:18.2f} {whole['peak']:9.2f} "
-            f"{one_more['seconds']:11.2f} {one_more['cpu']:10.2f}",
-            flush=True,
-        )
-        print(f"          {whole['counts']}, one more: {one_more['counts']}", flush=True)
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "--step":
-        step(sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
-    else:
-        with tempfile.TemporaryDirectory() as made:
-            chosen = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(made)
-            main(Path(sys.argv[1]), chosen, [int(size) for size in sys.argv[3:]] or [20_000, 100_000])

@@ -12,6 +12,7 @@ from flows.run_record import new_run_id
 from flows.settings import load_settings
 from storage.locks import writer_lock
 from storage.root import Root
+from storage.state import read_sources
 from tasks.crawl.collect import require_readable
 from tasks.crawl.shells import crawl_source
 from tasks.crawl.source_list import list_sources, restore_sources, specs_to_read
@@ -40,7 +41,9 @@ def crawl(
     settings = load_settings().crawl()
     place, run, now = Root(root), run_id or new_run_id(), datetime.now(UTC)
     with writer_lock(place):
-        specs = specs_to_read(place) if sources is None else [normal_spec(spec) for spec in sources]
+        known = read_sources(place)
+        given = [spec if spec in known else normal_spec(spec) for spec in sources or []]
+        specs = specs_to_read(place) if sources is None else given
         # On the list before they are read: a run that is interrupted is resumed by the next.
         before = list_sources(place, specs)
         reports = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import itertools
 import os
 import shutil
 import subprocess
@@ -43,6 +44,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 _LONG = ("prefect", "tests/operations", "tests/tasks/induce/replay", "tests/tasks/train", "tests/flows",
          "tests/tasks/retrieve")  # fmt: skip
 _MEMORY, _ROOM = "/dev/shm", 6e9  # noqa: S108 - bytes that must be free there
+_NUMBERS = itertools.count()
 _PLACE = pytest.StashKey[int]()
 _EXPORT = """
 import sys
@@ -63,7 +65,11 @@ def _one_folder_for_a_run() -> None:
         return
     roomy = os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > _ROOM
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY if roomy else tempfile.gettempdir())
-    folder = tempfile.mkdtemp(prefix="skillery-tests-", dir=_MEMORY if roomy else None)
+    place = Path(_MEMORY if roomy else tempfile.gettempdir())
+    for left in place.glob("skillery-tests-*-*"):  # of a run that was killed, in memory
+        if roomy and not Path("/proc", left.name.split("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=f"skillery-tests-{os.getpid()}-", dir=place)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after what Prefect removes when it exits
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     kept = model_cache()
@@ -94,6 +100,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """Return a folder with a path that no test before had: its own goes with it, and caches hold paths."""
+    own = tmp_path / str(next(_NUMBERS))
+    own.mkdir()
+    return own
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from tasks.crawl.collect import collect, collect_some
 from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.refresh import Target, open_part, sources_of
 from tasks.crawl.source.base import CrawlContext
-from tasks.crawl.sources import open_source
+from tasks.crawl.sources import remembered_source
 from tasks.models.retry import task_retries
 
 
@@ -25,7 +25,7 @@ def crawl_source(
 ) -> dict[str, Any]:
     """Crawl one source into raw parts."""
     place = Root(root)
-    source = open_source(spec, CrawlContext(place, now, limit, settings))
+    source = remembered_source(spec, CrawlContext(place, now, limit, settings))
     return asdict(collect(source, place, run_id=run_id, now=now, limit=limit, settings=settings))
 
 

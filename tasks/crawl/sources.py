@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.errors import WrongInput
+from storage.errors import SourceError, WrongInput
 from tasks.crawl.git.source import GitSource, SampleSource, normal_address
 from tasks.crawl.github.source import GitHubSource, is_name, normal_name
 from tasks.crawl.local.directory import DirectorySource
@@ -20,7 +20,7 @@ from tasks.crawl.registries.mcp_server import McpServerSource, normal_server
 from tasks.crawl.registries.skills_sh import SkillsShSource
 from tasks.crawl.registries.well_known import WellKnownSource, normal_url
 from tasks.crawl.skillsmp.source import SkillsMPSource
-from tasks.crawl.source.base import CrawlContext, Source
+from tasks.crawl.source.base import CrawlContext, Item, Source
 from tasks.crawl.source.identity import SAMPLE, hide_credentials, parse_github_url
 
 
@@ -79,6 +79,23 @@ def open_source(spec: str, context: CrawlContext) -> Source:
     """Return the source that a spec names, without touching it; an unknown form raises WrongInput."""
     name, rest = _parts(spec)
     return SOURCES[name].open(rest, context)
+
+
+def remembered_source(spec: str, context: CrawlContext) -> Source:
+    """Return what `open_source` does; what would not be taken today fails when it is read, and alone."""
+    try:
+        normal_spec(spec)
+    except WrongInput as error:
+        return _Refused(spec, str(error))
+    return open_source(spec, context)
+
+
+class _Refused(Source):
+    def __init__(self, spec: str, why: str) -> None:
+        self.spec, self._why = spec, why
+
+    def read(self) -> Iterator[Item]:
+        raise SourceError(self.spec, "refused", f"{self._why}; remove this source, and add it so")
 
 
 def normal_spec(spec: str) -> str:

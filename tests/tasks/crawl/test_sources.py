@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flows.crawl import crawl
+from flows.server.temporary import as_functions
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.schemas import RawDocument
+from storage.state import write_source
 from tasks.crawl.git.source import GitSource, split_ref
 from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.local.parquet_file import ParquetSource
 from tasks.crawl.source.base import CrawlContext
 from tasks.crawl.sources import ACCEPTED, normal_spec, open_source
-from tests.support.crawl.crawling import opened
+from tests.support.crawl.crawling import grows, opened
 
 if TYPE_CHECKING:
     from conftest import WorkTree
@@ -200,3 +203,15 @@ def test_any_other_spec_names_its_own_source(tmp_path: Path) -> None:
         open_source(f"dir:{tmp_path}", CrawlContext(Root(tmp_path), datetime.now(UTC))), DirectorySource
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_remembered_source_that_would_be_refused_today_fails_alone(tmp_path: Path) -> None:
+    """A release that knows more secrets meets a root whose source has one."""
+    root, spec = Root(tmp_path / "data"), "mcp:stdio:serve --token f44f4"
+    (tmp_path / "skills" / "kelp").mkdir(parents=True)
+    (tmp_path / "skills" / "kelp" / "SKILL.md").write_bytes(grows("kelp"))
+    write_source(root, spec, {"state": "complete", "in_list": True})
+    with as_functions():
+        reports = crawl(root.uri, [spec, f"dir:{tmp_path / 'skills'}"])
+    assert [(one["state"], one["new"]) for one in reports] == [("failed", 0), ("complete", 1)]
+    assert "hold a secret" in reports[0]["message"]

@@ -283,21 +283,22 @@ def test_another_encoder_than_the_indexs_is_refused(served_bakery: SkillRoot) ->
         index.search("bees")
 
 
-def test_other_weights_than_the_indexs_are_refused(skill_root: Make) -> None:
+@pytest.mark.parametrize(
+    ("model", "more", "error", "said"),
+    [
+        ({"revision": "f" * 64}, {}, ModelMismatch, "ffffffffffff"),  # other weights than the index's
+        ({"path": "models/none"}, {}, ModelMismatch, "models/none"),  # an export that is gone
+        ({}, {"skills": 999}, StorageError, "skills at version 999"),  # a version that is not there
+    ],
+)
+def test_what_is_served_and_is_not_there_is_named(
+    skill_root: Make, model: dict[str, str], more: dict[str, Any], error: type[Exception], said: str
+) -> None:
     root = skill_root(SKILLS)
     root.publish(nodes=False)
     served = root.served()
-    write_served(root.root, replace(served, model={**served.model, "revision": "f" * 64}))
-    with pytest.raises(ModelMismatch, match="ffffffffffff"):
-        root.ask().search("bees")
-
-
-def test_an_export_that_is_gone_is_named(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish(nodes=False)
-    served = root.served()
-    write_served(root.root, replace(served, model={**served.model, "path": "models/none"}))
-    with pytest.raises(ModelMismatch, match="models/none"):
+    write_served(root.root, replace(served, model={**served.model, **model}, **more))
+    with pytest.raises(error, match=said):
         root.ask().search("bees")
 
 
@@ -323,14 +324,6 @@ def test_a_damaged_pointer_is_named(skill_root: Make) -> None:
     root.publish(nodes=False)
     root.root.write("state/served.json", b'{"version": ')
     with pytest.raises(StorageError, match=r"served\.json"):
-        root.ask().search("bees")
-
-
-def test_a_version_that_is_not_there_is_named(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish(nodes=False)
-    write_served(root.root, replace(root.served(), skills=999))
-    with pytest.raises(StorageError, match="skills at version 999"):
         root.ask().search("bees")
 
 

@@ -40,16 +40,16 @@ def test_the_class_of_a_licence_when_passing_it_on(licence: str | None, expected
     assert licence_class(licence, EXPORT_POLICY) == expected
 
 
-def test_what_nobody_licensed_may_be_answered_from_but_not_passed_on() -> None:
-    assert licence_class(None, SERVE_POLICY) == "allow"
-    assert licence_class(None, EXPORT_POLICY) == "metadata-only"
-    assert licence_class("LicenseRef-Proprietary", SERVE_POLICY) == "deny"
-
-
-def test_a_licence_in_neither_list_may_be_answered_from_but_not_passed_on() -> None:
-    assert licence_class("GPL-3.0-only", SERVE_POLICY) == "allow"
-    assert licence_class("GPL-3.0-only", EXPORT_POLICY) == "metadata-only"
-    assert licence_class("GPL-3.0-only AND LicenseRef-Proprietary", SERVE_POLICY) == "deny"
+@pytest.mark.parametrize(
+    ("licence", "denied"),
+    [(None, "LicenseRef-Proprietary"), ("GPL-3.0-only", "GPL-3.0-only AND LicenseRef-Proprietary")],
+)  # fmt: skip
+def test_a_licence_in_neither_list_and_none_may_be_answered_from_but_not_passed_on(
+    licence: str | None, denied: str
+) -> None:
+    assert licence_class(licence, SERVE_POLICY) == "allow"
+    assert licence_class(licence, EXPORT_POLICY) == "metadata-only"
+    assert licence_class(denied, SERVE_POLICY) == "deny"
 
 
 @pytest.mark.parametrize(

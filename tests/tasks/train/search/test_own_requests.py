@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +50,13 @@ def of_kinds(*kinds: str, every: int = 1, some: int = 0, seed: int = 0) -> Read:
     return own, odds[rows]
 
 
+@functools.cache
+def of_tasks() -> tuple[Tuning, dict[str, Any]]:
+    """Return what requests of one kind teach."""
+    own, odds = of_kinds("task")
+    return judged(own, lambda _: odds, "best", REACH, NOW)
+
+
 def test_the_packaged_requests_hold_numbers_alone_and_give_the_figures_of_the_card() -> None:
     held, odds = held_out("best")
     assert set(held.texts) == {""}
@@ -58,8 +67,7 @@ def test_the_packaged_requests_hold_numbers_alone_and_give_the_figures_of_the_ca
 
 
 def test_requests_that_differ_teach_and_the_package_loses_nothing() -> None:
-    own, odds = of_kinds("task")
-    found, told = judged(own, lambda _: odds, "best", REACH, NOW)
+    found, told = of_tasks()
     (before, after), packaged = told["own"], told["packaged"]
     assert told["better"]
     assert after["log_loss"] < before["log_loss"] - 0.005
@@ -100,7 +108,7 @@ def test_lowering_the_least_probability_is_seen() -> None:
 
 def test_what_is_used_now_is_what_has_to_be_bettered() -> None:
     own, odds = of_kinds("task")
-    found, told = judged(own, lambda _: odds, "best", REACH, NOW)
+    found, told = of_tasks()
     again = judged(own, lambda _: odds, "best", REACH, found)[1]
     assert again["own"][0] == told["own"][1]
     assert again["packaged"][0] == told["packaged"][0]

@@ -1,7 +1,7 @@
 """What it costs a server to keep its usage: `python -m tests.benchmarks.usage_cost ROOT [CLIENTS] [SECONDS]`.
 
 Two servers of one root, without a log and with counts, are asked by turns, each for the given time in all. A
-row holds the answers of one, its processor milliseconds an answer, and the times of its answers.
+row holds the answers of one, its processor milliseconds a question, and the times of its answers.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def spent(server: Serving) -> float:
 
 
 async def turn(load: Load, clients: int, seconds: float) -> float:
-    """Let so many clients ask for a while; return the server's processor milliseconds an answer."""
-    began, answers = spent(load.server), len(load.took)
+    """Let so many clients ask for a while; return the server's processor milliseconds a question."""
+    began, asked = spent(load.server), len(load.took) + load.failed.total()
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(60)) as session:
         until = time.perf_counter() + seconds
         await asyncio.gather(*(load.client(session, until) for _ in range(clients)))
-    return 1000 * (spent(load.server) - began) / max(1, len(load.took) - answers)
+    return 1000 * (spent(load.server) - began) / max(1, len(load.took) + load.failed.total() - asked)
 
 
 def main(place: str, clients: str = "50", seconds: str = "60") -> None:

@@ -64,12 +64,6 @@ def go_back(root: Root) -> None:
     roll_back(root)
 
 
-def edit(root: Root) -> None:
-    """Put a line of one's own before the text of an installed skill."""
-    file = root.folder.parent / "agent/sailor-mend/SKILL.md"
-    file.write_text(file.read_text("utf-8").replace("\n---\n", "\nown: kept\n---\n", 1), "utf-8")
-
-
 ROWS = {
     "first night": Row("run --source dir:{market}", 8, "empty"),
     "second night": Row("run", 8, "one night"),
@@ -88,7 +82,6 @@ ROWS = {
     "induce": Row("induce {runs}", 20),
     "install": Row("install cooper-mend brewer-mend --to {agent}", 2),
     "update": Row("update --to {agent}", 2),
-    "merge": Row("update --to {agent}", 30, before=edit),
     "export": Row("export --out {out}", 2),
 }
 

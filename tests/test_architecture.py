@@ -259,7 +259,7 @@ def test_no_test_imports_another_test() -> None:
 
 _ASK = """
 import contextlib, io, json, sys
-from flows.cli.main import main
+from flows.cli.start import main
 answers = []
 for arguments in json.load(sys.stdin):
     sys.argv, printed = ["skillery", *arguments], io.StringIO()

@@ -6,13 +6,11 @@ The hook of an agent's host loads none of them. The models of a question load be
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
 import threading
 from itertools import pairwise
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -37,6 +35,9 @@ def main() -> None:
 def _load_ahead(command: str, words: list[str]) -> None:
     """Load the models that a question needs; who asks for one waits for it, and meets what fails again."""
     with contextlib.suppress(Exception):
+        import json  # noqa: PLC0415 (what the hook does without)
+        from pathlib import Path  # noqa: PLC0415
+
         root = Path(_option(words, "root", "data")).expanduser()
         model = json.loads((root / "state/served.json").read_bytes())["model"]
         from tasks.models.encoder import OnnxEncoder  # noqa: PLC0415 (beside the command's modules)

@@ -13,8 +13,6 @@ from itertools import count
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
 from flows.commands.open_formats.json_log import is_json, json_line
 from flows.settings import load_settings
@@ -103,6 +101,8 @@ def progress(verb: str, *, clock: Callable[[], float] = time.monotonic) -> Itera
     if load_settings().quiet:
         yield lambda _done, _total: None
     elif sys.stderr.isatty() and not is_json():
+        from rich.progress import Progress  # noqa: PLC0415 (most commands show none)
+
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(verb, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -181,6 +181,8 @@ def say_text(text: str) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table under its title; None is an empty cell, a truth value yes or no."""
+    from rich.table import Table  # noqa: PLC0415 (as above)
+
     say(title, style="bold")  # Rich wraps the title of a table
     drawn = Table()
     for column in columns:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
@@ -162,8 +163,11 @@ class _Weights:
     def mapped(self, name: str) -> Vectors:
         """Return a tensor of which few rows are read: of 30,522 words a task has some dozens."""
         told = self.tensors[name]
-        at = self._start + told["data_offsets"][0]
-        return np.memmap(self._file, np.float32, "r", at, tuple(told["shape"]))
+        with self._file.open("rb") as stream:
+            file = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        file.madvise(mmap.MADV_RANDOM)  # else the disk is asked for all rows around each
+        begin, end = told["data_offsets"]
+        return np.frombuffer(file, np.float32, (end - begin) // 4, self._start + begin).reshape(told["shape"])
 
 
 def base_tokenizer() -> Tokenizer:

@@ -1,8 +1,7 @@
-"""Tokens: the tokenizers of models, one a process for files that say the same, and counts by word."""
+"""Tokens: the tokenizers of models, one a process for files of the same bytes, and counts by word."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -29,14 +28,12 @@ def whole_tokenizer(folder: Path) -> Tokenizer:
     return _of_file((folder / "tokenizer.json").read_bytes())
 
 
-@loaded_once(4)
+@loaded_once(2)
 def _of_file(data: bytes) -> Tokenizer:
-    # An export writes these in its own way, and neither is wanted.
-    said = json.loads(data) | {"truncation": None, "padding": None}
-    return _of_content(json.dumps(said, sort_keys=True, ensure_ascii=False))
-
-
-_of_content = loaded_once(2)(Tokenizer.from_str)
+    found = Tokenizer.from_buffer(data)
+    found.no_truncation()  # an export writes these in its own way, and neither is wanted
+    found.no_padding()
+    return found
 
 
 def first_tokens(text: str, most: int, tokenizer: TextTokenizer) -> str:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -105,14 +106,17 @@ while True:
 """
 
 
-def test_a_kill_tears_no_row(tmp_path: Path) -> None:
-    for _ in range(3):
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_kill_tears_no_row(tmp_path: Path, kills: int) -> None:
+    for kill in range(kills):
         command = [sys.executable, "-c", _NOTING, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout
             process.stdout.readline()
-            while not list(tmp_path.rglob("*.parquet")):
+            written = len(list(tmp_path.rglob("*.parquet")))
+            while len(list(tmp_path.rglob("*.parquet"))) <= written:
                 pass
+            time.sleep(0.003 * kill)
             process.send_signal(signal.SIGKILL)
     files = [f for f in Root(tmp_path).files("usage") if f.endswith(".parquet")]
     whole = pl.concat([read_frame(Root(tmp_path), file, USAGE) for file in files])

@@ -134,7 +134,7 @@ class Bases:
                 looks, seen = looks + (now != seen), now
                 if look and looks >= look:
                     time.sleep(after)
-                    told = command.split()[0] in WRITING  # a damaged root's status may be an error
+                    told = command.split(maxsplit=1)[0] in WRITING  # a damaged root may be an error
                     try:
                         if stopped(running.pid) and told:
                             require_truth(Root(folder / "root"), "running")

@@ -60,6 +60,25 @@ def test_it_is_a_dictionary_of_documents_on_disk(
             )
 
 
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from(IDS[:4]), st.none() | st.integers(0, 2), st.integers(0, 9))))
+)
+@settings(max_examples=25)
+def test_an_upsert_is_a_dictionary_by_the_unique_columns_of_which_some_may_be_null(
+    changes: list[list[tuple[str, int | None, int]]],
+) -> None:
+    schema = pl.Schema({"doc_id": pl.String, "part": pl.Int64, "value": pl.Int64})
+    with tempfile.TemporaryDirectory() as folder:
+        table = PartitionedTable(Root(folder), "t", schema, unique=("doc_id", "part"))
+        model = dict[tuple[str, int | None], int]()
+        for rows in changes:
+            table.upsert(pl.DataFrame(rows, schema, orient="row"))
+            model |= {(doc_id, part): value for doc_id, part, value in rows}
+            assert sorted(table.read().rows(), key=str) == sorted(
+                ((*k, v) for k, v in model.items()), key=str
+            )
+
+
 @given(st.text(max_size=20))
 def test_ids_that_differ_only_in_case_share_a_partition(doc_id: str) -> None:
     assert 0 <= partition_of(doc_id) < PARTITIONS

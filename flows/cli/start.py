@@ -44,12 +44,13 @@ def _load_ahead(command: str, words: list[str]) -> None:
 
         OnnxEncoder(root / model["path"]).load_ahead()
         if command == "search":
+            from tasks.retrieve.routing import reranker  # noqa: PLC0415
             from tasks.retrieve.routing.learned_leg import packaged_retriever  # noqa: PLC0415
-            from tasks.retrieve.routing.reranker import REACHES, packaged_pair_scorer  # noqa: PLC0415
 
             threads = int(os.environ.get("SKILLERY_QUERY_THREADS") or 0) or None
-            if _option(words, "rerank", "best") in REACHES:
-                threading.Thread(target=packaged_pair_scorer, args=(threads,), daemon=True).start()
+            if _option(words, "rerank", reranker.DEFAULT_RERANK) in reranker.REACHES:
+                load = threading.Thread(target=reranker.packaged_pair_scorer, args=(threads,), daemon=True)
+                load.start()
             packaged_retriever(threads)
 
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from flows.commands.llm import is_set_up
@@ -108,9 +109,9 @@ def skillrouter(skills: Sequence[Skill], router: SkillRouterSettings, models: Ro
     encoded = router.encoder_description_tokens, router.encoder_body_tokens
     before = router.encoder_text_prefix
     texts = [f"{before}{flat_text(skill, encoded, model)}" for skill in skills]
-    for start in range(0, len(texts), _KEPT_AT_ONCE):  # what an endpoint was paid for is kept, whatever comes
-        kept.encode(texts[start : start + _KEPT_AT_ONCE])
-    vectors = kept.encode(texts)
+    # What an endpoint was paid for is kept, whatever comes.
+    parts = (texts[start : start + _KEPT_AT_ONCE] for start in range(0, len(texts) or 1, _KEPT_AT_ONCE))
+    vectors = np.concatenate([kept.encode(part) for part in parts])
     prefix = router.encoder_query_prefix
     asking = Prefixed(model, instructed(router.encoder_instruction) if prefix is None else prefix)
     stages: list[Stage] = [RetrieveStage(vectors, asking, router.candidates)]

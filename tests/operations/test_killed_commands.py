@@ -80,9 +80,9 @@ ROWS = {
     "forget": Row(f"forget {_FORGOTTEN} --yes", 20),
     "rollback": Row("rollback {first}", 20),
     "induce": Row("induce {runs}", 20),
-    "install": Row("install cooper-mend brewer-mend --to {agent}", 2),
-    "update": Row("update --to {agent}", 2),
-    "export": Row("export --out {out}", 2),
+    "install": Row("install cooper-mend brewer-mend --to {agent}", 20),
+    "update": Row("update --to {agent}", 20),
+    "export": Row("export --out {out}", 20),
 }
 
 

@@ -22,7 +22,7 @@ from storage.errors import SkilleryError, WrongInput
 from storage.lance.served import read_served
 from storage.partitions import Manifest
 from storage.root import Root
-from tasks.crawl.source.identity import hide_credentials
+from tasks.crawl.source.identity import hide_credentials, shown_spec
 
 if TYPE_CHECKING:  # it comes with an extra, and takes half a second
     from openlineage.client.event_v2 import InputDataset, OutputDataset
@@ -234,7 +234,7 @@ def _read(root: Root, name: str, specs: Sequence[str]) -> list[InputDataset]:
     from openlineage.client.event_v2 import InputDataset  # noqa: PLC0415
 
     if name == _SOURCES:
-        return [InputDataset(f"{_NAMESPACE}-sources", hide_credentials(spec)) for spec in specs]
+        return [InputDataset(f"{_NAMESPACE}-sources", hide_credentials(shown_spec(spec))) for spec in specs]
     return [InputDataset(*_place(root, name))]
 
 

@@ -127,7 +127,7 @@ def _handle_interrupts() -> None:
 
 @functools.cache
 def _mind_missed_interrupts() -> None:
-    """Repeat a Ctrl-C that came just before the main thread began to wait: it would be seen after the wait."""
+    """Repeat a Ctrl-C that came just before the main thread began to wait: the wait would hide it."""
     told, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)

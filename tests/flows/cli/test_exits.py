@@ -129,7 +129,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_stack_is_shown_on_requ
 
 
 _INTERRUPTED = """
-import os, signal, time, typer
+import os, signal, threading, time, typer
 from flows.cli.exits import run_to_exit
 from tasks.refine.workers import batch_processes
 
@@ -160,12 +160,21 @@ def swallows() -> None:
             pass
         signal.raise_signal(signal.SIGINT)
 
+@app.command()
+def waits() -> None:
+    def tell_another_thread() -> None:
+        time.sleep(0.1)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    threading.Thread(target=tell_another_thread).start()
+    threading.Event().wait()
+
 if __name__ == "__main__":
     run_to_exit(app)
 """
 
 
-@pytest.mark.parametrize("command", ["wraps", "reports", "swallows"])
+@pytest.mark.parametrize("command", ["wraps", "reports", "swallows", "waits"])
 def test_ctrl_c_ends_a_command_and_its_processes_whatever_a_library_makes_of_it(
     command: str, tmp_path: Path
 ) -> None:

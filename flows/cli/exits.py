@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import NoReturn
 
@@ -36,9 +37,15 @@ _REMEDIES = {
 }
 _INTERRUPTED = 130
 _PATIENCE = 6.0  # seconds in which a command may write its record; what it does not end is safe to kill
+_SEEN = 0.2  # seconds in which a main thread that does not wait sees a signal
 _ASKED = threading.Event()  # by Ctrl-C, to end
 _command = functools.cache(get_command)  # of some sixty commands: Typer would make them again for each call
-_LINE = "skillery: interrupted; a later run picks up where this one was\n"
+_LINE, _RESUMED = (
+    "skillery: interrupted\n",
+    "skillery: interrupted; a later run picks up where this one was\n",
+)
+# Of these a later one goes on with what the one before has done.
+_RUNS = {"run", "backfill", "rebuild", "refresh", "induce", "compact", "forget", "rollback"}
 
 
 def run_to_exit(app: typer.Typer) -> NoReturn:
@@ -118,8 +125,25 @@ def _fail(message: str, code: int) -> NoReturn:
 def _handle_interrupts() -> None:
     """Let the first Ctrl-C end the command in order, and the second one, or six seconds, end it at once."""
     signal.signal(signal.SIGINT, _interrupt)
+    _mind_missed_interrupts()
     # What a command that ends at once leaves of its worker processes is cleaned up, without a word.
     sys.warnoptions.append("ignore:resource_tracker:UserWarning")
+
+
+@functools.cache
+def _mind_missed_interrupts() -> None:
+    """Repeat a Ctrl-C that came just before the main thread began to wait: the wait would hide it."""
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+
+    def repeat() -> None:
+        while os.read(told, 1):
+            time.sleep(_SEEN)
+            if signal.getsignal(signal.SIGINT) is _interrupt:  # which replaces itself when it runs
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=repeat, daemon=True).start()
 
 
 def end_on_interrupt(line: str) -> None:
@@ -130,7 +154,7 @@ def end_on_interrupt(line: str) -> None:
 def _leave() -> NoReturn:
     """End the process now, without waiting for its threads; every write is whole or not there."""
     sys.stdout.flush()
-    _end(_LINE)
+    _end(_RESUMED if _RUNS.intersection(sys.argv[1:2]) else _LINE)
 
 
 def _end(line: str) -> NoReturn:

@@ -280,9 +280,8 @@ class _Bench:
         """Make all attempts: runs through all tasks side by side, the tasks of each in their order."""
         streams = [(name, run) for run in range(runs) for name in names]
         with steps("done", len(streams) * len(self._given)) as step, ThreadPoolExecutor(at_once) as pool:
-            jobs = [pool.submit(self._run, *each, step) for each in streams]
             try:
-                for job in jobs:
+                for job in [pool.submit(self._run, *each, step) for each in streams]:
                     job.result()
             except BaseException:
                 self._limits.until = 0.0  # the others end at their next turn

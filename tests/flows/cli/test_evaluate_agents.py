@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from pathlib import Path
 
 import polars as pl
@@ -58,14 +59,17 @@ def test_a_bench_that_is_killed_goes_on_and_has_the_figures_known_by_hand(
 
 
 def test_nothing_that_an_agent_started_outlives_an_interrupt(tmp_path: Path, root: str) -> None:
-    mark = f"hang-{tmp_path.name}"
+    mark = uuid.uuid4().hex
     agent = f"{scripted('hang')} {mark}"
     given = ("evaluate", "agents", "example", "--agent", agent, "--root", root)
     with subprocess.Popen([*MAIN, *given], stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         while not _started(mark, beside=process.pid) and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        try:
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert not _started(mark, beside=process.pid)
 

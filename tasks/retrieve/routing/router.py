@@ -43,7 +43,7 @@ class NearIdentical:
         held = self._vectors[np.array(rows, dtype=np.int64)]
         near = held @ held.T >= _SAME_NEED
         for place, row in enumerate(rows):
-            before = [rows[other] for other in np.flatnonzero(near[place, :place])]
+            before = [rows[other] for other in np.flatnonzero(near[place, :place]).tolist()]
             groups.setdefault(self._leader(row, [one for one in before if one in groups]), []).append(row)
         return list(groups.values())
 

@@ -42,7 +42,7 @@ def open_tables(root: Root, version: Served) -> dict[str, TableAt]:
     path = str(version.model.get("path"))
     if not root.exists(path):
         raise StorageError(f"{version.version} cannot be served: its encoder {root.at(path)} is gone")
-    tables = {name: TableAt(root, name, at) for name, at in version.tables().items()}
+    tables = version.tables_at(root)
     for table in tables.values():
         table.count()
     return tables

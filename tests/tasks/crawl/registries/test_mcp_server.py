@@ -180,7 +180,8 @@ def test_a_command_is_no_spec_without_words() -> None:
         "serve --password f44f4", "env SEA_TOKEN=f44f4 serve", "serve --secret=f44f4",
         "serve -H 'Authorization: Bearer f44f4'", "serve http://ann:f44f4Qx@e.org/",
         "serve --pass f44f4", "serve --private-key f44f4", "env ACCESS_KEY=f44f4 serve",
-        "serve e.org/?key=f44f4", "serve -c 'x --pat f44f4'",
+        "serve e.org/?key=f44f4", "serve -c 'x --pat f44f4'", "serve -p f44f4", "serve --key=f44f4",
+        "serve --auth ann:f44f4", "serve -u ann:f44f4", "serve -c 'x --key f44f4.f44f4'",
     ):  # fmt: skip
         with pytest.raises(WrongInput, match=r"stdio:(serve|env): .* environment") as refused:
             normal_spec(f"mcp:stdio:{words}")
@@ -188,6 +189,7 @@ def test_a_command_is_no_spec_without_words() -> None:
     for words in (
         "serve --max-tokens 100", "serve --token-file /run/x", "npx -y @sea/server@1.2.3 --port 80",
         "serve --no-token --port 80", "serve --keyboard=x --path=y", "serve --tokenizer cl100k",
-        "docker run sea@sha256:" + "a1" * 32,
+        "docker run sea@sha256:" + "a1" * 32, "npx -y -p @sea/server sea", "docker run -u 10:10 -p 80:80 sea",
+        "serve --key ./sea --auth oauth", "serve --key sea.pem",
     ):  # fmt: skip
         assert normal_spec(f"mcp:stdio:{words}") == f"mcp:stdio:{words}"

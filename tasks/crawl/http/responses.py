@@ -159,19 +159,20 @@ def read_limits(headers: Mapping[str, str], now: datetime) -> RateLimits:
 
     Those without `x-` are read too, where a server sends them alone.
     """
-    reset, left = (
-        _count(headers.get(f"x-ratelimit-{name}") or headers.get(f"ratelimit-{name}"))
-        for name in ("reset", "remaining")
-    )
+    reset: float | None = _either(headers, "ratelimit-reset")
     if reset is not None and reset >= _EPOCH_FROM:
         reset = reset - now.timestamp()
     return RateLimits(
-        left=left,
+        left=_either(headers, "ratelimit-remaining"),
         reset=None if reset is None else now + timedelta(seconds=min(max(reset, 0.0), LONGEST_WAIT)),
         left_today=_count(headers.get("x-ratelimit-daily-remaining")),
         left_this_minute=_count(headers.get("x-ratelimit-minute-remaining")),
         retry_after=retry_after(headers, now),
     )
+
+
+def _either(headers: Mapping[str, str], name: str) -> int | None:
+    return _count(headers.get(f"x-{name}") or headers.get(name))
 
 
 def _count(value: str | None) -> int | None:

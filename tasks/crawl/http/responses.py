@@ -155,17 +155,24 @@ class RateLimits:
 
 
 def read_limits(headers: Mapping[str, str], now: datetime) -> RateLimits:
-    """Return the rate limits in an answer's headers, names in lower case; unreadable ones are absent."""
-    reset: float | None = _count(headers.get("x-ratelimit-reset"))
+    """Return the rate limits in an answer's headers, names in lower case; unreadable ones are absent.
+
+    Those without `x-` are read too, where a server sends them alone.
+    """
+    reset: float | None = _either(headers, "ratelimit-reset")
     if reset is not None and reset >= _EPOCH_FROM:
         reset = reset - now.timestamp()
     return RateLimits(
-        left=_count(headers.get("x-ratelimit-remaining")),
+        left=_either(headers, "ratelimit-remaining"),
         reset=None if reset is None else now + timedelta(seconds=min(max(reset, 0.0), LONGEST_WAIT)),
         left_today=_count(headers.get("x-ratelimit-daily-remaining")),
         left_this_minute=_count(headers.get("x-ratelimit-minute-remaining")),
         retry_after=retry_after(headers, now),
     )
+
+
+def _either(headers: Mapping[str, str], name: str) -> int | None:
+    return _count(headers.get(f"x-{name}") or headers.get(name))
 
 
 def _count(value: str | None) -> int | None:

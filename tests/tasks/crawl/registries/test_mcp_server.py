@@ -11,6 +11,7 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.crawl.registries.formats import digest_of
+from tasks.crawl.registries.mcp_server import EXTENSION
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.crawl.registries import SkillServer
@@ -104,9 +105,16 @@ def test_an_entry_that_does_not_verify_is_named(
     assert (report.new, report.failed) == (2, {reason: 1})
 
 
+def floods(call: dict[str, Any]) -> dict[str, Any]:
+    """Answer as a server that lists more skills than anybody has."""
+    capabilities = {"extensions": {EXTENSION: {}}}
+    return {"id": call["id"], "result": {"capabilities": capabilities, "skills": [{}] * 100_001}}
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
+        ({"pages": {"/mcp": floods}}, "too-many"),
         ({"extensions": {}}, "no-skills"),
         ({"cursor": "0"}, "shape"),
         ({"pages": {"/mcp": b"{}"}}, "shape"),

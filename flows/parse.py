@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from prefect import flow
@@ -74,7 +75,8 @@ def parse(
         report["edges"] = edges_report(edges, done)
         report["partial"] = report["partial"] or report["edges"]["partial"]
     _show(found, plan["unchanged"], report)
-    show_table("skillery-node-types", node_type_mix(Root(root)), "Node types beside SkillPager's table 3.")
+    mix = partial(node_type_mix, Root(root))
+    show_table("skillery-node-types", mix, "Node types beside SkillPager's table 3.")
     return {**found, "llm": report}
 
 

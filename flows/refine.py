@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from prefect import flow
@@ -13,7 +15,6 @@ from flows.run_page import counted, counts, flat, on_page, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import batches_at_once, run_batches, runs_elsewhere
 from flows.settings import load_settings, run_opinions
-from storage.lance.served import LicenceClass
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import documents_table
@@ -50,14 +51,11 @@ def refine(root: str = "data", run_id: str | None = None, spent: Carried | None 
         held = update_refined(root, run_id=run, now=now, near=settings.near())
     dropped = {reason: n for reason, n in held.items() if reason != "documents"}
     tell(f"documents {held['documents']}, dropped: {counts(dropped)}")
-    work = {"refined now": plan["todo"], "gone": plan["gone"], "unchanged, skipped": plan["unchanged"]}
-    rows = counted(work) + [
-        {"what": k if k == "documents" else f"dropped: {k}", "count": n} for k, n in held.items()
-    ]
-    rows += [
-        {"what": f"licence class, when exported: {k}", "count": n} for k, n in _licence_classes(root).items()
-    ]
-    show_table("skillery-refine", rows, "The corpus now, and why documents are not in it.")
+    show_table(
+        "skillery-refine",
+        partial(_rows, root, plan, held),
+        "The corpus now, and why documents are not in it.",
+    )
     announce(root, run, done["risks_added"])
     if done["opinions"] is not None:
         show_table("skillery-opinions", counted(done["opinions"]), "What the LLM was asked about risks.")
@@ -79,9 +77,15 @@ def announce(root: str, run: str, added: list[dict[str, Any]]) -> None:
         emit_event(event=RISK_ADDED, resource=resource, related=related, payload=payload)
 
 
-def _licence_classes(root: str) -> dict[LicenceClass, int]:
+def _rows(root: str, plan: Mapping[str, Any], held: Mapping[str, int]) -> list[dict[str, Any]]:
+    work = {"refined now": plan["todo"], "gone": plan["gone"], "unchanged, skipped": plan["unchanged"]}
     policy = LicencePolicy(**load_settings().licence_policies()["export"])
-    return count_classes(documents_table(Root(root)).read(columns=["licence"])["licence"], policy)
+    classes = count_classes(documents_table(Root(root)).read(columns=["licence"])["licence"], policy)
+    return [
+        *counted(work),
+        *counted({k if k == "documents" else f"dropped: {k}": n for k, n in held.items()}),
+        *counted({f"licence class, when exported: {k}": n for k, n in classes.items()}),
+    ]
 
 
 def refine_batches(

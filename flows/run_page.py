@@ -153,11 +153,18 @@ def tell_source(report: Mapping[str, Any]) -> None:
     )
 
 
-def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
-    """Create a table artifact, its texts visible; an empty table says that it is empty."""
+def show_table(
+    key: str, rows: Sequence[Mapping[str, Any]] | Callable[[], Sequence[Mapping[str, Any]]], description: str
+) -> None:
+    """Create a table artifact, its texts visible; an empty table says that it is empty.
+
+    `rows` may be a function that makes them: it is not called where there is no page.
+    """
     if not on_page():
         return
-    table = [_visible(dict(row)) for row in rows] or [{"note": "nothing to show"}]
+    table = [_visible(dict(row)) for row in (rows() if callable(rows) else rows)] or [
+        {"note": "nothing to show"}
+    ]
     create_table_artifact(key=key, table=table, description=visible(description))
 
 

@@ -42,6 +42,7 @@ from storage.state import (
     write_heartbeat,
     write_run,
 )
+from tasks.crawl.source.identity import shown_spec
 from tasks.retrieve.versions.doctor import mend_missing
 
 log = logging.getLogger(__name__)
@@ -149,7 +150,8 @@ class RunRecord:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as a dictionary that JSON can hold."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name[0] != "_"}
+        told = {name: getattr(self, name) for name in self.__dataclass_fields__ if name[0] != "_"}
+        return told | {"specs": [*map(shown_spec, self.specs)]}
 
 
 @contextmanager

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -260,6 +261,11 @@ def load_settings() -> Settings:
 
 def load(kind: type[Model]) -> Model:
     """Read settings of a kind from the environment; raises as `load_settings`."""
+    return cast("Model", _read(kind, frozenset(os.environ.items())))
+
+
+@functools.lru_cache(maxsize=16)
+def _read(kind: type[BaseSettings], _environment: frozenset[tuple[str, str]]) -> BaseSettings:
     try:
         return kind()
     except ValidationError as error:

@@ -92,7 +92,7 @@ class Folder:
         import pyarrow as pa  # noqa: PLC0415 (a search opens none)
 
         with self._reading(relative):
-            return pa.OSFile(str(self.folder / relative))
+            return pa.OSFile(f"{self.uri}/{relative}")
 
     @contextlib.contextmanager
     def _reading(self, relative: str) -> Iterator[None]:
@@ -130,9 +130,13 @@ class Folder:
 
     def files(self, folder: str, suffix: str) -> list[str]:
         """Return the whole files below a folder, sorted."""
-        found = (p for p in (self.folder / folder).rglob("*") if p.is_file())
-        whole = (p for p in found if p.name.endswith(suffix) and p.suffix != UNFINISHED)
-        return sorted(p.relative_to(self.folder).as_posix() for p in whole)
+        found = (
+            f"{top}/{name}"
+            for top, _, names in os.walk(self.folder / folder)
+            for name in names
+            if name.endswith(suffix) and not name.endswith(UNFINISHED)
+        )
+        return sorted(path[len(self.uri) + 1 :] for path in found if os.path.isfile(path))
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes below each folder; a link counts as what it is."""

@@ -17,6 +17,10 @@ if TYPE_CHECKING:  # its import takes a tenth of a query, which reads one file a
     import pyarrow.parquet as pq
 
 
+# Bytes of a table: to pack a smaller one takes as long as all the rest of writing it, and saves no room.
+_SMALL = 16_384
+
+
 @functools.cache
 def damage() -> tuple[type[BaseException], ...]:
     """Return what reading a damaged file raises; a panic of Polars is no `Exception`."""
@@ -26,12 +30,13 @@ def damage() -> tuple[type[BaseException], ...]:
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
-    """Return a table as a Parquet file whose pages have checksums (CRC-32)."""
+    """Return a table as a Parquet file whose pages have checksums (CRC-32), packed if that is worth it."""
     import pyarrow as pa  # noqa: PLC0415 (as above)
     import pyarrow.parquet as pq  # noqa: PLC0415 (as above)
 
     buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
+    packed = "zstd" if table.nbytes > _SMALL else "none"
+    pq.write_table(table, buffer, compression=packed, write_page_checksum=True)
     return bytes(buffer.getvalue())
 
 

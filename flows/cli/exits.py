@@ -40,7 +40,12 @@ _PATIENCE = 6.0  # seconds in which a command may write its record; what it does
 _SEEN = 0.2  # seconds in which a main thread that does not wait sees a signal
 _ASKED = threading.Event()  # by Ctrl-C, to end
 _command = functools.cache(get_command)  # of some sixty commands: Typer would make them again for each call
-_LINE = "skillery: interrupted; a later run picks up where this one was\n"
+_LINE, _RESUMED = (
+    "skillery: interrupted\n",
+    "skillery: interrupted; a later run picks up where this one was\n",
+)
+# Of these a later one goes on with what the one before has done.
+_RUNS = {"run", "backfill", "rebuild", "refresh", "induce", "compact", "forget", "rollback"}
 
 
 def run_to_exit(app: typer.Typer) -> NoReturn:
@@ -149,7 +154,7 @@ def end_on_interrupt(line: str) -> None:
 def _leave() -> NoReturn:
     """End the process now, without waiting for its threads; every write is whole or not there."""
     sys.stdout.flush()
-    _end(_LINE)
+    _end(_RESUMED if _RUNS.intersection(sys.argv[1:2]) else _LINE)
 
 
 def _end(line: str) -> NoReturn:

@@ -30,7 +30,7 @@ from storage.state import (
 )
 from tasks.crawl.backfill import backfill_of, replay_plan
 from tasks.crawl.git.source import FOLDER as MARKETPLACE
-from tasks.crawl.source.identity import SAMPLE
+from tasks.crawl.source.identity import SAMPLE, shown_spec
 
 log = logging.getLogger(__name__)
 _RUNS = 12  # the last ones, of whatever flow
@@ -131,8 +131,8 @@ def _source(root: Root, spec: str, runs: Iterable[dict[str, Any]], limit: int | 
         changed, listed, size = limit, limit, round(size * limit / changed)
     quota = known.get("quota_left")
     return {
-        "source": spec, "listed": listed, "documents": changed, "bytes": size, "requests": requests,
-        "quota_left": quota,
+        "source": shown_spec(spec), "listed": listed, "documents": changed, "bytes": size,
+        "requests": requests, "quota_left": quota,
     }  # fmt: skip
 
 

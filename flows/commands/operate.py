@@ -25,6 +25,7 @@ from storage.state import (
     runs_under_way,
     seen_table,
 )
+from tasks.crawl.source.identity import hide_credentials, shown_spec
 from tasks.crawl.source_list import known_sources, list_sources, remove_source
 from tasks.refine.export.export import Format, export_corpus
 from tasks.refine.licences.policy import LicencePolicy
@@ -102,7 +103,7 @@ def source_rows(root: Root) -> list[dict[str, Any]]:
     """
     rows = []
     for spec, record in known_sources(root).items():
-        row = {"source": spec, **{key: record.get(key) for key in _OF_A_SOURCE}}
+        row = {"source": shown_spec(spec), **{key: record.get(key) for key in _OF_A_SOURCE}}
         if record["in_list"]:
             rows.append(row)
         elif record["documents"] or record["in_list"] is None:
@@ -134,26 +135,26 @@ def remove_listed(root: Root, given: str, wait: float = 0, *, retire: bool) -> d
         spec = _known_spec(given, known)
         retired = remove_source(root, spec, datetime.now(UTC), retire=retire)
     was_listed, left = bool(known[spec]["in_list"]), known[spec]["documents"] - retired
-    return {"source": spec, "removed": was_listed, "retired": retired, "documents": left}
+    return {"source": shown_spec(spec), "removed": was_listed, "retired": retired, "documents": left}
 
 
 def _known_spec(given: str, known: Mapping[str, Any]) -> str:
-    from tasks.crawl.source.identity import hide_credentials  # noqa: PLC0415
     from tasks.crawl.source.lookup import nearest  # noqa: PLC0415
     from tasks.crawl.sources import normal_spec  # noqa: PLC0415 (loads what reads the web)
 
-    near = nearest(given, known)
+    shown = {shown_spec(spec): spec for spec in known}
+    near = nearest(given, shown)
     try:
-        spec = given if given in known else normal_spec(given)
+        spec = given if given in known else shown.get(given) or normal_spec(given)
     except WrongInput:
         if not near:
             raise
         spec = given
     if spec in known:
         return spec
-    near = nearest(spec, known) or near
+    near = nearest(spec, shown) or near
     said = f"near it are {', '.join(near)}" if near else "`skillery sources` lists all"
-    raise WrongInput(f"{hide_credentials(spec)} is not on the list of sources: {said}")
+    raise WrongInput(f"{hide_credentials(shown_spec(spec))} is not on the list of sources: {said}")
 
 
 def _by_licence_class(root: Root) -> dict[str, int]:

@@ -59,18 +59,16 @@ def _limit_terminal(*, stacks: bool, progress: bool) -> None:
             ends with one line that names it in any case.
         progress: Whether lines that are no warnings are shown.
     """
-    from prefect.logging.configuration import setup_logging  # noqa: PLC0415
+    import prefect.main  # noqa: PLC0415, F401 (sets up logging, once a process)
     from prefect.logging.handlers import PrefectConsoleHandler  # noqa: PLC0415
 
-    setup_logging()
     for handler in logging.getLogger().handlers:
         if isinstance(handler, PrefectConsoleHandler | JsonLines):
             if not stacks:
                 handler.addFilter(
                     lambda record: not (record.exc_info or "in state Failed" in record.getMessage())
                 )
-            if not progress:
-                handler.setLevel(logging.WARNING)
+            handler.setLevel(logging.NOTSET if progress else logging.WARNING)
 
 
 def run_nightly(

@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from typing import TypeVar
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from flows.commands.installing import InstallSettings
 from flows.serve.answers.service import Service
 from flows.settings import load
 from storage.errors import TransientError, UnknownDocument
 from storage.lance.served import Licences, Served, require_licences, require_served
-from tasks.crawl.registries.formats import FOLDER, INDEX, OLDER_FOLDER, OLDER_INDEX, pack
+from tasks.crawl.registries.formats import FOLDER, INDEX, OLDER_FOLDER, OLDER_INDEX, digest_of, pack
 from tasks.refine.workers import batch_processes, give_memory_back, run_in
-from tasks.retrieve.registry.indexes import ARCHIVES, MARKETPLACE, hosted_marketplace, released
-from tasks.retrieve.registry.offers import Contents, OfferedSkill, contents_of
+from tasks.retrieve.registry.indexes import ARCHIVES, MARKETPLACE, Release, hosted_at, released, tag_of
+from tasks.retrieve.registry.offers import Contents, contents_of
 from tasks.retrieve.skills.bundle import MARKDOWN, mime_of
 
 _PATIENCE = 20.0  # seconds that a request waits for indexes which are being made
 _JSON, _ZIP, _BINARY = "application/json", "application/zip", "application/octet-stream"
+_hosted_at = lru_cache(1)(hosted_at)
+_T = TypeVar("_T")
 _AGAIN = "read the index again"
 _RANGE = re.compile(r"bytes=(?=\d|-\d)(\d{0,18})-(\d{0,18})", re.ASCII)  # of several ranges all is sent
 
 
-@dataclass(frozen=True, slots=True)
-class _Release:
-    """What the registry offers of one served version: by names, by archives, and the indexes with their tags.
-
-    Of 20,000 skills an index has 12 MB, which no request is to wait for.
-    """
-
-    by_name: Mapping[str, OfferedSkill]
-    by_archive: Mapping[str, OfferedSkill]
-    heads: Mapping[str, tuple[bytes, str]]
-
-
+_PIECE = 1 << 18  # bytes sent at once: a copy of 12 MB would take longer to make than to send, and stay
 _AT_ONCE = 1000  # skills that are read in a second or two, which a process takes to start
-_NO_MARKET: tuple[_Release | None, str, tuple[bytes, str]] = (None, "", (b"", ""))  # release, base, answer
 
 
 class LiveRegistry:
@@ -61,11 +50,10 @@ class LiveRegistry:
         self._refused = load(InstallSettings).refuse
         self._maker, self._lock = ThreadPoolExecutor(1, "registry"), threading.Lock()
         self._asked: tuple[Served, Licences] | None = None
-        self._made: Future[_Release] | None = None
-        self._known: dict[str, OfferedSkill] = {}
-        self._market = _NO_MARKET
+        self._made: Future[Release] | None = None
+        self._noted: bytes | None = None
 
-    async def release(self) -> _Release:
+    async def release(self) -> Release:
         """Return what is offered now.
 
         Raises:
@@ -85,7 +73,7 @@ class LiveRegistry:
         if self._public_url is not None:
             self._maker.submit(self._begun)
 
-    def _begun(self) -> Future[_Release]:
+    def _begun(self) -> Future[Release]:
         now = require_served(self._service.root), require_licences(self._service.root)
         with self._lock:
             failed = self._made is not None and self._made.done() and self._made.exception() is not None
@@ -93,37 +81,30 @@ class LiveRegistry:
                 self._asked, self._made = now, self._maker.submit(self._make, now[0])
             return self._made
 
-    def _make(self, served: Served) -> _Release:
-        count = (served.counts(self._service.root) or {}).get("documents") or 0
-        make = partial(released, self._service.root.uri, served, self._refused, self._known)
+    def _make(self, served: Served) -> Release:
+        with self._service.index.version() as now:
+            count = len(now.names())
+        make = partial(released, self._service.root.uri, served, self._refused, self._noted)
         # What reading 20,000 skills takes, 300 MB, goes with the process that did it.
         with batch_processes(count // _AT_ONCE, 2, 2) as apart:
-            by_name, files = run_in(apart, make)
-        self._known, self._market = {offer.doc_id: offer for offer in by_name.values()}, _NO_MARKET
-        heads = {path: (content, _tag(content)) for path, content in files.items()}
+            made = run_in(apart, make)
+        self._noted = made.noted
+        _hosted_at.cache_clear()
         give_memory_back()
-        return _Release(by_name, {offer.archive: offer for offer in by_name.values()}, heads)
+        return made
 
-    def contents(self, offer: OfferedSkill) -> Contents:
-        """Return the files of a skill; raise `UnknownDocument` if they are not those offered any more."""
-        edition, _, _ = self._service.skills.edition(offer.doc_id)
+    def contents(self, release: Release, archive: str) -> tuple[Contents, bytes]:
+        """Return the files of a skill, and its archive; raise `UnknownDocument` if they are others by now."""
+        edition, _, _ = self._service.skills.edition(_offered(release.documents, archive))
         found = contents_of(edition, self._refused, lambda: str(edition.row["body"]))
-        if (
-            isinstance(found, str)
-            or {p: hashlib.sha256(c).hexdigest() for p, c in found.items()} != offer.files
-        ):
-            raise UnknownDocument(f"{offer.doc_id} has changed: {_AGAIN}")
-        return found
+        made = b"" if isinstance(found, str) else pack(found)
+        if isinstance(found, str) or digest_of(made) != f"sha256:{archive.removesuffix('.zip')}":
+            raise UnknownDocument(f"{edition.row['doc_id']} has changed: {_AGAIN}")
+        return found, made
 
-    def marketplace(self, release: _Release, base: str) -> tuple[bytes, str]:
-        """Return the marketplace of Claude's format; each archive lies below the public address or `base`."""
-        base = self._public_url or base
-        held, held_base, found = self._market
-        if held is not release or held_base != base:
-            made = hosted_marketplace(release.by_name, base)
-            self._market = release, base, (found := (made, _tag(made)))
-            give_memory_back()
-        return found
+    def base(self, request: Request) -> str:
+        """Return the address below which archives lie: the public one, or the one that was asked."""
+        return self._public_url or f"http://{request.headers['host']}"
 
     def answer(
         self, request: Request, content: bytes, tag: str, media: str, *, lasting: bool = False
@@ -132,7 +113,7 @@ class LiveRegistry:
         whose = "private" if self._service.limits.token.get_secret_value() else "public"
         kept = f"{whose}, max-age=31536000, immutable" if lasting else f"{whose}, no-cache"
         headers = {"etag": tag, "cache-control": kept}
-        if tag in request.headers.get("if-none-match", ""):
+        if _is_held(request, tag):
             return Response(status_code=304, headers=headers)
         if lasting:
             headers["accept-ranges"] = "bytes"
@@ -142,7 +123,8 @@ class LiveRegistry:
                 return _part(content, found[1], found[2], headers, media)
         if media == _BINARY:  # whatever a third party calls its file, no browser may run it
             headers["content-disposition"] = "attachment"
-        return Response(content, headers=headers, media_type=media)
+        headers["content-length"] = str(len(content))
+        return StreamingResponse(_pieces(content), headers=headers, media_type=media)
 
     def close(self) -> None:
         """Take no more work; what is under way is not waited for."""
@@ -160,22 +142,23 @@ def registry_router(service: Service, registry: LiveRegistry) -> APIRouter:
         _add(router, f"/{path}", index)
 
     async def archive(request: Request, name: str) -> Response:
-        offer = _offered((await registry.release()).by_archive, name)
-        made = await service.run(lambda: pack(registry.contents(offer)))
-        return registry.answer(request, made, _tag(made), _ZIP, lasting=True)
+        release = await registry.release()
+        _, made = await service.run(lambda: registry.contents(release, name))
+        return registry.answer(request, made, tag_of(made), _ZIP, lasting=True)
 
     async def file(request: Request, name: str, path: str) -> Response:
-        offer = _offered((await registry.release()).by_name, name)
-        if path not in offer.files:
-            raise UnknownDocument(f"{name} has no such file: {_AGAIN}")
-        content = (await service.run(lambda: registry.contents(offer)))[path]
-        media = MARKDOWN if mime_of(path) == MARKDOWN else _BINARY
-        return registry.answer(request, content, _tag(content), media)
+        release = await registry.release()
+        archive = _offered(release.archives, name)
+        files, _ = await service.run(lambda: registry.contents(release, archive))
+        content, media = _offered(files, path), MARKDOWN if mime_of(path) == MARKDOWN else _BINARY
+        return registry.answer(request, content, tag_of(content), media)
 
     async def marketplace(request: Request) -> Response:
-        release, base = await registry.release(), f"http://{request.headers['host']}"
-        made = await service.run(lambda: registry.marketplace(release, base))
-        return registry.answer(request, *made, _JSON)
+        content, tag = (await registry.release()).heads[MARKETPLACE]
+        base = registry.base(request)
+        tag = tag_of(f"{tag} {base}".encode())
+        made = b"" if _is_held(request, tag) else await service.run(lambda: _hosted_at(base, content))
+        return registry.answer(request, made, tag, _JSON)
 
     for path in (INDEX, OLDER_INDEX):
         head(path)
@@ -185,8 +168,13 @@ def registry_router(service: Service, registry: LiveRegistry) -> APIRouter:
     return router
 
 
-def _tag(content: bytes) -> str:
-    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for at in range(0, len(content), _PIECE):
+        yield content[at : at + _PIECE]
+
+
+def _is_held(request: Request, tag: str) -> bool:
+    return tag in request.headers.get("if-none-match", "")
 
 
 def _part(content: bytes, first: str, last: str, headers: dict[str, str], media: str) -> Response:
@@ -204,7 +192,7 @@ def _add(router: APIRouter, path: str, answer: Callable[..., object]) -> None:
     router.add_api_route(path, answer, methods=["GET", "HEAD"], response_class=Response)
 
 
-def _offered(offers: Mapping[str, OfferedSkill], name: str) -> OfferedSkill:
+def _offered(offers: Mapping[str, _T], name: str) -> _T:
     if name not in offers:
         raise UnknownDocument(f"nothing is offered as {name[:200]!r}: {_AGAIN}")
     return offers[name]

@@ -33,13 +33,21 @@ def end_anew(root: Root) -> None:
     root.delete(_UNDER_WAY)
 
 
-def mend_tags(root: Root) -> list[tuple[str, str]]:
-    """Tag again the published versions whose tags are missing, damaged or on another version; return them.
+def mend_tags(root: Root) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Tag the published versions again whose tags are missing, damaged or on another version; drop others.
 
-    The caller holds the root's writer lock.
+    Files of a version with a tag are never removed, so tags go that are of what is gone or was never
+    published to its end. The caller holds the root's writer lock.
+
+    Returns:
+        Each table and tag that was made again, and each that was dropped.
+
+    Raises:
+        StorageError: `state/served.json` is damaged.
     """
-    served, mended = read_served(root), []
+    served, mended, stray = read_served(root), list[tuple[str, str]](), list[tuple[str, str]]()
     kept = {v.version: v for v in [*published_versions(root), *([served] if served else [])]}
+    known = published_names(root)
     for name in table_names(root):
         try:
             tags = tagged(root, name)
@@ -54,25 +62,11 @@ def mend_tags(root: Root) -> list[tuple[str, str]]:
             if wanted is not None and wanted in there and tags.get(label) != wanted:
                 tag(root, name, label, wanted)
                 mended.append((name, label))
-    return mended
-
-
-def drop_stray_tags(root: Root) -> list[tuple[str, str]]:
-    """Remove tags of what is gone or was never published to its end; return each table and tag.
-
-    Files of a version with a tag are never removed. The caller holds the root's writer lock.
-
-    Raises:
-        StorageError: `state/served.json` is damaged.
-    """
-    known, found = published_names(root), []
-    for name in table_names(root):
-        tags = tagged(root, name)
-        there = versions_of(root, name) if tags else set()
-        found += [(name, t) for t, version in sorted(tags.items()) if t not in known or version not in there]
-    for name, label in found:
+                tags[label] = wanted
+        stray += [(name, t) for t, version in sorted(tags.items()) if t not in known or version not in there]
+    for name, label in stray:
         untag(root, name, label)
-    return found
+    return mended, stray
 
 
 log = logging.getLogger(__name__)
@@ -123,8 +117,11 @@ class Served:
 
     def table(self, root: Root, name: str) -> TableAt | None:
         """Return a table as it is served, None where the version has none of that name."""
-        version = self.tables().get(name)
-        return None if version is None else TableAt(root, name, version)
+        return self.tables_at(root).get(name)
+
+    def tables_at(self, root: Root) -> dict[str, TableAt]:
+        """Return each table as it is served, by its name; each is opened once, when it is first read."""
+        return {name: TableAt(root, name, version) for name, version in self.tables().items()}
 
     def skills_table(self, root: Root) -> TableAt:
         """Return the table of skills, which every version has."""

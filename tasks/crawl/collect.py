@@ -22,7 +22,7 @@ from tasks.crawl.seen import Covers, SeenRows, Verdict
 from tasks.crawl.source.base import Gone, Item, Missed, Source, Unchanged
 from tasks.crawl.source.bundle import links_out
 from tasks.crawl.source.credentials import without_credentials
-from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.identity import doc_key, shown_spec
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 from tasks.crawl.source.tombstones import drop_forgotten
 from tasks.crawl.source.unchanged import document_digest, same_source
@@ -197,7 +197,7 @@ class _Ingestion:
 
     def break_off(self, error: SourceError | SourceUnavailable) -> None:
         """Note why the reading ended early; wanted documents that it did not reach become stale."""
-        log.warning("%s", error, extra={"source": self._source.spec})
+        log.warning("%s", error, extra={"source": shown_spec(self._source.spec)})
         self._error = error
         self._state = "partial" if self._counts["listed"] or error.reason == _QUOTA else "failed"
         if self._source.exhaustive or self._state == "failed":
@@ -212,7 +212,12 @@ class _Ingestion:
         message, usage = str(self._error) if self._error else None, asdict(self._source.usage())
         message = message or links_out(self._dropped) or None
         return SourceReport(
-            self._source.spec, self._state, **self._counts, failed=dict(failed), message=message, **usage
+            shown_spec(self._source.spec),
+            self._state,
+            **self._counts,
+            failed=dict(failed),
+            message=message,
+            **usage,
         )
 
     def _checkpoint(self) -> None:

@@ -21,7 +21,7 @@ from tasks.crawl.registries.skills_sh import SkillsShSource
 from tasks.crawl.registries.well_known import WellKnownSource, normal_url
 from tasks.crawl.skillsmp.source import SkillsMPSource
 from tasks.crawl.source.base import CrawlContext, Item, Source
-from tasks.crawl.source.identity import SAMPLE, hide_credentials, parse_github_url
+from tasks.crawl.source.identity import SAMPLE, hide_credentials, parse_github_url, shown_spec
 
 
 def _as_given(rest: str) -> str:
@@ -95,7 +95,7 @@ class _Refused(Source):
         self.spec, self._why = spec, why
 
     def read(self) -> Iterator[Item]:
-        raise SourceError(self.spec, "refused", f"{self._why}; remove this source, and add it so")
+        raise SourceError(shown_spec(self.spec), "refused", f"{self._why}; remove this source, and add it so")
 
 
 def normal_spec(spec: str) -> str:

@@ -1,21 +1,27 @@
 """Lineage of a run as OpenLineage's events: what each stage read and wrote, and how it ended.
 
 `SKILLERY_OPENLINEAGE` names who is told: a server's URL, or `file:PATH`, to which a line an event is added.
+The events are made here: to import OpenLineage's client takes six hundredths of a night without changes.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
 import queue
 import sys
 import threading
 import uuid
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import Request, urlopen
 
 from flows.settings import load_settings
 from storage.errors import SkilleryError, WrongInput
@@ -23,9 +29,6 @@ from storage.lance.served import read_served
 from storage.partitions import Manifest
 from storage.root import Root
 from tasks.crawl.source.identity import hide_credentials
-
-if TYPE_CHECKING:  # it comes with an extra, and takes half a second
-    from openlineage.client.event_v2 import InputDataset, OutputDataset
 
 log = logging.getLogger(__name__)
 _NAMESPACE = "skillery"
@@ -43,14 +46,18 @@ _STAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _ENDS = {"complete": "COMPLETE", "partial": "COMPLETE", "cancelled": "ABORT", "interrupted": "ABORT"}
 _Emit = Callable[[], None]
+_SPEC = "https://openlineage.io/spec/"
+# The versions of OpenLineage's facets by name, as of its specification 2-0-2.
+_FACETS = {
+    "ParentRunFacet": "1-2-0", "ErrorMessageRunFacet": "1-0-1", "JobTypeJobFacet": "2-0-4",
+    "SchemaDatasetFacet": "1-2-0", "DatasetVersionDatasetFacet": "1-0-1",
+    "OutputStatisticsOutputDatasetFacet": "1-0-2", "DataQualityAssertionsDatasetFacet": "1-1-0",
+}  # fmt: skip
 
 
 def require_openlineage() -> None:
-    """Raise `WrongInput` where lineage is asked for and its client is missing, or nobody is named."""
+    """Raise `WrongInput` where lineage is asked for and nobody is named who could be told."""
     target = load_settings().openlineage
-    if target and util.find_spec("openlineage") is None:
-        msg = "SKILLERY_OPENLINEAGE is set, and its client is not installed: pip install '.[openlineage]'"
-        raise WrongInput(msg)
     if target and not target.startswith(("file:", "http://", "https://")):
         raise WrongInput(f"SKILLERY_OPENLINEAGE={hide_credentials(target)} is neither a URL nor file:PATH")
 
@@ -108,22 +115,22 @@ class Lineage:
         self._put(_ENDS.get(record["state"], "FAIL"), None, of=record, ended=record)
 
     def _rows(self, stage: str) -> dict[str, int]:
-        """Return the rows of the tables that a stage wrote, and of what is served."""
+        """Return the rows of the tables that a stage wrote: of Lance's, as they are served."""
+        writes, run = _STAGES.get(stage, ((), ()))[1], self._record["run_id"]
         try:
             found = {}
-            for table in _STAGES.get(stage, ((), ()))[1]:
+            for table in writes:
                 if table.startswith("lance/"):
                     continue
                 manifest = Manifest(self._root, table)
-                files = (
-                    [f"dropped/{self._record['run_id']}.parquet"] if table == "dropped" else manifest.files()
-                )
-                seals = [manifest.seal(file) for file in files]
-                found[table] = sum(seal.rows or 0 for seal in seals if seal)
-            served = read_served(self._root)
-            counts = (served and served.counts(self._root)) or {}
-            names = {"documents": "lance/skills", "nodes": "lance/nodes"}
-            found |= {names[what]: n for what, n in counts.items() if n is not None}
+                files = {f"dropped/{run}.parquet"} if table == "dropped" else manifest.files()
+                if table.startswith("raw/"):  # its parts of other runs are many, and none is written again
+                    files = {file for file in files if f"/run={run}/" in file}
+                found[table] = manifest.rows(files)
+            if "lance/skills" in writes and (served := read_served(self._root)):
+                counts = served.counts(self._root) or {}
+                names = {"documents": "lance/skills", "nodes": "lance/nodes"}
+                found |= {names[what]: n for what, n in counts.items() if n is not None}
         except SkilleryError:
             return {}
         return found
@@ -136,15 +143,11 @@ class Lineage:
         now, run = datetime.now(UTC).isoformat(), dict(of or self._record)
         versions = _versions(self._root) if state == "COMPLETE" and stage else {}
 
-        def emit() -> None:
-            client = _client()
-            event = _event(
-                self._root, state, stage, now, run, message=message, rows=rows or {}, versions=versions,
-                ended=ended,
-            )  # fmt: skip
-            client.emit(event)
-
-        self._todo.put(emit)
+        event = functools.partial(
+            _event, self._root, state, stage, now, run, message=message, rows=rows or {}, versions=versions,
+            ended=ended,
+        )  # fmt: skip
+        self._todo.put(lambda: _send(event()))
 
     def _emit_all(self) -> None:
         told = False
@@ -157,24 +160,22 @@ class Lineage:
                 told = True
 
 
-_clients: dict[str, Any] = {}
-
-
-def _client() -> Any:  # noqa: ANN401 (its library comes with an extra)
-    from openlineage.client import OpenLineageClient, set_producer  # noqa: PLC0415
-
-    target = load_settings().openlineage
-    if target not in _clients:
-        set_producer(f"urn:skillery:{metadata.version('skillery')}")
-        transport: dict[str, Any] = {
-            "type": "http", "url": target, "timeout": _PATIENCE, "retry": {"total": 0, "connect": 0}
-        }  # fmt: skip
-        if target.startswith("file:"):
-            path = Path(target.removeprefix("file:").removeprefix("//")).expanduser()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            transport = {"type": "file", "log_file_path": str(path), "append": True}
-        _clients[target] = OpenLineageClient(config={"transport": transport})
-    return _clients[target]
+def _send(event: dict[str, Any]) -> None:
+    """Add an event as a line to the file that is told, or post it to the server."""
+    target, line = load_settings().openlineage, json.dumps(event)
+    if target.startswith("file:"):
+        path = Path(target.removeprefix("file:").removeprefix("//")).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        return
+    place, kind = urlsplit(f"{target.rstrip('/')}/api/v1/lineage"), {"Content-Type": "application/json"}
+    user, at, host = place.netloc.rpartition("@")
+    if at:
+        kind["Authorization"] = f"Basic {b64encode(unquote(user).encode()).decode()}"
+    post = Request(place._replace(netloc=host).geturl(), line.encode(), kind)  # noqa: S310 (checked before)
+    with urlopen(post, timeout=_PATIENCE) as answer:  # noqa: S310 (the same)
+        answer.read()
 
 
 def _versions(root: Root) -> dict[str, int]:
@@ -188,89 +189,92 @@ def _versions(root: Root) -> dict[str, int]:
 def _event(
     root: Root, state: str, stage: str | None, at: str, run: Mapping[str, Any], *, message: str | None,
     rows: Mapping[str, int], versions: Mapping[str, int], ended: Mapping[str, Any] | None,
-) -> Any:  # noqa: ANN401  # fmt: skip
+) -> dict[str, Any]:  # fmt: skip
     """Return one event of a stage, or of the whole run where `stage` is None."""
-    from openlineage.client import event_v2, facet_v2  # noqa: PLC0415
-
-    whole = run.get("flow_run") or flow_run_id(run["run_id"])
-    facets: dict[str, Any] = {}
+    whole, facets = run.get("flow_run") or flow_run_id(run["run_id"]), dict[str, Any]()
     if stage is not None:
-        parent = facet_v2.parent_run
-        facets["parent"] = parent.ParentRunFacet(parent.Run(whole), parent.Job(_NAMESPACE, run["flow"]))
+        job = {"namespace": _NAMESPACE, "name": run["flow"]}
+        facets["parent"] = _facet("ParentRunFacet", run={"runId": whole}, job=job)
     said = message or (ended or {}).get("message")
     if state in ("FAIL", "ABORT") and said:
-        facets["errorMessage"] = facet_v2.error_message_run.ErrorMessageRunFacet(
-            hide_credentials(said), "python"
-        )
+        told = {"message": hide_credentials(said), "programmingLanguage": "python"}
+        facets["errorMessage"] = _facet("ErrorMessageRunFacet", **told)
     if ended is not None:
         told = {"run_id": run["run_id"], "state": ended["state"], "dropped": ended["dropped"]}
-        facets["skillery_run"] = facet_v2.RunFacet().with_additional_properties(**told)
-    kind = facet_v2.job_type_job.JobTypeJobFacet("BATCH", "SKILLERY", "TASK" if stage else "FLOW")
+        facets["skillery_run"] = _facet("RunFacet", **told)
+    kind = {"processingType": "BATCH", "integration": "SKILLERY", "jobType": "TASK" if stage else "FLOW"}
     reads, writes = _STAGES.get(stage or "", ((), ()))
     inputs = [one for name in reads for one in _read(root, name, run["specs"])]
     if ended is not None and ended["checks"]:
         inputs = [_checked(root, ended["checks"])]
-    own = str(uuid.uuid5(uuid.UUID(whole), stage)) if stage else whole
-    return event_v2.RunEvent(
-        eventTime=at,
-        run=event_v2.Run(own, facets),
-        job=event_v2.Job(_NAMESPACE, f"{run['flow']}.{stage}" if stage else run["flow"], {"jobType": kind}),
-        producer=f"urn:skillery:{metadata.version('skillery')}",
-        eventType=event_v2.RunState[state],
-        inputs=inputs,
-        outputs=[_written(root, name, rows.get(name), versions.get(name)) for name in writes],
-    )
+    return {
+        "eventTime": at,
+        "eventType": state,
+        "producer": _producer(),
+        "schemaURL": f"{_SPEC}2-0-2/OpenLineage.json#/$defs/RunEvent",
+        "run": {"runId": str(uuid.uuid5(uuid.UUID(whole), stage)) if stage else whole, "facets": facets},
+        "job": {
+            "namespace": _NAMESPACE,
+            "name": f"{run['flow']}.{stage}" if stage else run["flow"],
+            "facets": {"jobType": _facet("JobTypeJobFacet", **kind)},
+        },
+        "inputs": inputs,
+        "outputs": [_written(root, name, rows.get(name), versions.get(name)) for name in writes],
+    }
 
 
-def _place(root: Root, table: str) -> tuple[str, str]:
+@functools.cache
+def _producer() -> str:
+    return f"urn:skillery:{metadata.version('skillery')}"
+
+
+def _facet(name: str, **told: Any) -> dict[str, Any]:  # noqa: ANN401 (what the facet holds)
+    version = _FACETS.get(name)
+    file = f"facets/{version}/{name}" if version else "2-0-2/OpenLineage"
+    return {"_producer": _producer(), "_schemaURL": f"{_SPEC}{file}.json#/$defs/{name}", **told}
+
+
+def _dataset(root: Root, table: str) -> dict[str, Any]:
     """Return the namespace and the name of a table, as OpenLineage names files and objects."""
     if root.uri.startswith("s3://"):
         bucket, _, prefix = root.uri.removeprefix("s3://").partition("/")
-        return f"s3://{bucket}", f"{prefix}/{table}".strip("/")
-    return "file", f"{root.uri}/{table}"
+        return {"namespace": f"s3://{bucket}", "name": f"{prefix}/{table}".strip("/")}
+    return {"namespace": "file", "name": f"{root.uri}/{table}"}
 
 
-def _read(root: Root, name: str, specs: Sequence[str]) -> list[InputDataset]:
-    from openlineage.client.event_v2 import InputDataset  # noqa: PLC0415
-
+def _read(root: Root, name: str, specs: Sequence[str]) -> list[dict[str, Any]]:
     if name == _SOURCES:
-        return [InputDataset(f"{_NAMESPACE}-sources", hide_credentials(spec)) for spec in specs]
-    return [InputDataset(*_place(root, name))]
+        return [{"namespace": f"{_NAMESPACE}-sources", "name": hide_credentials(spec)} for spec in specs]
+    return [_dataset(root, name)]
 
 
-def _checked(root: Root, checks: Sequence[Mapping[str, Any]]) -> InputDataset:
+def _checked(root: Root, checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the table of skills with what the gate found of it."""
-    from openlineage.client.event_v2 import InputDataset  # noqa: PLC0415
-    from openlineage.client.facet_v2 import data_quality_assertions_dataset as quality  # noqa: PLC0415
-
     found = [
-        quality.Assertion(
-            assertion=check["check"], success=bool(check["passed"]), actual=str(check.get("value")),
-            expected=str(check.get("limit")),
-        )
+        {
+            "assertion": check["check"], "success": bool(check["passed"]), "actual": str(check.get("value")),
+            "expected": str(check.get("limit")),
+        }
         for check in checks
     ]  # fmt: skip
-    facet = quality.DataQualityAssertionsDatasetFacet(found)
-    return InputDataset(*_place(root, "lance/skills"), inputFacets={"dataQualityAssertions": facet})
+    facet = _facet("DataQualityAssertionsDatasetFacet", assertions=found)
+    return {**_dataset(root, "lance/skills"), "inputFacets": {"dataQualityAssertions": facet}}
 
 
-def _written(root: Root, table: str, rows: int | None, version: int | None) -> OutputDataset:
-    from openlineage.client.event_v2 import OutputDataset  # noqa: PLC0415
-    from openlineage.client.facet_v2 import (  # noqa: PLC0415
-        dataset_version_dataset,
-        output_statistics_output_dataset,
-        schema_dataset,
-    )
+def _written(root: Root, table: str, rows: int | None, version: int | None) -> dict[str, Any]:
+    facets = {"schema": _facet("SchemaDatasetFacet", fields=_columns(table))}
+    if version is not None:
+        facets["version"] = _facet("DatasetVersionDatasetFacet", datasetVersion=str(version))
+    found = {**_dataset(root, table), "facets": facets}
+    if rows is not None:
+        counted = _facet("OutputStatisticsOutputDatasetFacet", rowCount=rows)
+        found["outputFacets"] = {"outputStatistics": counted}
+    return found
 
-    from flows.commands.open_formats.schema import schema_told  # noqa: PLC0415
+
+@functools.cache
+def _columns(table: str) -> list[dict[str, str]]:
+    from flows.commands.open_formats.schema import schema_told  # noqa: PLC0415 (nobody may be told)
 
     columns = schema_told(table)["tables"][0]["columns"]
-    fields = [schema_dataset.SchemaDatasetFacetFields(c["column"], c["type"], c["meaning"]) for c in columns]
-    facets: dict[str, Any] = {"schema": schema_dataset.SchemaDatasetFacet(fields)}
-    if version is not None:
-        facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(str(version))
-    counted: dict[str, Any] = {}
-    if rows is not None:
-        statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)
-        counted["outputStatistics"] = statistics
-    return OutputDataset(*_place(root, table), facets=facets, outputFacets=counted)
+    return [{"name": c["column"], "type": c["type"], "description": c["meaning"]} for c in columns]

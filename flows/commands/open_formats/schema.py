@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from importlib import resources
@@ -44,9 +45,13 @@ def schema_told(name: str | None = None) -> dict[str, Any]:
         near = ", ".join(nearest(name, known))
         said = f"near it are {near}" if near else "`skillery schema` lists all"
         raise WrongInput(f"{name!r} is no table of a root: {said}")
-    meanings = tomllib.loads(resources.files("storage").joinpath("data/columns.toml").read_text("utf-8"))
-    told = [_table(each, known[each], meanings) for each in ([name] if name else known)]
+    told = [_table(each, known[each], _meanings()) for each in ([name] if name else known)]
     return {"schema_version": SCHEMA_VERSION, "tables": told}
+
+
+@functools.cache
+def _meanings() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(resources.files("storage").joinpath("data/columns.toml").read_text("utf-8"))
 
 
 def _table(name: str, schema: pl.Schema, meanings: dict[str, dict[str, Any]]) -> dict[str, Any]:

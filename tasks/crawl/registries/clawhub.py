@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
 
 from storage.schemas import Dropped, Finding, RawDocument
-from tasks.crawl.http.client import Http
-from tasks.crawl.http.responses import HttpTerminal
+from tasks.crawl.http.responses import HttpTerminal, load_json
 from tasks.crawl.registries.artifact import opened
 from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
 from tasks.crawl.registries.discovery import SKILL_FILE, is_plain_path
 from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed, Unchanged, in_order
 from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
+from tasks.crawl.source.unchanged import VERDICT
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 _PAGE_ROWS, _MOST_PAGES = 200, 10_000
 _AHEAD = 4  # skills under way at once
+_MOST_OWNERS = 20  # of one slug, that are asked for
 _INJECTED = "_meta.json"  # what the registry adds to each archive
 _LICENCE = "MIT-0"  # of every skill that ClawHub hosts
 _JUDGED = "ClawHub has judged {} as malicious"
-VERDICT = "registry.verdict"  # the finding on a skill that its registry has judged
-
 UNVERIFIED = "registry.unverified"  # the finding on a skill whose bytes nothing vouches for
 
 
@@ -45,14 +49,19 @@ class ClawHubSource(DigestedSource):
         whole = bool(self._query) or full is None or not timedelta() <= now - full < days
         latest = int(self._now.timestamp() * 1_000)  # a row may state any time
         newest, mark, met = 0, 0 if whole else min(marks["newest"], latest), set[str]()
+        flagged, clean = set[str](marks.get("flagged", ())), set[str]()
         # When rows were updated that could not be read, and skills that could not be asked for: until they
         # are, nobody knows whether they are unchanged.
         missed, unknown = dict[str, int](), list[str]()
         async with self._client(self._base) as http:
+            if judges := whole and bool(marks) and not self._query:  # a verdict alone is no update of a row
+                async for page in self._pages(http, nonSuspiciousOnly="true"):
+                    clean.update(map(_key, page))
 
             async def one(row: Mapping[str, Any]) -> Fetched:
                 key, doc_id = _key(row), f"{self._site}/{row['slug']}"
                 digest = f"{row['updatedAt']} {_version(row)}"
+                digest += " flagged" * (key not in clean if judges else key in flagged)
                 held = self._digests.ids(key) or (doc_id,)
                 found = await fetched(
                     self._digests,
@@ -84,13 +93,15 @@ class ClawHubSource(DigestedSource):
                 unknown += [key] * isinstance(item, Missed)
                 yield item
         newest, full = min(max(newest, mark), latest, *missed.values()), now if whole else full or now
-        self._digests.end(newest=newest, full=full.isoformat(), unknown=unknown)
+        judged = sorted(met - clean if judges else flagged)
+        self._digests.end(newest=newest, full=full.isoformat(), unknown=unknown, flagged=judged)
 
-    async def _pages(self, http: Http) -> AsyncGenerator[list[Mapping[str, Any]], None]:
+    async def _pages(self, http: Http, **also: str) -> AsyncGenerator[list[Mapping[str, Any]], None]:
         """Yield the rows that can be read of each page."""
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
-            params = {"sort": "updated", "limit": str(_PAGE_ROWS), **({"cursor": cursor} if cursor else {})}
+            params = {"sort": "updated", "limit": str(_PAGE_ROWS), **also}
+            params |= {"cursor": cursor} if cursor else {}
             if self._query:
                 answer = await http.get(f"{self._base}/search", params={"q": self._query, "limit": "200"})
             else:
@@ -135,26 +146,35 @@ class ClawHubSource(DigestedSource):
                 raise
             return [Gone(held, "withdrawn", f"ClawHub no longer shows {row['slug']} (HTTP {error.status})")]
 
+    async def _detail(self, http: Http, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what ClawHub says of a row's skill; of a slug that several owners have, that of its time."""
+        slug, owner = row["slug"], row.get("ownerHandle")
+        try:
+            return await self._ask(http, slug, "", {"ownerHandle": owner} if isinstance(owner, str) else {})
+        except HttpTerminal as error:
+            for handle in _owners(error):
+                with contextlib.suppress(HttpTerminal):
+                    detail = await self._ask(http, slug, "", {"ownerHandle": handle})
+                    if _object(detail.get("skill")).get("createdAt") == row.get("createdAt"):
+                        return detail
+            raise
+
     async def _read(
         self, http: Http, row: Mapping[str, Any], held: tuple[str, ...], path: Path
     ) -> list[Item]:
-        slug, owner = row["slug"], row.get("ownerHandle")
-        given = {"ownerHandle": owner} if isinstance(owner, str) else {}
-        detail = await self._ask(http, slug, "", given)
+        slug, detail = row["slug"], await self._detail(http, row)
         moderation = _object(detail.get("moderation"))
         if _is_malicious(detail):
             return [Gone(held, "withdrawn", _JUDGED.format(slug))]
-        handle = _object(detail.get("owner")).get("handle") or owner
+        handle = _object(detail.get("owner")).get("handle") or row.get("ownerHandle")
         version = _version(row) or _version(detail)
         if not is_plain_path(handle) or "/" in str(handle) or not version:
             return [Dropped(held[0], self.spec, "malformed", f"{slug} has no owner's handle, or no version")]
+        given = {"ownerHandle": str(handle)}
         told = await self._ask(http, slug, f"/versions/{quote(version, safe='')}", given)
         listed = _object(told.get("version"))
-        url = f"{self._base}/download?slug={quote(slug)}&version={quote(version)}"
-        answer = await http.download(
-            url + (f"&ownerHandle={quote(str(owner))}" if given else ""), path,
-            max_bytes=self._limits.bundle_bytes, roams=True,
-        )  # fmt: skip
+        url = f"{self._base}/download?{urlencode({'slug': slug, 'version': version, **given})}"
+        answer = await http.download(url, path, max_bytes=self._limits.bundle_bytes, roams=True)
         doc_id = f"{self._site}/{handle}/{slug}"
         if answer.headers.get("content-type", "").startswith("application/json"):
             return [
@@ -184,6 +204,16 @@ class ClawHubSource(DigestedSource):
 
 def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _owners(error: HttpTerminal) -> list[str]:
+    """Return the owners of a slug where the answer is that it is ambiguous."""
+    matches: object = None
+    if error.status == HTTPStatus.CONFLICT:
+        with contextlib.suppress(ValueError, RecursionError):
+            matches = _object(load_json(error.body)).get("matches")
+    handles = [_object(m).get("ownerHandle") for m in matches] if isinstance(matches, list) else []
+    return [handle for handle in handles[:_MOST_OWNERS] if isinstance(handle, str)]
 
 
 def _is_malicious(detail: Mapping[str, Any]) -> bool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 import shlex
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote, unquote
@@ -25,8 +23,8 @@ from tasks.crawl.registries.mcp_calls import UNKNOWN, Call, CallRefused, calls_b
 from tasks.crawl.registries.well_known import normal_url, site_of
 from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed, Unchanged
 from tasks.crawl.source.bundle import BundledSkill, Content, SourceEntry, consume, plan, read_skill, wanted
+from tasks.crawl.source.identity import REDACTED, shown_spec
 from tasks.models.fields import whole_of
-from tasks.models.redact import redact, secrets_in
 
 EXTENSION = "io.modelcontextprotocol/skills"
 _STDIO = "stdio:"
@@ -51,15 +49,6 @@ class _Skill:
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-# What is called so holds a secret, unless it says where that lies.
-_SECRET = re.compile(
-    r"(?:token(?!s|iz)|secret|passw|pwd|(?:api|access|private)[_-]?key|credential|authorization|bearer"
-    r"|\b(?:pass|pat|jwt|cookie)\b|[?&]key\b)"
-    r"(?![\w.-]*(?:file|path|env|dir))[\w.-]*\s*[=:]\s*\S|://[^/\s@]*:[^/\s@]+@",
-    re.IGNORECASE,
-)
-
-
 def normal_server(place: str) -> str:
     """Return `URL` or `stdio:COMMAND` as it is remembered; raise WrongInput if it is neither."""
     if not place.startswith(_STDIO):
@@ -70,13 +59,9 @@ def normal_server(place: str) -> str:
         raise WrongInput(f"mcp:stdio: the command cannot be read: {error}") from error
     if not words:
         raise WrongInput("mcp:stdio: wants a command after it")
-    # `--api-key X` is one to `redact` where it is written as an assignment.
-    parts = " ".join(words).split()  # those of a shell's command, too
-    pairs = [(a.lstrip("-"), b) for a, b in pairwise(parts) if a.startswith("-") and not b.startswith("-")]
-    said = "\n".join([*words, *(f"{a}={b}" for a, b in pairs)])
-    if secrets_in(said) or _SECRET.search(said):
-        name = PurePath(redact(words[0])[0]).name
-        raise WrongInput(f"mcp:stdio:{name}: its words hold a secret: pass it by an environment variable")
+    if (shown := shown_spec(f"mcp:{place}")) != f"mcp:{place}":
+        name = shown.removeprefix("mcp:").removesuffix(f" {REDACTED}")
+        raise WrongInput(f"mcp:{name}: its words hold a secret: pass it by an environment variable")
     return place
 
 

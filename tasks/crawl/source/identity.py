@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import PurePath
 from typing import Literal, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from storage.errors import WrongInput
+from tasks.models.redact import redact, secrets_in
 
 _URL = re.compile(
     r"^(?P<scheme>[a-z][a-z0-9+.-]*)://(?:(?P<user>[^/]*)@)?(?P<host>[^/@]*)(?P<path>/.*)?$", re.I | re.S
@@ -84,6 +88,37 @@ def hide_credentials(text: str, url: str = "") -> str:
     for form in {secret, unquote(secret)} - {""}:
         text = text.replace(form, "***")
     return text
+
+
+_STDIO, REDACTED = "mcp:stdio:", "[redacted]"
+# What is called so holds a secret, unless it says where that lies; `p` and `key` may be a port and a path.
+_SECRET = re.compile(
+    r"(?:token(?!s|iz)|secret|passw|pwd|(?:api|access|private)[_-]?key|credential|authorization|bearer"
+    r"|\b(?:pass|pat|jwt|cookie)\b|[?&]key\b)"
+    r"(?![\w.-]*(?:file|path|env|dir))[\w.-]*\s*[=:]\s*\S|://[^/\s@]*:[^/\s@]+@"
+    r"|^(?:auth|user|u)=[^\s:/]+:(?!\d+$)\S|^p=(?![\d:.]+$|[./~@])\S"
+    r"|^key=(?![./~]|\S+\.(?:pem|key|crt|json)$)\S|\[redacted\]$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def shown_spec(spec: str) -> str:
+    """Return a spec as it is printed: of an MCP server's command that holds a secret, its program alone."""
+    if not spec.startswith(_STDIO):
+        return spec
+    try:
+        words = shlex.split(spec.removeprefix(_STDIO))
+    except ValueError:  # it was taken once
+        words = spec.removeprefix(_STDIO).split()
+    # `--api-key X` is one to `redact` where it is written as an assignment.
+    parts = " ".join(words).split()  # those of a shell's command, too
+    pairs = [
+        f"{a.lstrip('-')}={b}" for a, b in pairwise(parts) if a.startswith("-") and not b.startswith("-")
+    ]
+    said = "\n".join([*words, *(word.lstrip("-") for word in parts), *pairs])
+    if not (secrets_in(said) or _SECRET.search(said)):
+        return spec
+    return f"{_STDIO}{PurePath(redact(words[0])[0]).name.partition('=')[0]} {REDACTED}"
 
 
 def repository_name(url: str) -> str:

@@ -22,6 +22,7 @@ from storage.schemas import RawDocument
 from tasks.crawl.source.bundle import BundledSkill, DocumentLimits
 from tasks.crawl.source.tombstones import REASON as FORGOTTEN
 
+VERDICT = "registry.verdict"  # the finding on a skill that its registry has judged
 INCOMPLETE = "incomplete"  # the state of a repository of which some files are left to the next run
 # States of a repository that the last run did not reach, or not to its end.
 UNREACHED = ("failed", "missing", "denied", INCOMPLETE)
@@ -90,7 +91,7 @@ def same_skill(row: Mapping[str, Any] | None, doc_id: str, digest: str) -> bool:
 
 
 def document_digest(raw: RawDocument) -> str:
-    """Return the digest of a document's bytes, bundle, path and licence, which tells whether it changed.
+    """Return the digest of a document's bytes, bundle, path, licence and verdicts: whether it changed.
 
     The bundle counts with digests of all its files and the paths of those that are kept. A commit that leaves
     the document as it was does not change the digest, although the URL names it.
@@ -102,5 +103,7 @@ def document_digest(raw: RawDocument) -> str:
     known += [raw.repo_licence] * (raw.repo_licence is not None)
     # Only where there are any: documents that were seen before bytes were kept must not all change.
     known += [[file.path for file in raw.contents]] * bool(raw.contents)
+    verdicts = [f.message for f in raw.findings if f.code == VERDICT]  # a registry's, of the same bytes
+    known += [verdicts] * bool(verdicts)
     parts = json.dumps(known, sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()

@@ -86,7 +86,7 @@ def check_regression(
     if (served := read_served(root)) is None:
         return []
     shared = _shared(root, served, candidate)
-    few = is_kept(root, served) and few_changed(root, candidate.tables()) is not None
+    few = is_kept(root, served) and few_changed(root, candidate.tables_at(root)) is not None
     sentences = _sentences(corpus or root, shared["doc_id"], _SKILLS_PER_PROBE * count)
     probes = draw_probes(sentences, shared, count=count)
     # Said also where it is nothing: a gate that compared nothing must not look like one that was passed.

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from glob import escape
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -239,11 +240,16 @@ def _report(out: Path, format: str, rows: pl.DataFrame, classes: Counter[str]) -
 
 @contextmanager
 def _unfinished(out: Path) -> Iterator[Path]:
-    """Lend a folder beside `out` that is renamed to `out` on success and removed on failure."""
+    """Lend a folder beside `out` that is renamed to `out` on success and removed on failure.
+
+    What a killed export left there goes first.
+    """
     beside = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise WrongInput(f"--out {out} is no empty folder: name one that is not there yet")
+        for killed in out.parent.glob(f".{escape(out.name)}.????????.tmp"):
+            shutil.rmtree(killed, ignore_errors=True)
         beside.mkdir(parents=True)
         yield beside
         with contextlib.suppress(FileNotFoundError):

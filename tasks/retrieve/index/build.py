@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from storage.lance.served import Served, begin_anew, drop_stray_tags, is_anew, mend_tags, read_served
-from storage.lance.tables import INDUCED, NODES, SKILLS, TableWriter, schema_of
+from storage.lance.served import Served, begin_anew, is_anew, mend_tags, read_served
+from storage.lance.tables import INDUCED, NODES, SKILLS, TableAt, TableWriter, schema_of
 from storage.lance.versions import versions_of
 from storage.partitions import partition_of
 from storage.root import Root
@@ -61,6 +61,11 @@ class Built:
         """Return the version of each table, by its name."""
         return {SKILLS: self.skills, NODES: self.nodes, INDUCED: self.induced}
 
+    def tables_at(self, root: Root) -> dict[str, TableAt]:
+        """Return the tables as they were built, by name; each is opened once, when it is first read."""
+        found = self.tables().items()
+        return {name: TableAt(root, name, version) for name, version in found if version is not None}
+
 
 def update_table(
     writer: TableWriter, held: Collection[str], have: Mapping[str, str | None],
@@ -100,7 +105,6 @@ def build(
     """
     model, source = model_identity(encoder.card), corpus or root
     mend_tags(root)
-    drop_stray_tags(root)
     if anew:
         begin_anew(root)
     anew = is_anew(root)

@@ -11,7 +11,7 @@ import numpy as np
 
 from storage.errors import GateRefused
 from storage.lance.served import Served, is_anew, read_served
-from storage.lance.tables import INDEXED, INDUCED, KEYS, NODES, SKILLS, TableAt
+from storage.lance.tables import INDEXED, INDUCED, KEYS, NODES, RUN, SKILLS, TableAt
 from storage.root import Root
 from storage.state import documents_table, parsed_table
 from tasks.models.protocols import IndexEncoder, Vectors
@@ -22,7 +22,6 @@ from tasks.retrieve.index.stored_nodes import PLACED, misplaced
 from tasks.retrieve.routing.postings import term_counts
 from tasks.retrieve.routing.skill import TEMPLATE
 from tasks.retrieve.routing.store import drop_routing, open_routing, prepare_routing
-from tasks.retrieve.suggest.stored import RUN
 
 _UNIT = 1e-3  # the largest difference of a vector's length from 1
 # The least cosine: quantised weights give a text another vector beside other texts of a batch.
@@ -49,64 +48,59 @@ class Check:
 def check_index(
     root: Root, built: Built, *, encoder: IndexEncoder, corpus: Root | None = None
 ) -> list[Check]:
-    """Check the built tables of the corpus: as `check_tables` does, and what nodes hold.
+    """Check the built tables of the corpus: their rows, vectors, indices and searches, and what nodes hold.
 
-    A sample of nodes is compared with the text of their skills. The documents are those of `corpus`, or of
-    `root` without one.
+    A sample of each table is encoded again and searched for: where few skills changed, some of them first.
+    Nodes of it are compared with the text of their skills. The documents are those of `corpus`, or of `root`.
     """
     source = corpus or root
     expected = {SKILLS: documents_table(source).read(columns=["doc_id"]).height}
     if built.nodes is not None:
         expected[NODES] = int(parsed_table(source).read(columns=["n_nodes"])["n_nodes"].sum())
-    changed = few_changed(root, built.tables())
-    checks = check_tables(root, built, expected, encoder=encoder, changed=changed)
-    if built.nodes is not None:
-        nodes = TableAt(root, NODES, built.nodes)
-        if sample := _sample(root, nodes, built, changed):
-            checks += [
-                _check_placed(nodes, sample, TableAt(root, SKILLS, built.skills)),
-                _check_states(nodes, sample, encoder),
-            ]
+    tables = built.tables_at(root)
+    changed = few_changed(root, tables)
+    samples = {name: _sample(tables, name, changed) for name in expected}
+    checks = _check_tables(tables, expected, samples, encoder, _SEARCHED if changed is None else 2)
+    if sample := samples.get(NODES):
+        nodes = tables[NODES]
+        checks += [_check_placed(nodes, sample, tables[SKILLS]), _check_states(nodes, sample, encoder)]
     return checks
 
 
-def few_changed(root: Root, versions: Mapping[str, int | None]) -> list[str] | None:
+def few_changed(root: Root, tables: Mapping[str, TableAt]) -> list[str] | None:
     """Return the skills whose rows, or nodes, are not those that are served, sorted; None if they are many.
 
-    All others are, by their digests, the rows that were served, which have passed the gate. `versions` has
-    the version of each table.
+    All others are, by their digests, the rows that were served, which have passed the gate.
     """
     served = read_served(root)
     if served is None or is_anew(root):
         return None
+    before = served.tables_at(root)
     for name in (SKILLS, NODES):
-        if (version := versions.get(name)) is not None:
-            now, last = TableAt(root, name, version), served.table(root, name)
-            if last is None or (now.schema, now.model) != (last.schema, last.model):
+        if (now := tables.get(name)) is not None:
+            last = before.get(name)
+            if last is None or not now.schema.equals(last.schema, check_metadata=True):  # the encoder's too
                 return None
-    rows, skills = ["doc_id", "digest", "nodes_digest"], TableAt(root, SKILLS, versions[SKILLS] or 0)
-    held = skills.frame(rows)
-    others = held.join(served.skills_table(root).frame(rows), on=rows, how="anti", nulls_equal=True)
+    rows = ["doc_id", "digest", "nodes_digest"]
+    held = tables[SKILLS].frame(rows)
+    others = held.join(before[SKILLS].frame(rows), on=rows, how="anti", nulls_equal=True)
     return others["doc_id"].sort().to_list() if others.height <= _FEW * held.height else None
 
 
-def check_tables(
-    root: Root, built: Built, expected: Mapping[str, int], *, encoder: IndexEncoder,
-    changed: Sequence[str] | None = None,
+def _check_tables(
+    tables: Mapping[str, TableAt], expected: Mapping[str, int], samples: Mapping[str, list[str]],
+    encoder: IndexEncoder, searched: int,
 ) -> list[Check]:  # fmt: skip
-    """Check the versions built of some tables: row counts, unique ids, vectors, indices, and searches.
+    """Check tables as built: row counts, unique ids, vectors, indices, and searches.
 
-    All rows are looked at. A seeded sample is encoded again, and some of it searched for by their vectors:
-    where few skills are `changed`, the first and the last of it. `expected` has each table's number of rows.
+    All rows are looked at. A sample of each is encoded again, and some of it `searched` for by their vectors,
+    the first and the last among them. `expected` has each table's number of rows.
     """
     checks = []
     for name, rows in expected.items():
-        version = built.tables()[name]
-        assert version is not None  # noqa: S101 (for the types: only what was built is expected)
-        table = TableAt(root, name, version)
-        checks += [*_check_table(table, rows), _check_model(table, encoder)]
-        if sample := _sample(root, table, built, changed):
-            checks += _check_found(table, sample, encoder, _SEARCHED if changed is None else 2)
+        checks += [*_check_table(tables[name], rows), _check_model(tables[name], encoder)]
+        if sample := samples[name]:
+            checks += _check_found(tables[name], sample, encoder, searched)
     return checks
 
 
@@ -124,9 +118,8 @@ def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[
     place = {doc_id: row for row, doc_id in enumerate(index.doc_ids)}
     columns = ["doc_id", "name", "description", "text", "body_start"]
     asked, found = 0, 0
-    for row in table.rows(
-        columns, doc_id=_drawn(index.doc_ids, few_changed(root, candidate.tables()) or ())
-    ).to_pylist():
+    changed = few_changed(root, candidate.tables_at(root))
+    for row in table.rows(columns, doc_id=_drawn(index.doc_ids, changed or ())).to_pylist():
         words = f"{row['name']}\n{row['description']}\n{row['text'][row['body_start'] :]}"
         rarest = index.lexical.weighed(words)[:_RAREST]
         if rarest or term_counts(words):  # signs alone are no words
@@ -146,7 +139,7 @@ def check_learned(
     root: Root, built: Built, expected: Mapping[str, int], *, encoder: IndexEncoder, max_shrink: float,
     few: int, kinds: Sequence[str] = (RUN,),
 ) -> list[Check]:  # fmt: skip
-    """Check the table `induced` as built: as `check_tables` does, and its rows by kind.
+    """Check the table `induced` as built: as `check_index` checks tables, and its rows by kind.
 
     Args:
         root: The root of the tables.
@@ -159,8 +152,9 @@ def check_learned(
     """
     if built.induced is None:
         return []
-    checks = check_tables(root, built, {INDUCED: sum(expected.values())}, encoder=encoder)
-    table, served = TableAt(root, INDUCED, built.induced), read_served(root)
+    tables, rows, served = built.tables_at(root), {INDUCED: sum(expected.values())}, read_served(root)
+    sample = {INDUCED: _sample(tables, INDUCED, None)}
+    table, checks = tables[INDUCED], _check_tables(tables, rows, sample, encoder, _SEARCHED)
     checks += [_equal(f"{INDUCED}.{kind}s", table.count(kind=[kind]), n) for kind, n in expected.items()]
     if served is not None and (last := served.table(root, INDUCED)) is not None:
         checks += [
@@ -230,13 +224,15 @@ def _check_found(table: TableAt, sample: list[str], encoder: IndexEncoder, searc
     ]
 
 
-def _sample(root: Root, table: TableAt, built: Built, changed: Sequence[str] | None) -> list[str]:
+def _sample(tables: Mapping[str, TableAt], name: str, changed: Sequence[str] | None) -> list[str]:
     """Return the ids of some rows: of any skills, or first of some that changed and then of some others."""
-    key, new = KEYS[table.name], set(changed or ())
+    key, new = KEYS[name], set(changed or ())
     if changed is None:
-        return _drawn(table.rows([key]).column(key).to_pylist())
-    skills = TableAt(root, SKILLS, built.skills).rows(["doc_id"]).column("doc_id").to_pylist()
-    rows = table.rows(sorted({key, "doc_id"}), doc_id=_drawn(skills, changed))
+        return _drawn(tables[name].rows([key]).column(key).to_pylist())
+    skills = _drawn(tables[SKILLS].rows(["doc_id"]).column("doc_id").to_pylist(), changed)
+    if name == SKILLS:
+        return skills
+    rows = tables[name].rows([key, "doc_id"], doc_id=skills)
     ids, doc_ids = (rows.column(column).to_pylist() for column in (key, "doc_id"))
     return _drawn(ids, sorted({i for i, doc_id in zip(ids, doc_ids, strict=True) if doc_id in new}))
 

@@ -65,8 +65,10 @@ class Destination:
         if self.agent is not None:
             return places[self.agent]
         # A folder that several share is named by the first of them.
-        own = {place: agent for agent, place in reversed(places.items())}
-        found = {agent: place for place, agent in reversed(own.items()) if place.is_dir()}
+        named: dict[Path, str] = {}
+        for agent, place in places.items():
+            named.setdefault(place, agent)
+        found = {agent: place for place, agent in named.items() if place.is_dir()}
         locked = {agent: place for agent, place in found.items() if (place / LOCK_FILE).exists()}
         found = locked if installed and locked else found
         if len(found) != 1:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Literal
 
 from storage.errors import Locked, StorageError, WrongInput
-from storage.folder import delete_path, exchange, write_new
+from storage.folder import UNFINISHED, delete_path, exchange, write_new
 from tasks.crawl.source.identity import doc_key
-from tasks.retrieve.install.lock import Installed, Pending, read_lock, write_lock
+from tasks.retrieve.install.lock import LOCK_FILE, Installed, Pending, read_lock, write_lock
+from tasks.retrieve.install.skills_lock import SKILLS_LOCK
 
 _NO_FILE = "no regular file"
 # What running a script, or opening a folder on a desktop, leaves there is no edit.
@@ -127,6 +128,9 @@ class SkillsFolder:
         with self._writing():
             if (path / STAGING).is_symlink():  # what it leads to is not ours to move or to remove
                 delete_path(path / STAGING)
+            for left in path.glob(f"*.????????{UNFINISHED}"):  # by a killed writer of one of these
+                if left.name.startswith((LOCK_FILE, SKILLS_LOCK)) or f"{REJECTED}." in left.name:
+                    delete_path(left)
             if self._lock.pending:
                 self._mend(self._lock.pending)
             delete_path(path / STAGING)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import zlib
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+from pydantic import TypeAdapter
 
 from storage.errors import WrongInput
 from storage.lance.served import Served
@@ -26,6 +32,7 @@ from tasks.retrieve.registry.offers import OfferedSkill, named, offers_of, serve
 
 ARCHIVES = "archives"  # below the folder of the index
 MARKETPLACE, FOLDER_MARKETPLACE = "marketplace.json", ".claude-plugin/marketplace.json"
+_OURS = "skillery"  # the name of a marketplace, with its host behind it
 
 
 # What Claude loads of a plugin's folder beside the skill: it would run hooks, servers and programs.
@@ -51,21 +58,47 @@ def older_path(name: str, path: str) -> str:
     return f"{OLDER_FOLDER}/{name}/{path}"
 
 
-def released(
-    uri: str, served: Served, refused: Collection[str], known: Mapping[str, OfferedSkill]
-) -> tuple[dict[str, OfferedSkill], dict[str, bytes]]:
-    """Return what a version of a root offers, by names, and the indexes that `index_files` makes of it.
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a registry offers of one version of a root, in little more memory than its indexes take.
+
+    `heads` holds each index with its tag by its path, the marketplace as `hosted_at` takes it; `documents`
+    says whose each archive is, `archives` which is that of each name, and `noted` is for the next version.
+    """
+
+    heads: dict[str, tuple[bytes, str]]
+    documents: dict[str, str]
+    archives: dict[str, str]
+    noted: bytes
+
+
+_NOTED = TypeAdapter(dict[str, OfferedSkill])
+
+
+def released(uri: str, served: Served, refused: Collection[str], noted: bytes | None) -> Release:
+    """Return what a version of a root offers.
 
     Args:
         uri: Address of the root, which a process of its own may be given.
         served: The version.
         refused: As for `contents_of`.
-        known: As for `offers_of`.
+        noted: That of a release before; what is unchanged since is not read again.
     """
-    root = Root(uri)
+    root, known = Root(uri), _NOTED.validate_json(zlib.decompress(noted)) if noted else {}
     found = offers_of(root, served, refused, known, served_rows(root, served))
     by_name = named(offer for _, offer, _ in found if isinstance(offer, OfferedSkill))
-    return by_name, index_files(by_name)
+    files = {**index_files(by_name), MARKETPLACE: _hosted(by_name)}
+    return Release(
+        {path: (content, tag_of(content)) for path, content in files.items()},
+        {offer.archive: offer.doc_id for offer in by_name.values()},
+        {name: offer.archive for name, offer in by_name.items()},
+        zlib.compress(_NOTED.dump_json({offer.doc_id: offer for offer in by_name.values()})),
+    )
+
+
+def tag_of(content: bytes) -> str:
+    """Return the entity tag of a file."""
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 def index_files(offers: Mapping[str, OfferedSkill]) -> dict[str, bytes]:
@@ -80,22 +113,33 @@ def index_files(offers: Mapping[str, OfferedSkill]) -> dict[str, bytes]:
 
 def hosted_marketplace(offers: Mapping[str, OfferedSkill], base: str) -> bytes:
     """Return the marketplace to be added by its address: each plugin is a skill's archive below `base`."""
+    return hosted_at(base, _hosted(offers))
+
+
+def _hosted(offers: Mapping[str, OfferedSkill]) -> bytes:
+    """Return a marketplace of archives for any base."""
 
     def source(_: str, offer: OfferedSkill) -> dict[str, str]:
         sha256 = offer.digest.removeprefix("sha256:")
-        return {"source": "archive", "url": f"{base}/{archive_path(offer)}", "sha256": sha256}
+        return {"source": "archive", "url": archive_path(offer), "sha256": sha256}
 
-    return _marketplace(offers, source, urlsplit(base).hostname or "")
+    return _marketplace(offers, source)
+
+
+def hosted_at(base: str, made: bytes) -> bytes:
+    """Return a marketplace that was made for any base with the addresses below this one."""
+    # Within a string each quote has a backslash before it, so that nobody's text looks like these.
+    name = f"{_OURS}-{registry_name(urlsplit(base).hostname or '')}".strip("-")
+    made = made.replace(f'"name":"{_OURS}"'.encode(), f'"name":"{name}"'.encode(), 1)
+    return made.replace(b'"url":"', f'"url":{json.dumps(base)[:-1]}/'.encode())
 
 
 def folder_marketplace(offers: Mapping[str, OfferedSkill]) -> bytes:
     """Return the marketplace of a folder, or of a git repository: each plugin is a skill's folder there."""
-    return _marketplace(offers, lambda name, _: f"./{OLDER_FOLDER}/{name}", "")
+    return _marketplace(offers, lambda name, _: f"./{OLDER_FOLDER}/{name}")
 
 
-def _marketplace(
-    offers: Mapping[str, OfferedSkill], source: Callable[[str, OfferedSkill], Any], host: str
-) -> bytes:
+def _marketplace(offers: Mapping[str, OfferedSkill], source: Callable[[str, OfferedSkill], Any]) -> bytes:
     # `strict` says that the entry is the manifest: an archive is a skill's folder, as all clients take it.
     plugins = [
         {
@@ -107,9 +151,8 @@ def _marketplace(
         for name, offer in offers.items()
         if is_plugin(offer)
     ]  # fmt: skip
-    name = f"skillery-{registry_name(host)}".strip("-")
     about = {"description": "Skills refined by Skillery; each is its author's."}
-    return as_json({"name": name, "owner": {"name": "Skillery"}, "metadata": about, "plugins": plugins})
+    return as_json({"name": _OURS, "owner": {"name": "Skillery"}, "metadata": about, "plugins": plugins})
 
 
 def normal_base(url: str) -> str:

@@ -16,7 +16,6 @@ from storage.lance.served import (
     SERVED,
     Served,
     drop_published,
-    drop_stray_tags,
     mend_tags,
     published_versions,
     read_published,
@@ -329,10 +328,11 @@ def _manifests(root: Root, versions: list[Served]) -> Iterator[Defect]:
 
 
 def _tags(root: Root) -> Iterator[Defect]:
-    for name, label in mend_tags(root):
+    mended, dropped = mend_tags(root)
+    for name, label in mended:
         found = f"the tag of {label} was missing, damaged or on another version"
         yield Defect(found, f"lance/{name}.lance", "it was made again", mended=True)
-    for name, label in drop_stray_tags(root):
+    for name, label in dropped:
         found = f"version {label} is tagged, and was never published or is gone"
         yield Defect(found, f"lance/{name}.lance", "its tag was taken off", mended=True)
 

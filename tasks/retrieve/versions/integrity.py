@@ -25,7 +25,6 @@ from tasks.models.token_states import require_packed
 from tasks.refine.text.canonical import content_hash
 from tasks.retrieve.index.stored_nodes import misplaced
 from tasks.retrieve.routing.search import rank_dense
-from tasks.retrieve.suggest.stored import require_records
 
 FILE = "state/file-digests.json"
 _LAST = 2**64 - 1
@@ -42,7 +41,7 @@ def open_tables(root: Root, version: Served) -> dict[str, TableAt]:
     path = str(version.model.get("path"))
     if not root.exists(path):
         raise StorageError(f"{version.version} cannot be served: its encoder {root.at(path)} is gone")
-    tables = {name: TableAt(root, name, at) for name, at in version.tables().items()}
+    tables = version.tables_at(root)
     for table in tables.values():
         table.count()
     return tables
@@ -90,6 +89,8 @@ def _checked(name: str, table: TableAt) -> Iterator[pa.RecordBatch]:
         if name == SKILLS:
             _require_bodies(batch)
         if name == INDUCED:
+            from tasks.retrieve.suggest.stored import require_records  # noqa: PLC0415 (loads what induces)
+
             require_records(batch)
         yield batch
 

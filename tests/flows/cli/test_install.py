@@ -82,7 +82,7 @@ def test_a_home_that_was_moved_or_is_deprecated_is_known(
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(project / "moved"))
     bees = ("install", "local/market/bees")
     assert answer(ask, *bees, "--agent", "claude", "--user")["folder"] == str(project / "moved/skills")
-    assert answer(ask, *bees, "--agent", "claude")["folder"] == str(project / ".claude/skills")
+    assert answer(ask, *bees, "--agent", "claude-code")["folder"] == str(project / ".claude/skills")
     codex, old = ("--agent", "codex", "--user"), project.parent / "home/.codex/skills"
     answer(ask, *bees, "--to", str(old))
     assert answer(ask, "outdated", *codex)["folder"] == str(old)

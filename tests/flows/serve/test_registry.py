@@ -158,7 +158,7 @@ def test_many_skills_are_read_by_a_process_that_goes_with_the_memory_it_took(
         registry.close()
     service.close()
     assert releases[0] == releases[1]
-    assert releases[0].by_name
+    assert releases[0].archives
     assert multiprocessing.active_children() == []
 
 

@@ -38,6 +38,7 @@ class Hub(Site):
     def __init__(self) -> None:
         super().__init__({"/api/v1/skills": self.listing, "/api/v1/search": self.found})
         self.rows: dict[str, dict[str, Any]] = {}
+        self.flagged: set[str] = set()
         self.clock = 1_000
 
     def put(
@@ -59,6 +60,27 @@ class Hub(Site):
         self.pages[f"{base}/versions/{version}"] = {"version": {"version": version, "files": rows}}
         self.pages[f"/zip/{slug}"] = zipped({"SKILL.md": content, "_meta.json": version.encode()})
 
+    def judge(self, slug: str, **moderation: object) -> None:
+        """Judge a skill, which is no update of it; without words it is clean."""
+        page = self.pages[f"/api/v1/skills/{slug}"]
+        assert isinstance(page, dict)
+        page["moderation"] = moderation or None
+        (self.flagged.add if moderation else self.flagged.discard)(slug)
+
+    def share(self, slug: str, owner: str, content: bytes) -> None:
+        """Let another owner have a slug too: without a handle it is ambiguous from now on."""
+        other, base = f"{slug}.{owner}", "/api/v1/skills"
+        self.put(other, content)
+        (row := self.rows[other])["slug"] = slug
+        details: dict[str, Page] = {owner: {"skill": row, "owner": {"handle": owner}}}
+        details["ann"] = self.pages[f"{base}/{slug}"]  # type: ignore[assignment]
+        matches = [{"ownerHandle": handle, "slug": slug} for handle in ("nobody", *details)]
+        refused = (409, {}, json.dumps({"code": "AMBIGUOUS_SKILL_SLUG", "matches": matches}).encode())
+        details |= {"": refused, "nobody": (404, {}, b"")}
+        self.pages[f"{base}/{slug}"] = lambda query: details[query.get("ownerHandle", "")]
+        version = f"versions/{row['latestVersion']['version']}"
+        self.pages[f"{base}/{slug}/{version}"] = self.pages[f"{base}/{other}/{version}"]
+
     def drop(self, slug: str) -> None:
         del self.rows[slug]
         self.pages[f"/api/v1/skills/{slug}"] = (404, {}, b"")
@@ -69,6 +91,8 @@ class Hub(Site):
     def listing(self, query: dict[str, str]) -> Page:
         assert query["sort"] == "updated"
         at, rows = int(query.get("cursor", 0)), self.sorted_rows()
+        if query.get("nonSuspiciousOnly") == "true":
+            rows = [row for row in rows if row["slug"] not in self.flagged]
         end = at + int(query["limit"])
         return {"items": rows[at:end], "nextCursor": str(end) if end < len(rows) else None}
 
@@ -76,7 +100,8 @@ class Hub(Site):
         return {"results": [row for row in self.sorted_rows() if query["q"] in row["slug"]]}
 
     def download(self, query: dict[str, str]) -> Page:
-        page = self.pages[f"/zip/{query['slug']}"]
+        owned = f"/zip/{query['slug']}.{query.get('ownerHandle')}"
+        page = self.pages.get(owned) or self.pages[f"/zip/{query['slug']}"]
         assert not callable(page)
         return page
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flows.commands.operate import remove_listed, source_rows
 from flows.crawl import crawl
 from flows.server.temporary import as_functions
 from storage.errors import WrongInput
@@ -17,6 +18,7 @@ from tasks.crawl.git.source import GitSource, split_ref
 from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.local.parquet_file import ParquetSource
 from tasks.crawl.source.base import CrawlContext
+from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import ACCEPTED, normal_spec, open_source
 from tests.support.crawl.crawling import grows, opened
 
@@ -205,8 +207,10 @@ def test_any_other_spec_names_its_own_source(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_remembered_source_that_would_be_refused_today_fails_alone(tmp_path: Path) -> None:
-    """A release that knows more secrets meets a root whose source has one."""
+def test_a_remembered_source_that_would_be_refused_today_fails_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A release that knows more secrets meets a root whose source has one, and prints its program alone."""
     root, spec = Root(tmp_path / "data"), "mcp:stdio:serve --token f44f4"
     (tmp_path / "skills" / "kelp").mkdir(parents=True)
     (tmp_path / "skills" / "kelp" / "SKILL.md").write_bytes(grows("kelp"))
@@ -215,3 +219,8 @@ def test_a_remembered_source_that_would_be_refused_today_fails_alone(tmp_path: P
         reports = crawl(root.uri, [spec, f"dir:{tmp_path / 'skills'}"])
     assert [(one["state"], one["new"]) for one in reports] == [("failed", 0), ("complete", 1)]
     assert "hold a secret" in reports[0]["message"]
+    shown = "mcp:stdio:serve [redacted]"
+    assert [one["source"] for one in (reports[0], *source_rows(root))][:2] == [shown, shown]
+    assert "f44f4" not in f"{reports}{source_rows(root)}{caplog.text}"
+    assert remove_listed(root, shown, retire=True)["removed"]
+    assert spec not in specs_to_read(root)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
@@ -113,6 +115,34 @@ def test_a_killed_night_is_told_by_the_next(
     found = events(told)[len(before) :]
     assert named([event for event in found if event["run"]["runId"] in known]) == ends
     assert named(found)[-1] == ("nightly", "COMPLETE")
+
+
+class _Listening(BaseHTTPRequestHandler):
+    heard: ClassVar[list[tuple[str, str | None, dict[str, Any]]]] = []
+
+    def do_POST(self) -> None:
+        event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.heard.append((self.path, self.headers["Authorization"], event))
+        self.send_response(201)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_server_is_posted_the_events_with_the_password_of_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Listening) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("SKILLERY_OPENLINEAGE", f"http://ann:p%40ss@127.0.0.1:{server.server_port}/base/")
+        with recorded(Root(tmp_path), RUN, [], flow="nightly"):
+            pass
+        server.shutdown()
+    assert [(path, said) for path, said, _ in _Listening.heard] == [
+        ("/base/api/v1/lineage", f"Basic {b64encode(b'ann:p@ss').decode()}")
+    ] * 2
+    assert named([event for *_, event in _Listening.heard]) == [("nightly", "START"), ("nightly", "COMPLETE")]
 
 
 class _Slow(BaseHTTPRequestHandler):

@@ -208,6 +208,10 @@ def test_a_damaged_book_is_named(root: Root, content: bytes) -> None:
         ({"x-ratelimit-remaining": "57"}, {"left": 57}),
         ({"x-ratelimit-reset": str(int(NOON.timestamp()) + 90)}, {"reset": NOON + timedelta(seconds=90)}),
         ({"x-ratelimit-reset": "90"}, {"reset": NOON + timedelta(seconds=90)}),
+        (
+            {"ratelimit-remaining": "0", "ratelimit-reset": "34"},
+            {"left": 0, "reset": NOON + timedelta(seconds=34)},
+        ),
         ({"x-ratelimit-reset": "1"}, {"reset": NOON + timedelta(seconds=1)}),
         ({"x-ratelimit-reset": "1000000000"}, {"reset": NOON}),
         ({"x-ratelimit-reset": "9" * 40}, {"reset": NOON + timedelta(days=1)}),

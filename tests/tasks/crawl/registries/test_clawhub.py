@@ -44,7 +44,7 @@ def test_a_night_reads_down_to_the_mark_and_a_week_later_sees_what_was_withdrawn
     assert (night.changed, night.unchanged, night.requests) == (1, 2, 4)
 
     week = crawler.crawl("clawhub")
-    assert (week.unchanged, week.withdrawn, week.requests) == (2, 1, 2)
+    assert (week.unchanged, week.withdrawn, week.requests) == (2, 1, 3)
     assert sorted(crawler.held()) == ["127.0.0.1/ann/kelp", "127.0.0.1/ann/moss"]
 
 
@@ -64,6 +64,31 @@ def test_verdicts_are_findings_and_what_is_malicious_is_withdrawn(hub: Hub, craw
     hub.put("kelp", grows("kelp"), moderation={"verdict": "malicious", "isMalwareBlocked": True})
     assert crawler.crawl("clawhub").withdrawn == 1
     assert "127.0.0.1/ann/kelp" not in crawler.held()
+
+
+def test_a_verdict_on_a_skill_that_did_not_change_is_seen_within_a_week(hub: Hub, crawler: Crawler) -> None:
+    crawler.crawl("clawhub", days=7)
+    hub.judge("kelp", verdict="suspicious")
+    for days, changed in ((1, 1), (6, 0), (7, 0)):
+        assert crawler.crawl("clawhub", days=days).changed == changed
+    row = crawler.raw()[-1]
+    assert (row["doc_id"], [f["code"] for f in row["findings"]]) == (
+        "127.0.0.1/ann/kelp",
+        ["registry.verdict"],
+    )
+    hub.judge("kelp")
+    assert crawler.crawl("clawhub").changed == 1
+    assert crawler.raw()[-1]["findings"] == []
+
+
+def test_of_a_slug_that_two_owners_have_both_skills_are_held(hub: Hub, crawler: Crawler) -> None:
+    hub.share("kelp", "bob", grows("kelp", "Cut it."))
+    report = crawler.crawl("clawhub")
+    assert (report.new, report.failed) == (4, {})
+    held = crawler.held()
+    assert held["127.0.0.1/ann/kelp"] == grows("kelp")
+    assert held["127.0.0.1/bob/kelp"] == grows("kelp", "Cut it.")
+    assert (crawler.crawl("clawhub").unchanged, crawler.stale()) == (4, set())
 
 
 @pytest.mark.parametrize(

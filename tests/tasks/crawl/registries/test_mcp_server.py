@@ -11,6 +11,7 @@ import pytest
 
 from storage.errors import WrongInput
 from tasks.crawl.registries.formats import digest_of
+from tasks.crawl.registries.mcp_server import EXTENSION
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.crawl.registries import SkillServer
@@ -104,9 +105,16 @@ def test_an_entry_that_does_not_verify_is_named(
     assert (report.new, report.failed) == (2, {reason: 1})
 
 
+def floods(call: dict[str, Any]) -> dict[str, Any]:
+    """Answer as a server that lists more skills than anybody has."""
+    capabilities = {"extensions": {EXTENSION: {}}}
+    return {"id": call["id"], "result": {"capabilities": capabilities, "skills": [{}] * 100_001}}
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
+        ({"pages": {"/mcp": floods}}, "too-many"),
         ({"extensions": {}}, "no-skills"),
         ({"cursor": "0"}, "shape"),
         ({"pages": {"/mcp": b"{}"}}, "shape"),
@@ -172,7 +180,8 @@ def test_a_command_is_no_spec_without_words() -> None:
         "serve --password f44f4", "env SEA_TOKEN=f44f4 serve", "serve --secret=f44f4",
         "serve -H 'Authorization: Bearer f44f4'", "serve http://ann:f44f4Qx@e.org/",
         "serve --pass f44f4", "serve --private-key f44f4", "env ACCESS_KEY=f44f4 serve",
-        "serve e.org/?key=f44f4", "serve -c 'x --pat f44f4'",
+        "serve e.org/?key=f44f4", "serve -c 'x --pat f44f4'", "serve -p f44f4", "serve --key=f44f4",
+        "serve --auth ann:f44f4", "serve -u ann:f44f4", "serve -c 'x --key f44f4.f44f4'",
     ):  # fmt: skip
         with pytest.raises(WrongInput, match=r"stdio:(serve|env): .* environment") as refused:
             normal_spec(f"mcp:stdio:{words}")
@@ -180,6 +189,7 @@ def test_a_command_is_no_spec_without_words() -> None:
     for words in (
         "serve --max-tokens 100", "serve --token-file /run/x", "npx -y @sea/server@1.2.3 --port 80",
         "serve --no-token --port 80", "serve --keyboard=x --path=y", "serve --tokenizer cl100k",
-        "docker run sea@sha256:" + "a1" * 32,
+        "docker run sea@sha256:" + "a1" * 32, "npx -y -p @sea/server sea", "docker run -u 10:10 -p 80:80 sea",
+        "serve --key ./sea --auth oauth", "serve --key sea.pem",
     ):  # fmt: skip
         assert normal_spec(f"mcp:stdio:{words}") == f"mcp:stdio:{words}"

@@ -272,12 +272,12 @@ def test_an_update_is_checked_where_it_changed_what_is_served(
 ) -> None:
     root = skill_root({**many_skills(8), "mill": TEXTS["bread"]})
     root.publish()
-    assert few_changed(root.root, root.served().tables()) == []
+    assert few_changed(root.root, root.served().tables_at(root.root)) == []
     root.write("mill", TEXTS["bees"])
     root.crawl()
     root.parse()
     version = root.build()
-    assert few_changed(root.root, version.tables()) == ["local/market/mill"]
+    assert few_changed(root.root, version.tables_at(root.root)) == ["local/market/mill"]
     assert {c.check for c in root.check(version) if not c.passed} == set()
     table, at = connect(root.root).open_table(name), version.tables()[name] or 0
     for injure, check in (
@@ -293,14 +293,16 @@ def test_an_update_is_checked_where_it_changed_what_is_served(
         failed = {c.check for c in root.check(replace(version, **{name: table.version})) if not c.passed}
         assert f"{name}.{check}" in failed
     searched = {c.check: c.limit for c in root.check(version)}[f"{name}.found_by_own_text"]
-    sample = gate._sample(root.root, TableAt(root.root, name, at), version, ["local/market/mill"])
+    sample = gate._sample(
+        {**version.tables_at(root.root), name: TableAt(root.root, name, at)}, name, ["local/market/mill"]
+    )
     ends = [row_id.startswith("local/market/mill") for row_id in (sample[0], sample[-1])]
     assert (searched, ends) == (2, [True, False])
     for number, text in enumerate(TEXTS.values()):
         root.write(next(islice(many_skills(8), number, None)), text)
     root.crawl()
     root.parse()
-    assert few_changed(root.root, root.build().tables()) is None
+    assert few_changed(root.root, root.build().tables_at(root.root)) is None
 
 
 def test_a_vector_that_is_null_is_bad(built: tuple[SkillRoot, Built]) -> None:

@@ -262,6 +262,7 @@ def test_a_kill_at_any_call_for_a_file_leaves_the_old_or_the_new_state(kind: str
             assert skills.skills == ({} if left is None else {"bread": installed(left)})
             assert set(skills.mended) <= {"bread"}
             assert not (place / STAGING).exists()
+            assert list(place.glob("*.tmp")) == []
             assert read_lock(place).pending is None
             outcomes.add(left == new)
             if left == old:

@@ -102,7 +102,7 @@ def test_a_publication_killed_at_any_write_is_made_good_by_the_next_night(root: 
         assert root.served() == before
         assert best(root, "crust") == "bread"
         night(root)
-        assert few_changed(root.root, root.served().tables()) == []
+        assert few_changed(root.root, root.served().tables_at(root.root)) == []
         assert best(root, f"tube {dies_at} times") == "bike"
         assert examine(root.root) == []
     require_as_made_anew(root)

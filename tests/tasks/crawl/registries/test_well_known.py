@@ -221,8 +221,9 @@ def test_an_index_that_was_written_is_read_the_same() -> None:
     assert read_index(older, f"https://e.org{OLDER_INDEX}") == ([old], [])
     with pytest.raises(NoIndex, match="no JSON object"):
         read_index(None, "https://e.org")
-    for elsewhere in ("http://e.org/x", "ftp://e.org/x", "file:///etc/passwd"):
-        entries, refused = read_index(json.loads(index_json([{**row, "url": elsewhere}])), "https://e.org")
+    for base, elsewhere in (("https", "http://e.org/x"), ("http", "ftp://e.org/x"), ("http", "javascript:x")):
+        index = json.loads(index_json([{**row, "url": elsewhere}]))
+        entries, refused = read_index(index, f"{base}://e.org")
         assert (entries, [name for name, _ in refused]) == ([], ["mint"])
     twice = json.loads(index_json([row, row]))
     assert read_index(twice, "https://e.org")[1] == [("mint", "the index names it twice, the first counts")]

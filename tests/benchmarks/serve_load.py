@@ -1,14 +1,16 @@
 """What serving costs beyond the search itself, and how it stands many clients and a change of version.
 
-python tests/benchmarks/serve_load.py ROOT [CLIENTS] [SECONDS]
+python tests/benchmarks/serve_load.py ROOT [CLIENTS] [SECONDS] [TREE]
 
-ROOT must hold two published versions: it is rolled back, and forward again, under the load.
+ROOT must hold two published versions: it is rolled back, and forward again, under the load. With TREE, a git
+worktree of other code, nothing is published: servers of both answer by turns, and ratios are told.
 """
 # ruff: noqa: T201 - what a benchmark says, it prints
 
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 import sys
 import time
@@ -29,7 +31,7 @@ from storage.lance.served import require_served
 from storage.root import Root
 from tests.support.serving import Serving, modern_call, serving
 
-_ALTERNATED = 150
+_ALTERNATED, _TURNS = 150, 6
 
 
 def questions(root: Root) -> list[str]:
@@ -132,10 +134,51 @@ async def under_load(server: Serving, root: Root, asked: list[str], clients: int
     print(f"resident memory, MB: {memory}")
 
 
-def main(place: str, clients: str = "50", seconds: str = "60") -> None:
+def spent(server: Serving) -> float:
+    """Return the processor time of a server so far, in milliseconds."""
+    told = Path(f"/proc/{server.process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return 1000 * sum(map(int, told[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+async def burst(load: Load, clients: int, seconds: float) -> tuple[float, float]:
+    """Have clients ask for a time; return the seconds and the processor milliseconds that the server took."""
+    began, before = time.perf_counter(), spent(load.server)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(90)) as session:
+        await asyncio.gather(*(load.client(session, began + seconds) for _ in range(clients)))
+    return time.perf_counter() - began, spent(load.server) - before
+
+
+def by_turns(servers: list[Serving], asked: list[str], clients: int, seconds: float) -> None:
+    """Print how two servers answer the same load, each turn in the other order, and the second's ratios."""
+    loads = [Load(server, asked) for server in servers]
+    used: list[list[tuple[float, float]]] = [[], []]
+    for turn in range(_TURNS):
+        for place in (0, 1) if turn % 2 else (1, 0):
+            used[place].append(asyncio.run(burst(loads[place], clients, seconds / _TURNS)))
+    rows = []
+    for load, times in zip(loads, used, strict=True):
+        lasted, cpu = map(sum, zip(*times, strict=True))
+        n, took = len(load.took), load.took
+        rows.append((n / lasted, statistics.median(took), p95(took), cpu / n))
+        told = (
+            "{:.1f} answers a second, median {:.0f} ms, p95 {:.0f} ms, {:.1f} ms of processor time an answer"
+        )
+        print(f"{clients} clients:", told.format(*rows[-1]), dict(load.failed) or "")
+    print("ratios:", *(f"{new / old:.2f}" for old, new in zip(*rows, strict=True)))
+
+
+def main(place: str, clients: str = "50", seconds: str = "60", tree: str | None = None) -> None:
     root = Root(place)
     asked = questions(root)
     with serving(place) as server:
+        if tree is not None:
+            with serving(place, PYTHONPATH=tree, PYTHONSAFEPATH="1") as other:
+                for some in (int(clients), 1):
+                    for one in (other, server):
+                        asyncio.run(burst(Load(one, asked), 8, 3))
+                    by_turns([other, server], asked, some, float(seconds))
+            return
         asyncio.run(overhead(server, root, asked))
         asyncio.run(under_load(server, root, asked, int(clients), float(seconds)))
         print("the server said:", "".join(server.said[1:])[-2000:] or "nothing more")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -45,9 +44,8 @@ class ServeSettings(BaseSettings):
     hosts: list[str] | None = Field(
         None, description="Names, beside localhost, that a request's Host may hold, as a JSON list."
     )
-    threads: int = Field(
-        min(4, 1 + (os.cpu_count() or 1)), ge=1, description="Answers that are worked out at once."
-    )
+    # More than cores: what waits for the encoders goes into their next call together.
+    threads: int = Field(32, ge=1, description="Answers that are worked out at once.")
     page_threads: int = Field(
         2, ge=1, description="Pages and plans worked out at once, beside other answers."
     )

@@ -11,7 +11,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from storage.folder import threads_of_process
 from tasks.models.adapted_encoder import FIRST, LAST, UNKNOWN, WIDTH, AdaptedEncoder, token_vectors
 from tasks.models.preloaded import Preloaded, loaded_once
 from tasks.models.protocols import Vectors
+from tasks.retrieve.routing.micro_batches import cosines
 from tasks.retrieve.routing.skill_tokens import Ids, SkillTokens, kept_tokens
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ FILE = Path(__file__).parents[1] / "data" / "retriever-1.npz"
 QUERY, HEAD = 96, 64  # tokens of a request, and of name and description, that are read
 _CHARACTERS = 2000  # of a request that are cut into tokens
 _RARITY_POWER = 1.5
+Learned: TypeAlias = tuple[Vectors, float]  # the cosine of each row, and the share of a request that was read
 _BLOCK, _CHUNK = 256, 8192  # rows that are added up at once, and that are held as more than tokens
 
 
@@ -75,15 +77,15 @@ class Retriever:
         self._encoder = AdaptedEncoder(arrays, threads_of_process())
         self._map = BodyMap(*(np.asarray(arrays[name], dtype=np.float32) for name in BodyMap._fields))
 
-    def request(self, text: str) -> tuple[Vectors, float]:
-        """Return the unit vector of a request, shape `(384,)`, and the share of it that is read, 0 to 1.
+    def requests(self, texts: Sequence[str]) -> tuple[Vectors, list[float]]:
+        """Return the unit vectors of requests, shape `(texts, 384)`, and the share read of each, 0 to 1.
 
         Tokens that the default encoder does not know, as of most Chinese characters, are not read.
         """
-        ids = self._encoder.ids(text[:_CHARACTERS])
-        known = sum(token != UNKNOWN for token in ids[:QUERY])
-        cut = min(1.0, _CHARACTERS / max(len(text), 1))
-        return self._encoded([ids[:QUERY]])[0], cut * known / max(len(ids), 1)
+        ids = [self._encoder.ids(text[:_CHARACTERS]) for text in texts]
+        known = [sum(token != UNKNOWN for token in of[:QUERY]) / max(len(of), 1) for of in ids]
+        cut = [min(1.0, _CHARACTERS / max(len(text), 1)) for text in texts]
+        return self._encoded([of[:QUERY] for of in ids]), [a * b for a, b in zip(cut, known, strict=True)]
 
     def skills(self, tokens: SkillTokens) -> Vectors:
         """Return the unit vectors of skills, shape `(rows, 384)`."""
@@ -135,10 +137,10 @@ class LearnedLeg:
         """Begin to load the model, in a thread of its own."""
         self._model.begin()
 
-    def cosines(self, request: str) -> tuple[Vectors, float]:
-        """Return the cosine of each row to a request, shape `(rows,)`, and the share of it that was read."""
-        vector, share = self._model.get().request(request)
-        return self._vectors @ vector, share
+    def cosines(self, requests: Sequence[str]) -> list[Learned]:
+        """Return of each request the cosine of each row, shape `(rows,)`, and the share that is read."""
+        vectors, shares = self._model.get().requests(requests)
+        return list(zip(cosines(self._vectors, vectors), shares, strict=True))
 
 
 @functools.lru_cache(maxsize=1)

@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from storage.folder import threads_of_process
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.bm25f import Lexical, Scores, lexical_of
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.fit import FEATURES, TOP, Evidence, FitModel, Leading, evidence_of
-from tasks.retrieve.routing.learned_leg import LearnedLeg
+from tasks.retrieve.routing.learned_leg import Learned, LearnedLeg
+from tasks.retrieve.routing.micro_batches import MicroBatches, cosines
 from tasks.retrieve.routing.postings import Sketches, postings_of
 from tasks.retrieve.routing.reranker import SkillReader
 from tasks.retrieve.routing.skill import Skill
@@ -37,18 +40,20 @@ class NearIdentical:
     def folded(self, rows: Sequence[int]) -> list[list[int]]:
         """Return rows in groups: one that is not near-identical to any before, then those that are to it."""
         groups: dict[int, list[int]] = {}
-        for row in rows:
-            groups.setdefault(self._leader(row, list(groups)), []).append(row)
+        held = self._vectors[np.array(rows, dtype=np.int64)]
+        near = held @ held.T >= _SAME_NEED
+        for place, row in enumerate(rows):
+            before = [rows[other] for other in np.flatnonzero(near[place, :place]).tolist()]
+            groups.setdefault(self._leader(row, [one for one in before if one in groups]), []).append(row)
         return list(groups.values())
 
     def _leader(self, row: int, leaders: list[int]) -> int:
-        """Return the first leader that a row is near-identical to, or the row itself."""
+        """Return the first of leaders, all near to a row, that has the same terms, or the row itself."""
         if not leaders:
             return row
         own, others = self._sketches[row], self._sketches[leaders]
         filled = (own != _EMPTY) | (others != _EMPTY)
         alike = ((own == others) & filled).sum(axis=1) >= _SAME_TERMS * np.maximum(filled.sum(axis=1), 1)
-        alike &= self._vectors[leaders] @ self._vectors[row] >= _SAME_NEED
         return leaders[int(alike.argmax())] if alike.any() else row
 
 
@@ -56,8 +61,6 @@ _DECISIVE = ("lexical", "whole", "facets")  # parts that decide which skill the 
 _EMPTY = np.iinfo(np.uint32).max  # a bin of a sketch that no term fell into
 _WHOLE = 96  # tokens of a text that is encoded as one; the mean of its facets says more of a longer one
 _LEAD = 0.001  # standard deviations; between the first skill and the one that would be first
-_AT_ONCE = 32  # requests whose learned leg is asked beside the others
-_ALIKE = 1.5  # texts of which none is longer than this many times another are encoded together
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,8 @@ class Router:
         self._doc_ids, self._lexical, self._vectors, self._encoder = doc_ids, lexical, vectors, encoder
         self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
         self._fit, self._reader, self._learned = fit, reader, learned
-        self._pool = ThreadPoolExecutor(_AT_ONCE)  # whose threads start when they are wanted, and stay
+        lanes = max(1, threads_of_process() // 2)  # two encoders work for each
+        self._asked, self._pool = MicroBatches(self._together, lanes), ThreadPoolExecutor(lanes)
         self._named: dict[str, list[int]] = {}
         for row, keys in enumerate(zip(names, doc_ids, strict=True)):
             for key in {plain_name(key) for key in keys} - {""}:
@@ -213,10 +217,7 @@ class Router:
 
     def nearness(self, queries: Vectors) -> Scores:
         """Return the standardised cosine of every row to each query vector, shape `(queries, rows)`."""
-        cosines = np.ascontiguousarray((self._vectors @ queries.T).T)
-        for row in cosines:
-            row[:] = standardised(row)
-        return cosines
+        return _rows_standardised(cosines(self._vectors, queries))
 
     def rarities(self, terms: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return how rare terms are among the rows (inverse document frequency), shape `(terms,)`."""
@@ -270,19 +271,12 @@ class Router:
 
     def read(self, query: str) -> ReadQuery:
         """Return what is made of a query."""
-        if self._learned is None:
-            return self._read_by_legs(query)
-        learned = self._pool.submit(self._learned.cosines, query)  # the other legs are asked meanwhile
-        found = self._read_by_legs(query)
-        cosines, share = learned.result()
-        found.parts["learned"] = np.float32(self._settings.learned * share) * standardised(cosines)
-        return found
-
-    def _read_by_legs(self, query: str) -> ReadQuery:
         settings, cut = self._settings, facets(query)
         chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
-        asked = self._asked(query, chosen)
-        whole, best = self._cosines(asked)
+        asked, near, learned = self._asked((query, chosen))
+        # Each by itself first, because a vague facet is near to everything.
+        near = _rows_standardised(near)
+        whole, best = near[-1], standardised(near[: max(1, len(near) - 1)].max(axis=0))
         share = min(1.0, len(cut) / settings.many)
         several = share if len(cut) > 1 else 0.0
         raw = self._lexical.scores(query)
@@ -301,30 +295,32 @@ class Router:
             "facets": settings.facets * share * best,
             "described": described,
             "again": again,
-            "learned": np.zeros_like(lexical),
+            "learned": np.float32(settings.learned * learned[1]) * standardised(learned[0]),
             "named": bonus,
         }
         return ReadQuery(parts, raw, asked)
 
-    def _asked(self, query: str, chosen: Sequence[str]) -> Vectors:
-        """Return the vectors of a query's facets, and last that of the whole, if there are several facets."""
-        fits = query not in chosen and about_tokens(query) <= _WHOLE
-        asked = _encoded([*chosen, *([query] if fits else [])], self._encoder)
-        # By length, as the encoder itself pools the tokens of a text.
-        whole = asked[-1] if fits else np.average(asked, axis=0, weights=[*map(about_tokens, chosen)])
-        # A single facet is the whole, and one column is a product of half the time.
-        return asked if len(asked) == 1 else np.vstack([asked[: len(chosen)], whole.astype(np.float32)])
+    def _together(self, queries: list[tuple[str, list[str]]]) -> list[tuple[Vectors, Scores, Learned]]:
+        """Return of each query, given with its facets, what the encoders make of it.
 
-    def _cosines(self, asked: Vectors) -> tuple[Scores, Scores]:
-        """Return each row's standardised cosine to the whole query, and to its nearest facet.
-
-        Each facet's cosines are standardised first, because a vague facet is near to everything.
+        These are the vectors of its facets and the cosine of each to every row, the last of the whole if
+        there are several facets, and what the learned leg tells.
         """
-        # Long by short: BLAS takes twice as long for the transposed product.
-        cosines = np.ascontiguousarray((self._vectors @ asked.T).T)
-        for row in cosines:
-            row[:] = standardised(row)
-        return cosines[-1], standardised(cosines[: max(1, len(asked) - 1)].max(axis=0))
+        learned = self._pool.submit(self._by_learned, [query for query, _ in queries])  # meanwhile
+        fits = [query not in chosen and about_tokens(query) <= _WHOLE for query, chosen in queries]
+        texts = [[*of, *[query] * fit] for (query, of), fit in zip(queries, fits, strict=True)]
+        encoded = _parted(self._encoder.encode([*chain.from_iterable(texts)]), texts)
+        asked = [
+            own if fit or len(own) == 1 else np.vstack([own, _mean(own, of)])
+            for own, fit, of in zip(encoded, fits, texts, strict=True)
+        ]
+        near = _parted(cosines(self._vectors, np.concatenate(asked)), asked)
+        return list(zip(asked, near, learned.result(), strict=True))
+
+    def _by_learned(self, queries: list[str]) -> list[Learned]:
+        if self._learned is None:
+            return [(np.zeros(self.rows, dtype=np.float32), 0.0)] * len(queries)
+        return self._learned.cosines(queries)
 
     def _lead(self, rows: npt.NDArray[np.int64], total: Scores, further: Scores) -> Scores:
         """Return what lifts the row that is best without `further` above all others, or zeros."""
@@ -343,8 +339,8 @@ def best_rows(rows: npt.NDArray[np.int64], scores: Scores, k: int, doc_ids: Sequ
     """Return the `k` of these rows that score highest, best first; rows of equal score by ascending id."""
     if len(rows) > k:
         # What ties with the last one stays in, so that the ids decide.
-        least = -np.partition(-scores[rows], k - 1)[k - 1]
-        rows = rows[scores[rows] >= least]
+        taken = scores[rows]
+        rows = rows[taken >= np.partition(taken, len(rows) - k)[len(rows) - k]]
     return sorted(rows.tolist(), key=lambda row: (-scores[row], doc_ids[row]))[:k]
 
 
@@ -361,15 +357,16 @@ def standardised(scores: Scores) -> Scores:
     return np.asarray((scores - scores.mean()) / deviation, dtype=np.float32)
 
 
-def _encoded(texts: Sequence[str], encoder: Encoder) -> Vectors:
-    """Encode texts in batches of similar length, because a batch takes as long as its longest text."""
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    groups: list[list[int]] = []
-    for i in order:  # the first text of a group is its shortest
-        if not groups or len(texts[i]) > _ALIKE * len(texts[groups[-1][0]]):
-            groups.append([])
-        groups[-1].append(i)
-    vectors = np.concatenate([encoder.encode([texts[i] for i in group]) for group in groups])
-    back = np.empty_like(vectors)
-    back[order] = vectors
-    return back
+def _rows_standardised(scores: Scores) -> Scores:
+    for row in scores:
+        row[:] = standardised(row)
+    return scores
+
+
+def _mean(vectors: Vectors, texts: Sequence[str]) -> Vectors:
+    """Return the mean of texts' vectors by length, as the encoder itself pools the tokens of a text."""
+    return np.average(vectors, axis=0, weights=[*map(about_tokens, texts)]).astype(np.float32)
+
+
+def _parted(rows: Vectors, sizes: Sequence[Sized]) -> list[Vectors]:
+    return np.split(rows, np.cumsum([len(size) for size in sizes[:-1]], dtype=np.int64))

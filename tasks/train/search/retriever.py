@@ -171,7 +171,7 @@ def report(held: Requests, rows: Rows, model: Retriever, tokens: SkillTokens) ->
     """Return hit@1 and recall@10 by kind of what the retriever alone finds; of near requests hit@1 alone."""
     skills, ranks = model.skills(tokens), np.empty(len(rows))
     for place, row in enumerate(rows.tolist()):
-        cosines, copies = skills @ model.request(held.texts[row])[0], list(held.copies[row])
+        cosines, copies = skills @ model.requests([held.texts[row]])[0][0], list(held.copies[row])
         ranks[place] = 1 + (np.delete(cosines, copies) > cosines[copies].max()).sum()
     told = {}
     for kind in sorted(set(held.kinds[rows].tolist())):

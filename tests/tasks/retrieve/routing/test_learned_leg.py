@@ -36,7 +36,7 @@ def test_vectors_have_length_one_whatever_a_text_holds(model: Retriever, vectors
     for rows in (
         vectors,
         model.skills(bare),
-        np.stack([model.request(t)[0] for t in (REQUEST, "", "\u200b")]),
+        model.requests([REQUEST, "", "\u200b"])[0],
     ):
         assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-3)
     assert model.skills(skill_tokens_of([])).shape == (0, WIDTH)
@@ -51,7 +51,7 @@ def test_a_skills_vector_does_not_depend_on_the_others(keep: list[bool]) -> None
 
 
 def test_the_nearest_skill_to_a_request_serves_it(model: Retriever, vectors: np.ndarray) -> None:
-    cosines, share = LearnedLeg(vectors, lambda: model).cosines(REQUEST)
+    [(cosines, share)] = LearnedLeg(vectors, lambda: model).cosines([REQUEST])
     assert "tyre" in SKILLS[int(cosines.argmax())].doc_id
     assert share == 1
 
@@ -61,7 +61,7 @@ def test_what_a_body_says_counts(model: Retriever) -> None:
         model.skills(skill_tokens_of([Skill("a/b", "helper", "Helps at home.", body)]))[0]
         for body in ("See the list.", "Patch the inner tube of the bicycle tyre, and pump in air. " * 5)
     )
-    asked = model.request(REQUEST)[0]
+    asked = model.requests([REQUEST])[0][0]
     assert told @ asked > plain @ asked + 0.02
 
 
@@ -70,7 +70,7 @@ def test_of_a_long_request_its_share_that_is_read_counts(
 ) -> None:
     long = " ".join(["the bicycle lost its air"] * 60)
     count = len(base_tokenizer().encode(long, add_special_tokens=False).ids)
-    assert model.request(long)[1] == pytest.approx(QUERY / count)
+    assert model.requests([long])[1][0] == pytest.approx(QUERY / count)
     leg = LearnedLeg(vectors, lambda: model)
     router = Router.from_documents(SKILLS, minilm, learned=leg, settings=RouterSettings(learned=2.0))
     whole, part = (router.parts(text)["learned"] for text in (REQUEST, long))
@@ -82,7 +82,7 @@ def test_of_a_long_request_its_share_that_is_read_counts(
     ("request_", "share"), [("", 0), ("\u4fee\u7406\u81ea\u8f66", 0), (REQUEST + " x" * 2000, 0.03)]
 )
 def test_what_is_not_read_of_a_request_does_not_count(model: Retriever, request_: str, share: float) -> None:
-    assert model.request(request_)[1] == pytest.approx(share, abs=0.02)
+    assert model.requests([request_])[1][0] == pytest.approx(share, abs=0.02)
 
 
 def test_vectors_of_tokens_are_kept_and_made_again_where_they_are_damaged(

@@ -208,21 +208,6 @@ def test_one_facet_tells_of_no_further_needs_and_few_of_some(minilm: OnnxEncoder
     assert two["described"].std() == pytest.approx(0.5 * 0.5**2, rel=1e-4)
 
 
-class Asked:
-    """Vectors that tell how many others they were compared with."""
-
-    def __init__(self, vectors: Vectors) -> None:
-        self.vectors, self.columns = vectors, list[int]()
-
-    def __len__(self) -> int:
-        return len(self.vectors)
-
-    def __matmul__(self, other: Vectors) -> Vectors:
-        self.columns.append(other.shape[1])
-        found: Vectors = self.vectors @ other
-        return found
-
-
 class Directions:
     """Encodes a text as the first letters that it has of `abc`, each a direction, 1 apart."""
 
@@ -237,24 +222,23 @@ def compared(task: str) -> tuple[list[int], np.ndarray, np.ndarray]:
     skills = [Skill(d, d, "", "") for d in ("w", "x", "y", "z")]
     rows = np.array([[1, 0, 0], [0, 1, 0], [0.7, 0.7, 0], [0, 0, 1]], dtype=np.float32)
     postings = postings_of(skills)
-    vectors = Asked(rows)
     router = Router(
-        list("wxyz"), list("wxyz"), lexical_of(postings), postings.sketches, vectors, Directions(),  # type: ignore[arg-type]
+        list("wxyz"), list("wxyz"), lexical_of(postings), postings.sketches, rows, Directions(),
         RouterSettings(many=1, whole=1, facets=1),
     )  # fmt: skip
-    parts = router.parts(task)
-    return vectors.columns, parts["whole"], parts["facets"]
+    read = router.read(task)
+    return len(read.asked), read.parts["whole"], read.parts["facets"]
 
 
 def test_a_single_facet_is_compared_once_and_counts_as_the_whole() -> None:
-    columns, whole, facets = compared("a a a")
-    assert columns == [1]
+    compared_with, whole, facets = compared("a a a")
+    assert compared_with == 1
     np.testing.assert_allclose(whole, facets, atol=1e-6)
 
 
 def test_the_whole_task_is_no_facet_of_it_and_longer_facets_count_more_in_it() -> None:
-    columns, whole, facets = compared("a a a.\nb b b.")
-    assert columns == [3]
+    compared_with, whole, facets = compared("a a a.\nb b b.")
+    assert compared_with == 3
     # `y` is nearest to the whole, `w` and `x` to a facet each.
     assert whole.argmax() == 2
     one, other = (standardised(np.array(cosines)) for cosines in ([1, 0, 0.7, 0], [0, 1, 0.7, 0]))

@@ -235,6 +235,21 @@ def test_what_is_nested_in_an_artifact_takes_no_other_skill_s_place(ask: Ask, tm
     assert [Path(f".agents/skills/{name}/SKILL.md").read_bytes() for name in archives] == [aa, bb]
 
 
+@pytest.mark.parametrize(
+    "lock",
+    [{"version": 1, "skills": {n: {}}} for n in ("../out", "/out", ".git", "a/b")]
+    + [{"version": 1, "skills": {"tea": 7}}, {"version": 2, "skills": {}}, {"version": 1}, []],
+)
+def test_a_shared_lock_that_leads_elsewhere_or_is_of_another_form_is_refused(
+    lock: object, project: Path, ask: Ask
+) -> None:
+    (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
+    for command in ("verify", "install --frozen"):
+        done = ask(*command.split(), *HERE)
+        assert (done.code, SKILLS_LOCK in done.stderr, done.stderr.count("\n")) == (1, True, 1), done.stderr
+    assert [path.name for path in project.iterdir()] == [SKILLS_LOCK]
+
+
 def test_the_hash_of_the_shared_lock_is_that_of_other_clients() -> None:
     """Paths are ordered as JavaScript compares texts: by letters first, then accents, then letter case."""
     files = {

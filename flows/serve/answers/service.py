@@ -22,14 +22,17 @@ from flows.commands.queries import open_index
 from flows.commands.usage import open_log
 from flows.settings import Settings, load
 from storage.errors import SkilleryError, StorageError, WrongInput
+from storage.folder import threads_of_process
 from storage.lance.served import read_served, require_licences, require_served
 from storage.root import Root
+from tasks.retrieve.routing.reranker import NONE
 from tasks.retrieve.skills.catalogue import SkillCatalogue
 from tasks.retrieve.skills.listing import SkillList
 
 if TYPE_CHECKING:  # named only where a method's models are loaded
     from tasks.retrieve.routing.search import SkillRanker
 
+_MOST = 32  # answers worked out at once
 DEFAULT = "default"  # the method of search that needs no models beside the encoder
 
 
@@ -44,8 +47,9 @@ class ServeSettings(BaseSettings):
     hosts: list[str] | None = Field(
         None, description="Names, beside localhost, that a request's Host may hold, as a JSON list."
     )
-    # More than cores: what waits for the encoders goes into their next call together.
-    threads: int = Field(32, ge=1, description="Answers that are worked out at once.")
+    threads: int | None = Field(
+        None, ge=1, description="Answers worked out at once; by default 32, with a reranker 1 + cores, to 4."
+    )
     page_threads: int = Field(
         2, ge=1, description="Pages and plans worked out at once, beside other answers."
     )
@@ -92,7 +96,9 @@ class Service:
         self._held.callback(self.usage.close)
         self.learned = ServedSuggester(self.index, self._held.enter_context(state_summaries(root, settings)))
         self._rankers = {name: self._ranker(root, settings, name) for name in limits.methods}
-        self._quick = ThreadPoolExecutor(limits.threads, "answer")
+        # Many share the encoders' calls; a reranker shares nothing, and who waits for it can be turned away.
+        most = _MOST if settings.rerank == NONE else min(4, 1 + threads_of_process())
+        self._quick = ThreadPoolExecutor(limits.threads or most, "answer")
         # A page may take seconds: pages and plans may wait for each other, searches do not wait.
         self._slow = ThreadPoolExecutor(limits.page_threads, "page")
 

@@ -164,7 +164,7 @@ def test_a_skill_of_a_registry_is_installed_locked_and_had_again(
     assert files_in(project / ".agents/skills/bees") == held
 
 
-@pytest.mark.parametrize("kind", ["git", "local"])
+@pytest.mark.parametrize("kind", ["git", "local", "folder of skills"])
 def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
     project: Path, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -174,7 +174,8 @@ def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
     (source / "skills/tea").mkdir(parents=True)
     (source / "skills/tea/SKILL.md").write_text(TEA, "utf-8")
     entry = {
-        "source": "../garden", "sourceType": kind, "skillPath": "skills/tea/SKILL.md",
+        "source": "../garden", "sourceType": kind.replace("folder of skills", "local"),
+        "skillPath": "skills/tea/SKILL.md",
         "computedHash": folder_hash({"SKILL.md": TEA.encode()}),
     }  # fmt: skip
     if kind == "git":
@@ -185,7 +186,10 @@ def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
         entry |= {"source": f"file://{source}", "sourceUrl": f"file://{source}", "ref": commit.stdout.strip()}
         (source / "skills/tea/SKILL.md").write_text(f"{TEA}Then milk.\n", "utf-8")
         subprocess.run([*git, "commit", "-qam", "Milk"], check=True)
-    lock = {"version": 1, "skills": {"tea": entry, "gone": entry | {"skillPath": "skills/gone/SKILL.md"}}}
+    gone = entry | {"skillPath": "skills/gone/SKILL.md"}
+    if kind == "folder of skills":  # which of them is known by its hash alone
+        del entry["skillPath"]
+    lock = {"version": 1, "skills": {"tea": entry, "gone": gone}}
     (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
     done = ask("install", "--frozen", *HERE)
     assert done.code == 1, done.stderr
@@ -202,7 +206,12 @@ def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
     shutil.rmtree(project / ".agents")
     entry["computedHash"] = "0" * 64
     (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
-    assert "gives other bytes than the lock names" in ask("install", "--frozen", *HERE).stdout
+    why = (
+        "holds no skill in its first folder"
+        if kind == "folder of skills"
+        else "gives other bytes than the lock"
+    )
+    assert why in ask("install", "--frozen", *HERE).stdout
     assert not (project / ".agents/skills/tea").exists()
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
+from flows.commands.foresee import foreseen_of
 from flows.index import index as index_tables
 from flows.refine import refine_batches
 from flows.run_page import named, recorded_writing, show_table, tell
@@ -58,6 +59,7 @@ def backfill(
     with recorded_writing(Root(root), wait_minutes, run, "backfill") as record, record.stage("backfill"):
         encoder = prepare_encoder(root, settings.encoder)
         days = plan_backfill(root, start.isoformat(), end.isoformat())
+        record.foreseen = foreseen_of(Root(root), settings, (), days=days)
         rows = [_rebuild(root, day, run, settings.limits(), encoder, chosen) for day in days]
         for row in rows:
             tell(f"{row['day']}: {row['documents']} documents, {row['nodes']} nodes")

@@ -16,7 +16,6 @@ from flows.settings import load_settings
 from storage.lance.tables import NODES, SKILLS
 from storage.locks import writer_lock
 from storage.root import Root
-from tasks.evaluate.shells import compare_with_served
 from tasks.parse.shells import prepare_encoder
 from tasks.retrieve.index.licence_classes import by_class, licence_table
 from tasks.retrieve.shells import (
@@ -65,7 +64,9 @@ def index(
         now = datetime.now(UTC)
         given: dict[str, Any] = {"run_id": run, "now": now, "workers": settings.workers}
         checks = check_tables(root, built, encoder, settings.gate(), corpus)
-        if all(check["passed"] for check in checks):  # a broken table cannot answer probes
+        if built["changed"] and all(check["passed"] for check in checks):  # a broken table answers no probes
+            from tasks.evaluate.shells import compare_with_served  # noqa: PLC0415 (loads what measures)
+
             probes = settings.gate_probes()
             checks += compare_with_served(root, built, encoder, probes, corpus=corpus, **given)
         show_table("skillery-checks", checks, "The gate: what the new version had to pass.")

@@ -89,7 +89,7 @@ class RunRecord:
     `flow` names the flow that ran, `flow_run` is the id by which Prefect and lineage know it. `state` is
     `running`, `complete`, `partial`, `refused`, `failed`, `cancelled` (by a person, on Prefect's page),
     `interrupted` (by Ctrl-C or SIGTERM) or `died`, which the next run or `status` says of it. `doing` is the
-    stage that is under way, or in which the run ended. `foreseen` is what `run --dry-run` would have said of
+    stage that is under way, or in which the run ended. `foreseen` is what `--dry-run` would have said of
     it when it began. `documents`, `dropped`, `nodes` and `edges` count the corpus of the root, which is not
     served before it passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
     all are null where a bucket did not say;

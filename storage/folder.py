@@ -92,7 +92,7 @@ class Folder:
         import pyarrow as pa  # noqa: PLC0415 (a search opens none)
 
         with self._reading(relative):
-            return pa.OSFile(str(self.folder / relative))
+            return pa.OSFile(f"{self.uri}/{relative}")
 
     @contextlib.contextmanager
     def _reading(self, relative: str) -> Iterator[None]:

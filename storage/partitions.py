@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from io import BytesIO
 
@@ -28,9 +29,10 @@ def partition_of(doc_id: str) -> int:
 
 def _by_partition(rows: pl.DataFrame, documents: pl.Series) -> dict[int, pl.DataFrame]:
     """Return the rows of each partition; `documents` names the document of each row."""
-    ids = documents.unique(maintain_order=True)
-    parts = ids.map_elements(partition_of, return_dtype=pl.Int64)
-    numbered = rows.with_columns(_part=documents.replace_strict(ids, parts, return_dtype=pl.Int64))
+    parts = {doc_id: partition_of(doc_id) for doc_id in documents.unique()}
+    if len(set(parts.values())) < 2:
+        return dict.fromkeys(parts.values(), rows)
+    numbered = rows.with_columns(_part=pl.Series([parts[doc_id] for doc_id in documents], dtype=pl.Int64))
     split = numbered.partition_by("_part", as_dict=True, include_key=False)
     return {part: frame for (part,), frame in split.items()}
 
@@ -136,12 +138,13 @@ class PartitionedTable:
         if strangers:
             msg = f"{self.folder}: rows of {sorted(strangers)[:3]} are not among the documents replaced"
             raise ValueError(msg)
-        ids = pl.Series("_doc", sorted(set(doc_ids)), pl.String)
-        gone = _by_partition(ids.to_frame(), ids)
+        gone = defaultdict[int, list[str]](list)
+        for doc_id in sorted(set(doc_ids)):
+            gone[partition_of(doc_id)].append(doc_id)
         new = _by_partition(rows, rows.select(self._document).to_series())
 
         def rewrite(partition: int) -> None:
-            named = self._document.is_in(gone[partition]["_doc"].implode())
+            named = self._document.is_in(gone[partition])
             self._rewrite(partition, lambda old: old.filter(~named), new.get(partition, rows.clear()))
 
         self.root.each(rewrite, gone, spread=True)
@@ -202,6 +205,11 @@ class Manifest:
         """Return a file's seal, None if none was written, or the file forgotten."""
         note = self._root.read_json(_entry(file))
         return None if note is None else Seal.told(file, note)
+
+    def rows(self, files: Iterable[str] | None = None) -> int:
+        """Return how many rows the files, or those named, have by their seals: none is read."""
+        seals = self._root.each(self.seal, self.files() if files is None else files)
+        return sum(seal.rows or 0 for seal in seals if seal)
 
     def digest(self) -> str | None:
         """Return what is another one as soon as any file of the table is, by the seals: no file is read.

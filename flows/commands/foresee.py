@@ -28,6 +28,7 @@ from storage.state import (
     refined_table,
     seen_table,
 )
+from tasks.crawl.backfill import backfill_of, replay_plan
 from tasks.crawl.git.source import FOLDER as MARKETPLACE
 from tasks.crawl.source.identity import SAMPLE, shown_spec
 
@@ -39,10 +40,11 @@ _PARTS, _ENOUGH = range(8), 50  # partitions whose documents, if so many, are li
 # node, hand-written ones 65; all have 4 bytes a token.
 _BYTES_A_NODE, _BYTES_A_TOKEN, _BYTES_A_DOCUMENT, _TOKENS_A_SKILL = 90.0, 4.0, 4_000.0, 30.0
 # Seconds a unit of work of a stage, on two cores, where no run of this root has measured it.
-_FIXED = 1.0  # seconds of a stage that does nothing
+_IDLE, _FIXED = 0.25, 1.0  # seconds of a stage that finds nothing to do, and of one beside its work
 _RATES = {"crawl": 0.002, "refine": 0.005, "parse": 0.006, "index": 0.003}
 _UNMEASURED = 3.0  # how far off such a rate may be
 _SPREAD = 1.5  # and one that was measured
+_ALIKE = 5_000  # squared differences of amounts that tell as much of a rate as is known without them
 _PROMPT_TOKENS, _ANSWER_TOKENS = (
     1500,
     12,
@@ -98,21 +100,16 @@ def foreseen_of(
     root: Root,
     settings: Settings,
     specs: Sequence[str],
+    *,
+    days: Sequence[str] = (),
     **given: Any,  # noqa: ANN401 (those of `foresee`)
 ) -> dict[str, Any] | None:
-    """Return what `foresee` does, for the record of a run; None where it fails, which ends no run."""
+    """Return what `foresee` does, or `foresee_days` of days; None where it fails, which ends no run."""
     try:
-        return foresee(root, settings, specs, **given)
+        return {"days": foresee_days(root, days)} if days else foresee(root, settings, specs, **given)
     except Exception as error:
         log.warning("nothing is foreseen of this run: %s", error)
         return None
-
-
-def documents_by(root: Root, day: str) -> int:
-    """Return how many documents had been seen by the end of a day."""
-    return seen_table(root).read(columns=["first_seen_at"]).filter(
-        pl.col("first_seen_at").dt.strftime("%Y-%m-%d") <= day
-    ).height  # fmt: skip
 
 
 def _source(root: Root, spec: str, runs: Iterable[dict[str, Any]], limit: int | None) -> dict[str, Any]:
@@ -185,10 +182,19 @@ def _lengths(root: Root) -> tuple[float, float]:
     return nodes, float(tokens.sum()) / tokens.len() if tokens.len() else _BYTES_A_NODE / _BYTES_A_TOKEN
 
 
-def seconds_of(root: Root, documents: int) -> dict[str, float]:
-    """Return the seconds that refining and parsing so many documents take, without vectors."""
+def foresee_days(root: Root, days: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a row for each day that a backfill would rebuild: what it would make, and the seconds."""
     runs = [run for run in read_runs(root, _RUNS) if run["state"] in GOOD]
-    return _seconds(runs, {"refine": documents, "parse": documents})[0]
+    first = seen_table(root).read(columns=["first_seen_at"])["first_seen_at"].dt.strftime("%Y-%m-%d")
+    rows = replay_plan(root, list(days))
+    for row in rows:
+        place = Root(root.at(backfill_of(row["day"])))
+        refined, parsed = (t(place).read(columns=["doc_id"]).height for t in (refined_table, parsed_table))
+        todo = max(0, int((first <= row["day"]).sum()) - refined)
+        unparsed = max(0, todo + row["documents rebuilt before"] - parsed)
+        seconds, between = _seconds(runs, {"refine": todo, "parse": unparsed})
+        row |= {"documents to make": todo, "seconds": round(sum(seconds.values()), 1), "range": between}
+    return rows
 
 
 def _work(run: Mapping[str, Any]) -> dict[str, float]:
@@ -211,16 +217,39 @@ def _seconds(
     low = high = 0.0
     for stage, amount in work.items():
         known = [(_work(run)[stage], run["seconds"][stage]) for run in runs if stage in run["seconds"]]
-        quiet = [took for done, took in known if not done]
-        fixed = mean(quiet) if quiet else 0.0 if known else _FIXED
-        rates = [max(0.0, took - fixed) / done for done, took in known if done]
-        least, middle, most = (min(rates), mean(rates), max(rates)) if rates else (0.0, 0.0, 0.0)
-        if not rates:
-            middle = _RATES[stage]
-            least, most = middle / _UNMEASURED, middle * _UNMEASURED
-        found[stage] = round(fixed + middle * amount, 2)
-        low, high = low + (fixed + least * amount) / _SPREAD, high + (fixed + most * amount) * _SPREAD
-    return found, [round(low, 1), round(high, 1)]
+        least, found[stage], most = _stage_seconds(known, _RATES[stage], amount)
+        low, high = low + least / _SPREAD, high + most * _SPREAD
+    return {stage: round(took, 2) for stage, took in found.items()}, [round(low, 1), round(high, 1)]
+
+
+def _stage_seconds(
+    known: Sequence[tuple[float, float]], rate: float, amount: float
+) -> tuple[float, float, float]:
+    """Return the least, the likely and the most seconds for an amount, of what other amounts took.
+
+    They are on a line by least squares: a night of two documents tells what a stage takes beside its work,
+    and next to nothing of what 20,000 take. Where all amounts were much alike, `rate` decides with them.
+    """
+    quiet, busy = [took for done, took in known if not done], [one for one in known if one[0]]
+    if known and not amount:
+        idle = mean(quiet) if quiet else min(_IDLE, *(took for _, took in known))
+        return idle, idle, idle
+    if not busy:
+        fixed, work = mean(quiet) if quiet else _FIXED, rate * amount
+        return fixed + work / _UNMEASURED, fixed + work, fixed + work * _UNMEASURED
+    least = min(_FIXED, *(took for _, took in busy))
+    whole = sum(took - least for _, took in busy) / sum(done for done, _ in busy)
+    middle, took_mean = mean(done for done, _ in busy), mean(took for _, took in busy)
+    squares = sum((done - middle) ** 2 for done, _ in busy)
+    slope = sum((done - middle) * (took - took_mean) for done, took in busy)
+    slope = max(0.0, (slope + _ALIKE * min(whole, _UNMEASURED * rate)) / (squares + _ALIKE))
+    fixed = took_mean - slope * middle
+    if fixed < least:
+        fixed, slope = least, whole
+    off = [1.0, *(took / max(fixed + slope * done, 0.01) for done, took in busy)]
+    beyond = _UNMEASURED if amount > 2 * max(done for done, _ in busy) else 1.0
+    likely = fixed + slope * amount
+    return likely * min(off) / beyond, likely, likely * max(off) * beyond
 
 
 def _llm(

@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Literal, cast
 
-from flows.commands.foresee import documents_by, foresee, seconds_of
+from flows.commands.foresee import foresee, foresee_days
 from flows.commands.open_formats.json_log import JsonLines
 from flows.run_record import new_run_id, run_as
 from flows.server.temporary import prepare_home, server_for
@@ -19,7 +19,7 @@ from storage.errors import EvaluationFell, WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
 from storage.state import accept_risks
-from tasks.crawl.backfill import days_crawled, raw_since, replay_plan, require_whole
+from tasks.crawl.backfill import days_crawled, raw_since, require_whole
 from tasks.crawl.refresh import target_of
 from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import normal_spec
@@ -59,18 +59,16 @@ def _limit_terminal(*, stacks: bool, progress: bool) -> None:
             ends with one line that names it in any case.
         progress: Whether lines that are no warnings are shown.
     """
-    from prefect.logging.configuration import setup_logging  # noqa: PLC0415
+    import prefect.main  # noqa: PLC0415, F401 (sets up logging, once a process)
     from prefect.logging.handlers import PrefectConsoleHandler  # noqa: PLC0415
 
-    setup_logging()
     for handler in logging.getLogger().handlers:
         if isinstance(handler, PrefectConsoleHandler | JsonLines):
             if not stacks:
                 handler.addFilter(
                     lambda record: not (record.exc_info or "in state Failed" in record.getMessage())
                 )
-            if not progress:
-                handler.setLevel(logging.WARNING)
+            handler.setLevel(logging.NOTSET if progress else logging.WARNING)
 
 
 def run_nightly(
@@ -122,15 +120,8 @@ def foresee_backfill(
     """Return one row for each day that this backfill would rebuild; write nothing. Raises as it does."""
     if publish:
         require_whole(stages)
-    plan = replay_plan(root, _require_days(root, start, end))
-    held = [documents_by(root, row["day"]) for row in plan]
-    return [
-        {
-            **row, "documents to make": documents, "seconds": sum(seconds_of(root, documents).values()),
-            "would be served": publish and row is plan[-1],
-        }
-        for row, documents in zip(plan, held, strict=True)
-    ]  # fmt: skip
+    rows = foresee_days(root, _require_days(root, start, end))
+    return [{**row, "would be served": publish and row is rows[-1]} for row in rows]
 
 
 def _require_days(root: Root, start: str, end: str) -> list[str]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # their imports take longer than a query
 SKILLS, NODES, INDUCED = "skills", "nodes", "induced"
 TABLES = (SKILLS, NODES, INDUCED)
 KEYS = {SKILLS: "doc_id", NODES: "node_id", INDUCED: "row_id"}
+SKILL, RUN, STATE = "skill", "run", "state"  # the kinds of rows of `induced`
 # The columns with an index. Words are found by the routing index.
 INDEXED = {SKILLS: ["doc_id", "doc_key"], NODES: ["doc_id", "node_id"], INDUCED: ["row_id"]}
 _IDS_PER_DELETE = 500

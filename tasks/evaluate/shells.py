@@ -102,8 +102,6 @@ def compare_with_served(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Check that words find skills, and that no leg finds less than what is served; `probes` are settings."""
     place, found = Root(root), Built(**built)
-    if not found.changed:
-        return []
     new = candidate(place, found, **made_by(root, encoder), run_id=run_id, now=now)
     given = {"encoder": load_encoder(encoder), "corpus": Root(corpus or root), "workers": workers, **probes}
     checks = check_words(place, new, workers)

@@ -59,7 +59,10 @@ def rules_digest(classifier: str, tokenizer: str, encoder: str | None) -> str:
 
 
 def _state(root: Root, rules: str, partitions: list[int] | None = None) -> pl.DataFrame:
-    """Return doc_id, wanted digest (null: the document is gone) and parsed digest (null: not parsed)."""
+    """Return the rows of what is parsed, and `wanted`, the digest that each should have (null: it is gone).
+
+    A document that is not parsed has the digest null.
+    """
     wanted = documents_table(root).read(partitions, ["doc_id", "body_hash", "kind"])
     wanted = wanted.filter(pl.col("kind") == "skill").select(
         "doc_id", wanted=pl.concat_str(pl.lit(f"{rules}:"), "body_hash")
@@ -110,7 +113,7 @@ def parse_partitions(
     state = _state(root, rules, partitions)
     todo = state.filter(pl.col("wanted").ne_missing(pl.col("digest")))
     writer, made = _ParseWriter(root), encoder.made if encoder else 0
-    writer.invalidate(todo["doc_id"].to_list(), partitions)
+    writer.invalidate(todo)
     writer.delete(todo.filter(pl.col("wanted").is_null())["doc_id"].to_list())
     digests = dict(todo.filter(pl.col("wanted").is_not_null()).select("doc_id", "wanted").iter_rows())
     documents = documents_table(root).read(partitions, ["doc_id", "body"])
@@ -164,14 +167,12 @@ class _ParseWriter:
         self._nodes: list[pl.DataFrame] = []
         self._edges: list[pl.DataFrame] = []
 
-    def invalidate(self, doc_ids: list[str], partitions: list[int]) -> None:
-        """Mark documents as not parsed until they are written."""
+    def invalidate(self, todo: pl.DataFrame) -> None:
+        """Mark documents, of which `_state` told, as not parsed until they are written."""
         # Otherwise a kill could leave new nodes behind an old digest, to which the document may return, or
         # behind none, so that no plan would see them when the document goes.
-        rows = pl.DataFrame({"doc_id": doc_ids}, schema={"doc_id": pl.String})
-        rows = rows.join(self.parsed.read(partitions), on="doc_id", how="left")
-        rows = rows.with_columns(pl.col("n_nodes", "n_edges").fill_null(0), digest=pl.lit(""))
-        self.parsed.replace(doc_ids, rows.select(PARSED.names()))
+        rows = todo.with_columns(pl.col("n_nodes", "n_edges").fill_null(0), digest=pl.lit(""))
+        self.parsed.replace(rows["doc_id"].to_list(), rows.select(PARSED.names()))
 
     def delete(self, doc_ids: list[str]) -> None:
         """Remove everything of documents that are gone."""

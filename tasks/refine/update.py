@@ -204,7 +204,8 @@ def update_corpus(
     folded = verdict.filter(pl.col("reason").is_not_null())
     was_folded, now_folded = set(beside["doc_id"]), set(folded["doc_id"])
     newly = folded.filter(~pl.col("doc_id").is_in(list(was_folded - replaced)))
-    _record_verdicts(root, plan, _pending(plan))
+    others = _verdicts_elsewhere(root, plan)
+    refined_table(root).replace(set(plan["doc_id"]), pl.concat([others, _pending(plan)]))
     rows = pl.concat([dropped, _duplicates(newly), _departures(plan)], how="diagonal_relaxed")
     append_dropped(root, run_id, rows.with_columns(run_id=pl.lit(run_id)).select(DROPPED.names()))
     gone = held.join(_retired(plan), on="doc_id", how="semi")
@@ -218,12 +219,13 @@ def update_corpus(
     place(root, replaced=replaced, moved=moved, copies=now_folded, alike=alike)
     write_aliases(aliases, desired, now)
     waiting = read_staged(root, STAGED_AGAIN, AGAIN)
-    _record_verdicts(root, plan, _verdicts(plan, staged, dropped, waiting))
+    verdicts = pl.concat([others, _verdicts(plan, staged, dropped, waiting)])
+    refined_table(root).replace(set(plan["doc_id"]), verdicts)
     forget_texts(root, texts["body_hash"])
     for folder in (*STAGING, SORTED):
         root.delete(folder)
     counts = _counts(root, verdict)
-    root.write_json(_SETTLED, {"by": _settled_by(root, limits), "counts": counts})
+    root.write_json(_SETTLED, {"by": _settled_by(root, limits, read=False), "counts": counts})
     return counts
 
 
@@ -233,20 +235,22 @@ def _settled(root: Root, limits: NearLimits) -> dict[str, int] | None:
         note = root.read_json(_SETTLED) or {}
     except (StorageError, UnicodeDecodeError):  # a note that saves work: without it the work is done
         return None
-    counts, by = note.get("counts"), _settled_by(root, limits)
+    counts, by = note.get("counts"), _settled_by(root, limits, read=True)
     if by is None or note.get("by") != by or not isinstance(counts, dict):
         return None
     return counts if all(type(count) is int for count in counts.values()) else None
 
 
-def _settled_by(root: Root, limits: NearLimits) -> str | None:
+def _settled_by(root: Root, limits: NearLimits, *, read: bool) -> str | None:
     """Return a digest of all that an update depends on which has nothing to put in place; None if unknown.
 
-    The rows are counted in the files: seals do not tell of one that was damaged or put in place since.
+    With `read` rows are counted in the files: seals do not tell of one that was damaged or replaced since.
     """
     tables = (documents_table(root), folded_table(root), refined_table(root), aliases_table(root))
     held = [
-        (table.manifest.digest(), table.read(columns=["doc_id"]).height) for table in tables if table.manifest
+        (sealed.digest(), table.read(columns=["doc_id"]).height if read else sealed.rows())
+        for table in tables
+        if (sealed := table.manifest)
     ]
     told = repr((STAGE_VERSION, limits, SHINGLE_RULE, held))
     return None if any(by is None for by, _ in held) else hashlib.sha256(told.encode()).hexdigest()
@@ -324,9 +328,7 @@ def _verdicts(
     return pl.concat([done.select(REFINED.names()), lost.select(REFINED.names())])
 
 
-def _record_verdicts(root: Root, plan: pl.DataFrame, verdicts: pl.DataFrame) -> None:
-    """Replace the verdicts on the plan's documents; those from other sources stay."""
-    table, ids = refined_table(root), set(plan["doc_id"])
-    held = table.read({partition_of(doc_id) for doc_id in ids}).filter(pl.col("doc_id").is_in(list(ids)))
-    others = held.join(plan, on=["doc_id", "source"], how="anti")
-    table.replace(ids, pl.concat([others, verdicts]))
+def _verdicts_elsewhere(root: Root, plan: pl.DataFrame) -> pl.DataFrame:
+    """Return the verdicts on the plan's documents as other sources have them, which stay."""
+    held = refined_table(root).read({partition_of(doc_id) for doc_id in plan["doc_id"]})
+    return held.join(plan, on="doc_id", how="semi").join(plan, on=["doc_id", "source"], how="anti")

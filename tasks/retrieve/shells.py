@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -14,7 +14,6 @@ from storage.lance.served import require_served
 from storage.root import Root
 from storage.usage import tidy_usage
 from tasks.crawl.raw_retention import trim_raw
-from tasks.induce.skills.texts import StateWords
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.retry import task_retries
@@ -23,7 +22,6 @@ from tasks.retrieve.index.build import Built, build, embed_partitions, plan_embe
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.routing.store import prepare_routing
-from tasks.retrieve.versions.learned import serve_learned
 from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import (
     check_compacted,
@@ -33,6 +31,9 @@ from tasks.retrieve.versions.retention import (
     retain_versions,
     table_files,
 )
+
+if TYPE_CHECKING:  # a night induces nothing
+    from tasks.induce.skills.texts import StateWords
 
 
 @task(name="build-tables", cache_policy=NO_CACHE, **task_retries())
@@ -100,6 +101,8 @@ def serve_learned_skills(
     root: str, encoder: str, settings: dict[str, Any], run_id: str, how: str, words: StateWords
 ) -> dict[str, Any]:
     """Bring the table of learned skills up to their libraries, and serve it if it passes the gate."""
+    from tasks.retrieve.versions.learned import serve_learned  # noqa: PLC0415 (as above)
+
     return serve_learned(Root(root), encoder, run_id, how, words=words, **settings)
 
 

@@ -13,6 +13,7 @@ import pytest
 from storage.errors import GateRefused
 from storage.lance.served import require_served
 from storage.root import Root
+from storage.state import read_runs
 from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM
@@ -67,6 +68,9 @@ def test_a_day_is_rebuilt_beside_what_is_served_and_served_when_asked(
             (2, 0, None), (3, 0, None)
         ]  # fmt: skip
         assert rows[-1]["nodes"] == two_days["nodes"]
+        foreseen = read_runs(Root(root), 1)[0]["foreseen"]["days"]
+        assert [(day["day"], day["documents to make"]) for day in foreseen] == [(BEFORE, 0), (TODAY, 0)]
+        assert 0 < foreseen[0]["seconds"] < foreseen[0]["range"][1]
 
     with monkeypatch.context() as patched, served_stays(root):
         patched.setenv("SKILLERY_GATE_FEW", "0")

@@ -140,11 +140,14 @@ def print_rollback(found: dict[str, Any]) -> None:
 
 def print_backfill(days: list[dict[str, Any]]) -> None:
     """Print a row a day of a backfill, or of what one would do."""
-    _table("backfill", list(days[0]), [list(day.values()) for day in days])
+    shown = [column for column in days[0] if column != "range"]
+    _table("backfill", shown, [[day[column] for column in shown] for day in days])
     served = next((day["published"] for day in days if day.get("published")), None)
     if "published" not in days[0]:  # a dry run's
         last = next((day["day"] for day in days if day["would be served"]), None)
         then = f"that of {last} would be served if it passed the gate" if last else "what is served stays"
+        took, low, high = (sum([day["seconds"], *day["range"]][at] for day in days) for at in range(3))
+        _say(f"seconds in all {took:,.0f}, between {low:,.0f} and {high:,.0f}")
         _say(f"nothing was done; each day would have tables of its own under backfill/; {then}")
         return
     _say(
@@ -359,9 +362,9 @@ def print_compaction(found: dict[str, Any]) -> None:
     _say(
         f"{found['published']} is served" if found["published"] else "nothing to merge; what is served stays"
     )
-    gone = ", ".join(found["gone"]) or "none"
-    _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now; gone: {gone}")
-    _say(f"bundled files that no document names any more: {found['blobs_gone']}, removed")
+    _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now")
+    _say(f"versions gone: {', '.join(found['gone']) or 'none'}")
+    _say(f"bundled files removed, which no document names any more: {found['blobs_gone']}")
     if raw := found["raw"]:
         freed = f"{raw['rows']:,} rows of documents, {raw['files']:,} files, {raw['bytes']:,} bytes freed"
         _say(f"raw snapshots are whole from {raw['since']} on; of before: {freed}")

@@ -115,23 +115,22 @@ class Lineage:
         self._put(_ENDS.get(record["state"], "FAIL"), None, of=record, ended=record)
 
     def _rows(self, stage: str) -> dict[str, int]:
-        """Return the rows of the tables that a stage wrote, and of what is served."""
+        """Return the rows of the tables that a stage wrote: of Lance's, as they are served."""
+        writes, run = _STAGES.get(stage, ((), ()))[1], self._record["run_id"]
         try:
             found = {}
-            for table in _STAGES.get(stage, ((), ()))[1]:
+            for table in writes:
                 if table.startswith("lance/"):
                     continue
                 manifest = Manifest(self._root, table)
-                run = self._record["run_id"]
                 files = {f"dropped/{run}.parquet"} if table == "dropped" else manifest.files()
                 if table.startswith("raw/"):  # its parts of other runs are many, and none is written again
                     files = {file for file in files if f"/run={run}/" in file}
-                seals = [manifest.seal(file) for file in files]
-                found[table] = sum(seal.rows or 0 for seal in seals if seal)
-            served = read_served(self._root)
-            counts = (served and served.counts(self._root)) or {}
-            names = {"documents": "lance/skills", "nodes": "lance/nodes"}
-            found |= {names[what]: n for what, n in counts.items() if n is not None}
+                found[table] = manifest.rows(files)
+            if "lance/skills" in writes and (served := read_served(self._root)):
+                counts = served.counts(self._root) or {}
+                names = {"documents": "lance/skills", "nodes": "lance/nodes"}
+                found |= {names[what]: n for what, n in counts.items() if n is not None}
         except SkilleryError:
             return {}
         return found

@@ -6,13 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
-from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import Answer, HttpTerminal
 from tasks.crawl.http.settings import Secret
 from tasks.crawl.source.bundle import SourceEntry
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 _T = TypeVar("_T", str, int, bool, list[Any], dict[str, Any])
 _SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -19,12 +20,14 @@ from tasks.crawl.github.api import GitHub
 from tasks.crawl.github.changes import ChangeReader, PendingState
 from tasks.crawl.github.fetch import Fetcher, FetchResult
 from tasks.crawl.github.repositories import ListedRepository, ReferenceCounts, RepositoryIds
-from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.settings import GITHUB_TOKEN, credential
 from tasks.crawl.source.base import CrawlContext, Gone, Item, RemoteSource, drain, in_order
 from tasks.crawl.source.identity import GIT_REF
 from tasks.crawl.source.unchanged import list_digest
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 _ARCHIVES = "state/crawl/archives"
 _AHEAD = 8  # repositories under way at once; their archives lie on disk, not in memory

@@ -36,6 +36,7 @@ from tasks.crawl.http.responses import (
     read_limits,
     read_start,
     shown,
+    web_url,
 )
 from tasks.crawl.http.settings import CrawlSettings, Secret
 from tasks.models.http_body import ENCODINGS
@@ -331,20 +332,6 @@ def _wait(failure: BaseException | None, own: float) -> float:
 def _log_retry(failure: BaseException | None, tried: int) -> None:
     if isinstance(failure, HttpTransient):
         log.info("%s: %s, try %d failed; trying again", failure.url, failure.reason, tried)
-
-
-def web_url(url: str) -> URL:
-    """Return an absolute http or https URL without a fragment; one with credentials raises HttpTerminal."""
-    try:
-        found = URL(url).with_fragment(None)
-        usable = found.scheme in {"http", "https"} and bool(found.host) and found.port is not None
-    except ValueError:
-        usable = False
-    if not usable:
-        raise HttpTerminal("refused", url, "this is no http:// or https:// URL")
-    if found.user is not None or found.password is not None:
-        raise HttpTerminal("refused", url, "credentials in a URL are not sent: take them out")
-    return found
 
 
 def next_hop(url: URL, location: str, allowed: AbstractSet[str] | None) -> URL:

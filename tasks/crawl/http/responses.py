@@ -10,14 +10,16 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-import aiohttp
 from yarl import URL
 
 from storage.errors import SkilleryError, TerminalError, TransientError
 from tasks.models.http_body import BodyRefused, unpacked
 from tasks.models.retry import LONGEST_WAIT, retry_after
+
+if TYPE_CHECKING:  # its import takes twentieths of a night that asks no server
+    import aiohttp
 
 _PRIVATE_HEADERS = frozenset({"location", "set-cookie"})  # they may hold credentials of others
 ERROR_BYTES = 4096  # of a body, that an error carries
@@ -244,6 +246,20 @@ def _object(body: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def web_url(url: str) -> URL:
+    """Return an absolute http or https URL without a fragment; one with credentials raises HttpTerminal."""
+    try:
+        found = URL(url).with_fragment(None)
+        usable = found.scheme in {"http", "https"} and bool(found.host) and found.port is not None
+    except ValueError:
+        usable = False
+    if not usable:
+        raise HttpTerminal("refused", url, "this is no http:// or https:// URL")
+    if found.user is not None or found.password is not None:
+        raise HttpTerminal("refused", url, "credentials in a URL are not sent: take them out")
+    return found
+
+
 async def read_body(response: aiohttp.ClientResponse, sink: BinaryIO, *, max_bytes: int) -> None:
     """Write the unpacked body of an answer into `sink`; bytes written before an error stay there.
 
@@ -269,6 +285,8 @@ async def read_body(response: aiohttp.ClientResponse, sink: BinaryIO, *, max_byt
 
 async def read_start(response: aiohttp.ClientResponse, size: int) -> bytes:
     """Return the first `size` unpacked bytes of a body, or fewer if the body ends or breaks off earlier."""
+    import aiohttp  # noqa: PLC0415 (as above)
+
     start = b""
     with contextlib.suppress(aiohttp.ClientError, TimeoutError, BodyRefused):
         async with contextlib.aclosing(_pieces(response, sys.maxsize)) as pieces:

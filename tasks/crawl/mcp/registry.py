@@ -9,15 +9,17 @@ from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storage.errors import WrongInput
 from storage.schemas import Dropped, Listing, RawDocument
-from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.source.base import CrawlContext, Gone, Item, RemoteSource, Unchanged, drain
 from tasks.crawl.source.identity import hide_credentials, repository_name
 from tasks.models.fields import text_of, time_of
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 _OFFICIAL = "io.modelcontextprotocol.registry/official"
 # A namespace and a name, each of letters, digits, dots, hyphens and underscores; none is only dots.

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from tasks.crawl.github.archive import Archive, ArchiveLimits, ArchiveRefused, check_name, has_control, shown
-from tasks.crawl.http.client import Http
 from tasks.crawl.source.bundle import LINK_BYTES, Content, DocumentLimits, Reader, SourceEntry, consume
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 _PIECE = 1 << 16
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, RecursionError, OverflowError)

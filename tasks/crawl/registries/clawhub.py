@@ -8,11 +8,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from storage.schemas import Dropped, Finding, RawDocument
-from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import HttpTerminal, load_json
 from tasks.crawl.registries.artifact import opened
 from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
@@ -20,6 +19,9 @@ from tasks.crawl.registries.discovery import SKILL_FILE, is_plain_path
 from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed, Unchanged, in_order
 from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
 from tasks.crawl.source.unchanged import VERDICT
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 _PAGE_ROWS, _MOST_PAGES = 200, 10_000
 _AHEAD = 4  # skills under way at once

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from storage.errors import SourceError, SourceUnavailable, WrongInput
@@ -17,9 +18,14 @@ from tasks.crawl.git.source import GitSource, normal_address, split_ref
 from tasks.crawl.github.api import GitHub, NotModified
 from tasks.crawl.github.repositories import ListedRepository
 from tasks.crawl.github.source import RepositorySource, is_name, split_name
-from tasks.crawl.http.client import Http, web_url
-from tasks.crawl.http.public import check_host
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted, host_of, load_json
+from tasks.crawl.http.responses import (
+    HttpTerminal,
+    HttpTransient,
+    QuotaExhausted,
+    host_of,
+    load_json,
+    web_url,
+)
 from tasks.crawl.registries.artifact import fetch, opened
 from tasks.crawl.registries.digested import Fetched, fetched, taken
 from tasks.crawl.registries.discovery import NoIndex
@@ -28,6 +34,9 @@ from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, drain
 from tasks.crawl.source.bundle import plan, read_skill
 from tasks.crawl.source.digests import Digests
 from tasks.crawl.source.identity import parse_github_url, repository_name
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 _LARGEST = 10_000_000  # bytes of a manifest
 _AHEAD = 2  # archives under way at once
@@ -216,6 +225,8 @@ class MarketplaceSource(FoldersSource):
         try:
             own = self._own is not None and url == self._own[1]
             if not own:
+                from tasks.crawl.http.public import check_host  # noqa: PLC0415 (loads what asks servers)
+
                 check_host(web_url(url), self._own_host())
             source = GitSource(key, limits=self._limits, timeout=self._settings.git_timeout, redirects=own)
             digest = f"{source.version()} {' '.join(sorted(folders))}"
@@ -242,8 +253,9 @@ class MarketplaceSource(FoldersSource):
                 doc_id = self._archive_id(plugin)
                 key = f"plugin {plugin.name}"
                 is_renamed = not self._renamed.keys().isdisjoint(self._digests.ids(key))
+                digest = plugin.digest and " ".join(filter(None, (plugin.digest, plugin.licence)))
                 return await fetched(
-                    self._digests, key, None if is_renamed else plugin.digest, doc_id,
+                    self._digests, key, None if is_renamed else digest, doc_id,
                     lambda at: self._archive(http, plugin, doc_id, at / "artifact"),
                 )  # fmt: skip
 
@@ -259,7 +271,9 @@ class MarketplaceSource(FoldersSource):
             return [
                 row
                 if isinstance(row, Dropped)
-                else read_skill(row, read, self._limits, self.spec, url=plugin.place)
+                else read_skill(
+                    row, read, self._limits, self.spec, url=plugin.place, repo_licence=plugin.licence
+                )
                 for row in plan(entries, doc_id, self.spec)
                 if isinstance(row, Dropped) or is_below(row.entry.folder, plugin.folders)
             ]

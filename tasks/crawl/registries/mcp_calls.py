@@ -14,10 +14,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from itertools import count
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import Answer, HttpTerminal, HttpTransient, load_json
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 _REVISION = "2026-07-28"
 _LARGEST = 70_000_000  # bytes of one answer: a file of 50 MB in base64

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from storage.errors import WrongInput
 from storage.schemas import Dropped
-from tasks.crawl.http.client import Http, web_url
-from tasks.crawl.http.responses import Answer, HttpTerminal, is_page
+from tasks.crawl.http.responses import Answer, HttpTerminal, is_page, web_url
 from tasks.crawl.registries.artifact import fetch, opened, read_file
 from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
 from tasks.crawl.registries.discovery import SKILL_FILE, Entry, NoIndex, read_index
 from tasks.crawl.registries.formats import INDEX, OLDER_INDEX
 from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, in_order
 from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 _AHEAD = 4  # artifacts under way at once
 _LARGEST_INDEX = 50_000_000  # bytes

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storage.schemas import Dropped, Listing
-from tasks.crawl.http.client import Http
 from tasks.crawl.http.responses import (
     ERROR_BYTES,
     Answer,
@@ -20,6 +19,9 @@ from tasks.crawl.http.responses import (
 from tasks.crawl.http.settings import Secret
 from tasks.crawl.source.identity import hide_credentials
 from tasks.models.fields import count_of, text_of, time_of, whole_of
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 PAGE_ROWS = 100  # the most that either endpoint gives
 SEARCH, SITE = "/api/v1/skills/search", "/api/skills"

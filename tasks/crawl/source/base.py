@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import polars as pl
 from anyio.from_thread import start_blocking_portal
@@ -17,10 +17,12 @@ from storage.errors import SourceError, SourceUnavailable
 from storage.root import Root
 from storage.schemas import Dropped, Listing, RawDocument
 from storage.state import seen_table
-from tasks.crawl.http.client import Http, open_http, web_url
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient, web_url
 from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.source.bundle import DocumentLimits
+
+if TYPE_CHECKING:  # what opens it loads it
+    from tasks.crawl.http.client import Http
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -142,6 +144,8 @@ class RemoteSource(Source):
         Raises:
             SourceError: No request can be sent to `url`.
         """
+        from tasks.crawl.http.client import open_http  # noqa: PLC0415 (most sources ask no server)
+
         try:
             web_url(url)
         except HttpTerminal as error:

@@ -11,12 +11,11 @@ import polars as pl
 
 from storage.errors import SchemaMismatch, StorageError
 from storage.lance.served import Served
-from storage.lance.tables import INDUCED, NODES, TableAt
+from storage.lance.tables import INDUCED, NODES, SKILL, TableAt
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
 from storage.state import corpus_counts, nodes_table
 from tasks.evaluate.health.probes import history_row
-from tasks.retrieve.suggest.stored import SKILL
 
 # A file an evaluation: two at once lose nothing of each other, and a damaged file takes one with it.
 HISTORY = "reports/evaluations"

@@ -170,7 +170,7 @@ def _update_nodes(
         for partitions, ids in _batches(doc_ids, _DOCUMENTS_PER_WRITE):
             yield node_rows(root, partitions, ids, encoder=encoder, schema=nodes.schema)
 
-    return update_table(nodes, set(nodes.frame(["doc_id"])["doc_id"]), have, want, rows)
+    return update_table(nodes, set(nodes.frame(["doc_id"])["doc_id"].unique()), have, want, rows)
 
 
 def _update_skills(

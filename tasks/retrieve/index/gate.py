@@ -11,7 +11,7 @@ import numpy as np
 
 from storage.errors import GateRefused
 from storage.lance.served import Served, is_anew, read_served
-from storage.lance.tables import INDEXED, INDUCED, KEYS, NODES, SKILLS, TableAt
+from storage.lance.tables import INDEXED, INDUCED, KEYS, NODES, RUN, SKILLS, TableAt
 from storage.root import Root
 from storage.state import documents_table, parsed_table
 from tasks.models.protocols import IndexEncoder, Vectors
@@ -22,7 +22,6 @@ from tasks.retrieve.index.stored_nodes import PLACED, misplaced
 from tasks.retrieve.routing.postings import term_counts
 from tasks.retrieve.routing.skill import TEMPLATE
 from tasks.retrieve.routing.store import drop_routing, open_routing, prepare_routing
-from tasks.retrieve.suggest.stored import RUN
 
 _UNIT = 1e-3  # the largest difference of a vector's length from 1
 # The least cosine: quantised weights give a text another vector beside other texts of a batch.

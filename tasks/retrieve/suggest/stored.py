@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from storage.errors import ModelMismatch, WrongInput
 from storage.lance.served import Served, read_served
-from storage.lance.tables import INDUCED, TableAt
+from storage.lance.tables import INDUCED, RUN, SKILL, STATE, TableAt
 from storage.root import Root
 from storage.tombstones import Forgotten
 from tasks.crawl.source.lookup import nearest
@@ -34,8 +34,6 @@ from tasks.induce.trajectories.record import Trajectory
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.methods import Encode, Offered
-
-SKILL, RUN, STATE = "skill", "run", "state"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from tasks.models.token_states import require_packed
 from tasks.refine.text.canonical import content_hash
 from tasks.retrieve.index.stored_nodes import misplaced
 from tasks.retrieve.routing.search import rank_dense
-from tasks.retrieve.suggest.stored import require_records
 
 FILE = "state/file-digests.json"
 _LAST = 2**64 - 1
@@ -90,6 +89,8 @@ def _checked(name: str, table: TableAt) -> Iterator[pa.RecordBatch]:
         if name == SKILLS:
             _require_bodies(batch)
         if name == INDUCED:
+            from tasks.retrieve.suggest.stored import require_records  # noqa: PLC0415 (loads what induces)
+
             require_records(batch)
         yield batch
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from storage.errors import GateRefused, ModelMismatch
 from storage.lance.served import Served, mend_tags, read_served
-from storage.lance.tables import INDUCED, NODES, SKILLS, TableWriter, schema_of
+from storage.lance.tables import INDUCED, NODES, RUN, SKILL, SKILLS, STATE, TableWriter, schema_of
 from storage.root import Root
 from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
 from tasks.induce.skills.actions import Granularity
@@ -30,7 +30,7 @@ from tasks.retrieve.index.build import Built, update_table
 from tasks.retrieve.index.gate import Check, check_learned, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.index.rows import model_identity
-from tasks.retrieve.suggest.stored import RUN, SKILL, STATE, InducedRow, rows_of_domain
+from tasks.retrieve.suggest.stored import InducedRow, rows_of_domain
 from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import retain_versions
 

@@ -15,8 +15,9 @@ from storage.errors import StorageError
 from storage.lance.served import Served, drop_published, published_versions, require_served
 from storage.lance.tables import INDUCED, KEYS, NODES, SKILLS, TABLES, TableAt, TableWriter
 from storage.lance.versions import MARGIN, prune, table_names
+from storage.partitions import Manifest
 from storage.root import Root
-from storage.state import documents_table, nodes_table, parsed_table
+from storage.state import documents_table, nodes_table
 from storage.vectors import FOLDER, STATES, state_stores, text_hash, vector_stores
 from tasks.crawl.backfill import rebuilt_days
 from tasks.models.cached_encoder import kept_states, vectors_of
@@ -42,8 +43,8 @@ def bound_vectors(root: Root, card: dict[str, Any]) -> int:
     for other in (*vector_stores(root), *state_stores(root)):
         if other.folder not in (vectors.folder, states.folder):
             other.delete()
-    nodes = int(parsed_table(root).read(columns=["n_nodes"])["n_nodes"].sum())
-    texts = nodes + documents_table(root).read(columns=["doc_id"]).height
+    nodes = Manifest(root, nodes_table(root).folder).rows()
+    texts = nodes + Manifest(root, documents_table(root).folder).rows()
     # Which ones are in use is known only after reading every text.
     too_many = [s for s, n in ((vectors, texts), (states, nodes)) if len(s) > _MOST_PER_TEXT * n]
     used = texts_in_use(root) if too_many else set()

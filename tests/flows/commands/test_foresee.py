@@ -9,8 +9,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from flows.commands.foresee import foresee, foreseen_of
+from flows.commands.foresee import _stage_seconds, foresee, foresee_days, foreseen_of
 from flows.settings import load_settings
 from storage.root import Root
 from storage.state import SEEN, documents_table, nodes_table, seen_table, write_run, write_source
@@ -111,16 +113,50 @@ def test_an_estimate_that_fails_is_none(tmp_path: Path, caplog: pytest.LogCaptur
     assert "nothing is foreseen" in caplog.text
 
 
-def test_what_waits_is_looked_for_after_a_failed_night_whatever_ran_since(tmp_path: Path) -> None:
-    root, now = Root(tmp_path), datetime.now(UTC)
+def hold(root: Root, documents: int) -> None:
+    """Let a root have seen so many documents."""
+    now = datetime.now(UTC)
     times = {"first_seen_at": now, "last_seen_at": now, "stale_since": None, "retired_at": None}
-    rows = [{"doc_id": f"d{i}", "source": "s", "digest": "x", "raw_part": "y", **times} for i in range(5)]
-    seen_table(root).replace([row["doc_id"] for row in rows], pl.DataFrame(rows, schema=SEEN))
+    ids = [f"d{i}" for i in range(documents)]
+    rows = [{"doc_id": name, "source": "s", "digest": "x", "raw_part": "y", **times} for name in ids]
+    seen_table(root).replace(ids, pl.DataFrame(rows, schema=SEEN))
+
+
+def test_what_waits_is_looked_for_after_a_failed_night_whatever_ran_since(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    hold(root, 5)
     for name, flow, state in zip(NAMES, ("nightly", "rollback"), ("failed", "complete"), strict=False):
         night(root, name, 0, 1.0, 1.0, 0)
         record = root.read_json(f"state/runs/{name}.json") or {}
         write_run(root, {**record, "flow": flow, "state": state})
     assert foresee(root, load_settings(), [])["documents"] == 5
+
+
+def test_a_rebuild_is_foreseen_by_the_first_build_and_not_by_nights_of_one_document(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    for name, changed, refine in zip(NAMES, (1000, 1, 0, 2, 1), (51.0, 4.0, 0.3, 3.0, 5.0), strict=True):
+        night(root, name, changed, refine, 4.0, 9 * changed)
+    hold(root, 1000)
+    found = foresee(root, load_settings(), (), again=True)
+    assert within(1.3, found["seconds"]["refine"], 51)
+    assert found["range"][0] > 20
+    (day,) = foresee_days(root, [f"{datetime.now(UTC):%Y-%m-%d}"])
+    assert day["documents to make"] == 1000
+    assert day["range"][0] < day["seconds"] < day["range"][1]
+    assert within(1.5, foresee(root, load_settings(), ["github:a/b"])["seconds"]["refine"], 4)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**5), st.floats(0, 10**4)), max_size=6),
+    st.integers(0, 10**6), st.integers(0, 10**6),
+)  # fmt: skip
+def test_more_work_never_takes_less_and_the_likely_lies_between_least_and_most(
+    known: list[tuple[float, float]], one: int, other: int
+) -> None:
+    few, many = (_stage_seconds(known, 0.005, max(amount, 1)) for amount in sorted((one, other)))
+    assert few[1] <= many[1]
+    for least, likely, most in (few, many):
+        assert 0 <= least <= likely <= most < 10**13
 
 
 def test_an_llm_is_foreseen_by_the_length_of_its_questions_and_then_by_what_it_was_asked(

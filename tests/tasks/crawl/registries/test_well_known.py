@@ -67,8 +67,13 @@ def test_a_site_is_held_followed_and_asked_once_a_night(site: Garden, crawler: C
     assert crawler.held() == held
     assert len(site.since()) == 4
 
+    page, tagged = site.pages[INDEX], {"ETag": '"1"'}
+    site.pages[INDEX] = (200, tagged, json.dumps(page).encode())
     again = crawler.crawl(spec)
     assert (again.unchanged, site.since()) == (3, [INDEX])
+    site.pages[INDEX] = (200, tagged, b"not sent to whom the tag is known")
+    assert crawler.crawl(spec).unchanged == 3
+    site.since()
 
     site.plant({"mint": grows("mint", "Water it at dusk."), "leek": packed})
     changed = crawler.crawl(spec)
@@ -216,6 +221,10 @@ def test_an_index_that_was_written_is_read_the_same() -> None:
     assert read_index(older, f"https://e.org{OLDER_INDEX}") == ([old], [])
     with pytest.raises(NoIndex, match="no JSON object"):
         read_index(None, "https://e.org")
+    for base, elsewhere in (("https", "http://e.org/x"), ("http", "ftp://e.org/x"), ("http", "javascript:x")):
+        index = json.loads(index_json([{**row, "url": elsewhere}]))
+        entries, refused = read_index(index, f"{base}://e.org")
+        assert (entries, [name for name, _ in refused]) == ([], ["mint"])
     twice = json.loads(index_json([row, row]))
     assert read_index(twice, "https://e.org")[1] == [("mint", "the index names it twice, the first counts")]
 

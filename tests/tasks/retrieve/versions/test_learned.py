@@ -13,7 +13,7 @@ import pytest
 
 from storage.errors import ModelMismatch, WrongInput
 from storage.lance.served import published_versions
-from storage.lance.tables import INDUCED
+from storage.lance.tables import INDUCED, RUN, SKILL, STATE
 from storage.lance.versions import tagged
 from tasks.induce.library.build import DomainLibrary
 from tasks.induce.library.held import HeldLibraries
@@ -23,7 +23,7 @@ from tasks.induce.skills.wording import SUMMED_BY, summed_up
 from tasks.models.llm.ask import Llm
 from tasks.refine.licences.policy import SERVE_POLICY
 from tasks.retrieve.index.gate import check_learned
-from tasks.retrieve.suggest.stored import RUN, SKILL, STATE, ServedSkills
+from tasks.retrieve.suggest.stored import ServedSkills
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.learned import LearnedBuild, build_learned, serve_learned
 from tasks.retrieve.versions.publish import publish, roll_back

@@ -223,9 +223,13 @@ def require_truth(root: Root, state: str) -> None:
 
 
 def require_told(file: Path) -> int:
-    """Let events of lineage pass of runs that all ended once; return how many there are."""
+    """Let events of lineage pass of runs that all ended in one way; return how many there are.
+
+    Of one that is killed as it has told its end, the next run tells the same once more.
+    """
     found = events(file)
-    ends = Counter((event["run"]["runId"], event["eventType"] in ENDS) for event in found)
+    told = {(event["run"]["runId"], event["eventType"]) for event in found}
+    ends = Counter((run, said in ENDS) for run, said in told)
     assert [key for key, times in ends.items() if times > 1] == []
     runs = {event["run"]["runId"] for event in found if "parent" not in event["run"]["facets"]}
     assert [run for run in runs if (run, True) not in ends] == []

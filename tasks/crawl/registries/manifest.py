@@ -28,6 +28,7 @@ class Plugin:
     ref: str = ""  # a branch, a tag or a commit; empty: the default branch
     folders: tuple[str, ...] = ("",)  # in which its skills lie, at any depth
     digest: str | None = None  # of an archive
+    licence: str | None = None  # of an archive, as its entry states it
 
 
 @dataclass(slots=True)
@@ -106,10 +107,11 @@ def _plugin(name: str, entry: Mapping[str, Any], plugin_root: object) -> Plugin:
         digest = given.get("sha256")
         if digest is not None and not re.fullmatch(r"[0-9a-f]{64}", str(digest)):
             raise ValueError("its sha256 is no 64 hexadecimal digits in lower case")
-        stated = f"sha256:{digest}" if digest else None
+        stated, licence = f"sha256:{digest}" if digest else None, entry.get("license")
         return Plugin(
-            name, "archive", _address(given.get("url")), folders=_folders(entry, "."), digest=stated
-        )
+            name, "archive", _address(given.get("url")), folders=_folders(entry, "."), digest=stated,
+            licence=licence if isinstance(licence, str) and licence else None,
+        )  # fmt: skip
     if kind in ("npm", "command"):
         raise _NotRead(f"its source is of the kind {kind}, which is never fetched or run")
     raise _NotRead(f"its source is of the kind {str(kind)[:50]!r}, which is not known")

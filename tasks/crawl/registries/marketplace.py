@@ -253,8 +253,9 @@ class MarketplaceSource(FoldersSource):
                 doc_id = self._archive_id(plugin)
                 key = f"plugin {plugin.name}"
                 is_renamed = not self._renamed.keys().isdisjoint(self._digests.ids(key))
+                digest = plugin.digest and " ".join(filter(None, (plugin.digest, plugin.licence)))
                 return await fetched(
-                    self._digests, key, None if is_renamed else plugin.digest, doc_id,
+                    self._digests, key, None if is_renamed else digest, doc_id,
                     lambda at: self._archive(http, plugin, doc_id, at / "artifact"),
                 )  # fmt: skip
 
@@ -270,7 +271,9 @@ class MarketplaceSource(FoldersSource):
             return [
                 row
                 if isinstance(row, Dropped)
-                else read_skill(row, read, self._limits, self.spec, url=plugin.place)
+                else read_skill(
+                    row, read, self._limits, self.spec, url=plugin.place, repo_licence=plugin.licence
+                )
                 for row in plan(entries, doc_id, self.spec)
                 if isinstance(row, Dropped) or is_below(row.entry.folder, plugin.folders)
             ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import chain, islice
 from pathlib import Path
 
 from storage.errors import SkilleryError, WrongInput
@@ -14,10 +15,14 @@ from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.source.base import CrawlContext
 from tasks.crawl.source.identity import hide_credentials
 from tasks.crawl.sources import open_source
-from tasks.retrieve.install.skills_lock import Entry
+from tasks.retrieve.install.skills_lock import Entry, folder_hash
+from tasks.retrieve.install.verification import skill_files
 
+_DEEPEST, _MOST_LOOKED_INTO = 3, 1_000  # folders below a folder of skills; folders of skills in it
 # How a source is read: by the type that the lock gives it.
-_SPECS = {"github": "github:{source}{at}", "git": "git+{url}{at}"}
+_SPECS = {
+    "github": "github:{source}{at}", "gitlab": "git+https://gitlab.com/{source}{at}", "git": "git+{url}{at}",
+}  # fmt: skip
 
 
 def folder_of(entry: Mapping[str, object]) -> str:
@@ -71,7 +76,8 @@ class LockedSources:
         if not isinstance(source, str) or not isinstance(kind, str):
             return None
         if kind == "local":
-            return f"dir:{self._project / source / folder_of(entry)}"  # no other folder is looked into
+            place = self._project / source / folder_of(entry)
+            return f"dir:{place if 'skillPath' in entry else _skill_in(place, entry.get('computedHash'))}"
         url, at = entry.get("sourceUrl") or source, f"@{ref}" if ref else ""
         return _SPECS[kind].format(source=source, url=url, at=at) if kind in _SPECS else None
 
@@ -89,3 +95,15 @@ class LockedSources:
                     at = (item.path or "").removesuffix("SKILL.md").strip("/")
                     found |= dict.fromkeys(folders if local and not at else {at} & folders, item)
         return found
+
+
+def _skill_in(place: Path, said: object) -> Path:
+    """Return the folder of the skill with this hash: of a folder of skills some clients lock that alone.
+
+    It lies there or a few folders below it, and nothing else than folders of skills is looked into.
+    """
+    if (place / "SKILL.md").is_file():
+        return place
+    found = chain.from_iterable(place.glob("*/" * depth + "SKILL.md") for depth in range(1, _DEEPEST + 1))
+    folders = (path.parent for path in islice(found, _MOST_LOOKED_INTO))
+    return next((folder for folder in folders if folder_hash(skill_files(folder)) == said), place)

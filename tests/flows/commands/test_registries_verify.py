@@ -16,6 +16,8 @@ from tasks.crawl.registries.formats import digest_of, index_entry, index_json, p
 from tasks.retrieve.install.lock import LOCK_FILE
 from tasks.retrieve.install.skills_lock import SKILLS_LOCK, folder_hash
 from tests.support.command import Ask
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
 from tests.support.registry_client import files_in, hosted
 from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import SkillRoot
@@ -164,7 +166,7 @@ def test_a_skill_of_a_registry_is_installed_locked_and_had_again(
     assert files_in(project / ".agents/skills/bees") == held
 
 
-@pytest.mark.parametrize("kind", ["git", "local"])
+@pytest.mark.parametrize("kind", ["git", "local", "folder of skills"])
 def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
     project: Path, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -174,7 +176,8 @@ def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
     (source / "skills/tea").mkdir(parents=True)
     (source / "skills/tea/SKILL.md").write_text(TEA, "utf-8")
     entry = {
-        "source": "../garden", "sourceType": kind, "skillPath": "skills/tea/SKILL.md",
+        "source": "../garden", "sourceType": kind.replace("folder of skills", "local"),
+        "skillPath": "skills/tea/SKILL.md",
         "computedHash": folder_hash({"SKILL.md": TEA.encode()}),
     }  # fmt: skip
     if kind == "git":
@@ -185,7 +188,10 @@ def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
         entry |= {"source": f"file://{source}", "sourceUrl": f"file://{source}", "ref": commit.stdout.strip()}
         (source / "skills/tea/SKILL.md").write_text(f"{TEA}Then milk.\n", "utf-8")
         subprocess.run([*git, "commit", "-qam", "Milk"], check=True)
-    lock = {"version": 1, "skills": {"tea": entry, "gone": entry | {"skillPath": "skills/gone/SKILL.md"}}}
+    gone = entry | {"skillPath": "skills/gone/SKILL.md"}
+    if kind == "folder of skills":  # which of them is known by its hash alone
+        del entry["skillPath"]
+    lock = {"version": 1, "skills": {"tea": entry, "gone": gone}}
     (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
     done = ask("install", "--frozen", *HERE)
     assert done.code == 1, done.stderr
@@ -202,8 +208,36 @@ def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
     shutil.rmtree(project / ".agents")
     entry["computedHash"] = "0" * 64
     (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
-    assert "gives other bytes than the lock names" in ask("install", "--frozen", *HERE).stdout
+    why = (
+        "holds no skill in its first folder"
+        if kind == "folder of skills"
+        else "gives other bytes than the lock"
+    )
+    assert why in ask("install", "--frozen", *HERE).stdout
     assert not (project / ".agents/skills/tea").exists()
+
+
+def test_what_another_client_locked_of_github_is_had_at_its_ref_or_not_at_all(
+    project: Path, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a ref it may have gone on: then it is not what the lock names."""
+    monkeypatch.setenv("SKILLERY_ROOT", str(tmp_path / "none"))
+    world, entries = World(), dict[str, dict[str, str]]()
+    repository = world.repository("ann/garden")
+    for name, text in (("tea", TEA), ("milk", f"{TEA}Then milk.\n")):
+        ref = repository.commit({"skills/tea/SKILL.md": text.encode()}).sha
+        entries[name] = {
+            "source": "ann/garden", "sourceType": "github", "ref": ref, "skillPath": "skills/tea/SKILL.md",
+            "computedHash": folder_hash({"SKILL.md": text.encode()}),
+        }  # fmt: skip
+    moved = {key: value for key, value in entries["tea"].items() if key != "ref"}
+    lock = {"version": 1, "skills": entries | {"moved": moved}}
+    (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
+    with Marketplace(world) as market:
+        for variable, url in market.environment().items():
+            monkeypatch.setenv(variable, url)
+        assert states(ask, 1) == {"tea": "installed", "milk": "installed", "moved": "failed"}
+    assert (project / ".agents/skills/tea/SKILL.md").read_text("utf-8") == TEA
 
 
 def test_a_registry_that_lies_is_not_believed(registry: str, project: Path, ask: Ask, tmp_path: Path) -> None:

@@ -150,6 +150,9 @@ def test_archives_are_verified_and_a_renamed_plugin_keeps_its_skills(site: Site,
     site.since()
     assert crawler.crawl(spec).unchanged == 1
     assert site.since() == ["/m.json"]
+    site.pages["/m.json"]["plugins"][0]["license"] = "MIT"  # type: ignore[index,call-overload]
+    assert crawler.crawl(spec).changed == 1
+    assert (crawler.raw()[-1]["repo_licence"], crawler.crawl(spec).unchanged) == ("MIT", 1)
 
 
 def test_ids_of_before_they_named_their_marketplace_lead_on(site: Site, crawler: Crawler) -> None:

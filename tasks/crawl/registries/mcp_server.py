@@ -31,6 +31,7 @@ _STDIO = "stdio:"
 _LONGEST_MS = 10**12  # for which a list may be said to be good; `recheck_days` is less
 _MOST_HUNG = 3  # calls in a row without an answer in time: it hangs
 _MOST_SKILLS, _MOST_PAGES, _MOST_FILES = 100_000, 5_000, 2_000
+_MOST_EMPTY = 10  # pages in a row: one that filters its list may give some
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class McpServerSource(DigestedSource):
                     yield item
 
     async def _rows(self, call: Call) -> AsyncGenerator[object, None]:
-        cursor, listed, self._fresh_ms = None, 0, _LONGEST_MS
+        cursor, listed, empty, self._fresh_ms = None, 0, 0, _LONGEST_MS
         for _ in range(_MOST_PAGES):
             page = await call("skills/list", **({} if cursor is None else {"cursor": cursor}))
             rows, following = page.get("skills"), page.get("nextCursor") or None
@@ -137,9 +138,10 @@ class McpServerSource(DigestedSource):
             repeated = following is not None and following == cursor
             if not isinstance(rows, list) or not isinstance(following, str | None) or repeated:
                 raise HttpTerminal("shape", self._place, "skills/list gives no list, or the same page again")
-            listed += len(rows)
-            if listed > _MOST_SKILLS:
-                raise HttpTerminal("too-many", self._place, f"it lists more than {_MOST_SKILLS:,} skills")
+            listed, empty = listed + len(rows), 0 if rows else empty + 1
+            if listed > _MOST_SKILLS or empty > _MOST_EMPTY:
+                what = f"{_MOST_SKILLS:,} skills" if rows else f"{_MOST_EMPTY} pages in a row without a skill"
+                raise HttpTerminal("too-many", self._place, f"it lists more than {what}")
             for row in rows:
                 yield row
             if following is None:

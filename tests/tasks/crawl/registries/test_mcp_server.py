@@ -111,10 +111,18 @@ def floods(call: dict[str, Any]) -> dict[str, Any]:
     return {"id": call["id"], "result": {"capabilities": capabilities, "skills": [{}] * 100_001}}
 
 
+def never_ends(call: dict[str, Any]) -> dict[str, Any]:
+    """Answer as a server whose list has no skill and no end."""
+    following = int(call.get("params", {}).get("cursor") or 0) + 1
+    result = {"capabilities": {"extensions": {EXTENSION: {}}}, "skills": [], "nextCursor": str(following)}
+    return {"id": call["id"], "result": result}
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
         ({"pages": {"/mcp": floods}}, "too-many"),
+        ({"pages": {"/mcp": never_ends}}, "too-many"),
         ({"extensions": {}}, "no-skills"),
         ({"cursor": "0"}, "shape"),
         ({"pages": {"/mcp": b"{}"}}, "shape"),

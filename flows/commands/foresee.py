@@ -21,6 +21,7 @@ from flows.settings import Settings, run_llm
 from storage.root import Root
 from storage.state import (
     GOOD,
+    documents_table,
     nodes_table,
     parsed_table,
     read_runs,
@@ -161,7 +162,7 @@ def _held(spec: str, since: float) -> tuple[int | None, int]:
 
 
 def _waiting(root: Root, runs: Iterable[Mapping[str, Any]], *, again: bool) -> int:
-    """Return how many documents are to be refined that are in raw already; `runs` begin with the last."""
+    """Return how many documents lie there unrefined or unparsed; `runs` begin with the last."""
     last = next((run for run in runs if run.get("flow", "nightly") in _REFINING), None)
     if not again and last and last["state"] in GOOD:  # it left none, and to look reads every partition
         return 0
@@ -170,7 +171,11 @@ def _waiting(root: Root, runs: Iterable[Mapping[str, Any]], *, again: bool) -> i
     if again:
         return seen["doc_id"].n_unique()
     refined = refined_table(root).read(columns=["doc_id", "source"])
-    return seen.join(refined, on=["doc_id", "source"], how="anti")["doc_id"].n_unique()
+    waiting = seen.join(refined, on=["doc_id", "source"], how="anti")["doc_id"]
+    skills = documents_table(root).read(columns=["doc_id", "kind"]).filter(kind="skill")
+    parsed = parsed_table(root).read(columns=["doc_id", "digest"]).filter(pl.col("digest") != "")
+    unparsed = skills.join(parsed, on="doc_id", how="anti")["doc_id"]
+    return pl.concat([waiting, unparsed]).n_unique()
 
 
 def _lengths(root: Root) -> tuple[float, float]:

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 from flows.commands.foresee import _stage_seconds, foresee, foresee_days, foreseen_of
 from flows.settings import load_settings
 from storage.root import Root
-from storage.state import SEEN, documents_table, nodes_table, seen_table, write_run, write_source
+from storage.state import (
+    SEEN,
+    documents_table,
+    nodes_table,
+    parsed_table,
+    seen_table,
+    write_run,
+    write_source,
+)
 from tasks.crawl.source.identity import SAMPLE
 from tests.support.command import Ask
 from tests.support.roots.skill_root import SkillRoot
@@ -130,6 +138,20 @@ def test_what_waits_is_looked_for_after_a_failed_night_whatever_ran_since(tmp_pa
         record = root.read_json(f"state/runs/{name}.json") or {}
         write_run(root, {**record, "flow": flow, "state": state})
     assert foresee(root, load_settings(), [])["documents"] == 5
+
+
+def test_what_a_killed_night_refined_and_did_not_parse_is_foreseen(
+    served_bakery: SkillRoot, tmp_path: Path
+) -> None:
+    root = Root(shutil.copytree(served_bakery.root.uri, tmp_path / "root"))
+    parsed = parsed_table(root).read()
+    first = parsed.sort("n_nodes")[-1:]
+    parsed_table(root).replace(first["doc_id"].to_list(), first.with_columns(digest=pl.lit("")))
+    for state, documents in (("complete", 0), ("died", 1)):
+        night(root, NAMES[0], 0, 1.0, 1.0, 0)
+        write_run(root, {**(root.read_json(f"state/runs/{NAMES[0]}.json") or {}), "state": state})
+        found = foresee(root, load_settings(), [])
+        assert (found["documents"], found["texts"] > 0) == (documents, documents > 0)
 
 
 def test_a_rebuild_is_foreseen_by_the_first_build_and_not_by_nights_of_one_document(tmp_path: Path) -> None:

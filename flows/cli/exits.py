@@ -138,9 +138,9 @@ def _mind_missed_interrupts() -> None:
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
 
     def repeat() -> None:
-        while os.read(told, 1):
+        while signals := os.read(told, 1):  # of all that have a handler, such as a flow's SIGTERM
             time.sleep(_SEEN)
-            if signal.getsignal(signal.SIGINT) is _interrupt:  # which replaces itself when it runs
+            if signals[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is _interrupt:  # not yet run
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=repeat, daemon=True).start()

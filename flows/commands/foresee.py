@@ -242,7 +242,8 @@ def _stage_seconds(
     if not busy:
         fixed, work = mean(quiet) if quiet else _FIXED, rate * amount
         return fixed + work / _UNMEASURED, fixed + work, fixed + work * _UNMEASURED
-    least = min(_FIXED, *(took for _, took in busy))
+    # What a small night took beside its work is not all of it: nobody could say what 20,000 take.
+    least = min(_FIXED, *(took - min(rate * done, took / 2) for done, took in busy))
     whole = sum(took - least for _, took in busy) / sum(done for done, _ in busy)
     middle, took_mean = mean(done for done, _ in busy), mean(took for _, took in busy)
     squares = sum((done - middle) ** 2 for done, _ in busy)

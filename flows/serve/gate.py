@@ -237,7 +237,7 @@ class Gate:
             raise Refused(503, "too many requests are under way: ask again in a second", _SOON)
         self._under_way[client] += 1
         try:
-            async with asyncio.timeout(self._limits.seconds):
+            async with asyncio.timeout(self._limits.seconds) as answer.within:
                 await self._app(scope, receive, answer)
         except TimeoutError as late:
             msg = f"no answer within {self._limits.seconds:g} s: ask for less, or again later"
@@ -253,10 +253,14 @@ class _Answer:
 
     def __init__(self, send: Send) -> None:
         self._send, self.status = send, 0
+        # In which it must begin; its connection bounds the time in which a client must take it.
+        self.within: asyncio.Timeout | None = None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if self.within is not None and not self.within.expired():
+                self.within.reschedule(None)
             given = list(message.get("headers", ()))
             # A page of the catalogue names what it loads; whatever does not, loads nothing.
             own = any(name == _CSP for name, _ in given)

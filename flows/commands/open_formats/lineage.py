@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from flows.settings import load_settings
 from storage.errors import SkilleryError, WrongInput
@@ -174,8 +174,14 @@ def _send(event: dict[str, Any]) -> None:
     if at:
         kind["Authorization"] = f"Basic {b64encode(unquote(user).encode()).decode()}"
     post = Request(place._replace(netloc=host).geturl(), line.encode(), kind)  # noqa: S310 (checked before)
-    with urlopen(post, timeout=_PATIENCE) as answer:  # noqa: S310 (the same)
-        answer.read()
+    build_opener(_Staying).open(post, timeout=_PATIENCE).close()  # what it says may be without end
+
+
+class _Staying(HTTPRedirectHandler):
+    """Goes nowhere else: the password would go along, and the event would stay."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Return nothing, by which the answer is an error."""
 
 
 def _versions(root: Root) -> dict[str, int]:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from tasks.crawl.github.source import is_name
 from tasks.crawl.registries.discovery import NoIndex, is_plain_path
 from tasks.crawl.source.identity import GIT_REF, parse_github_url
+from tasks.crawl.source.project import stated_licence
 
 PATHS = (".claude-plugin/marketplace.json", ".agents/plugins/marketplace.json")  # in a repository
 _SHA = re.compile(r"[0-9a-f]{40}")
@@ -107,10 +108,9 @@ def _plugin(name: str, entry: Mapping[str, Any], plugin_root: object) -> Plugin:
         digest = given.get("sha256")
         if digest is not None and not re.fullmatch(r"[0-9a-f]{64}", str(digest)):
             raise ValueError("its sha256 is no 64 hexadecimal digits in lower case")
-        stated, licence = f"sha256:{digest}" if digest else None, entry.get("license")
         return Plugin(
-            name, "archive", _address(given.get("url")), folders=_folders(entry, "."), digest=stated,
-            licence=licence if isinstance(licence, str) and licence else None,
+            name, "archive", _address(given.get("url")), folders=_folders(entry, "."),
+            digest=f"sha256:{digest}" if digest else None, licence=stated_licence(entry.get("license")),
         )  # fmt: skip
     if kind in ("npm", "command"):
         raise _NotRead(f"its source is of the kind {kind}, which is never fetched or run")

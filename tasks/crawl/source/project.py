@@ -12,6 +12,7 @@ from tasks.crawl.source.bundle import BundledSkill
 
 LOCK, PLUGIN = PROJECT_FILES = ("skills-lock.json", "plugin.json")
 PROJECT_BYTES = 2_000_000  # of such a file
+_LONGEST_LICENCE = 200  # characters; it is kept with each skill
 _PLUGIN_SCHEMA = "https://agent-plugins.org/schemas/"  # of Agent Plugins; its version stands behind it
 # A folder of an agent: `.claude/skills/x`, `.agents/skills/x`, `.codeium/windsurf/skills/x`.
 _AGENT = re.compile(r"\.[^/]+/(?:[^/]+/)?skills/([^/]+)")
@@ -28,8 +29,12 @@ def project_of(files: Mapping[str, bytes]) -> Project:
     """Return what those of `PROJECT_FILES` say that are there; one of another form says nothing."""
     plugin = _object(files.get(PLUGIN))
     ours = str(plugin.get("$schema")).startswith(_PLUGIN_SCHEMA)
-    licence = plugin.get("license") if ours else None
-    return Project(_locked(_object(files.get(LOCK))), licence if isinstance(licence, str) else None)
+    return Project(_locked(_object(files.get(LOCK))), stated_licence(plugin.get("license")) if ours else None)
+
+
+def stated_licence(value: object) -> str | None:
+    """Return the licence that a manifest states; None if it is no text, or longer than any expression."""
+    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST_LICENCE else None
 
 
 def _object(content: bytes | None) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
+from weakref import proxy
 
 import numpy as np
 import numpy.typing as npt
@@ -41,9 +43,9 @@ class NearIdentical:
         """Return rows in groups: one that is not near-identical to any before, then those that are to it."""
         groups: dict[int, list[int]] = {}
         held = self._vectors[np.array(rows, dtype=np.int64)]
-        near = held @ held.T >= _SAME_NEED
-        for place, row in enumerate(rows):
-            before = [rows[other] for other in np.flatnonzero(near[place, :place]).tolist()]
+        blocks = (held[at : at + _BLOCK] @ held.T >= _SAME_NEED for at in range(0, len(rows), _BLOCK))
+        for place, (row, near) in enumerate(zip(rows, chain.from_iterable(blocks), strict=True)):
+            before = [rows[other] for other in np.flatnonzero(near[:place]).tolist()]
             groups.setdefault(self._leader(row, [one for one in before if one in groups]), []).append(row)
         return list(groups.values())
 
@@ -60,6 +62,7 @@ class NearIdentical:
 _DECISIVE = ("lexical", "whole", "facets")  # parts that decide which skill the legs have first
 _EMPTY = np.iinfo(np.uint32).max  # a bin of a sketch that no term fell into
 _WHOLE = 96  # tokens of a text that is encoded as one; the mean of its facets says more of a longer one
+_BLOCK = 512  # rows that are laid beside all others at once: whoever asks for all skills asks for many
 _LEAD = 0.001  # standard deviations; between the first skill and the one that would be first
 
 
@@ -129,7 +132,9 @@ class Router:
         self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
         self._fit, self._reader, self._learned = fit, reader, learned
         lanes = max(1, threads_of_process() // 2)  # two encoders work for each
-        self._asked, self._pool = MicroBatches(self._together, lanes), ThreadPoolExecutor(lanes)
+        # In a ring with what it asks, a router that was replaced would stay until the ring is looked for.
+        together = partial(Router._together, proxy(self))
+        self._asked, self._pool = MicroBatches(together, lanes), ThreadPoolExecutor(lanes)
         self._named: dict[str, list[int]] = {}
         for row, keys in enumerate(zip(names, doc_ids, strict=True)):
             for key in {plain_name(key) for key in keys} - {""}:

@@ -169,6 +169,12 @@ def waits() -> None:
     threading.Thread(target=tell_another_thread).start()
     threading.Event().wait()
 
+@app.command()
+def handles_another() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(0.6)
+
 if __name__ == "__main__":
     run_to_exit(app)
 """
@@ -188,6 +194,20 @@ def test_ctrl_c_ends_a_command_and_its_processes_whatever_a_library_makes_of_it(
     said = "; a later run picks up where this one was" if command == "run" else ""
     assert done.stderr == f"skillery: interrupted{said}\n"
     assert not [pid for pid in done.stdout.split() if Path(f"/proc/{pid}/status").exists()]
+
+
+def test_another_signal_that_a_command_handles_is_taken_for_no_ctrl_c(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_INTERRUPTED, "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(
+        [sys.executable, script, "handles-another"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 _LOADING = """

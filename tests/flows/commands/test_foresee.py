@@ -181,6 +181,16 @@ def test_more_work_never_takes_less_and_the_likely_lies_between_least_and_most(
         assert 0 <= least <= likely <= most < 10**13
 
 
+@pytest.mark.parametrize("known", [[(2, 0.9)], [(12, 0.5), (12, 0.51)], [(0, 0.2), (100, 0.6)]])
+def test_small_nights_of_less_than_a_second_do_not_say_that_work_takes_nothing(
+    known: list[tuple[float, float]],
+) -> None:
+    least, likely, most = _stage_seconds(known, 0.005, 20_000)
+    assert within(3, likely, 100)
+    assert least < 100 < most
+    assert within(1.1, _stage_seconds([(20_000, 0.9)], 0.005, 20_000)[1], 0.9)
+
+
 def test_an_llm_is_foreseen_by_the_length_of_its_questions_and_then_by_what_it_was_asked(
     served_bakery: SkillRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,15 +5,18 @@ import base64
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import StreamingResponse
+from starlette.types import Message
 
-from flows.serve.gate import Callers, is_loopback, usable_token
+from flows.serve.answers.service import ServeSettings
+from flows.serve.gate import Callers, Gate, is_loopback, usable_token
 from tests.support.hostile import besiege
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.serving import Answer, Serving, ask_http, modern_call, serving
@@ -255,6 +258,33 @@ def test_an_answer_that_takes_too_long_is_given_up(storied: SkillRoot) -> None:
         answer = ask_http(server, SEARCH)
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
         assert "no answer within" in answer.json()["error"]
+
+
+def test_an_answer_that_began_in_time_may_be_taken_slowly() -> None:
+    sent, asked = list[Message](), iter([{"type": "http.request"}])
+
+    async def slowly(message: Message) -> None:
+        await asyncio.sleep(0.15)
+        sent.append(message)
+
+    async def receive() -> Message:
+        for message in asked:
+            return message
+        await asyncio.sleep(60)
+        return {"type": "http.disconnect"}
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"piece"
+
+    scope = {
+        "type": "http", "method": "GET", "path": "/", "raw_path": b"/", "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+    }  # fmt: skip
+    limits = ServeSettings(seconds=0.3)
+    gate = Gate(StreamingResponse(pieces()), Callers([], ""), limits, lambda *_: None)
+    asyncio.run(gate(scope, receive, slowly))
+    assert [message.get("body") for message in sent] == [None, b"piece", b"piece", b"piece", b""]
 
 
 def test_beyond_this_machine_its_own_name_is_answered_and_without_a_token_nothing_but_health_is_told(

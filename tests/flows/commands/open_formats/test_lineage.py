@@ -145,6 +145,36 @@ def test_a_server_is_posted_the_events_with_the_password_of_its_address(
     assert named([event for *_, event in _Listening.heard]) == [("nightly", "START"), ("nightly", "COMPLETE")]
 
 
+class _Leading(_Listening):
+    """Leads to itself under another name, as if to another server."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(301)
+        self.send_header("Location", f"http://localhost:{self.server.server_port}/elsewhere")  # type: ignore[attr-defined]
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+
+
+def test_a_server_that_leads_elsewhere_is_said_to_be_told_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Leading) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("SKILLERY_OPENLINEAGE", f"http://ann:pa55@127.0.0.1:{server.server_port}")
+        with recorded(Root(tmp_path), RUN, [], flow="nightly"):
+            pass
+        server.shutdown()
+    assert _Leading.asked == []
+    assert "lineage is not told: HTTP Error 301" in caplog.text
+
+
 class _Slow(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         time.sleep(30)

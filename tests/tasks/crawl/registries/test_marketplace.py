@@ -153,6 +153,9 @@ def test_archives_are_verified_and_a_renamed_plugin_keeps_its_skills(site: Site,
     site.pages["/m.json"]["plugins"][0]["license"] = "MIT"  # type: ignore[index,call-overload]
     assert crawler.crawl(spec).changed == 1
     assert (crawler.raw()[-1]["repo_licence"], crawler.crawl(spec).unchanged) == ("MIT", 1)
+    site.pages["/m.json"]["plugins"][0]["license"] = "MIT " * 1_000  # type: ignore[index,call-overload]
+    assert crawler.crawl(spec).changed == 1
+    assert crawler.raw()[-1]["repo_licence"] is None
 
 
 def test_ids_of_before_they_named_their_marketplace_lead_on(site: Site, crawler: Crawler) -> None:

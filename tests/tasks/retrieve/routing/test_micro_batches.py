@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -121,3 +123,16 @@ def test_requests_that_come_at_once_are_answered_as_each_alone(router: Router) -
     requests = [" ".join(WORDS[at : at + 3 + at % 4]) for at in range(len(WORDS) - 3)] * 2
     with ThreadPoolExecutor(12) as pool:
         assert list(pool.map(partial(router.rank, k=5), requests)) == [router.rank(r, 5) for r in requests]
+
+
+def test_a_router_that_nobody_has_any_more_is_gone_at_once(minilm: OnnxEncoder) -> None:
+    """A server replaces its router each night, with all vectors that it holds."""
+    router = Router.from_documents(SKILLS, minilm)
+    assert router.rank("my bicycle", 1)
+    left = weakref.ref(router)
+    gc.disable()
+    try:
+        del router
+        assert left() is None
+    finally:
+        gc.enable()

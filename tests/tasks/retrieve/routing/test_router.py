@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,14 @@ from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import lexical_of
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.postings import postings_of
-from tasks.retrieve.routing.router import ReadQuery, Router, RouterSettings, plain_name, standardised
+from tasks.retrieve.routing.router import (
+    NearIdentical,
+    ReadQuery,
+    Router,
+    RouterSettings,
+    plain_name,
+    standardised,
+)
 from tasks.retrieve.routing.skill import Skill
 
 
@@ -304,3 +312,17 @@ def test_equal_scores_say_nothing() -> None:
 
 def test_names_are_compared_without_their_separators() -> None:
     assert plain_name(" PDF_Form-Filler ") == plain_name("pdf form filler") == "pdf-form-filler"
+
+
+def test_to_fold_many_rows_takes_no_memory_for_each_pair_of_them() -> None:
+    rows = 3_000
+    vectors = np.random.default_rng(1).standard_normal((rows, 64), dtype=np.float32)
+    vectors[1::2] = vectors[::2]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    folder = NearIdentical(np.ones((rows, 4), np.uint32), vectors)
+    tracemalloc.start()
+    groups = folder.folded(range(rows))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert groups == [[row, row + 1] for row in range(0, rows, 2)]
+    assert peak < 4 * rows * rows / 2

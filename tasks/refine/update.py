@@ -247,13 +247,13 @@ def _settled_by(root: Root, limits: NearLimits, *, read: bool) -> str | None:
     With `read` rows are counted in the files: seals do not tell of one that was damaged or replaced since.
     """
     tables = (documents_table(root), folded_table(root), refined_table(root), aliases_table(root))
-    held = [
-        (sealed.digest(), table.read(columns=["doc_id"]).height if read else sealed.rows())
-        for table in tables
-        if (sealed := table.manifest)
-    ]
-    told = repr((STAGE_VERSION, limits, SHINGLE_RULE, held))
-    return None if any(by is None for by, _ in held) else hashlib.sha256(told.encode()).hexdigest()
+    sealed = [(table, table.manifest) for table in tables if table.manifest]
+    digests = [manifest.digest() for _, manifest in sealed]
+    if None in digests:
+        return None
+    rows = [t.read(columns=["doc_id"]).height if read else manifest.rows() for t, manifest in sealed]
+    told = repr((STAGE_VERSION, limits, SHINGLE_RULE, list(zip(digests, rows, strict=True))))
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _counts(root: Root, verdict: pl.DataFrame) -> dict[str, int]:

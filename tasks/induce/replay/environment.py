@@ -155,7 +155,9 @@ class LineProcess:
             answers.put(error)
 
     def _answered(self, asked: bytes) -> str:
-        if select.select([self._out], [], [], 0)[0] and (said := self._read()):
+        ready = select.poll()  # unlike `select` it takes descriptors above 1,023
+        ready.register(self._out, select.POLLIN)
+        if ready.poll(0) and (said := self._read()):
             shown = said[:_SHOWN].decode(errors="replace").strip()
             raise EnvironmentUnusable(self.command, "answer", f"wrote {shown!r} before it was asked")
         with contextlib.suppress(BrokenPipeError):  # it has ended; how, its output tells

@@ -18,21 +18,23 @@ R = TypeVar("R")
 
 
 class MicroBatches(Generic[A, R]):
-    """Has calls of a function that threads make at once done together.
+    """Has calls of a function that threads make at once done together, `lanes` of them at a time.
 
     A call begins at once if a lane is free. What comes while none is waits, and goes into the next call.
-
-    Args:
-        work: Returns a result for each value, which depends on no other value.
-        lanes: Calls of `work` at a time.
     """
 
-    def __init__(self, work: Callable[[list[A]], list[R]], lanes: int) -> None:
-        self._work, self._free, self._changed = work, lanes, threading.Condition()
+    def __init__(self, lanes: int) -> None:
+        self._free, self._changed = lanes, threading.Condition()
         self._waiting: dict[Future[R], A] = {}
 
-    def __call__(self, value: A) -> R:
-        """Return the result for one value; raise what `work` raises for it alone."""
+    def __call__(self, work: Callable[[list[A]], list[R]], value: A) -> R:
+        """Return the result for one value; raise what `work` raises for it alone.
+
+        Args:
+            work: Returns a result for each value, which depends on no other; the same function each time. It
+                is not kept: an index whose method it is would keep itself, with its mapped files.
+            value: The one that is wanted.
+        """
         own: Future[R] = Future()
         taken: dict[Future[R], A] = {}
         with self._changed:
@@ -43,15 +45,15 @@ class MicroBatches(Generic[A, R]):
                 self._free -= 1
         if taken:
             with suppress(Exception):
-                self._do(taken)
+                self._do(work, taken)
         try:
             return own.result()
         except CancelledError:  # what fails together is done alone, so that none fails for another
-            return self._work([value])[0]
+            return work([value])[0]
 
-    def _do(self, taken: dict[Future[R], A]) -> None:
+    def _do(self, work: Callable[[list[A]], list[R]], taken: dict[Future[R], A]) -> None:
         try:
-            for own, result in zip(taken, self._work([*taken.values()]), strict=True):
+            for own, result in zip(taken, work([*taken.values()]), strict=True):
                 own.set_result(result)
         finally:
             for own in taken:

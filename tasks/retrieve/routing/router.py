@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
-from typing import NamedTuple
-from weakref import proxy
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +62,8 @@ _EMPTY = np.iinfo(np.uint32).max  # a bin of a sketch that no term fell into
 _WHOLE = 96  # tokens of a text that is encoded as one; the mean of its facets says more of a longer one
 _BLOCK = 512  # rows that are laid beside all others at once: whoever asks for all skills asks for many
 _LEAD = 0.001  # standard deviations; between the first skill and the one that would be first
+Faceted: TypeAlias = tuple[str, list[str]]  # a query and its facets
+Asked: TypeAlias = tuple[Vectors, Scores, Learned]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,7 @@ class Router:
         self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
         self._fit, self._reader, self._learned = fit, reader, learned
         lanes = max(1, threads_of_process() // 2)  # two encoders work for each
-        # In a ring with what it asks, a router that was replaced would stay until the ring is looked for.
-        together = partial(Router._together, proxy(self))
-        self._asked, self._pool = MicroBatches(together, lanes), ThreadPoolExecutor(lanes)
+        self._batches, self._pool = MicroBatches[Faceted, Asked](lanes), ThreadPoolExecutor(lanes)
         self._named: dict[str, list[int]] = {}
         for row, keys in enumerate(zip(names, doc_ids, strict=True)):
             for key in {plain_name(key) for key in keys} - {""}:
@@ -278,7 +276,7 @@ class Router:
         """Return what is made of a query."""
         settings, cut = self._settings, facets(query)
         chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
-        asked, near, learned = self._asked((query, chosen))
+        asked, near, learned = self._batches(self._together, (query, chosen))
         # Each by itself first, because a vague facet is near to everything.
         near = _rows_standardised(near)
         whole, best = near[-1], standardised(near[: max(1, len(near) - 1)].max(axis=0))
@@ -305,7 +303,7 @@ class Router:
         }
         return ReadQuery(parts, raw, asked)
 
-    def _together(self, queries: list[tuple[str, list[str]]]) -> list[tuple[Vectors, Scores, Learned]]:
+    def _together(self, queries: list[Faceted]) -> list[Asked]:
         """Return of each query, given with its facets, what the encoders make of it.
 
         These are the vectors of its facets and the cosine of each to every row, the last of the whole if

@@ -206,9 +206,12 @@ class Manifest:
         note = self._root.read_json(_entry(file))
         return None if note is None else Seal.told(file, note)
 
-    def rows(self, files: Iterable[str] | None = None) -> int:
-        """Return how many rows the files, or those named, have by their seals: none is read."""
-        seals = self._root.each(self.seal, self.files() if files is None else files)
+    def rows(self, files: Iterable[str] | None = None) -> int | None:
+        """Return how many rows the files, or those named, have by their seals; None where one is damaged."""
+        try:
+            seals = self._root.each(self.seal, self.files() if files is None else files)
+        except (StorageError, UnicodeDecodeError):
+            return None
         return sum(seal.rows or 0 for seal in seals if seal)
 
     def digest(self) -> str | None:

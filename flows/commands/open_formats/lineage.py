@@ -126,7 +126,8 @@ class Lineage:
                 files = {f"dropped/{run}.parquet"} if table == "dropped" else manifest.files()
                 if table.startswith("raw/"):  # its parts of other runs are many, and none is written again
                     files = {file for file in files if f"/run={run}/" in file}
-                found[table] = manifest.rows(files)
+                if (rows := manifest.rows(files)) is not None:
+                    found[table] = rows
             if "lance/skills" in writes and (served := read_served(self._root)):
                 counts = served.counts(self._root) or {}
                 names = {"documents": "lance/skills", "nodes": "lance/nodes"}

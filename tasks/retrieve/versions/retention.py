@@ -43,8 +43,8 @@ def bound_vectors(root: Root, card: dict[str, Any]) -> int:
     for other in (*vector_stores(root), *state_stores(root)):
         if other.folder not in (vectors.folder, states.folder):
             other.delete()
-    nodes = Manifest(root, nodes_table(root).folder).rows()
-    texts = nodes + Manifest(root, documents_table(root).folder).rows()
+    nodes = Manifest(root, nodes_table(root).folder).rows() or 0
+    texts = nodes + (Manifest(root, documents_table(root).folder).rows() or 0)
     # Which ones are in use is known only after reading every text.
     too_many = [s for s, n in ((vectors, texts), (states, nodes)) if len(s) > _MOST_PER_TEXT * n]
     used = texts_in_use(root) if too_many else set()

@@ -110,6 +110,21 @@ def test_a_few_unused_vectors_are_left_for_the_night_they_are_wanted(skill_root:
     assert held(store, "old") == [True]
 
 
+@pytest.mark.parametrize("damaged", [b"{", b"\xff"])
+def test_where_a_seal_is_damaged_the_texts_themselves_tell_which_vectors_are_used(
+    damaged: bytes, skill_root: Make
+) -> None:
+    root = skill_root(SKILLS)
+    counting, store = keeping(root)
+    root.publish()
+    store.add([text_hash("old")], np.zeros((1, 384), np.float32))
+    for table in ("nodes", "documents"):
+        root.root.write(root.root.files(f"state/manifests/{table}", ".json")[0], damaged)
+    assert bound_vectors(root.root, counting.card) == 1
+    used = nodes_table(root.root).read()["text"].to_list()
+    assert held(store, "old", *used) == [False, *[True] * len(used)]
+
+
 def test_forgetting_leaves_no_vector_of_what_only_the_forgotten_text_said(skill_root: Make) -> None:
     shared = "\nWash your hands.\n"
     root = skill_root({"bees": BEES + shared, "bread": BREAD + shared})

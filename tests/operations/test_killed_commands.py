@@ -82,17 +82,17 @@ def go_back(root: Root) -> None:
 
 
 ROWS = {
-    "first night": Row("run --source dir:{market}", 8, "empty"),
-    "second night": Row("run", 8, "one night"),
-    "night that makes vectors": Row("run", 4, "no vectors"),
-    "backfill": Row("backfill --from {day} --to {day}", 12),
+    "first night": Row("run --source dir:{market}", 20, "empty"),
+    "second night": Row("run", 20, "one night"),
+    "night that makes vectors": Row("run", 20, "no vectors"),
+    "backfill": Row("backfill --from {day} --to {day}", 20),
     "backfill --dry-run": Row("backfill --from {day} --to {day} --dry-run", 1),
-    "backfill --publish": Row("backfill --from {day} --to {day} --publish", 8, before=go_back),
+    "backfill --publish": Row("backfill --from {day} --to {day} --publish", 20, before=go_back),
     "rebuild": Row("rebuild", 20),
     "refresh": Row("refresh local/market/sailor-mend", 20, "one night"),
     "sources add": Row("sources add parquet:{market}/table.parquet", 2),
     "sources remove": Row("sources remove dir:{market} --retire", 2),
-    "doctor": Row("doctor", 4, before=damage),
+    "doctor": Row("doctor", 20, before=damage),
     "compact": Row("compact", 20),
     "forget": Row(f"forget {_FORGOTTEN} --yes", 20),
     "rollback": Row("rollback {first}", 20),

@@ -54,7 +54,8 @@ def asked_while_held(work: Holding, values: Sequence[int]) -> tuple[list[int], l
             threading.Event().wait(0.001)
         work.may_go.set()
         assert first.result() == 200
-        return [len(batch) for batch in work.batches], [other.result() for other in others]
+        results = [other.result() for other in others]
+        return [len(batch) for batch in work.batches], results
 
 
 def test_what_comes_while_a_call_is_under_way_goes_together_into_the_next() -> None:

@@ -152,7 +152,7 @@ class ClawHubSource(DigestedSource):
         try:
             return await self._ask(http, slug, "", {"ownerHandle": owner} if isinstance(owner, str) else {})
         except HttpTerminal as error:
-            for handle in _owners(error):
+            for handle in _owners(error) if row.get("createdAt") is not None else ():
                 with contextlib.suppress(HttpTerminal):
                     detail = await self._ask(http, slug, "", {"ownerHandle": handle})
                     if _object(detail.get("skill")).get("createdAt") == row.get("createdAt"):

@@ -130,15 +130,22 @@ class _Listening(BaseHTTPRequestHandler):
         pass
 
 
+def tell_of_a_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, receiver: type[_Listening], address: str
+) -> None:
+    """Let a run tell its lineage to a receiver, whose port goes into the address."""
+    with HTTPServer(("127.0.0.1", 0), receiver) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("SKILLERY_OPENLINEAGE", address.format(server.server_port))
+        with recorded(Root(folder), RUN, [], flow="nightly"):
+            pass
+        server.shutdown()
+
+
 def test_a_server_is_posted_the_events_with_the_password_of_its_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with HTTPServer(("127.0.0.1", 0), _Listening) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("SKILLERY_OPENLINEAGE", f"http://ann:p%40ss@127.0.0.1:{server.server_port}/base/")
-        with recorded(Root(tmp_path), RUN, [], flow="nightly"):
-            pass
-        server.shutdown()
+    tell_of_a_run(tmp_path, monkeypatch, _Listening, "http://ann:p%40ss@127.0.0.1:{}/base/")
     assert [(path, said) for path, said, _ in _Listening.heard] == [
         ("/base/api/v1/lineage", f"Basic {b64encode(b'ann:p@ss').decode()}")
     ] * 2
@@ -165,12 +172,7 @@ class _Leading(_Listening):
 def test_a_server_that_leads_elsewhere_is_said_to_be_told_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with HTTPServer(("127.0.0.1", 0), _Leading) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("SKILLERY_OPENLINEAGE", f"http://ann:pa55@127.0.0.1:{server.server_port}")
-        with recorded(Root(tmp_path), RUN, [], flow="nightly"):
-            pass
-        server.shutdown()
+    tell_of_a_run(tmp_path, monkeypatch, _Leading, "http://ann:pa55@127.0.0.1:{}")
     assert _Leading.asked == []
     assert "lineage is not told: HTTP Error 301" in caplog.text
 

@@ -91,6 +91,17 @@ def test_of_a_slug_that_two_owners_have_both_skills_are_held(hub: Hub, crawler: 
     assert (crawler.crawl("clawhub").unchanged, crawler.stale()) == (4, set())
 
 
+def test_of_a_slug_of_two_owners_a_row_without_its_time_is_held_as_nobodys(
+    hub: Hub, crawler: Crawler
+) -> None:
+    hub.share("kelp", "bob", grows("kelp", "Cut it."))
+    for row in hub.rows.values():
+        del row["createdAt"]
+    report = crawler.crawl("clawhub")
+    assert (report.new, sum(report.failed.values())) == (2, 2)
+    assert not [doc_id for doc_id in crawler.held() if doc_id.endswith("/kelp")]
+
+
 @pytest.mark.parametrize(
     ("files", "pages", "reason"),
     [

@@ -51,7 +51,7 @@ _PROMPT_TOKENS, _ANSWER_TOKENS = (
     12,
 )  # of a question to an LLM beside its nodes, and a node's in the answer
 
-_FORETOLD = (900, 130)  # tokens of a question about a skill's requests, and of its answer
+_FORETOLD = (600, 100)  # tokens of a question about a skill's requests, and of its answer
 
 
 def foresee(

@@ -133,7 +133,7 @@ def test_requests_are_foretold_once_counted_and_paid_from_the_same_account(
     told = first["expansion"]
     assert (first["state"], told["asked"], told["unfinished"], told["spent"]) == ("partial", 2, 2, True)
     dry = ask("run", "--dry-run", "--root", root).stdout
-    assert "questions to the LLM, to foretell requests 2, of 2,060 tokens; cost 0.01" in dry
+    assert "questions to the LLM, to foretell requests 2, of 1,400 tokens; cost 0.01" in dry
     monkeypatch.delenv("SKILLERY_LLM_MAX_COST")
     second, third = night(root), night(root)
     told = second["expansion"]

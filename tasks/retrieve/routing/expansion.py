@@ -29,7 +29,7 @@ from tasks.retrieve.routing.skill import Skill
 
 _WANTED, _TRIES = 5, 2
 _CHARACTERS = (6, 500)  # of a request
-_BODY, _DESCRIPTION = 2_000, 1_000  # characters that are sent: what a skill is for stands at its beginning
+_BODY, _DESCRIPTION = 1_500, 750  # characters that are sent: what a skill is for stands at its beginning
 
 
 def _good(requests: list[str], info: ValidationInfo) -> list[str]:

@@ -95,9 +95,8 @@ def test_a_cosine_does_not_depend_on_the_other_queries(rows: int, queries: int, 
 @pytest.fixture(scope="module")
 def router(minilm: OnnxEncoder) -> Router:
     learned = packaged_retriever(1).skills(skill_tokens_of(SKILLS))
-    return Router.from_documents(
-        SKILLS, minilm, learned=LearnedLeg(learned, partial(packaged_retriever, 1), learned)
-    )
+    leg = LearnedLeg(learned, partial(packaged_retriever, 1), learned)
+    return Router.from_documents(SKILLS, minilm, learned=leg)
 
 
 WORDS = [

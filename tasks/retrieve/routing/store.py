@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from storage.seal import Seal, first_broken, seals_of, sha256_of
 from tasks.models.adapted_encoder import WIDTH, is_base
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
+from tasks.retrieve.routing.coarse import Coarse, coarse_arrays, coarse_kept
 from tasks.retrieve.routing.learned_leg import packaged_digest, packaged_retriever
 from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing.skill import Skill
@@ -32,8 +34,7 @@ if TYPE_CHECKING:  # its import takes longer than a query
 log = logging.getLogger(__name__)
 FOLDER = "routing"
 ROUTING_VERSION = 4  # raised only when the same skills give other files
-# Before the second, ids and hashes stood in the card too; before the third, there were no tokens, and before
-# the fourth no vectors that were learned.
+# The second has no ids and hashes in its card, the third has tokens, the fourth vectors that were learned.
 _READABLE = (1, 2, 3, ROUTING_VERSION)
 _WITH_TOKENS = 3
 _INDEX = "index.json"  # written last: a folder without it is unfinished
@@ -59,7 +60,8 @@ class RoutingIndex:
 
     `tokens` are what the reranker reads, and `learned` the vectors of the learned leg, shape `(rows, 384)`;
     None of an index from before they were kept, and `learned` of another encoder than the default one. `rows`
-    holds what answers say of the skills, and what they are filtered by, in the same order.
+    holds what answers say of the skills, and what they are filtered by, in the same order. Of many skills
+    `coarse` has the principal axes of `vectors` and `learned`, by name.
     """
 
     doc_ids: list[str]
@@ -70,6 +72,7 @@ class RoutingIndex:
     rows: pl.DataFrame
     tokens: SkillTokens | None = None
     learned: Vectors | None = None
+    coarse: dict[str, Coarse] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +118,9 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
     except StorageError as error:
         log.warning("the routing index is made for this process: %s", error)
     parts, rows = _brought_up(root, served)
-    lexical = lexical_of(parts.postings)
     return RoutingIndex(
-        parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors, rows, parts.tokens,
-        parts.learned if parts.learned.size else None,
+        parts.doc_ids, parts.hashes, lexical_of(parts.postings), parts.postings.sketches, parts.vectors,
+        rows, parts.tokens, parts.learned if parts.learned.size else None,
     )  # fmt: skip
 
 
@@ -131,21 +133,21 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     postings = Postings(**{name: _array(place, name) for name in _POSTINGS})
     impacts, vectors, rows = _array(place, "impacts"), _array(place, "vectors"), _rows(root, served, card)
     ids = rows["doc_id"].to_list()
-    whole = len(impacts) == len(postings.rows) == len(postings.counts) and len(postings.lengths) == len(ids)
     tokens = _tokens(place) if card["version"] >= _WITH_TOKENS else None
     learned = _array(place, "learned") if _is_current(card) else np.zeros((len(ids), 0), np.float32)
+    coarse = coarse_kept(vectors, learned, partial(_array, place), card.get(_DIGESTS, {}))
     whole = (
-        whole
-        and len(learned) == len(ids)
+        len(impacts) == len(postings.rows) == len(postings.counts) == int(postings.starts[-1])
+        and len(ids) == len(postings.lengths) == len(vectors) == len(learned)
         and (tokens is None or (len(tokens.bodies) == len(ids) and tokens.whole()))
+        and bool((np.diff(postings.starts) >= 0).all())
+        and all(one.whole() for one in coarse.values())
     )
-    whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
-    if len(vectors) != len(ids) or not whole:
+    if not whole:
         raise StorageError(f"{root.at(folder)} is damaged (its files are not of one version): delete it")
-    lexical = lexical_with(postings, impacts, Bm25fSettings())
     return RoutingIndex(
-        ids, rows["content_hash"].to_list(), lexical, postings.sketches, vectors, rows, tokens,
-        learned if learned.size else None,
+        ids, rows["content_hash"].to_list(), lexical_with(postings, impacts, Bm25fSettings()),
+        postings.sketches, vectors, rows, tokens, learned if learned.size else None, coarse,
     )  # fmt: skip
 
 
@@ -257,8 +259,9 @@ def _in_order(held: pl.DataFrame, doc_ids: Sequence[str]) -> pl.DataFrame:
     order = pl.DataFrame({"doc_id": doc_ids}, schema={"doc_id": pl.String})
     rows = order.join(held, on="doc_id", how="left", maintain_order="left").select(_ROW_COLUMNS)
     if held.height != rows.height or rows["name"].has_nulls():
-        msg = "the routing index is of other skills than the table: run `skillery run` to make it anew"
-        raise StorageError(msg)
+        raise StorageError(
+            "the routing index is of other skills than the table: `skillery run` makes it anew"
+        )
     return rows
 
 
@@ -268,6 +271,7 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl
     arrays = {name: getattr(parts.postings, name) for name in _POSTINGS}
     arrays |= {"impacts": lexical.impacts, "vectors": parts.vectors, "learned": parts.learned}
     arrays |= {f"token_{name}": getattr(parts.tokens, name) for name in _TOKENS}
+    arrays |= coarse_arrays(parts.vectors, parts.learned)
     digests: dict[str, str] = {}
 
     def write(name: str, data: io.BytesIO) -> None:

@@ -39,6 +39,13 @@ _ALIASES: dict[str, Any] = {
     "doc_id": pl.String, "survivor": pl.String, "kind": pl.String, "since": _TIME,
 }  # fmt: skip
 ALIASES = pl.Schema(_ALIASES)
+# What a language model wrote about a text: no `requests` where it gave none that can be used. `made_by` names
+# prompt, model, and the weights that made `vector`, the mean of the requests' vectors.
+_EXPANSIONS: dict[str, Any] = {
+    "doc_id": pl.String, "content_hash": pl.String, "made_by": pl.String,
+    "requests": pl.List(pl.String), "vector": pl.List(pl.Float32),
+}  # fmt: skip
+EXPANSIONS = pl.Schema(_EXPANSIONS)
 # The names that runs are given sort by time, so that the last are known unread; a person may give any other.
 _BY_TIME = re.compile(r"/\d{8}T\d{6}-[0-9a-f]{6}\.json$")
 
@@ -83,6 +90,11 @@ def aliases_table(root: Root) -> PartitionedTable:
     return PartitionedTable(root, "state/aliases", ALIASES, listed=True)
 
 
+def expansions_table(root: Root) -> PartitionedTable:
+    """Return the requests that a language model wrote about documents."""
+    return PartitionedTable(root, "state/expansions", EXPANSIONS, listed=True)
+
+
 def rename(root: Root, survivors: Mapping[str, str], now: datetime) -> None:
     """Let ids lead to those that their documents have now."""
     rows = [{"doc_id": i, "survivor": s, "kind": "renamed", "since": now} for i, s in survivors.items()]
@@ -111,7 +123,12 @@ def read_sources(root: Root) -> dict[str, dict[str, Any]]:
 
 def write_source(root: Root, spec: str, record: dict[str, Any] | None) -> None:
     """Remember one source's record; None forgets the source."""
-    records = {**read_sources(root), spec: record}
+    write_sources(root, {spec: record})
+
+
+def write_sources(root: Root, changed: Mapping[str, dict[str, Any] | None]) -> None:
+    """Remember the records of some sources, all or none of them."""
+    records = {**read_sources(root), **changed}
     known = {name: kept for name, kept in records.items() if kept is not None}
     root.write_json("state/sources.json", {"sources": known})
 
@@ -326,7 +343,7 @@ SCHEMAS = {
     "nodes": NODES, "edges": EDGES, "state/parsed": PARSED, "state/aliases": ALIASES, "dropped": DROPPED,
     "raw/documents": RAW_DOCUMENTS, "raw/listings": LISTINGS, FORGOTTEN_FOLDER: FORGOTTEN,
     "state/listed": LISTED, "state/repositories": REPOSITORIES, "state/signatures": SIGNATURES,
-    "state/near": COMPARED,
+    "state/near": COMPARED, "state/expansions": EXPANSIONS,
 }  # fmt: skip
 
 

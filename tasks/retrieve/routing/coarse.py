@@ -1,18 +1,20 @@
 """Coarse scan: cosines of many vectors by their principal axes, and whole ones of the rows that lead.
 
 The scan reads a sixth of the numbers (PCA), and the rows that lead by it are rescored. The mean and deviation
-of whole cosines over all rows follow from the moments of the vectors, without reading them.
+of whole cosines over all rows follow from the moments of the vectors, without reading them. Scores of rows
+are standardised here, and the rows that lead found, with the scan and without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tasks.models.protocols import Vectors
+from tasks.retrieve.routing.bm25f import Scores
 from tasks.retrieve.routing.micro_batches import cosines
 
 EXACT_ROWS = 100_000  # up to so many rows all cosines are whole, unless SKILLERY_EXACT_ROWS says otherwise
@@ -72,12 +74,32 @@ class Coarse:
         return near[-1, : len(rows)], np.asarray((best - mean) / max(deviation, _NONE))
 
 
+def best_rows(rows: npt.NDArray[np.int64], scores: Scores, k: int, doc_ids: Sequence[str]) -> list[int]:
+    """Return the `k` of these rows that score highest, best first; rows of equal score by ascending id."""
+    return sorted(leading(rows, scores, k).tolist(), key=lambda row: (-scores[row], doc_ids[row]))[:k]
+
+
 def leading(rows: npt.NDArray[np.int64], scores: Vectors, k: int) -> npt.NDArray[np.int64]:
     """Return the `k` of these rows that score highest, in their order, and all that tie with the last one."""
     if len(rows) <= k:
         return rows
     taken = scores[rows]
     return np.asarray(rows[taken >= np.partition(taken, len(rows) - k)[len(rows) - k]])
+
+
+def standardised(scores: Scores) -> Scores:
+    """Return scores with mean 0 and variance 1 over all documents; zeros if all are equal."""
+    deviation = float(scores.std()) if len(scores) else 0.0
+    if deviation < 1e-9:
+        return np.zeros_like(scores)
+    return np.asarray((scores - scores.mean()) / deviation, dtype=np.float32)
+
+
+def rows_standardised(scores: Scores) -> Scores:
+    """Standardise each row of scores in its place, and return them."""
+    for row in scores:
+        row[:] = standardised(row)
+    return scores
 
 
 def best_of(near: Vectors) -> Vectors:

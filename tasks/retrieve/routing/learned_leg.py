@@ -35,10 +35,14 @@ _BLOCK, _CHUNK = 256, 8192  # rows that are added up at once, and that are held 
 
 
 class Learned(NamedTuple):
-    """The cosine of each row, `(rows,)`, the share of a request that was read, and its vector."""
+    """What is told of a request: the cosine of each row, `(rows,)`, the share that was read, and its vector.
+
+    `foretold`, `(rows,)`, is its cosine to what was foretold, 0 where nothing was; None: nothing was of any.
+    """
 
     cosines: Vectors
     share: float
+    foretold: Vectors | None
     request: Vectors
 
 
@@ -137,13 +141,15 @@ class LearnedLeg:
     Args:
         vectors: Of skills, as `Retriever.skills` makes them, shape `(rows, 384)`.
         model: Loads what encodes requests, when the first one comes.
+        foretold: Vectors of requests that were foretold of skills, of the same shape; None: there are none.
         coarse: The vectors with their principal axes: then these alone tell the cosines of all rows.
     """
 
     def __init__(
-        self, vectors: Vectors, model: Callable[[], Retriever], coarse: Coarse | None = None
-    ) -> None:
-        self.coarse, self._model = coarse, Preloaded(model)
+        self, vectors: Vectors, model: Callable[[], Retriever], foretold: Vectors | None = None,
+        coarse: Coarse | None = None,
+    ) -> None:  # fmt: skip
+        self.coarse, self._model, self._foretold = coarse, Preloaded(model), foretold
         self._cosines = coarse.cosines if coarse else partial(cosines, vectors)
 
     def begin(self) -> None:
@@ -153,7 +159,8 @@ class LearnedLeg:
     def cosines(self, requests: Sequence[str]) -> list[Learned]:
         """Return what is told of each request."""
         vectors, shares = self._model.get().requests(requests)
-        return [*map(Learned, self._cosines(vectors), shares, vectors)]
+        near = [None] * len(shares) if self._foretold is None else cosines(self._foretold, vectors)
+        return [*map(Learned, self._cosines(vectors), shares, near, vectors)]
 
 
 @functools.lru_cache(maxsize=1)

@@ -18,7 +18,15 @@ import numpy.typing as npt
 from storage.folder import threads_of_process
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.bm25f import Lexical, Scores, lexical_of
-from tasks.retrieve.routing.coarse import RESCORED, Coarse, best_of, leading
+from tasks.retrieve.routing.coarse import (
+    RESCORED,
+    Coarse,
+    best_of,
+    best_rows,
+    leading,
+    rows_standardised,
+    standardised,
+)
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.fit import FEATURES, TOP, Evidence, FitModel, Leading, evidence_of
 from tasks.retrieve.routing.learned_leg import Learned, LearnedLeg
@@ -87,6 +95,8 @@ class RouterSettings:
     again: float = 0.25
     # Weight of the cosine that was learned from requests, times the share of the request that it reads.
     learned: float = 1.5
+    # Weight of the cosine to what a language model foretold of a skill, times the same share.
+    foretold: float = 1.0
     many: int = 12  # the number of facets from which a task counts as long, at least 1
     tokens: int = 288  # the approximate number of tokens of a task that the encoder reads
 
@@ -233,7 +243,7 @@ class Router:
 
     def nearness(self, queries: Vectors) -> Scores:
         """Return the standardised cosine of every row to each query vector, shape `(queries, rows)`."""
-        return _rows_standardised(cosines(self._vectors, queries))
+        return rows_standardised(cosines(self._vectors, queries))
 
     def rarities(self, terms: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return how rare terms are among the rows (inverse document frequency), shape `(terms,)`."""
@@ -291,7 +301,7 @@ class Router:
         chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
         asked, near, learned = self._batches(self._together, (query, chosen))
         # Each by itself first, because a vague facet is near to everything.
-        near = _rows_standardised(near)
+        near = rows_standardised(near)
         nearest = best_of(near)
         share = min(1.0, len(cut) / settings.many)
         several = share if len(cut) > 1 else 0.0
@@ -316,6 +326,10 @@ class Router:
             "learned": weights["learned"] * standardised(learned.cosines),
             "named": bonus,
         }
+        if learned.foretold is not None:
+            parts["foretold"] = np.float32(settings.foretold * learned.share) * _told_standardised(
+                learned.foretold
+            )
         if (coarse := self._coarse) is None:
             return ReadQuery(parts, raw, asked)
         leg = self._learned.coarse if self._learned else None
@@ -348,7 +362,7 @@ class Router:
     def _by_learned(self, queries: list[str]) -> list[Learned]:
         if self._learned is None:
             nothing = np.zeros(self.rows, dtype=np.float32)
-            return [Learned(nothing, 0.0, nothing[:0])] * len(queries)
+            return [Learned(nothing, 0.0, None, nothing[:0])] * len(queries)
         return self._learned.cosines(queries)
 
     def _lead(self, rows: npt.NDArray[np.int64], total: Scores, further: Scores) -> Scores:
@@ -364,28 +378,16 @@ class Router:
         return lead
 
 
-def best_rows(rows: npt.NDArray[np.int64], scores: Scores, k: int, doc_ids: Sequence[str]) -> list[int]:
-    """Return the `k` of these rows that score highest, best first; rows of equal score by ascending id."""
-    return sorted(leading(rows, scores, k).tolist(), key=lambda row: (-scores[row], doc_ids[row]))[:k]
-
-
 def plain_name(name: str) -> str:
     """Return a name in the form in which names are compared: lower case, words joined by single hyphens."""
     return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
 
-def standardised(scores: Scores) -> Scores:
-    """Return scores with mean 0 and variance 1 over all documents; zeros if all are equal."""
-    deviation = float(scores.std()) if len(scores) else 0.0
-    if deviation < 1e-9:
-        return np.zeros_like(scores)
-    return np.asarray((scores - scores.mean()) / deviation, dtype=np.float32)
-
-
-def _rows_standardised(scores: Scores) -> Scores:
-    for row in scores:
-        row[:] = standardised(row)
-    return scores
+def _told_standardised(scores: Scores) -> Scores:
+    """Return scores standardised over the rows whose score is not 0; of the others nothing is told."""
+    found, told = np.zeros_like(scores), scores != 0
+    found[told] = standardised(scores[told])
+    return found
 
 
 def _mean(vectors: Vectors, texts: Sequence[str]) -> Vectors:

@@ -18,11 +18,11 @@ from storage.errors import WrongInput
 from storage.lance.served import Licences
 from storage.lance.tables import TableAt
 from tasks.models.protocols import Encoder, Vectors
-from tasks.retrieve.routing.coarse import EXACT_ROWS, Coarse, coarse_by_name
+from tasks.retrieve.routing.coarse import EXACT_ROWS, Coarse, best_rows, coarse_by_name
 from tasks.retrieve.routing.fit import DECIDING, FitModel
 from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_retriever
 from tasks.retrieve.routing.reranker import NONE, REACHES, Reach, SkillReader, packaged_pair_scorer
-from tasks.retrieve.routing.router import Ranked, Router, best_rows
+from tasks.retrieve.routing.router import Ranked, Router
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
 
@@ -133,7 +133,7 @@ class Searcher:
             coarse = index.coarse or coarse_by_name(index.vectors, index.learned)
         if index.learned is not None:
             model = partial(packaged_retriever, threads)
-            learned = LearnedLeg(index.learned, model, coarse.get("learned"))
+            learned = LearnedLeg(index.learned, model, index.foretold, coarse.get("learned"))
         if rerank != NONE and tokens is not None:
             reader = SkillReader(partial(packaged_pair_scorer, threads), tokens.of, reach or REACHES[rerank])
         self.router = Router(

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing import coarse, router
 from tasks.retrieve.routing.bm25f import lexical_of
-from tasks.retrieve.routing.coarse import Coarse, best_of, coarse_of, leading
+from tasks.retrieve.routing.coarse import Coarse, best_of, coarse_of, leading, standardised
 from tasks.retrieve.routing.learned_leg import LearnedLeg, Retriever, unit
 from tasks.retrieve.routing.micro_batches import cosines
 from tasks.retrieve.routing.postings import postings_of
-from tasks.retrieve.routing.router import Router, standardised
+from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
 
 WIDTH, ROWS = 24, 1500

@@ -88,7 +88,7 @@ def of_rows(found: Coarse | None, learned: Coarse | None) -> Router:
     texts = [" ".join(chance.choice(WORDS, 3)) for _ in range(ROWS)]
     skills = [Skill(f"s/{row:04}", f"n{row}", text, "") for row, text in enumerate(texts)]
     postings, ids = postings_of(skills), [skill.doc_id for skill in skills]
-    leg = LearnedLeg(drawn(ROWS, 9), _model, learned)
+    leg = LearnedLeg(drawn(ROWS, 9), _model, coarse=learned)
     return Router(
         ids, ids, lexical_of(postings), postings.sketches, drawn(ROWS), Drawn(), learned=leg, coarse=found
     )

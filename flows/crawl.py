@@ -45,7 +45,7 @@ def crawl(
         given = [spec if spec in known else normal_spec(spec) for spec in sources or []]
         specs = specs_to_read(place) if sources is None else given
         # On the list before they are read: a run that is interrupted is resumed by the next.
-        before = list_sources(place, specs)
+        before = list_sources(place, specs, now)
         reports = [
             crawl_source(root, spec, run_id=run, now=now, limit=limit, settings=settings)
             for spec in dict.fromkeys(specs)

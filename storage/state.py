@@ -111,7 +111,12 @@ def read_sources(root: Root) -> dict[str, dict[str, Any]]:
 
 def write_source(root: Root, spec: str, record: dict[str, Any] | None) -> None:
     """Remember one source's record; None forgets the source."""
-    records = {**read_sources(root), spec: record}
+    write_sources(root, {spec: record})
+
+
+def write_sources(root: Root, changed: Mapping[str, dict[str, Any] | None]) -> None:
+    """Remember the records of some sources, all or none of them."""
+    records = {**read_sources(root), **changed}
     known = {name: kept for name, kept in records.items() if kept is not None}
     root.write_json("state/sources.json", {"sources": known})
 

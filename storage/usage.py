@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -20,6 +20,8 @@ from storage.root import Root
 
 log = logging.getLogger(__name__)
 Mode = Literal["off", "counts", "texts"]
+Watch = Callable[[tuple[str, str, bool | None] | None, int], None]
+"""Is told of each event by whom, what and whether a skill fits, and how many wait to be written."""
 FOLDER = "usage"
 KEPT = timedelta(days=90)
 USAGE = pl.Schema({
@@ -52,28 +54,23 @@ class UsageLog:
         self._wake, self._ended = threading.Event(), False
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self.counts: Counter[tuple[str, str, bool | None]] = Counter()
+        self.watch: Watch = lambda *_: None
 
     def note(
         self, via: str, action: str, doc_ids: Sequence[str], *, query: str | None = None,
         fits: bool | None = None, milliseconds: float = 0.0, version: str | None = None,
     ) -> None:  # fmt: skip
         """Keep an event until it is written; where too many wait, it is counted alone."""
-        self.counts[via, action, fits] += 1
-        if self._mode == "off":
-            return
-        if len(self._held) >= _MOST:
-            self._lost += 1
+        if self._mode == "off" or len(self._held) >= _MOST:
+            self._lost += self._mode != "off"
+            self.watch((via, action, fits), len(self._held))
             return
         asked = query if self._mode == "texts" else None
         event = (datetime.now(UTC), via, action, tuple(doc_ids[:_RANKS]), fits, milliseconds, version, asked)
         self._held.append(event)
+        self.watch((via, action, fits), len(self._held))
         if len(self._held) >= _MANY:
             self._wake.set()
-
-    def waiting(self) -> int:
-        """Return how many events wait to be written."""
-        return len(self._held)
 
     def start(self) -> None:
         """Begin to write what is noted every 30 seconds, until `close`."""
@@ -94,6 +91,7 @@ class UsageLog:
         """Write what waits; what cannot be written is counted, and named in the log once a while."""
         events = [self._held.popleft() for _ in range(len(self._held))]
         lost, self._lost = self._lost, 0
+        self.watch(None, len(self._held))
         if not events and not lost:
             return
         try:

@@ -152,6 +152,9 @@ def serve(
     port: Annotated[int, Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8765,
     stdio: Annotated[bool, Option("--stdio", help="Speak MCP on standard input and output instead.")] = False,
     public_url: opt.PublicUrlOption = None,
+    workers: Annotated[
+        int, Option(metavar="N", min=1, help="Processes that answer; each has models and limits of its own.")
+    ] = 1,
     root: opt.RootOption = None,
 ) -> None:
     """Serve skills over MCP and HTTP, to a browser, and as a registry, until Ctrl-C."""
@@ -164,7 +167,7 @@ def serve(
         serve_stdio(place)
         return
     try:
-        serve_http(place, host, port, say_aside, public_url)
+        serve_http(place, host, port, say_aside, public_url, workers)
     except KeyboardInterrupt:
         say_aside("stopped")
 

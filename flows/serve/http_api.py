@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -13,8 +14,15 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
@@ -92,13 +100,20 @@ class Figures:
         self.registry = CollectorRegistry()
         self._root, self._lock = service.root, threading.Lock()
         self._collector: Collector | None = None
+        own: CollectorRegistry | None = self.registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # what all workers count lies there, and is added up
+            MultiProcessCollector(self.registry)  # type: ignore[no-untyped-call]
+            own = None
         labels = ["route", "status"]
-        self._requests = Counter("skillery_requests", "Requests answered.", labels, registry=self.registry)
-        self.registry.register(UsageCollector(service))
+        self._requests = Counter("skillery_requests", "Requests answered.", labels, registry=own)
         self._seconds = Histogram(
             "skillery_request_seconds", "Seconds from a request to the end of its answer.", ["route"],
-            buckets=_BUCKETS, registry=self.registry,
+            buckets=_BUCKETS, registry=own,
         )  # fmt: skip
+        labels, text = ["via", "action", "fits"], "Events of the usage log that wait to be written."
+        self._asked = Counter("skillery_asked", "Questions answered.", labels, registry=own)
+        self._waiting = Gauge("skillery_usage_queue", text, registry=own, multiprocess_mode="livesum")
+        service.usage.watch = self._noted
 
     def printed(self) -> bytes:
         """Return them, and those of the root, as Prometheus reads them."""
@@ -115,22 +130,11 @@ class Figures:
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-
-class UsageCollector(Collector):
-    """Counts what was asked since the server began, by whom and whether a skill fits, and what waits."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the counter and the gauge, for the registry."""
-        labels = ["via", "action", "fits"]
-        family = CounterMetricFamily("skillery_asked", "Questions answered.", labels=labels)
-        for (via, action, fits), count in self._service.usage.counts.copy().items():
-            family.add_metric([via, action, {True: "yes", False: "no", None: ""}[fits]], count)
-        yield family
-        waiting, text = self._service.usage.waiting(), "Events of the usage log that wait to be written."
-        yield GaugeMetricFamily("skillery_usage_queue", text, value=waiting)
+    def _noted(self, event: tuple[str, str, bool | None] | None, waiting: int) -> None:
+        if event is not None:
+            via, action, fits = event
+            self._asked.labels(via, action, {True: "yes", False: "no", None: ""}[fits]).inc()
+        self._waiting.set(waiting)
 
 
 def page_router(app: FastAPI, service: Service, figures: Figures) -> APIRouter:

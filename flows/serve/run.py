@@ -1,4 +1,4 @@
-"""Runs the server: over HTTP at an address, or over standard input and output."""
+"""Runs the server: over HTTP at an address, in one process or several, or over standard input and output."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import anyio
 
 from flows.hook.run import SERVING
 from flows.serve.answers.service import ServeSettings, Service, load_serving
 from flows.serve.gate import is_loopback, usable_token
+from flows.serve.workers import serve_in_workers
 from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.folder import put_file
@@ -25,11 +27,17 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 (compared)
 
 
 def serve_http(
-    root: Root, host: str, port: int, say: Callable[[str], None], public_url: str | None = None
+    root: Root,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    public_url: str | None = None,
+    workers: int = 1,
 ) -> None:
     """Serve a root over HTTP until Ctrl-C; port 0 takes a free one, and `say` is told the address.
 
-    `public_url` is the address of the registry, where that is not the one that a client asks at.
+    `public_url` is the address of the registry, where that is not the one that a client asks at; of several
+    `workers` each is a process that answers.
 
     Raises:
         WrongInput: It may not, or cannot, listen there.
@@ -37,25 +45,47 @@ def serve_http(
     base, limits = None if public_url is None else normal_base(public_url), load_serving()
     require_token(host, limits)
     listening = _listen(host, port)
-    service = Service(root, load_settings(), limits)
+    names = [*(limits.hosts or ()), *([] if is_loopback(host) else [host, socket.gethostname()])]
+    shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
+
+    def begun() -> Callable[[], None]:
+        withdraw = _tell_hooks(root, f"http://{'127.0.0.1' if host in _ANY else shown}:{at}")
+        say(f"serving {root.uri} at http://{shown}:{at}: pages at /, MCP at /mcp, HTTP at /api, see /docs")
+        return withdraw
+
+    answer = partial(_answer, root.uri, names, base)
+    if workers == 1:
+        answer(listening, begun)
+        return
+    load_settings()  # what is wrong with them is told once
+    serve_in_workers(workers, answer, listening, begun, say)
+
+
+def _answer(
+    uri: str,
+    names: list[str],
+    base: str | None,
+    listening: socket.socket,
+    begun: Callable[[], Callable[[], None]] | None = None,
+) -> None:
+    """Answer what comes to a socket until a signal; what `begun` returns is done at the end."""
+    service = Service(Root(uri), load_settings(), load_serving())
     service.warm()
     # Loading these takes as long as opening the index, which goes on meanwhile.
     import uvicorn  # noqa: PLC0415
 
     from flows.serve.app import serving_config  # noqa: PLC0415
 
-    names = [*(limits.hosts or ()), *([] if is_loopback(host) else [host, socket.gethostname()])]
     _quiet()
-    shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
-    _tell_hooks(service, f"http://{'127.0.0.1' if host in _ANY else shown}:{at}")
-    say(f"serving {root.uri} at http://{shown}:{at}: pages at /, MCP at /mcp, HTTP at /api, see /docs")
+    if begun is not None:
+        service.at_close(begun())
     uvicorn.Server(serving_config(service, names, base)).run(sockets=[listening])
 
 
-def _tell_hooks(service: Service, url: str) -> None:
-    """Leave the address where hooks on this machine look for it, until the service is closed."""
+def _tell_hooks(root: Root, url: str) -> Callable[[], None]:
+    """Leave the address where hooks on this machine look for it; return what withdraws it."""
     held = {"url": url, "pid": os.getpid()}
-    place = service.root.folder / SERVING
+    place = root.folder / SERVING
 
     def withdraw() -> None:
         with suppress(OSError, ValueError):
@@ -64,7 +94,7 @@ def _tell_hooks(service: Service, url: str) -> None:
 
     with suppress(OSError):  # a root that may only be read is served all the same
         put_file(place, json.dumps(held).encode())
-        service.at_close(withdraw)
+    return withdraw
 
 
 def require_token(host: str, limits: ServeSettings) -> None:

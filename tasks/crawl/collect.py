@@ -64,12 +64,14 @@ def collect(
 
     New and changed documents go to raw parts before any filter; of unchanged ones only `last_seen_at` is
     written. If the source cannot be read to its end, documents it did not yield stay, marked stale. With
-    other limits of documents than the last time, all are read again.
+    other limits of documents than the last time, all are read again. What is new was first seen when the
+    reading `began` (see `list_sources`).
     """
     settings = settings or CrawlSettings()
-    ingestion = _Ingestion(source, root, run_id, now, settings)
-    read_as = settings.model_dump(include={"max_document_bytes", "keep_files", "keep_bytes"})
     remembered = read_sources(root).get(source.spec, {})
+    began = datetime.fromisoformat(remembered.get("began") or now.isoformat())
+    ingestion = _Ingestion(source, root, run_id, now, settings, began=began)
+    read_as = settings.model_dump(include={"max_document_bytes", "keep_files", "keep_bytes"})
     version: str | None = None
     try:
         found = source.version()
@@ -139,6 +141,7 @@ def _record(report: SourceReport, remembered: dict[str, Any], now: datetime) -> 
         "last_read": now.isoformat() if good else remembered.get("last_read"),
         "last_complete": now.isoformat() if whole else remembered.get("last_complete"),
         "stale_since": None if good else remembered.get("stale_since") or now.isoformat(),
+        "began": None,
     }
 
 
@@ -151,12 +154,12 @@ class _Ingestion:
 
     def __init__(
         self, source: Source, root: Root, run_id: str, now: datetime, settings: CrawlSettings,
-        covers: Covers = lambda _: True,
+        covers: Covers = lambda _: True, began: datetime | None = None,
     ) -> None:  # fmt: skip
         self._source, self._root, self._run_id = source, root, run_id
         self._most_bytes, self._most_seconds = settings.source_bytes, settings.source_seconds
         self._bytes = 0
-        self._seen = SeenRows(root, source.spec, now, covers)
+        self._seen = SeenRows(root, source.spec, now, covers, began or now)
         self._parts = RawParts(root, source.spec, run_id, now)
         self._counts: Counter[str] = Counter()  # by field of SourceReport
         self._verdicts: dict[str, Verdict] = {}  # of documents that are not written yet

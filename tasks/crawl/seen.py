@@ -21,8 +21,8 @@ Covers: TypeAlias = Callable[[str], bool]
 class SeenRows:
     """The rows of one source, and the changes to them that are not written yet."""
 
-    def __init__(self, root: Root, spec: str, now: datetime, covers: Covers) -> None:
-        self._table, self._spec, self._now = seen_table(root), spec, now
+    def __init__(self, root: Root, spec: str, now: datetime, covers: Covers, began: datetime) -> None:
+        self._table, self._spec, self._now, self._began = seen_table(root), spec, now, began
         rows = self._table.read()
         self.claims = Claims(root, spec, rows)
         known = rows.filter(source=spec).to_dicts()
@@ -62,7 +62,7 @@ class SeenRows:
 
     def put(self, raw: RawDocument, part: str) -> None:
         """Note that a new or changed document was written to a raw part."""
-        first = (self._row(raw.doc_id) or {}).get("first_seen_at", self._now)
+        first = (self._row(raw.doc_id) or {}).get("first_seen_at", self._began)
         self._touch({
             "doc_id": raw.doc_id, "source": self._spec, "digest": document_digest(raw), "raw_part": part,
             "first_seen_at": first,

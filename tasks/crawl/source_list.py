@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
 
 from storage.root import Root
-from storage.state import read_runs, read_sources, seen_table, write_source
+from storage.state import read_runs, read_sources, seen_table, write_source, write_sources
 from tasks.crawl.source.identity import SAMPLE
 
 UNREAD = "unread"  # the state of a source on the list that no run has read yet
+_GOES_ON = timedelta(hours=36)  # after which a reading that was killed begins again: until the next night
 Record = dict[str, Any]
 
 
@@ -56,21 +57,35 @@ def specs_to_read(root: Root) -> list[str]:
     return [spec for spec, record in known.items() if record["in_list"]] if known else [SAMPLE]
 
 
-def list_sources(root: Root, specs: Iterable[str] = ()) -> dict[str, Record | None]:
+def list_sources(
+    root: Root, specs: Iterable[str] = (), now: datetime | None = None
+) -> dict[str, Record | None]:
     """Put sources on the list; return what was known before of those that were not on it.
 
     Documents that were retired when their source was removed are there again. Sources that an older Skillery
-    has read get their `in_list` too.
+    has read get their `in_list` too. With `now`, `specs` are about to be read: `began` keeps since when.
     """
-    known, records = known_sources(root), read_sources(root)
+    known, records, specs = known_sources(root), read_sources(root), list(specs)
     listed = [spec for spec, record in known.items() if record["in_list"]]
+    changed = {}
     for spec in dict.fromkeys([*listed, *specs]):
         record = records.get(spec, {"state": UNREAD})
         if removed := record.get("retired_at"):
             _set_retired(root, spec, datetime.fromisoformat(removed), None)
-        if not record.get("in_list") or removed:
-            write_source(root, spec, {**record, "in_list": True, "retired_at": None})
+        changed[spec] = {**record, "in_list": True, "retired_at": None}
+        if now and spec in specs:
+            changed[spec]["began"] = _began(record, now).isoformat()
+    write_sources(root, changed)
     return {spec: records.get(spec) for spec in specs if spec not in listed}
+
+
+def _began(record: Record, now: datetime) -> datetime:
+    """Return when the reading began that a run of `now` goes on with, `now` where the last one has ended.
+
+    What it reads was first seen then: of two copies, the one that is kept must not depend on a kill.
+    """
+    began = datetime.fromisoformat(record.get("began") or now.isoformat())
+    return began if timedelta() <= now - began < _GOES_ON else now
 
 
 def restore_sources(root: Root, before: Mapping[str, Record | None]) -> None:

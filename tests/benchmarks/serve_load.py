@@ -1,9 +1,10 @@
 """What serving costs beyond the search itself, and how it stands many clients and a change of version.
 
-python tests/benchmarks/serve_load.py ROOT [CLIENTS] [SECONDS] [TREE]
+python tests/benchmarks/serve_load.py ROOT [CLIENTS] [SECONDS] [OTHER]
 
-ROOT must hold two published versions: it is rolled back, and forward again, under the load. With TREE, a git
-worktree of other code, nothing is published: servers of both answer by turns, and ratios are told.
+ROOT must hold two published versions: it is rolled back, and forward again, under the load. With OTHER, a git
+worktree of other code or a number of workers, nothing is published: servers of both answer by turns, and the
+ratios of this code to the worktree's, or of so many workers to one, are told.
 """
 # ruff: noqa: T201 - what a benchmark says, it prints
 
@@ -135,9 +136,12 @@ async def under_load(server: Serving, root: Root, asked: list[str], clients: int
 
 
 def spent(server: Serving) -> float:
-    """Return the processor time of a server so far, in milliseconds."""
-    told = Path(f"/proc/{server.process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return 1000 * sum(map(int, told[11:13])) / os.sysconf("SC_CLK_TCK")
+    """Return the processor time of a server and its workers so far, in milliseconds."""
+    own = server.process.pid
+    workers = Path(f"/proc/{own}/task/{own}/children").read_text("utf-8").split()
+    stats = [Path(f"/proc/{pid}/stat").read_text("utf-8") for pid in (own, *workers)]
+    ticks = sum(sum(map(int, stat.rpartition(")")[2].split()[11:13])) for stat in stats)
+    return 1000 * ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def burst(load: Load, clients: int, seconds: float) -> tuple[float, float]:
@@ -168,20 +172,22 @@ def by_turns(servers: list[Serving], asked: list[str], clients: int, seconds: fl
     print("ratios:", *(f"{new / old:.2f}" for old, new in zip(*rows, strict=True)))
 
 
-def main(place: str, clients: str = "50", seconds: str = "60", tree: str | None = None) -> None:
+def main(place: str, clients: str = "50", seconds: str = "60", other: str | None = None) -> None:
     root = Root(place)
     asked = questions(root)
-    with serving(place) as server:
-        if tree is not None:
-            with serving(place, PYTHONPATH=tree, PYTHONSAFEPATH="1") as other:
-                for some in (int(clients), 1):
-                    for one in (other, server):
-                        asyncio.run(burst(Load(one, asked), 8, 3))
-                    by_turns([other, server], asked, some, float(seconds))
-            return
-        asyncio.run(overhead(server, root, asked))
-        asyncio.run(under_load(server, root, asked, int(clients), float(seconds)))
-        print("the server said:", "".join(server.said[1:])[-2000:] or "nothing more")
+    if other is None:
+        with serving(place) as server:
+            asyncio.run(overhead(server, root, asked))
+            asyncio.run(under_load(server, root, asked, int(clients), float(seconds)))
+            print("the server said:", "".join(server.said[1:])[-2000:] or "nothing more")
+        return
+    many = other.isdecimal()
+    before = serving(place) if many else serving(place, PYTHONPATH=other, PYTHONSAFEPATH="1")
+    with before as old, serving(place, *(["--workers", other] if many else [])) as new:
+        for some in (int(clients), 1):
+            for server in (old, new):
+                asyncio.run(burst(Load(server, asked), 8, 3))
+            by_turns([old, new], asked, some, float(seconds))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import polars as pl
@@ -19,11 +21,12 @@ import pytest
 from storage.root import Root
 from storage.state import documents_table
 from tasks.crawl import raw_parts
-from tasks.crawl.collect import collect_some
+from tasks.crawl.collect import collect, collect_some
 from tasks.crawl.github.source import RepositorySource
 from tasks.crawl.mcp.awesome import AwesomeListSource
 from tasks.crawl.refresh import Target, open_part
 from tasks.crawl.source.base import CrawlContext
+from tasks.crawl.source_list import list_sources
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
@@ -34,7 +37,7 @@ from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 from tests.support.paths import PROJECT
-from tests.support.roots.nights import HandSource, Nights, skill
+from tests.support.roots.nights import HandSource, Killed, Nights, dying_at, skill
 
 _OF_A_RUN = ("fetched_at", "first_seen_at", "run_id")
 HERBS = ("basil", "chard", "dill", "endive", "fennel")
@@ -276,3 +279,46 @@ def test_what_a_refresh_that_died_saw_of_a_source_does_not_stay(
     assert nights.crawl(shelf(skill("a"), skill("b"))).listed == 2
     assert nights.seen("digest") == before
     assert set(nights.seen("retired_at").values()) == {None}
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each document be written, and noted, by itself."""
+    monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)
+
+
+def read_all(nights: Nights, hours: float, *names: str) -> None:
+    """Read two sources as a run does, so many hours after the first night."""
+    now = nights.now + timedelta(hours=hours)
+    sources = [HandSource(f"dir:{spec}", *(skill(f"{spec}/{name}") for name in names)) for spec in "no"]
+    list_sources(nights.root, [source.spec for source in sources], now)
+    for source in sources:
+        collect(source, nights.root, run_id=f"{now:%Y%m%d%H}", now=now)
+
+
+@pytest.mark.usefixtures("often")
+def test_wherever_a_reading_is_killed_all_that_it_goes_on_with_was_first_seen_at_once(tmp_path: Path) -> None:
+    for step in count():
+        nights = Nights(tmp_path / str(step))
+        with suppress(Killed), dying_at(step):
+            read_all(nights, 0, "a", "b")
+            break
+        read_all(nights, 1, "a", "b")
+        assert len({*nights.seen("first_seen_at").values()}) == 1
+        read_all(nights, 24, "a", "b", "c")
+        assert len({*nights.seen("first_seen_at").values()}) == 2, "a reading that has ended goes on no more"
+    assert step > 8
+
+
+@pytest.mark.usefixtures("often")
+def test_a_reading_that_was_killed_long_ago_begins_again(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    for step in count():
+        with pytest.raises(Killed), dying_at(step):
+            read_all(nights, 0, "a", "b")
+        if nights.seen("doc_id"):
+            break
+    read_all(nights, 48, "a", "b")
+    times = sorted(nights.seen("first_seen_at").values())
+    assert [time - nights.now for time in times] == [timedelta(), *[timedelta(hours=48)] * 3]

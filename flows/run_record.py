@@ -95,9 +95,10 @@ class RunRecord:
     all are null where a bucket did not say;
     `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
     that cost, and is null without one. `risks_added` tells of each revision that adds risks, as
-    `tasks.refine.added` does, and `opinions` says what an LLM was asked about risks. `mended` names the files
-    that were missing when the run began, and what was done about each. `published` says whether `served`
-    names this run's version. `seconds` holds the duration of each stage.
+    `tasks.refine.added` does, `opinions` says what an LLM was asked about risks, and `expansion` what
+    requests it foretold. `mended` names the files that were missing when the run began, and what was
+    done about each. `published` says whether `served` names this run's version.
+    `seconds` holds the duration of each stage.
     """
 
     run_id: str
@@ -121,6 +122,7 @@ class RunRecord:
     vectors_new: int = 0
     risks_added: list[dict[str, Any]] = field(default_factory=list)
     opinions: dict[str, Any] | None = None
+    expansion: dict[str, Any] | None = None
     llm: dict[str, Any] | None = None
     checks: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -190,7 +192,8 @@ def recorded(
         if record.state != "running":
             return
         good = all(s["state"] in ("complete", "limited") for s in record.sources)
-        good = good and not any((asked or {}).get("partial") for asked in (record.llm, record.opinions))
+        asked = (record.llm, record.opinions, record.expansion)
+        good = good and not any((told or {}).get("partial") for told in asked)
         record.state = "complete" if good else "partial"
     finally:
         _write_last(root, record, kept=not mistaken)

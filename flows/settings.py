@@ -133,6 +133,9 @@ class Settings(BaseSettings, CrawlSettings):
         description="What infers conditions and references: rules, the LLM, or (hybrid) both, the LLM being "
         "asked about candidates alone.",
     )
+    expand: Literal["none", "llm"] = Field(
+        "none", description="Whether the LLM foretells five requests a skill, which `search` looks at too."
+    )
     llm_base_url: str = Field("", description="An OpenAI-compatible endpoint, its version included.")
     llm_model: str = Field("", description="The model's name there.")
     llm_api_key: SecretStr = Field(SecretStr(""), description="Its key; empty sends none.")
@@ -319,6 +322,11 @@ def run_edges(settings: Settings) -> EdgeOptions | None:
 def run_opinions(settings: Settings) -> TypingOptions | None:
     """Return how an LLM is asked about risks in a run; None: it is not. Raises as `llm_options`."""
     return llm_options(settings, "local" if settings.risks == "rules" else "llm")
+
+
+def run_expansion(settings: Settings) -> TypingOptions | None:
+    """Return how an LLM foretells requests in a run; None: it does not. Raises as `llm_options`."""
+    return llm_options(settings, "local" if settings.expand == "none" else "llm")
 
 
 def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.settings import Settings, run_llm
+from flows.settings import Settings, run_expansion, run_llm
 from storage.root import Root
 from storage.state import (
     GOOD,
@@ -51,6 +51,8 @@ _PROMPT_TOKENS, _ANSWER_TOKENS = (
     12,
 )  # of a question to an LLM beside its nodes, and a node's in the answer
 
+_FORETOLD = (600, 100)  # tokens of a question about a skill's requests, and of its answer
+
 
 def foresee(
     root: Root, settings: Settings, specs: Sequence[str], *, index: str = "all", limit: int | None = None,
@@ -70,7 +72,8 @@ def foresee(
     Returns:
         `sources` (what reading each would take; `documents` is null where nobody knows before it is read),
         `documents` to refine, `nodes`, `texts` and `tokens` to encode, `llm` (questions, tokens, cost; null
-        without one), `seconds` by stage, and `range`, between which their sum is expected.
+        without one), `expansion` (the same of what it would foretell), `seconds` by stage, and `range`,
+        between which their sum is expected.
     """
     ended = read_runs(root, _RUNS)
     runs = [run for run in ended if run["state"] in GOOD]
@@ -93,7 +96,9 @@ def foresee(
     return {
         "sources": sources, "documents": documents, "nodes": nodes, "texts": encoded + skills,
         "tokens": round(encoded * per_node + skills * _TOKENS_A_SKILL),
-        "llm": _llm(settings, runs, documents, nodes, per_node), "seconds": seconds, "range": between,
+        "llm": _llm(settings, runs, documents, nodes, per_node),
+        "expansion": _expansion(root, settings, runs, 0 if again else documents), "seconds": seconds,
+        "range": between,
     }  # fmt: skip
 
 
@@ -279,5 +284,22 @@ def _llm(
     else:
         asked = math.ceil(nodes / settings.fragments_at_once)
         prompt, answer = round(asked * _PROMPT_TOKENS + nodes * per_node), nodes * _ANSWER_TOKENS
+    cost = round(llm.prices.of(prompt, answer), 4)
+    return {"questions": asked, "tokens": prompt + answer, "cost": cost}
+
+
+def _expansion(
+    root: Root, settings: Settings, runs: Iterable[Mapping[str, Any]], documents: int
+) -> dict[str, Any] | None:
+    """Return what an LLM would be asked to foretell about documents to refine, and those that wait."""
+    if (llm := run_expansion(settings)) is None:
+        return None
+    from tasks.retrieve.routing.expansion import waiting  # noqa: PLC0415 (few ask for it)
+
+    before = Counter(requests=1, prompt_tokens=_FORETOLD[0], completion_tokens=_FORETOLD[1])
+    if told := next((run["expansion"] for run in runs if (run.get("expansion") or {}).get("requests")), None):
+        before = Counter({name: told[name] for name in before})
+    asked = documents + len(waiting(root, llm.endpoint.model)[0])
+    prompt, answer = (round(asked * before[name] / before["requests"]) for name in list(before)[1:])
     cost = round(llm.prices.of(prompt, answer), 4)
     return {"questions": asked, "tokens": prompt + answer, "cost": cost}

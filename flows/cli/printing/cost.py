@@ -13,10 +13,10 @@ def print_cost(found: dict[str, Any]) -> None:
         say(f"{one['source']}: {_reading(one)}")
     say(f"documents to refine {found['documents']:,}, nodes {found['nodes']:,}")
     say(f"texts to encode {found['texts']:,}, of {found['tokens']:,} tokens")
-    if llm := found["llm"]:
-        say(
-            f"questions to the LLM {llm['questions']:,}, of {llm['tokens']:,} tokens; cost {llm['cost']:,.2f}"
-        )
+    for llm, what in ((found["llm"], ""), (found["expansion"], ", to foretell requests")):
+        if llm:
+            asked = f"questions to the LLM{what} {llm['questions']:,}, of {llm['tokens']:,} tokens"
+            say(f"{asked}; cost {llm['cost']:,.2f}")
     stages = ", ".join(f"{stage} {seconds:,.1f}" for stage, seconds in found["seconds"].items())
     low, high = found["range"]
     say(

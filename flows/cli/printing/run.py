@@ -55,9 +55,10 @@ def _risks(record: dict[str, Any]) -> None:
     """Print which revisions add risks, and what a language model was asked about risks."""
     for added in record.get("risks_added", ()):
         _say(added["message"], style="red")
-    if opinions := record.get("opinions"):
-        said = {name: value for name, value in opinions.items() if name != "model"}
-        _say(f"asked of {opinions['model']} about risks: {_counts(said)}")
+    for name, what in (("opinions", "about risks"), ("expansion", "to foretell requests")):
+        if asked := record.get(name):
+            said = {key: value for key, value in asked.items() if key != "model" and value != {}}
+            _say(f"asked of {asked['model']} {what}: {_counts(said)}")
 
 
 def _nothing_left(record: dict[str, Any]) -> str:

@@ -29,7 +29,9 @@ FILE = Path(__file__).parents[1] / "data" / "retriever-1.npz"
 QUERY, HEAD = 96, 64  # tokens of a request, and of name and description, that are read
 _CHARACTERS = 2000  # of a request that are cut into tokens
 _RARITY_POWER = 1.5
-Learned: TypeAlias = tuple[Vectors, float]  # the cosine of each row, and the share of a request that was read
+# The cosine of each row, the share of a request that was read, and its cosine to what was foretold of each
+# row, 0 where nothing was; None: nothing was of any.
+Learned: TypeAlias = tuple[Vectors, float, Vectors | None]
 _BLOCK, _CHUNK = 256, 8192  # rows that are added up at once, and that are held as more than tokens
 
 
@@ -128,19 +130,23 @@ class LearnedLeg:
     Args:
         vectors: Of skills, as `Retriever.skills` makes them, shape `(rows, 384)`.
         model: Loads what encodes requests, when the first one comes.
+        foretold: Vectors of requests that were foretold of skills, of the same shape; None: there are none.
     """
 
-    def __init__(self, vectors: Vectors, model: Callable[[], Retriever]) -> None:
-        self._vectors, self._model = vectors, Preloaded(model)
+    def __init__(
+        self, vectors: Vectors, model: Callable[[], Retriever], foretold: Vectors | None = None
+    ) -> None:
+        self._vectors, self._model, self._foretold = vectors, Preloaded(model), foretold
 
     def begin(self) -> None:
         """Begin to load the model, in a thread of its own."""
         self._model.begin()
 
     def cosines(self, requests: Sequence[str]) -> list[Learned]:
-        """Return of each request the cosine of each row, shape `(rows,)`, and the share that is read."""
+        """Return what is `Learned` of each request, arrays of shape `(rows,)`."""
         vectors, shares = self._model.get().requests(requests)
-        return list(zip(cosines(self._vectors, vectors), shares, strict=True))
+        near = [None] * len(shares) if self._foretold is None else cosines(self._foretold, vectors)
+        return list(zip(cosines(self._vectors, vectors), shares, near, strict=True))
 
 
 @functools.lru_cache(maxsize=1)

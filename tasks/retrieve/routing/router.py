@@ -85,6 +85,8 @@ class RouterSettings:
     again: float = 0.25
     # Weight of the cosine that was learned from requests, times the share of the request that it reads.
     learned: float = 1.5
+    # Weight of the cosine to what a language model foretold of a skill, times the same share.
+    foretold: float = 1.0
     many: int = 12  # the number of facets from which a task counts as long, at least 1
     tokens: int = 288  # the approximate number of tokens of a task that the encoder reads
 
@@ -301,6 +303,8 @@ class Router:
             "learned": np.float32(settings.learned * learned[1]) * standardised(learned[0]),
             "named": bonus,
         }
+        if learned[2] is not None:
+            parts["foretold"] = np.float32(settings.foretold * learned[1]) * _told_standardised(learned[2])
         return ReadQuery(parts, raw, asked)
 
     def _together(self, queries: list[Faceted]) -> list[Asked]:
@@ -322,7 +326,7 @@ class Router:
 
     def _by_learned(self, queries: list[str]) -> list[Learned]:
         if self._learned is None:
-            return [(np.zeros(self.rows, dtype=np.float32), 0.0)] * len(queries)
+            return [(np.zeros(self.rows, dtype=np.float32), 0.0, None)] * len(queries)
         return self._learned.cosines(queries)
 
     def _lead(self, rows: npt.NDArray[np.int64], total: Scores, further: Scores) -> Scores:
@@ -358,6 +362,13 @@ def standardised(scores: Scores) -> Scores:
     if deviation < 1e-9:
         return np.zeros_like(scores)
     return np.asarray((scores - scores.mean()) / deviation, dtype=np.float32)
+
+
+def _told_standardised(scores: Scores) -> Scores:
+    """Return scores standardised over the rows whose score is not 0; of the others nothing is told."""
+    found, told = np.zeros_like(scores), scores != 0
+    found[told] = standardised(scores[told])
+    return found
 
 
 def _rows_standardised(scores: Scores) -> Scores:

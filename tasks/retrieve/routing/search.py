@@ -126,7 +126,7 @@ class Searcher:
         names = self._rows["name"].to_list()
         tokens, reader, learned = index.tokens, None, None
         if index.learned is not None:
-            learned = LearnedLeg(index.learned, partial(packaged_retriever, threads))
+            learned = LearnedLeg(index.learned, partial(packaged_retriever, threads), index.foretold)
         if rerank != NONE and tokens is not None:
             reader = SkillReader(partial(packaged_pair_scorer, threads), tokens.of, reach or REACHES[rerank])
         self.router = Router(

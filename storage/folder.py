@@ -136,16 +136,18 @@ class Folder:
             for name in names
             if name.endswith(suffix) and not name.endswith(UNFINISHED)
         )
-        return sorted(path[len(self.uri) + 1 :] for path in found if os.path.isfile(path))
+        above = len(os.path.join(self.uri, ""))  # a root at `/` ends with its slash
+        return sorted(path[above:] for path in found if os.path.isfile(path))
 
-    def sizes(self) -> dict[str, int]:
+    def sizes(self, since: float = 0.0) -> dict[str, int]:
         """Return the bytes below each folder; a link counts as what it is."""
         found: Counter[str] = Counter()
         for top, _, files in os.walk(self.folder):
             part = Path(top).relative_to(self.folder).parts[:1]
             for file in files:
                 with contextlib.suppress(OSError):  # it has gone meanwhile
-                    found[part[0] if part else "."] += os.lstat(f"{top}/{file}").st_size
+                    if (told := os.lstat(f"{top}/{file}")).st_mtime >= since:
+                        found[part[0] if part else "."] += told.st_size
         return dict(found)
 
     def fetch(self, relative: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows.commands.console import say
@@ -18,11 +19,21 @@ def print_cost(found: dict[str, Any]) -> None:
             asked = f"questions to the LLM{what} {llm['questions']:,}, of {llm['tokens']:,} tokens"
             say(f"{asked}; cost {llm['cost']:,.2f}")
     stages = ", ".join(f"{stage} {seconds:,.1f}" for stage, seconds in found["seconds"].items())
-    low, high = found["range"]
-    say(
-        f"seconds: {stages}; in all {sum(found['seconds'].values()):,.0f}, between {low:,.0f} and {high:,.0f}"
-    )
+    took = between(sum(found["seconds"].values()), found["range"])
+    say(f"seconds: {stages}; in all {took}")
+    say(f"megabytes to write: {megabytes(found)}")
     say("nothing was done")
+
+
+def between(likely: float, spread: Sequence[float]) -> str:
+    """Return what is likely, and the least and the most that it may be."""
+    low, high = spread
+    return f"{likely:,.0f}, between {low:,.0f} and {high:,.0f}"
+
+
+def megabytes(found: Mapping[str, Any]) -> str:
+    """Return what would be written."""
+    return between(found["bytes_written"] / 1e6, [size / 1e6 for size in found["bytes_range"]])
 
 
 def _reading(one: dict[str, Any]) -> str:

@@ -19,10 +19,11 @@ from storage.lance.served import Licences
 from storage.lance.tables import TableAt
 from tasks.crawl.source.identity import shown_spec
 from tasks.models.protocols import Encoder, Vectors
+from tasks.retrieve.routing.coarse import EXACT_ROWS, Coarse, best_rows, coarse_by_name
 from tasks.retrieve.routing.fit import DECIDING, FitModel
 from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_retriever
 from tasks.retrieve.routing.reranker import NONE, REACHES, Reach, SkillReader, packaged_pair_scorer
-from tasks.retrieve.routing.router import Ranked, Router, best_rows
+from tasks.retrieve.routing.router import Ranked, Router
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
 
@@ -116,23 +117,29 @@ class Searcher:
             them, and none is read.
         threads: That read at a time; None: one a core.
         reach: How far, where it is not that of `REACHES`.
+        exact_rows: Of more rows a coarse scan tells which ones are compared by whole vectors.
     """
 
     def __init__(
         self, skills: TableAt, index: RoutingIndex, encoder: Encoder, fit: FitModel | None = None,
         rerank: str = NONE, threads: int | None = None, reach: Reach | None = None,
+        exact_rows: int = EXACT_ROWS,
     ) -> None:  # fmt: skip
         self._skills, self._ids, self._rows = skills, index.doc_ids, index.rows
         self._masks: dict[Filters, tuple[Licences, npt.NDArray[np.bool_]]] = {}
         names = self._rows["name"].to_list()
         tokens, reader, learned = index.tokens, None, None
+        coarse = dict[str, Coarse]()
+        if len(index.doc_ids) > exact_rows:
+            coarse = index.coarse or coarse_by_name(index.vectors, index.learned)
         if index.learned is not None:
-            learned = LearnedLeg(index.learned, partial(packaged_retriever, threads), index.foretold)
+            model = partial(packaged_retriever, threads)
+            learned = LearnedLeg(index.learned, model, index.foretold, coarse.get("learned"))
         if rerank != NONE and tokens is not None:
             reader = SkillReader(partial(packaged_pair_scorer, threads), tokens.of, reach or REACHES[rerank])
         self.router = Router(
             index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder, fit=fit,
-            reader=reader, learned=learned,
+            reader=reader, learned=learned, coarse=coarse.get("vectors"),
         )  # fmt: skip
 
     def search(

@@ -9,13 +9,16 @@ from typing import Any, Literal
 from prefect import flow
 from prefect.events import emit_event
 
-from flows.run_page import on_page, show_table, tell
+from flows.run_page import counted, flat, on_page, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import run_batches, runs_elsewhere
-from flows.settings import load_settings
+from flows.settings import load_settings, run_expansion
 from storage.lance.tables import NODES, SKILLS
 from storage.locks import writer_lock
 from storage.root import Root
+from storage.state import expansions_table
+from tasks.models.llm.budget import Carried
+from tasks.parse.classify.options import TypingOptions
 from tasks.parse.shells import prepare_encoder
 from tasks.retrieve.index.licence_classes import by_class, licence_table
 from tasks.retrieve.shells import (
@@ -23,6 +26,7 @@ from tasks.retrieve.shells import (
     check_tables,
     class_licences,
     embed_batch,
+    expand_skills,
     keep_versions,
     plan_embeddings,
     publish_tables,
@@ -34,9 +38,11 @@ PUBLISHED = "skillery.published"
 @flow(name="index", flow_run_name="index {root}")
 def index(
     root: str = "data", index: Literal["all", "skills"] = "all", run_id: str | None = None,
-    anew: bool = False, corpus: str | None = None,
+    anew: bool = False, corpus: str | None = None, spent: Carried | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Update the tables to the corpus, check them and serve them; return what was built, and the checks.
+
+    `expansion` says what an LLM was asked to foretell; null without one.
 
     A version that fails a check is not served: the run fails, and the old version is still served. Licence
     classes are computed in any case, because a setting may be all that changed.
@@ -47,6 +53,7 @@ def index(
         run_id: Filled in by nightly.
         anew: Write every row to new files, instead of only what changed since the served version.
         corpus: The folder of the documents if it is not the root: a day's folder below backfill/.
+        spent: What this run has asked of an LLM before.
     """
     run, settings = run_id or new_run_id(), load_settings()
     policy = settings.licence_policies()["serve"]
@@ -54,6 +61,7 @@ def index(
         encoder = prepare_encoder(root, settings.encoder)
         if corpus is None and runs_elsewhere():
             _embed(root, encoder)
+        expansion = None if corpus else _expanded(root, encoder, run_expansion(settings), spent)
         built = build_tables(root, encoder, with_nodes=index == "all", anew=anew, corpus=corpus)
         licences = class_licences(root, built, policy)
         show_table(
@@ -77,7 +85,23 @@ def index(
     tell(f"published: {version}" if version else "nothing changed; the served version stays")
     show_table("skillery-index", _tables(root, built), f"The tables; published: {version or 'unchanged'}.")
     announce(root, version)
-    return {"built": built, "licences": by_class(licences), "checks": checks, "version": version}
+    return {
+        "built": built, "licences": by_class(licences), "checks": checks, "version": version,
+        "expansion": expansion,
+    }  # fmt: skip
+
+
+def _expanded(
+    root: str, encoder: str, llm: TypingOptions | None, spent: Carried | None
+) -> dict[str, Any] | None:
+    """Have requests foretold about what has none; without a model, what was foretold goes."""
+    if llm is None:
+        expansions_table(Root(root)).drop()
+        return None
+    found = expand_skills(root, encoder, llm, spent)
+    tell(f"requests foretold {found['written']}, about {found['asked']} documents")
+    show_table("skillery-expansion", counted(flat(found)), "What an LLM was asked to foretell.")
+    return found
 
 
 def _tables(root: str, built: dict[str, Any]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from flows.refine import refine
 from flows.run_page import counted, flat, named, recorded_on_page, show_table, writing
 from flows.run_record import RunRecord, this_run
 from flows.runners import require_runner, shared_runner
-from flows.settings import load_settings, run_opinions
+from flows.settings import load_settings, run_expansion, run_opinions
 from storage.root import Root
 from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import normal_spec
@@ -48,6 +48,7 @@ def nightly(
     settings.licence_policies()
     require_runner(settings)
     run_opinions(settings)
+    run_expansion(settings)
     place, run = Root(root), this_run()
     require_encoder(place.fetch("models"), settings.encoder)
     given = [normal_spec(spec) for spec in sources or []]
@@ -82,7 +83,8 @@ def refine_to_served(
             parsed = parse(root, index, refined["account"] or spent)
             record.vectors_new, record.llm = parsed["vectors"], parsed["llm"]
         with record.stage("index"):
-            indexed = index_tables(root, index, record.run_id, anew)
+            indexed = index_tables(root, index, record.run_id, anew, spent=parsed["account"])
+            record.expansion = indexed["expansion"]
     record.vectors_new += indexed["built"]["vectors_new"]
     record.checks, record.published = indexed["checks"], indexed["version"] is not None
 
@@ -92,7 +94,8 @@ def summary(record: dict[str, Any]) -> list[dict[str, Any]]:
     names = ("state", "published", "served", "documents", "nodes", "edges", "vectors_new")
     shown = {k: record[k] for k in names}
     llm = {f"llm: {name}": value for name, value in flat(record["llm"] or {}).items()}
-    llm |= {f"opinions: {name}": value for name, value in (record["opinions"] or {}).items()}
+    for asked in ("opinions", "expansion"):
+        llm |= {f"{asked}: {name}": value for name, value in flat(record[asked] or {}).items()}
     dropped = {f"dropped: {reason}": n for reason, n in record["dropped"].items()}
     risks = {f"risks added: {one['doc_id']}": one["message"] for one in record["risks_added"]}
     seconds = {f"seconds: {stage}": s for stage, s in record["seconds"].items()}

@@ -29,7 +29,7 @@ def parse(
     """Parse the documents that are new or changed; return what was parsed now, and what an LLM cost.
 
     If an LLM does not answer or its ceiling is reached, the rest is typed locally, and the next run asks
-    about those documents again.
+    about those documents again. `account` is what the rest of the run may spend.
 
     Args:
         root: Folder of all that Skillery keeps.
@@ -77,7 +77,7 @@ def parse(
     _show(found, plan["unchanged"], report)
     mix = partial(node_type_mix, Root(root))
     show_table("skillery-node-types", mix, "Node types beside SkillPager's table 3.")
-    return {**found, "llm": report}
+    return {**found, "llm": report, "account": ledger.carried() if asked else spent}
 
 
 def require_believed(root: str) -> Carried | None:

@@ -45,6 +45,11 @@ class Settings(BaseSettings, CrawlSettings):
         "best",
         description="How `search` reads the first skills beside the request: none, fast (8), or best (12).",
     )
+    exact_rows: int = Field(
+        100_000, ge=0,
+        description="Skills up to which `search` compares a request with all whole vectors; of more, a scan "
+        "along their principal axes tells with which, 500 at least.",
+    )  # fmt: skip
     page_seconds: float = Field(
         5, gt=0, description="Seconds that `page` may encode a document; then it goes by words alone."
     )
@@ -132,6 +137,9 @@ class Settings(BaseSettings, CrawlSettings):
         "rules",
         description="What infers conditions and references: rules, the LLM, or (hybrid) both, the LLM being "
         "asked about candidates alone.",
+    )
+    expand: Literal["none", "llm"] = Field(
+        "none", description="Whether the LLM foretells five requests a skill, which `search` looks at too."
     )
     llm_base_url: str = Field("", description="An OpenAI-compatible endpoint, its version included.")
     llm_model: str = Field("", description="The model's name there.")
@@ -319,6 +327,11 @@ def run_edges(settings: Settings) -> EdgeOptions | None:
 def run_opinions(settings: Settings) -> TypingOptions | None:
     """Return how an LLM is asked about risks in a run; None: it is not. Raises as `llm_options`."""
     return llm_options(settings, "local" if settings.risks == "rules" else "llm")
+
+
+def run_expansion(settings: Settings) -> TypingOptions | None:
+    """Return how an LLM foretells requests in a run; None: it does not. Raises as `llm_options`."""
+    return llm_options(settings, "local" if settings.expand == "none" else "llm")
 
 
 def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:

@@ -31,8 +31,8 @@ LOCK = "state/locks/writer.lock"
 _HOLDER = "state/locks/writer.json"
 # Given up where the disk is full: what makes room there, or goes back, writes a little first.
 RESERVE = "state/locks/reserve"
-_RESERVE_BYTES = 1_000_000
-_PLENTY = 200 * _RESERVE_BYTES  # bytes that must be free for a reserve to be made
+RESERVE_BYTES = 1_000_000
+_PLENTY = 200 * RESERVE_BYTES  # bytes that must be free for a reserve to be made
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ def _sign(root: Root, holder: Holder, *, spare: bool) -> None:
     with suppress(StorageError, OSError):
         free = shutil.disk_usage(root.folder).free
         if free > _PLENTY and not root.exists(RESERVE):
-            root.write(RESERVE, bytes(_RESERVE_BYTES))
-        elif spare and free < _RESERVE_BYTES:
+            root.write(RESERVE, bytes(RESERVE_BYTES))
+        elif spare and free < RESERVE_BYTES:
             root.delete(RESERVE)
     with suppress(StorageError):  # the lock is held, whether or not it can be said by whom
         root.write_json(_HOLDER, asdict(holder))

@@ -182,6 +182,11 @@ class PartitionedTable:
         if self.manifest is not None:
             list_file(self.root, self.file(partition), rows.height, data)
 
+    def drop(self) -> None:
+        """Remove the table with its seals; these go first, or its files would count as lost."""
+        for folder in (f"{_MANIFESTS}/{self.folder}", self.folder):
+            self.root.delete(folder)
+
 
 class Manifest:
     """A seal for each file of a table, each in a note: partitions are written by several processes.

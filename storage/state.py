@@ -39,6 +39,13 @@ _ALIASES: dict[str, Any] = {
     "doc_id": pl.String, "survivor": pl.String, "kind": pl.String, "since": _TIME,
 }  # fmt: skip
 ALIASES = pl.Schema(_ALIASES)
+# What a language model wrote about a text: no `requests` where it gave none that can be used. `made_by` names
+# prompt, model, and the weights that made `vector`, the mean of the requests' vectors.
+_EXPANSIONS: dict[str, Any] = {
+    "doc_id": pl.String, "content_hash": pl.String, "made_by": pl.String,
+    "requests": pl.List(pl.String), "vector": pl.List(pl.Float32),
+}  # fmt: skip
+EXPANSIONS = pl.Schema(_EXPANSIONS)
 # The names that runs are given sort by time, so that the last are known unread; a person may give any other.
 _BY_TIME = re.compile(r"/\d{8}T\d{6}-[0-9a-f]{6}\.json$")
 
@@ -81,6 +88,11 @@ def edges_table(root: Root) -> PartitionedTable:
 def aliases_table(root: Root) -> PartitionedTable:
     """Return folded, renamed and retired ids with the document that stands for them."""
     return PartitionedTable(root, "state/aliases", ALIASES, listed=True)
+
+
+def expansions_table(root: Root) -> PartitionedTable:
+    """Return the requests that a language model wrote about documents."""
+    return PartitionedTable(root, "state/expansions", EXPANSIONS, listed=True)
 
 
 def rename(root: Root, survivors: Mapping[str, str], now: datetime) -> None:
@@ -331,7 +343,7 @@ SCHEMAS = {
     "nodes": NODES, "edges": EDGES, "state/parsed": PARSED, "state/aliases": ALIASES, "dropped": DROPPED,
     "raw/documents": RAW_DOCUMENTS, "raw/listings": LISTINGS, FORGOTTEN_FOLDER: FORGOTTEN,
     "state/listed": LISTED, "state/repositories": REPOSITORIES, "state/signatures": SIGNATURES,
-    "state/near": COMPARED,
+    "state/near": COMPARED, "state/expansions": EXPANSIONS,
 }  # fmt: skip
 
 

@@ -55,6 +55,7 @@ def open_index(root: Root, settings: Settings, threads: int | None = None) -> Se
     return ServedIndex(
         root, encoder=settings.encoder, threads=settings.query_threads or threads,
         page_seconds=settings.page_seconds, skillpager=load_skillpager(settings), rerank=settings.rerank,
+        exact_rows=settings.exact_rows,
     )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.parse import LOCAL, STAGE_VERSION
 from tasks.retrieve.paging.kept_encodings import FOLDER, KeptEncodings
 from tasks.retrieve.paging.types import PagedDocument
+from tasks.retrieve.routing.coarse import EXACT_ROWS
 from tasks.retrieve.routing.fit import FitModel, packaged_fit
 from tasks.retrieve.routing.reranker import NONE
 from tasks.retrieve.routing.router import Ranked, plain_name
@@ -57,6 +58,7 @@ class OpenVersion:
     encoder: OnnxEncoder
     rerank: str = NONE
     threads: int | None = None
+    exact_rows: int = EXACT_ROWS
     recent: OrderedDict[str, PagedDocument] = field(default_factory=OrderedDict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     first_seen: dict[str, datetime] = field(default_factory=dict)
@@ -207,7 +209,7 @@ class OpenVersion:
     @functools.cached_property
     def _searcher(self) -> Searcher:
         reach, how = self.tuned and self.tuned.reach, (self._reads, self.threads)
-        return Searcher(self.skills, self.routing, self.encoder, self.fit, *how, reach)
+        return Searcher(self.skills, self.routing, self.encoder, self.fit, *how, reach, self.exact_rows)
 
     def led_by_first(self, results: Results) -> Results:
         """Return results, each led by that of its near-identical skills which has been known for longest.

@@ -35,6 +35,7 @@ from tasks.retrieve.page import DEFAULT_METHOD, page
 from tasks.retrieve.paging.facets import ready_for
 from tasks.retrieve.paging.terms import WordVectors, shares_word
 from tasks.retrieve.paging.types import Page, PagedDocument, Reranker
+from tasks.retrieve.routing.coarse import EXACT_ROWS
 from tasks.retrieve.routing.fit import DECIDING
 from tasks.retrieve.routing.reranker import DEFAULT_RERANK
 from tasks.retrieve.routing.router import Ranked
@@ -70,16 +71,18 @@ class ServedIndex:
         pinned: The version that answers, whatever is published meanwhile; None follows the pointer.
         skillpager: How SkillPager's methods page.
         rerank: How far a search reads the first skills beside the query, of `RERANKS`.
+        exact_rows: Of more skills a coarse scan tells which ones are compared by whole vectors.
     """
 
     def __init__(
         self, root: Root, *, encoder: str, threads: int | None = 1,
         page_seconds: float | None = None, pinned: Served | None = None, rerank: str = DEFAULT_RERANK,
-        skillpager: OpenSettings = OPEN_SETTINGS,
+        skillpager: OpenSettings = OPEN_SETTINGS, exact_rows: int = EXACT_ROWS,
     ) -> None:  # fmt: skip
         self._root, self._name, self._threads = root, encoder, threads
         self._pinned, self._page_seconds = pinned, page_seconds
         self._rerank, self._skillpager, self._opening = rerank, skillpager, threading.Lock()
+        self._exact_rows = exact_rows
         self._last: OpenVersion | None = None
 
     @asked_again
@@ -265,7 +268,7 @@ class ServedIndex:
                 f"{self._local(served)} holds revision {encoder.card['revision'][:12]} of {self._name}, "
                 f"the index was made with {served.model['revision'][:12]}: run `skillery run` to index anew"
             )
-        self._last = OpenVersion(self._root, served, encoder, self._rerank, self._threads)
+        self._last = OpenVersion(self._root, served, encoder, self._rerank, self._threads, self._exact_rows)
         return self._last
 
     def _local(self, served: Served) -> Path:

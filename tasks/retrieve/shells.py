@@ -10,17 +10,24 @@ from typing import TYPE_CHECKING, Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from storage.errors import WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
 from storage.usage import tidy_usage
 from tasks.crawl.raw_retention import trim_raw
+from tasks.models.adapted_encoder import is_base
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
+from tasks.models.llm.ask import open_llm
+from tasks.models.llm.budget import Carried, Ledger
 from tasks.models.retry import task_retries
+from tasks.parse.classify.options import TypingOptions
 from tasks.refine.licences.policy import LicencePolicy
+from tasks.refine.shells import slot_of
 from tasks.retrieve.index.build import Built, build, embed_partitions, plan_embedding, redo_all
 from tasks.retrieve.index.gate import check_index, check_shrink, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
+from tasks.retrieve.routing.expansion import expand
 from tasks.retrieve.routing.store import prepare_routing
 from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import (
@@ -49,6 +56,16 @@ def build_tables(
 def plan_embeddings(root: str, encoder: str) -> list[list[int]]:
     """Return batches of the partitions that hold skills to encode."""
     return plan_embedding(Root(root), encoder=load_kept_encoder(root, encoder))
+
+
+@task(name="expand-skills", cache_policy=NO_CACHE, **task_retries())
+def expand_skills(root: str, encoder: str, llm: TypingOptions, spent: Carried | None) -> dict[str, Any]:
+    """Have requests foretold about the documents that have none; return what was asked, and what it cost."""
+    if not is_base(card_of(encoder)):
+        raise WrongInput("SKILLERY_EXPAND=llm: what is foretold is read by the default encoder alone")
+    ledger = Ledger(llm.prices, llm.ceiling, spent)
+    with open_llm(Root(root), llm, ledger=ledger, slot=slot_of(llm)) as asked:
+        return expand(Root(root), asked)
 
 
 @task(name="embed-batch", cache_policy=NO_CACHE, **task_retries())

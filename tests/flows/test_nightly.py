@@ -79,6 +79,8 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
     assert after["published"]
     assert after["nodes"] == first["nodes"] + 1
     assert 0 < after["vectors_new"] < first["vectors_new"]
+    for record in (first, after):
+        assert 0.5 < record["foreseen"]["bytes_written"] / record["bytes_written"] < 2
 
 
 def _posted(url: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 (what the server answers)

@@ -121,6 +121,29 @@ def test_second_opinions_are_asked_once_counted_and_paid_from_one_account(
     assert (third["opinions"]["requests"], server.requests, third["published"]) == (0, 2, False)
 
 
+def test_requests_are_foretold_once_counted_and_paid_from_the_same_account(
+    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch, ask: Ask
+) -> None:
+    monkeypatch.setenv("SKILLERY_CLASSIFIER", "local")
+    monkeypatch.setenv("SKILLERY_EXPAND", "llm")
+    monkeypatch.setenv("SKILLERY_LLM_PROMPT_PRICE", "5")
+    monkeypatch.setenv("SKILLERY_LLM_MAX_COST", "0")
+    server.say = lambda _: json.dumps({"requests": [f"request number {k}" for k in range(5)]})
+    first = night(root, skills)
+    told = first["expansion"]
+    assert (first["state"], told["asked"], told["unfinished"], told["spent"]) == ("partial", 2, 2, True)
+    dry = ask("run", "--dry-run", "--root", root).stdout
+    assert "questions to the LLM, to foretell requests 2, of 1,400 tokens; cost 0.01" in dry
+    monkeypatch.delenv("SKILLERY_LLM_MAX_COST")
+    second, third = night(root), night(root)
+    told = second["expansion"]
+    assert (second["state"], second["published"], third["published"]) == ("complete", True, False)
+    assert (told["requests"], told["written"], told["tokens"], server.requests) == (2, 10, 220, 2)
+    assert (third["expansion"]["asked"], server.requests) == (0, 2)
+    monkeypatch.setenv("SKILLERY_EXPAND", "none")
+    assert (night(root)["published"], night(root)["published"]) == (True, False)
+
+
 def test_a_changed_model_types_anew_and_workers_share_one_limit(
     prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ _PARTS = {
     "lexical": "words in common", "whole": "meaning of the whole task", "facets": "meaning of its parts",
     "described": "words of the description", "again": "words of its further needs", "named": "its name",
     "lead": "first by its words", "learned": "learned from requests", "reranker": "read beside the task",
+    "foretold": "requests that were foretold",
 }  # fmt: skip
 
 

@@ -24,9 +24,10 @@ _BEGINS = (
 )
 _ABOVE = r"(?:/System/Volumes/Data|(?:/mnt)?/[a-z]|/(?:private|usr|export|mnt))?(?:/var)?"  # what holds homes
 _NAME = r"(?:[^/\\\s\"'`:;,)\]}]|\\u[0-9a-fA-F]{4})+"
+_TITLED = r"[^\W\d_a-z][^\W\d_A-Z][\w-]*"  # as a name goes on after a blank
 _HOME = re.compile(  # an address on the web keeps its path
     rf"(https?://[^\s\"'`|]+)|{_BEGINS}{_ABOVE}/(?:home|Users)/{_NAME}"
-    rf"|[A-Za-z]:[\\/]+Users[\\/]+(?:{_NAME}(?: {_NAME}){{1,3}}(?=\\)|{_NAME})"
+    rf"|[A-Za-z]:[\\/]+Users[\\/]+(?:{_NAME}(?: {_NAME}){{1,3}}(?=[\\\"'`])|{_NAME}(?: {_TITLED}){{0,2}})"
     r"|(?<![\w./~)\]])/root(?![\w-])|(?<=/)-(?:home|Users)-[^-/\\\s\"']+"
 )
 # What hosts put into a user's turn by themselves, from the beginning of a line or one after the other.
@@ -41,6 +42,8 @@ _STOPPED = re.compile(
 )
 _CODE = re.compile(r"(?:Exit code:|Process exited with code) (-?\d+)")
 _HEAD = 9  # lines of an answer in which its code may stand
+# Events of Codex that begin and end a turn, by either name.
+_GOES_ON = {"task_started": True, "turn_started": True, "task_complete": False, "turn_complete": False}
 _LEFT = {
     "command": "a command of the host began it: what the user asked for is not in the log",
     "summary": "the host summed up what came before: what the user asked for is not in the log",
@@ -65,6 +68,7 @@ class Turn:
     open: dict[str, int] = field(default_factory=dict)  # calls without an answer: where they stand
     failed: bool = False
     stopped: bool = False
+    goes_on: bool = False  # the host says that what was said last is not the last word
 
     @property
     def calls(self) -> bool:
@@ -129,9 +133,9 @@ def turns(values: Iterable[tuple[str, object | Unread]], host: Host) -> Iterator
             prompt, left = begun
             yield from _ended(now.before)
             now.before = None
-            now = Turn(place, left, now, [{"role": "user", "content": prompt}])
+            now = Turn(place, left, now, [{"role": "user", "content": prompt}], goes_on=now.goes_on)
     yield from _ended(now.before)
-    if now.left or now.stopped or (now.said and not now.open):
+    if now.left or now.stopped or (now.said and not (now.open or now.goes_on)):
         yield from _ended(now, is_last=True)
     else:
         msg = "the agent has not answered its last prompt: the session may go on"
@@ -159,6 +163,7 @@ def _claude(line: Mapping[str, Any], turn: Turn) -> Begun | None:
     if line.get("isApiErrorMessage"):
         turn.stopped = True
         return None
+    turn.goes_on = message.get("stop_reason") == "tool_use"
     prompts = list[str]()
     for part in _parts(message.get("content")):
         does, text = part.get("type"), part.get("text")
@@ -181,6 +186,7 @@ def _codex(line: Mapping[str, Any], turn: Turn) -> Begun | None:
         return None
     if line.get("type") == "event_msg":  # what the items say too, but for this
         turn.stopped = turn.stopped or item.get("type") == "turn_aborted"
+        turn.goes_on = _GOES_ON.get(str(item.get("type")), turn.goes_on)
         return None
     kind, call_id = str(item.get("type")), item.get("call_id")
     if kind in ("function_call", "custom_tool_call"):

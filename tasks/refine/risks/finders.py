@@ -103,7 +103,7 @@ _LISTING = {"pypi": ("==", ">=", "~=", "<="), "npm": ("dependencies",)}
 _ENTRY = re.compile(r"\"([a-z0-9@][\w@./-]{3,60})\"\s{0,4}:")
 _NAMED = re.compile(r"[a-z][a-z0-9_.-]{3,60}")
 # Of a command that runs a package, only the first word names one.
-_RUNS_ONE = re.compile(r"(?:npx|bunx|uvx|pipx run|exec|dlx)$")
+_RUNS_ONE = re.compile(r"(?:npx|bunx|uvx|pipx run|uv run --with|exec|dlx)$")
 _DIVIDED = re.compile(r"[_.]")
 _LEAST_CHARS = 5
 
@@ -122,15 +122,14 @@ def look_alike_packages(text: str) -> Iterator[Region]:
 def _installed(text: str, ecosystem: str) -> Iterator[tuple[int, str]]:
     for command in patterns()[f"{ecosystem}_commands"].finditer(text):
         one = _RUNS_ONE.search(text, command.start(), command.start(1))
-        for word in re.finditer(r"[^\s\"',]+", command[1]):
-            named = _NAMED.match(word[0])
-            if one and word[0].startswith("@"):
-                break  # what follows it are its words
+        for word in re.finditer(r"([^\s\"',]+)[\"']?(,?)", command[1]):
+            named = _NAMED.match(word[1])
             # A path, an address or an option is no name; a version may follow one.
-            if named and word[0][named.end() : named.end() + 1] not in {"/", ":", "\\", "$", "(", "{"}:
+            if named and word[1][named.end() : named.end() + 1] not in {"/", ":", "\\", "$", "(", "{"}:
                 yield command.start(1) + word.start(), named[0].rstrip(".-")
-                if one:
-                    break
+            # What follows the one are its words, and what follows a comma is prose.
+            if word[2] or (one and word[1][0] != "-"):
+                break
     lists = any(mark in text for mark in _LISTING[ecosystem])
     for listed in patterns()[f"{ecosystem}_lists"].finditer(text) if lists else ():
         if ecosystem == "pypi":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
-from typing import NamedTuple
 
 from tasks.refine.risks.flows import (
     MAX_DEPTH,
@@ -38,22 +37,13 @@ def shell_hits(code: str) -> list[Hit]:
     return shell.flows.hits()
 
 
-class _Call(NamedTuple):
+class _Call:
     """A command that is called: its words from its name on, and all of it as text."""
 
-    words: list[Word]
-
-    @property
-    def name(self) -> str:
-        return self.words[0].text.rpartition("/")[2].lower()
-
-    @property
-    def line(self) -> int:
-        return self.words[0].line
-
-    @property
-    def text(self) -> str:
-        return " ".join((self.name, *(word.text for word in self.words[1:])))
+    def __init__(self, words: list[Word]) -> None:
+        self.words, self.line = words, words[0].line
+        self.name = words[0].text.rpartition("/")[2].lower()
+        self.text = " ".join((self.name, *(word.text for word in words[1:])))
 
     def is_of(self, key: str) -> bool:
         return self.name in terms()[key]

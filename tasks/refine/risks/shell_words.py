@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_PIECE = re.compile(
-    r"(?P<continued>\\\r?\n)|(?P<escaped>\\.)|(?P<blank>[ \t\r]+)"
+_PIECE = re.compile(  # a fence of Markdown counts as blank
+    r"(?P<continued>\\\r?\n)|(?P<escaped>\\.)|(?P<blank>[ \t\r]+|(?<!\S)```\w*[ \t]*(?=\n|\Z))"
     r"|(?P<sum>\(\((?:[^()\n]|\([^()\n]{0,200}\)){0,300}\)\))"
     r"|(?P<heredoc><<-?[ \t]{0,9}(?P<q>['\"]?)(?P<tag>\w{1,60})(?P=q))"
     r"|(?P<redirect><<<|(?:\d|&)?>{1,2}\|?(?!&\d|\()|<(?![<(&]))|(?P<copied>\d?[<>]&\d)"
@@ -66,6 +66,7 @@ class _Splitter:
         self._code, self._line = code, line
         self._newlines = [match.start() for match in re.finditer("\n", code)]
         self._command, self._word = Command(), Word(0)
+        self._said: list[str] = []  # the parts of the word
         self._in_word = self._quoted = False
         self._redirect = ""
         self._waiting: list[tuple[Command, str]] = []
@@ -88,7 +89,7 @@ class _Splitter:
                 self._quoted = not self._quoted
             case "variable":
                 self._word.names.append(match["braced"] or match["plain"])
-                self._word.text += match[0]
+                self._said.append(match[0])
             case "inner":
                 return self._inner(match)
             case "redirect" | "heredoc":
@@ -107,9 +108,9 @@ class _Splitter:
     def _spell(self, match: re.Match[str]) -> None:
         """Add what stands for itself to the word."""
         if match.lastgroup != "single":
-            self._word.text += match[0].removeprefix("\\") if match.lastgroup == "escaped" else match[0]
+            self._said.append(match[0].removeprefix("\\") if match.lastgroup == "escaped" else match[0])
             return
-        self._word.text += match["said"]
+        self._said.append(match["said"])
         numbers = len(_NUMBERS.findall(match[0])) if match[0][0] == "$" else 0
         self._word.numbered |= numbers >= _LEAST_NUMBERS
 
@@ -119,17 +120,19 @@ class _Splitter:
         stop = end if stop < 0 else stop
         inner = self._code[start:stop]
         self._word.codes.append((self._line_at(start), inner))
-        self._word.text += f"$({inner[:200]})"
+        self._said.append(f"$({inner[:200]})")
         return stop + 1
 
     def end_word(self) -> None:
         """Put the word that was read where it belongs."""
-        if self._in_word and self._redirect:
+        if not self._in_word:
+            return
+        self._word.text = "".join(self._said)
+        if self._redirect:
             self._command.redirects.append((self._redirect, self._word))
-        elif self._in_word:
+        else:
             self._command.words.append(self._word)
-        if self._in_word:
-            self._in_word, self._redirect = False, ""
+        self._said, self._in_word, self._redirect = [], False, ""
 
     def end_command(self) -> None:
         """Put the command that was read to those that are done."""

@@ -27,6 +27,7 @@ from tasks.retrieve.index.rows import (
     skill_rows,
     skill_texts,
 )
+from tasks.retrieve.routing.store import holds_expansions
 
 if TYPE_CHECKING:  # its import takes a tenth of a query
     import pyarrow as pa
@@ -132,7 +133,7 @@ def build(
         skills_rows=skills.count(),
         nodes_rows=nodes.count() if nodes else 0,
         vectors_new=_made(encoder) - made,
-        changed=_changed(served, skills, nodes),
+        changed=_changed(served, skills, nodes) or not (served and holds_expansions(root, served)),
         nodes_base=written if nodes else None if skills.rebuilt else base,
         anew=anew,
         induced=last.induced if last else None,  # it is learned from other things, by `induce`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ from storage.seal import Seal, first_broken, seals_of, sha256_of
 from tasks.models.adapted_encoder import WIDTH, is_base
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
+from tasks.retrieve.routing.coarse import Coarse, coarse_arrays, coarse_kept
+from tasks.retrieve.routing.expansion import expansion_vectors, expansions_digest
 from tasks.retrieve.routing.learned_leg import packaged_digest, packaged_retriever
 from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of
 from tasks.retrieve.routing.skill import Skill
@@ -32,12 +34,11 @@ if TYPE_CHECKING:  # its import takes longer than a query
 log = logging.getLogger(__name__)
 FOLDER = "routing"
 ROUTING_VERSION = 4  # raised only when the same skills give other files
-# Before the second, ids and hashes stood in the card too; before the third, there were no tokens, and before
-# the fourth no vectors that were learned.
+# Before 2, ids and hashes stood in the card too; before 3, there were no tokens, before 4 no learned vectors.
 _READABLE = (1, 2, 3, ROUTING_VERSION)
 _WITH_TOKENS = 3
 _INDEX = "index.json"  # written last: a folder without it is unfinished
-_DIGESTS, _WEIGHTS = "digests", "learned"
+_DIGESTS, _WEIGHTS, _FORETOLD = "digests", "learned", "foretold"
 _POSTINGS = ("terms", "starts", "rows", "counts", "lengths", "sketches")
 _BY_ROW = ("vectors", "learned")
 _TOKENS = ("ids", "starts", "bodies")
@@ -57,9 +58,11 @@ _ROW_COLUMNS = [
 class RoutingIndex:
     """The index that routing scores with, by row: ids, content hashes, postings, sketches and vectors.
 
-    `tokens` are what the reranker reads, and `learned` the vectors of the learned leg, shape `(rows, 384)`;
-    None of an index from before they were kept, and `learned` of another encoder than the default one. `rows`
-    holds what answers say of the skills, and what they are filtered by, in the same order.
+    `tokens` are what the reranker reads, `learned` the vectors of the learned leg, shape `(rows, 384)`, and
+    `foretold` those of requests that were foretold of skills; None of an index without them, as one from
+    before they were kept, the last two of another encoder than the default one. `rows` holds what answers say
+    of the skills, and what they are filtered by, in the same order. Of many skills `coarse` has the principal
+    axes of `vectors` and `learned`, by name.
     """
 
     doc_ids: list[str]
@@ -70,6 +73,8 @@ class RoutingIndex:
     rows: pl.DataFrame
     tokens: SkillTokens | None = None
     learned: Vectors | None = None
+    foretold: Vectors | None = None
+    coarse: dict[str, Coarse] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,13 @@ def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None
 def is_kept(root: Root, served: Served) -> bool:
     """Return whether the routing index of a version is there in today's form."""
     card = _card(root, _folder(served), served)
-    return card is not None and _is_current(card)
+    return card is not None and _is_current(card) and card.get(_FORETOLD) == expansions_digest(root)
+
+
+def holds_expansions(root: Root, served: Served) -> bool:
+    """Return whether a version's routing index, if there is one, has the root's expansions as they are."""
+    card = _card(root, _folder(served), served)
+    return card is None or card.get(_FORETOLD) == expansions_digest(root)
 
 
 def open_routing(root: Root, served: Served) -> RoutingIndex:
@@ -115,10 +126,9 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
     except StorageError as error:
         log.warning("the routing index is made for this process: %s", error)
     parts, rows = _brought_up(root, served)
-    lexical = lexical_of(parts.postings)
     return RoutingIndex(
-        parts.doc_ids, parts.hashes, lexical, parts.postings.sketches, parts.vectors, rows, parts.tokens,
-        parts.learned if parts.learned.size else None,
+        parts.doc_ids, parts.hashes, lexical_of(parts.postings), parts.postings.sketches, parts.vectors, rows,
+        parts.tokens, parts.learned if parts.learned.size else None, expansion_vectors(root, rows),
     )  # fmt: skip
 
 
@@ -131,21 +141,19 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     postings = Postings(**{name: _array(place, name) for name in _POSTINGS})
     impacts, vectors, rows = _array(place, "impacts"), _array(place, "vectors"), _rows(root, served, card)
     ids = rows["doc_id"].to_list()
-    whole = len(impacts) == len(postings.rows) == len(postings.counts) and len(postings.lengths) == len(ids)
     tokens = _tokens(place) if card["version"] >= _WITH_TOKENS else None
     learned = _array(place, "learned") if _is_current(card) else np.zeros((len(ids), 0), np.float32)
-    whole = (
-        whole
-        and len(learned) == len(ids)
-        and (tokens is None or (len(tokens.bodies) == len(ids) and tokens.whole()))
-    )
-    whole = whole and int(postings.starts[-1]) == len(impacts) and bool((np.diff(postings.starts) >= 0).all())
-    if len(vectors) != len(ids) or not whole:
+    foretold = _array(place, _FORETOLD) if card.get(_FORETOLD) and learned.size else None
+    coarse = coarse_kept(vectors, learned, lambda name: _array(place, name), card.get(_DIGESTS, {}))
+    by_row = (postings.lengths, vectors, learned, foretold, None if tokens is None else tokens.bodies)
+    by_posting = {len(impacts), len(postings.rows), len(postings.counts), int(postings.starts[-1])}
+    whole = all(len(held) == len(ids) for held in by_row if held is not None) and len(by_posting) == 1
+    whole = whole and all(held.whole() for held in coarse.values()) and (tokens is None or tokens.whole())
+    if not whole or (np.diff(postings.starts) < 0).any():
         raise StorageError(f"{root.at(folder)} is damaged (its files are not of one version): delete it")
-    lexical = lexical_with(postings, impacts, Bm25fSettings())
     return RoutingIndex(
-        ids, rows["content_hash"].to_list(), lexical, postings.sketches, vectors, rows, tokens,
-        learned if learned.size else None,
+        ids, rows["content_hash"].to_list(), lexical_with(postings, impacts, Bm25fSettings()),
+        postings.sketches, vectors, rows, tokens, learned if learned.size else None, foretold, coarse,
     )  # fmt: skip
 
 
@@ -180,8 +188,7 @@ def damaged_routing(root: Root, served: Served) -> str | None:
     """Return what is wrong with a version's routing index; None if it is as it was made, or missing."""
     folder = _folder(served)
     try:
-        card = _card(root, folder, served)
-        if card is not None:
+        if (card := _card(root, folder, served)) is not None:
             _require_whole(root, folder, card)
             _opened(root, served)
     except StorageError as error:
@@ -257,8 +264,7 @@ def _in_order(held: pl.DataFrame, doc_ids: Sequence[str]) -> pl.DataFrame:
     order = pl.DataFrame({"doc_id": doc_ids}, schema={"doc_id": pl.String})
     rows = order.join(held, on="doc_id", how="left", maintain_order="left").select(_ROW_COLUMNS)
     if held.height != rows.height or rows["name"].has_nulls():
-        msg = "the routing index is of other skills than the table: run `skillery run` to make it anew"
-        raise StorageError(msg)
+        raise StorageError("the routing index is of other skills than the table: `skillery run` mends it")
     return rows
 
 
@@ -268,7 +274,10 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl
     arrays = {name: getattr(parts.postings, name) for name in _POSTINGS}
     arrays |= {"impacts": lexical.impacts, "vectors": parts.vectors, "learned": parts.learned}
     arrays |= {f"token_{name}": getattr(parts.tokens, name) for name in _TOKENS}
+    arrays |= coarse_arrays(parts.vectors, parts.learned)
     digests: dict[str, str] = {}
+    if (foretold := expansion_vectors(root, rows)) is not None:
+        arrays[_FORETOLD] = foretold
 
     def write(name: str, data: io.BytesIO) -> None:
         root.write(f"{folder}/{name}", data.getvalue())
@@ -279,7 +288,9 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl
         write(f"{name}.npy", data)
     rows.write_ipc(data := io.BytesIO(), compression="uncompressed")  # sooner read
     write(_ROWS, data)
-    root.write_json(f"{folder}/{_INDEX}", _basis(served) | {_WEIGHTS: packaged_digest(), _DIGESTS: digests})
+    card = _basis(served) | {_WEIGHTS: packaged_digest(), _DIGESTS: digests}
+    card |= {} if foretold is None else {_FORETOLD: expansions_digest(root)}
+    root.write_json(f"{folder}/{_INDEX}", card)
 
 
 def _require_whole(root: Root, folder: str, card: dict[str, Any]) -> None:
@@ -298,8 +309,7 @@ def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_P
     wanted = dict(held.select("doc_id", "content_hash").iter_rows())
     dimension = int(served.model["dimension"])
     parts = [_still_wanted(_before(root, served), wanted) or _of_skills([], [], np.zeros((0, dimension)))]
-    known = set(parts[0].doc_ids)
-    new = sorted(wanted.keys() - known)
+    new = sorted(wanted.keys() - (known := set(parts[0].doc_ids)))
     table = served.skills_table(root)
     with batch_processes(len(new) // _WORTH_A_PROCESS, workers) as executor:
         parts.extend(run_each(executor, _of_batch, _batches(table, new, whole=not known)))
@@ -352,13 +362,9 @@ def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None
     keep = np.array([wanted.get(doc_id) == content for doc_id, content in pairs], dtype=np.bool_)
     rows = np.flatnonzero(keep)
     return _Parts(
-        [parts.doc_ids[r] for r in rows],
-        [parts.hashes[r] for r in rows],
-        kept(parts.postings, keep),
-        np.asarray(parts.vectors)[keep],
-        kept_tokens(parts.tokens, rows),
-        np.asarray(parts.learned)[keep],
-    )
+        [parts.doc_ids[r] for r in rows], [parts.hashes[r] for r in rows], kept(parts.postings, keep),
+        np.asarray(parts.vectors)[keep], kept_tokens(parts.tokens, rows), np.asarray(parts.learned)[keep],
+    )  # fmt: skip
 
 
 def _batches(table: TableAt, doc_ids: Sequence[str], *, whole: bool) -> Iterator[pa.Table]:
@@ -391,6 +397,4 @@ def _learned(served: Served, parts: Sequence[_Parts]) -> Vectors:
     if not is_base(served.model):
         return np.zeros((sum(len(part.bodies) for part in tokens), 0), np.float32)
     known, new = parts[0].learned.reshape(-1, WIDTH), joined_tokens(tokens[1:])
-    if not len(new.bodies):
-        return known
-    return np.concatenate([known, packaged_retriever(None).skills(new)])
+    return np.concatenate([known, packaged_retriever(None).skills(new)]) if len(new.bodies) else known

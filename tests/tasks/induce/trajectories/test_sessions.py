@@ -154,6 +154,9 @@ HOMES = [
     ("src/home/index.tsx docs/Users/a.md [id]/home/b", "src/home/index.tsx docs/Users/a.md [id]/home/b"),
     ("/srv/app/home/page.tsx ../home/x", "/srv/app/home/page.tsx ../home/x"),
     (r"C:\Users\John Smith\x", r"~\x"),
+    (r"cd 'C:\Users\John Smith'; C:/Users/John Smith/x", r"cd '~'; ~/x"),
+    (r"C:\Users\Jörg Müller", "~"),
+    (r"see C:\Users\John Smith now: C:\Users\Ann READ it", "see ~ now: ~ READ it"),
     (r"see C:\Users\Ann or C:/Users/Ann/x", "see ~ or ~/x"),
     ("A=/home/ann/x B:/home/ann 'x'|/home/ann", "A=~/x B:~ 'x'|~"),
     (r"cd\n/home/ann/x /home/jos\u00e9/x", r"cd\n~/x ~/x"),
@@ -236,6 +239,9 @@ def test_what_hosts_put_into_a_prompt_is_no_part_of_it(
 
 
 LAST_WORD = codex(("text", "now b"))
+CALLS_NEXT = claude(("text", "now b"))
+CALLS_NEXT["message"]["stop_reason"] = "tool_use"
+BEGUN, ENDED = ({"type": "event_msg", "payload": {"type": f"task_{now}"}} for now in ("started", "complete"))
 ASIDES: list[tuple[Host, list[dict[str, Any]], list[tuple[str, Any]]]] = [
     ("claude", [claude(("text", "API Error: 529")) | {"isApiErrorMessage": True}], [("x", False)]),
     ("claude", [
@@ -244,6 +250,13 @@ ASIDES: list[tuple[Host, list[dict[str, Any]], list[tuple[str, Any]]]] = [
     ], [("x", None), ("log:4", "summary")]),
     ("codex", [LAST_WORD, {"type": "event_msg", "payload": {"type": "turn_aborted"}}], [("x", False)]),
     ("codex", [LAST_WORD, {"type": "event_msg", "payload": {"type": "token_count"}}], [("x", True)]),
+    ("claude", [CALLS_NEXT], [("log:1", "unfinished")]),
+    ("claude", [CALLS_NEXT, claude(("text", "done"))], [("x", True)]),
+    ("codex", [BEGUN, LAST_WORD], [("log:1", "unfinished")]),
+    ("codex", [BEGUN, LAST_WORD, ENDED], [("x", True)]),
+    ("codex", [BEGUN, LAST_WORD, ENDED, BEGUN, *map(codex, [("user", "y"), *done("c"), ("text", "now d")])], [
+        ("x", True), ("log:8", "unfinished"),
+    ]),
 ]  # fmt: skip
 
 

@@ -112,12 +112,13 @@ def test_what_is_made_of_requests_together_equals_what_is_made_of_each_alone(
     router: Router, requests: list[str]
 ) -> None:
     queries = [(request, request.splitlines()) for request in requests]
-    for query, (asked, near, (learned, share)) in zip(queries, router._together(queries), strict=True):
-        [(alone, near_alone, (learned_alone, share_alone))] = router._together([query])
+    for query, (asked, near, told) in zip(queries, router._together(queries), strict=True):
+        [(alone, near_alone, told_alone)] = router._together([query])
         np.testing.assert_array_equal(asked, alone)
         np.testing.assert_array_equal(near, near_alone)
-        np.testing.assert_array_equal(learned, learned_alone)
-        assert share == share_alone
+        np.testing.assert_array_equal(told.cosines, told_alone.cosines)
+        np.testing.assert_array_equal(told.request, told_alone.request)
+        assert told.share == told_alone.share
 
 
 def test_requests_that_come_at_once_are_answered_as_each_alone(router: Router) -> None:

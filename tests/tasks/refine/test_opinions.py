@@ -106,6 +106,18 @@ def test_a_skill_that_could_not_be_asked_about_says_so_and_keeps_what_rules_foun
     assert told == {"asked": 1, "fallbacks": {reason: 1}, "unfinished": int(reason == "budget"), "added": []}
 
 
+def test_of_an_answer_what_it_shows_is_taken_and_what_it_does_not_show_makes_the_skill_unread(
+    tmp_path: Path,
+) -> None:
+    def half(_: Asked) -> str:
+        order, data = ({"holds": True, "quote": quote} for quote in (HIDE, "It is not there."))
+        return json.dumps({"orders": order, "data": data, "later": NO})
+
+    found, told, server = night(tmp_path, half, skill("a", f"Bake it. {HIDE}"))
+    assert [code for code, *_ in found["a"]] == ["risk.opinion.orders", "risk.opinion.unasked"]
+    assert (told["fallbacks"], server.requests) == ({"rejected": 1}, 2)
+
+
 def test_a_model_that_sees_nothing_lowers_nothing_and_no_key_leaves_the_machine(tmp_path: Path) -> None:
     warned = PIPED.replace(b"http://203.0.113.9", b"https://example.net")
     document = with_files(

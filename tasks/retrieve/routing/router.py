@@ -97,7 +97,7 @@ class Ranked:
 
     A score that a method does not tell is not a number.
     `fit` is the probability that it serves the request, None if no model tells; `evidence` is what it is
-    told by (`tasks.retrieve.routing.fit`).
+    told by (`tasks.retrieve.routing.fit`), `reading` of one that was read among it, as log odds.
     """
 
     doc_id: str
@@ -188,7 +188,10 @@ class Router:
         parts["reranker"] = self._reranked(odds, first, total, near[-1])
         total += parts["reranker"]
         fits = self._fits(evidence, odds.astype(np.float64), read.parts["named"][leaders])
-        found = list(zip(groups, fits, evidence.tolist(), strict=True))
+        told = [dict(zip(FEATURES, of_row, strict=True)) for of_row in evidence.tolist()]
+        for own, score in zip(told, odds.tolist(), strict=False):
+            own["reading"] = score
+        found = list(zip(groups, fits, told, strict=True))
         found.sort(key=lambda one: (-total[one[0][0]], self._doc_ids[one[0][0]]))
         return [
             Ranked(
@@ -197,9 +200,9 @@ class Router:
                 {part: float(scores[row]) for part, scores in parts.items()},
                 tuple(self._doc_ids[other] for other in others),
                 fit,
-                dict(zip(FEATURES, told, strict=True)),
+                own,
             )
-            for (row, *others), fit, told in found[:k]
+            for (row, *others), fit, own in found[:k]
         ]
 
     @property

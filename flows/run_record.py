@@ -47,6 +47,7 @@ from tasks.retrieve.versions.doctor import mend_missing
 
 log = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 20.0
+_NOT_WRITTEN = ("models", "prefect", "usage")  # made once, by Prefect's server, and by those who serve
 _LAST_BEAT = 5.0  # seconds: a heartbeat that a bucket holds up is not waited for any longer
 
 
@@ -91,14 +92,14 @@ class RunRecord:
     `interrupted` (by Ctrl-C or SIGTERM) or `died`, which the next run or `status` says of it. `doing` is the
     stage that is under way, or in which the run ended. `foreseen` is what `--dry-run` would have said of
     it when it began. `documents`, `dropped`, `nodes` and `edges` count the corpus of the root, which is not
-    served before it passes the gate; `served_counts` counts `documents` and `nodes` of `served`;
-    all are null where a bucket did not say;
-    `vectors_new` counts the texts that this run encoded. `llm` says what this run asked of an LLM and what
-    that cost, and is null without one. `risks_added` tells of each revision that adds risks, as
+    served before it passes the gate; `served_counts` counts `documents` and `nodes` of `served`; all are null
+    where a bucket did not say. `vectors_new` counts the texts that this run encoded, `bytes_written` is the
+    size of what lies there of all that it wrote, without the encoder. `llm` says what this run asked of an
+    LLM and what that cost, and is null without one. `risks_added` tells of each revision that adds risks, as
     `tasks.refine.added` does, `opinions` says what an LLM was asked about risks, and `expansion` what
-    requests it foretold. `mended` names the files that were missing when the run began, and what was
-    done about each. `published` says whether `served` names this run's version.
-    `seconds` holds the duration of each stage.
+    requests it foretold. `mended` names the files that were missing when the run began, and what was done
+    about each. `published` says whether `served` names this run's version. `seconds` holds the duration of
+    each stage.
     """
 
     run_id: str
@@ -120,6 +121,7 @@ class RunRecord:
     nodes: int | None = 0
     edges: int | None = 0
     vectors_new: int = 0
+    bytes_written: int | None = None
     risks_added: list[dict[str, Any]] = field(default_factory=list)
     opinions: dict[str, Any] | None = None
     expansion: dict[str, Any] | None = None
@@ -266,9 +268,11 @@ def _count(root: Root, record: RunRecord) -> None:
     try:
         counts = corpus_counts(root)
         served = read_served(root)
+        sizes = root.sizes(datetime.fromisoformat(record.started_at).timestamp())
     except StorageError as error:
         record.message = record.message or str(error)
         return
     record.documents, record.dropped = counts.documents, counts.dropped
     record.nodes, record.edges = counts.nodes, counts.edges
+    record.bytes_written = sum(n for part, n in sizes.items() if part not in _NOT_WRITTEN)
     record.served, record.served_counts = (served.version, served.counts(root)) if served else (None, None)

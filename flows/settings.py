@@ -45,6 +45,11 @@ class Settings(BaseSettings, CrawlSettings):
         "best",
         description="How `search` reads the first skills beside the request: none, fast (8), or best (12).",
     )
+    exact_rows: int = Field(
+        100_000, ge=0,
+        description="Skills up to which `search` compares a request with all whole vectors; of more, a scan "
+        "along their principal axes tells with which, 500 at least.",
+    )  # fmt: skip
     page_seconds: float = Field(
         5, gt=0, description="Seconds that `page` may encode a document; then it goes by words alone."
     )

@@ -19,8 +19,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import filelock
-
 from storage.errors import Locked, SkilleryError, StorageError, Unreachable
 from storage.folder import Folder
 from storage.root import Root
@@ -33,8 +31,8 @@ LOCK = "state/locks/writer.lock"
 _HOLDER = "state/locks/writer.json"
 # Given up where the disk is full: what makes room there, or goes back, writes a little first.
 RESERVE = "state/locks/reserve"
-_RESERVE_BYTES = 1_000_000
-_PLENTY = 200 * _RESERVE_BYTES  # bytes that must be free for a reserve to be made
+RESERVE_BYTES = 1_000_000
+_PLENTY = 200 * RESERVE_BYTES  # bytes that must be free for a reserve to be made
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +101,8 @@ def _taken(take: Callable[[], bool], wait: float, waiting: Callable[[], object])
 def _file_lock(
     root: Root, taken: Callable[[Callable[[], bool]], bool], holder: Holder, *, spare: bool
 ) -> Iterator[bool]:
+    import filelock  # noqa: PLC0415 (a search takes no lock)
+
     path = root.folder / LOCK
     path.parent.mkdir(parents=True, exist_ok=True)
     # One instance a path and process: a flow within a flow enters again, another process does not.
@@ -134,8 +134,8 @@ def _sign(root: Root, holder: Holder, *, spare: bool) -> None:
     with suppress(StorageError, OSError):
         free = shutil.disk_usage(root.folder).free
         if free > _PLENTY and not root.exists(RESERVE):
-            root.write(RESERVE, bytes(_RESERVE_BYTES))
-        elif spare and free < _RESERVE_BYTES:
+            root.write(RESERVE, bytes(RESERVE_BYTES))
+        elif spare and free < RESERVE_BYTES:
             root.delete(RESERVE)
     with suppress(StorageError):  # the lock is held, whether or not it can be said by whom
         root.write_json(_HOLDER, asdict(holder))

@@ -38,7 +38,7 @@ class Place(Protocol):
     def delete(self, relative: str) -> None: ...  # noqa: D102
     def unfinished(self) -> list[str]: ...  # noqa: D102
     def files(self, folder: str, suffix: str) -> list[str]: ...  # noqa: D102
-    def sizes(self) -> dict[str, int]: ...  # noqa: D102
+    def sizes(self, since: float = 0.0) -> dict[str, int]: ...  # noqa: D102
     def fetch(self, relative: str) -> Path: ...  # noqa: D102
     def send(self, relative: str) -> None: ...  # noqa: D102
     def each(self, work: Callable[[T], R], items: Iterable[T], *, spread: bool = False) -> list[R]: ...  # noqa: D102
@@ -122,9 +122,9 @@ class Root:
         """
         return self.place.files(folder, suffix)
 
-    def sizes(self) -> dict[str, int]:
-        """Return how many bytes lie below each folder of the root."""
-        return self.place.sizes()
+    def sizes(self, since: float = 0.0) -> dict[str, int]:
+        """Return how many bytes of files written since a time (Unix) lie below each folder of the root."""
+        return self.place.sizes(since)
 
     def fetch(self, relative: str) -> Path:
         """Return where a file or folder lies on this machine; a bucket's is copied first.

@@ -128,11 +128,11 @@ class Bucket:
         with self._asking(folder):
             return sorted(m["path"] for m in self._listed(folder) if m["path"].endswith(suffix))
 
-    def sizes(self) -> dict[str, int]:
+    def sizes(self, since: float = 0.0) -> dict[str, int]:
         """Return the bytes below each first part of a name."""
         found: Counter[str] = Counter()
         with self._asking(""):
-            for meta in self._listed(""):
+            for meta in (m for m in self._listed("") if m["last_modified"].timestamp() >= since):
                 found[str(meta["path"]).partition("/")[0]] += int(meta["size"])
         return dict(found)
 

@@ -18,6 +18,8 @@ from typing import Any
 import polars as pl
 
 from flows.settings import Settings, run_expansion, run_llm
+from storage.locks import RESERVE_BYTES
+from storage.partitions import PARTITIONS
 from storage.root import Root
 from storage.state import (
     GOOD,
@@ -46,11 +48,13 @@ _RATES = {"crawl": 0.002, "refine": 0.005, "parse": 0.006, "index": 0.003}
 _UNMEASURED = 3.0  # how far off such a rate may be
 _SPREAD = 1.5  # and one that was measured
 _ALIKE = 5_000  # squared differences of amounts that tell as much of a rate as is known without them
-_PROMPT_TOKENS, _ANSWER_TOKENS = (
-    1500,
-    12,
-)  # of a question to an LLM beside its nodes, and a node's in the answer
-
+# Bytes that are written: of 28 skills, of each partition of `seen` and of the other tables; of 20,000, of a
+# skill in `seen`, in these, in what routing reads, of what else a change keeps, and of a text's vectors and
+# states. `_FIXED` and `_IDLE` stand for as many times `_A_SECOND`.
+_SEEN_PART, _PART, _SEEN, _ROWS, _ROUTED, _CHANGED, _TEXT = 3_400, 50_000, 230, 9_000, 9_500, 3_500, 6_000
+_A_SECOND = 5e4
+# Tokens of a question to an LLM beside its nodes, and of a node in the answer.
+_PROMPT_TOKENS, _ANSWER_TOKENS = 1500, 12
 _FORETOLD = (600, 100)  # tokens of a question about a skill's requests, and of its answer
 
 
@@ -73,7 +77,7 @@ def foresee(
         `sources` (what reading each would take; `documents` is null where nobody knows before it is read),
         `documents` to refine, `nodes`, `texts` and `tokens` to encode, `llm` (questions, tokens, cost; null
         without one), `expansion` (the same of what it would foretell), `seconds` by stage, and `range`,
-        between which their sum is expected.
+        between which their sum is expected; `bytes_written` as a run's record has them, and `bytes_range`.
     """
     ended = read_runs(root, _RUNS)
     runs = [run for run in ended if run["state"] in GOOD]
@@ -93,12 +97,15 @@ def foresee(
     work["refine"] = documents
     work["parse"] = work["index"] = documents + encoded
     seconds, between = _seconds(runs, work)
+    indexed = (encoded + skills + documents + (nodes if again and index == "all" else encoded)) / 2
+    held = max(documents, (runs[0]["documents"] or 0) if runs else 0)
     return {
         "sources": sources, "documents": documents, "nodes": nodes, "texts": encoded + skills,
         "tokens": round(encoded * per_node + skills * _TOKENS_A_SKILL),
         "llm": _llm(settings, runs, documents, nodes, per_node),
         "expansion": _expansion(root, settings, runs, 0 if again else documents), "seconds": seconds,
         "range": between,
+        **_written(runs, _bytes(held, documents, indexed), quiet=not documents),
     }  # fmt: skip
 
 
@@ -125,7 +132,7 @@ def _source(root: Root, spec: str, runs: Iterable[dict[str, Any]], limit: int | 
     the first brought, which read all of it.
     """
     known = read_sources(root).get(spec, {})
-    whole = known.get("last_complete")
+    whole = known.get("last_read" if known.get("limit") == limit else "last_complete")
     changed, size = _held(spec, datetime.fromisoformat(whole).timestamp() if whole else 0.0)
     listed, requests = changed, None if changed is None else 0
     if known.get("last_read"):
@@ -193,30 +200,61 @@ def _lengths(root: Root) -> tuple[float, float]:
 
 
 def foresee_days(root: Root, days: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row for each day that a backfill would rebuild: what it would make, and the seconds."""
+    """Return a row for each day that a backfill would rebuild: what it would make, write and take."""
     runs = [run for run in read_runs(root, _RUNS) if run["state"] in GOOD]
     first = seen_table(root).read(columns=["first_seen_at"])["first_seen_at"].dt.strftime("%Y-%m-%d")
-    rows = replay_plan(root, list(days))
+    rows, sizes = replay_plan(root, list(days)), root.sizes()
+    tables = sum(sizes.get(part, 0) for part in ("documents", "nodes", "edges"))
+    a_document = tables / max(1, documents_table(root).read(columns=["doc_id"]).height)
     for row in rows:
         place = Root(root.at(backfill_of(row["day"])))
         refined, parsed = (t(place).read(columns=["doc_id"]).height for t in (refined_table, parsed_table))
         todo = max(0, int((first <= row["day"]).sum()) - refined)
         unparsed = max(0, todo + row["documents rebuilt before"] - parsed)
         seconds, between = _seconds(runs, {"refine": todo, "parse": unparsed})
-        row |= {"documents to make": todo, "seconds": round(sum(seconds.values()), 1), "range": between}
+        reserve = 0 if row["documents rebuilt before"] else RESERVE_BYTES
+        size = _written([], reserve + max(todo, unparsed) * (a_document or _ROWS))
+        took = round(sum(seconds.values()), 1)
+        row |= {"documents to make": todo, "seconds": took, "range": between, **size}
     return rows
 
 
 def _work(run: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a run that has ended did, in the units that its seconds are foreseen by."""
-    documents = run["documents"] or 0
-    if run.get("flow") != "full-rebuild":
-        documents = sum(map(_brought, run["sources"]))
+    """Return what a run that has ended did, in the units that its seconds and bytes are foreseen by."""
+    held, texts = run["documents"] or 0, run["vectors_new"] or 0
+    documents = sum(map(_brought, run["sources"]))
+    if run.get("flow") == "full-rebuild":
+        documents, texts = held, (texts + held + ((run.get("served_counts") or {}).get("nodes") or 0)) / 2
     made = documents + (run["vectors_new"] or 0)
     return {
         "crawl": sum(one["listed"] or 0 for one in run["sources"]), "refine": documents, "parse": made,
-        "index": made,
+        "index": made, "written": _bytes(held, documents, texts),
     }  # fmt: skip
+
+
+def _bytes(held: int, changed: float, texts: float) -> float:
+    """Return what a run writes that changes some documents: whole partitions, of `seen` all of them."""
+    seen = _touched(held) * _SEEN_PART + held * _SEEN
+    tables = _touched(changed) * (_PART + held * _ROWS / PARTITIONS) + changed * _CHANGED
+    return seen + tables + texts * _TEXT + (held * _ROUTED if changed else 0)
+
+
+def _touched(documents: float) -> float:
+    """Return how many partitions hold so many documents."""
+    return float(PARTITIONS * (1 - (1 - 1 / PARTITIONS) ** documents))
+
+
+def _written(runs: Iterable[Mapping[str, Any]], amount: float, *, quiet: bool = False) -> dict[str, Any]:
+    """Return the bytes that are written for as many as `_bytes` says, and the least and the most of them."""
+    told = [run for run in runs if run.get("flow") in _REFINING and run.get("bytes_written")]
+    alike = [
+        (work["written"], run["bytes_written"])
+        for run in told
+        if (not (work := _work(run))["refine"]) == quiet
+    ]
+    known = [(work / _A_SECOND, size / _A_SECOND) for work, size in alike]
+    least, likely, most = (round(_A_SECOND * n) for n in _stage_seconds(known, 1.0, amount / _A_SECOND))
+    return {"bytes_written": likely, "bytes_range": [round(least / _SPREAD), round(most * _SPREAD)]}
 
 
 def _seconds(

@@ -30,7 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tasks.evaluate.routing.data import read_qrels, read_skills, read_tasks
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.onnx_export import exported_encoder
-from tasks.retrieve.routing.router import Router, best_rows
+from tasks.retrieve.routing.coarse import best_rows
+from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
 
 _MINILM = "sentence-transformers/all-MiniLM-L6-v2"

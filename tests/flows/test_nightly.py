@@ -22,7 +22,6 @@ from storage.root import Root
 from storage.state import accept_risks, parsed_table, read_runs, seen_table
 from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.source_list import specs_to_read
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM
 from tests.support.roots.storied import PIPED, RULE
@@ -80,6 +79,8 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
     assert after["published"]
     assert after["nodes"] == first["nodes"] + 1
     assert 0 < after["vectors_new"] < first["vectors_new"]
+    for record in (first, after):
+        assert 0.5 < record["foreseen"]["bytes_written"] / record["bytes_written"] < 2
 
 
 def _posted(url: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 (what the server answers)
@@ -159,7 +160,7 @@ def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served_marked_
     skills.rename(skills.with_name("away"))
     with pytest.raises(NothingReadable):
         _nightly(root)
-    index = ServedIndex(Root(root), encoder=MINILM, classifier=LocalClassifier)
+    index = ServedIndex(Root(root), encoder=MINILM)
     assert [found["stale"] for found in index.search("tea")["results"]] == [True, True]
 
 

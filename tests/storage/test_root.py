@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import threading
 from pathlib import Path
@@ -119,6 +120,20 @@ def test_a_root_is_a_folder(tmp_path: Path) -> None:
 def test_an_address_is_refused_by_name(spec: str | Path) -> None:
     with pytest.raises(WrongInput, match=r"(ftp|s3):/.* is no folder"):
         Root(spec)
+
+
+def test_files_below_the_top_of_a_machine_are_named_from_there(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"x")
+    assert Root("/").files(str(tmp_path)[1:]) == [f"{tmp_path}/a.bin"[1:]]
+
+
+def test_what_was_written_since_is_counted_by_folder(root: Root) -> None:
+    for relative in ("raw/a", "raw/deep/b", "state/c", "d"):
+        root.write(relative, b"four")
+    os.utime(root.folder / "raw/a", (0, 1_000))
+    os.utime(root.folder / "state/c", (0, 1_000))
+    assert root.sizes() == {"raw": 8, "state": 4, ".": 4}
+    assert root.sizes(1_001) == {"raw": 4, ".": 4}
 
 
 def test_two_folders_are_exchanged(tmp_path: Path) -> None:

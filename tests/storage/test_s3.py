@@ -41,6 +41,8 @@ def test_what_is_written_is_read_back_and_replaced(root: Root) -> None:
     assert root.read("state/a.bin") == root.open("state/a.bin").read() == b"two"
     assert root.files("state") == ["state/a.bin", "state/deep/b.json"]
     assert root.files("", ".bin") == ["state/a.bin", "stateless.bin"]
+    assert root.sizes(time.time() - 60) == root.sizes() == {"state": 5, "stateless.bin": 0}
+    assert root.sizes(time.time() + 60) == {}
     found = [root.exists(name) for name in ("state", "state/a.bin", "stat")]
     assert found == [True, True, False]
     assert Root(root.at("state")).read("a.bin") == b"two"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from flows.commands.console import say
@@ -18,11 +19,17 @@ def print_cost(found: dict[str, Any]) -> None:
             asked = f"questions to the LLM{what} {llm['questions']:,}, of {llm['tokens']:,} tokens"
             say(f"{asked}; cost {llm['cost']:,.2f}")
     stages = ", ".join(f"{stage} {seconds:,.1f}" for stage, seconds in found["seconds"].items())
-    low, high = found["range"]
-    say(
-        f"seconds: {stages}; in all {sum(found['seconds'].values()):,.0f}, between {low:,.0f} and {high:,.0f}"
-    )
+    took = between(sum(found["seconds"].values()), found["range"])
+    say(f"seconds: {stages}; in all {took}")
+    size, *spread = (size / 1e6 for size in (found["bytes_written"], *found["bytes_range"]))
+    say(f"megabytes to write: {between(size, spread, 1)}")
     say("nothing was done")
+
+
+def between(likely: float, spread: Sequence[float], digits: int = 0) -> str:
+    """Return what is likely, and the least and the most that it may be."""
+    found, low, high = (f"{value:,.{digits}f}" for value in (likely, *spread))
+    return f"{found}, between {low} and {high}"
 
 
 def _reading(one: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from flows.cli.printing.cost import between
 from flows.cli.printing.measures import print_paging
 from flows.commands.console import counts as _counts
 from flows.commands.console import say as _say
@@ -141,14 +142,17 @@ def print_rollback(found: dict[str, Any]) -> None:
 
 def print_backfill(days: list[dict[str, Any]]) -> None:
     """Print a row a day of a backfill, or of what one would do."""
-    shown = [column for column in days[0] if column != "range"]
+    shown = [column for column in days[0] if column not in ("range", "bytes_written", "bytes_range")]
     _table("backfill", shown, [[day[column] for column in shown] for day in days])
     served = next((day["published"] for day in days if day.get("published")), None)
     if "published" not in days[0]:  # a dry run's
         last = next((day["day"] for day in days if day["would be served"]), None)
         then = f"that of {last} would be served if it passed the gate" if last else "what is served stays"
-        took, low, high = (sum([day["seconds"], *day["range"]][at] for day in days) for at in range(3))
-        _say(f"seconds in all {took:,.0f}, between {low:,.0f} and {high:,.0f}")
+        took, *spread = (sum([day["seconds"], *day["range"]][at] for day in days) for at in range(3))
+        _say(f"seconds in all {between(took, spread)}")
+        sizes = ([day["bytes_written"], *day["bytes_range"]] for day in days)
+        size, *spread = (sum(column) / 1e6 for column in zip(*sizes, strict=True))
+        _say(f"megabytes to write in all {between(size, spread, 1)}")
         _say(f"nothing was done; each day would have tables of its own under backfill/; {then}")
         return
     _say(

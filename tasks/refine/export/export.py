@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import os
 import shutil
 import uuid
 from collections import Counter
@@ -24,6 +26,7 @@ from storage.partitions import PARTITIONS
 from storage.root import Root
 from storage.schemas import SCHEMA_VERSION
 from storage.state import aliases_table, corpus_counts, documents_table, read_runs
+from tasks.crawl.source.identity import shown_spec
 from tasks.refine import STAGE_VERSION
 from tasks.refine.export.writers import FolderWriter, JsonLinesWriter, ParquetWriter
 from tasks.refine.known_files import routing_lines, wanted_blobs
@@ -207,7 +210,8 @@ def _partitions(root: Root, policy: LicencePolicy) -> Iterator[pl.DataFrame]:
     for partition in range(PARTITIONS):
         frame = table.read([partition]).sort("doc_id")
         if not frame.is_empty():
-            yield frame.with_columns(licence_classes(frame["licence"], policy))
+            sources = pl.col("source").replace({spec: shown_spec(spec) for spec in frame["source"].unique()})
+            yield frame.with_columns(licence_classes(frame["licence"], policy), sources)
 
 
 def without_text(frame: pl.DataFrame) -> pl.DataFrame:
@@ -242,20 +246,35 @@ def _report(out: Path, format: str, rows: pl.DataFrame, classes: Counter[str]) -
 def _unfinished(out: Path) -> Iterator[Path]:
     """Lend a folder beside `out` that is renamed to `out` on success and removed on failure.
 
-    What a killed export left there goes first.
+    What a killed export left there goes first: nobody holds a lock on it any more.
     """
     beside = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.tmp")
+    with contextlib.ExitStack() as held:
+        try:
+            if out.exists() and (not out.is_dir() or any(out.iterdir())):
+                raise WrongInput(f"--out {out} is no empty folder: name one that is not there yet")
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(out.parent):
+                for left in out.parent.glob(f".{escape(out.name)}.????????.tmp"):
+                    with contextlib.suppress(BlockingIOError), _locked(left, fcntl.LOCK_NB):
+                        shutil.rmtree(left, ignore_errors=True)
+                beside.mkdir()
+                held.enter_context(_locked(beside))
+            yield beside
+            with contextlib.suppress(FileNotFoundError):
+                out.rmdir()
+            beside.rename(out)
+        except OSError as error:
+            raise WrongInput(f"--out {out} cannot be written ({error.strerror or error})") from error
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path, or_fail: int = 0) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise WrongInput(f"--out {out} is no empty folder: name one that is not there yet")
-        for killed in out.parent.glob(f".{escape(out.name)}.????????.tmp"):
-            shutil.rmtree(killed, ignore_errors=True)
-        beside.mkdir(parents=True)
-        yield beside
-        with contextlib.suppress(FileNotFoundError):
-            out.rmdir()
-        beside.rename(out)
-    except OSError as error:
-        raise WrongInput(f"--out {out} cannot be written ({error.strerror or error})") from error
+        fcntl.flock(descriptor, fcntl.LOCK_EX | or_fail)
+        yield
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        os.close(descriptor)

@@ -13,7 +13,7 @@ import polars as pl
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.state import aliases_table, seen_table
-from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.identity import doc_key, shown_spec
 from tasks.crawl.source.lookup import followed
 from tasks.refine.known_files import known_facts, wanted_blobs
 from tasks.refine.risks.hits import told_risk
@@ -68,7 +68,7 @@ def shown(edition: Edition, alias: str | None) -> dict[str, Any]:
     """
     row, allowed = edition.row, edition.licence_class == "allow"
     blobs = {file["path"]: file for file in row["blobs"] or ()}
-    told = {name: row[name] for name in _TOLD}
+    told = {name: row[name] for name in _TOLD} | {"source": shown_spec(row["source"])}
     if not allowed and "description" in (row["inferred"] or ()):
         told["description"] = None
     return {

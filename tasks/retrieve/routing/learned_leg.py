@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from storage.folder import threads_of_process
 from tasks.models.adapted_encoder import FIRST, LAST, UNKNOWN, WIDTH, AdaptedEncoder, token_vectors
 from tasks.models.preloaded import Preloaded, loaded_once
 from tasks.models.protocols import Vectors
+from tasks.retrieve.routing.coarse import Coarse
 from tasks.retrieve.routing.micro_batches import cosines
 from tasks.retrieve.routing.skill_tokens import Ids, SkillTokens, kept_tokens
 
@@ -29,10 +31,19 @@ FILE = Path(__file__).parents[1] / "data" / "retriever-1.npz"
 QUERY, HEAD = 96, 64  # tokens of a request, and of name and description, that are read
 _CHARACTERS = 2000  # of a request that are cut into tokens
 _RARITY_POWER = 1.5
-# The cosine of each row, the share of a request that was read, and its cosine to what was foretold of each
-# row, 0 where nothing was; None: nothing was of any.
-Learned: TypeAlias = tuple[Vectors, float, Vectors | None]
 _BLOCK, _CHUNK = 256, 8192  # rows that are added up at once, and that are held as more than tokens
+
+
+class Learned(NamedTuple):
+    """What is told of a request: the cosine of each row, `(rows,)`, the share that was read, and its vector.
+
+    `foretold`, `(rows,)`, is its cosine to what was foretold, 0 where nothing was; None: nothing was of any.
+    """
+
+    cosines: Vectors
+    share: float
+    foretold: Vectors | None
+    request: Vectors
 
 
 class BodyMap(NamedTuple):
@@ -131,22 +142,25 @@ class LearnedLeg:
         vectors: Of skills, as `Retriever.skills` makes them, shape `(rows, 384)`.
         model: Loads what encodes requests, when the first one comes.
         foretold: Vectors of requests that were foretold of skills, of the same shape; None: there are none.
+        coarse: The vectors with their principal axes: then these alone tell the cosines of all rows.
     """
 
     def __init__(
-        self, vectors: Vectors, model: Callable[[], Retriever], foretold: Vectors | None = None
-    ) -> None:
-        self._vectors, self._model, self._foretold = vectors, Preloaded(model), foretold
+        self, vectors: Vectors, model: Callable[[], Retriever], foretold: Vectors | None = None,
+        coarse: Coarse | None = None,
+    ) -> None:  # fmt: skip
+        self.coarse, self._model, self._foretold = coarse, Preloaded(model), foretold
+        self._cosines = coarse.cosines if coarse else partial(cosines, vectors)
 
     def begin(self) -> None:
         """Begin to load the model, in a thread of its own."""
         self._model.begin()
 
     def cosines(self, requests: Sequence[str]) -> list[Learned]:
-        """Return what is `Learned` of each request, arrays of shape `(rows,)`."""
+        """Return what is told of each request."""
         vectors, shares = self._model.get().requests(requests)
         near = [None] * len(shares) if self._foretold is None else cosines(self._foretold, vectors)
-        return list(zip(cosines(self._vectors, vectors), shares, near, strict=True))
+        return [*map(Learned, self._cosines(vectors), shares, near, vectors)]
 
 
 @functools.lru_cache(maxsize=1)

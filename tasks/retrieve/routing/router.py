@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
@@ -17,6 +18,15 @@ import numpy.typing as npt
 from storage.folder import threads_of_process
 from tasks.models.protocols import Encoder, Vectors
 from tasks.retrieve.routing.bm25f import Lexical, Scores, lexical_of
+from tasks.retrieve.routing.coarse import (
+    RESCORED,
+    Coarse,
+    best_of,
+    best_rows,
+    leading,
+    rows_standardised,
+    standardised,
+)
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.fit import FEATURES, TOP, Evidence, FitModel, Leading, evidence_of
 from tasks.retrieve.routing.learned_leg import Learned, LearnedLeg
@@ -111,25 +121,30 @@ class Ranked:
 class ReadQuery(NamedTuple):
     """What was made of a query: the parts of scores, and what they were before they were standardised.
 
-    `lexical` has shape `(rows,)`; `asked` has the unit vectors of facets, that of the whole query last.
+    `lexical` has shape `(rows,)`; `asked` has the unit vectors of facets, that of the whole query last. Where
+    the parts are of coarse cosines, `whole` returns those of some rows that are of whole ones.
     """
 
     parts: dict[str, Scores]
     lexical: Scores
     asked: Vectors
+    whole: Callable[[npt.NDArray[np.int64]], dict[str, Scores]] | None = None
 
 
 class Router:
     """Ranks the skills of one index, given by row.
 
-    `vectors`, shape `(rows, dimension)`, are unit vectors of name and description, made by `encoder`.
+    `vectors`, shape `(rows, dimension)`, are unit vectors of name and description, made by `encoder`. With
+    `coarse`, which `learned` has then too, the rows that lead by it are ranked by whole vectors, others not.
     """
 
     def __init__(
         self, doc_ids: Sequence[str], names: Sequence[str], lexical: Lexical, sketches: Sketches,
         vectors: Vectors, encoder: Encoder, settings: RouterSettings | None = None,
         fit: FitModel | None = None, reader: SkillReader | None = None, learned: LearnedLeg | None = None,
+        coarse: Coarse | None = None,
     ) -> None:  # fmt: skip
+        self._coarse, self._cosines = coarse, coarse.cosines if coarse else partial(cosines, vectors)
         self._doc_ids, self._lexical, self._vectors, self._encoder = doc_ids, lexical, vectors, encoder
         self._settings, self._folder = settings or RouterSettings(), NearIdentical(sketches, vectors)
         self._fit, self._reader, self._learned = fit, reader, learned
@@ -169,21 +184,27 @@ class Router:
         for model in (self._learned, self._reader):
             if model is not None:
                 model.begin()
-        read = self.read(query)
+        read, allowed_rows = self.read(query), len(rows)
         parts = dict(read.parts)
         total: Scores = np.stack(list(parts.values())).sum(axis=0)
+        deep, read_first = 3 if fold else 1, self._reader.reach.skills if self._reader else 0
+        wanted = deep * max(k, TOP, read_first) + bool(read_first)
+        if read.whole is not None:
+            rows = leading(rows, total, max(RESCORED, 4 * wanted))
+            for part, scores in read.whole(rows).items():
+                parts[part][rows] = scores
+            total[rows] = np.stack([scores[rows] for scores in parts.values()]).sum(axis=0)
         parts["lead"] = self._lead(rows, total, parts["described"] + parts["again"])
         total += parts["lead"]
-        deep, read_first = 3 if fold else 1, self._reader.reach.skills if self._reader else 0
-        best = best_rows(rows, total, deep * max(k, TOP, read_first) + bool(read_first), self._doc_ids)
+        best = best_rows(rows, total, wanted, self._doc_ids)
         near = best[: deep * read_first + 1]
         groups = self._folder.folded(best) if fold else [[row] for row in best]
         leaders = np.array([row for row, *_ in groups], dtype=np.int64)
         # However many are asked for, each is compared with the same ones: its fit does not depend on `k`.
-        compared = int(np.isin(leaders, best[: deep * TOP]).sum())
-        evidence = self._evidence(query, read, leaders, (len(rows), compared))
+        compared = len({*leaders.tolist()}.intersection(best[: deep * TOP]))
+        evidence = self._evidence(query, read, leaders, (allowed_rows, compared))
         # Nor does what is read, and what it is lifted above.
-        first = leaders[np.isin(leaders, near)].tolist()
+        first = [row for row in leaders.tolist() if row in {*near}]
         odds = self._reader.scores(query, first[:read_first]) if self._reader else np.zeros(0, np.float32)
         parts["reranker"] = self._reranked(odds, first, total, near[-1])
         total += parts["reranker"]
@@ -225,7 +246,7 @@ class Router:
 
     def nearness(self, queries: Vectors) -> Scores:
         """Return the standardised cosine of every row to each query vector, shape `(queries, rows)`."""
-        return _rows_standardised(cosines(self._vectors, queries))
+        return rows_standardised(cosines(self._vectors, queries))
 
     def rarities(self, terms: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return how rare terms are among the rows (inverse document frequency), shape `(terms,)`."""
@@ -283,8 +304,8 @@ class Router:
         chosen = readable(cut or [query[: 4 * settings.tokens]], settings.tokens)
         asked, near, learned = self._batches(self._together, (query, chosen))
         # Each by itself first, because a vague facet is near to everything.
-        near = _rows_standardised(near)
-        whole, best = near[-1], standardised(near[: max(1, len(near) - 1)].max(axis=0))
+        near = rows_standardised(near)
+        nearest = best_of(near)
         share = min(1.0, len(cut) / settings.many)
         several = share if len(cut) > 1 else 0.0
         raw = self._lexical.scores(query)
@@ -297,18 +318,32 @@ class Router:
         if named := self._named.get(plain_name(query)):
             bonus = bonus.copy()
             bonus[named] = 1000.0  # no other part comes near it
+        weights = {"whole": settings.whole, "facets": settings.facets * share}
+        weights["learned"] = settings.learned * learned.share
         parts = {
             "lexical": lexical,
-            "whole": settings.whole * whole,
-            "facets": settings.facets * share * best,
+            "whole": weights["whole"] * near[-1],
+            "facets": weights["facets"] * standardised(nearest),
             "described": described,
             "again": again,
-            "learned": np.float32(settings.learned * learned[1]) * standardised(learned[0]),
+            "learned": weights["learned"] * standardised(learned.cosines),
             "named": bonus,
         }
-        if learned[2] is not None:
-            parts["foretold"] = np.float32(settings.foretold * learned[1]) * _told_standardised(learned[2])
-        return ReadQuery(parts, raw, asked)
+        if learned.foretold is not None:
+            parts["foretold"] = np.float32(settings.foretold * learned.share) * _told_standardised(
+                learned.foretold
+            )
+        if (coarse := self._coarse) is None:
+            return ReadQuery(parts, raw, asked)
+        leg = self._learned.coarse if self._learned else None
+
+        def whole(rows: npt.NDArray[np.int64]) -> dict[str, Scores]:
+            told = dict(zip(("whole", "facets"), coarse.rescored(asked, rows, nearest), strict=True))
+            if leg is not None:
+                told["learned"] = leg.standardised(learned.request[None], rows)[0]
+            return {part: weights[part] * scores for part, scores in told.items()}
+
+        return ReadQuery(parts, raw, asked, whole)
 
     def _together(self, queries: list[Faceted]) -> list[Asked]:
         """Return of each query, given with its facets, what the encoders make of it.
@@ -324,12 +359,13 @@ class Router:
             own if fit or len(own) == 1 else np.vstack([own, _mean(own, of)])
             for own, fit, of in zip(encoded, fits, texts, strict=True)
         ]
-        near = _parted(cosines(self._vectors, np.concatenate(asked)), asked)
+        near = _parted(self._cosines(np.concatenate(asked)), asked)
         return list(zip(asked, near, learned.result(), strict=True))
 
     def _by_learned(self, queries: list[str]) -> list[Learned]:
         if self._learned is None:
-            return [(np.zeros(self.rows, dtype=np.float32), 0.0, None)] * len(queries)
+            nothing = np.zeros(self.rows, dtype=np.float32)
+            return [Learned(nothing, 0.0, None, nothing[:0])] * len(queries)
         return self._learned.cosines(queries)
 
     def _lead(self, rows: npt.NDArray[np.int64], total: Scores, further: Scores) -> Scores:
@@ -345,26 +381,9 @@ class Router:
         return lead
 
 
-def best_rows(rows: npt.NDArray[np.int64], scores: Scores, k: int, doc_ids: Sequence[str]) -> list[int]:
-    """Return the `k` of these rows that score highest, best first; rows of equal score by ascending id."""
-    if len(rows) > k:
-        # What ties with the last one stays in, so that the ids decide.
-        taken = scores[rows]
-        rows = rows[taken >= np.partition(taken, len(rows) - k)[len(rows) - k]]
-    return sorted(rows.tolist(), key=lambda row: (-scores[row], doc_ids[row]))[:k]
-
-
 def plain_name(name: str) -> str:
     """Return a name in the form in which names are compared: lower case, words joined by single hyphens."""
     return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
-
-
-def standardised(scores: Scores) -> Scores:
-    """Return scores with mean 0 and variance 1 over all documents; zeros if all are equal."""
-    deviation = float(scores.std()) if len(scores) else 0.0
-    if deviation < 1e-9:
-        return np.zeros_like(scores)
-    return np.asarray((scores - scores.mean()) / deviation, dtype=np.float32)
 
 
 def _told_standardised(scores: Scores) -> Scores:
@@ -372,12 +391,6 @@ def _told_standardised(scores: Scores) -> Scores:
     found, told = np.zeros_like(scores), scores != 0
     found[told] = standardised(scores[told])
     return found
-
-
-def _rows_standardised(scores: Scores) -> Scores:
-    for row in scores:
-        row[:] = standardised(row)
-    return scores
 
 
 def _mean(vectors: Vectors, texts: Sequence[str]) -> Vectors:

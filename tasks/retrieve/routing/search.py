@@ -17,11 +17,13 @@ import polars as pl
 from storage.errors import WrongInput
 from storage.lance.served import Licences
 from storage.lance.tables import TableAt
+from tasks.crawl.source.identity import shown_spec
 from tasks.models.protocols import Encoder, Vectors
+from tasks.retrieve.routing.coarse import EXACT_ROWS, Coarse, best_rows, coarse_by_name
 from tasks.retrieve.routing.fit import DECIDING, FitModel
 from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_retriever
 from tasks.retrieve.routing.reranker import NONE, REACHES, Reach, SkillReader, packaged_pair_scorer
-from tasks.retrieve.routing.router import Ranked, Router, best_rows
+from tasks.retrieve.routing.router import Ranked, Router
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.store import RoutingIndex
 
@@ -115,23 +117,29 @@ class Searcher:
             them, and none is read.
         threads: That read at a time; None: one a core.
         reach: How far, where it is not that of `REACHES`.
+        exact_rows: Of more rows a coarse scan tells which ones are compared by whole vectors.
     """
 
     def __init__(
         self, skills: TableAt, index: RoutingIndex, encoder: Encoder, fit: FitModel | None = None,
         rerank: str = NONE, threads: int | None = None, reach: Reach | None = None,
+        exact_rows: int = EXACT_ROWS,
     ) -> None:  # fmt: skip
         self._skills, self._ids, self._rows = skills, index.doc_ids, index.rows
         self._masks: dict[Filters, tuple[Licences, npt.NDArray[np.bool_]]] = {}
         names = self._rows["name"].to_list()
         tokens, reader, learned = index.tokens, None, None
+        coarse = dict[str, Coarse]()
+        if len(index.doc_ids) > exact_rows:
+            coarse = index.coarse or coarse_by_name(index.vectors, index.learned)
         if index.learned is not None:
-            learned = LearnedLeg(index.learned, partial(packaged_retriever, threads), index.foretold)
+            model = partial(packaged_retriever, threads)
+            learned = LearnedLeg(index.learned, model, index.foretold, coarse.get("learned"))
         if rerank != NONE and tokens is not None:
             reader = SkillReader(partial(packaged_pair_scorer, threads), tokens.of, reach or REACHES[rerank])
         self.router = Router(
             index.doc_ids, names, index.lexical, index.sketches, index.vectors, encoder, fit=fit,
-            reader=reader, learned=learned,
+            reader=reader, learned=learned, coarse=coarse.get("vectors"),
         )  # fmt: skip
 
     def search(
@@ -200,6 +208,12 @@ class Searcher:
         return codes.with_columns(pl.col("risks").fill_null(_NO_RISK))
 
     @functools.cached_property
+    def _sources(self) -> pl.Series:
+        """The source of each row, as it is shown."""
+        column = self._rows["source"]
+        return column.replace({spec: shown_spec(spec) for spec in column.unique()})
+
+    @functools.cached_property
     def _offers(self) -> pl.DataFrame:
         return self._risks.filter(pl.col("risks").str.starts_with("offer."))
 
@@ -231,8 +245,8 @@ class Searcher:
         shown = self.allowed(Filters(person=True), licences)
         rows, risks = self._rows.filter(shown), self._risks.filter(shown[self._risks["place"].to_numpy()])
         columns = {
-            "kind": rows["kind"], "licence": rows["licence"].fill_null(_UNKNOWN), "source": rows["source"],
-            "risk": risks["risks"],
+            "kind": rows["kind"], "licence": rows["licence"].fill_null(_UNKNOWN),
+            "source": self._sources.filter(shown), "risk": risks["risks"],
         }  # fmt: skip
         counts = {name: Counter(column.to_list()) for name, column in columns.items()}
         return {name: dict(sorted(c.items(), key=lambda v: (-v[1], v[0]))) for name, c in counts.items()}
@@ -257,11 +271,10 @@ class Searcher:
         classes = {licence: licences.class_of(licence) for licence in self._rows["licence"].unique()}
         shown = [licence for licence, found in classes.items() if found != "deny"]
         mask = self._rows["licence"].is_in(shown, nulls_equal=True)
-        source = self._rows["source"]
         mask &= _any_of("kind", filters.kinds, [self._rows["kind"]])
         named = self._rows["licence"].fill_null(_UNKNOWN).str.to_lowercase()
         mask &= _any_of("licence", [licence.lower() for licence in filters.licences], [named])
-        mask &= _any_of("source", filters.sources, [source, source.str.split(":").list.first()])
+        mask &= _any_of("source", filters.sources, [self._sources, self._sources.str.split(":").list.first()])
         if filters.risks:
             mask &= self._with_risks(filters.risks)
         back = self._offers["place"].filter(self._offers["risks"].is_in(filters.kept_back()))
@@ -309,6 +322,7 @@ def provenance(row: dict[str, Any], failed: set[str]) -> dict[str, Any]:
     """Return the provenance of a row with `licence_class`; stale if its source's last reading failed."""
     return {
         **{column: row[column] for column in (*PROVENANCE, "licence_class")},
+        "source": shown_spec(row["source"]),
         "stale": row["stale"] or row["source"] in failed,
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from storage.seal import Seal, first_broken, seals_of, sha256_of
 from tasks.models.adapted_encoder import WIDTH, is_base
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
+from tasks.retrieve.routing.coarse import Coarse, coarse_arrays, coarse_kept
 from tasks.retrieve.routing.expansion import expansion_vectors, expansions_digest
 from tasks.retrieve.routing.learned_leg import packaged_digest, packaged_retriever
 from tasks.retrieve.routing.postings import TERMS_VERSION, Postings, Sketches, joined, kept, postings_of
@@ -60,7 +61,8 @@ class RoutingIndex:
     `tokens` are what the reranker reads, `learned` the vectors of the learned leg, shape `(rows, 384)`, and
     `foretold` those of requests that were foretold of skills; None of an index without them, as one from
     before they were kept, the last two of another encoder than the default one. `rows` holds what answers say
-    of the skills, and what they are filtered by, in the same order.
+    of the skills, and what they are filtered by, in the same order. Of many skills `coarse` has the principal
+    axes of `vectors` and `learned`, by name.
     """
 
     doc_ids: list[str]
@@ -72,6 +74,7 @@ class RoutingIndex:
     tokens: SkillTokens | None = None
     learned: Vectors | None = None
     foretold: Vectors | None = None
+    coarse: dict[str, Coarse] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +144,16 @@ def _opened(root: Root, served: Served) -> RoutingIndex | None:
     tokens = _tokens(place) if card["version"] >= _WITH_TOKENS else None
     learned = _array(place, "learned") if _is_current(card) else np.zeros((len(ids), 0), np.float32)
     foretold = _array(place, _FORETOLD) if card.get(_FORETOLD) and learned.size else None
+    coarse = coarse_kept(vectors, learned, lambda name: _array(place, name), card.get(_DIGESTS, {}))
     by_row = (postings.lengths, vectors, learned, foretold, None if tokens is None else tokens.bodies)
     by_posting = {len(impacts), len(postings.rows), len(postings.counts), int(postings.starts[-1])}
     whole = all(len(held) == len(ids) for held in by_row if held is not None) and len(by_posting) == 1
-    if not whole or (np.diff(postings.starts) < 0).any() or not (tokens is None or tokens.whole()):
+    whole = whole and all(held.whole() for held in coarse.values()) and (tokens is None or tokens.whole())
+    if not whole or (np.diff(postings.starts) < 0).any():
         raise StorageError(f"{root.at(folder)} is damaged (its files are not of one version): delete it")
-    lexical = lexical_with(postings, impacts, Bm25fSettings())
     return RoutingIndex(
-        ids, rows["content_hash"].to_list(), lexical, postings.sketches, vectors, rows, tokens,
-        learned if learned.size else None, foretold,
+        ids, rows["content_hash"].to_list(), lexical_with(postings, impacts, Bm25fSettings()),
+        postings.sketches, vectors, rows, tokens, learned if learned.size else None, foretold, coarse,
     )  # fmt: skip
 
 
@@ -260,8 +264,7 @@ def _in_order(held: pl.DataFrame, doc_ids: Sequence[str]) -> pl.DataFrame:
     order = pl.DataFrame({"doc_id": doc_ids}, schema={"doc_id": pl.String})
     rows = order.join(held, on="doc_id", how="left", maintain_order="left").select(_ROW_COLUMNS)
     if held.height != rows.height or rows["name"].has_nulls():
-        msg = "the routing index is of other skills than the table: run `skillery run` to make it anew"
-        raise StorageError(msg)
+        raise StorageError("the routing index is of other skills than the table: `skillery run` mends it")
     return rows
 
 
@@ -271,6 +274,7 @@ def _write(root: Root, served: Served, parts: _Parts, lexical: Lexical, rows: pl
     arrays = {name: getattr(parts.postings, name) for name in _POSTINGS}
     arrays |= {"impacts": lexical.impacts, "vectors": parts.vectors, "learned": parts.learned}
     arrays |= {f"token_{name}": getattr(parts.tokens, name) for name in _TOKENS}
+    arrays |= coarse_arrays(parts.vectors, parts.learned)
     digests: dict[str, str] = {}
     if (foretold := expansion_vectors(root, rows)) is not None:
         arrays[_FORETOLD] = foretold
@@ -358,13 +362,9 @@ def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None
     keep = np.array([wanted.get(doc_id) == content for doc_id, content in pairs], dtype=np.bool_)
     rows = np.flatnonzero(keep)
     return _Parts(
-        [parts.doc_ids[r] for r in rows],
-        [parts.hashes[r] for r in rows],
-        kept(parts.postings, keep),
-        np.asarray(parts.vectors)[keep],
-        kept_tokens(parts.tokens, rows),
-        np.asarray(parts.learned)[keep],
-    )
+        [parts.doc_ids[r] for r in rows], [parts.hashes[r] for r in rows], kept(parts.postings, keep),
+        np.asarray(parts.vectors)[keep], kept_tokens(parts.tokens, rows), np.asarray(parts.learned)[keep],
+    )  # fmt: skip
 
 
 def _batches(table: TableAt, doc_ids: Sequence[str], *, whole: bool) -> Iterator[pa.Table]:

@@ -17,7 +17,7 @@ from storage.errors import UnknownDocument
 from storage.lance.served import Licences, require_licences
 from storage.partitions import partition_of
 from storage.root import Root
-from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.identity import doc_key, shown_spec
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.revisions.edition import SERVED_COLUMNS, Edition, served_edition
@@ -205,6 +205,7 @@ class SkillCatalogue:
         if not is_segment(skill.front_matter["name"]):
             return "name"
         origin = {name: row[name] if name in row else edition.row[name] for name in _ORIGIN}
+        origin["source"] = shown_spec(row["source"])
         return ServedBundle(row["doc_id"], skill, origin, *own_files(edition, skill))
 
     def _nested(self, snapshot: Snapshot, row: Row) -> list[tuple[str, Row]]:

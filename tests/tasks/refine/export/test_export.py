@@ -15,14 +15,14 @@ from storage.blobs import BlobStore
 from storage.errors import StorageError, WrongInput
 from storage.schemas import DOCUMENTS, LicenceFile, RawDocument
 from tasks.crawl.local.directory import DirectorySource
-from tasks.refine.export.export import ExportReport, export_corpus
+from tasks.refine.export.export import ExportReport, _unfinished, export_corpus
 from tasks.refine.export.paths import safe_path
 from tasks.refine.export.writers import skill_text
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.licences.policy import LicencePolicy
 from tasks.refine.plan import rule_digests
 from tasks.refine.structure import MEASURES, QUALITY, quality_frame
-from tests.support.roots.nights import HandSource, Nights, raw, with_files
+from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files
 
 TEXTS = {
     "o/r/bread": "---\nname: bread\ndescription: 'Bakes: bread'\nlicense: MIT\n---\nLet it rise.\n",
@@ -196,6 +196,31 @@ def test_wrong_use_is_refused_and_leaves_nothing(
     with pytest.raises(WrongInput):
         export(nights, tmp_path / "out", **options)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_exports_to_one_folder_leave_each_other_alone_and_what_a_killed_one_left_goes(
+    nights: Nights, tmp_path: Path
+) -> None:
+    out, left = tmp_path / "out", tmp_path / ".out.0123abcd.tmp"
+    left.mkdir()
+    slower = _unfinished(out)
+    beside = slower.__enter__()
+    report = export(nights, out)
+    assert beside.is_dir()
+    assert not left.exists()
+    with pytest.raises(WrongInput, match="not empty"):
+        slower.__exit__(None, None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert len(lines(out / "documents.jsonl")) == report.documents
+
+
+def test_a_source_that_holds_a_secret_is_exported_without(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "root")
+    nights.run(HandSource("mcp:stdio:serve --token f44f4", skill("mcp/bread")))
+    export(nights, tmp_path / "out", policy=LicencePolicy(unknown="allow"))
+    (row,) = lines(tmp_path / "out/documents.jsonl").values()
+    assert row["source"] == "mcp:stdio:serve [redacted]"
+    assert not any(b"f44f4" in file.read_bytes() for file in (tmp_path / "out").iterdir())
 
 
 def test_a_folder_that_holds_something_is_never_written_to(nights: Nights, tmp_path: Path) -> None:

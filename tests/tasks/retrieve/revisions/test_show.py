@@ -13,7 +13,9 @@ from storage.state import documents_table
 from tasks.crawl.collect import collect
 from tasks.retrieve.revisions.history import choose, read_revision, revisions_of
 from tasks.retrieve.revisions.show import differences, open_edition, shown
-from tests.support.roots.skill_root import SkillRoot
+from tasks.retrieve.routing.search import Filters
+from tasks.retrieve.skills.listing import SkillList
+from tests.support.roots.skill_root import MarketSource, SkillRoot
 from tests.support.roots.storied import BREAD_ID, KEY, KNEAD, LOGO, PIPED, SECOND
 
 
@@ -174,6 +176,23 @@ def test_a_folded_copy_is_shown_as_it_is_itself(skill_root: Any) -> None:  # noq
     assert (found["doc_id"], found["alias_of"]) == (gone, *({BREAD_ID, "local/market/copy"} - {gone}))
     assert found["name"] == ("bread" if gone == BREAD_ID else "copied")
     assert show(root, found["alias_of"])["aliases"] == [{"doc_id": gone, "kind": "folded"}]
+
+
+class RememberedCommand(MarketSource):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.spec = "mcp:stdio:serve --token f44f4"
+
+
+def test_of_a_remembered_command_that_holds_a_secret_its_program_is_told(skill_root: Any) -> None:  # noqa: ANN401
+    root, told = skill_root({"bread": SECOND}), "mcp:stdio:serve [redacted]"
+    root.source = RememberedCommand
+    root.publish(nodes=False)
+    assert show(root)["source"] == told
+    for wanted in ((), ("mcp",), (told,)):
+        (found,) = root.ask().search("bake bread", filters=Filters(sources=wanted))["results"]
+        assert found["source"] == told
+    assert SkillList(root.ask(), root.root).known().counts["source"] == {told: 1}
 
 
 def test_what_a_crawl_has_brought_is_shown_once_it_is_refined(skill_root: Any) -> None:  # noqa: ANN401

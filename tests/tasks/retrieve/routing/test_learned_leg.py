@@ -51,7 +51,7 @@ def test_a_skills_vector_does_not_depend_on_the_others(keep: list[bool]) -> None
 
 
 def test_the_nearest_skill_to_a_request_serves_it(model: Retriever, vectors: np.ndarray) -> None:
-    [(cosines, share, _)] = LearnedLeg(vectors, lambda: model).cosines([REQUEST])
+    [(cosines, share, *_)] = LearnedLeg(vectors, lambda: model).cosines([REQUEST])
     assert "tyre" in SKILLS[int(cosines.argmax())].doc_id
     assert share == 1
 

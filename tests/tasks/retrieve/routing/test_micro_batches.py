@@ -95,7 +95,8 @@ def test_a_cosine_does_not_depend_on_the_other_queries(rows: int, queries: int, 
 @pytest.fixture(scope="module")
 def router(minilm: OnnxEncoder) -> Router:
     learned = packaged_retriever(1).skills(skill_tokens_of(SKILLS))
-    return Router.from_documents(SKILLS, minilm, learned=LearnedLeg(learned, partial(packaged_retriever, 1)))
+    leg = LearnedLeg(learned, partial(packaged_retriever, 1), learned)
+    return Router.from_documents(SKILLS, minilm, learned=leg)
 
 
 WORDS = [
@@ -112,12 +113,14 @@ def test_what_is_made_of_requests_together_equals_what_is_made_of_each_alone(
     router: Router, requests: list[str]
 ) -> None:
     queries = [(request, request.splitlines()) for request in requests]
-    for query, (asked, near, (learned, share)) in zip(queries, router._together(queries), strict=True):
-        [(alone, near_alone, (learned_alone, share_alone))] = router._together([query])
+    for query, (asked, near, told) in zip(queries, router._together(queries), strict=True):
+        [(alone, near_alone, told_alone)] = router._together([query])
         np.testing.assert_array_equal(asked, alone)
         np.testing.assert_array_equal(near, near_alone)
-        np.testing.assert_array_equal(learned, learned_alone)
-        assert share == share_alone
+        np.testing.assert_array_equal(told.cosines, told_alone.cosines)
+        np.testing.assert_array_equal(told.request, told_alone.request)
+        np.testing.assert_array_equal(told.foretold, told_alone.foretold)
+        assert told.share == told_alone.share
 
 
 def test_requests_that_come_at_once_are_answered_as_each_alone(router: Router) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import lexical_of
+from tasks.retrieve.routing.coarse import standardised
 from tasks.retrieve.routing.facets import about_tokens, facets, readable
 from tasks.retrieve.routing.postings import postings_of
 from tasks.retrieve.routing.router import (
@@ -19,7 +20,6 @@ from tasks.retrieve.routing.router import (
     Router,
     RouterSettings,
     plain_name,
-    standardised,
 )
 from tasks.retrieve.routing.skill import Skill
 

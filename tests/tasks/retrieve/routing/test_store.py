@@ -12,17 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.parse.classify.local import LocalClassifier
 from tasks.refine import workers
 from tasks.refine.workers import _submitted as submitted
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.gate import few_changed
-from tasks.retrieve.routing import store
+from tasks.retrieve.routing import coarse, store
 from tasks.retrieve.routing.store import FOLDER, RoutingIndex, open_routing
+from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.shells import publish_tables
 from tasks.retrieve.versions.doctor import examine
 from tests.support.roots.hand_written import skill
 from tests.support.roots.nights import Killed, dying_at
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import MINILM, Export, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 BREAD = skill("bread", "Bakes loaves", "Knead the dough and knock on the crust.")
@@ -191,6 +193,30 @@ def test_an_index_from_before_models_were_learned_answers_without_them_until_a_n
     assert tokens.ids.tolist() == kept.tokens.ids.tolist()
     np.testing.assert_array_equal(learned, kept.learned)
     assert all(told().values())
+
+
+def test_of_many_skills_principal_axes_are_kept_and_searched_by(
+    root: SkillRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told(exact_rows: int) -> list[tuple[str, float]]:
+        asked = ServedIndex(root.root, encoder=MINILM, classifier=LocalClassifier, exact_rows=exact_rows)
+        return [(r["name"], r["score"]) for r in asked.search("knead the crust")["results"]]
+
+    exact, made_now = told(2), told(1)
+    assert opened(root).coarse == {}
+    monkeypatch.setattr(coarse, "EXACT_ROWS", 1)
+    root.root.delete(FOLDER)
+    store.prepare_routing(root.root, root.served())
+    assert opened(root).coarse.keys() == {"vectors", "learned"}
+    for other in (made_now, told(1)):
+        assert [name for name, _ in other] == [name for name, _ in exact]
+        assert [score for _, score in other] == pytest.approx([score for _, score in exact], abs=1e-3)
+    assert told(2) == exact
+    (name,) = folders(root)
+    path = Path(root.root.at(f"{FOLDER}/{name}/learned_frame.npy"))
+    np.save(path, np.load(path)[1:])
+    assert told(2) == exact
+    assert "is damaged" in caplog.text
 
 
 def test_an_unfinished_folder_counts_as_none(root: SkillRoot) -> None:

@@ -209,9 +209,7 @@ class Router:
         parts["reranker"] = self._reranked(odds, first, total, near[-1])
         total += parts["reranker"]
         fits = self._fits(evidence, odds.astype(np.float64), read.parts["named"][leaders])
-        told = [dict(zip(FEATURES, of_row, strict=True)) for of_row in evidence.tolist()]
-        for own, score in zip(told, odds.tolist(), strict=False):
-            own["reading"] = score
+        told = [[*of, *odds[n : n + 1].tolist()] for n, of in enumerate(evidence.tolist())]
         found = list(zip(groups, fits, told, strict=True))
         found.sort(key=lambda one: (-total[one[0][0]], self._doc_ids[one[0][0]]))
         return [
@@ -221,9 +219,9 @@ class Router:
                 {part: float(scores[row]) for part, scores in parts.items()},
                 tuple(self._doc_ids[other] for other in others),
                 fit,
-                own,
+                dict(zip((*FEATURES, "reading"), told, strict=False)),
             )
-            for (row, *others), fit, own in found[:k]
+            for (row, *others), fit, told in found[:k]
         ]
 
     @property

@@ -72,6 +72,7 @@ class Folder:
         if self.folder.exists() and not self.folder.is_dir():
             raise WrongInput(f"root {str(path)!r} is a file: name a folder")
         self.uri = str(self.folder)
+        self._above = len(os.path.join(self.uri, ""))  # a root at `/` ends with its slash
 
     def exists(self, relative: str) -> bool:
         """Tell whether a file or folder of that name is there."""
@@ -136,18 +137,17 @@ class Folder:
             for name in names
             if name.endswith(suffix) and not name.endswith(UNFINISHED)
         )
-        above = len(os.path.join(self.uri, ""))  # a root at `/` ends with its slash
-        return sorted(path[above:] for path in found if os.path.isfile(path))
+        return sorted(path[self._above :] for path in found if os.path.isfile(path))
 
     def sizes(self, since: float = 0.0) -> dict[str, int]:
         """Return the bytes below each folder; a link counts as what it is."""
         found: Counter[str] = Counter()
-        for top, _, files in os.walk(self.folder):
-            part = Path(top).relative_to(self.folder).parts[:1]
+        for top, _, files in os.walk(self.uri):
+            part = top[self._above :].partition("/")[0] or "."
             for file in files:
                 with contextlib.suppress(OSError):  # it has gone meanwhile
                     if (told := os.lstat(f"{top}/{file}")).st_mtime >= since:
-                        found[part[0] if part else "."] += told.st_size
+                        found[part] += told.st_size
         return dict(found)
 
     def fetch(self, relative: str) -> Path:

@@ -19,8 +19,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import filelock
-
 from storage.errors import Locked, SkilleryError, StorageError, Unreachable
 from storage.folder import Folder
 from storage.root import Root
@@ -103,6 +101,8 @@ def _taken(take: Callable[[], bool], wait: float, waiting: Callable[[], object])
 def _file_lock(
     root: Root, taken: Callable[[Callable[[], bool]], bool], holder: Holder, *, spare: bool
 ) -> Iterator[bool]:
+    import filelock  # noqa: PLC0415 (a search takes no lock)
+
     path = root.folder / LOCK
     path.parent.mkdir(parents=True, exist_ok=True)
     # One instance a path and process: a flow within a flow enters again, another process does not.

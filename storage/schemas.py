@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
@@ -279,3 +280,10 @@ def to_frame(rows: Iterable[object], schema: pl.Schema, **constant: object) -> p
         for name in schema
     }
     return pl.DataFrame(columns, schema=schema)
+
+
+def content_hash(name: str, description: str, body: str) -> str:
+    """Return the SHA-256 of name, description and body as hexadecimal."""
+    encoded = [part.encode() for part in (name, description, body)]
+    # Its length stands before each part: else text moved from one part to the next would give the same hash.
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in encoded)).hexdigest()

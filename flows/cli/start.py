@@ -6,6 +6,7 @@ The hook of an agent's host loads none of them. The models of a question load be
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -26,6 +27,9 @@ def main() -> None:
         hook([word for word in sys.argv[at + 1 :] if word not in ("--debug", "--quiet")])
         return
     if at and sys.argv[at] in ("search", "page") and not asks_help:
+        # To look for plugins opens a file for each distribution, to look for garbage takes 4 % of a question.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+        gc.set_threshold(50_000)
         threading.Thread(target=_load_ahead, args=(sys.argv[at], sys.argv[at + 1 :]), daemon=True).start()
     from flows.cli.main import main as run  # noqa: PLC0415 (what loads may be interrupted)
 

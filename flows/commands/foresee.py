@@ -132,7 +132,7 @@ def _source(root: Root, spec: str, runs: Iterable[dict[str, Any]], limit: int | 
     the first brought, which read all of it.
     """
     known = read_sources(root).get(spec, {})
-    whole = known.get("last_complete")
+    whole = known.get("last_read" if known.get("limit") == limit else "last_complete")
     changed, size = _held(spec, datetime.fromisoformat(whole).timestamp() if whole else 0.0)
     listed, requests = changed, None if changed is None else 0
     if known.get("last_read"):

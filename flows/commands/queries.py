@@ -23,7 +23,6 @@ from tasks.retrieve.routing.search import Filters, SkillRanker, require_min_fit
 from tasks.retrieve.served_index import ServedIndex
 
 if TYPE_CHECKING:  # a search loads nothing of these
-    from tasks.parse.classify.protocol import Classifier
     from tasks.retrieve.baselines.llm_page_rerank import LlmReranker
 
 Line = dict[str, Any]
@@ -54,16 +53,10 @@ def open_index(root: Root, settings: Settings, threads: int | None = None) -> Se
     `threads` encode one query if the settings do not say how many; None: one a core.
     """
     return ServedIndex(
-        root, encoder=settings.encoder, classifier=_local, threads=settings.query_threads or threads,
+        root, encoder=settings.encoder, threads=settings.query_threads or threads,
         page_seconds=settings.page_seconds, skillpager=load_skillpager(settings), rerank=settings.rerank,
         exact_rows=settings.exact_rows,
     )  # fmt: skip
-
-
-def _local() -> Classifier:
-    from tasks.parse.classify.local import LocalClassifier  # noqa: PLC0415 (most queries type nothing)
-
-    return LocalClassifier()
 
 
 def require_page_options(methods: list[str], budgets: list[float | None]) -> None:

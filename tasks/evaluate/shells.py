@@ -26,7 +26,6 @@ from tasks.evaluate.health.regression import check_regression
 from tasks.evaluate.health.report import pictures_of, render_report, write_report
 from tasks.models.encoder import load_encoder
 from tasks.models.retry import task_retries
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.gate import check_words
 from tasks.retrieve.served_index import ServedIndex
@@ -92,7 +91,7 @@ def report_drift(
 
 def _index(root: Root, served: Served, rerank: str) -> ServedIndex:
     encoder = served.model["name"]
-    return ServedIndex(root, encoder=encoder, classifier=LocalClassifier, pinned=served, rerank=rerank)
+    return ServedIndex(root, encoder=encoder, pinned=served, rerank=rerank)
 
 
 @task(name="compare-with-served", cache_policy=NO_CACHE, **task_retries())

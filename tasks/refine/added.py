@@ -11,17 +11,17 @@ import polars as pl
 from storage.parquet import read_frame
 from storage.partitions import partition_of
 from storage.root import Root
-from storage.schemas import RAW_DOCUMENTS, Document, Dropped, RawDocument
+from storage.schemas import RAW_DOCUMENTS, Document, Dropped, Finding, RawDocument
 from storage.state import accepted_risks, documents_table, folded_table
 from tasks.crawl.raw_parts import raw_document
 from tasks.crawl.source.unchanged import document_digest
 from tasks.refine.document import refine_bundles, refine_document
 from tasks.refine.filters import SEVERITIES, FilterLimits
-from tasks.refine.risks.hits import GRAVE, HELD, risk_hits, rule_id
+from tasks.refine.risks.hits import GRAVE, HELD, OPINION, risk_hits, rule_id
 from tasks.refine.risks.scan import GRAVITY
 from tasks.refine.text.rules import finding
 
-_BEFORE = ("doc_id", "source", "raw_hash", "files", "findings", "fetched_at", "first_seen_at")
+_BEFORE = ("doc_id", "source", "raw_hash", "files", "findings", "risks", "fetched_at", "first_seen_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,12 @@ class Settled:
     """What becomes of a revision that adds risks.
 
     `told` is what a run says of it: `doc_id`, `name`, `commit`, its `risks`, a `message`, whether it is
-    `held`, and whether that is `new` or an earlier run said so. Of one that is held, `before` stays, which
-    `raw` became, and `contents` are the bytes of its files.
+    `held`, and whether that is `new` or an earlier run said so. Of one that is held, `before` stays, and
+    `contents` are the bytes of its files.
     """
 
     told: dict[str, Any]
     before: Document | None = None
-    raw: RawDocument | None = None
     contents: tuple[bytes, ...] = ()
 
 
@@ -74,11 +73,14 @@ class Revisions:
         bundle = refine_bundles([before], max_control_share=self._limits.max_control_share)[0]
         times = {name: row[name] for name in ("fetched_at", "first_seen_at")}
         was = refine_document(before, limits=self._limits, bundle=bundle, **times)
-        were = () if isinstance(was, Dropped) else was.risks
+        # What a model said of it when it came; nobody asks again.
+        asked = tuple(Finding(**risk) for risk in row["risks"] or () if risk["code"].startswith(OPINION))
+        were = () if isinstance(was, Dropped) else (*was.risks, *asked)
         new = {*risk_hits(now.risks, _files(raw))}.difference(risk_hits(were, _files(before)))
         # What stands around a hit may make it graver than it was.
         grave = {risk.code: max(GRAVITY[r.severity] for r in were if r.code == risk.code) for risk in were}
-        rules = {hit.rule for hit in new}
+        # A model does not cite the same line each time.
+        rules = {hit.rule for hit in new}.difference(rule_id(risk.code) for risk in asked)
         rules |= {rule_id(r.code) for r in now.risks if GRAVITY[r.severity] > grave.get(r.code, -1)}
         added = [risk for risk in now.risks if risk.severity in GRAVE and rule_id(risk.code) in rules]
         if not added:
@@ -98,8 +100,8 @@ class Revisions:
         how = f"{what}; it is not served: `skillery refresh {now.doc_id} {flags}` accepts that"
         is_new = all(found["message"] != how for found in row["findings"] or ())
         told |= {"held": True, "new": is_new, "message": how}
-        kept = replace(was, findings=(*was.findings, finding(HELD, how)))
-        return Settled(told, kept, before, bundle.contents)
+        kept = replace(was, risks=were, findings=(*was.findings, finding(HELD, how)))
+        return Settled(told, kept, bundle.contents)
 
     def _fetched(self, row: Mapping[str, Any]) -> RawDocument | None:
         """Return what was fetched of a row of DOCUMENTS; None: no part of that day holds it any more."""

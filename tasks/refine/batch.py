@@ -118,18 +118,15 @@ def _refined(
         results[raw.doc_id] = gone or result
         kept[raw.doc_id] = bundle.contents if isinstance(results[raw.doc_id], Document) else ()
     texts = [(raw, found) for raw in raws if isinstance(found := results[raw.doc_id], Document)]
-    settled = revisions.settle(texts)
-    counting = {raw.doc_id: raw for raw in raws}
-    for one in settled:
-        if one.before is not None and one.raw is not None:
-            doc_id = one.before.doc_id
-            results[doc_id], kept[doc_id], counting[doc_id] = one.before, one.contents, one.raw
     if llm is not None:
-        open_ones = [(counting[d], one) for d, one in results.items() if isinstance(one, Document)]
-        second_opinions(llm, open_ones, opinions)
-        for raw, document in open_ones:
-            more = opinions.risks.get(raw.doc_id, ())
-            results[raw.doc_id] = replace(document, risks=(*document.risks, *more))
+        second_opinions(llm, texts, opinions)
+        more = opinions.risks
+        texts = [(raw, replace(one, risks=(*one.risks, *more.get(raw.doc_id, ())))) for raw, one in texts]
+        results |= {raw.doc_id: one for raw, one in texts}
+    settled = revisions.settle(texts)
+    for one in settled:
+        if one.before is not None:
+            results[one.before.doc_id], kept[one.before.doc_id] = one.before, one.contents
     store.put([content for contents in kept.values() for content in contents])
     return list(results.values()), [one.told for one in settled]
 

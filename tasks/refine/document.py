@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
-from storage.schemas import BundledFile, Document, Dropped, FileContent, Finding, RawDocument
+from storage.schemas import BundledFile, Document, Dropped, FileContent, Finding, RawDocument, content_hash
 from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.filters import (
@@ -30,7 +30,7 @@ from tasks.refine.filters import (
 from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
 from tasks.refine.risks.contents import crawled, scan_bundles
-from tasks.refine.text.canonical import MAX_CONTROL_SHARE, body_hash, content_hash
+from tasks.refine.text.canonical import MAX_CONTROL_SHARE, body_hash
 from tasks.refine.text.encodings import decode
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
 from tasks.refine.text.rules import finding

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationInfo, field_validator
 
 from storage.schemas import Document, Finding, RawDocument
-from tasks.models.llm.ask import Fallback, Llm, LlmOptions
+from tasks.models.llm.ask import EARLY, Fallback, Llm, LlmOptions
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.prompt import Answer, Prompt, Text, Values, known_of
+from tasks.models.llm.prompt import Answer, Prompt, Text, Values, is_last, known_of
 from tasks.models.redact import redact
 from tasks.models.visible import visible
 from tasks.refine.filters import not_text
@@ -37,8 +37,15 @@ class Reply(Answer):
     def _stands_there(cls, quote: str, info: ValidationInfo) -> str:
         plain = _plain(quote)
         if info.data.get("holds") and not (plain and plain in _plain(known_of(info) or "")):
-            raise Rejected("a quote does not stand in the part, letter for letter")
+            if not is_last(info):
+                raise Rejected("a quote does not stand in the part, letter for letter")
+            return ""  # nothing is taken of this question, and the others stay
         return quote
+
+    @property
+    def is_unshown(self) -> bool:
+        """Whether it says so, and quotes nothing that stands there."""
+        return self.holds and not self.quote
 
 
 class Replies(Answer):
@@ -49,7 +56,7 @@ class Replies(Answer):
     later: Reply
 
 
-PROMPT: Prompt[Replies] = Prompt("opinions-1", "tasks.refine/opinion_rules.txt", Replies, whole=True)
+PROMPT: Prompt[Replies] = Prompt("opinions-2", "tasks.refine/opinion_rules.txt", Replies, whole=True)
 
 
 class FilePart(NamedTuple):
@@ -105,10 +112,10 @@ def second_opinions(llm: Llm, skills: Sequence[tuple[RawDocument, Document]], fo
     llm.gather(work(doc_id, part) for doc_id, every in parts.items() for part in every[:_MOST_PARTS])
     for doc_id, said in answers.items():
         said.sort(key=lambda one: (one[0].path, one[0].line))
-        failed = [one for _, one in said if isinstance(one, Fallback)]
-        found.fallbacks.update(one.reason for one in failed)
-        found.unfinished |= {doc_id} if any(one.early for one in failed) else set()
-        why = [f"{len(failed)} of {len(said)} parts: {failed[0].reason}"] if failed else []
+        failed = [reason for _, one in said if (reason := _failure(one))]
+        found.fallbacks.update(failed)
+        found.unfinished |= {doc_id} if any(reason in EARLY for reason in failed) else set()
+        why = [f"{len(failed)} of {len(said)} parts: {failed[0]}"] if failed else []
         if (left := len(parts[doc_id]) - _MOST_PARTS) > 0:
             why.append(f"{left} parts after the first {_MOST_PARTS}")
         found.risks[doc_id] = list(_findings(said))
@@ -118,6 +125,14 @@ def second_opinions(llm: Llm, skills: Sequence[tuple[RawDocument, Document]], fo
             found.risks[doc_id].append(Finding(f"risk.{rule.id}", rule.severity, message))
 
 
+def _failure(said: Replies | Fallback) -> str | None:
+    """Return why a part has no answer to one of the questions; None: it has three."""
+    if isinstance(said, Fallback):
+        return said.reason
+    unshown = any(reply.is_unshown for reply in (said.orders, said.data, said.later))
+    return "rejected" if unshown else None
+
+
 def _findings(said: Sequence[tuple[FilePart, Replies | Fallback]]) -> Iterator[Finding]:
     hits: dict[str, list[tuple[str, Hit]]] = {}
     for part, replies in said:
@@ -125,7 +140,7 @@ def _findings(said: Sequence[tuple[FilePart, Replies | Fallback]]) -> Iterator[F
             continue
         for name in Replies.model_fields:
             reply: Reply = getattr(replies, name)
-            if reply.holds:
+            if reply.holds and not reply.is_unshown:
                 rule, first = f"opinion.{name}", reply.quote.strip().split("\n")[0]
                 line = part.line + part.text[: max(0, part.text.find(first))].count("\n")
                 hits.setdefault(rule, []).append((part.path, Hit(rule, line, reply.quote)))

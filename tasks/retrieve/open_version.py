@@ -21,10 +21,12 @@ from storage.lance.served import Served
 from storage.lance.tables import NODES, TableAt
 from storage.partitions import partition_of
 from storage.root import Root
+from storage.schemas import Node, content_hash
 from storage.state import documents_table, seen_table
 from tasks.crawl.source.identity import owner_part
 from tasks.models.adapted_encoder import is_base
 from tasks.models.encoder import OnnxEncoder
+from tasks.parse import LOCAL, STAGE_VERSION
 from tasks.retrieve.paging.kept_encodings import FOLDER, KeptEncodings
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.coarse import EXACT_ROWS
@@ -139,19 +141,32 @@ class OpenVersion:
         if found is None:
             return None
 
-        from tasks.refine.text.canonical import content_hash  # noqa: PLC0415 (a search reads no text)
-
         def is_served(body: str) -> bool:
             return bool(content_hash(row["name"], row["description"], body) == row["content_hash"])
 
         return next(filter(is_served, found.filter(pl.col("doc_id") == doc_id)["body"]), None)
 
+    @property
+    def _pages(self) -> KeptEncodings:
+        return KeptEncodings(self.root.folder / FOLDER, self.encoder)
+
+    def parsed(self, doc_id: str, body: str, *, grouped: bool) -> list[Node]:
+        """Return the nodes of a document, kept ones if there are; `grouped` is as `segment` has it."""
+
+        def parse() -> list[Node]:
+            from tasks.parse.classify.local import LocalClassifier  # noqa: PLC0415 (most queries parse nothing)
+            from tasks.parse.document import parse_document  # noqa: PLC0415
+
+            types = LocalClassifier()
+            return parse_document(doc_id, body, classifier=types, tokenizer=self.encoder, grouped=grouped)
+
+        return self._pages.nodes([STAGE_VERSION, LOCAL, grouped, doc_id, body], parse)
+
     def encoded(self, document: PagedDocument) -> PagedDocument:
         """Return a document with the encodings of its nodes, kept ones if there are; by words it has none."""
         if document.vectors is not None or document.by_words:
             return document
-        kept = KeptEncodings(self.root.folder / FOLDER, self.encoder)
-        vectors, states = kept.encoded([node.text for node in document.nodes])
+        vectors, states = self._pages.encoded([node.text for node in document.nodes])
         return replace(document, vectors=vectors, states=states)
 
     def searcher(self) -> Searcher:

@@ -28,7 +28,6 @@ from storage.state import read_sources, seen_table
 from tasks.crawl.source.lookup import followed, meant, suggestion, was_brought
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder
-from tasks.parse.classify.protocol import Classifier
 from tasks.retrieve.baselines.skillpager import OPEN_SETTINGS, OpenSettings
 from tasks.retrieve.index.stored_nodes import indexed_nodes, stored_edges
 from tasks.retrieve.open_version import OpenVersion
@@ -67,7 +66,6 @@ class ServedIndex:
     Args:
         root: The root whose `state/served.json` is followed.
         encoder: The encoder's name in the settings; another one in the index is refused.
-        classifier: Types the nodes of documents whose nodes are not indexed.
         threads: Threads of one query encoding; None: one a core.
         page_seconds: The longest that a document is encoded for a page, else words decide; None: no limit.
         pinned: The version that answers, whatever is published meanwhile; None follows the pointer.
@@ -77,11 +75,11 @@ class ServedIndex:
     """
 
     def __init__(
-        self, root: Root, *, encoder: str, classifier: Callable[[], Classifier], threads: int | None = 1,
+        self, root: Root, *, encoder: str, threads: int | None = 1,
         page_seconds: float | None = None, pinned: Served | None = None, rerank: str = DEFAULT_RERANK,
         skillpager: OpenSettings = OPEN_SETTINGS, exact_rows: int = EXACT_ROWS,
     ) -> None:  # fmt: skip
-        self._root, self._name, self._classifier, self._threads = root, encoder, classifier, threads
+        self._root, self._name, self._threads = root, encoder, threads
         self._pinned, self._page_seconds = pinned, page_seconds
         self._rerank, self._skillpager, self._opening = rerank, skillpager, threading.Lock()
         self._exact_rows = exact_rows
@@ -282,13 +280,13 @@ class ServedIndex:
         The id of a copy folded on a served document when that was published has the copy's own text. The end
         of an id, or a name, will do if one document alone has it; else `UnknownDocument` is raised.
         """
-        from tasks.retrieve.revisions.edition import copy_of  # noqa: PLC0415 (a search looks no id up)
-
         copy: dict[str, Any] | None = None
         for step, wanted in enumerate(followed(self._root, doc_id)):
             if (found := now.row(wanted)) is not None:
                 row = found if copy is None else self._as_served(now, copy, found)
                 return row, found["doc_id"] if step else None
+            from tasks.retrieve.revisions.edition import copy_of  # noqa: PLC0415 (most ids are served)
+
             copy = copy or copy_of(self._root, wanted, now.served)
         names = now.names()
         likely = [] if was_brought(self._root, doc_id) else meant(doc_id, names)
@@ -351,10 +349,7 @@ class ServedIndex:
         if "doc_id" in row.get("nodes_of", ()):
             return self.paged_document(now, row["nodes_of"])
         if now.nodes is None or "nodes_of" in row:
-            from tasks.parse.document import parse_document  # noqa: PLC0415 (a search parses nothing)
-
-            types, grouped = self._classifier(), self._skillpager.grouped
-            nodes = parse_document(doc_id, body, classifier=types, tokenizer=now.encoder, grouped=grouped)
+            nodes = now.parsed(doc_id, body, grouped=self._skillpager.grouped)
             return PagedDocument(doc_id, body, nodes, n_tokens=row["n_tokens"])
         nodes, vectors, states = indexed_nodes(now.nodes, doc_id)
         return PagedDocument(doc_id, body, nodes, vectors, row["n_tokens"], states=states)

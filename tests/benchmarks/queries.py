@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 from storage.root import Root
 from storage.state import parsed_table
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 
 _ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -75,7 +74,7 @@ def main(place: str) -> None:
     """Print medians of search and page, warm and cold."""
     parsed = parsed_table(Root(place)).read().sort("n_nodes", descending=True)
     sizes = list(parsed.select("doc_id", "n_nodes").iter_rows())
-    _warm(ServedIndex(Root(place), encoder=_ENCODER, classifier=LocalClassifier), sizes)
+    _warm(ServedIndex(Root(place), encoder=_ENCODER), sizes)
     _cold(place, sizes)
 
 

@@ -14,7 +14,6 @@ from storage.errors import GateRefused
 from storage.lance.served import require_served
 from storage.root import Root
 from storage.state import read_runs
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM
 
@@ -41,7 +40,7 @@ def two_days(prefect_server: str, root: str, skills: Path) -> dict[str, Any]:
 
 
 def answers(root: str) -> tuple[set[str], str]:
-    index = ServedIndex(Root(root), encoder=MINILM, classifier=LocalClassifier)
+    index = ServedIndex(Root(root), encoder=MINILM)
     names = {found["name"] for found in index.search("tea or soup")["results"]}
     asked = "local/shelf/tea", "what to do with the pot"
     return names, str(index.page(*asked, budget=1, method="facets")["context"])

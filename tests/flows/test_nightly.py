@@ -22,7 +22,6 @@ from storage.root import Root
 from storage.state import accept_risks, parsed_table, read_runs, seen_table
 from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.source_list import specs_to_read
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM
 from tests.support.roots.storied import PIPED, RULE
@@ -161,7 +160,7 @@ def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served_marked_
     skills.rename(skills.with_name("away"))
     with pytest.raises(NothingReadable):
         _nightly(root)
-    index = ServedIndex(Root(root), encoder=MINILM, classifier=LocalClassifier)
+    index = ServedIndex(Root(root), encoder=MINILM)
     assert [found["stale"] for found in index.search("tea")["results"]] == [True, True]
 
 

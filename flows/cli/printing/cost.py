@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from flows.commands.console import say
@@ -21,19 +21,15 @@ def print_cost(found: dict[str, Any]) -> None:
     stages = ", ".join(f"{stage} {seconds:,.1f}" for stage, seconds in found["seconds"].items())
     took = between(sum(found["seconds"].values()), found["range"])
     say(f"seconds: {stages}; in all {took}")
-    say(f"megabytes to write: {megabytes(found)}")
+    size, *spread = (size / 1e6 for size in (found["bytes_written"], *found["bytes_range"]))
+    say(f"megabytes to write: {between(size, spread, 1)}")
     say("nothing was done")
 
 
-def between(likely: float, spread: Sequence[float]) -> str:
+def between(likely: float, spread: Sequence[float], digits: int = 0) -> str:
     """Return what is likely, and the least and the most that it may be."""
-    low, high = spread
-    return f"{likely:,.0f}, between {low:,.0f} and {high:,.0f}"
-
-
-def megabytes(found: Mapping[str, Any]) -> str:
-    """Return what would be written."""
-    return between(found["bytes_written"] / 1e6, [size / 1e6 for size in found["bytes_range"]])
+    found, low, high = (f"{value:,.{digits}f}" for value in (likely, *spread))
+    return f"{found}, between {low} and {high}"
 
 
 def _reading(one: dict[str, Any]) -> str:

@@ -142,15 +142,17 @@ def print_rollback(found: dict[str, Any]) -> None:
 
 def print_backfill(days: list[dict[str, Any]]) -> None:
     """Print a row a day of a backfill, or of what one would do."""
-    shown = [column for column in days[0] if column not in ("range", "bytes_range")]
+    shown = [column for column in days[0] if column not in ("range", "bytes_written", "bytes_range")]
     _table("backfill", shown, [[day[column] for column in shown] for day in days])
     served = next((day["published"] for day in days if day.get("published")), None)
     if "published" not in days[0]:  # a dry run's
         last = next((day["day"] for day in days if day["would be served"]), None)
         then = f"that of {last} would be served if it passed the gate" if last else "what is served stays"
-        for what, spread, unit in (("seconds", "range", 1), ("bytes_written", "bytes_range", 1e6)):
-            likely, *two = (sum([day[what], *day[spread]][at] for day in days) / unit for at in range(3))
-            _say(f"{'megabytes' if unit > 1 else what} in all {between(likely, two)}")
+        took, *spread = (sum([day["seconds"], *day["range"]][at] for day in days) for at in range(3))
+        _say(f"seconds in all {between(took, spread)}")
+        sizes = ([day["bytes_written"], *day["bytes_range"]] for day in days)
+        size, *spread = (sum(column) / 1e6 for column in zip(*sizes, strict=True))
+        _say(f"megabytes to write in all {between(size, spread, 1)}")
         _say(f"nothing was done; each day would have tables of its own under backfill/; {then}")
         return
     _say(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.schemas import NODE_TYPES
+from tasks.parse import LOCAL
 from tasks.parse.classify.features import (
     PlacedWords,
     Word,
@@ -76,7 +77,7 @@ def _leaves_reached(forest: Forest, present: Present) -> npt.NDArray[np.uint8]:
     return leaf.T[: len(present)]
 
 
-WEIGHTS = "data/local-6.npz"
+WEIGHTS = f"data/{LOCAL}.npz"
 _BATCH = 1024
 # Rows whose ways through the trees, and whose votes, fit the processor's caches.
 _ROWS, _ROWS_SUMMED = 512, 32
@@ -160,7 +161,7 @@ class LocalClassifier:
         model: As `tasks.train.local_model` makes it; None takes the one in the package.
     """
 
-    name = "local-6"
+    name = LOCAL
 
     def __init__(self, model: LocalModel | None = None) -> None:
         self._model = model or packaged_model()

@@ -16,6 +16,7 @@ from tasks.refine.risks.scan import hit_digests
 
 HELD = "revision.held"  # the code of the finding that a newer revision is not served for its risks
 _RISK = "risk."
+OPINION = "risk.opinion."  # begins the codes of what a language model found
 _PLACE = re.compile(r"\bline \d+(?: to \d+)?: ")
 _BEFORE = r"(?:(?P<file>.*), )?(?:line (?P<line>\d+)(?: to \d+)?: )?"  # what a message tells first
 UNSCANNED = "unscanned."  # begins the rules of what could not be read

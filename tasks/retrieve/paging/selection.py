@@ -101,7 +101,8 @@ class _Choice:
         document, taken = self._document, self._taken
         taken[units] = True
         announcing = self._lead[units]
-        leads = np.unique(announcing[~taken[announcing]])
+        # Not `np.unique`, which loads masked arrays: that takes longer than a page.
+        leads = np.flatnonzero(np.bincount(announcing[~taken[announcing]]))
         taken[leads] = True
         new = np.concatenate([leads, units])
         self._headings[document.above[:, document.section[new]]] = 0

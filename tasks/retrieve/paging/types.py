@@ -109,8 +109,9 @@ def tokens_of(ready: Ready, chosen: Sequence[int], marks: int) -> int:
     """Return the tokens of units printed with their headings and frames, and of `marks` gap marks."""
     prepared, costs = ready.prepared, ready.costs
     units = np.array(chosen, dtype=np.int64)
-    headings = np.unique(prepared.above[:, prepared.section[units]])
-    found = costs.units[units].sum() + costs.frames[np.unique(prepared.units.owner[units])].sum()
+    headings = np.flatnonzero(np.bincount(prepared.above[:, prepared.section[units]].ravel()))
+    owners = np.flatnonzero(np.bincount(prepared.units.owner[units]))
+    found = costs.units[units].sum() + costs.frames[owners].sum()
     return int(found + costs.headings[headings[headings < len(costs.headings)]].sum()) + marks * costs.mark
 
 

@@ -201,10 +201,10 @@ class Router:
         groups = self._folder.folded(best) if fold else [[row] for row in best]
         leaders = np.array([row for row, *_ in groups], dtype=np.int64)
         # However many are asked for, each is compared with the same ones: its fit does not depend on `k`.
-        compared = int(np.isin(leaders, best[: deep * TOP]).sum())
+        compared = len({*leaders.tolist()}.intersection(best[: deep * TOP]))
         evidence = self._evidence(query, read, leaders, (allowed_rows, compared))
         # Nor does what is read, and what it is lifted above.
-        first = leaders[np.isin(leaders, near)].tolist()
+        first = [row for row in leaders.tolist() if row in {*near}]
         odds = self._reader.scores(query, first[:read_first]) if self._reader else np.zeros(0, np.float32)
         parts["reranker"] = self._reranked(odds, first, total, near[-1])
         total += parts["reranker"]

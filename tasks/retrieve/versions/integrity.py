@@ -20,9 +20,9 @@ from storage.errors import StorageError
 from storage.lance.served import Served
 from storage.lance.tables import INDUCED, KEYS, NODES, SKILLS, TABLES, TableAt, is_damage
 from storage.root import Root
+from storage.schemas import content_hash
 from storage.seal import first_broken, seals_of
 from tasks.models.token_states import require_packed
-from tasks.refine.text.canonical import content_hash
 from tasks.retrieve.index.stored_nodes import misplaced
 from tasks.retrieve.routing.search import rank_dense
 

@@ -28,7 +28,6 @@ from tasks import models
 from tasks.evaluate.measures.statistics import auroc
 from tasks.models.adapted_encoder import GRAPH
 from tasks.models.protocols import Encoder
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.compose.dependencies import CLASSES, PairModel, pair_features, step_texts
 from tasks.retrieve.compose.dependencies import FILE as PAIRS
 from tasks.retrieve.compose.drafts import Draft, DraftStep, Span, words_of
@@ -360,7 +359,7 @@ def main() -> None:
     except WrongInput as error:
         sys.exit(str(error))
     name = require_served(root).model["name"]
-    index = ServedIndex(root, encoder=name, classifier=LocalClassifier)
+    index = ServedIndex(root, encoder=name)
     with index.version() as now:
         searcher, found = now.searcher(), held_out(requests, now, recipe, FOLDS)
     given, vectors = lessons(requests, searcher.places()), searcher.router.vectors

@@ -130,6 +130,14 @@ def test_of_a_folder_that_was_read_whole_what_was_written_since_is_foreseen(
     assert foresee(root, load_settings(), [spec])["documents"] == 0
     next(market.rglob("SKILL.md")).touch()
     assert foresee(root, load_settings(), [spec])["documents"] == 1
+    now = datetime.now(UTC).isoformat()
+    write_source(
+        root, spec, {**read, "state": "limited", "last_read": now, "last_complete": None, "limit": 2}
+    )
+    told = [foresee(root, load_settings(), [spec], limit=limit)["documents"] for limit in (2, 1, None)]
+    assert told == [0, 1, len(list(market.rglob("SKILL.md")))], (
+        "other limits than the last have it read again"
+    )
 
 
 @pytest.mark.parametrize("left", [b"", b"PAR1 not a parquet", b"PAR1" + bytes(40) + b"PAR1"])

@@ -30,7 +30,6 @@ from storage.state import (
     seen_table,
 )
 from tasks.crawl.local.directory import DirectorySource
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.versions.doctor import examine
 from tests.support.roots.many_skills import many_skills
@@ -80,7 +79,7 @@ class Place(NamedTuple):
 
 
 def index_of(root: Root) -> ServedIndex:
-    return ServedIndex(root, encoder=MINILM, classifier=LocalClassifier)
+    return ServedIndex(root, encoder=MINILM)
 
 
 def answers(root: Root, index: ServedIndex | None = None) -> tuple[Any, ...]:

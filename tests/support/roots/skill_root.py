@@ -273,4 +273,4 @@ class SkillRoot:
         return require_served(self.root)
 
     def ask(self) -> ServedIndex:
-        return ServedIndex(self.root, encoder=self.encoder.card["name"], classifier=LocalClassifier)
+        return ServedIndex(self.root, encoder=self.encoder.card["name"])

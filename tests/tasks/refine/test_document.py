@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.schemas import Document, Dropped, Finding, RawDocument
+from storage.schemas import Document, Dropped, Finding, RawDocument, content_hash
 from tasks.refine.document import refine_document
 from tasks.refine.filters import FilterLimits
-from tasks.refine.text.canonical import canonical, content_hash
+from tasks.refine.text.canonical import canonical
 from tests.support.paths import SHARED
 
 FETCHED = datetime(2026, 3, 1, tzinfo=UTC)

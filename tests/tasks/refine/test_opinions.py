@@ -48,23 +48,29 @@ def obeys(asked: Asked) -> str:
 
 
 def night(
-    folder: Path, say: Say, *documents: RawDocument, tokens: int | None = None, runs: int = 1
+    folder: Path,
+    say: Say,
+    *documents: RawDocument,
+    tokens: int | None = None,
+    runs: int = 1,
+    hold: str | None = None,
 ) -> tuple[dict[str, list[tuple[str, str, str]]], dict[str, Any], LlmServer]:
     """Refine documents with a model that says so, some nights; return risks by id, the counts, the server."""
     nights = Nights(folder)
+    nights.night = len(nights.root.files("raw/documents"))
     nights.crawl(HandSource("dir:kitchen", *documents))
     with LlmServer(say=say) as server:
         llm = LlmOptions(Endpoint(server.url, "m", ""), ceiling=Ceiling(tokens))
         done: dict[str, Any] = {}
         for _ in range(runs):
             for parts in plan_refine(nights.root, FilterLimits(), identity(llm)).batches:
-                done = refine_batch(nights.root, parts, run_id="1", limits=FilterLimits(), llm=llm)
+                done = refine_batch(nights.root, parts, run_id="1", limits=FilterLimits(), llm=llm, hold=hold)
             update_corpus(nights.root, run_id="1", now=nights.now)
     rows = documents_table(nights.root).read().iter_rows(named=True)
     found = {
         r["doc_id"]: [(risk["code"], risk["severity"], risk["message"]) for risk in r["risks"]] for r in rows
     }
-    return found, done.get("opinions", {}), server
+    return found, {**done.get("opinions", {}), "added": done.get("risks_added")}, server
 
 
 def test_what_the_model_reads_is_a_warning_with_its_line_beside_what_rules_found(tmp_path: Path) -> None:
@@ -97,7 +103,19 @@ def test_a_skill_that_could_not_be_asked_about_says_so_and_keeps_what_rules_foun
     ((code, severity, message),) = found["a"]
     assert (code, severity) == ("risk.opinion.unasked", "info")
     assert reason in message
-    assert told == {"asked": 1, "fallbacks": {reason: 1}, "unfinished": int(reason == "budget")}
+    assert told == {"asked": 1, "fallbacks": {reason: 1}, "unfinished": int(reason == "budget"), "added": []}
+
+
+def test_of_an_answer_what_it_shows_is_taken_and_what_it_does_not_show_makes_the_skill_unread(
+    tmp_path: Path,
+) -> None:
+    def half(_: Asked) -> str:
+        order, data = ({"holds": True, "quote": quote} for quote in (HIDE, "It is not there."))
+        return json.dumps({"orders": order, "data": data, "later": NO})
+
+    found, told, server = night(tmp_path, half, skill("a", f"Bake it. {HIDE}"))
+    assert [code for code, *_ in found["a"]] == ["risk.opinion.orders", "risk.opinion.unasked"]
+    assert (told["fallbacks"], server.requests) == ({"rejected": 1}, 2)
 
 
 def test_a_model_that_sees_nothing_lowers_nothing_and_no_key_leaves_the_machine(tmp_path: Path) -> None:
@@ -112,3 +130,20 @@ def test_a_model_that_sees_nothing_lowers_nothing_and_no_key_leaves_the_machine(
     assert server.requests == 2  # each text once, and nothing on the second night
     assert all(KEY not in asked.prompt for asked in server.asked)
     assert told["fallbacks"] == {}
+
+
+def test_an_order_that_the_model_reads_in_a_revision_is_told_and_held(
+    tmp_path: Path,
+) -> None:
+    orders = "risk.opinion.orders"
+
+    def then(text: str, hold: str | None = "warning") -> tuple[list[str], list[tuple[str, bool]]]:
+        found, told, _ = night(tmp_path, says, skill("a", text), hold=hold)
+        added = [(risk["code"], one["held"]) for one in told["added"] for risk in one["risks"]]
+        return [code for code, *_ in found["a"]], added
+
+    assert then("Knead it.") == ([], [])
+    for _ in range(2):
+        assert then(f"Knead it. {HIDE}") == ([], [(orders, True)])
+    assert then(f"Knead it. {HIDE}", None) == ([orders], [(orders, False)])
+    assert then(f"Knead it well. {HIDE}") == ([orders], []), "the revision before had it"

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from storage.lance.tables import NODES
 from storage.root import Root
 from storage.state import ALIASES, aliases_table, documents_table, write_run
 from tasks.crawl.collect import collect
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.paging.kept_encodings import KeptEncodings
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.command import MAIN
@@ -278,7 +278,7 @@ def test_a_build_that_is_not_published_is_not_seen(skill_root: Make) -> None:
 
 
 def test_another_encoder_than_the_indexs_is_refused(served_bakery: SkillRoot) -> None:
-    index = ServedIndex(served_bakery.root, encoder="someone/else", classifier=LocalClassifier)
+    index = ServedIndex(served_bakery.root, encoder="someone/else")
     with pytest.raises(ModelMismatch, match=f"{MINILM}.*someone/else"):
         index.search("bees")
 
@@ -335,25 +335,30 @@ def test_a_page_is_answered_without_another_look_at_the_corpus(skill_root: Make)
     assert "oxalic" in page(root.ask(), BEES)["context"]
 
 
-def test_what_a_page_encoded_is_there_for_the_next_process_until_it_is_damaged(skill_root: Make) -> None:
+def test_what_a_page_made_is_there_for_the_next_process_until_it_is_damaged(
+    skill_root: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = skill_root(SKILLS)
     root.publish(nodes=False)
 
     def asked(seconds: float | None) -> dict[str, Any]:
         name = root.encoder.card["name"]
-        index = ServedIndex(root.root, encoder=name, classifier=LocalClassifier, page_seconds=seconds)
+        index = ServedIndex(root.root, encoder=name, page_seconds=seconds)
         return index.page(BEES, MITES, budget=0.5, method="facets")
 
     assert asked(1e-9)["by_words"]  # there is no time to encode it
     first = asked(None)
-    again = asked(1e-9)
+    with monkeypatch.context() as patched:
+        patched.delattr("tasks.parse.document.parse_document")
+        again = asked(1e-9)
     assert "by_words" not in again
     assert again["nodes"] == first["nodes"]
-    (kept,) = (root.root.folder / "state/pages").iterdir()
-    for left in (100, 0):
-        kept.write_bytes(kept.read_bytes()[:left])
+    files = [*(root.root.folder / "state/pages").iterdir()]
+    assert sorted(file.suffix for file in files) == [".npz", ".z"]
+    for file, left in product(files, (100, 0)):
+        file.write_bytes(file.read_bytes()[:left])
         assert asked(None)["nodes"] == first["nodes"]
-        assert len(kept.read_bytes()) > 100
+        assert len(file.read_bytes()) > 100
 
 
 def test_encodings_used_longest_ago_make_room(served_bakery: SkillRoot, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from storage.errors import EncodingTooLong, Unreachable
 from storage.root import Root
 from tasks.models.cached_encoder import export_here
 from tasks.models.encoder import OnnxEncoder
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve import open_version
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.paging.facets import ready_for
@@ -57,7 +56,7 @@ def filled(
 
 
 def ask(root: Root) -> ServedIndex:
-    return ServedIndex(root, encoder=MINILM, classifier=LocalClassifier)
+    return ServedIndex(root, encoder=MINILM)
 
 
 def bread(root: Root) -> str:
@@ -154,7 +153,7 @@ def unlimited(root: SkillRoot) -> ServedIndex:
 
 
 def index(root: SkillRoot, seconds: float | None) -> ServedIndex:
-    return ServedIndex(root.root, encoder=MINILM, classifier=LocalClassifier, page_seconds=seconds)
+    return ServedIndex(root.root, encoder=MINILM, page_seconds=seconds)
 
 
 @pytest.mark.parametrize("method", ["facets", "chunks"])

@@ -213,7 +213,7 @@ def test_a_pinned_index_answers_from_its_version_whatever_is_published(skill_roo
     root = skill_root(SKILLS)
     root.publish()
     first = root.served()
-    pinned = ServedIndex(root.root, encoder=MINILM, classifier=LocalClassifier, pinned=first)
+    pinned = ServedIndex(root.root, encoder=MINILM, pinned=first)
     root.remove("bees")
     root.publish()
     found = pinned.search("treat varroa mites in a hive")["results"]

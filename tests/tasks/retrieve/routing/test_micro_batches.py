@@ -95,7 +95,8 @@ def test_a_cosine_does_not_depend_on_the_other_queries(rows: int, queries: int, 
 @pytest.fixture(scope="module")
 def router(minilm: OnnxEncoder) -> Router:
     learned = packaged_retriever(1).skills(skill_tokens_of(SKILLS))
-    return Router.from_documents(SKILLS, minilm, learned=LearnedLeg(learned, partial(packaged_retriever, 1)))
+    leg = LearnedLeg(learned, partial(packaged_retriever, 1), learned)
+    return Router.from_documents(SKILLS, minilm, learned=leg)
 
 
 WORDS = [
@@ -118,6 +119,7 @@ def test_what_is_made_of_requests_together_equals_what_is_made_of_each_alone(
         np.testing.assert_array_equal(near, near_alone)
         np.testing.assert_array_equal(told.cosines, told_alone.cosines)
         np.testing.assert_array_equal(told.request, told_alone.request)
+        np.testing.assert_array_equal(told.foretold, told_alone.foretold)
         assert told.share == told_alone.share
 
 

@@ -41,6 +41,7 @@ from tasks.retrieve.install.skills_folder import (
     open_skills_folder,
     said,
 )
+from tasks.retrieve.install.skills_lock import read_skills_lock
 from tasks.retrieve.revisions.edition import SKILL_FILE, find_row, past_edition, present_edition
 from tasks.retrieve.revisions.history import revisions_of
 from tasks.retrieve.revisions.show import changed_files
@@ -130,8 +131,11 @@ def update_skills(
             for name in dict.fromkeys(names):
                 told.append(_updated(root, skills, name, rules, settings, **how))  # noqa: PERF401 (kept on failure)
         finally:
+            # An update that was killed may have written a skill, and not yet the lock.
+            known = () if dry_run or project is None else read_skills_lock(project)
+            kept = [one["name"] for one in told if one["state"] == "current" and not one["edited"]]
             written = [one["name"] for one in told if one["state"] in ("updated", "merged")]
-            lock_shared(project, skills, written)
+            lock_shared(project, skills, [*written, *(name for name in kept if name in known)])
         return {**told_of(skills), "dry_run": dry_run, "skills": told}
 
 

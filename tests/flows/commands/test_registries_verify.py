@@ -166,6 +166,20 @@ def test_a_skill_of_a_registry_is_installed_locked_and_had_again(
     assert files_in(project / ".agents/skills/bees") == held
 
 
+def test_what_an_update_that_was_killed_left_out_of_the_lock_is_written_by_the_next(
+    skills: Path, project: Path, ask: Ask
+) -> None:
+    whole = (project / SKILLS_LOCK).read_bytes()
+    lock = json.loads(whole)
+    lock["skills"]["bees"]["computedHash"] = "0" * 64
+    (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
+    assert ask("update", "--dry-run", *HERE).code == 0
+    assert json.loads((project / SKILLS_LOCK).read_bytes()) == lock
+    done = ask("update", *HERE)
+    assert done.code == 0, done.stderr
+    assert (project / SKILLS_LOCK).read_bytes() == whole
+
+
 @pytest.mark.parametrize("kind", ["git", "local", "folder of skills"])
 def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
     project: Path, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -28,7 +28,6 @@ from storage.lance.served import require_served
 from storage.root import Root
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.routing import bm25f, coarse, postings, router, search, store
 from tasks.retrieve.routing.learned_leg import Retriever, unit
 from tasks.retrieve.routing.skill_tokens import joined_tokens
@@ -148,8 +147,8 @@ def main(place: str, folder: str, rows: str, *files: str) -> None:
     settings, clocks = load_settings(), [Clock(), Clock()]
     ways = [
         ServedIndex(
-            Root(folder), encoder=settings.encoder, classifier=LocalClassifier,
-            threads=settings.query_threads, rerank="none", exact_rows=most,
+            Root(folder), encoder=settings.encoder, threads=settings.query_threads, rerank="none",
+            exact_rows=most,
         )
         for most in (2**40, 0)
     ]  # fmt: skip

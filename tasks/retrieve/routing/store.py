@@ -96,7 +96,8 @@ def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None
     Raises:
         StorageError: The table cannot be read, or a file cannot be written.
     """
-    if not is_kept(root, served):
+    card = _card(root, _folder(served), served)  # what was foretold since then is for the next version
+    if card is None or not _is_current(card):
         parts, rows = _brought_up(root, served, workers)
         _write(root, served, parts, lexical_of(parts.postings), rows)
 

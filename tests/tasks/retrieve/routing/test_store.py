@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.parse.classify.local import LocalClassifier
 from tasks.refine import workers
 from tasks.refine.workers import _submitted as submitted
 from tasks.retrieve.index.build import Built
@@ -199,7 +198,7 @@ def test_of_many_skills_principal_axes_are_kept_and_searched_by(
     root: SkillRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def told(exact_rows: int) -> list[tuple[str, float]]:
-        asked = ServedIndex(root.root, encoder=MINILM, classifier=LocalClassifier, exact_rows=exact_rows)
+        asked = ServedIndex(root.root, encoder=MINILM, exact_rows=exact_rows)
         return [(r["name"], r["score"]) for r in asked.search("knead the crust")["results"]]
 
     exact, made_now = told(2), told(1)

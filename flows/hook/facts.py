@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 MOST = 3  # skills that are named
+LEAST_FIT = 0.15  # of a skill that is told, unless the user says otherwise
+_READS = -1.0  # log odds by reading, below which what only seems to serve is not told
 _SURE = 0.15  # by how much the best must fit better than the next for its page to be told
 _LEAST_PAGE = 80  # tokens; a shorter page says less than a name
 _LONGEST = 9_000  # characters: what hosts do not cut off
@@ -28,13 +30,15 @@ def facts_of(found: Json, budget: int, given: frozenset[str], page: Paged) -> To
     """Return what is told of skills that were found for a prompt; None where that is nothing.
 
     Args:
-        found: What `search` answers with.
+        found: What `search` answers with, explained.
         budget: The tokens that may be told, at most.
         given: Marks of what the session was told before.
         page: Returns the page of a skill, by its id, of at most so many tokens; the prompt is its request.
     """
     least = found.get("least_fit") or 0
-    fitting = (row for row in found["results"] if row["fit"] is not None and row["fit"] >= least)
+    fitting = (
+        row for row in found["results"] if row["fit"] is not None and row["fit"] >= least and _reads(row)
+    )
     # An id is told whole, or its skill not at all: a page is asked for by it.
     rows = [row for row in fitting if _cut(row["doc_id"], _LONGEST) == row["doc_id"]]
     if found["nothing_fits"] or not rows or _paged(best := rows[0]) in given:
@@ -54,6 +58,11 @@ def tokens(text: str) -> float:
     """Return about how many tokens a text has, rather too many than too few."""
     plain = sum(char.isascii() for char in text)
     return plain / 3.2 + 1.2 * (len(text) - plain)
+
+
+def _reads(row: Json) -> bool:
+    """Tell whether a skill serves as its text reads; one that was not read may."""
+    return bool(row.get("evidence", {}).get("reading", _READS) >= _READS)
 
 
 def _page(row: Json, budget: int, page: Paged) -> Told | None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flows.hook.facts import MOST, Json, Told, facts_of
+from flows.hook.facts import LEAST_FIT, MOST, Json, Told, facts_of
 from flows.hook.prompt import AGENTS, EVENTS, MOST_BYTES, Nothing, Prompt, read_prompt
 
 if TYPE_CHECKING:
@@ -129,16 +129,17 @@ def _told(
     options: Options, prompt: Prompt, given: frozenset[str], ends: float, later: list[Callable[[], None]]
 ) -> Told | None:
     url = options.url or serving_at(options.root)
-    least = {} if options.min_fit is None else {"min_fit": options.min_fit}
+    asked = {"q": prompt.text, "k": MOST, "explain": True}
+    asked["min_fit"] = LEAST_FIT if options.min_fit is None else options.min_fit
     found, ask = None, _alone(options.root, later)
     if url is not None:
         server = _Server(url, ends)
         try:
-            found, ask = server.ask("search", q=prompt.text, k=MOST, **least), server.ask
+            found, ask = server.ask("search", **asked), server.ask
         except ConnectionRefusedError:  # the server of a root may have ended without a word
             if options.url:
                 raise
-    found = found or ask("search", q=prompt.text, k=MOST, **least)
+    found = found or ask("search", **asked)
 
     def page(doc_id: str, budget: float) -> Json:
         return ask("page", doc_id=doc_id, q=prompt.text, budget=int(budget))

@@ -24,6 +24,8 @@ from storage.state import (
     parsed_table,
     refined_table,
 )
+from storage.vectors import FOLDER as VECTORS
+from storage.vectors import STATES
 from tasks.crawl.collect import collect
 from tasks.crawl.local.directory import DirectorySource
 from tasks.parse import shells as parse_shells
@@ -175,7 +177,9 @@ def parsed(
     monkeypatch.setenv("SKILLERY_WORKERS", str(workers))
     assert parse(root.uri, index)["documents"] == SKILLS
     tables = [nodes_table(root), edges_table(root), parsed_table(root)]
-    return [table.read() for table in tables]
+    kept = [Path(root.at(folder)) for folder in (VECTORS, STATES)] if index == "all" else []
+    made = [pl.read_parquet(f"{folder}/*/*.parquet").unique("text_hash").sort("text_hash") for folder in kept]
+    return [*(table.read() for table in tables), *made]
 
 
 def test_a_corpus_parsed_in_processes_is_byte_for_byte_that_of_this_process(

@@ -28,7 +28,7 @@ from storage.errors import SkilleryError, WrongInput
 from storage.lance.served import read_served
 from storage.partitions import Manifest
 from storage.root import Root
-from tasks.crawl.source.identity import hide_credentials
+from tasks.crawl.source.identity import hide_credentials, shown_spec
 
 log = logging.getLogger(__name__)
 _NAMESPACE = "skillery"
@@ -251,7 +251,8 @@ def _dataset(root: Root, table: str) -> dict[str, Any]:
 
 def _read(root: Root, name: str, specs: Sequence[str]) -> list[dict[str, Any]]:
     if name == _SOURCES:
-        return [{"namespace": f"{_NAMESPACE}-sources", "name": hide_credentials(spec)} for spec in specs]
+        named = (hide_credentials(shown_spec(spec)) for spec in specs)
+        return [{"namespace": f"{_NAMESPACE}-sources", "name": name} for name in named]
     return [_dataset(root, name)]
 
 

@@ -50,6 +50,8 @@ def script_hits(code: str) -> list[Hit]:
     for _ in range(_PASSES):
         for line, statement in statements:
             _read(flows, statement, line)
+        if not flows.held:
+            break
     return flows.hits()
 
 

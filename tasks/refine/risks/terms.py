@@ -23,7 +23,7 @@ def _hints() -> dict[str, tuple[str, ...]]:
 
 def has_hint(lowered: str, *keys: str) -> bool:
     """Tell whether a text (lower case) holds one of the hints of some lists."""
-    return any(hint in lowered for key in keys for hint in _hints()[key])
+    return any(any(map(lowered.__contains__, _hints()[key])) for key in keys)
 
 
 def may_flow(code: str, language: str) -> bool:

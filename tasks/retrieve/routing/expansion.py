@@ -21,9 +21,10 @@ from storage.state import EXPANSIONS, documents_table, expansions_table
 from tasks.models.adapted_encoder import WIDTH
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
-from tasks.models.llm.prompt import Answer, Prompt, Text, Values, is_last
+from tasks.models.llm.prompt import Answer, Prompt, Text, Values, is_last, known_of
 from tasks.models.llm.quoting import shortened
 from tasks.models.protocols import Vectors
+from tasks.refine.text.words import WORD
 from tasks.retrieve.routing.learned_leg import packaged_digest, packaged_retriever, unit
 from tasks.retrieve.routing.skill import Skill
 
@@ -33,20 +34,29 @@ _BODY, _DESCRIPTION = 1_500, 750  # characters that are sent: what a skill is fo
 
 
 def _good(requests: list[str], info: ValidationInfo) -> list[str]:
-    """Return the requests that can be used, each once; of the last answer fewer than five are enough."""
-    least, most = _CHARACTERS
+    """Return the requests that can be used, each once; of the last answer fewer than five are enough.
+
+    One that has a name of several words knows the skill, and nobody asks so.
+    """
+    (least, most), name = _CHARACTERS, _words(known_of(info) or "")
     found = dict.fromkeys(" ".join(text.split()) for text in requests)
-    good = [text for text in found if least <= len(text) <= most][:_WANTED]
+    good = [text for text in found if least <= len(text) <= most]
+    good = [text for text in good if " " not in name or name not in _words(text)][:_WANTED]
     if len(good) < (1 if is_last(info) else _WANTED):
-        raise Rejected(f"{len(good)} requests of {least} to {most} characters that differ; give {_WANTED}")
+        wanted = f"{_WANTED} of {least} to {most} characters that differ and do not name the skill"
+        raise Rejected(f"{len(good)} requests can be used; write {wanted}")
     return good
+
+
+def _words(text: str) -> str:
+    return " ".join(WORD.findall(text.casefold()))
 
 
 class _Requests(Answer):
     requests: Annotated[list[Text], AfterValidator(_good)]
 
 
-PROMPT: Prompt[_Requests] = Prompt("expansion-1", "tasks.retrieve/expansion_prompt.txt", _Requests)
+PROMPT: Prompt[_Requests] = Prompt("expansion-2", "tasks.retrieve/expansion_prompt.txt", _Requests)
 
 
 def expand(root: Root, llm: Llm) -> dict[str, Any]:
@@ -111,7 +121,7 @@ def _weights() -> str:
 def _values(skill: Skill) -> Values:
     body, description = shortened(skill.body, _BODY), shortened(skill.description, _DESCRIPTION)
     record = {"name": skill.name, "description": description, "body": body}
-    return Values("Write the five requests.", [record], (skill.doc_id,))
+    return Values("Write the five requests.", [record], (skill.doc_id,), known=skill.name)
 
 
 def _told(said: _Requests | Fallback) -> list[str] | None:

@@ -107,7 +107,7 @@ class Ranked:
 
     A score that a method does not tell is not a number.
     `fit` is the probability that it serves the request, None if no model tells; `evidence` is what it is
-    told by (`tasks.retrieve.routing.fit`).
+    told by (`tasks.retrieve.routing.fit`), `reading` of one that was read among it, as log odds.
     """
 
     doc_id: str
@@ -209,7 +209,8 @@ class Router:
         parts["reranker"] = self._reranked(odds, first, total, near[-1])
         total += parts["reranker"]
         fits = self._fits(evidence, odds.astype(np.float64), read.parts["named"][leaders])
-        found = list(zip(groups, fits, evidence.tolist(), strict=True))
+        told = [[*of, *odds[n : n + 1].tolist()] for n, of in enumerate(evidence.tolist())]
+        found = list(zip(groups, fits, told, strict=True))
         found.sort(key=lambda one: (-total[one[0][0]], self._doc_ids[one[0][0]]))
         return [
             Ranked(
@@ -218,7 +219,7 @@ class Router:
                 {part: float(scores[row]) for part, scores in parts.items()},
                 tuple(self._doc_ids[other] for other in others),
                 fit,
-                dict(zip(FEATURES, told, strict=True)),
+                dict(zip((*FEATURES, "reading"), told, strict=False)),
             )
             for (row, *others), fit, told in found[:k]
         ]

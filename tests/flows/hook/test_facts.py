@@ -39,6 +39,11 @@ def told(
         (found(row("a", 0.9), row("b", 0.85), row("c", 0.1)), ("name a", "name b")),
         (found(row("a", 0.9, risks=["remote.pipe"])), ("name a",)),
         (found(row("a", 0.9, licence_class="metadata-only")), ("name a",)),
+        (
+            found(row("a", 0.9, evidence={"reading": -2.0}), row("b", 0.3, evidence={"reading": 1.0})),
+            ("page b",),
+        ),
+        (found(row("a", 0.9, evidence={"reading": -2.0})), None),
         (found(row("a", 0.9), nothing=True), None),
         (found(row("a", None)), None),
         (found(), None),

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import polars as pl
 import pytest
 
-from flows.commands.open_formats.lineage import require_openlineage
+from flows.commands.open_formats.lineage import _SOURCES, _read, require_openlineage
 from flows.run_record import recorded
 from storage.errors import GateRefused, WrongInput
 from storage.locks import writer_lock
@@ -115,6 +115,11 @@ def test_a_killed_night_is_told_by_the_next(
     found = events(told)[len(before) :]
     assert named([event for event in found if event["run"]["runId"] in known]) == ends
     assert named(found)[-1] == ("nightly", "COMPLETE")
+
+
+def test_a_source_that_an_older_record_has_with_a_secret_is_told_without(tmp_path: Path) -> None:
+    (one,) = _read(Root(tmp_path), _SOURCES, ["mcp:stdio:serve --token f44f4"])
+    assert one["name"] == "mcp:stdio:serve [redacted]"
 
 
 class _Listening(BaseHTTPRequestHandler):

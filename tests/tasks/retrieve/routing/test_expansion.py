@@ -126,7 +126,7 @@ def test_what_the_ceiling_leaves_is_asked_later_and_what_is_useless_never_again(
     assert (none["unfinished"], none["partial"], server.requests) == (3, True, 0)
     assert expansions_table(root.root).read().is_empty()
     useless, server = told(root.root, lambda _: "I would rather not.")
-    assert (useless["fallbacks"], server.requests) == ({"expansion-1: malformed": 3}, 6)
+    assert (useless["fallbacks"], server.requests) == ({"expansion-2: malformed": 3}, 6)
     again, server = told(root.root)
     assert (again["asked"], server.requests) == (0, 0)
     index(root)
@@ -151,6 +151,14 @@ def test_forgetting_a_skill_forgets_what_was_foretold_of_it(root: SkillRoot) -> 
     foretold = open_routing(root.root, root.served()).foretold
     assert foretold is not None
     assert foretold.shape[0] == 2
+
+
+def test_a_request_that_names_the_skill_is_not_taken() -> None:
+    said = json.dumps({"requests": ["What is the bike-repair skill?", "my tyre is flat", "Bike Repair!"]})
+    assert PROMPT.read(said, known="bike-repair").requests == ["my tyre is flat"]
+    with pytest.raises(Rejected, match="1 requests can be used"):
+        PROMPT.read(said, known="bike-repair", last=False)
+    assert len(PROMPT.read(said, known="bike").requests) == 3
 
 
 @given(said=st.lists(st.text()), last=st.booleans())

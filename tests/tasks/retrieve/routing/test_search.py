@@ -210,7 +210,7 @@ def test_parts_add_up_to_the_score_and_are_shown_when_asked_for(index: ServedInd
         "learned",
         "reranker",
     }
-    assert set(results[0]["evidence"]) == set(FEATURES)
+    assert set(results[0]["evidence"]) == {*FEATURES, "reading"}
     assert not {"parts", "evidence"} & index.search("look after a hive")["results"][0].keys()
 
 

@@ -147,8 +147,8 @@ def main(place: str, folder: str, rows: str, *files: str) -> None:
     settings, clocks = load_settings(), [Clock(), Clock()]
     ways = [
         ServedIndex(
-            Root(folder), encoder=settings.encoder, threads=settings.query_threads, rerank="none",
-            exact_rows=most,
+            Root(folder), encoder=settings.encoder,
+            threads=settings.query_threads, rerank="none", exact_rows=most,
         )
         for most in (2**40, 0)
     ]  # fmt: skip

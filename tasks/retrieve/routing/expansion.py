@@ -56,7 +56,7 @@ class _Requests(Answer):
     requests: Annotated[list[Text], AfterValidator(_good)]
 
 
-PROMPT: Prompt[_Requests] = Prompt("expansion-2", "tasks.retrieve/expansion_prompt.txt", _Requests)
+PROMPT: Prompt[_Requests] = Prompt("expansion-3", "tasks.retrieve/expansion_prompt.txt", _Requests)
 
 
 def expand(root: Root, llm: Llm) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def test_what_the_ceiling_leaves_is_asked_later_and_what_is_useless_never_again(
     assert (none["unfinished"], none["partial"], server.requests) == (3, True, 0)
     assert expansions_table(root.root).read().is_empty()
     useless, server = told(root.root, lambda _: "I would rather not.")
-    assert (useless["fallbacks"], server.requests) == ({"expansion-2: malformed": 3}, 6)
+    assert (useless["fallbacks"], server.requests) == ({"expansion-3: malformed": 3}, 6)
     again, server = told(root.root)
     assert (again["asked"], server.requests) == (0, 0)
     index(root)

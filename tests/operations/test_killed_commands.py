@@ -81,12 +81,6 @@ def go_back(root: Root) -> None:
     roll_back(root)
 
 
-def edit_by_hand(root: Root) -> None:
-    """Change an installed skill where its next edition does not, so that an update merges."""
-    with (root.folder.parent / "agent/sailor-mend/SKILL.md").open("a", encoding="utf-8") as file:
-        file.write("\nRinse the salt off.\n")
-
-
 ROWS = {
     "first night": Row("run --source dir:{market}", 20, "empty"),
     "second night": Row("run", 20, "one night"),
@@ -105,7 +99,6 @@ ROWS = {
     "induce": Row("induce {runs}", 20),
     "install": Row("install cooper-mend brewer-mend --to {agent}", 20),
     "update": Row("update --to {agent}", 20),
-    "update that merges": Row("update --to {agent}", 30, before=edit_by_hand),
     "export": Row("export --out {out}", 20),
 }
 

@@ -256,7 +256,7 @@ def _unfinished(out: Path) -> Iterator[Path]:
             out.parent.mkdir(parents=True, exist_ok=True)
             with _locked(out.parent):
                 for left in out.parent.glob(f".{escape(out.name)}.????????.tmp"):
-                    with contextlib.suppress(BlockingIOError), _locked(left, fcntl.LOCK_NB):
+                    with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
                         shutil.rmtree(left, ignore_errors=True)
                 beside.mkdir()
                 held.enter_context(_locked(beside))

@@ -90,13 +90,13 @@ class _Parts:
 def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None:
     """Make the routing index of a version before it is served, unless it is there in today's form.
 
-    Rows of skills whose content did not change are copied from the served version's index. Thousands of
-    others are read by as many processes as `workers`; None: one a core.
+    What was foretold since is for the next version. Rows of skills whose content did not change are copied
+    from the served version's index. Of others `workers` processes read thousands; None: one a core.
 
     Raises:
         StorageError: The table cannot be read, or a file cannot be written.
     """
-    if not is_kept(root, served):
+    if (card := _card(root, _folder(served), served)) is None or not _is_current(card):
         parts, rows = _brought_up(root, served, workers)
         _write(root, served, parts, lexical_of(parts.postings), rows)
 

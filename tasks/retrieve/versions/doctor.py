@@ -66,6 +66,7 @@ _MADE_BY = {
 _SPARE = (
     "vectors/", "states/", "state/vectors/", "state/signatures/", "state/near/", "state/plans/",
     "state/staged/", "state/sorted/", "state/listed/", "state/repositories/", "state/looks/",
+    "state/expansions/",
 )  # fmt: skip
 # No run can do without these, and no run can rebuild them.
 _IN_THE_WAY = ("state/aliases/", "reports/", "trajectories/")
@@ -190,6 +191,7 @@ def _mend(root: Root, file: str, why: str) -> Defect:
     base, below = split_backfill(file)
     folder = str(PurePosixPath(below).parent)
     if below.startswith(_SPARE):
+        forget_entry(root, file)
         root.delete(file)
         return Defect(why, file, "removed: it is worked out anew when needed", mended=True)
     if below.startswith(_LEARNED):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.answers import Answers
+from storage.partitions import partition_of
 from storage.root import Root
 from storage.state import expansions_table
 from tasks.models.llm.budget import Ceiling, Ledger, Prices
@@ -20,7 +21,9 @@ from tasks.models.llm.errors import Rejected
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.routing.expansion import PROMPT, expand
 from tasks.retrieve.routing.store import FOLDER, open_routing
+from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import forget
+from tasks.retrieve.versions.publish import roll_back
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer, Say
 from tests.support.roots.hand_written import skill
@@ -88,9 +91,15 @@ def test_a_skill_is_found_by_what_was_foretold_of_it_and_everything_is_asked_onc
     again, server = told(root.root)
     assert (again["asked"], server.requests, index(root).changed) == (0, 0, False)
 
+    with_it = files(root)
     expansions_table(root.root).drop()
     index(root)
     assert files(root) == before
+    roll_back(root.root)
+    assert files(root) == with_it, "of an earlier version nothing is made anew"
+    roll_back(root.root)
+    assert files(root) == before
+    index(root)
     told_anew, server = told(root.root)  # by the answers kept
     assert (told_anew["cached"], server.requests) == (3, 0)
 
@@ -122,6 +131,16 @@ def test_what_the_ceiling_leaves_is_asked_later_and_what_is_useless_never_again(
     assert (again["asked"], server.requests) == (0, 0)
     index(root)
     assert found(root, FLAT)["parts"]["foretold"] == 0
+
+
+@pytest.mark.parametrize("injure", [Path.unlink, lambda path: path.write_bytes(b"PAR1")])
+def test_what_is_lost_of_it_is_asked_for_again(root: SkillRoot, injure: Callable[[Path], object]) -> None:
+    told(root.root)
+    injure(Path(root.root.at(expansions_table(root.root).file(partition_of("local/market/bike")))))
+    (defect,) = examine(root.root)
+    again, server = told(root.root)
+    assert (defect.mended, again["asked"], again["cached"], server.requests) == (True, 1, 1, 0)
+    assert examine(root.root) == []
 
 
 def test_forgetting_a_skill_forgets_what_was_foretold_of_it(root: SkillRoot) -> None:

@@ -61,7 +61,7 @@ def index(
         encoder = prepare_encoder(root, settings.encoder)
         if corpus is None and runs_elsewhere():
             _embed(root, encoder)
-        expansion = None if corpus else _expanded(root, encoder, run_expansion(settings), spent)
+        expansion = None if corpus else _expanded(root, run_expansion(settings), spent)
         built = build_tables(root, encoder, with_nodes=index == "all", anew=anew, corpus=corpus)
         licences = class_licences(root, built, policy)
         show_table(
@@ -91,14 +91,12 @@ def index(
     }  # fmt: skip
 
 
-def _expanded(
-    root: str, encoder: str, llm: TypingOptions | None, spent: Carried | None
-) -> dict[str, Any] | None:
+def _expanded(root: str, llm: TypingOptions | None, spent: Carried | None) -> dict[str, Any] | None:
     """Have requests foretold about what has none; without a model, what was foretold goes."""
     if llm is None:
         expansions_table(Root(root)).drop()
         return None
-    found = expand_skills(root, encoder, llm, spent)
+    found = expand_skills(root, llm, spent)
     tell(f"requests foretold {found['written']}, about {found['asked']} documents")
     show_table("skillery-expansion", counted(flat(found)), "What an LLM was asked to foretell.")
     return found

@@ -330,7 +330,17 @@ def run_opinions(settings: Settings) -> TypingOptions | None:
 
 
 def run_expansion(settings: Settings) -> TypingOptions | None:
-    """Return how an LLM foretells requests in a run; None: it does not. Raises as `llm_options`."""
+    """Return how an LLM foretells requests in a run; None: it does not.
+
+    Raises:
+        WrongInput: As `llm_options`, or the encoder is not the default one.
+    """
+    if settings.expand == "llm":
+        from tasks.models.adapted_encoder import BASE  # noqa: PLC0415
+        from tasks.models.onnx_export import PACKAGED, resolve  # noqa: PLC0415
+
+        if settings.encoder != BASE and resolve(settings.encoder)[1] != PACKAGED[BASE][2]:
+            raise WrongInput("SKILLERY_EXPAND=llm: what is foretold is read by the default encoder alone")
     return llm_options(settings, "local" if settings.expand == "none" else "llm")
 
 

@@ -16,7 +16,7 @@ from storage.errors import UnknownDocument, WrongInput
 from storage.root import Root
 from storage.schemas import Severity
 from storage.state import documents_table
-from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.identity import doc_key, shown_spec
 from tasks.crawl.source.lookup import meant, suggestion
 from tasks.refine.risks.rules import GROUPS
 from tasks.retrieve.install.contents import Installable, is_same_publisher, prepare, require_rules
@@ -138,7 +138,7 @@ def require_publisher(root: Root, was: Installed, now: Mapping[str, Any]) -> Non
 
 def _publisher(row: Mapping[str, Any]) -> str:
     of = f"repository {row['repo']}" if row["repo"] else "a repository that is not known"
-    return f"{row['source']} ({of}{', id ' + row['repo_id'] if row['repo_id'] else ''})"
+    return f"{shown_spec(row['source'])} ({of}{', id ' + row['repo_id'] if row['repo_id'] else ''})"
 
 
 def remove_skills(

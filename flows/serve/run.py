@@ -44,7 +44,7 @@ def serve_http(
     """
     base, limits = None if public_url is None else normal_base(public_url), load_serving()
     require_token(host, limits)
-    listening = _listen(host, port)
+    listening = listen(host, port)
     names = [*(limits.hosts or ()), *([] if is_loopback(host) else [host, socket.gethostname()])]
     shown, at = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
 
@@ -109,10 +109,12 @@ def require_token(host: str, limits: ServeSettings) -> None:
         )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; raise `WrongInput` if it cannot."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listening = socket.socket(found[0], socket.SOCK_STREAM)
+        # With its protocol: by it asyncio knows TCP, and sends what a client waits for at once.
+        listening = socket.socket(*found[:3])
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(found[4])
         listening.listen(2048)

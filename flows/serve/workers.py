@@ -78,8 +78,10 @@ def _tell_end(number: int, worker: BaseProcess, seconds: float, say: Say) -> Non
     from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 (loads what few runs need)
 
     code = worker.exitcode or 0
-    if code > 0 and seconds < _YOUNG:
-        sys.exit(code)
+    if seconds < _YOUNG:
+        if code > 0:
+            sys.exit(code)
+        time.sleep(1)  # what killed it, as for want of memory, may do so again
     mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
     how = signal.Signals(-code).name if code < 0 else f"code {code}"
     say(f"worker {number + 1} (process {worker.pid}) ended ({how}): another one is started")

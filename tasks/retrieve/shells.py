@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from storage.errors import WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
 from storage.usage import tidy_usage
 from tasks.crawl.raw_retention import trim_raw
-from tasks.models.adapted_encoder import is_base
 from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.llm.ask import open_llm
@@ -59,10 +57,8 @@ def plan_embeddings(root: str, encoder: str) -> list[list[int]]:
 
 
 @task(name="expand-skills", cache_policy=NO_CACHE, **task_retries())
-def expand_skills(root: str, encoder: str, llm: TypingOptions, spent: Carried | None) -> dict[str, Any]:
+def expand_skills(root: str, llm: TypingOptions, spent: Carried | None) -> dict[str, Any]:
     """Have requests foretold about the documents that have none; return what was asked, and what it cost."""
-    if not is_base(card_of(encoder)):
-        raise WrongInput("SKILLERY_EXPAND=llm: what is foretold is read by the default encoder alone")
     ledger = Ledger(llm.prices, llm.ceiling, spent)
     with open_llm(Root(root), llm, ledger=ledger, slot=slot_of(llm)) as asked:
         return expand(Root(root), asked)

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.settings import Settings, llm_options, load_settings, run_llm
+from flows.settings import Settings, llm_options, load_settings, run_expansion, run_llm
 from storage.errors import WrongInput
 from storage.root import Root
 from storage.state import documents_table, edges_table, nodes_table
@@ -326,6 +326,14 @@ def test_a_run_asks_a_model_that_is_set_up_where_the_local_one_is_unsure(
 def test_half_an_endpoint_is_refused_by_name(given: dict[str, Any]) -> None:
     with pytest.raises(WrongInput, match="SKILLERY_LLM_BASE_URL"):
         run_llm(Settings(**given))
+
+
+def test_requests_are_foretold_for_the_default_encoder_alone_which_is_told_before_a_run_begins() -> None:
+    given = {**SERVER, "expand": "llm"}
+    assert run_expansion(Settings(**SERVER)) is None
+    assert run_expansion(Settings(**given)) is not None
+    with pytest.raises(WrongInput, match=r"SKILLERY_EXPAND=llm: .* the default encoder alone"):
+        run_expansion(Settings(**given, encoder="BAAI/bge-m3"))
 
 
 def test_settings_reach_the_client() -> None:

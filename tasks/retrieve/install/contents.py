@@ -9,7 +9,7 @@ from typing import Any
 
 from storage.errors import WrongInput
 from storage.schemas import Finding
-from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, repository_name
+from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, repository_name, shown_spec
 from tasks.refine.export.paths import FreePaths, file_path
 from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id, told_risk
 from tasks.refine.risks.rules import risk_rules
@@ -107,7 +107,7 @@ def prepare(
     if left := [risk for risk in grave if rule_id(risk["code"]) in asked]:
         raise WrongInput(_refusal(row["doc_id"], left, before))
     installed = Installed(
-        **{n: row[n] for n in _CARRIED},
+        **{n: row[n] for n in _CARRIED} | {"source": shown_spec(row["source"])},  # people commit it
         revision=edition.revision.revision,
         files=digests,
         not_written=not_kept(row),
@@ -162,14 +162,15 @@ def is_same_publisher(was: Installed, now: Mapping[str, Any]) -> bool:
     """
     if was.repo_id is not None and now["repo_id"] is not None:
         return bool(was.repo_id == now["repo_id"])
-    places = [_place(source) for source in (was.source, now["source"])]
-    if was.source != now["source"] and places[0] is not None:
+    specs = [shown_spec(source) for source in (was.source, now["source"])]
+    places = [*map(_place, specs)]
+    if specs[0] != specs[1] and places[0] is not None:
         return places[0] == places[1]
     if was.repo_id is not None:
         return False
     if was.repo is not None:
-        return (was.repo, was.source) == (now["repo"], now["source"])
-    return now["repo_id"] is None and was.source == now["source"]
+        return was.repo == now["repo"] and specs[0] == specs[1]
+    return now["repo_id"] is None and specs[0] == specs[1]
 
 
 def _place(spec: str) -> str | None:

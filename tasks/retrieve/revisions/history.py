@@ -15,7 +15,7 @@ from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS, RawDocument
 from storage.state import read_run
 from tasks.crawl.raw_parts import raw_document
-from tasks.crawl.source.identity import doc_key
+from tasks.crawl.source.identity import doc_key, shown_spec
 from tasks.crawl.source.unchanged import document_digest
 
 _HASH = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
@@ -45,7 +45,7 @@ class Revision:
 
 
 def revisions_of(root: Root, doc_id: str, source: str | None = None) -> list[Revision]:
-    """Return the revisions of a document, of one source or of all, in the order of time.
+    """Return the revisions of a document, of one source (as kept or printed) or of all, in the order of time.
 
     Raises:
         StorageError: A raw part cannot be read.
@@ -56,7 +56,7 @@ def revisions_of(root: Root, doc_id: str, source: str | None = None) -> list[Rev
         return [revision for revision, _ in snapshots_in(root, file, doc_id)]
 
     parts = root.each(revisions_in, root.files("raw/documents", ".parquet"))
-    found = [r for revisions in parts for r in revisions if source in (None, r.source)]
+    found = [r for revisions in parts for r in revisions if source in (None, r.source, shown_spec(r.source))]
     if not found:
         raise UnknownDocument(f"no raw snapshot below {root.uri} holds {doc_id}")
     return sorted(found, key=lambda r: r.fetched_at)

@@ -78,6 +78,18 @@ LATER = [
 ]
 
 
+def test_the_lock_has_a_remembered_command_without_its_secret_and_its_skill_is_updated(
+    nights: Nights, place: Path
+) -> None:
+    command, told = "mcp:stdio:serve --token f44f4", "mcp:stdio:serve [redacted]"
+    nights.run(HandSource(command, skill(TOOL, **GITHUB)))
+    install(nights, place, TOOL)
+    assert read_lock(place).skills["bread"].source == told
+    nights.run(HandSource(command, skill(TOOL, "Let it rise for long.", **GITHUB)))
+    assert update(nights, place)["bread"]["state"] == "updated"
+    assert "f44f4" not in (place / LOCK_FILE).read_text("utf-8")
+
+
 @pytest.mark.parametrize("old_lock", slow_but({False}, [False, True]))
 @pytest.mark.parametrize(("spec", "origin", "is_same"), LATER)
 def test_another_publisher_is_refused_in_a_line_unless_accepted(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -14,6 +15,7 @@ import pytest
 
 from flows.hook.run import SERVING
 from flows.serve.answers.tools import TOOLS
+from flows.serve.run import listen
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.command import MAIN, Ask
 from tests.support.roots.hand_written import BEES, BREAD
@@ -42,6 +44,24 @@ def test_a_port_that_is_taken_is_told(ask: Ask, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         refused = ask("serve", "--port", str(taken.getsockname()[1]), "--root", str(tmp_path))
     assert (refused.code, "cannot listen there" in refused.stderr) == (2, True)
+
+
+def test_an_answer_waits_for_no_other_packet() -> None:
+    async def sends_at_once() -> bool:
+        loop, told = asyncio.get_running_loop(), asyncio.Queue[int]()
+
+        class Connection(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                own = transport.get_extra_info("socket")
+                told.put_nowait(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+        with listen("127.0.0.1", 0) as listening:
+            async with await loop.create_server(Connection, sock=listening):
+                _, writer = await asyncio.open_connection(*listening.getsockname())
+                writer.close()
+                return bool(await told.get())
+
+    assert asyncio.run(sends_at_once())
 
 
 def test_names_that_are_no_list_are_told(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

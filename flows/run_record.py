@@ -63,8 +63,9 @@ _begun: ContextVar[Begun | None] = ContextVar("begun", default=None)
 
 
 def new_run_id() -> str:
-    """Return an id that sorts by time: UTC to the second, and six random hexadecimal digits."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+    """Return an id that sorts by time: UTC to the second, its microseconds in hexadecimal, a random digit."""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.token_hex(1)[0]}"
 
 
 def this_run() -> str:

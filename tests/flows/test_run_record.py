@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from flows.commands.operate import forget_target, roll_back_root, root_status
-from flows.run_record import recorded
+from flows.run_record import new_run_id, recorded
 from storage.errors import GateRefused, NotPublished, StorageError, UnknownDocument, WrongInput
 from storage.locks import Holder, holder, writer_lock
 from storage.root import Root
@@ -78,6 +79,12 @@ def killed(root: Root, moment: str, run: str = RUN) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
+
+
+def test_ids_of_runs_of_one_second_sort_by_time() -> None:
+    made = [new_run_id() for _ in range(100)]
+    assert sorted(made, key=lambda run_id: run_id[:-1]) == made
+    assert all(re.fullmatch(r"\d{8}T\d{6}-[0-9a-f]{6}", run_id) for run_id in made)
 
 
 @pytest.mark.parametrize(

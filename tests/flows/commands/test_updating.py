@@ -87,6 +87,9 @@ def test_the_lock_has_a_remembered_command_without_its_secret_and_its_skill_is_u
     assert read_lock(place).skills["bread"].source == told
     nights.run(HandSource(command, skill(TOOL, "Let it rise for long.", **GITHUB)))
     assert update(nights, place)["bread"]["state"] == "updated"
+    (place / "bread/SKILL.md").write_text("Edited by hand.\n", "utf-8")
+    nights.run(HandSource(command, skill(TOOL, "Let it rise for a day.", **GITHUB)))
+    assert update(nights, place)["bread"]["state"] == "conflict"  # what was installed is found by its source
     assert "f44f4" not in (place / LOCK_FILE).read_text("utf-8")
 
 

@@ -22,6 +22,7 @@ from tests.support.marketplace.faults import Fault, Faults
 from tests.support.marketplace.repository import Blob, Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
+from tests.support.processes import slow_but
 
 SPEC = "github:ann/garden"
 DILL = "ann/garden/beds/dill"
@@ -133,7 +134,7 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("spec", [SPEC, "skillsmp"])
+@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_what_the_archive_lacks_or_has_otherwise_is_fetched_singly(
     garden: Repository, crawler: Crawler, market: Marketplace, spec: str
 ) -> None:
@@ -172,7 +173,7 @@ def test_a_skill_that_an_older_version_took_for_lost_is_fetched_though_nothing_c
     assert (crawler.crawl(SPEC).unchanged, crawler.crawl(SPEC).failed) == (5, {})
 
 
-@pytest.mark.parametrize("spec", [SPEC, "skillsmp"])
+@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_what_neither_archive_nor_forge_has_is_named_each_night(
     garden: Repository, crawler: Crawler, faults: Faults, spec: str
 ) -> None:
@@ -189,7 +190,7 @@ def test_what_neither_archive_nor_forge_has_is_named_each_night(
     assert crawler.crawl(spec).new == 1
 
 
-@pytest.mark.parametrize("spec", [SPEC, "skillsmp"])
+@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_a_second_text_that_folds_onto_a_skill_is_dropped_by_name(
     garden: Repository, crawler: Crawler, spec: str
 ) -> None:

@@ -34,11 +34,6 @@ def marked(doc_id: str, path: str) -> str:
     return doc_id.replace("local/skills", f"local/skills~{folder}")
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(tmp_path / "root")
-
-
 def whose(nights: Nights) -> dict[str, str]:
     tables = documents_table(nights.root), folded_table(nights.root)
     return {row["doc_id"]: row["source"] for table in tables for row in table.read().to_dicts()}

@@ -120,6 +120,7 @@ def test_a_retirement_that_was_killed_before_its_last_note_outlives_the_doctor(n
     assert held(nights.root) == set()
 
 
+@pytest.mark.slow
 def test_a_source_that_is_added_again_has_its_documents_again_but_for_those_it_had_retired(
     nights: Nights,
 ) -> None:

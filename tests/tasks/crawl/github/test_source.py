@@ -48,20 +48,18 @@ def test_another_form_is_wrong_input(name: str) -> None:
         split_name(name)
 
 
-def test_every_skill_of_a_repository_is_read(garden: Repository, crawler: Crawler) -> None:
-    report = crawler.crawl(SPEC)
-    assert (report.state, report.new) == ("complete", 5)
-    assert sorted(crawler.held()) == [f"ann/garden/beds/{n}" for n in HERBS]
-
-
 def test_at_a_ref_what_that_ref_holds(garden: Repository, crawler: Crawler) -> None:
     garden.commit({"beds/leek/SKILL.md": grows("leek")}, branch="feature/late")
     assert crawler.crawl(f"{SPEC}@feature/late").new == 6
     assert crawler.crawl(f"{SPEC}@nowhere").failed == {"missing-ref": 1}
 
 
-def test_the_second_night_asks_once(garden: Repository, crawler: Crawler, market: Marketplace) -> None:
-    crawler.crawl(SPEC)
+def test_every_skill_of_a_repository_is_read_and_the_second_night_asks_once(
+    garden: Repository, crawler: Crawler, market: Marketplace
+) -> None:
+    report = crawler.crawl(SPEC)
+    assert (report.state, report.new) == ("complete", 5)
+    assert sorted(crawler.held()) == [f"ann/garden/beds/{n}" for n in HERBS]
     market.clear_requests()
     assert crawler.crawl(SPEC).unchanged == 5
     assert [(r.kind, r.status) for r in market.requests] == [("commit", 304)]

@@ -42,7 +42,7 @@ def published(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -
 
 
 @pytest.fixture
-def shelf(prefect_server: str, published: SkillRoot, tmp_path: Path) -> Iterator[SkillRoot]:
+def shelf(no_server: None, published: SkillRoot, tmp_path: Path) -> Iterator[SkillRoot]:
     """Yield a root that serves two skills, `local/market/tea` and `local/market/bike`, of one folder."""
     made = published.copied(tmp_path)
     kept, made.market = made.market, published.market
@@ -229,7 +229,7 @@ def test_without_a_terminal_it_needs_yes(ask: Ask, root: SkillRoot) -> None:
     assert BREAD not in held(root)
 
 
-@pytest.mark.parametrize(("answer", "code"), [("n", 2), ("y", 0)])
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), pytest.param("n", 2, marks=pytest.mark.slow)])
 def test_on_a_terminal_it_lists_and_asks(root: SkillRoot, answer: str, code: int) -> None:
     ours, its = pty.openpty()
     command = [*MAIN, "forget", BREAD, "--root", root.root.uri]

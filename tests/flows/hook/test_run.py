@@ -13,6 +13,7 @@ import pytest
 
 from flows.hook.run import SERVING, serving_at
 from tests.support.hooks import HOOK, context, event, run_hook
+from tests.support.processes import slow_but
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.serving import Serving, serving
 
@@ -26,7 +27,7 @@ def server(served_bakery: SkillRoot) -> Iterator[Serving]:
         yield started
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "gemini"])
+@pytest.mark.parametrize("agent", slow_but({"claude", "gemini"}, ["claude", "codex", "gemini"]))
 def test_a_host_is_told_what_fits_by_the_server_of_the_root_and_once_a_session(
     server: Serving, served_bakery: SkillRoot, tmp_path: Path, agent: str
 ) -> None:

@@ -50,13 +50,13 @@ def test_an_answer_is_that_of_the_command(
     assert same == without_time(printed)
 
 
-def test_a_file_comes_raw_and_no_browser_runs_it(server: Serving, served_with_logo: Serving) -> None:
+def test_a_file_comes_raw_and_no_browser_runs_it(server: Serving) -> None:
     text = ask_http(server, "/api/skills/bread?form=raw")
     assert (text.body, text.headers["content-type"]) == (SECOND.encode(), "text/markdown; charset=utf-8")
     script = ask_http(server, "/api/skills/bread?form=raw&file=scripts/knead.sh")
     assert (script.body, script.headers["content-type"]) == (PIPED, "application/octet-stream")
     assert script.headers["content-disposition"] == "attachment"
-    logo = ask_http(served_with_logo, "/api/skills/bread?file=logo.png").json()
+    logo = ask_http(server, "/api/skills/local/market/old/bees?file=logo.png").json()
     assert base64.b64decode(logo["base64"]) == LOGO
 
 

@@ -283,7 +283,7 @@ def test_a_version_that_is_not_the_latest_cannot_be_the_only_one(root: Root) -> 
         keep_only(root, NODES, first)
 
 
-MARGIN = timedelta(seconds=3)  # longer than a table takes to be compacted, however busy the machine is
+MARGIN = timedelta(seconds=1.5)  # longer than a table takes to be compacted, however busy the machine is
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +292,7 @@ def aged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Root, Root]:
     roots = Root(tmp_path_factory.mktemp("ours")), Root(tmp_path_factory.mktemp("theirs"))
     for root, name in zip(roots, ("v-1", "a-persons-own"), strict=True):
         tag(root, NODES, name, write(root, None, add=["a", "b"]))
-    time.sleep(MARGIN.total_seconds() + 1)
+    time.sleep(MARGIN.total_seconds() + 0.3)
     return roots
 
 

@@ -214,7 +214,7 @@ def test_a_night_waits_for_another_writer_to_end(
     def while_another_writes(start: Callable[[], T]) -> T:
         held = ExitStack()
         held.enter_context(other_writer(root))
-        ending = Timer(1, held.close)
+        ending = Timer(0.4, held.close)
         ending.start()
         found = start()
         ending.join()

@@ -48,21 +48,11 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_a_second_process_is_turned_away_until_the_first_is_killed(tmp_path: Path) -> None:
-    with other_process(tmp_path) as holder:
-        assert first_line(holder) == "held"
-        with pytest.raises(Locked, match="another run writes to"), writer_lock(Root(tmp_path)):
-            pass
-        holder.kill()
-        holder.wait()
-        with writer_lock(Root(tmp_path)):
-            pass
-
-
 def test_it_is_entered_again_within_a_process_and_kept_until_the_outermost_leaves(tmp_path: Path) -> None:
     with writer_lock(Root(tmp_path)):
         with writer_lock(Root(str(tmp_path))):
             pass
+        assert holder(Root(tmp_path)) is not None
         with other_process(tmp_path) as second:
             assert first_line(second) == ""
             assert second.stderr is not None
@@ -131,14 +121,6 @@ def test_the_command_is_named_without_its_options(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(sys, "argv", ["/usr/bin/skillery", "--root=secret"])
     with writer_lock(Root(tmp_path)):
         assert json.loads(Root(tmp_path).read("state/locks/writer.json"))["command"] == "skillery"
-
-
-def test_an_inner_holder_leaves_the_name_to_the_outer(tmp_path: Path) -> None:
-    root = Root(tmp_path)
-    with writer_lock(root):
-        with writer_lock(root):
-            pass
-        assert holder(root) is not None
 
 
 def test_it_waits_as_long_as_it_is_asked_to(tmp_path: Path) -> None:

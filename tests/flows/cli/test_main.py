@@ -14,7 +14,7 @@ import pytest
 from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import MAIN, Ask, lines_of, skillery
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import SkillRoot
 
 _DOC_ID = f"local/market/{next(iter(SKILLS))}"
 
@@ -62,7 +62,8 @@ def test_wrong_use_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    ("command", "names"), [([], ["run", "status"]), (["evaluate"], ["paging", "nodes", "corpus"])]
+    ("command", "names"),
+    [([], ["run", "status"]), (["evaluate"], ["paging", "nodes", "corpus"]), (["bench"], ["paging"])],
 )
 def test_a_bare_command_shows_its_help(command: list[str], names: list[str], ask: Ask) -> None:
     bare, wanted = ask(*command), ask(*command, "--help")
@@ -151,13 +152,10 @@ def test_classify_types_every_fragment_in_order(tmp_path: Path, ask: Ask) -> Non
 
 
 @pytest.fixture
-def bench(tmp_path: Path, minilm_export: Export) -> Callable[..., list[str]]:
+def bench(tmp_path: Path, root: str) -> Callable[..., list[str]]:
     """Write a document with a request of it; return the arguments that measure paging on it."""
 
     def make(content: str, evidence: str = "Cut the ends") -> list[str]:
-        models = tmp_path / "root" / "models"
-        models.mkdir(parents=True)
-        (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
         documents, queries = tmp_path / "d.jsonl", tmp_path / "q.jsonl"
         documents.write_text(json.dumps({"doc_id": "loom", "content": content}) + "\n", "utf-8")
         query = {
@@ -166,7 +164,7 @@ def bench(tmp_path: Path, minilm_export: Export) -> Callable[..., list[str]]:
         }  # fmt: skip
         queries.write_text(json.dumps(query) + "\n", "utf-8")
         files = ["--documents", str(documents), "--queries", str(queries)]
-        return ["evaluate", "paging", *files, "--root", str(tmp_path / "root"), "--json"]
+        return ["evaluate", "paging", *files, "--root", root, "--json"]
 
     return make
 

@@ -15,7 +15,6 @@ from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer, sorted_out
 from tests.support.paging.paging_bench import workshop
-from tests.support.roots.skill_root import Export
 
 THINGS = ("anvil", "bellows", "chisel", "drill", "easel", "funnel", "gimlet", "hammer")
 METHODS = ["--method", "skillpager", "--method", "chunks"]
@@ -36,11 +35,8 @@ def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, minilm_export: Export) -> list[str]:
+def bench(tmp_path: Path, root: str) -> list[str]:
     """Write a workshop's guide with requests of it; return the arguments that measure paging on it."""
-    models = tmp_path / "root" / "models"
-    models.mkdir(parents=True)
-    (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
     documents, queries = tmp_path / "d.jsonl", tmp_path / "q.jsonl"
     documents.write_text(json.dumps({"doc_id": "w", "content": workshop("w", 8)}) + "\n", "utf-8")
     rows = [
@@ -52,7 +48,7 @@ def bench(tmp_path: Path, minilm_export: Export) -> list[str]:
     ]  # fmt: skip
     queries.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     files = ["--documents", str(documents), "--queries", str(queries)]
-    return ["evaluate", "paging", *files, "--root", str(tmp_path / "root")]
+    return ["evaluate", "paging", *files, "--root", root]
 
 
 def test_a_sample_is_drawn_filled_in_and_read_back(

@@ -9,14 +9,14 @@ import pytest
 from tests.support.induce.learning import learned_root
 from tests.support.roots.hand_written import BEES, BREAD
 from tests.support.roots.skill_root import Export, SkillRoot
-from tests.support.serving import Serving, serving
+from tests.support.serving import Here, Serving, serving, serving_here
 
 
 @pytest.fixture(scope="session")
-def server(storied: SkillRoot) -> Iterator[Serving]:
+def server(storied: SkillRoot) -> Iterator[Here]:
     """A server with another method, which refuses no risk."""
     methods = {"SKILLERY_SERVE_METHODS": '["bm25-full"]', "SKILLERY_INSTALL_REFUSE": ""}
-    with serving(storied.root.uri, **methods) as started:
+    with serving_here(storied.root.uri, **methods) as started:
         yield started
 
 

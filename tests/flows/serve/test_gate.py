@@ -17,7 +17,7 @@ from flows.serve.answers.service import ServeSettings
 from flows.serve.gate import Callers, Gate, is_loopback, usable_token
 from tests.support.hostile import besiege
 from tests.support.roots.skill_root import SkillRoot
-from tests.support.serving import Serving, ask_http, modern_call, serving
+from tests.support.serving import Here, Serving, ask_http, modern_call, serving
 
 TOKEN = "a-secret-of-some-length"  # noqa: S105 (of these tests)
 
@@ -140,7 +140,7 @@ def test_a_browser_gives_the_token_as_a_password(pair: str, found: int | None) -
 SEARCH = "/api/search?q=look+after+a+hive"
 
 
-def raw(server: Serving, content: bytes, *, seconds: float = 10) -> bytes:
+def raw(server: Serving | Here, content: bytes, *, seconds: float = 10) -> bytes:
     """Send bytes, and return what comes until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
         connection.sendall(content)
@@ -150,7 +150,7 @@ def raw(server: Serving, content: bytes, *, seconds: float = 10) -> bytes:
         return found
 
 
-def test_every_answer_has_the_headers_that_keep_browsers_safe(server: Serving) -> None:
+def test_every_answer_has_the_headers_that_keep_browsers_safe(server: Here) -> None:
     for answer in (
         ask_http(server, "/docs"),
         ask_http(server, "/nothing"),
@@ -161,7 +161,7 @@ def test_every_answer_has_the_headers_that_keep_browsers_safe(server: Serving) -
         assert not {"set-cookie", "server", "access-control-allow-origin"} & answer.headers.keys()
 
 
-def test_a_rebound_name_and_a_strange_origin_are_refused(server: Serving) -> None:
+def test_a_rebound_name_and_a_strange_origin_are_refused(server: Here) -> None:
     headers, body = modern_call(1, "search_skills", {"task": "hive"})
     for target, content in ((SEARCH, None), ("/mcp", body), ("/healthz", None)):
         assert ask_http(server, target, content, **headers, host="evil.example").status == 421
@@ -182,7 +182,7 @@ def test_a_body_that_is_too_large_is_refused_with_the_limit(limited: Serving) ->
     ).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(server: Serving) -> None:
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(server: Here) -> None:
     smuggled = b"0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
     head = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n"
     said = raw(server, head + smuggled)

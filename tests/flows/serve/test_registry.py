@@ -18,13 +18,13 @@ from tests.support.crawl.crawling import Crawler, settings_of
 from tests.support.registry_client import added, discovered, discovered_before, files_in
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import KEY, SECOND
-from tests.support.serving import Serving
+from tests.support.serving import Here, Serving
 
 INDEX = "/.well-known/agent-skills/index.json"
 
 
 def asked(
-    server: Serving, path: str, method: str = "GET", **headers: str
+    server: Here | Serving, path: str, method: str = "GET", **headers: str
 ) -> tuple[int, bytes, dict[str, str]]:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
     try:
@@ -36,7 +36,7 @@ def asked(
 
 
 def test_a_server_answers_what_publish_writes(
-    server: Serving, storied: SkillRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Here, storied: SkillRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The three forms hold the same files, and each address the bytes of the file of the same path."""
     monkeypatch.setenv("SKILLERY_INSTALL_REFUSE", "")
@@ -51,7 +51,7 @@ def test_a_server_answers_what_publish_writes(
 
 
 @pytest.mark.parametrize("form", ["well-known:{}", "marketplace:{}/marketplace.json"])
-def test_a_crawl_of_a_server_brings_back_what_it_offers(form: str, server: Serving, tmp_path: Path) -> None:
+def test_a_crawl_of_a_server_brings_back_what_it_offers(form: str, server: Here, tmp_path: Path) -> None:
     crawler = Crawler(tmp_path, settings_of({}))
     crawler.crawl(spec := form.format(server.url))
     brought = {
@@ -66,7 +66,7 @@ def test_a_crawl_of_a_server_brings_back_what_it_offers(form: str, server: Servi
     assert (again.unchanged, again.requests) == (len(brought), 1)
 
 
-def test_what_a_client_holds_is_not_sent_again(server: Serving) -> None:
+def test_what_a_client_holds_is_not_sent_again(server: Here) -> None:
     """Each address has a tag, and answers HEAD; an archive is as good as for ever."""
     archive = next(iter(_archives(server)))
     for path, kept in ((INDEX, "no-cache"), ("/marketplace.json", "no-cache"), (archive, "immutable")):
@@ -93,7 +93,7 @@ def test_what_a_client_holds_is_not_sent_again(server: Serving) -> None:
         ("lines=0-1", 200, slice(None)),
     ],
 )
-def test_an_archive_is_sent_in_parts(server: Serving, wanted: str, status: int, part: slice) -> None:
+def test_an_archive_is_sent_in_parts(server: Here, wanted: str, status: int, part: slice) -> None:
     """Of another file than the caller holds a part of, all is sent."""
     archive = next(iter(_archives(server)))
     _, whole, headers = asked(server, archive)
@@ -106,7 +106,7 @@ def test_an_archive_is_sent_in_parts(server: Serving, wanted: str, status: int, 
         assert asked(server, archive, Range=wanted, **{"If-Range": '"other"'})[1] == whole
 
 
-def _archives(server: Serving) -> list[str]:
+def _archives(server: Here) -> list[str]:
     found = asked(server, INDEX)[1].decode().split('"url":"')[1:]
     return [f"/.well-known/agent-skills/{part.partition(chr(34))[0]}" for part in found]
 
@@ -121,7 +121,7 @@ def _archives(server: Serving) -> list[str]:
         "/.well-known/other",
     ],
 )
-def test_what_is_not_offered_is_not_there(server: Serving, path: str) -> None:
+def test_what_is_not_offered_is_not_there(server: Here, path: str) -> None:
     """The answer is JSON, as programs ask."""
     status, content, _ = asked(server, path, Accept="text/html")
     assert (status, content[:1]) == (404, b"{")
@@ -153,11 +153,14 @@ def test_many_skills_are_read_by_a_process_that_goes_with_the_memory_it_took(
 
 def test_where_others_are_to_reach_it_the_indexes_are_made_when_it_starts(storied: SkillRoot) -> None:
     """The first client of a large registry would give up before they are."""
+
+    def makers() -> int:
+        return sum(thread.name.startswith("registry") for thread in threading.enumerate())
+
     service = Service(storied.root, load_settings(), load_serving())
     for url in (None, "https://skills.example.org"):
-        registry = LiveRegistry(service, url)
+        registry, before = LiveRegistry(service, url), makers()
         registry.warm()
-        begun = any(thread.name.startswith("registry") for thread in threading.enumerate())
-        assert begun is (url is not None)
+        assert (makers() > before) is (url is not None)
         registry.close()
     service.close()

@@ -68,15 +68,6 @@ def test_how_often_agents_would_pass_is_estimated_for_each_method(
     assert "| bm25-full | Codex (GPT-5.2) | 30.6% | 44.7% |" in (folder / "routing.md").read_text("utf-8")
 
 
-def test_a_person_sees_a_table(ask: Ask, root: str, bench: Written) -> None:
-    options = ["--method", "bm25-full", "--method", "bm25-description", "--baseline", "bm25-full"]
-    code, printed, _ = ask("evaluate", "routing", *bench.options(), "--root", root, *options)
-    assert code == 0
-    assert "routing, 3 tasks over 7 skills, copies folded" in printed
-    assert "against bm25-full, task by task" in printed
-    assert "several skills" in printed
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

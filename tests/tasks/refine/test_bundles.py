@@ -158,6 +158,7 @@ def test_a_corpus_of_a_version_without_blobs_is_read(nights: Nights) -> None:
     assert blobs_named(nights.root).is_empty()
 
 
+@pytest.mark.slow
 def test_in_a_bucket_blobs_are_kept_named_and_dropped_as_in_a_folder(nights: Nights, bucket: str) -> None:
     nights.root = Root(bucket)
     nights.run(HandSource("dir:shelf", with_files(skill("a"), {"run.sh": b"ls\n", "k": KEY.encode()})))

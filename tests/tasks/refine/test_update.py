@@ -287,8 +287,8 @@ def test_a_document_of_two_sources_is_one_and_the_loser_is_named_once(nights: Ni
         assert nights.dropped().is_empty()
 
 
-@pytest.mark.parametrize("other", ["o/r/bread", "O/r/Bread"])
-def test_the_better_source_takes_over_and_gives_back(nights: Nights, other: str) -> None:
+def test_the_better_source_takes_over_and_gives_back(nights: Nights) -> None:
+    other = "O/r/Bread"
     listed = HandSource("github:O/R", skill(other, "An older text.", url=URL))
     assert nights.run(listed) == {"documents": 1}
     assert nights.run(listed, git(skill("o/r/bread"))) == {"documents": 1, "other_source": 1}

@@ -12,6 +12,13 @@ from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
+
+def short_pages(world: World, repositories: int, skills: int) -> None:
+    """Fill a marketplace that gives 20 rows a page."""
+    world.skillsmp.most_rows = 20
+    populate(world, repositories, skills)
+
+
 # What is taken, and from where
 
 
@@ -125,7 +132,7 @@ def test_a_repository_that_its_list_forgot_is_looked_at_again_after_a_while(
 def test_a_row_that_comes_late_with_an_old_date_is_met_when_the_list_is_walked_whole_again(
     world: World, crawler: Crawler
 ) -> None:
-    populate(world, repositories=30, skills=250)
+    short_pages(world, repositories=10, skills=50)
     crawler.crawl()
     world.lists_new_skills = False
     late = world.repository("cy/late")
@@ -152,7 +159,7 @@ def test_a_commit_that_leaves_skills_as_they_are_fetches_none_of_them(
 def test_rows_inserted_while_paging_and_a_short_last_page_lose_nothing_and_double_nothing(
     world: World, crawler: Crawler
 ) -> None:
-    populate(world, repositories=60, skills=350)
+    short_pages(world, repositories=12, skills=70)
     late = world.repository("cy/late")
 
     def insert(page: int) -> None:
@@ -173,21 +180,21 @@ def test_rows_inserted_while_paging_and_a_short_last_page_lose_nothing_and_doubl
 def test_when_the_days_quota_ends_the_next_day_goes_on_where_it_was(
     world: World, market: Marketplace, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    populate(world, repositories=60, skills=450)
+    short_pages(world, repositories=12, skills=90)
     monkeypatch.setenv("SKILLERY_SKILLSMP_KEY", "sk-1")
     world.skillsmp.key_quota = (3, 30)
     first = crawler.crawl()
-    assert (first.state, first.new, first.quota_left) == ("partial", 300, 0)
+    assert (first.state, first.new, first.quota_left) == ("partial", 60, 0)
     assert first.failed == {"quota": 1}
     same_day = crawler.crawl(days=0)
     assert (same_day.state, same_day.new) == ("partial", 0)
 
 
 def test_a_limit_takes_the_newest_rows_and_leaves_the_cursor_alone(world: World, crawler: Crawler) -> None:
-    populate(world, repositories=30, skills=150)
+    short_pages(world, repositories=10, skills=30)
     report = crawler.crawl(limit=7)
     assert (report.state, report.listed) == ("limited", 7)
-    assert crawler.crawl().new == 143
+    assert crawler.crawl().new == 23
 
 
 def test_a_limit_that_rows_without_a_skill_used_up_is_not_the_whole_list(
@@ -201,18 +208,18 @@ def test_a_limit_that_rows_without_a_skill_used_up_is_not_the_whole_list(
 def test_a_marketplace_that_shows_only_a_part_is_swept_by_keywords(
     world: World, market: Marketplace, crawler: Crawler
 ) -> None:
-    populate(world, repositories=60, skills=350)
-    world.skillsmp.listing_depth = 200
+    short_pages(world, repositories=12, skills=70)
+    world.skillsmp.listing_depth = 40
     first = crawler.crawl()
     assert first.state == "complete"
     assert any("search" in r.query for r in market.requests)
-    assert first.listed >= 200
+    assert first.listed >= 40
 
 
 def test_a_query_is_not_swept_by_keywords(world: World, market: Marketplace, crawler: Crawler) -> None:
-    for number in range(120):
+    for number in range(24):
         world.repository(f"bo/herbs-{number}").commit({"mint/SKILL.md": grows("mint")})
-    world.skillsmp.listing_depth = 100
+    world.skillsmp.most_rows = world.skillsmp.listing_depth = 20
     crawler.crawl("skillsmp:mint")
     crawler.crawl("skillsmp:mint")
     assert {r.query.get("search") for r in market.requests if r.kind == "listing"} == {"mint"}
@@ -221,7 +228,7 @@ def test_a_query_is_not_swept_by_keywords(world: World, market: Marketplace, cra
 def test_a_change_of_a_hundredth_costs_what_changed(
     world: World, market: Marketplace, crawler: Crawler
 ) -> None:
-    populate(world, repositories=60, skills=200)
+    populate(world, repositories=20, skills=100)
     crawler.crawl()
     market.clear_requests()
     changed = change(world, 0.01)

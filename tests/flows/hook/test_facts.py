@@ -41,7 +41,7 @@ def told(
         (found(row("a", 0.9, risks=["remote.pipe"])), ("name a",)),
         (found(row("a", 0.9, licence_class="metadata-only")), ("name a",)),
         (
-            found(row("a", 0.9, evidence={"reading": -2.0}), row("b", 0.3, evidence={"reading": 1.0})),
+            found(row("a", 0.9, evidence={"reading": -2.0}), row("b", 0.4, evidence={"reading": 1.0})),
             ("page b",),
         ),
         (found(row("a", 0.9, evidence={"reading": -2.0})), None),

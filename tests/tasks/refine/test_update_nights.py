@@ -230,7 +230,7 @@ def test_a_source_may_take_back_what_a_killed_run_had_placed(
 
 
 @pytest.mark.parametrize("dies_at", slow_but({8}, range(12)))
-@pytest.mark.parametrize("text", ["one", pytest.param("near", marks=pytest.mark.slow), "two"])
+@pytest.mark.parametrize("text", slow_but({"one"}, ["one", "near", "two"]))
 def test_an_id_that_returned_for_a_killed_run_alone_leads_where_it_led(
     tmp_path: Path, text: str, dies_at: int
 ) -> None:
@@ -280,7 +280,8 @@ def held(root: Root) -> tuple[dict[str, str], dict[str, str]]:
     return documents, folded
 
 
-@pytest.mark.parametrize("fits", slow_but({False}, [True, False]))
+@pytest.mark.slow
+@pytest.mark.parametrize("fits", [True, False])
 def test_every_staged_document_lands_where_it_belongs(
     root: Root, monkeypatch: pytest.MonkeyPatch, fits: bool
 ) -> None:

@@ -193,6 +193,7 @@ def test_processes_share_the_cores_that_the_user_allows(
         assert executor.submit(os.getenv, "OMP_NUM_THREADS").result() == each
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library counts no heaps")
 def test_threads_of_a_process_share_one_heap() -> None:
     with batch_processes(ENOUGH, 2) as executor:

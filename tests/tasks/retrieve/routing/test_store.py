@@ -67,6 +67,7 @@ def test_a_change_is_found_and_only_it_is_read(root: SkillRoot, caplog: pytest.L
     assert (best(root, "vulcanising"), best(root, "syrup"), best(root, "crust")) == ("bike", "bees", "bread")
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None)
 @given(nights=st.lists(CORPORA, min_size=2, max_size=3))
 def test_an_index_brought_up_to_date_is_bit_for_bit_what_is_made_anew(

@@ -142,6 +142,7 @@ def test_forgetting_serves_nothing_that_was_gone_back_from(root: SkillRoot, tmp_
     assert ids(root) == before
 
 
+@pytest.mark.slow
 def test_a_skill_that_the_forgotten_run_alone_did_goes_with_it(root: SkillRoot, tmp_path: Path) -> None:
     before = ids(root)
     learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])

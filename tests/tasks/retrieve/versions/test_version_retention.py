@@ -44,6 +44,7 @@ def page_of(root: SkillRoot) -> str:
     return str(asked["context"])
 
 
+@pytest.mark.slow
 def test_the_last_versions_stay_and_the_older_ones_go(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     published = nights(root, 4)

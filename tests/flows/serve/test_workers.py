@@ -91,7 +91,9 @@ def test_each_worker_answers_what_is_served_and_their_figures_and_logs_are_one(s
     assert not root.root.exists(SERVING)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -9), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_workers_end_with_the_server_however_it_ends(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -103,6 +105,7 @@ def test_workers_end_with_the_server_however_it_ends(
     assert len(server.said) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_begin_ends_the_server_and_says_why(tmp_path: Path) -> None:
     command = [*MAIN, "serve", "--root", str(tmp_path), "--port", "0", "--workers", "2"]
     wrong = {**os.environ, "SKILLERY_SERVE_METHODS": '["nameless"]'}

@@ -39,11 +39,6 @@ def kept(bundle: RefinedBundle) -> dict[str, bytes]:
     return {blob.path: content for blob, content in zip(bundle.blobs, bundle.contents, strict=True)}
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(tmp_path / "root")
-
-
 def test_what_holds_no_secret_is_kept_byte_for_byte() -> None:
     files = {
         "latin.txt": b"caf\xe9\r\n",

@@ -21,11 +21,6 @@ from tests.support.roots.nights import HandSource, Nights, raw, skill, with_file
 CORPUS = ("documents", "state/folded", "state/aliases", "state/refined")
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(tmp_path / "root")
-
-
 def shelf(*items: RawDocument | Exception) -> HandSource:
     return HandSource("dir:shelf", *items)
 

@@ -22,7 +22,7 @@ def short_pages(world: World, repositories: int, skills: int) -> None:
 # What is taken, and from where
 
 
-def test_what_is_listed_is_fetched_by_repository_with_one_archive(
+def test_what_is_listed_is_fetched_by_repository_with_one_archive_and_an_unchanged_list_costs_its_first_pages(
     garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
     report = crawler.crawl()
@@ -32,6 +32,13 @@ def test_what_is_listed_is_fetched_by_repository_with_one_archive(
     assert held["ann/garden/beds/dill"] == grows("dill")
     assert market.count(kind="archive") == 1
     assert report.requests == len(market.requests)
+    rows = pl.concat(read_frame(crawler.root, f, LISTINGS) for f in crawler.root.files("raw/listings"))
+    assert (rows.height, rows["updated_at"].null_count()) == (5, 0)  # as the marketplace said it
+    assert rows["description"].to_list().count("Grows dill.") == 1
+    market.clear_requests()
+    report = crawler.crawl()
+    assert {r.kind for r in market.requests} == {"listing"}
+    assert (report.new, report.changed, report.unchanged) == (0, 0, 5)
 
 
 def test_single_files_are_fetched_where_few_are_needed(
@@ -47,15 +54,6 @@ def test_only_what_is_listed_is_taken(world: World, garden: Repository, crawler:
     world.unlist(next(row for row in world.rows if row.folder == "beds/dill"))
     assert crawler.crawl().listed == 4
     assert "ann/garden/beds/dill" not in crawler.held()
-
-
-def test_the_list_is_kept_as_the_marketplace_said_it(garden: Repository, crawler: Crawler) -> None:
-    crawler.crawl()
-    frames = [read_frame(crawler.root, f, LISTINGS) for f in crawler.root.files("raw/listings")]
-    rows = pl.concat(frames)
-    assert rows.height == 5
-    assert rows["description"].to_list().count("Grows dill.") == 1
-    assert rows["updated_at"].null_count() == 0
 
 
 def test_a_ref_with_a_slash_is_told_from_a_folder_by_the_repositorys_refs(
@@ -94,16 +92,6 @@ def test_what_is_listed_twice_or_nowhere_is_counted_with_its_reason(
 
 
 # The second night
-
-
-def test_an_unchanged_list_costs_its_first_pages_and_nothing_else(
-    garden: Repository, crawler: Crawler, market: Marketplace
-) -> None:
-    crawler.crawl()
-    market.clear_requests()
-    report = crawler.crawl()
-    assert {r.kind for r in market.requests} == {"listing"}
-    assert (report.new, report.changed, report.unchanged) == (0, 0, 5)
 
 
 def test_only_repositories_that_changed_are_looked_at(

@@ -132,6 +132,7 @@ def test_ids_that_differ_in_case_are_forgotten_apart(skill_root: Make, tmp_path:
     assert holding(made, "Gull") == holding(made, "Petrel") == set()
 
 
+@pytest.mark.slow
 def test_forgetting_serves_nothing_that_was_gone_back_from(root: SkillRoot, tmp_path: Path) -> None:
     learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])
     induced(root, "two")

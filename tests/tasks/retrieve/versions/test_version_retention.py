@@ -168,6 +168,7 @@ def test_nodes_of_a_publication_that_was_killed_are_not_gone_on_from(
     left_for_later.ask().page("local/market/bread", "when to bake", budget=1, method="facets")
 
 
+@pytest.mark.slow
 def test_nodes_of_a_version_that_was_gone_back_from_are_not_gone_on_from(left_for_later: SkillRoot) -> None:
     before = left_for_later.served().version
 

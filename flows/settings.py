@@ -36,7 +36,7 @@ class Settings(BaseSettings, CrawlSettings):
         "sentence-transformers/all-MiniLM-L6-v2", description="Hugging Face id, or a model's folder."
     )
     query_threads: int | None = Field(
-        None, ge=1, description="Threads that encode a query or page; by default all cores, in a service 1."
+        None, ge=1, description="Threads that encode a query or page; by default all cores."
     )
     device: str = Field(
         "auto", description="Where rerankers and trained models run: cpu, cuda, mps, or the fastest there is."

@@ -19,6 +19,7 @@ from storage.lance.tables import TableAt
 from storage.root import Root
 from storage.seal import Seal, first_broken, seals_of, sha256_of
 from tasks.models.adapted_encoder import WIDTH, is_base
+from tasks.models.preloaded import loaded_once
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
 from tasks.retrieve.routing.coarse import Coarse, coarse_arrays, coarse_kept
@@ -245,13 +246,18 @@ def _rows(root: Root, served: Served, card: dict[str, Any]) -> pl.DataFrame:
 
 def _checked(path: Path, digest: str) -> pl.DataFrame:
     try:
-        data = path.read_bytes()
-        if Seal(path.name, digest).fits(data):  # else an offset may point anywhere in memory
-            return pl.read_ipc(data)
+        if (found := _read_sealed(path, digest, path.stat().st_mtime_ns)) is not None:
+            return found
         why = "it is not as it was written"
     except OSError as error:
         why = str(error)
     raise StorageError(f"{path} cannot be read ({why}): delete {path.parent}, and run `skillery run` again")
+
+
+@loaded_once(1)
+def _read_sealed(path: Path, digest: str, _changed: int) -> pl.DataFrame | None:
+    data = path.read_bytes()  # what is not as it was written may point anywhere in memory
+    return pl.read_ipc(data) if Seal(path.name, digest).fits(data) else None
 
 
 def _held(root: Root, served: Served) -> pl.DataFrame:

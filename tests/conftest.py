@@ -40,9 +40,10 @@ settings.load_profile("skillery")
 # As many workers run as there are cores: threads of one would spin where another works.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
+_SERVE = "tests/flows/serve/"  # whose files share servers, and so a worker
 # Groups of tests that take long, the longest first, so that no worker ends with one of them.
-_LONG = ("prefect", "tests/operations", "tests/tasks/induce/replay", "tests/tasks/train", "tests/flows",
-         "tests/tasks/retrieve")  # fmt: skip
+_LONG = ("prefect", _SERVE, "tests/operations", "tests/tasks/induce/replay", "tests/tasks/train",
+         "tests/flows", "tests/tasks/retrieve")  # fmt: skip
 _MEMORY, _ROOM = "/dev/shm", 6e9  # noqa: S108 - bytes that must be free there
 _NUMBERS = itertools.count()
 _PLACE = pytest.StashKey[int]()
@@ -91,7 +92,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "prefect_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.prefect)
-        group = "prefect" if item.get_closest_marker("prefect") else item.nodeid.partition("::")[0]
+        file = item.nodeid.partition("::")[0]
+        shared = _SERVE if file.startswith(_SERVE) else file
+        group = "prefect" if item.get_closest_marker("prefect") else shared
         item.add_marker(pytest.mark.xdist_group(group))
         item.stash[_PLACE] = next((n for n, long in enumerate(_LONG) if group.startswith(long)), len(_LONG))
     items.sort(key=lambda item: item.stash[_PLACE])

@@ -41,7 +41,7 @@ from tasks.retrieve.install.skills_folder import (
     open_skills_folder,
     said,
 )
-from tasks.retrieve.install.skills_lock import read_skills_lock
+from tasks.retrieve.install.skills_lock import change_skills_lock, entry_of, read_skills_lock
 from tasks.retrieve.revisions.edition import SKILL_FILE, find_row, past_edition, present_edition
 from tasks.retrieve.revisions.history import revisions_of
 from tasks.retrieve.revisions.show import changed_files
@@ -125,7 +125,9 @@ def update_skills(
     rules = require_rules(accepted)
     with open_skills_folder(folder) as skills:
         names = [installed_name(skills, text) for text in texts] or list(skills.skills)
-        how: dict[str, Any] = {"dry_run": dry_run, "any_publisher": any_publisher, "prefer": prefer}
+        how: dict[str, Any] = {
+            "dry_run": dry_run, "any_publisher": any_publisher, "prefer": prefer, "project": project,
+        }  # fmt: skip
         told: list[dict[str, Any]] = []
         try:
             for name in dict.fromkeys(names):
@@ -186,6 +188,7 @@ def _update(
     dry_run: bool,
     any_publisher: bool,
     prefer: Side | None,
+    project: Path | None,
 ) -> dict[str, Any]:
     installed, edits = skills.skills[name], skills.edits(name)
     told, row = _state(root, skills, name, edits)
@@ -203,7 +206,7 @@ def _update(
         return {**told, "state": "refused", "reason": str(error)}
     told["to"]["revision"] = prepared.installed.revision[:SHOWN]
     if edits:
-        return _merge(root, skills, name, told, prepared, dry_run=dry_run, prefer=prefer)
+        return _merge(root, skills, name, told, prepared, dry_run=dry_run, prefer=prefer, project=project)
     told |= prepared.told() | _differences(skills.path / name, installed, prepared)
     if not dry_run:
         skills.put(name, prepared.installed, prepared.contents, before=installed.doc_id)
@@ -212,7 +215,7 @@ def _update(
 
 def _merge(
     root: Root, skills: SkillsFolder, name: str, told: dict[str, Any], prepared: Installable, *,
-    dry_run: bool, prefer: Side | None,
+    dry_run: bool, prefer: Side | None, project: Path | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Merge what the corpus holds into a folder that was edited, and return what is said of it."""
     installed, folder = skills.skills[name], skills.path / name
@@ -239,6 +242,9 @@ def _merge(
         "licence": None,
     }
     if not dry_run:
+        # The lock first: what is merged stays edited, so no later update could tell that it was not told of.
+        if project is not None:
+            change_skills_lock(project, {name: entry_of(prepared.installed, contents, project)})
         skills.put(name, prepared.installed, contents, before=installed.doc_id, onto=seen)
         rejected.unlink(missing_ok=True)
     return {**told, "state": "outdated" if dry_run else "merged"}

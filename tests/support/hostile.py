@@ -146,10 +146,10 @@ def _calls(rng: random.Random) -> bytes:
 _KINDS = (_noise, _target, _query, _headers, _bodies, _calls)
 
 
-async def besiege(server: Serving, count: int, *, seed: int, canary: str) -> Siege:
-    """Send hostile requests, and good ones before and meanwhile; no answer may hold the canary."""
+async def besiege(server: Serving, count: int, *, seed: int, canary: str, alone: int = 0) -> Siege:
+    """Send hostile requests, and good ones before, so many, and meanwhile; no answer may hold the canary."""
     siege, rng = Siege(), random.Random(seed)  # noqa: S311 (nothing is kept secret by it)
-    for _ in range(40):
+    for _ in range(alone):
         siege.alone.append(await _good(server, siege))
         await asyncio.sleep(0.02)
     # Half of these connections stay open to the end.

@@ -1,4 +1,4 @@
-"""A server in a process of its own, and the Skills extension's methods for the SDK's client."""
+"""A server in a process or a thread of its own, and the Skills extension's methods for the SDK's client."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import Any, Literal, NamedTuple
+from unittest.mock import patch
 
 import mcp_types as types
+import uvicorn
 from pydantic import ConfigDict
 
+from flows.serve.answers.service import Service, load_serving
 from flows.serve.answers.tool import ToolOutcome
+from flows.serve.app import serving_config
+from flows.serve.run import listen
+from flows.settings import load_settings
+from storage.root import Root
 from tests.support.command import MAIN
 
 Tools = Callable[[str, dict[str, Any]], ToolOutcome]
@@ -70,6 +77,33 @@ def serving(root: str, *options: str, **environment: str) -> Iterator[Serving]:
         process.stderr.close()
 
 
+class Here(NamedTuple):
+    """A server that a thread of this process runs: its address, without a slash."""
+
+    url: str
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+
+@contextmanager
+def serving_here(root: str, **environment: str) -> Iterator[Here]:
+    """Serve a root by a thread of this process, which spares a process its imports; with these settings."""
+    with patch.dict(os.environ, environment):
+        service = Service(Root(root), load_settings(), load_serving())
+        service.warm()
+        server = uvicorn.Server(serving_config(service, []))
+    listening = listen("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield Here(f"http://127.0.0.1:{listening.getsockname()[1]}")
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
 class UriParams(types.RequestParams):
     uri: str
 
@@ -121,7 +155,7 @@ class Answer(NamedTuple):
 
 
 def ask_http(
-    server: Serving, target: str, body: object = None, *, method: str | None = None, **headers: str
+    server: Serving | Here, target: str, body: object = None, *, method: str | None = None, **headers: str
 ) -> Answer:
     """Send one request and return its answer; a body, sent as JSON unless it is bytes, makes it a POST."""
     content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()

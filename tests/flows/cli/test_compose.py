@@ -25,14 +25,6 @@ def root(served_bakery: SkillRoot) -> str:
     return str(served_bakery.root.folder)
 
 
-def test_a_person_reads_a_numbered_list(root: str, ask: Ask) -> None:
-    done = ask("compose", TASK, "--root", root)
-    assert done.code == 0, done.stderr
-    assert done.stdout.startswith(" 1. ")
-    assert "local/market/bread" in done.stdout
-    assert "tokens" in done.stdout.splitlines()[-1]
-
-
 def test_json_has_the_keys_of_the_contract(root: str, ask: Ask) -> None:
     plan = json.loads(ask("compose", TASK, "--root", root, "--json").stdout)
     assert set(plan) == KEYS
@@ -52,21 +44,6 @@ def test_a_file_of_tasks_is_answered_in_order(root: str, ask: Ask, tmp_path: Pat
     assert done.code == 1
     assert [row["query_id"] for row in rows] == ["a", "b", 3]
     assert "blank" in rows[2]["error"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "TASK is missing"),
-        (["x", "--max-steps", "0"], "max_steps is 0"),
-        (["x", "--alpha", "2"], "alpha is 2"),
-    ],
-)
-def test_wrong_use_is_one_line(root: str, ask: Ask, arguments: list[str], said: str) -> None:
-    done = ask("compose", *arguments, "--root", root)
-    assert done.code == 2
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(("name", "start"), [("p.svg", "<?xml"), ("p.MMD", "flowchart TD")])
@@ -114,10 +91,12 @@ def test_a_batch_has_pages_too(root: str, ask: Ask, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        ([], "TASK is missing"),
         (["  \n "], "the task is blank"),
         (["bake \udc80 bread"], "no valid Unicode text"),
         ([TASK, "--pages", "0"], "pages is 0.0, no positive number"),
         ([TASK, "--max-steps", "0"], "max_steps is 0"),
+        ([TASK, "--alpha", "2"], "alpha is 2"),
         ([TASK, "--kind", "mcp-server"], "nothing served has it"),
         ([TASK, "--licence", "MIT"], "nothing served has it"),
         ([TASK, "--source", "nowhere"], "nothing served has it"),

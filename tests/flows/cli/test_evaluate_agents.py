@@ -90,7 +90,9 @@ def _started(mark: str, beside: int) -> list[str]:
         ("die", (), {}, {"ended": {"agent": 3, "done": 7}}),
         ("nonsense", (), {}, {"ended": {"agent": 3, "done": 7}}),
         ("wander", ("--turns", "4"), {}, {"ended": {"turns": 3, "done": 7}}),
-        ("hang", ("--seconds", "1"), {}, {"ended": {"seconds": 3, "done": 7}}),
+        pytest.param(
+            "hang", ("--seconds", "1"), {}, {"ended": {"seconds": 3, "done": 7}}, marks=pytest.mark.slow
+        ),
         ("hang", ("--minutes", "0.03"), {}, {"error": "attempts are left (time "}),
         ("", (), {"SKILLERY_LLM_MAX_COST": "1"}, {"unfinished": "budget"}),
         ("", ("--minutes", "0"), {}, {"error": "attempts are left (time 10)"}),

@@ -9,9 +9,9 @@ import pytest
 
 from tasks.evaluate.compose.methods import METHODS, NEED_BODIES
 from tests.support.command import Ask
-from tests.support.roots.kitchen_servers import LIST, serve_kitchen
+from tests.support.roots.kitchen_servers import LIST
 from tests.support.roots.kitchen_servers import REQUESTS as KITCHEN
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import SkillRoot
 
 REQUESTS = [
     {
@@ -87,16 +87,6 @@ def test_a_method_that_is_not_known_is_named(served_bakery: SkillRoot, bench: st
     assert "'best'" in ask("evaluate", "compose", *where, "--method", "best").stderr
 
 
-@pytest.fixture(scope="module")
-def kitchen(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> tuple[str, str]:
-    """A root that serves servers in sections, and requests for several of them, as paths."""
-    folder = tmp_path_factory.mktemp("kitchen")
-    root = serve_kitchen(folder, minilm_export).root.folder
-    queries = folder / "requests.jsonl"
-    queries.write_text("".join(json.dumps(row) + "\n" for row in KITCHEN), "utf-8")
-    return str(root), str(queries)
-
-
 def test_what_is_hidden_is_measured_beside(kitchen: tuple[str, str], ask: Ask) -> None:
     root, queries = kitchen
     asked = ["evaluate", "compose", "--corpus", root, "--queries", queries, "--method", "gold-steps"]
@@ -114,6 +104,7 @@ def test_what_is_hidden_is_measured_beside(kitchen: tuple[str, str], ask: Ask) -
     assert [row["method"] for row in found["methods"]] == ["gold-steps", "commas"]
 
 
+@pytest.mark.slow
 def test_a_report_has_the_paper_s_tables_and_says_what_needs_an_endpoint(
     kitchen: tuple[str, str], ask: Ask, tmp_path: Path
 ) -> None:

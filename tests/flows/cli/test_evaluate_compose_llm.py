@@ -13,18 +13,7 @@ from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.plan_llm import plans
-from tests.support.roots.kitchen_servers import LIST, REQUESTS, serve_kitchen
-from tests.support.roots.skill_root import Export
-
-
-@pytest.fixture(scope="module")
-def kitchen(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> tuple[str, str]:
-    """A root that serves servers in sections, and requests for several of them, as paths."""
-    folder = tmp_path_factory.mktemp("kitchen")
-    root = serve_kitchen(folder, minilm_export).root.folder
-    queries = folder / "requests.jsonl"
-    queries.write_text("".join(json.dumps(row) + "\n" for row in REQUESTS), "utf-8")
-    return str(root), str(queries)
+from tests.support.roots.kitchen_servers import LIST, REQUESTS
 
 
 @pytest.fixture

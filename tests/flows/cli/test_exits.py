@@ -47,21 +47,19 @@ def test_a_wrong_encoder_is_one_line_before_anything_starts(tmp_path: Path) -> N
     assert not (tmp_path / "root").exists()
 
 
-def test_a_missing_folder_is_named_without_a_stack(tmp_path: Path, prefect_server: str, ask: Ask) -> None:
+def test_a_missing_folder_is_named_without_a_stack(tmp_path: Path, no_server: None, ask: Ask) -> None:
     done = ask("run", "--source", "dir:/no/such/folder", "--root", str(tmp_path / "root"))
     assert done.code == 1
     assert "Traceback" not in done.stderr
     assert "failed: dir:/no/such/folder: there is no such folder" in done.stdout
 
 
-def test_a_quiet_run_prints_its_record_and_the_warnings_alone(tmp_path: Path, prefect_server: str) -> None:
+def test_a_quiet_run_prints_its_record_and_the_warnings_alone(tmp_path: Path) -> None:
     skill = tmp_path / "skills" / "bees" / "SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: bees\ndescription: Keep bees.\n---\n" + SKILLS["bees"], "utf-8")
     sources = ["--source", f"dir:{tmp_path / 'skills'}", "--source", "dir:/no/such/folder"]
-    done = skillery(
-        "run", *sources, "--quiet", "--root", str(tmp_path / "root"), PREFECT_API_URL=prefect_server
-    )
+    done = skillery("run", *sources, "--quiet", "--root", str(tmp_path / "root"))
     assert done.returncode == 0
     assert done.stdout.startswith("run ")
     assert done.stderr.splitlines() == words(done)  # no line of progress

@@ -203,6 +203,7 @@ def test_settings_of_inducing_are_listed_and_checked(
     assert (done.code, "SKILLERY_INDUCE_WINDOWS" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_killed_run_asks_nothing_twice(llm: LlmServer, root: str, runs: str) -> None:
     given = ["induce", runs, "--root", root, "--judge", "llm", "--inducer", "llm", "--json"]
     environment = {**os.environ, "SKILLERY_LLM_CONCURRENCY": "2", "SKILLERY_INDUCE_WINDOWS": "2"}

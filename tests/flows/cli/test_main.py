@@ -8,22 +8,15 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import MAIN, Ask, lines_of, skillery
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import SkillRoot
 
 _DOC_ID = f"local/market/{next(iter(SKILLS))}"
-
-
-def _json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 PAGING = ["evaluate", "paging", "--documents", "nowhere.jsonl", "--queries", "q.jsonl"]
@@ -69,7 +62,8 @@ def test_wrong_use_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    ("command", "names"), [([], ["run", "status"]), (["evaluate"], ["paging", "nodes", "corpus"])]
+    ("command", "names"),
+    [([], ["run", "status"]), (["evaluate"], ["paging", "nodes", "corpus"]), (["bench"], ["paging"])],
 )
 def test_a_bare_command_shows_its_help(command: list[str], names: list[str], ask: Ask) -> None:
     bare, wanted = ask(*command), ask(*command, "--help")
@@ -158,13 +152,10 @@ def test_classify_types_every_fragment_in_order(tmp_path: Path, ask: Ask) -> Non
 
 
 @pytest.fixture
-def bench(tmp_path: Path, minilm_export: Export) -> Callable[..., list[str]]:
+def bench(tmp_path: Path, root: str) -> Callable[..., list[str]]:
     """Write a document with a request of it; return the arguments that measure paging on it."""
 
     def make(content: str, evidence: str = "Cut the ends") -> list[str]:
-        models = tmp_path / "root" / "models"
-        models.mkdir(parents=True)
-        (models / minilm_export.folder.name).symlink_to(minilm_export.folder)
         documents, queries = tmp_path / "d.jsonl", tmp_path / "q.jsonl"
         documents.write_text(json.dumps({"doc_id": "loom", "content": content}) + "\n", "utf-8")
         query = {
@@ -173,7 +164,7 @@ def bench(tmp_path: Path, minilm_export: Export) -> Callable[..., list[str]]:
         }  # fmt: skip
         queries.write_text(json.dumps(query) + "\n", "utf-8")
         files = ["--documents", str(documents), "--queries", str(queries)]
-        return ["evaluate", "paging", *files, "--root", str(tmp_path / "root"), "--json"]
+        return ["evaluate", "paging", *files, "--root", root, "--json"]
 
     return make
 
@@ -201,29 +192,8 @@ def test_a_document_without_a_body_has_a_paging_too(
     assert {m["sufficient"] for m in json.loads(done.stdout)["methods"]} == {0.0}
 
 
-def test_run_prints_the_record_as_json_on_stdout_and_everything_else_on_stderr(
-    prefect_server: str, root: str, skills: Path
-) -> None:
-    source = f"dir:{skills}"
-    arguments = ["run", "--source", source, "--root", root, "--json"]
-    record = _json(skillery(*arguments, PREFECT_API_URL=prefect_server))
-    assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
-    contract = {
-        "run_id",
-        "served",
-        "sources",
-        "dropped",
-        "nodes",
-        "edges",
-        "vectors_new",
-        "checks",
-        "seconds",
-    }
-    assert contract <= record.keys()
-
-
 def test_run_exits_1_with_the_record_when_no_source_can_be_read(
-    prefect_server: str, root: str, tmp_path: Path, ask: Ask
+    no_server: None, root: str, tmp_path: Path, ask: Ask
 ) -> None:
     source = f"parquet:{tmp_path / 'nowhere.parquet'}"
     done = ask("run", "--source", source, "--root", root, "--json")
@@ -234,7 +204,7 @@ def test_run_exits_1_with_the_record_when_no_source_can_be_read(
 
 
 def test_ctrl_c_ends_a_run_without_a_server_in_seconds_with_one_line_and_a_later_run_picks_up(
-    prefect_server: str, root: str, skills: Path, ask: Ask
+    no_server: None, root: str, skills: Path, ask: Ask
 ) -> None:
     command = [*MAIN, "run", "--source", f"dir:{skills}", "--root", root]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
@@ -255,6 +225,10 @@ def test_ctrl_c_ends_a_run_without_a_server_in_seconds_with_one_line_and_a_later
     assert not [*(Path(root) / "prefect").glob("server*")]
     record = json.loads(ask("run", "--root", root, "--json").stdout)
     assert (record["state"], record["documents"], record["published"]) == ("complete", 2, True)
+    contract = {
+        "run_id", "served", "sources", "dropped", "nodes", "edges", "vectors_new", "checks", "seconds"
+    }  # fmt: skip
+    assert contract <= record.keys()
 
 
 def test_settings_are_printed_with_value_origin_and_meaning(

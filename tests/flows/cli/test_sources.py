@@ -65,7 +65,7 @@ def _read_both(root: str, two: tuple[Path, Path]) -> tuple[str, str, str]:
 
 
 def test_the_whole_life_of_sources(
-    prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask, tmp_path: Path
+    no_server: None, root: str, two: tuple[Path, Path], ask: Ask, tmp_path: Path
 ) -> None:
     from flows.nightly import nightly
 
@@ -109,7 +109,7 @@ def test_the_whole_life_of_sources(
 
 
 def test_a_root_of_an_older_skillery_reads_again_what_it_had_stopped_reading(
-    prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask
+    no_server: None, root: str, two: tuple[Path, Path], ask: Ask
 ) -> None:
     from flows.nightly import nightly
 
@@ -136,7 +136,7 @@ def test_a_root_of_an_older_skillery_reads_again_what_it_had_stopped_reading(
 
 
 def test_a_list_that_was_emptied_is_a_night_that_reads_nothing_and_says_so(
-    prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask, capsys: pytest.CaptureFixture[str]
+    no_server: None, root: str, two: tuple[Path, Path], ask: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from flows.cli.printing.run import print_run
     from flows.nightly import nightly
@@ -164,7 +164,7 @@ def test_a_night_of_which_nothing_is_left_says_why_and_what_to_do(capsys: pytest
 
 
 def test_a_source_too_large_to_lose_is_retired_where_the_gate_is_told_so(
-    prefect_server: str, root: str, two: tuple[Path, Path], ask: Ask, monkeypatch: pytest.MonkeyPatch
+    no_server: None, root: str, two: tuple[Path, Path], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows.nightly import nightly
 

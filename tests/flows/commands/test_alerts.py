@@ -85,7 +85,7 @@ def scraped(root: Root, ago: timedelta) -> list[dict[str, str]]:
     return [
         {
             "series": f"{s.name}{{{','.join(f'{k}={json.dumps(v)}' for k, v in s.labels.items())}}}",
-            "values": f"{s.value}x3000",
+            "values": f"{s.value}x750",
         }
         for family in registry.collect()
         for s in family.samples
@@ -96,7 +96,7 @@ def situation(series: list[dict[str, str]], at: str, fire: dict[str, int]) -> di
     samples = [{"labels": f'{{alertname="{name}"}}', "value": n} for name, n in fire.items()]
     expr = 'count by (alertname) (ALERTS{alertstate="firing"})'
     asked = {"expr": expr, "eval_time": at, "exp_samples": samples}
-    return {"interval": "1m", "input_series": series, "promql_expr_test": [asked]}
+    return {"interval": "4m", "input_series": series, "promql_expr_test": [asked]}
 
 
 def checked(tmp_path: Path, tests: list[dict[str, Any]]) -> None:
@@ -106,7 +106,9 @@ def checked(tmp_path: Path, tests: list[dict[str, Any]]) -> None:
     readme = (PROJECT / "flows/README.md").read_text("utf-8")
     (rules,) = re.findall(r"<!-- alerts -->\n```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
     (tmp_path / "rules.yml").write_text(rules)
-    (tmp_path / "tests.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": tests}))
+    (tmp_path / "tests.yml").write_text(
+        yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "2m", "tests": tests})
+    )
     for command in ("check rules --lint-fatal rules.yml", "test rules tests.yml"):
         done = subprocess.run(
             ["promtool", *command.split()], cwd=tmp_path, capture_output=True, text=True, check=False

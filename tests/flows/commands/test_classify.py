@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +13,7 @@ import pytest
 from storage.answers import FILE
 from storage.root import Root
 from tasks.parse.classify.local import LocalClassifier
-from tests.support.command import MAIN, Ask, lines_of
+from tests.support.command import Ask, lines_of
 from tests.support.llm.llm_asking import fragments_of, mischief, settings_of, write_fragments
 from tests.support.llm.llm_server import LlmServer, label_of
 from tests.support.llm.typing_llm import says
@@ -88,23 +85,6 @@ def test_a_thousand_fragments_are_all_typed_and_a_second_run_is_free(
     assert (server.requests, again["llm"]["requests"], again["llm"]["tokens"]) == (sent, 0, 0)
     assert again["classifiers"] == found["classifiers"]
     assert command.rows() == rows
-
-
-@pytest.mark.slow
-def test_what_was_killed_is_typed_to_the_end_without_asking_again(
-    command: Command, server: LlmServer, tmp_path: Path
-) -> None:
-    path = write_fragments(tmp_path / "f.jsonl", fragments_of(8, 40))
-    server.delay = 0.02
-    environment = {**os.environ, **settings_of(server)}
-    with subprocess.Popen([*MAIN, *command.arguments(path)], env=environment) as process:
-        while server.requests < 7 and process.poll() is None:
-            time.sleep(0.002)
-        process.kill()
-    assert not (tmp_path / "out.jsonl").exists()
-    assert command.typed(path)["llm"]["requests"] <= 16 - 7 + AT_ONCE
-    assert 16 <= server.requests <= 16 + AT_ONCE
-    assert [r["node_type"] for r in command.rows()] == [label_of(f.text) for f in fragments_of(8, 40)]
 
 
 def test_without_an_endpoint_one_line_says_what_to_set(

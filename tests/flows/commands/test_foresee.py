@@ -27,8 +27,10 @@ from storage.state import (
 )
 from tasks.crawl.source.identity import SAMPLE
 from tests.support.command import Ask
+from tests.support.processes import slow_but
 from tests.support.roots.skill_root import SkillRoot
 
+CORPORA = ("served_bakery", "storied", "shipped")
 NAMES = [f"2026020{day}T021500-abcdef" for day in range(1, 6)]
 
 
@@ -36,7 +38,7 @@ def within(factor: float, found: float, truth: float) -> bool:
     return truth / factor <= found <= truth * factor
 
 
-@pytest.mark.parametrize("corpus", ["served_bakery", "storied", "shipped"])
+@pytest.mark.parametrize("corpus", slow_but({"served_bakery", "storied"}, CORPORA))
 def test_what_is_made_is_foreseen_within_a_factor_of_two(
     corpus: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -58,7 +60,7 @@ def test_what_is_made_is_foreseen_within_a_factor_of_two(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("corpus", ["served_bakery", "storied", "shipped"])
+@pytest.mark.parametrize("corpus", CORPORA)
 def test_what_is_written_is_foreseen_within_a_factor_of_two(
     corpus: str, request: pytest.FixtureRequest, root: str, prefect_server: str
 ) -> None:

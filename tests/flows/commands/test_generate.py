@@ -87,12 +87,6 @@ def test_a_bench_grows_from_what_is_served_and_can_be_measured(
     assert json.loads(ask(*arguments).stdout)["documents"] == whole < len(SKILLS)
 
 
-def test_the_commands_of_benches_are_listed(ask: Ask) -> None:
-    done = ask("bench")
-    assert (done.code, done.stdout) == (2, "")
-    assert "paging" in done.stderr
-
-
 def test_without_an_endpoint_nothing_is_asked_or_written(
     served_bakery: SkillRoot, tmp_path: Path, mill: list[str], ask: Ask
 ) -> None:

@@ -128,6 +128,7 @@ def test_it_listens_on_this_machine_and_says_where_it_cannot(served_bakery: Skil
     assert found["skillery_readable"] == 1
 
 
+@pytest.mark.slow
 def test_the_command_says_where_it_serves_and_ends_when_interrupted(served_bakery: SkillRoot) -> None:
     command = [
         sys.executable,

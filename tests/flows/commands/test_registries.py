@@ -85,6 +85,7 @@ def test_a_second_time_nothing_is_written_and_another_place_gets_the_same_bytes(
     assert files_in(tmp_path / "a") == files
 
 
+@pytest.mark.slow
 def test_a_bucket_holds_the_same(told: SkillRoot, tmp_path: Path, bucket: str) -> None:
     """A registry can be published to S3."""
     published(told, tmp_path)

@@ -51,7 +51,7 @@ def _nightly(root: str, *sources: str) -> dict[str, Any]:
 
 
 def test_bad_files_end_in_dropped_with_a_reason_and_odd_ones_are_kept_with_a_finding(
-    prefect_server: str, root: str, shelf: Path
+    no_server: None, root: str, shelf: Path
 ) -> None:
     record = _nightly(root, f"dir:{shelf}")
     assert (record["state"], record["documents"], record["published"]) == ("complete", 4, True)
@@ -66,7 +66,7 @@ def test_bad_files_end_in_dropped_with_a_reason_and_odd_ones_are_kept_with_a_fin
 
 
 def test_bad_sources_are_named_and_the_rest_of_the_run_goes_on(
-    prefect_server: str, root: str, skills: Path, tmp_path: Path
+    no_server: None, root: str, skills: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "bare").mkdir()
     pl.DataFrame({"title": ["a"]}).write_parquet(tmp_path / "other.parquet")

@@ -71,10 +71,10 @@ def files_in(folder: Path) -> set[str]:
 TOOL = "good/tools/bread"
 GITHUB = {"repo": "good/tools", "repo_id": "1"}
 LATER = [
-    ("github:good/tools", {"repo": "good/tools", "repo_id": "1"}, True),
+    pytest.param("github:good/tools", {"repo": "good/tools", "repo_id": "1"}, True, marks=pytest.mark.slow),
     ("skillsmp", {"repo": "better/tools", "repo_id": "1"}, True),  # renamed, and reached by another list
     ("github:good/tools", {"repo": "good/tools", "repo_id": "2"}, False),
-    ("github:good/tools", {"repo": "good/tools", "repo_id": None}, False),
+    pytest.param("github:good/tools", {"repo": "good/tools", "repo_id": None}, False, marks=pytest.mark.slow),
 ]
 
 
@@ -161,14 +161,18 @@ EDITED = [
     ({"knead.sh": PIPED + b"echo done\n"}, True, False),
     ({"knead.sh": PIPED + OTHER}, False, False),
     ({"other.sh": PIPED}, False, False),
-    pytest.param({"knead.sh": PIPED}, True, True, marks=pytest.mark.slow),
-    pytest.param({"knead.sh": OTHER}, False, False, marks=pytest.mark.slow),
-    pytest.param({"knead.sh": PIPED, "other.sh": PIPED}, False, False, marks=pytest.mark.slow),
+    ({"knead.sh": PIPED}, True, True),
+    ({"knead.sh": OTHER}, False, False),
+    ({"knead.sh": PIPED, "other.sh": PIPED}, False, False),
 ]
+BY_LOCK = [(*edited, old_lock) for old_lock in (False, True) for edited in EDITED]
+QUICK = [BY_LOCK[0], BY_LOCK[1], BY_LOCK[6]]
 
 
-@pytest.mark.parametrize("old_lock", [False, True])
-@pytest.mark.parametrize(("files", "is_same", "is_same_by_files"), EDITED)
+@pytest.mark.parametrize(
+    ("files", "is_same", "is_same_by_files", "old_lock"),
+    [one if one in QUICK else pytest.param(*one, marks=pytest.mark.slow) for one in BY_LOCK],
+)
 def test_what_was_accepted_is_a_hit_not_a_rule(
     nights: Nights,
     place: Path,

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import patch
 
 import polars as pl
 import pytest
@@ -12,7 +14,7 @@ from storage.usage import logged_searches, read_usage
 from tests.support.command import Ask
 from tests.support.roots.hand_written import BEES, BREAD
 from tests.support.roots.skill_root import Export, SkillRoot
-from tests.support.serving import ask_http, modern_call, serving
+from tests.support.serving import ask_http, modern_call, serving_here
 
 KEY = "ghp_" + "a8Kd02LmQz7Xw4Bn6Vt9Yc1Ue3Ri5Os8PjHf"
 
@@ -22,7 +24,8 @@ def used(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Ite
     """A root whose server, now ended, was asked in every way, texts kept."""
     root = SkillRoot.below(tmp_path_factory.mktemp("used"), minilm_export, {"bread": BREAD, "bees": BEES})
     root.publish()
-    with serving(root.root.uri, SKILLERY_QUERY_LOG="texts") as server:
+    texts = {"SKILLERY_QUERY_LOG": "texts"}
+    with patch.dict(os.environ, texts), serving_here(root.root.uri) as server:
         for words in ("knead bread dough", "knead the bread dough", f"zzz {KEY}", "zzz qqq"):
             assert ask_http(server, f"/api/search?q={words.replace(' ', '%20')}").status == 200
         ask_http(server, "/api/page?doc_id=local/market/bread&q=knead")

@@ -17,7 +17,8 @@ def row(doc_id: str, fit: float | None, **other: Any) -> dict[str, Any]:  # noqa
 
 
 def found(*rows: dict[str, Any], nothing: bool = False) -> dict[str, Any]:
-    return {"results": list(rows), "nothing_fits": nothing, "least_fit": 0.2}
+    results = {"results": list(rows), "nothing_fits": nothing, "least_fit": 0.2}
+    return {"query": "Knead the dough of rye bread", **results}
 
 
 def told(
@@ -40,10 +41,13 @@ def told(
         (found(row("a", 0.9, risks=["remote.pipe"])), ("name a",)),
         (found(row("a", 0.9, licence_class="metadata-only")), ("name a",)),
         (
-            found(row("a", 0.9, evidence={"reading": -2.0}), row("b", 0.3, evidence={"reading": 1.0})),
+            found(row("a", 0.9, evidence={"reading": -2.0}), row("b", 0.4, evidence={"reading": 1.0})),
             ("page b",),
         ),
         (found(row("a", 0.9, evidence={"reading": -2.0})), None),
+        (found(row("a", 0.25, description="Kneads doughs")), ("page a",)),
+        (found(row("a", 0.25, description="Checks dough")), None),  # too little of what is asked
+        (found(row("a", 0.25, description="What the one of us likes")), None),  # talk is no evidence
         (found(row("a", 0.9), nothing=True), None),
         (found(row("a", None)), None),
         (found(), None),

@@ -13,22 +13,26 @@ import pytest
 
 from flows.hook.run import SERVING, serving_at
 from tests.support.hooks import HOOK, context, event, run_hook
+from tests.support.processes import slow_but
 from tests.support.roots.skill_root import SkillRoot
-from tests.support.serving import Serving, serving
+from tests.support.serving import Here, serving_here
 
 MITES = "The colony has varroa mites in December, how do I treat the bees with oxalic acid?"
 LONG = ("--timeout", "60")  # a busy machine is no failure
 
 
 @pytest.fixture(scope="module")
-def server(served_bakery: SkillRoot) -> Iterator[Serving]:
-    with serving(served_bakery.root.uri) as started:
+def server(served_bakery: SkillRoot) -> Iterator[Here]:
+    """A server, where hooks look for it."""
+    with serving_here(served_bakery.root.uri) as started:
+        served_bakery.root.write_json(SERVING, {"url": started.url, "pid": os.getpid()})
         yield started
+        served_bakery.root.delete(SERVING)
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "gemini"])
+@pytest.mark.parametrize("agent", slow_but({"claude", "gemini"}, ["claude", "codex", "gemini"]))
 def test_a_host_is_told_what_fits_by_the_server_of_the_root_and_once_a_session(
-    server: Serving, served_bakery: SkillRoot, tmp_path: Path, agent: str
+    server: Here, served_bakery: SkillRoot, tmp_path: Path, agent: str
 ) -> None:
     asked = ("--agent", agent, "--root", served_bakery.root.uri, *LONG)
     told = context(run_hook(event(agent, MITES), *asked, state=tmp_path), agent)
@@ -102,7 +106,7 @@ def test_a_server_that_hangs_is_not_waited_for_nor_a_host_that_never_ends_its_ev
     assert time.monotonic() - began < 20
 
 
-def test_no_module_is_loaded_that_a_prompt_does_not_need(server: Serving, tmp_path: Path) -> None:
+def test_no_module_is_loaded_that_a_prompt_does_not_need(server: Here, tmp_path: Path) -> None:
     def names(told: bytes) -> set[str]:
         return {line.rpartition("|")[2].strip() for line in told.decode().splitlines()}
 
@@ -117,7 +121,7 @@ def test_no_module_is_loaded_that_a_prompt_does_not_need(server: Serving, tmp_pa
     assert not loaded & {*slow, "flows.settings"}
 
 
-def test_a_prompt_of_a_megabyte_and_two_hosts_at_once(server: Serving, tmp_path: Path) -> None:
+def test_a_prompt_of_a_megabyte_and_two_hosts_at_once(server: Here, tmp_path: Path) -> None:
     long = event("claude", MITES + " 🐝 half \ud83d a character " + "lorem ipsum " * 90_000)
     asked = ("--agent", "claude", "--url", server.url, *LONG)
     told: list[str] = []
@@ -134,7 +138,7 @@ def test_a_prompt_of_a_megabyte_and_two_hosts_at_once(server: Serving, tmp_path:
     assert any(told)
 
 
-def test_what_is_kept_of_sessions_is_bounded(server: Serving, tmp_path: Path) -> None:
+def test_what_is_kept_of_sessions_is_bounded(server: Here, tmp_path: Path) -> None:
     kept = tmp_path / "plugin" / "hook"
     kept.mkdir(parents=True)
     for number in range(300):

@@ -1,4 +1,4 @@
-"""One server for the tests of a file that only ask it."""
+"""Servers of one root for all tests that only ask."""
 
 from __future__ import annotations
 
@@ -9,13 +9,26 @@ import pytest
 from tests.support.induce.learning import learned_root
 from tests.support.roots.hand_written import BEES, BREAD
 from tests.support.roots.skill_root import Export, SkillRoot
-from tests.support.roots.storied import LOGO
-from tests.support.serving import Serving, serving
+from tests.support.serving import Here, Serving, serving, serving_here
 
 
 @pytest.fixture(scope="session")
-def server(storied: SkillRoot) -> Iterator[Serving]:
-    with serving(storied.root.uri, SKILLERY_SERVE_METHODS='["bm25-full"]') as started:
+def server(storied: SkillRoot) -> Iterator[Here]:
+    """A server with another method, which refuses no risk."""
+    methods = {"SKILLERY_SERVE_METHODS": '["bm25-full"]', "SKILLERY_INSTALL_REFUSE": ""}
+    with serving_here(storied.root.uri, **methods) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def limited(storied: SkillRoot) -> Iterator[Serving]:
+    """A server that a proxy shows as another, with limits that a test reaches: of bytes, of a client's
+    connections, and of waiting.
+    """
+    limits = {"BODY_BYTES": "100000", "CLIENT_CONNECTIONS": "40", "READ_SECONDS": "0.5"}
+    settings = {f"SKILLERY_SERVE_{name}": value for name, value in limits.items()}
+    public = ("--public-url", "https://skills.example.org/hub/")
+    with serving(storied.root.uri, *public, **settings) as started:
         yield started
 
 
@@ -24,13 +37,3 @@ def taught(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> S
     """A root that serves two skills, and what runs in a greenhouse and a harbour taught; only asked."""
     folder = tmp_path_factory.mktemp("taught")
     return learned_root(SkillRoot.below(folder, minilm_export, {"bread": BREAD, "bees": BEES}), folder)
-
-
-@pytest.fixture(scope="session")
-def served_with_logo(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Iterator[Serving]:
-    """A server of a skill with a file that is no text."""
-    root = SkillRoot.below(tmp_path_factory.mktemp("logo"), minilm_export, {"bread": BREAD})
-    root.write_file("bread", "logo.png", LOGO)
-    root.publish()
-    with serving(root.root.uri) as started:
-        yield started

@@ -15,7 +15,7 @@ import pytest
 from tests.support.command import Ask
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import BREAD_ID, LOGO, PIPED, SECOND
-from tests.support.serving import Serving, ask_http
+from tests.support.serving import Here, ask_http
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ from tests.support.serving import Serving, ask_http
     ],
 )  # fmt: skip
 def test_an_answer_is_that_of_the_command(
-    server: Serving, storied: SkillRoot, ask: Ask, target: str, command: list[str]
+    server: Here, storied: SkillRoot, ask: Ask, target: str, command: list[str]
 ) -> None:
     def without_time(found: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in found.items() if k not in {"took_ms", "age_hours"}}
@@ -50,13 +50,13 @@ def test_an_answer_is_that_of_the_command(
     assert same == without_time(printed)
 
 
-def test_a_file_comes_raw_and_no_browser_runs_it(server: Serving, served_with_logo: Serving) -> None:
+def test_a_file_comes_raw_and_no_browser_runs_it(server: Here) -> None:
     text = ask_http(server, "/api/skills/bread?form=raw")
     assert (text.body, text.headers["content-type"]) == (SECOND.encode(), "text/markdown; charset=utf-8")
     script = ask_http(server, "/api/skills/bread?form=raw&file=scripts/knead.sh")
     assert (script.body, script.headers["content-type"]) == (PIPED, "application/octet-stream")
     assert script.headers["content-disposition"] == "attachment"
-    logo = ask_http(served_with_logo, "/api/skills/bread?file=logo.png").json()
+    logo = ask_http(server, "/api/skills/local/market/old/bees?file=logo.png").json()
     assert base64.b64decode(logo["base64"]) == LOGO
 
 
@@ -64,7 +64,7 @@ def test_a_file_comes_raw_and_no_browser_runs_it(server: Serving, served_with_lo
     "target", ["/api/search?q=bread", "/api/page?doc_id=bread&q=rise", "/api/skills/bread?form=raw"]
 )
 def test_an_answer_that_the_caller_holds_is_not_sent_again(
-    server: Serving, storied: SkillRoot, target: str
+    server: Here, storied: SkillRoot, target: str
 ) -> None:
     first = ask_http(server, target)
     assert storied.served().version in first.headers["etag"]
@@ -73,7 +73,7 @@ def test_an_answer_that_the_caller_holds_is_not_sent_again(
     assert ask_http(server, target, if_none_match='W/"other"').status == 200
 
 
-def test_two_questions_have_two_etags(server: Serving) -> None:
+def test_two_questions_have_two_etags(server: Here) -> None:
     one, other = (ask_http(server, f"/api/search?q={q}").headers["etag"] for q in ("bread", "bees"))
     assert one != other
     assert ask_http(server, "/api/search?q=bees", if_none_match=one).status == 200
@@ -103,7 +103,7 @@ def test_two_questions_have_two_etags(server: Serving) -> None:
         (f"/api/search?q={'x' * 40_000}", 414, "longer than"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_in_a_line(server: Serving, target: str, status: int, said: str) -> None:
+def test_a_mistake_is_told_in_a_line(server: Here, target: str, status: int, said: str) -> None:
     answer = ask_http(server, target)
     assert (answer.status, answer.json()["status"]) == (status, status)
     assert said in answer.json()["error"]
@@ -111,7 +111,7 @@ def test_a_mistake_is_told_in_a_line(server: Serving, target: str, status: int, 
     assert "--" not in answer.json()["error"], "an option of the command"
 
 
-def test_every_tool_is_there_over_http_too(server: Serving) -> None:
+def test_every_tool_is_there_over_http_too(server: Here) -> None:
     found = ask_http(server, "/api/tools/search_skills", {"task": "bake bread", "k": 1})
     assert found.json()["results"][0]["doc_id"] == BREAD_ID
     assert ask_http(server, "/api/tools/search_skills", {"task": 1}).status == 400
@@ -140,7 +140,7 @@ _ODD = (None, "\ud800", 10**400, -1, 1.5, math.nan, True, "", [], {}, ["\ud800"]
 
 
 @pytest.mark.parametrize("tool", _WHOLE)
-def test_odd_arguments_are_left_out_or_refused_in_a_line(server: Serving, tool: str) -> None:
+def test_odd_arguments_are_left_out_or_refused_in_a_line(server: Here, tool: str) -> None:
     whole = _WHOLE[tool]
     folders = [(), *((name,) for name in whole if isinstance(whole[name], dict))]
     within = [(*folder, name) for folder in folders for name in _at(whole, folder)]
@@ -159,7 +159,7 @@ def _at(given: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
     return functools.reduce(operator.getitem, place, given)
 
 
-def test_the_api_is_described(server: Serving) -> None:
+def test_the_api_is_described(server: Here) -> None:
     described = ask_http(server, "/openapi.json").json()
     assert {"/api/search", "/api/page", "/api/skills/{doc_id}", "/api/status"} <= described["paths"].keys()
     schema = described["paths"]["/api/tools/page_skill"]["post"]["requestBody"]["content"][
@@ -170,7 +170,7 @@ def test_the_api_is_described(server: Serving) -> None:
     assert b"GET /api/search" in docs.body
 
 
-def test_health_and_metrics_are_told(server: Serving) -> None:
+def test_health_and_metrics_are_told(server: Here) -> None:
     ask_http(server, "/api/search?q=bread")
     ask_http(server, "/nothing/of/any/name")
     assert ask_http(server, "/healthz").json() == {"status": "ok", "published": True}

@@ -25,17 +25,18 @@ from flows.serve.mcp_server import tool_definitions
 from tasks.models.encoder import OnnxEncoder
 from tests.support.command import MAIN
 from tests.support.crawl.crawling import Crawler, settings_of
+from tests.support.processes import slow_but
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import BREAD_ID, KEY, LOGO, PIPED
-from tests.support.serving import AnyResult, GetSkill, ListSkills, ReadDirectory, Serving, UriParams
+from tests.support.serving import AnyResult, GetSkill, Here, ListSkills, ReadDirectory, UriParams
 
 Way = tuple[str, Literal["auto", "legacy"]]
-WAYS: list[Way] = [("http", "auto"), ("stdio", "auto"), ("http", "legacy")]
+WAYS: list[Way] = [("http", "auto"), ("http", "legacy"), ("stdio", "auto"), ("stdio", "legacy")]
 BREAD = "skill://local+market+bread/bread/SKILL.md"
 
 
 @asynccontextmanager
-async def connected(way: Way, server: Serving, root: SkillRoot) -> AsyncIterator[Client]:
+async def connected(way: Way, server: Here, root: SkillRoot) -> AsyncIterator[Client]:
     arguments = [*MAIN[1:], "serve", "--stdio", "--root", root.root.uri]
     stdio = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
     async with Client(stdio if way[0] == "stdio" else f"{server.url}/mcp", mode=way[1]) as client:
@@ -53,10 +54,8 @@ async def ask(client: Client, request: types.Request[Any, Any]) -> dict[str, Any
     return (await client.session.send_request(request, AnyResult)).told()
 
 
-@pytest.mark.parametrize(
-    "way", [*WAYS, pytest.param(("stdio", "legacy"), marks=pytest.mark.slow)], ids="-".join
-)
-def test_the_skills_extension_is_served_whole(way: Way, server: Serving, storied: SkillRoot) -> None:
+@pytest.mark.parametrize("way", slow_but(WAYS[:2], WAYS), ids="-".join)
+def test_the_skills_extension_is_served_whole(way: Way, server: Here, storied: SkillRoot) -> None:
     async def walk() -> None:
         async with connected(way, server, storied) as client:
             if way[1] == "auto":
@@ -87,9 +86,9 @@ def test_the_skills_extension_is_served_whole(way: Way, server: Serving, storied
     asyncio.run(walk())
 
 
-@pytest.mark.parametrize("way", ["http", "stdio"])
+@pytest.mark.parametrize("way", slow_but({"http"}, ["http", "stdio"]))
 def test_a_crawl_brings_back_what_the_sdk_reads(
-    way: str, server: Serving, storied: SkillRoot, tmp_path: Path
+    way: str, server: Here, storied: SkillRoot, tmp_path: Path
 ) -> None:
     async def listed() -> list[dict[str, Any]]:
         async with connected(("http", "auto"), server, storied) as client:
@@ -112,8 +111,8 @@ def test_a_crawl_brings_back_what_the_sdk_reads(
         assert crawler.crawl(spec).unchanged == 3
 
 
-@pytest.mark.parametrize("way", [WAYS[0], pytest.param(WAYS[1], marks=pytest.mark.slow)], ids="-".join)
-def test_tools_answer_good_and_bad_arguments(way: Way, server: Serving, storied: SkillRoot) -> None:
+@pytest.mark.parametrize("way", slow_but(WAYS[:1], [WAYS[0], WAYS[2]]), ids="-".join)
+def test_tools_answer_good_and_bad_arguments(way: Way, server: Here, storied: SkillRoot) -> None:
     async def walk() -> None:
         async with connected(way, server, storied) as client:
             for tool in (await client.list_tools()).tools:
@@ -183,7 +182,7 @@ async def structured(client: Client, name: str, **arguments: object) -> dict[str
     return dict(found.structured_content)
 
 
-def test_what_is_not_served_is_an_error_of_parameters(server: Serving, storied: SkillRoot) -> None:
+def test_what_is_not_served_is_an_error_of_parameters(server: Here, storied: SkillRoot) -> None:
     async def walk() -> None:
         async with connected(("http", "auto"), server, storied) as client:
             for uri in (
@@ -207,16 +206,14 @@ def test_what_is_not_served_is_an_error_of_parameters(server: Serving, storied: 
     asyncio.run(walk())
 
 
-def test_texts_come_as_text_and_other_bytes_as_blobs(
-    server: Serving, storied: SkillRoot, served_with_logo: Serving
-) -> None:
+def test_texts_come_as_text_and_other_bytes_as_blobs(server: Here, storied: SkillRoot) -> None:
     async def walk() -> None:
         async with connected(("http", "auto"), server, storied) as client:
             (script,) = (await client.read_resource(BREAD.replace("SKILL.md", "scripts/knead.sh"))).contents
             assert isinstance(script, types.TextResourceContents)
             assert (script.text.encode(), script.meta is not None) == (PIPED, True)
-        async with Client(f"{served_with_logo.url}/mcp") as client:
-            (logo,) = (await client.read_resource(BREAD.replace("SKILL.md", "logo.png"))).contents
+            old = "skill://local+market+old+bees/old%20bees/logo.png"
+            (logo,) = (await client.read_resource(old)).contents
             assert isinstance(logo, types.BlobResourceContents)
             assert (base64.b64decode(logo.blob), logo.mime_type) == (LOGO, "image/png")
 

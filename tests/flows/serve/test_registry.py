@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import threading
-from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -19,20 +18,13 @@ from tests.support.crawl.crawling import Crawler, settings_of
 from tests.support.registry_client import added, discovered, discovered_before, files_in
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.storied import KEY, SECOND
-from tests.support.serving import Serving, serving
+from tests.support.serving import Here, Serving
 
 INDEX = "/.well-known/agent-skills/index.json"
 
 
-@pytest.fixture(scope="module")
-def open_to_all(storied: SkillRoot) -> Iterator[Serving]:
-    """A server that refuses no risk."""
-    with serving(storied.root.uri, SKILLERY_INSTALL_REFUSE="") as started:
-        yield started
-
-
 def asked(
-    server: Serving, path: str, method: str = "GET", **headers: str
+    server: Here | Serving, path: str, method: str = "GET", **headers: str
 ) -> tuple[int, bytes, dict[str, str]]:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
     try:
@@ -44,26 +36,24 @@ def asked(
 
 
 def test_a_server_answers_what_publish_writes(
-    open_to_all: Serving, storied: SkillRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Here, storied: SkillRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The three forms hold the same files, and each address the bytes of the file of the same path."""
     monkeypatch.setenv("SKILLERY_INSTALL_REFUSE", "")
-    publish_registry(storied.root, str(tmp_path), public_url=open_to_all.url)
+    publish_registry(storied.root, str(tmp_path), public_url=server.url)
     files = files_in(tmp_path)
     paths = [path for path in files if path.startswith((".well-known/", "marketplace"))]
-    assert {path: asked(open_to_all, f"/{path}")[1] for path in paths} == {p: files[p] for p in paths}
-    skills = discovered(open_to_all.url)
-    assert skills == discovered_before(open_to_all.url) == added(f"{open_to_all.url}/marketplace.json")
+    assert {path: asked(server, f"/{path}")[1] for path in paths} == {p: files[p] for p in paths}
+    skills = discovered(server.url)
+    assert skills == discovered_before(server.url) == added(f"{server.url}/marketplace.json")
     assert skills["bread"]["SKILL.md"] == SECOND.encode()
     assert KEY.encode() not in skills["bread"]["keys.env"]
 
 
 @pytest.mark.parametrize("form", ["well-known:{}", "marketplace:{}/marketplace.json"])
-def test_a_crawl_of_a_server_brings_back_what_it_offers(
-    form: str, open_to_all: Serving, tmp_path: Path
-) -> None:
+def test_a_crawl_of_a_server_brings_back_what_it_offers(form: str, server: Here, tmp_path: Path) -> None:
     crawler = Crawler(tmp_path, settings_of({}))
-    crawler.crawl(spec := form.format(open_to_all.url))
+    crawler.crawl(spec := form.format(server.url))
     brought = {
         # Ids out of a marketplace's archives name the marketplace, behind the plugin's name.
         row["doc_id"].rpartition("/")[2].partition("~")[0]: {
@@ -71,20 +61,20 @@ def test_a_crawl_of_a_server_brings_back_what_it_offers(
         }
         for row in crawler.raw()
     }  # fmt: skip
-    assert brought == discovered(open_to_all.url)
+    assert brought == discovered(server.url)
     again = crawler.crawl(spec)
     assert (again.unchanged, again.requests) == (len(brought), 1)
 
 
-def test_what_a_client_holds_is_not_sent_again(open_to_all: Serving) -> None:
+def test_what_a_client_holds_is_not_sent_again(server: Here) -> None:
     """Each address has a tag, and answers HEAD; an archive is as good as for ever."""
-    archive = next(iter(_archives(open_to_all)))
+    archive = next(iter(_archives(server)))
     for path, kept in ((INDEX, "no-cache"), ("/marketplace.json", "no-cache"), (archive, "immutable")):
-        status, content, headers = asked(open_to_all, path)
+        status, content, headers = asked(server, path)
         assert (status, kept in headers["cache-control"]) == (200, True)
-        again = asked(open_to_all, path, **{"If-None-Match": headers["etag"]})
+        again = asked(server, path, **{"If-None-Match": headers["etag"]})
         assert again[:2] == (304, b"")
-        head = asked(open_to_all, path, "HEAD")
+        head = asked(server, path, "HEAD")
         assert (head[0], head[1], head[2]["content-length"]) == (200, b"", str(len(content)))
 
 
@@ -103,20 +93,20 @@ def test_what_a_client_holds_is_not_sent_again(open_to_all: Serving) -> None:
         ("lines=0-1", 200, slice(None)),
     ],
 )
-def test_an_archive_is_sent_in_parts(open_to_all: Serving, wanted: str, status: int, part: slice) -> None:
+def test_an_archive_is_sent_in_parts(server: Here, wanted: str, status: int, part: slice) -> None:
     """Of another file than the caller holds a part of, all is sent."""
-    archive = next(iter(_archives(open_to_all)))
-    _, whole, headers = asked(open_to_all, archive)
+    archive = next(iter(_archives(server)))
+    _, whole, headers = asked(server, archive)
     assert headers["accept-ranges"] == "bytes"
-    got, content, told = asked(open_to_all, archive, Range=wanted)
+    got, content, told = asked(server, archive, Range=wanted)
     assert (got, content) == (status, whole[part])
     if status == 206:
         first, last = told["content-range"].removeprefix("bytes ").partition("/")[0].split("-")
         assert whole[int(first) : int(last) + 1] == content
-        assert asked(open_to_all, archive, Range=wanted, **{"If-Range": '"other"'})[1] == whole
+        assert asked(server, archive, Range=wanted, **{"If-Range": '"other"'})[1] == whole
 
 
-def _archives(server: Serving) -> list[str]:
+def _archives(server: Here) -> list[str]:
     found = asked(server, INDEX)[1].decode().split('"url":"')[1:]
     return [f"/.well-known/agent-skills/{part.partition(chr(34))[0]}" for part in found]
 
@@ -131,16 +121,15 @@ def _archives(server: Serving) -> list[str]:
         "/.well-known/other",
     ],
 )
-def test_what_is_not_offered_is_not_there(open_to_all: Serving, path: str) -> None:
+def test_what_is_not_offered_is_not_there(server: Here, path: str) -> None:
     """The answer is JSON, as programs ask."""
-    status, content, _ = asked(open_to_all, path, Accept="text/html")
+    status, content, _ = asked(server, path, Accept="text/html")
     assert (status, content[:1]) == (404, b"{")
 
 
-def test_a_marketplace_names_the_public_address(storied: SkillRoot) -> None:
+def test_a_marketplace_names_the_public_address(limited: Serving) -> None:
     """Claude takes archives over https alone, which a proxy speaks; a grave skill stays out."""
-    with serving(storied.root.uri, "--public-url", "https://skills.example.org/hub/") as server:
-        content = asked(server, "/marketplace.json")[1].decode()
+    content = asked(limited, "/marketplace.json")[1].decode()
     assert '"url":"https://skills.example.org/hub/.well-known/agent-skills/archives/' in content
     assert '"name":"skillery-skills-example-org"' in content
     assert '"name":"bread"' not in content
@@ -164,11 +153,14 @@ def test_many_skills_are_read_by_a_process_that_goes_with_the_memory_it_took(
 
 def test_where_others_are_to_reach_it_the_indexes_are_made_when_it_starts(storied: SkillRoot) -> None:
     """The first client of a large registry would give up before they are."""
+
+    def makers() -> int:
+        return sum(thread.name.startswith("registry") for thread in threading.enumerate())
+
     service = Service(storied.root, load_settings(), load_serving())
     for url in (None, "https://skills.example.org"):
-        registry = LiveRegistry(service, url)
+        registry, before = LiveRegistry(service, url), makers()
         registry.warm()
-        begun = any(thread.name.startswith("registry") for thread in threading.enumerate())
-        assert begun is (url is not None)
+        assert (makers() > before) is (url is not None)
         registry.close()
     service.close()

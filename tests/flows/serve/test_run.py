@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from flows.hook.run import SERVING
-from flows.serve.answers.tools import TOOLS
 from flows.serve.run import listen
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.command import MAIN, Ask
@@ -99,6 +96,7 @@ def test_a_server_says_where_it_is_and_that_nothing_is_served_until_something_is
     assert not root.root.exists(SERVING)
 
 
+@pytest.mark.slow
 def test_publications_and_rollbacks_show_without_a_failed_or_mixed_answer(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD, "bees": BEES})
     root.publish()
@@ -136,50 +134,6 @@ def _ask_until(server: Serving, ended: threading.Event, found: list[tuple[str, s
         page = ask_http(server, "/api/page?doc_id=bread&q=let+the+dough+rise+under+a+cloth").json()
         rises = next((h for h in ("two hours", "three hours") if h in page.get("context", "")), f"{page}")
         found.append((str(page.get("index_version")), rises))
-
-
-_SCRIPT = """
-import sys
-from flows.cli.main import main
-sys.argv = ["skillery", "serve", "--stdio", "--root", sys.argv[1]]
-try:
-    main()
-finally:
-    import flows.serve.app
-    heavy = ("prefect", "torch", "sentence_transformers", "transformers")
-    sys.stderr.write("LOADED " + " ".join(m for m in heavy if m in sys.modules) + "\\n")
-"""
-
-
-def test_a_server_that_has_answered_has_loaded_neither_prefect_nor_torch(taught: SkillRoot) -> None:
-    calls = [
-        modern_call(number, tool, given)[1]
-        for number, (tool, given) in enumerate((
-            ("search_skills", {"task": "bake bread"}), ("page_skill", {"doc_id": "bread", "request": "rise"}),
-            ("show_skill", {"doc_id": "bread"}), ("read_skill_file", {"doc_id": "bread"}),
-            ("compose_plan", {"task": "Bake bread, then feed the bees."}),
-            ("suggest_steps", {
-                "task": "Moor the Tern", "domain": "harbour", "state": {"observation": ""}, "method": "sgdr",
-            }),
-        ))
-    ]  # fmt: skip
-    done = subprocess.Popen(
-        [sys.executable, "-c", _SCRIPT, taught.root.uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env=dict(os.environ),
-    )  # fmt: skip
-    with done:
-        assert done.stdin is not None
-        assert done.stdout is not None
-        assert done.stderr is not None
-        for call in calls:
-            done.stdin.write(json.dumps(call) + "\n")
-            done.stdin.flush()
-        answers = [json.loads(done.stdout.readline()) for _ in calls]
-        done.stdin.close()
-        said = done.stderr.read()
-    assert sorted(answer["id"] for answer in answers) == list(range(len(calls))) == list(range(len(TOOLS)))
-    assert not any(answer["result"].get("isError") for answer in answers)
-    assert said.splitlines()[-1].split() == ["LOADED"]
 
 
 def test_ctrl_c_ends_mcp_on_standard_input_without_waiting_for_more_of_it(storied: SkillRoot) -> None:

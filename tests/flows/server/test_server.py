@@ -72,6 +72,7 @@ def test_it_takes_this_commands_requests_alone_and_dies_when_the_command_is_kill
     assert within(10, lambda: not runs(server))
 
 
+@pytest.mark.slow
 def test_one_that_was_left_behind_is_ended_by_the_next_command(
     tmp_path: Path, prepare_home: Callable[[Path], None]
 ) -> None:

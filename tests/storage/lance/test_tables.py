@@ -16,7 +16,6 @@ from storage.lance.versions import (
     manifest_reads,
     prune,
     rewrite,
-    table_names,
     tag,
     tagged,
     untag,
@@ -165,6 +164,7 @@ def test_tags_stay_with_their_version(root: Root) -> None:
     first = write(root, None, add=["rye"])
     assert tagged(root, NODES) == {}
     second = write(root, first, add=["oat"])
+    tag(root, NODES, "v-2", first)
     tag(root, NODES, "v-2", second)
     tag(root, NODES, "v-1", first)
     tag(root, NODES, "v-1", first)
@@ -173,14 +173,6 @@ def test_tags_stay_with_their_version(root: Root) -> None:
     assert tagged(root, NODES) == {"v-1": first, "v-2": second}
     untag(root, NODES, "v-1")
     assert tagged(root, NODES) == {"v-2": second}
-
-
-def test_a_tag_used_again_moves_to_the_version_it_is_given(root: Root) -> None:
-    first = write(root, None, add=["rye"])
-    second = write(root, first, add=["oat"])
-    tag(root, NODES, "v-1", first)
-    tag(root, NODES, "v-1", second)
-    assert tagged(root, NODES) == {"v-1": second}
 
 
 def test_versions_are_known(root: Root) -> None:
@@ -217,10 +209,6 @@ def test_schemas_name_the_model_and_the_vectors_length() -> None:
     for schema in (schema_of(SKILLS, MODEL), SCHEMA):
         assert schema.field("vector").type == pa.list_(pa.float32(), 4)
         assert b'"revision": "1"' in (schema.metadata or {})[b"model"]
-
-
-def test_an_empty_root_has_no_tables(root: Root) -> None:
-    assert table_names(root) == []
 
 
 def rewritten(root: Root, base: int, *, without: set[str]) -> int:
@@ -283,7 +271,7 @@ def test_a_version_that_is_not_the_latest_cannot_be_the_only_one(root: Root) -> 
         keep_only(root, NODES, first)
 
 
-MARGIN = timedelta(seconds=3)  # longer than a table takes to be compacted, however busy the machine is
+MARGIN = timedelta(seconds=1.5)  # longer than a table takes to be compacted, however busy the machine is
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +280,7 @@ def aged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Root, Root]:
     roots = Root(tmp_path_factory.mktemp("ours")), Root(tmp_path_factory.mktemp("theirs"))
     for root, name in zip(roots, ("v-1", "a-persons-own"), strict=True):
         tag(root, NODES, name, write(root, None, add=["a", "b"]))
-    time.sleep(MARGIN.total_seconds() + 1)
+    time.sleep(MARGIN.total_seconds() + 0.3)
     return roots
 
 

@@ -27,6 +27,7 @@ class Site:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else a body waits 40 ms for the client to have read its head
 
             def do_GET(self) -> None:
                 self._answer(dict(parse_qsl(urlsplit(self.path).query)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import threading
 import time
 import zlib
@@ -72,10 +71,6 @@ class Place(NamedTuple):
         now = now or datetime.now(UTC)
         source = DirectorySource(str(self.market))
         return run_night(self.root, source, self.export, run_id or f"{now:%Y%m%dT%H%M%S%f}", now, **more)
-
-    def command(self) -> list[str]:
-        arguments = [str(self.root.folder), str(self.market), str(self.export), f"{time.time_ns()}"]
-        return [sys.executable, "-m", "tests.support.roots.night_process", *arguments]
 
 
 def index_of(root: Root) -> ServedIndex:

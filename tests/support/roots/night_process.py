@@ -1,21 +1,15 @@
-"""One night of the stages' cores, as the nightly flow runs it, without its orchestrator.
-
-`python -m tests.support.roots.night_process ROOT MARKET EXPORT RUN_ID` runs one.
-"""
+"""One night of the stages' cores, as the nightly flow runs it, without its orchestrator."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from storage.errors import Locked
 from storage.locks import writer_lock
 from storage.root import Root
 from tasks.crawl.collect import collect, require_readable
-from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.source.base import Source
 from tasks.evaluate.health.regression import check_regression
 from tasks.models.cached_encoder import load_kept_encoder
@@ -34,8 +28,6 @@ from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.versions.doctor import mend_missing
 from tasks.retrieve.versions.publish import candidate, publish
 from tasks.retrieve.versions.retention import retain_versions
-
-LOCKED = 75
 
 
 def run_night(
@@ -79,15 +71,3 @@ def index_night(
     version = publish(root, built, **made).version
     retain_versions(root, 3, now=now)
     return version
-
-
-def main() -> None:
-    folder, market, export, run_id = sys.argv[1:]
-    try:
-        run_night(Root(folder), DirectorySource(market), Path(export), run_id, datetime.now(UTC))
-    except Locked:
-        sys.exit(LOCKED)
-
-
-if __name__ == "__main__":
-    main()

@@ -20,6 +20,7 @@ def tell(root: SkillRoot) -> None:
         root.write(name, text)
     root.write_file("bread", "scripts/knead.sh", KNEAD)
     root.write_file("bread", "logo.png", LOGO)
+    root.write_file("old/bees", "logo.png", LOGO)
     root.write_file("bread", "keys.env", f"TOKEN={KEY}\n".encode())
     root.publish()
     root.write("bees", BEES.replace("October", "September"))

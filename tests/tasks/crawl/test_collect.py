@@ -74,19 +74,24 @@ def test_a_real_folder_and_file_are_read_again_only_when_they_changed(nights: Ni
 
 
 def test_a_part_holds_at_most_a_hundred_documents_and_a_listing_each(nights: Nights) -> None:
-    nights.crawl(source(*(skill(f"s{n}") for n in range(250))))
+    nights.crawl(source(*(skill(f"s{n}") for n in range(120))))
     sizes = [read_frame(nights.root, f, RAW_DOCUMENTS).height for f in nights.raw_parts()]
-    assert sizes == [100, 100, 50]
+    assert sizes == [100, 20]
     assert all(f.startswith("raw/documents/date=2026-03-02/run=20260302/part-") for f in nights.raw_parts())
     listings = [read_frame(nights.root, f, LISTINGS) for f in nights.root.files("raw/listings")]
     assert sorted(pl.concat(listings)["source_id"]) == raw_ids(nights)
+    assert set(Counter(raw_ids(nights)).values()) == {1}
 
 
-def test_more_documents_than_a_checkpoint_holds_are_counted_once(nights: Nights) -> None:
-    many = [skill(f"s{n}") for n in range(1_150)]
-    assert counts(nights.crawl(source(*many))) == (1_150, 1_150, 0, 0, 0)
-    assert counts(nights.crawl(source(*many[:1_100]))) == (1_100, 0, 0, 1_100, 50)
-    assert len(nights.seen()) == 1_150
+def test_documents_of_many_parts_and_checkpoints_are_counted_once(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("tasks.crawl.raw_parts.BATCH_DOCUMENTS", 10)
+    many = [skill(f"s{n}") for n in range(45)]
+    assert counts(nights.crawl(source(*many))) == (45, 45, 0, 0, 0)
+    assert counts(nights.crawl(source(*many[:40]))) == (40, 0, 0, 40, 5)
+    assert len(nights.seen()) == 45
 
 
 # What a version says
@@ -146,7 +151,7 @@ def test_a_limit_that_reaches_the_end_retires_what_is_gone(nights: Nights) -> No
     assert (report.state, report.retired) == ("complete", 1)
 
 
-@pytest.mark.parametrize("text", ["Let it rise.", "Bake it."])
+@pytest.mark.parametrize("text", ["Let it rise.", pytest.param("Bake it.", marks=pytest.mark.slow)])
 def test_a_retired_document_that_comes_back_is_new(nights: Nights, text: str) -> None:
     nights.crawl(source(skill("a"), skill("b")))
     first_seen = nights.now
@@ -181,7 +186,7 @@ def test_a_source_that_cannot_be_read_leaves_its_documents_stale(nights: Nights,
     assert set(nights.seen("retired_at").values()) == {None}
 
 
-@pytest.mark.parametrize("before", [1, 130])
+@pytest.mark.parametrize("before", [1, pytest.param(130, marks=pytest.mark.slow)])
 def test_what_was_read_before_a_source_broke_off_is_kept_and_the_rest_stale(
     nights: Nights, before: int
 ) -> None:
@@ -287,11 +292,6 @@ def test_a_run_needs_one_readable_source() -> None:
     require_readable([failed, {"state": "partial", "message": "broke off"}])
     with pytest.raises(NothingReadable, match=r"dir:x: missing; dir:x: missing"):
         require_readable([failed, failed])
-
-
-def test_every_document_read_is_in_one_raw_row(nights: Nights) -> None:
-    nights.crawl(source(*(skill(f"s{n}") for n in range(120))))
-    assert set(Counter(raw_ids(nights)).values()) == {1}
 
 
 def test_raising_the_size_limit_reads_what_was_left_unread(tmp_path: Path) -> None:

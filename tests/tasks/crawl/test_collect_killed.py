@@ -163,8 +163,15 @@ def kettles(world: World) -> Repository:
     return repository
 
 
-@pytest.mark.parametrize("spec", ["github:ann/garden", "skillsmp"])
-@pytest.mark.parametrize("by", ["a commit", "the branch"])
+@pytest.mark.parametrize(
+    ("by", "spec"),
+    [
+        ("a commit", "github:ann/garden"),
+        pytest.param("the branch", "skillsmp", marks=pytest.mark.slow),
+        pytest.param("a commit", "skillsmp", marks=pytest.mark.slow),
+        pytest.param("the branch", "github:ann/garden", marks=pytest.mark.slow),
+    ],
+)
 def test_a_change_that_was_taken_back_does_not_stay(
     garden: Repository, crawler: Crawler, dies: Dies, spec: str, by: str
 ) -> None:

@@ -89,12 +89,13 @@ def test_rows_of_a_list_are_kept_and_not_made_up_of_documents(nights: Nights) ->
     assert sorted(pl.concat(frames)["source_id"]) == sorted(row.source_id for row in rows)
 
 
-@pytest.mark.parametrize(("seconds", "settled"), [(0.0, [100, 200, 230, 230]), (60.0, [230])])
+@pytest.mark.parametrize(("seconds", "settled"), [(0.0, [10, 20, 23, 23]), (60.0, [23])])
 def test_a_source_is_told_when_what_it_yielded_is_on_disk_and_never_before(
     nights: Nights, monkeypatch: pytest.MonkeyPatch, seconds: float, settled: list[int]
 ) -> None:
     monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", seconds)
-    source = Marketplace(*(skill(f"s{n}") for n in range(230)), root=nights)
+    monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 10)
+    source = Marketplace(*(skill(f"s{n}") for n in range(23)), root=nights)
     nights.crawl(source)
     assert [len(ids) for ids in source.at_checkpoints] == settled
 

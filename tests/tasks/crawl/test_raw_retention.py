@@ -144,7 +144,7 @@ def test_a_part_of_which_most_is_needed_is_not_written_again(nights: Nights) -> 
         assert (nights.times("raw/documents") == before) is (changed != "c")
 
 
-@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("moved", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_what_a_version_that_can_be_served_again_shows_is_kept_though_its_revision_was_held(
     moved: bool, nights: Nights
 ) -> None:

@@ -25,11 +25,11 @@ from tasks.models.model_cache import (
     put_in_place,
     remembered_digest,
 )
-from tasks.models.onnx_export import exported_encoder, require_encoder
+from tasks.models.onnx_export import require_encoder
 from tasks.models.preloaded import loaded_once
 from tests.support.models.loopback_hub import loopback_hub
 from tests.support.models.tiny_models import WEIGHT, bare_graph
-from tests.support.roots.skill_root import MINILM
+from tests.support.roots.skill_root import MINILM, Export
 
 ROWS = np.array([[1, 2]], dtype=np.float32)
 
@@ -89,9 +89,10 @@ def test_what_another_release_compiled_is_compiled_anew(cache: Path) -> None:
     assert weights.asked == 2
 
 
-def test_what_was_compiled_answers_to_the_last_bit_as_what_compiles_it(cache: Path, tmp_path: Path) -> None:
-    export = exported_encoder(tmp_path / "models", MINILM)
-    small = (export / SMALL).resolve()
+def test_what_was_compiled_answers_to_the_last_bit_as_what_compiles_it(
+    cache: Path, minilm_export: Export
+) -> None:
+    small = (minilm_export.folder / SMALL).resolve()
     ids = np.arange(1000, 1040, dtype=np.int64).reshape(2, 20)
     feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
     plain = OpenVino(small, threads_of_process()).run(feed)

@@ -67,6 +67,7 @@ def test_one_worker_is_this_process() -> None:
         assert executor is None
 
 
+@pytest.mark.slow
 def test_what_a_batch_raises_comes_back_as_it_is(tmp_path: Path) -> None:
     work = partial(refine_batch, Root(tmp_path), ["raw/none.parquet"], run_id="r", limits=FilterLimits())
     with batch_processes(ENOUGH, 2) as executor, pytest.raises(StorageError, match=r"\.parquet is missing"):
@@ -192,6 +193,7 @@ def test_processes_share_the_cores_that_the_user_allows(
         assert executor.submit(os.getenv, "OMP_NUM_THREADS").result() == each
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library counts no heaps")
 def test_threads_of_a_process_share_one_heap() -> None:
     with batch_processes(ENOUGH, 2) as executor:

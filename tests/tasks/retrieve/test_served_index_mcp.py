@@ -74,29 +74,25 @@ def test_servers_have_no_nodes(both: SkillRoot) -> None:
     assert set(parsed_table(both.root).read()["doc_id"]) == skills
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> dict[bool, SkillRoot]:
-    """The same documents, with nodes in the index and without; tests only ask them."""
-    roots = {}
-    for with_nodes in (True, False):
-        folder = tmp_path_factory.mktemp("both")
-        root = SkillRoot.below(folder, minilm_export, {"bees": SKILLS["bees"]})
-        list_servers(root)
-        root.publish(nodes=with_nodes)
-        roots[with_nodes] = root
-    return roots
-
-
-@pytest.mark.parametrize("with_nodes", [True, False])
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("budget", [None, 1.0, 500])
-def test_the_page_of_a_server_is_its_description(
-    served: dict[bool, SkillRoot], with_nodes: bool, method: str, budget: float | None
-) -> None:
-    answer = served[with_nodes].ask().page(SCALES, "hive weight", budget=budget, method=method)
+def test_the_page_of_a_server_is_its_description(both: SkillRoot, method: str) -> None:
+    for budget in (None, 1.0, 500):
+        require_description(both, method, budget)
+
+
+def require_description(root: SkillRoot, method: str, budget: float | None) -> None:
+    answer = root.ask().page(SCALES, "hive weight", budget=budget, method=method)
     assert answer["context"] == "Weighs a hive. Reports it: every hour."
     assert (answer["kind"], answer["nodes"], answer["over_budget"]) == ("mcp-server", [], False)
     assert answer["tokens"] == answer["document_tokens"] > 0
+
+
+def test_so_it_is_where_no_nodes_are_indexed(skill_root: Make) -> None:
+    root = skill_root({"bees": SKILLS["bees"]})
+    list_servers(root)
+    root.publish(nodes=False)
+    for method in METHODS:
+        require_description(root, method, 1.0)
 
 
 def test_a_description_over_the_budget_is_returned_whole_and_says_so(both: SkillRoot) -> None:

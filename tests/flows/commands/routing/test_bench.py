@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from tests.support.command import MAIN, Ask
+from tests.support.command import Ask
 from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.routing_llm import say, writes_distractors
@@ -68,15 +66,6 @@ def test_how_often_agents_would_pass_is_estimated_for_each_method(
     assert "tasks that 7 agents would pass, an estimate" in printed
     assert "would pass" not in quiet
     assert "| bm25-full | Codex (GPT-5.2) | 30.6% | 44.7% |" in (folder / "routing.md").read_text("utf-8")
-
-
-def test_a_person_sees_a_table(ask: Ask, root: str, bench: Written) -> None:
-    options = ["--method", "bm25-full", "--method", "bm25-description", "--baseline", "bm25-full"]
-    code, printed, _ = ask("evaluate", "routing", *bench.options(), "--root", root, *options)
-    assert code == 0
-    assert "routing, 3 tasks over 7 skills, copies folded" in printed
-    assert "against bm25-full, task by task" in printed
-    assert "several skills" in printed
 
 
 @pytest.mark.parametrize(
@@ -168,34 +157,6 @@ def test_a_model_that_misbehaves_is_gone_without_and_what_was_missed_is_told(
         )
     assert code == 0
     assert json.loads(printed)["llm"]["fallbacks"]["flow-relevant-1: malformed"] == 4
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on_where_it_was(
-    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
-) -> None:
-    environment({"SKILLERY_SKILLFLOW_STAGES": '["dense", "select"]', "SKILLERY_SKILLFLOW_DENSE_MODEL": ""})
-    command = ["evaluate", "routing", *bench.options(), "--method", "skillflow", "--json", "--root"]
-    other = tmp_path / "undisturbed"
-    other.mkdir()
-    (other / "models").symlink_to(Path(root) / "models")
-    with LlmServer(say=say) as server:
-        environment(settings_of(server))
-        _, whole, _ = ask(*command, str(other))
-        undisturbed = server.requests
-    with LlmServer(say=say, delay=0.2) as server:
-        environment(settings_of(server))
-        process = subprocess.Popen([*MAIN, *command, root], stdout=subprocess.PIPE)
-        while server.requests < 3 and process.poll() is None:
-            time.sleep(0.005)
-        process.kill()
-        process.communicate()
-        before = server.requests
-        _, again, _ = ask(*command, root)
-        assert undisturbed == 3 * 2
-        assert before < undisturbed
-        assert server.requests <= undisturbed + 1
-    assert untimed(json.loads(again)) == untimed(json.loads(whole))
 
 
 def test_a_model_that_is_not_there_is_named_with_what_to_do(

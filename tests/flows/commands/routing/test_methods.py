@@ -33,27 +33,9 @@ from tests.support.command import Ask, skillery
 from tests.support.llm.llm_asking import settings_of as llm_settings
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.routing_llm import say
-from tests.support.models.routing_answers import Set, rows, untimed
+from tests.support.models.routing_answers import Set, rows
 from tests.support.models.routing_material import Written
 from tests.support.models.tiny_models import save_bi_encoder, save_cross_encoder, save_qwen3
-
-
-def test_two_stages_retrieve_and_rerank_in_skillrouters_form(
-    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
-) -> None:
-    tiny = str(save_qwen3(tmp_path / "qwen3"))
-    environment({
-        "SKILLERY_SKILLROUTER_ENCODER": tiny, "SKILLERY_SKILLROUTER_RERANKER": tiny,
-        "SKILLERY_SKILLROUTER_CANDIDATES": "4",
-    })  # fmt: skip
-    command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", "skillrouter", "--json"]
-    code, first, _ = ask(*command)
-    _, second, _ = ask(*command)
-    assert code == 0
-    row = rows(first)["skillrouter"]
-    assert [(stage["stage"], stage["k"]) for stage in row["stages"]] == [("retrieve", 4), ("rerank", 4)]
-    assert row["stages"][0]["recall@5"] == row["stages"][1]["recall@5"]
-    assert untimed(json.loads(first)) == untimed(json.loads(second))
 
 
 def test_variants_of_a_method_are_compared_with_the_first_of_a_sweep(

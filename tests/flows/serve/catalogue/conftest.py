@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import Export, SkillRoot
-from tests.support.serving import Serving, serving
+from tests.support.serving import Here, serving_here
 
 _SCRIPT = "<script>window.ran = 1; alert(1)</script>"
 _IMAGE = '"><img src=http://203.0.113.9/x onerror=alert(1)>'
@@ -53,7 +53,7 @@ class Catalogue(NamedTuple):
     """A root and the server of its catalogue."""
 
     root: SkillRoot
-    server: Serving
+    server: Here
 
 
 @pytest.fixture(scope="package")
@@ -68,5 +68,5 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -
     root.write("tides", HOSTILE)
     root.write_file("tides", HOSTILE_FILE, f"{_SCRIPT}\x1b[2J\n".encode())
     root.publish()
-    with serving(root.root.uri) as server:
+    with serving_here(root.root.uri) as server:
         yield Catalogue(root, server)

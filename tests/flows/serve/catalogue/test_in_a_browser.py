@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.flows.serve.catalogue.conftest import HOSTILE_FILE, HOSTILE_ID, Catalogue
 from tests.support.chromium_there import require_chromium
+from tests.support.processes import slow_but
 from tests.support.serving import ask_http
 
 pytestmark = pytest.mark.browser
@@ -148,16 +149,22 @@ def focus_on(page: Page, wanted: str) -> None:
     raise AssertionError(wanted)
 
 
-@pytest.mark.parametrize("target", PAGES)
+@pytest.mark.parametrize("target", slow_but({"/", FILE, PAGES[7]}, PAGES))
 def test_a_page_fits_a_narrow_screen(opened: Open, target: str) -> None:
     with opened(target, width=360) as page:
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_page_is_accessible(opened: Open, axe: str, dark: bool) -> None:
+@pytest.mark.parametrize(
+    ("dark", "targets"),
+    [
+        (False, ("/?q=bake+bread&kind=skill", PAGES[7], "/graph?doc_id=bread")),
+        pytest.param(False, PAGES, marks=pytest.mark.slow), pytest.param(True, PAGES, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_page_is_accessible(opened: Open, axe: str, dark: bool, targets: Sequence[str]) -> None:
     found: dict[str, Any] = {}
-    for target in PAGES:
+    for target in targets:
         with opened(target, dark=dark) as page:
             page.evaluate(axe)  # by the debugger, whom no policy binds
             tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -182,14 +189,14 @@ def test_dark_and_light_follow_the_reader(opened: Open) -> None:
     assert ground(dark=True) + 450 < ground(dark=False)
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        f"/skill?doc_id={HOSTILE_ID}", f"/skill?doc_id={HOSTILE_ID}&q=tide&percent=50", FILE, "/report",
-        f"/graph?doc_id={HOSTILE_ID}", f"/revisions?doc_id={HOSTILE_ID}", f"/?q={_TAG}", "/?q=tide",
-        "/sources", f"/skill?doc_id={_TAG}",
-    ],
+HOSTILE_PAGES = (
+    f"/skill?doc_id={HOSTILE_ID}&q=tide&percent=50", FILE, f"/?q={_TAG}", f"/skill?doc_id={HOSTILE_ID}",
+    f"/graph?doc_id={HOSTILE_ID}", f"/revisions?doc_id={HOSTILE_ID}", "/?q=tide", "/sources", "/report",
+    f"/skill?doc_id={_TAG}",
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("target", slow_but(HOSTILE_PAGES[:3], HOSTILE_PAGES))
 def test_hostile_texts_run_nothing_and_load_nothing(opened: Open, target: str) -> None:
     with opened(target) as page:
         page.wait_for_timeout(200)  # in which a script would run, or a page be left

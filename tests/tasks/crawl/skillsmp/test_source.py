@@ -12,10 +12,17 @@ from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
+
+def short_pages(world: World, repositories: int, skills: int) -> None:
+    """Fill a marketplace that gives 20 rows a page."""
+    world.skillsmp.most_rows = 20
+    populate(world, repositories, skills)
+
+
 # What is taken, and from where
 
 
-def test_what_is_listed_is_fetched_by_repository_with_one_archive(
+def test_what_is_listed_is_fetched_by_repository_with_one_archive_and_an_unchanged_list_costs_its_first_pages(
     garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
     report = crawler.crawl()
@@ -25,6 +32,13 @@ def test_what_is_listed_is_fetched_by_repository_with_one_archive(
     assert held["ann/garden/beds/dill"] == grows("dill")
     assert market.count(kind="archive") == 1
     assert report.requests == len(market.requests)
+    rows = pl.concat(read_frame(crawler.root, f, LISTINGS) for f in crawler.root.files("raw/listings"))
+    assert (rows.height, rows["updated_at"].null_count()) == (5, 0)  # as the marketplace said it
+    assert rows["description"].to_list().count("Grows dill.") == 1
+    market.clear_requests()
+    report = crawler.crawl()
+    assert {r.kind for r in market.requests} == {"listing"}
+    assert (report.new, report.changed, report.unchanged) == (0, 0, 5)
 
 
 def test_single_files_are_fetched_where_few_are_needed(
@@ -40,15 +54,6 @@ def test_only_what_is_listed_is_taken(world: World, garden: Repository, crawler:
     world.unlist(next(row for row in world.rows if row.folder == "beds/dill"))
     assert crawler.crawl().listed == 4
     assert "ann/garden/beds/dill" not in crawler.held()
-
-
-def test_the_list_is_kept_as_the_marketplace_said_it(garden: Repository, crawler: Crawler) -> None:
-    crawler.crawl()
-    frames = [read_frame(crawler.root, f, LISTINGS) for f in crawler.root.files("raw/listings")]
-    rows = pl.concat(frames)
-    assert rows.height == 5
-    assert rows["description"].to_list().count("Grows dill.") == 1
-    assert rows["updated_at"].null_count() == 0
 
 
 def test_a_ref_with_a_slash_is_told_from_a_folder_by_the_repositorys_refs(
@@ -89,16 +94,6 @@ def test_what_is_listed_twice_or_nowhere_is_counted_with_its_reason(
 # The second night
 
 
-def test_an_unchanged_list_costs_its_first_pages_and_nothing_else(
-    garden: Repository, crawler: Crawler, market: Marketplace
-) -> None:
-    crawler.crawl()
-    market.clear_requests()
-    report = crawler.crawl()
-    assert {r.kind for r in market.requests} == {"listing"}
-    assert (report.new, report.changed, report.unchanged) == (0, 0, 5)
-
-
 def test_only_repositories_that_changed_are_looked_at(
     world: World, garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
@@ -125,7 +120,7 @@ def test_a_repository_that_its_list_forgot_is_looked_at_again_after_a_while(
 def test_a_row_that_comes_late_with_an_old_date_is_met_when_the_list_is_walked_whole_again(
     world: World, crawler: Crawler
 ) -> None:
-    populate(world, repositories=30, skills=250)
+    short_pages(world, repositories=6, skills=45)
     crawler.crawl()
     world.lists_new_skills = False
     late = world.repository("cy/late")
@@ -149,10 +144,11 @@ def test_a_commit_that_leaves_skills_as_they_are_fetches_none_of_them(
 # Rows that move while they are read
 
 
+@pytest.mark.slow
 def test_rows_inserted_while_paging_and_a_short_last_page_lose_nothing_and_double_nothing(
     world: World, crawler: Crawler
 ) -> None:
-    populate(world, repositories=60, skills=350)
+    short_pages(world, repositories=12, skills=70)
     late = world.repository("cy/late")
 
     def insert(page: int) -> None:
@@ -173,21 +169,21 @@ def test_rows_inserted_while_paging_and_a_short_last_page_lose_nothing_and_doubl
 def test_when_the_days_quota_ends_the_next_day_goes_on_where_it_was(
     world: World, market: Marketplace, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    populate(world, repositories=60, skills=450)
+    short_pages(world, repositories=12, skills=90)
     monkeypatch.setenv("SKILLERY_SKILLSMP_KEY", "sk-1")
     world.skillsmp.key_quota = (3, 30)
     first = crawler.crawl()
-    assert (first.state, first.new, first.quota_left) == ("partial", 300, 0)
+    assert (first.state, first.new, first.quota_left) == ("partial", 60, 0)
     assert first.failed == {"quota": 1}
     same_day = crawler.crawl(days=0)
     assert (same_day.state, same_day.new) == ("partial", 0)
 
 
 def test_a_limit_takes_the_newest_rows_and_leaves_the_cursor_alone(world: World, crawler: Crawler) -> None:
-    populate(world, repositories=30, skills=150)
+    short_pages(world, repositories=10, skills=30)
     report = crawler.crawl(limit=7)
     assert (report.state, report.listed) == ("limited", 7)
-    assert crawler.crawl().new == 143
+    assert crawler.crawl().new == 23
 
 
 def test_a_limit_that_rows_without_a_skill_used_up_is_not_the_whole_list(
@@ -201,27 +197,28 @@ def test_a_limit_that_rows_without_a_skill_used_up_is_not_the_whole_list(
 def test_a_marketplace_that_shows_only_a_part_is_swept_by_keywords(
     world: World, market: Marketplace, crawler: Crawler
 ) -> None:
-    populate(world, repositories=60, skills=350)
-    world.skillsmp.listing_depth = 200
+    short_pages(world, repositories=12, skills=70)
+    world.skillsmp.listing_depth = 40
     first = crawler.crawl()
     assert first.state == "complete"
     assert any("search" in r.query for r in market.requests)
-    assert first.listed >= 200
+    assert first.listed >= 40
 
 
 def test_a_query_is_not_swept_by_keywords(world: World, market: Marketplace, crawler: Crawler) -> None:
-    for number in range(120):
+    for number in range(24):
         world.repository(f"bo/herbs-{number}").commit({"mint/SKILL.md": grows("mint")})
-    world.skillsmp.listing_depth = 100
+    world.skillsmp.most_rows = world.skillsmp.listing_depth = 20
     crawler.crawl("skillsmp:mint")
     crawler.crawl("skillsmp:mint")
     assert {r.query.get("search") for r in market.requests if r.kind == "listing"} == {"mint"}
 
 
+@pytest.mark.slow
 def test_a_change_of_a_hundredth_costs_what_changed(
     world: World, market: Marketplace, crawler: Crawler
 ) -> None:
-    populate(world, repositories=60, skills=200)
+    populate(world, repositories=20, skills=100)
     crawler.crawl()
     market.clear_requests()
     changed = change(world, 0.01)

@@ -29,8 +29,8 @@ def test_files_or_a_tree_that_are_not_found_are_no_miss_of_its_repository(
     garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sold.") for n in ("basil", "chard", "dill", "endive")})
     for route in routes:
         faults.script(route, [Fault("html", status=404)] * 100)
-    reports = [crawler.crawl(days=8) for _ in range(5)]
-    assert [(r.retired, r.failed) for r in reports] == [(0, {"not-fetched": 5})] * 5
+    reports = [crawler.crawl(days=8) for _ in range(3)]
+    assert [(r.retired, r.failed) for r in reports] == [(0, {"not-fetched": 5})] * 3
     assert len(crawler.stale()) == 5
 
 
@@ -134,17 +134,17 @@ def test_what_a_refused_archive_left_stale_stays_so_while_nothing_changes(
 def test_a_repository_over_the_limit_is_taken_file_by_file_over_several_nights(
     garden: Repository, market: Marketplace, tmp_path: Path
 ) -> None:
-    garden.commit({f"beds/{n}/SKILL.md": grows(f"plant-{n}") for n in range(40)})
+    garden.commit({f"beds/{n}/SKILL.md": grows(f"plant-{n}") for n in range(10)})
     garden.pad_to(400_000)
-    small = settings_of(market.environment(), archive_bytes=300_000, single_files=20)
+    small = settings_of(market.environment(), archive_bytes=300_000, single_files=5)
     crawler = Crawler(tmp_path / "small", small)
     reports = [crawler.crawl() for _ in range(4)]
     assert [(r.new, r.unchanged, r.failed.get("budget", 0)) for r in reports] == [
-        (20, 0, 25), (20, 20, 5), (5, 40, 0), (0, 45, 0),
+        (5, 0, 10), (5, 5, 5), (5, 10, 0), (0, 15, 0),
     ]  # fmt: skip
     assert [r.failed.get("archive-too-large", 0) for r in reports] == [1, 1, 1, 0]
     assert "SKILLERY_SINGLE_FILES" in crawler.dropped()["budget"]
-    assert market.count(kind="raw") == 45
+    assert market.count(kind="raw") == 15
 
 
 # A marketplace or forge that does not answer

@@ -164,7 +164,7 @@ def test_a_night_without_nodes_takes_nothing_from_them(skill_root: Make) -> None
     assert in_step(root, built)
 
 
-@pytest.mark.parametrize("nodes", [True, False])
+@pytest.mark.parametrize("nodes", slow_but({True}, [True, False]))
 def test_another_model_rebuilds_everything(skill_root: Make, nodes: bool) -> None:
     root = skill_root(SKILLS)
     root.publish()
@@ -222,6 +222,7 @@ def test_a_build_that_died_half_way_is_done_again(
     assert in_step(root, root.index())
 
 
+@pytest.mark.slow
 def test_a_first_build_that_died_is_begun_anew(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.crawl()
@@ -253,6 +254,7 @@ def test_a_corpus_that_loses_its_last_document_is_served_empty(skill_root: Make)
     assert root.ask().search("bread")["results"] == []
 
 
+@pytest.mark.slow
 def test_after_many_nights_everything_is_indexed(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     for night in range(4):

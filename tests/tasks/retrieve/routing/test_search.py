@@ -296,7 +296,7 @@ def test_an_index_without_tokens_is_judged_as_one_that_is_not_read(served_bakery
 
 
 def test_ties_come_in_the_order_of_ids(skill_root: Make, minilm: OnnxEncoder) -> None:
-    names = [f"s{i}" for i in range(40)]
+    names = [f"s{i}" for i in range(12)]
     root = skill_root({n: skill("counting", "Counts", f"Count aloud. {n}x{n}y") for n in names})
     table = TableAt(root.root, SKILLS, root.publish(nodes=False).skills)
     ids = sorted(f"local/market/{n}" for n in names)
@@ -310,11 +310,6 @@ def test_operators_are_words_like_others(routing: RoutingIndex) -> None:
     assert rank_lexical(routing, "-yeast")[0] == "local/market/bread"
     assert rank_lexical(routing, 'yeast AND "sprockets"')
     assert rank_lexical(routing, "text:yeast")[0] == "local/market/bread"
-
-
-@pytest.mark.parametrize("query", ODD, ids=lambda q: str(ODD.index(q)))
-def test_odd_texts_may_be_asked_of_the_words(routing: RoutingIndex, query: str) -> None:
-    assert len(rank_lexical(routing, query)) <= 4
 
 
 def test_a_text_in_quotes_is_asked_for_by_its_words(routing: RoutingIndex) -> None:

@@ -57,7 +57,7 @@ def best(root: SkillRoot, query: str) -> str:
 def night(root: SkillRoot) -> None:
     root.crawl()
     root.parse(vectors=False)
-    root.publish(nodes=False)
+    root.index(nodes=False)
 
 
 def test_a_change_is_found_and_only_it_is_read(root: SkillRoot, caplog: pytest.LogCaptureFixture) -> None:
@@ -69,6 +69,7 @@ def test_a_change_is_found_and_only_it_is_read(root: SkillRoot, caplog: pytest.L
     assert (best(root, "vulcanising"), best(root, "syrup"), best(root, "crust")) == ("bike", "bees", "bread")
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None)
 @given(nights=st.lists(CORPORA, min_size=2, max_size=3))
 def test_an_index_brought_up_to_date_is_bit_for_bit_what_is_made_anew(
@@ -111,6 +112,7 @@ def test_a_publication_killed_at_any_write_is_made_good_by_the_next_night(root: 
     require_as_made_anew(root)
 
 
+@pytest.mark.slow
 def test_an_index_of_many_skills_is_made_in_processes_and_is_the_same(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +285,7 @@ def test_numbers_that_a_disk_has_changed_do_not_go_into_the_next_version(
 
 
 def test_files_of_versions_long_gone_are_deleted(root: SkillRoot) -> None:
-    for night_of in range(4):
+    for night_of in range(3):
         root.write("bees", skill("bees", "Looks after a hive", f"Feed syrup {night_of} times in October."))
         night(root)
     assert len(folders(root)) == 3

@@ -47,7 +47,7 @@ def lose(root: SkillRoot, relative: str) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-@pytest.mark.parametrize("folder", slow_but(TABLES[::2], TABLES))
+@pytest.mark.parametrize("folder", slow_but({"documents"}, TABLES))
 def test_a_partition_that_is_missing_is_named_and_made_again_by_the_next_night(
     root: SkillRoot, folder: str
 ) -> None:
@@ -61,7 +61,7 @@ def test_a_partition_that_is_missing_is_named_and_made_again_by_the_next_night(
     assert examine(root.root) == []
 
 
-@pytest.mark.parametrize("folder", slow_but(TABLES[1::2], TABLES))
+@pytest.mark.parametrize("folder", slow_but({"state/seen"}, TABLES))
 def test_a_table_that_is_missing_as_a_whole_is_made_again(root: SkillRoot, folder: str) -> None:
     before = corpus(root.root)
     files = root.root.files(folder, ".parquet")
@@ -142,7 +142,7 @@ def test_forgetting_a_document_keeps_the_manifest_true(root: SkillRoot) -> None:
     assert examine(root.root) == []
 
 
-@pytest.mark.parametrize("folder", ["raw/documents", "raw/listings", "dropped"])
+@pytest.mark.parametrize("folder", slow_but({"raw/documents"}, ["raw/documents", "raw/listings", "dropped"]))
 def test_what_is_missing_and_nowhere_else_is_named_until_its_loss_is_accepted(
     root: SkillRoot, folder: str
 ) -> None:
@@ -158,7 +158,9 @@ def test_what_is_missing_and_nowhere_else_is_named_until_its_loss_is_accepted(
     assert examine(root.root) == []
 
 
-@pytest.mark.parametrize("folder", ["state/near", "state/signatures", "state/aliases", "documents"])
+@pytest.mark.parametrize(
+    "folder", slow_but({"state/signatures"}, ["state/near", "state/signatures", "state/aliases", "documents"])
+)
 def test_a_file_of_other_columns_is_a_damaged_one(root: SkillRoot, folder: str) -> None:
     root.write("toast", SKILLS["bread"].replace("name: bread", "name: toast"))
     root.remove("bread")
@@ -188,7 +190,7 @@ def tear(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
 
 
-@pytest.mark.parametrize("harm", [tear, Path.unlink])
+@pytest.mark.parametrize("harm", slow_but({Path.unlink}, [tear, Path.unlink]))
 def test_a_lost_or_damaged_blob_is_made_again_by_the_next_run(
     root_blobs: SkillRoot, harm: Callable[[Path], None]
 ) -> None:
@@ -210,6 +212,7 @@ def test_a_damaged_blob_that_nothing_names_goes(root_blobs: SkillRoot) -> None:
     assert BlobStore(root_blobs.root).digests() == [hashlib.sha256(RUN).hexdigest()]
 
 
+@pytest.mark.slow
 def test_whole_blobs_are_no_defect(root_blobs: SkillRoot) -> None:
     assert examine(root_blobs.root) == []
     root_blobs.write_file("bees", "run.sh", b"echo walk\n")

@@ -45,6 +45,8 @@ def test_a_forgotten_run_is_nowhere_and_is_not_read_again(root: SkillRoot, tmp_p
     assert (found.scope, found.doc_ids, found.served) == ("trajectory", ("h0",), "v-gone")
     assert holding(root, "Petrel") == holding(root, "boat-0") == set()
     assert [v.version for v in published_versions(root.root)] == ["v-gone"]
+    with pytest.raises(UnknownDocument, match="no document or repository has the id 'h0'"):
+        forget(root.root, "h0", run_id="without its kind", now=NOW)
     learned(root.root, tmp_path, RUNS)
     induced(root, "two")
     assert holding(root, "Petrel") == set()
@@ -101,7 +103,9 @@ def test_in_a_bucket_skills_are_learned_served_and_forgotten_as_on_a_disk(
     assert examine(made.root) == []
 
 
-@pytest.mark.parametrize("step", ["purge", "clean_learned", "mark_purged"])
+@pytest.mark.parametrize(
+    "step", ["purge", "clean_learned", pytest.param("mark_purged", marks=pytest.mark.slow)]
+)
 def test_a_forgetting_that_was_killed_is_finished_by_the_next(
     root: SkillRoot, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -128,6 +132,7 @@ def test_ids_that_differ_in_case_are_forgotten_apart(skill_root: Make, tmp_path:
     assert holding(made, "Gull") == holding(made, "Petrel") == set()
 
 
+@pytest.mark.slow
 def test_forgetting_serves_nothing_that_was_gone_back_from(root: SkillRoot, tmp_path: Path) -> None:
     learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])
     induced(root, "two")
@@ -137,12 +142,7 @@ def test_forgetting_serves_nothing_that_was_gone_back_from(root: SkillRoot, tmp_
     assert ids(root) == before
 
 
-def test_an_id_without_its_kind_is_not_found(root: SkillRoot) -> None:
-    forget(root.root, "trajectory:h1", run_id="gone", now=NOW)
-    with pytest.raises(UnknownDocument, match="no document or repository has the id 'h1'"):
-        forget(root.root, "h1", run_id="again", now=NOW)
-
-
+@pytest.mark.slow
 def test_a_skill_that_the_forgotten_run_alone_did_goes_with_it(root: SkillRoot, tmp_path: Path) -> None:
     before = ids(root)
     learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])

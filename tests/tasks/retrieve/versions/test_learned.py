@@ -51,6 +51,7 @@ def test_the_skills_of_marketplaces_are_served_as_before_beside_those_learned(ro
     now, before = published_versions(root.root)
     assert (now.skills, now.nodes, now.model) == (before.skills, before.nodes, before.model)
     assert (before.induced, now.order) == (None, before.order + 1)
+    assert now.published_at == before.published_at  # what is learned makes the rest no fresher
     assert root.ask().search("bees", 1)["results"][0]["index_version"] == now.version
     assert tagged(root.root, INDUCED) == {now.version: now.induced}
 
@@ -187,11 +188,7 @@ def test_a_root_of_learned_skills_alone_takes_another_encoder(skill_root: Make, 
     ServedSkills(made.root).encoder("another/encoder", 1)
 
 
-def test_learned_skills_make_the_rest_no_fresher(root: SkillRoot) -> None:
-    now, before = published_versions(root.root)
-    assert now.published_at == before.published_at
-
-
+@pytest.mark.slow
 def test_publishing_learned_skills_again_and_again_leaves_the_way_back_to_a_night(
     root: SkillRoot, tmp_path: Path
 ) -> None:
@@ -293,6 +290,7 @@ def test_the_gate_refuses_a_table_that_was_spoiled(
     assert check in failed(root_learned, spoiled)
 
 
+@pytest.mark.slow
 def test_a_version_that_lost_many_runs_is_refused_and_the_one_before_stays(
     root_learned: SkillRoot, tmp_path: Path
 ) -> None:
@@ -333,6 +331,7 @@ def test_a_library_that_lost_its_skills_though_it_was_learned_as_before_is_refus
     assert "induced.skills_shrink" in found["message"]
 
 
+@pytest.mark.slow
 def test_a_library_that_a_model_left_unfinished_is_compared_again(
     root_learned: SkillRoot, tmp_path: Path
 ) -> None:

@@ -29,11 +29,6 @@ def names(root: SkillRoot) -> set[str]:
     return {str(r["name"]) for r in root.ask().search("what can be done at home", 10)["results"]}
 
 
-def page_of(root: SkillRoot) -> str:
-    asked = root.ask().page("local/market/bread", "how long to knead the dough", budget=1, method="facets")
-    return str(asked["context"])
-
-
 @pytest.fixture
 def two_nights(skill_root: Make) -> SkillRoot:
     """Bread and bees on the first night, the bike beside them on the second."""
@@ -44,33 +39,21 @@ def two_nights(skill_root: Make) -> SkillRoot:
     return root
 
 
-def test_going_back_serves_what_was_served_before(two_nights: SkillRoot) -> None:
+def test_going_back_serves_what_was_served_before_and_forward_again_what_was_last(
+    two_nights: SkillRoot,
+) -> None:
     last = two_nights.served()
     was, now = roll_back(two_nights.root)
     assert was == last
     assert read_served(two_nights.root) == now
     assert now.published_at < was.published_at
     assert names(two_nights) == {"bread", "bees"}
-
-
-def test_going_forward_again_takes_the_name_of_the_later_version(two_nights: SkillRoot) -> None:
-    last = two_nights.served()
-    roll_back(two_nights.root)
     roll_back(two_nights.root, last.version)
     assert two_nights.served() == last
     assert names(two_nights) == {"bread", "bees", "bike"}
 
 
-def test_a_page_of_the_earlier_version_shows_the_earlier_text(skill_root: Make) -> None:
-    root = skill_root({"bread": BREAD})
-    root.publish()
-    root.write("bread", BREAD.replace("Knead the dough for ten minutes", "Knead the dough for an hour"))
-    root.publish()
-    assert "an hour" in page_of(root)
-    roll_back(root.root)
-    assert "ten minutes" in page_of(root)
-
-
+@pytest.mark.slow
 def test_the_night_after_a_rollback_publishes_what_the_corpus_holds(two_nights: SkillRoot) -> None:
     roll_back(two_nights.root)
     two_nights.write("kiln", KILN)
@@ -164,6 +147,7 @@ def test_no_flipped_bit_in_the_tables_changes_what_is_served_unseen(root: SkillR
     assert changed > 5  # or this test would show nothing
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_of_an_index_or_a_manifest_is_found_and_made_good(root: SkillRoot) -> None:
     for folder in ("_indices", "_versions"):
         [*_, file] = root.root.files(f"lance/nodes.lance/{folder}")[:1]
@@ -196,7 +180,7 @@ def test_files_of_an_earlier_program_are_taken_as_they_are_and_gone_ones_forgott
     assert root.root.read_json("state/file-digests.json") == {}
 
 
-@pytest.mark.parametrize("text", ['{"flour": [1, 2]}', "[]", "{", ""])
+@pytest.mark.parametrize("text", ['{"flour": [1, 2]}', "{"])
 def test_a_record_of_digests_that_is_none_is_removed_and_made_again(root: SkillRoot, text: str) -> None:
     record = Path(root.root.at("state/file-digests.json"))
     record.write_text(text)

@@ -47,6 +47,7 @@ def held(store: VectorStore, *texts: str) -> list[bool]:
     return found
 
 
+@pytest.mark.slow
 def test_a_night_encodes_each_text_of_the_corpus_once(skill_root: Make) -> None:
     root = skill_root({**SKILLS, "bees-again": BEES.replace("name: bees", "name: bees again")})
     counting, store = keeping(root)
@@ -55,6 +56,7 @@ def test_a_night_encodes_each_text_of_the_corpus_once(skill_root: Make) -> None:
     assert {text_hash(text) for text in counting.encoded} == texts_in_use(root.root)
 
 
+@pytest.mark.slow
 def test_another_classifier_types_anew_and_encodes_nothing(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     counting, _ = keeping(root)
@@ -66,6 +68,7 @@ def test_another_classifier_types_anew_and_encodes_nothing(skill_root: Make) -> 
     assert counting.encoded == []
 
 
+@pytest.mark.slow
 def test_a_text_that_moves_to_another_skill_keeps_its_vector(skill_root: Make) -> None:
     root = skill_root({"bees": BEES})
     counting, _ = keeping(root)
@@ -101,23 +104,15 @@ def test_a_publication_bounds_what_is_kept(skill_root: Make) -> None:
     assert held(states, "Freeze the second loaf in slices.") == [True]
 
 
-def test_a_few_unused_vectors_are_left_for_the_night_they_are_wanted(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    counting, store = keeping(root)
-    root.publish()
-    store.add([text_hash("old")], np.zeros((1, 384), np.float32))
-    assert bound_vectors(root.root, counting.card) == 0
-    assert held(store, "old") == [True]
-
-
-@pytest.mark.parametrize("damaged", [b"{", b"\xff"])
-def test_where_a_seal_is_damaged_the_texts_themselves_tell_which_vectors_are_used(
+@pytest.mark.parametrize("damaged", [b"{", pytest.param(b"\xff", marks=pytest.mark.slow)])
+def test_a_few_unused_vectors_are_left_but_where_a_seal_is_damaged_the_texts_themselves_tell_which_are_used(
     damaged: bytes, skill_root: Make
 ) -> None:
     root = skill_root(SKILLS)
     counting, store = keeping(root)
     root.publish()
     store.add([text_hash("old")], np.zeros((1, 384), np.float32))
+    assert (bound_vectors(root.root, counting.card), held(store, "old")) == (0, [True])
     for table in ("nodes", "documents"):
         root.root.write(root.root.files(f"state/manifests/{table}", ".json")[0], damaged)
     assert bound_vectors(root.root, counting.card) == 1

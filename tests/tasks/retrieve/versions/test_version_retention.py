@@ -44,6 +44,7 @@ def page_of(root: SkillRoot) -> str:
     return str(asked["context"])
 
 
+@pytest.mark.slow
 def test_the_last_versions_stay_and_the_older_ones_go(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     published = nights(root, 4)
@@ -54,6 +55,7 @@ def test_the_last_versions_stay_and_the_older_ones_go(skill_root: Make) -> None:
     assert tags(root, SKILLS) == tags(root, NODES) == kept
 
 
+@pytest.mark.slow
 def test_each_version_that_stays_can_be_gone_back_to(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     published = nights(root, 4)
@@ -82,6 +84,7 @@ def test_what_was_published_within_a_day_stays_for_readers_that_hold_it(skill_ro
     assert gone == [published[1].version]
 
 
+@pytest.mark.slow
 def test_files_of_a_few_old_versions_wait_for_compaction_and_no_row_is_written_again(
     skill_root: Make,
 ) -> None:
@@ -149,6 +152,7 @@ def left_for_later(skill_root: Make) -> SkillRoot:
     return root
 
 
+@pytest.mark.slow
 def test_nodes_of_a_publication_that_was_killed_are_not_gone_on_from(
     left_for_later: SkillRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +169,7 @@ def test_nodes_of_a_publication_that_was_killed_are_not_gone_on_from(
     left_for_later.ask().page("local/market/bread", "when to bake", budget=1, method="facets")
 
 
+@pytest.mark.slow
 def test_nodes_of_a_version_that_was_gone_back_from_are_not_gone_on_from(left_for_later: SkillRoot) -> None:
     before = left_for_later.served().version
 
@@ -188,6 +193,7 @@ def test_nodes_left_for_later_whose_version_is_gone_are_made_anew(left_for_later
     assert in_step(left_for_later, left_for_later.publish())
 
 
+@pytest.mark.slow
 def test_retention_keeps_the_nodes_that_were_left_for_later(left_for_later: SkillRoot) -> None:
     base = left_for_later.served().nodes_base
     for day in range(3):

@@ -222,6 +222,16 @@ def test_a_build_that_died_half_way_is_done_again(
     assert in_step(root, root.index())
 
 
+@pytest.mark.slow
+def test_a_first_build_that_died_is_begun_anew(skill_root: Make) -> None:
+    root = skill_root(SKILLS)
+    root.crawl()
+    root.parse()
+    root.build()
+    root.remove("bees")
+    assert in_step(root, root.publish())
+
+
 def test_a_source_that_cannot_be_read_marks_its_rows_stale_until_it_can(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish()

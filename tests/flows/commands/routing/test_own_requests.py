@@ -52,6 +52,7 @@ def asked(folder: Path, times: int) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_own_requests_are_measured_beside_the_packages_and_change_nothing_if_these_lose(
     served: SkillRoot, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,11 +8,9 @@ from prefect import flow
 from pydantic import Field
 
 from flows.commands.foresee import foreseen_of
-from flows.nightly import refine_to_served, summary
-from flows.parse import require_believed
+from flows.nightly import ready, refine_to_served, summary
 from flows.run_page import named, recorded_on_page, show_table, writing
 from flows.run_record import this_run
-from flows.settings import load_settings
 from storage.root import Root
 from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.shells import redo_everything
@@ -36,13 +34,13 @@ def full_rebuild(
         keep_vectors: Use the vectors that are kept by text, instead of encoding every text again.
         wait_minutes: How long to wait for another run that writes to this root.
     """
-    place, run, spent = Root(root), this_run(), require_believed(root)
+    (settings, spent), place, run = ready(root), Root(root), this_run()
     with (
         writing(place, wait_minutes, run),
         recorded_on_page(place, run, specs_to_read(place), flow="full-rebuild") as record,
     ):
         given: dict[str, Any] = {"index": index, "keep_vectors": keep_vectors}
-        record.foreseen = foreseen_of(place, load_settings(), (), again=True, **given)
+        record.foreseen = foreseen_of(place, settings, (), again=True, **given)
         redo_everything(root, keep_vectors=keep_vectors)
         refine_to_served(record, root, index, spent, anew=True)
     found = record.as_dict()

@@ -15,7 +15,7 @@ from flows.refine import refine
 from flows.run_page import counted, flat, named, recorded_on_page, show_table, writing
 from flows.run_record import RunRecord, this_run
 from flows.runners import require_runner, shared_runner
-from flows.settings import load_settings, run_expansion, run_opinions
+from flows.settings import Settings, load_settings, run_expansion, run_opinions
 from storage.root import Root
 from tasks.crawl.source_list import specs_to_read
 from tasks.crawl.sources import normal_spec
@@ -43,16 +43,8 @@ def nightly(
         NothingReadable: None of the sources could be read.
         GateRefused: The new version failed a check; what was served stays.
     """
-    # A wrong setting is reported now, not after hours of crawling.
-    settings = load_settings()
-    settings.licence_policies()
-    require_runner(settings)
-    run_opinions(settings)
-    run_expansion(settings)
-    place, run = Root(root), this_run()
-    require_encoder(place.fetch("models"), settings.encoder)
+    (settings, spent), place, run = ready(root), Root(root), this_run()
     given = [normal_spec(spec) for spec in sources or []]
-    spent = require_believed(root)
     with (
         writing(place, wait_minutes, run),
         recorded_on_page(place, run, given or specs_to_read(place), flow="nightly") as record,
@@ -66,6 +58,21 @@ def nightly(
     return found
 
 
+def ready(root: str) -> tuple[Settings, Carried | None]:
+    """Return the settings of a run that ends with a version, and what measuring a model has asked so far.
+
+    Raises:
+        WrongInput: One cannot be used: it is reported now, not after hours of crawling.
+    """
+    settings = load_settings()
+    settings.licence_policies()
+    require_runner(settings)
+    run_opinions(settings)
+    run_expansion(settings)
+    require_encoder(Root(root).fetch("models"), settings.encoder)
+    return settings, require_believed(root)
+
+
 def refine_to_served(
     record: RunRecord, root: str, index: Literal["all", "skills"], spent: Carried | None = None, *,
     anew: bool = False,
@@ -73,7 +80,7 @@ def refine_to_served(
     """Refine, parse, index, check and publish, and write the results to the run's record.
 
     The caller holds the root's writer lock. `index="skills"` leaves the vectors of nodes for later, `anew`
-    writes every row of the tables to new files; `spent` is what `require_believed` returned.
+    writes every row of the tables to new files; `spent` is what `ready` returned.
     """
     with shared_runner():
         with record.stage("refine"):

@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
-from flows.nightly import refine_to_served, summary
+from flows.nightly import ready, refine_to_served, summary
 from flows.run_page import named, recorded_on_page, show_table, writing
 from flows.run_record import this_run
-from flows.settings import load_settings
 from storage.root import Root
 from tasks.crawl.collect import require_readable
 from tasks.crawl.shells import find_sources, refresh_source
@@ -42,8 +41,8 @@ def refresh_one(
         WrongInput: No source has such a document.
         NothingReadable: None of its sources could be read.
     """
-    place, run, now = Root(root), this_run(), datetime.now(UTC)
-    settings = load_settings()
+    (settings, spent), now = ready(root), datetime.now(UTC)
+    place, run = Root(root), this_run()
     with writing(place, wait_minutes, run):
         specs = find_sources(root, target)
         with recorded_on_page(place, run, specs_to_read(place), flow="refresh-one") as record:
@@ -53,7 +52,7 @@ def refresh_one(
                     for spec in specs
                 ]
                 require_readable(record.sources)
-            refine_to_served(record, root, index)
+            refine_to_served(record, root, index, spent)
     found = record.as_dict()
     show_table("skillery-refresh", summary(found), f"{target}, run {run}: {found['state']}.")
     return found

@@ -66,7 +66,7 @@ def _answer(
     names: list[str],
     base: str | None,
     listening: socket.socket,
-    begun: Callable[[], Callable[[], None]] | None = None,
+    begun: Callable[[], Callable[[], None]],
 ) -> None:
     """Answer what comes to a socket until a signal; what `begun` returns is done at the end."""
     service = Service(Root(uri), load_settings(), load_serving())
@@ -77,8 +77,7 @@ def _answer(
     from flows.serve.app import serving_config  # noqa: PLC0415
 
     _quiet()
-    if begun is not None:
-        service.at_close(begun())
+    service.at_close(begun())
     uvicorn.Server(serving_config(service, names, base)).run(sockets=[listening])
 
 

@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
@@ -21,14 +23,17 @@ from storage.errors import SkilleryError
 from storage.folder import threads_of_process
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_YOUNG = 10.0  # seconds; a worker that fails sooner would do so for ever
+_YOUNG = 10.0  # seconds; a worker that fails sooner, or before any could answer, would do so for ever
 _PATIENCE = 7.0  # seconds in which workers end; the server in each gives its answers 5
-Answer = Callable[[socket.socket], None]
+Begun = Callable[[], Callable[[], None]]
+Answer = Callable[[socket.socket, Begun], None]
 Say = Callable[[str], None]
+# Not forked: the fork of a process with threads may wait for a lock for ever.
+_SPAWN = multiprocessing.get_context("spawn")
 
 
 def serve_in_workers(
-    count: int, answer: Answer, listening: socket.socket, begun: Callable[[], Callable[[], None]], say: Say
+    count: int, answer: Answer, listening: socket.socket, begun: Begun, say: Say
 ) -> NoReturn:
     """Have worker processes answer, and start again those that end, until Ctrl-C or SIGTERM ends all.
 
@@ -36,9 +41,10 @@ def serve_in_workers(
 
     Args:
         count: Number of processes.
-        answer: Answers what comes to a socket until SIGTERM; it goes to another process.
+        answer: Answers what comes to a socket until SIGTERM, and calls what it is given once it can; it goes
+            to another process.
         listening: The socket, which all take connections from.
-        begun: Is called once they are started; what it returns is done at the end.
+        begun: Is called once one of them can answer; what it returns is done at the end.
         say: Is told which worker ended, and how.
 
     Raises:
@@ -49,21 +55,25 @@ def serve_in_workers(
     with TemporaryDirectory(prefix="skillery-serve-") as figures, ExitStack() as at_end:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = figures
         at_end.callback(_end_all)
-        workers = {number: _started(answer, listening, say) for number in range(count)}
-        began = dict.fromkeys(workers, time.monotonic())
-        at_end.callback(begun())
+        ready = _SPAWN.Event()
+        start = partial(_started, answer, listening, say, ready)
+        workers = {number: start() for number in range(count)}
+        began, told = dict.fromkeys(workers, time.monotonic()), False
         while True:
             # Not without end: a signal that comes just before is seen afterwards.
-            wait([worker.sentinel for worker in workers.values()], timeout=1)
+            wait([worker.sentinel for worker in workers.values()], timeout=1 if told else 0.05)
+            if ready.is_set() and not told:
+                at_end.callback(begun())
+                told = True
             for number, worker in workers.items():
                 if worker.exitcode is not None:
-                    _tell_end(number, worker, time.monotonic() - began[number], say)
-                    workers[number], began[number] = _started(answer, listening, say), time.monotonic()
+                    young = not told or time.monotonic() - began[number] < _YOUNG
+                    _tell_end(number, worker, say, young=young)
+                    workers[number], began[number] = start(), time.monotonic()
 
 
-def _started(answer: Answer, listening: socket.socket, say: Say) -> BaseProcess:
-    # Not forked: the fork of a process with threads may wait for a lock for ever.
-    worker = multiprocessing.get_context("spawn").Process(target=_work, args=(answer, listening, say))
+def _started(answer: Answer, listening: socket.socket, say: Say, ready: Event) -> BaseProcess:
+    worker = _SPAWN.Process(target=_work, args=(answer, listening, say, ready))
     # Before it can tell what to do no signal reaches it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
@@ -73,12 +83,12 @@ def _started(answer: Answer, listening: socket.socket, say: Say) -> BaseProcess:
     return worker
 
 
-def _tell_end(number: int, worker: BaseProcess, seconds: float, say: Say) -> None:
+def _tell_end(number: int, worker: BaseProcess, say: Say, *, young: bool) -> None:
     """Say how a worker ended, and that another comes; end with the code of one that failed as it began."""
     from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 (loads what few runs need)
 
     code = worker.exitcode or 0
-    if seconds < _YOUNG:
+    if young:
         if code > 0:
             sys.exit(code)
         time.sleep(1)  # what killed it, as for want of memory, may do so again
@@ -110,14 +120,19 @@ class _OneByOne(socket.socket):
         return super().accept()
 
 
-def _work(answer: Answer, listening: socket.socket, say: Say) -> None:
+def _work(answer: Answer, listening: socket.socket, say: Say, ready: Event) -> None:
     """Answer until SIGTERM, or until the parent is gone; a terminal's Ctrl-C is the parent's to pass on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     set_up_log(quiet=False)
+
+    def begun() -> Callable[[], None]:
+        ready.set()
+        return lambda: None
+
     try:
-        answer(_OneByOne(fileno=listening.detach()))
+        answer(_OneByOne(fileno=listening.detach()), begun)
     except SkilleryError as error:
         say(f"skillery: {error}")
         sys.exit(2)

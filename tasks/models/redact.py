@@ -10,15 +10,15 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from storage.schemas import Finding
 
 # The parser in C takes a tenth of the time, for which the first document of each process waits.
 # How many characters before a match the patterns `before` and `unless` of a rule see.
 _BEFORE_CHARS = 80
-# No rule matches a secret of fewer characters.
-_LEAST_WORD = 10
+# No rule matches a secret of fewer characters; and one whose literal begins as a word does, no shorter word.
+_LEAST_WORD, _LEAST_KEY = 10, 20
 _LEAST_PIECE, _LEAST_DISTINCT = 12, 8
 _PIECES = re.compile(r"[^A-Za-z0-9+/=]+|/(?=[a-z]{3})")
 _LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
@@ -27,7 +27,7 @@ _CHAIN_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _DIGITS_INSIDE = re.compile(r"(?<=[A-Za-z])[0-9]{1,8}(?=[A-Za-z])")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SecretRule:
     """One kind of secret; the head of `data/secret_rules.yaml` describes the fields."""
 
@@ -41,6 +41,13 @@ class SecretRule:
     bits: float = 0.0
     form: str = "key"
     placeholders: tuple[str, ...] | None = None
+
+    @functools.cached_property
+    def within(self) -> Literal["text", "words", "keys"]:
+        """Where its literals stand; where `fold` is true, one may be another word than the secret."""
+        if self.fold:
+            return "text"
+        return "keys" if all(literal[:1].isalnum() for literal in self.literals) else "words"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +157,20 @@ def _is_live(rule: SecretRule, text: str, match: re.Match[str]) -> bool:
 
 def _applicable(text: str) -> list[SecretRule]:
     """Return the rules of which the text holds a literal: most texts hold none."""
-    words = _bytes(" ".join(word for word in text.split() if len(word) >= _LEAST_WORD))
+    words = [word for word in text.split() if len(word) >= _LEAST_WORD]
     if not words:
         return []
-    # Where `fold` is true the literal is a name, which may be another word than the secret.
-    searched = {False: words, True: _bytes(text.lower())}
+    searched = {
+        "text": _bytes(text.lower()),
+        "words": _bytes(" ".join(words)),
+        "keys": _bytes(" ".join([word for word in words if len(word) >= _LEAST_KEY])),
+    }
     # `map`, because a generator would take longer than the search itself.
-    rules = _secret_rules().rules
-    return [rule for rule in rules if any(map(searched[rule.fold].__contains__, rule.literals))]
+    return [
+        rule
+        for rule in _secret_rules().rules
+        if (held := searched[rule.within]) and any(map(held.__contains__, rule.literals))
+    ]
 
 
 def _bytes(text: str) -> bytes:

@@ -116,8 +116,9 @@ def is_placeholder(line: str) -> bool:
 def only_placeholders(body: str) -> bool:
     """Tell whether a body is headings and placeholders alone, with at least one placeholder."""
     lines = (line for line in body.split("\n") if line.strip())
-    text = [line for line in lines if not HEADING.match(line) and not set(line.strip()) <= _RULE]
-    return bool(text) and all(map(is_placeholder, text))
+    text = (line for line in lines if not HEADING.match(line) and not set(line.strip()) <= _RULE)
+    told = map(is_placeholder, text)  # most bodies are told by their first line
+    return next(told, False) and all(told)
 
 
 def no_language(language: Language, *, min_confidence: float) -> Verdict:

@@ -97,7 +97,7 @@ def skill_text(raw: RawDocument, text: str) -> SkillText:
     front = parse_frontmatter(text)
     body, removed = strip_boilerplate(front.body, "body")
     body, on_hidden = without_hidden(canonical(body)[0])
-    body, on_secrets = redact(canonical(body)[0])
+    body, on_secrets = redact(canonical(body)[0] if on_hidden else body)
     more: list[Finding] = []
     fields = {key: _redacted(value, more) for key, value in front.fields.items()}
     name, name_inferred, on_name = name_of(fields.get("name"), folder_of(raw.doc_id, raw.path))

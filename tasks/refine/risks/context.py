@@ -29,6 +29,8 @@ _STYLED = re.compile("[\uff10-\uff5a\U0001d400-\U0001d7ff]")
 
 def _lowered(text: str) -> str:
     """Return the text in lower case and plain letters, with every character at its old offset."""
+    if text.isascii():
+        return text.lower()
     lowered = _STYLED.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text).lower()
     # A few capitals become two characters: they stay as they are.
     if len(lowered) != len(text):

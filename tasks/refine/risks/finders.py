@@ -16,8 +16,10 @@ from tasks.refine.risks.terms import patterns, terms
 from tasks.refine.text.rules import rules_data
 
 _PACKED = re.compile(r"[A-Za-z0-9+/_-]{40,20000}(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/_-]{20,90}){0,200}={0,2}")
-_PACKED_32 = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{40,20000}={0,6}")
-_HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}[ :]?){28,10000}")
+# These look back from their first character: a pattern that begins with a character is found far sooner.
+_PACKED_32 = re.compile(r"[A-Z2-7](?<![A-Z2-7]{2})[A-Z2-7]{39,19999}={0,6}")
+_HEX = re.compile(r"[0-9A-Fa-f](?<![0-9A-Fa-f]{2})[0-9A-Fa-f][ :]?(?:[0-9A-Fa-f]{2}[ :]?){27,9999}")
+_TURNED = re.compile(r" (?:eht|ruoy|gur|lbhe) ", re.IGNORECASE)
 _DATA_ADDRESS = re.compile(r"data:[\w/+.;=-]{1,60},$")
 _WORD = re.compile(r"[A-Za-z']{2,}")
 _LEAST_COMMON, _LEAST_WORDS, _LEAST_LETTERS = 3, 6, 0.8
@@ -37,7 +39,7 @@ def encoded_words(text: str) -> Iterator[Region]:
             in_address = _DATA_ADDRESS.search(text, max(0, run.start() - 80), run.start())
             if decoded and _says_much(decoded) and not in_address:
                 yield run.span()
-    for line in re.finditer(r"[^\n]{20,4000}", text):
+    for line in re.finditer(r"[^\n]{20,4000}", text) if _TURNED.search(text) else ():
         lowered = line[0].lower()
         backwards = lowered[::-1] if " eht " in lowered or " ruoy " in lowered else ""
         turned = codecs.encode(lowered, "rot13") if " gur " in lowered or " lbhe " in lowered else ""

@@ -56,7 +56,7 @@ _SAID: dict[Kind, re.Pattern[str]] = {
     ),
     "javascript": re.compile(
         r"^\s{0,40}(?:(?:const|let|var) [\w{} ,]{1,80} ?= ?\S|import .{1,200} from ['\"]"
-        r"|(?:async )?function \w*\(|module\.exports\b|\(?(?:async )?\(\) ?=>|.{0,80}\brequire\(['\"])",
+        r"|(?:async )?function \w*\(|module\.exports\b|\(?(?:async )?\(\) ?=>)|\brequire\(['\"]",
         re.M,
     ),
     "shell": re.compile(
@@ -90,11 +90,15 @@ def kinds_of(text: str, path: str) -> tuple[Kind, ...]:
     if called:
         kinds[called] = None
     if called is None or called in {"yaml", "toml"} or (called == "markdown" and name != "skill.md"):
-        lines = max(1, sum(1 for line in head.splitlines() if line.strip()))
-        least = _LEAST_SHARE * lines if called or suffix in _PROSE else 1
-        kinds |= {kind: None for kind, line in _SAID.items() if len(line.findall(head)) >= least}
+        is_other = called or suffix in _PROSE
+        lines = sum(1 for line in head.splitlines() if line.strip()) if is_other else 0
+        kinds |= {kind: None for kind, line in _SAID.items() if _often(line, head, _LEAST_SHARE * lines)}
         kinds |= {"json": None} if _is_json(text) else {}
     return tuple(kinds) or ("text",)
+
+
+def _often(line: re.Pattern[str], text: str, least: float) -> bool:
+    return len(line.findall(text)) >= least if least > 1 else bool(line.search(text))
 
 
 def is_disguised(path: str, kinds: Collection[str]) -> bool:
@@ -128,7 +132,8 @@ def parts_of(text: str, path: str) -> Iterator[Part]:
 def _of_fence(opener: str, lines: list[str], first: int) -> Iterator[Part]:
     word = re.search(r"(?:`{3,}|~{3,})[ \t{.]{0,8}([\w-]*)", opener)
     text = _PROMPT.sub("", "\n".join(lines))
-    depth = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    is_deep = next((line for line in lines if line.strip()), "")[:1].isspace()
+    depth = min(len(line) - len(line.lstrip()) for line in lines if line.strip()) if is_deep else 0
     text = "\n".join(line[depth:] for line in text.split("\n")) if depth else text
     # A fence without a language is tested as a file without a suffix is.
     for kind in kinds_of(text, f"fence.{word[1]}" if word and word[1] else "fence"):

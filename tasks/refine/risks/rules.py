@@ -48,6 +48,7 @@ class RiskRule:
     named: bool = False
     literals: tuple[str, ...] = ()
     screen: str = ""
+    around: bool = False
     where: str = "document"
     weighed_by: frozenset[Context] = frozenset()
     hosts: bool = False
@@ -105,6 +106,8 @@ def pattern_of(given: str | list[str]) -> re.Pattern[str]:
 def _rule(row: dict[str, Any]) -> RiskRule:
     given = {**row, "weighed_by": frozenset(row.get("weighed_by", ()))}
     given |= {key: pattern_of(row[key]) for key in ("pattern", "near") if key in row}
+    if "around" in row and "pattern" in row:
+        given["screen"] = row["screen"].replace(" ", r"\s+")
     given |= {key: tuple(row[key]) for key in ("literals", "hits", "near_misses") if key in row}
     rule = RiskRule(**given)
     known = rule.group in GROUPS and rule.severity in get_args(Severity)

@@ -25,16 +25,18 @@ _BEFORE, _AFTER, _STEP = 400, 600, 200
 
 
 class Screened:
-    """The rules that may hit one text, and the literals of theirs that it holds."""
+    """The rules that may hit one text, and what it holds of their literals and of their screens."""
 
-    def __init__(self, literals: frozenset[str], rules: tuple[RiskRule, ...]) -> None:
+    def __init__(
+        self, literals: frozenset[str], matches: Mapping[str, list[str]], rules: tuple[RiskRule, ...]
+    ) -> None:
         self.rules = rules
-        self._literals = literals
+        self._literals, self._matches = literals, matches
 
     def windows(self, rule: RiskRule, text: str) -> list[Region]:
         """Return the parts of a text, in order and apart, outside which the rule cannot hit."""
         if rule.screen:
-            return [(0, len(text))]
+            return merged([*self._around(rule, text)]) if rule.around else [(0, len(text))]
         found = []
         for literal in self._literals.intersection(rule.literals):
             at = text.find(literal)
@@ -43,6 +45,18 @@ class Screened:
                 # A step keeps the time linear in a text full of one literal.
                 at = text.find(literal, at + _STEP)
         return merged(found)
+
+    def _around(self, rule: RiskRule, text: str) -> Iterator[Region]:
+        """Yield the whole lines around each match of the rule's screen: of a pattern, with those near it."""
+        before, after = (0, 0) if rule.find else (_BEFORE, _AFTER)
+        at = until = 0
+        for match in self._matches[rule.id]:
+            at = text.find(match, at)
+            if at + len(match) + after > until:
+                line_end = text.find("\n", at + len(match) + after)
+                until = line_end + 1 if line_end >= 0 else len(text)
+                yield text.rfind("\n", 0, max(0, at - before)) + 1, until
+            at += len(match)
 
 
 def merged(regions: list[Region]) -> list[Region]:
@@ -61,13 +75,21 @@ def screened(texts: Sequence[str], rules: RiskRules) -> list[Screened]:
     column = pl.Series(texts, dtype=pl.String)
     literals = sorted({literal for rule in rules.rules for literal in rule.literals})
     held = column.str.extract_many(literals, overlapping=True).list.unique().to_list()
-    passed = {rule.id: column.str.contains(rule.screen).to_list() for rule in rules.rules if rule.screen}
+    passed: dict[str, list[list[str]]] = {
+        rule.id: (column.str.extract_all if rule.around else column.str.contains)(rule.screen).to_list()
+        for rule in rules.rules
+        if rule.screen
+    }
 
     def passes(rule: RiskRule, text: int, present: frozenset[str]) -> bool:
-        return passed[rule.id][text] if rule.screen else not present.isdisjoint(rule.literals)
+        return bool(passed[rule.id][text] if rule.screen else not present.isdisjoint(rule.literals))
 
     return [
-        Screened(present, tuple(rule for rule in rules.rules if passes(rule, i, present)))
+        Screened(
+            present,
+            {rule.id: passed[rule.id][i] for rule in rules.rules if rule.around},
+            tuple(rule for rule in rules.rules if passes(rule, i, present)),
+        )
         for i, present in enumerate(map(frozenset, held))
     ]
 
@@ -156,8 +178,8 @@ _UNCONTINUED = re.compile(r"(?<!\\)\n")
 
 
 def _spans(pattern: re.Pattern[str], text: str, region: Region) -> Iterator[Region]:
-    counted = {index for name, index in pattern.groupindex.items() if name.startswith("hit")}
     for match in pattern.finditer(text, *region):
+        counted = {index for name, index in pattern.groupindex.items() if name.startswith("hit")}
         if not counted:
             yield match.span()
         elif match.lastindex in counted:
@@ -265,10 +287,10 @@ def _severity(rule: RiskRule, text: Surroundings, span: Region) -> Severity:
 def _finding(rule: RiskRule, text: Surroundings, screened: Screened) -> Finding | None:
     """Return one finding on the rule's gravest hit (the first of equals), with the number of others."""
     hits = _hits(rule, text, screened)
-    weighed = [(_severity(rule, text, span), span) for span in islice(hits, _WEIGHED)]
-    weighed += [(rule.severity, span) for span in islice(hits, 1)]
-    if not weighed:
+    if (first := next(hits, None)) is None:
         return None
+    weighed = [(_severity(rule, text, span), span) for span in (first, *islice(hits, _WEIGHED - 1))]
+    weighed += [(rule.severity, span) for span in islice(hits, 1)]
     severity, (start, end) = max(weighed, key=lambda hit: GRAVITY[hit[0]])
     more = len(weighed) - 1 + sum(1 for _ in hits)
     also = f" (and {more:,} more)" if more else ""

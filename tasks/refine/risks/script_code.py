@@ -9,7 +9,7 @@ from itertools import islice
 from tasks.refine.risks.flows import Flows, Marks, fetched, host_marks, joined, text_marks, token_mark
 from tasks.refine.risks.rules import Hit
 from tasks.refine.risks.shell_code import ShellReader
-from tasks.refine.risks.terms import may_flow, patterns, terms
+from tasks.refine.risks.terms import has_hint, may_flow, patterns, terms
 
 _TOKEN = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<open>[({\[])|(?P<close>[)}\]])|(?P<end>[;\n])"
@@ -46,10 +46,10 @@ def script_hits(code: str) -> list[Hit]:
     if not may_flow(code, "script"):
         return []
     flows = Flows()
-    statements = list(_statements(code))
+    statements = [(line, said, list(_made(said, line))) for line, said in _statements(code)]
     for _ in range(_PASSES):
-        for line, statement in statements:
-            _read(flows, statement, line)
+        for line, statement, made in statements:
+            _read(flows, statement, line, made)
         if not flows.held:
             break
     return flows.hits()
@@ -77,12 +77,12 @@ def _statements(code: str) -> Iterator[tuple[int, str]]:
         line += text.count("\n")
         if ends or block:
             statement = "".join(said)
-            if statement.strip():
+            if statement.strip() and len(statement) <= _MOST_STATEMENT:
                 yield first, statement
             said, first = [], line
         elif not "".join(said[-1:]).strip() and len(said) == 1:
             first = line
-    if (rest := "".join(said)).strip():
+    if (rest := "".join(said)).strip() and len(rest) <= _MOST_STATEMENT:
         yield first, rest
 
 
@@ -90,13 +90,12 @@ def _opens_block(said: list[str]) -> bool:
     return bool(_BLOCK_BEFORE.search("".join(one[-100:] for one in said[-6:])))
 
 
-def _read(flows: Flows, statement: str, line: int) -> None:
-    """Note what a statement holds and sets, and report the sinks that its words reach."""
-    if len(statement) > _MOST_STATEMENT:
-        return
-    made, runs = list(_made(statement, line)), False
+def _read(flows: Flows, statement: str, line: int, made: list[tuple[int, Marks]]) -> None:
+    """Note what a statement holds, makes and sets, and report the sinks that its words reach."""
+    runs = False
     hosts = host_marks(statement, line) if "://" in statement else {}
-    marks = joined(text_marks(statement, line), *(one for _, one in made), flows.of(_names(statement)), hosts)
+    held = flows.of(_names(statement)) if flows.held else {}
+    marks = joined(text_marks(statement, line), *(one for _, one in made), held, hosts)
     for sink, pattern in (("run", "script_runs"), ("send", "script_sends")) if marks else ():
         for spent in islice(patterns()[pattern].finditer(statement), _MOST_SINKS):
             # What a call is given; and in what is called back with an answer, the answer.
@@ -136,6 +135,8 @@ def _names(statement: str) -> set[str]:
 
 def _made(statement: str, line: int) -> Iterator[tuple[int, Marks]]:
     """Yield each place of a statement that makes marks, and the marks."""
+    if not has_hint(statement.lower(), "script_made"):
+        return
     for made in islice(patterns()["script_made"].finditer(statement), _MOST_MADE):
         at = made.start()
         match made.lastgroup:

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import chain, repeat
 
 from storage.schemas import Finding
 from tasks.refine.text.rules import finding
@@ -79,6 +80,12 @@ _SHAPELESS = re.compile(
     "(\U0001f3f4[\U000e0020-\U000e007f]{1,8})|[\U000e0000-\U000e007f]+|[\U000e0100-\U000e01ef\ufe00-\ufe0f]{3,}"
 )
 
+_MAYBE_SHAPELESS = re.compile(
+    "[\ufe00-\ufe0f\U000e0000-\U000e01ef]"
+    "(?:(?<=[\U000e0000-\U000e007f])|[\U000e0100-\U000e01ef\ufe00-\ufe0f]{2})"
+)
+_NEAR_MARK = re.compile(r"[\\`<\n\[(]")  # a mark begins with the former, or right behind the latter
+
 
 def without_hidden(text: str) -> tuple[str, tuple[Finding, ...]]:
     """Return a canonical text without what a reader of its page does not see, and a finding on that.
@@ -94,7 +101,7 @@ def without_hidden(text: str) -> tuple[str, tuple[Finding, ...]]:
         shown.append(text[at:start])
         at = _line_end(text, start, end)
     clear = "".join(shown) + text[at:]
-    if not clear.isascii():
+    if not clear.isascii() and _MAYBE_SHAPELESS.search(clear):
         kinds["characters without a shape"] = sum(not m[1] for m in _SHAPELESS.finditer(clear))
         clear = _SHAPELESS.sub(lambda m: m[1] or "", clear)
     named = ", ".join(f"{kind} ({count:,})" for kind, count in sorted(kinds.items()) if count)
@@ -123,7 +130,7 @@ class _Scan:
     def hidden(self) -> Iterator[tuple[int, int, str]]:
         """Yield the start and end of each hidden text, in order and apart, and what hides it."""
         at = 0
-        while mark := _MARK.search(self.text, at):
+        while mark := self._mark(at):
             if on := mark.end() if mark["escape"] else self._code_end(mark.start()):
                 at = on
                 continue
@@ -131,6 +138,11 @@ class _Scan:
             at = max(end, mark.start() + 1)
             if kind:
                 yield start, end, kind
+
+    def _mark(self, at: int) -> re.Match[str] | None:
+        """Return the first mark from an offset on, by looking only where one may begin."""
+        near = (one.end() - (one[0] in "\\`<") for one in _NEAR_MARK.finditer(self.text, at))
+        return next(filter(None, map(_MARK.match, repeat(self.text), chain((at,), near))), None)
 
     def _of(self, mark: re.Match[str]) -> tuple[int, int, str]:
         """Return what a mark hides, or, with no kind, where to go on."""
@@ -186,6 +198,12 @@ class _Scan:
     @functools.cached_property
     def _code(self) -> list[tuple[int, int]]:
         """The indented code: below an item it begins four columns further in than the item's text."""
+        if (
+            not self.text.startswith((" ", "\t"))
+            and "\n\n    " not in self.text
+            and "\n\n\t" not in self.text
+        ):
+            return []
         lines = [(line.start(), bool(line["item"])) for line in _LISTED.finditer(self.text)]
         spans = [block.span() for block in _INDENTED.finditer(self.text)]
         above = [bisect_left(lines, (start, False)) - 1 for start, _ in spans]

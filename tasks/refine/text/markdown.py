@@ -75,17 +75,16 @@ def _pairs(runs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 def fenced(lines: Sequence[str]) -> tuple[list[bool], bool]:
     """Tell which lines are between a fence's marks (not the marks), and whether the last fence stays open."""
-    inside: list[bool] = []
-    opener = ""
-    for line in lines:
-        within = bool(opener)
-        if "```" in line or "~~~" in line:
-            match = (_CLOSER if opener else _OPENER).match(line)
-            if not opener:
-                opener = match["fence"] if match else ""
-            elif match and match["fence"].startswith(opener):
-                opener, within = "", False
-        inside.append(within)
+    inside, opener, first = [False] * len(lines), "", 0
+    for at in [at for at, line in enumerate(lines) if "```" in line or "~~~" in line]:
+        match = (_CLOSER if opener else _OPENER).match(lines[at])
+        if match and not opener:
+            opener, first = match["fence"], at + 1
+        elif match and match["fence"].startswith(opener):
+            inside[first:at] = [True] * (at - first)
+            opener = ""
+    if opener:
+        inside[first:] = [True] * (len(lines) - first)
     return inside, bool(opener)
 
 

@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,20 @@ def test_a_full_rebuild_makes_a_new_version_of_all_that_is_there(filled: str) ->
     assert (record["published"], record["documents"], record["sources"]) == (True, 2, [])
     assert record["vectors_new"] == record["nodes"] + 2
     assert _served(filled) == record["served"] != before
+
+
+def test_a_wrong_setting_ends_an_operators_run_before_it_reads_or_writes(
+    filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.full_rebuild import full_rebuild
+    from flows.refresh_one import refresh_one
+
+    monkeypatch.setenv("SKILLERY_EXPAND", "llm")
+    before = read_runs(Root(filled))
+    for run in (partial(full_rebuild, filled), partial(refresh_one, "local/market/tea", filled)):
+        with pytest.raises(WrongInput, match="SKILLERY_LLM_BASE_URL"):
+            run()
+    assert read_runs(Root(filled)) == before
 
 
 def test_an_operators_run_waits_for_another_writer_no_longer_than_asked(

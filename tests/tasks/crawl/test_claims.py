@@ -18,6 +18,7 @@ from tasks.crawl.claims import Claims, publisher
 from tasks.retrieve.revisions.edition import find_row
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
+from tests.support.processes import slow_but
 from tests.support.roots.claimants import HAPPENINGS, SAID, Claimants
 from tests.support.roots.nights import HandSource, Nights, skill, with_files
 from tests.support.roots.skill_root import Export
@@ -33,11 +34,6 @@ def marked(doc_id: str, path: str) -> str:
     return doc_id.replace("local/skills", f"local/skills~{folder}")
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(tmp_path / "root")
-
-
 def whose(nights: Nights) -> dict[str, str]:
     tables = documents_table(nights.root), folded_table(nights.root)
     return {row["doc_id"]: row["source"] for table in tables for row in table.read().to_dicts()}
@@ -48,10 +44,17 @@ def whose(nights: Nights) -> dict[str, str]:
     [
         (HOME, UNPACKED, (PDF, marked(PDF, "/home/ann/dl/skills"))),
         (HOME, "git+file:///home/ann/skills/.git", (PDF,)),
-        (HOME, "git+file:///srv/skills", (PDF, marked(PDF, "/srv/skills"))),
+        pytest.param(
+            HOME, "git+file:///srv/skills", (PDF, marked(PDF, "/srv/skills")), marks=pytest.mark.slow
+        ),
         (HOME, LIST, (PDF, f"github.com/{PDF}")),
-        (LIST, HOME, (f"github.com/{PDF}", PDF)),
-        (HOME, TABLE, (PDF, f"{PDF}~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}")),
+        pytest.param(LIST, HOME, (f"github.com/{PDF}", PDF), marks=pytest.mark.slow),
+        pytest.param(
+            HOME,
+            TABLE,
+            (PDF, f"{PDF}~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"),
+            marks=pytest.mark.slow,
+        ),
         (TABLE, HOME, (PDF, marked(PDF, "/home/ann/skills"))),
     ],
 )
@@ -137,7 +140,7 @@ def test_a_table_that_names_a_forge_s_repository_shares_its_bytes_alone(nights: 
         find_row(nights.root, good)
 
 
-@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("earlier", slow_but({True}, [False, True]))
 def test_a_forge_takes_its_id_from_a_table_that_came_first_with_another_text(
     nights: Nights, monkeypatch: pytest.MonkeyPatch, *, earlier: bool
 ) -> None:
@@ -196,6 +199,7 @@ def held(event: Event) -> list[RawDocument]:
     ]
 
 
+@pytest.mark.slow
 @given(EVENTS)
 @settings(max_examples=4)
 def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) -> None:

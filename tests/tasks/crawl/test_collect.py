@@ -151,7 +151,7 @@ def test_a_limit_that_reaches_the_end_retires_what_is_gone(nights: Nights) -> No
     assert (report.state, report.retired) == ("complete", 1)
 
 
-@pytest.mark.parametrize("text", ["Let it rise.", "Bake it."])
+@pytest.mark.parametrize("text", ["Let it rise.", pytest.param("Bake it.", marks=pytest.mark.slow)])
 def test_a_retired_document_that_comes_back_is_new(nights: Nights, text: str) -> None:
     nights.crawl(source(skill("a"), skill("b")))
     first_seen = nights.now

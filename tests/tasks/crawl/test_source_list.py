@@ -20,6 +20,7 @@ from tasks.crawl.source_list import known_sources, list_sources, remove_source, 
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.world import World
+from tests.support.processes import slow_but
 from tests.support.roots.nights import HandSource, Nights, skill
 
 HERBS, TREES, TYPO = "dir:/herbs", "dir:/trees", "dir:/hrebs"
@@ -119,6 +120,7 @@ def test_a_retirement_that_was_killed_before_its_last_note_outlives_the_doctor(n
     assert held(nights.root) == set()
 
 
+@pytest.mark.slow
 def test_a_source_that_is_added_again_has_its_documents_again_but_for_those_it_had_retired(
     nights: Nights,
 ) -> None:
@@ -189,6 +191,7 @@ def test_a_source_that_was_partly_read_for_the_first_time_is_listed(nights: Nigh
     assert specs_to_read(nights.root) == [HERBS]
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(seed=st.integers(0, 10**6))
 def test_whatever_is_added_and_removed_documents_are_those_of_sources_that_are_not_retired(
@@ -219,7 +222,9 @@ def test_whatever_is_added_and_removed_documents_are_those_of_sources_that_are_n
         }
 
 
-@pytest.mark.parametrize("spec", ["skillsmp", "github:ann/garden", "mcp-registry"])
+@pytest.mark.parametrize(
+    "spec", slow_but({"github:ann/garden", "mcp-registry"}, ["skillsmp", "github:ann/garden", "mcp-registry"])
+)
 def test_a_marketplace_that_was_retired_and_is_added_again_is_read_as_it_went_on(
     spec: str, crawler: Crawler, garden: Repository, world: World
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasks.models.redact import redact, secret_rules_text
+from tests.support.processes import slow_but
 
 ALNUM = "k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Ye9Ua3Io5Pq1Wz8Xv6"
 HEX = hashlib.sha256(b"knots").hexdigest()
@@ -219,10 +220,13 @@ def test_words_without_digits_are_never_touched(text: str) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "piece",
-    [
-        "sk-", "eyJ", "key=", "://a:", "ghp_", "a1B2", "-----BEGIN PRIVATE KEY-----\n", ALNUM, "curl -u a1:",
-        "password=", "authorization: basic aa", "hvs.", f"curl -u me:{PASSWORD}\n",
-    ],
+    slow_but(
+        {"sk-", "authorization: basic aa", "a1B2"},
+        [
+            "sk-", "eyJ", "key=", "://a:", "ghp_", "a1B2", "-----BEGIN PRIVATE KEY-----\n", ALNUM,
+            "curl -u a1:", "password=", "authorization: basic aa", "hvs.", f"curl -u me:{PASSWORD}\n",
+        ],
+    ),
 )  # fmt: skip
 def test_a_hostile_text_of_a_megabyte_is_read_through(piece: str) -> None:
     token = "glpat-" + ALNUM[:20]

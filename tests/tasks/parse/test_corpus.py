@@ -233,7 +233,8 @@ def test_what_comes_for_the_killed_parse_alone_leaves_nothing(
         assert_frame_equal(table, was, check_row_order=False)
 
 
-@pytest.mark.parametrize("writes", slow_but({6}, range(1, 7)))
+@pytest.mark.slow
+@pytest.mark.parametrize("writes", range(1, 7))
 def test_documents_that_return_to_what_they_were_before_the_kill_are_parsed_again(
     skill_root: Make, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:

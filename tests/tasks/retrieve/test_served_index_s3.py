@@ -112,6 +112,7 @@ def test_a_damaged_routing_index_is_found_and_made_again_by_readers(filled: Skil
     assert ask(filled.root).search(_QUERY, 1)["results"]
 
 
+@pytest.mark.slow
 def test_a_night_without_a_change_publishes_nothing_and_one_with_a_change_can_be_undone(
     filled: SkillRoot,
 ) -> None:

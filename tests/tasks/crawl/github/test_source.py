@@ -22,6 +22,7 @@ from tests.support.marketplace.faults import Fault, Faults
 from tests.support.marketplace.repository import Blob, Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
+from tests.support.processes import slow_but
 
 SPEC = "github:ann/garden"
 DILL = "ann/garden/beds/dill"
@@ -47,20 +48,18 @@ def test_another_form_is_wrong_input(name: str) -> None:
         split_name(name)
 
 
-def test_every_skill_of_a_repository_is_read(garden: Repository, crawler: Crawler) -> None:
-    report = crawler.crawl(SPEC)
-    assert (report.state, report.new) == ("complete", 5)
-    assert sorted(crawler.held()) == [f"ann/garden/beds/{n}" for n in HERBS]
-
-
 def test_at_a_ref_what_that_ref_holds(garden: Repository, crawler: Crawler) -> None:
     garden.commit({"beds/leek/SKILL.md": grows("leek")}, branch="feature/late")
     assert crawler.crawl(f"{SPEC}@feature/late").new == 6
     assert crawler.crawl(f"{SPEC}@nowhere").failed == {"missing-ref": 1}
 
 
-def test_the_second_night_asks_once(garden: Repository, crawler: Crawler, market: Marketplace) -> None:
-    crawler.crawl(SPEC)
+def test_every_skill_of_a_repository_is_read_and_the_second_night_asks_once(
+    garden: Repository, crawler: Crawler, market: Marketplace
+) -> None:
+    report = crawler.crawl(SPEC)
+    assert (report.state, report.new) == ("complete", 5)
+    assert sorted(crawler.held()) == [f"ann/garden/beds/{n}" for n in HERBS]
     market.clear_requests()
     assert crawler.crawl(SPEC).unchanged == 5
     assert [(r.kind, r.status) for r in market.requests] == [("commit", 304)]
@@ -133,7 +132,7 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("spec", [SPEC, "skillsmp"])
+@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_what_the_archive_lacks_or_has_otherwise_is_fetched_singly(
     garden: Repository, crawler: Crawler, market: Marketplace, spec: str
 ) -> None:
@@ -172,7 +171,7 @@ def test_a_skill_that_an_older_version_took_for_lost_is_fetched_though_nothing_c
     assert (crawler.crawl(SPEC).unchanged, crawler.crawl(SPEC).failed) == (5, {})
 
 
-@pytest.mark.parametrize("spec", [SPEC, "skillsmp"])
+@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_what_neither_archive_nor_forge_has_is_named_each_night(
     garden: Repository, crawler: Crawler, faults: Faults, spec: str
 ) -> None:
@@ -189,7 +188,7 @@ def test_what_neither_archive_nor_forge_has_is_named_each_night(
     assert crawler.crawl(spec).new == 1
 
 
-@pytest.mark.parametrize("spec", [SPEC, "skillsmp"])
+@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_a_second_text_that_folds_onto_a_skill_is_dropped_by_name(
     garden: Repository, crawler: Crawler, spec: str
 ) -> None:

@@ -23,6 +23,7 @@ from tasks.crawl.source.base import CrawlContext, Gone, Item
 from tests.support.marketplace.faults import Fault
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
+from tests.support.processes import slow_but
 
 # After everything that the world registers, whose clock begins in February 2026.
 NIGHT = datetime(2026, 2, 2, 2, tzinfo=UTC)
@@ -86,8 +87,9 @@ def names(items: list[Item]) -> list[str]:
     return [item.doc_id for item in items if isinstance(item, RawDocument)]
 
 
-@pytest.mark.parametrize("key", ["nextCursor", "next_cursor"])
-@pytest.mark.parametrize("last", ["null", "empty", "absent"])
+@pytest.mark.parametrize(
+    ("key", "last"), [("nextCursor", "null"), ("next_cursor", "empty"), ("nextCursor", "absent")]
+)
 def test_all_pages_are_read_however_the_cursor_is_written(
     nights: Nights, key: Literal["nextCursor", "next_cursor"], last: Literal["null", "empty", "absent"]
 ) -> None:
@@ -202,7 +204,7 @@ def test_a_cursor_that_the_registry_refuses_begins_a_new_reading(nights: Nights)
     assert nights.asked("cursor") == ["io.github.ann/kettle-099:1.0.0", None]
 
 
-@pytest.mark.parametrize("limit", [30, 130])
+@pytest.mark.parametrize("limit", slow_but({130}, [30, 130]))
 def test_a_limited_reading_begins_at_the_beginning_each_time(nights: Nights, limit: int) -> None:
     nights.register(*range(250))
     assert nights.collect(limit=limit).new == limit

@@ -7,7 +7,7 @@ from storage.parquet import read_frame
 from storage.schemas import LISTINGS
 from storage.state import repositories_table
 from tests.support.crawl.crawling import Crawler, grows
-from tests.support.marketplace.populate import change, populate
+from tests.support.marketplace.populate import populate
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -22,7 +22,7 @@ def short_pages(world: World, repositories: int, skills: int) -> None:
 # What is taken, and from where
 
 
-def test_what_is_listed_is_fetched_by_repository_with_one_archive(
+def test_what_is_listed_is_fetched_by_repository_with_one_archive_and_an_unchanged_list_costs_its_first_pages(
     garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
     report = crawler.crawl()
@@ -32,6 +32,13 @@ def test_what_is_listed_is_fetched_by_repository_with_one_archive(
     assert held["ann/garden/beds/dill"] == grows("dill")
     assert market.count(kind="archive") == 1
     assert report.requests == len(market.requests)
+    rows = pl.concat(read_frame(crawler.root, f, LISTINGS) for f in crawler.root.files("raw/listings"))
+    assert (rows.height, rows["updated_at"].null_count()) == (5, 0)  # as the marketplace said it
+    assert rows["description"].to_list().count("Grows dill.") == 1
+    market.clear_requests()
+    report = crawler.crawl()
+    assert {r.kind for r in market.requests} == {"listing"}
+    assert (report.new, report.changed, report.unchanged) == (0, 0, 5)
 
 
 def test_single_files_are_fetched_where_few_are_needed(
@@ -47,15 +54,6 @@ def test_only_what_is_listed_is_taken(world: World, garden: Repository, crawler:
     world.unlist(next(row for row in world.rows if row.folder == "beds/dill"))
     assert crawler.crawl().listed == 4
     assert "ann/garden/beds/dill" not in crawler.held()
-
-
-def test_the_list_is_kept_as_the_marketplace_said_it(garden: Repository, crawler: Crawler) -> None:
-    crawler.crawl()
-    frames = [read_frame(crawler.root, f, LISTINGS) for f in crawler.root.files("raw/listings")]
-    rows = pl.concat(frames)
-    assert rows.height == 5
-    assert rows["description"].to_list().count("Grows dill.") == 1
-    assert rows["updated_at"].null_count() == 0
 
 
 def test_a_ref_with_a_slash_is_told_from_a_folder_by_the_repositorys_refs(
@@ -96,16 +94,6 @@ def test_what_is_listed_twice_or_nowhere_is_counted_with_its_reason(
 # The second night
 
 
-def test_an_unchanged_list_costs_its_first_pages_and_nothing_else(
-    garden: Repository, crawler: Crawler, market: Marketplace
-) -> None:
-    crawler.crawl()
-    market.clear_requests()
-    report = crawler.crawl()
-    assert {r.kind for r in market.requests} == {"listing"}
-    assert (report.new, report.changed, report.unchanged) == (0, 0, 5)
-
-
 def test_only_repositories_that_changed_are_looked_at(
     world: World, garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
@@ -132,7 +120,7 @@ def test_a_repository_that_its_list_forgot_is_looked_at_again_after_a_while(
 def test_a_row_that_comes_late_with_an_old_date_is_met_when_the_list_is_walked_whole_again(
     world: World, crawler: Crawler
 ) -> None:
-    short_pages(world, repositories=10, skills=50)
+    short_pages(world, repositories=6, skills=45)
     crawler.crawl()
     world.lists_new_skills = False
     late = world.repository("cy/late")
@@ -156,6 +144,7 @@ def test_a_commit_that_leaves_skills_as_they_are_fetches_none_of_them(
 # Rows that move while they are read
 
 
+@pytest.mark.slow
 def test_rows_inserted_while_paging_and_a_short_last_page_lose_nothing_and_double_nothing(
     world: World, crawler: Crawler
 ) -> None:
@@ -223,18 +212,6 @@ def test_a_query_is_not_swept_by_keywords(world: World, market: Marketplace, cra
     crawler.crawl("skillsmp:mint")
     crawler.crawl("skillsmp:mint")
     assert {r.query.get("search") for r in market.requests if r.kind == "listing"} == {"mint"}
-
-
-def test_a_change_of_a_hundredth_costs_what_changed(
-    world: World, market: Marketplace, crawler: Crawler
-) -> None:
-    populate(world, repositories=20, skills=100)
-    crawler.crawl()
-    market.clear_requests()
-    changed = change(world, 0.01)
-    report = crawler.crawl()
-    assert report.changed == len(changed)
-    assert report.requests <= 2 + 6 * len(changed)
 
 
 def _repositories(crawler: Crawler) -> list[dict[str, object]]:

@@ -37,6 +37,7 @@ from tasks.evaluate.compose.hidden_rows import (
 from tasks.evaluate.compose.measures import Needed, NeededStep, Planned, PlannedStep, measured
 from tasks.evaluate.compose.methods import METHODS, Asking, MadePlan
 from tasks.evaluate.compose.requests import CategorySet, KnownRequest
+from tests.support.processes import slow_but
 
 
 def run_of(requests: list[KnownRequest], **columns: list[float]) -> MethodRun:
@@ -74,6 +75,7 @@ def rounded(found: Any) -> Any:  # noqa: ANN401
     return round(found, 9) if isinstance(found, float) else found
 
 
+@pytest.mark.slow
 def test_requests_in_another_order_have_the_same_figures(
     asking: Asking, requests: list[KnownRequest]
 ) -> None:
@@ -252,7 +254,7 @@ def test_the_categories_that_most_requests_need_come_first(
     assert most_needed(requests, rows, 2) == ["Drinks", "Baking"]
 
 
-@pytest.mark.parametrize("name", ["commas", "gold-search"])
+@pytest.mark.parametrize("name", slow_but({"commas"}, ["commas", "gold-search"]))
 def test_transfer_measures_the_requests_that_need_the_rows(
     asking: Asking, requests: list[KnownRequest], rows: dict[str, frozenset[str]], name: str
 ) -> None:

@@ -19,6 +19,7 @@ from tasks.models.llm.ask import Llm
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer, Say
 from tests.support.llm.plan_llm import hints_of, plans, record_of
+from tests.support.processes import slow_but
 
 
 @pytest.fixture
@@ -43,7 +44,11 @@ def test_there_are_exactly_the_methods_that_need_an_endpoint(methods: dict[str, 
     assert not set(methods) & set(METHODS)
 
 
-@pytest.mark.parametrize("name", NEED_ENDPOINT)
+# The others differ in rounds or hints alone.
+TELLING = {"llm-r1", "hybrid", "paper-r0", "paper-rerank", "paper-compose", "llm-direct", "react"}
+
+
+@pytest.mark.parametrize("name", slow_but(TELLING, NEED_ENDPOINT))
 def test_each_method_plans_and_finds_at_most_ten(
     methods: dict[str, PlanMethod], llm: Llm, asking: Asking, requests: list[KnownRequest], name: str
 ) -> None:

@@ -125,7 +125,7 @@ def night(of: int, quality: float, random: np.random.Generator, queries: int = 1
 
 
 @pytest.mark.parametrize("quality", slow_but({0.85}, [0.97, 0.85, 0.7]))
-@pytest.mark.parametrize("compared", [1, 7])
+@pytest.mark.parametrize("compared", slow_but({7}, [1, 7]))
 def test_of_evaluations_of_equal_quality_fewer_than_one_in_twenty_alarm(
     quality: float, compared: int
 ) -> None:

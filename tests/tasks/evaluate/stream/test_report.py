@@ -121,7 +121,9 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("suffix", "head"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+@pytest.mark.parametrize(
+    ("suffix", "head"), [pytest.param("png", b"\x89PNG", marks=pytest.mark.slow), ("svg", b"<?xml")]
+)
 def test_a_picture_is_drawn_into_a_file_of_its_kind(tmp_path: Path, suffix: str, head: bytes) -> None:
     path = tmp_path / f"stream.{suffix}"
     draw_stream(ROWS, path)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tasks.refine.risks import rules as module
 from tasks.refine.risks.files import TextFile, analysed
@@ -55,6 +58,23 @@ def test_an_example_is_hit_at_the_rule_s_full_severity(rule: RiskRule, text: str
 @pytest.mark.parametrize(("rule", "text"), NEAR)
 def test_a_near_miss_is_not_hit(rule: RiskRule, text: str) -> None:
     assert f"risk.{rule.id}" not in codes(text)
+
+
+AROUND = [rule for rule in RULES if rule.around]
+WHOLE = replace(risk_rules(), rules=tuple(replace(rule, around=False) for rule in RULES))
+SAID = [text for rule in AROUND for text in (*rule.hits, *rule.near_misses)]
+
+
+@given(
+    st.lists(
+        st.sampled_from([*SAID, "", "Plain words. " * 60, "İ is one letter", "whoever reads"]), max_size=6
+    )
+)
+def test_a_text_read_around_what_its_screens_match_tells_what_a_whole_one_does(lines: list[str]) -> None:
+    assert AROUND
+    for text in ("\n".join(lines), " ".join(lines)):
+        assert scan(text.replace("İ", "I")) == scan(text.replace("İ", "I"), rules=WHOLE)
+        assert {found.code for found in scan(text, rules=WHOLE)} <= codes(text).keys()
 
 
 def test_every_group_has_rules_and_no_rule_another_group() -> None:

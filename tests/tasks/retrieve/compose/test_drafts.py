@@ -108,11 +108,11 @@ def test_any_text_becomes_a_plan_that_holds_all_of_it(index: ServedIndex, task: 
     "task",
     [
         "The bees in my hive have mites. " * 32_000,
-        LOG,
-        f"Find out what is wrong and bake bread:\n{LOG}",
-        "a" * 1_000_000,
-        "bake bread\n\n" * 50_000,
-        "(" * 1_000_000,
+        pytest.param(LOG, marks=pytest.mark.slow),
+        pytest.param(f"Find out what is wrong and bake bread:\n{LOG}", marks=pytest.mark.slow),
+        pytest.param("a" * 1_000_000, marks=pytest.mark.slow),
+        pytest.param("bake bread\n\n" * 50_000, marks=pytest.mark.slow),
+        pytest.param("(" * 1_000_000, marks=pytest.mark.slow),
     ],
     ids=["a megabyte", "a log", "a log after a request", "one word", "lines", "signs"],
 )

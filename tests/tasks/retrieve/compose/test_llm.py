@@ -20,6 +20,7 @@ from tasks.retrieve.served_index import ServedIndex
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.plan_llm import hints_of, plans, record_of
+from tests.support.processes import slow_but
 from tests.support.roots.skill_root import SkillRoot
 
 TASK = "Bake a loaf of wheat bread with yeast, and then brew a pot of green tea."
@@ -130,7 +131,10 @@ def test_a_malformed_answer_is_asked_again_with_its_error_named(
     assert server.asked[1].corrected
 
 
-@pytest.mark.parametrize("fault", ["500", "timeout", "refused", "overflow", "no-json", "length", "no-money"])
+FAULTS = ("500", "timeout", "refused", "overflow", "no-json", "length", "no-money")
+
+
+@pytest.mark.parametrize("fault", slow_but({"500", "timeout", "no-json"}, FAULTS))
 def test_where_the_model_gives_nothing_the_local_plan_stands_and_says_so(
     composed: Composed, index: ServedIndex, server: LlmServer, llm: Llm, fault: str
 ) -> None:

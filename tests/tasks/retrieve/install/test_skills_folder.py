@@ -227,7 +227,7 @@ def run(kind: str, moments: dict[Path, int | None]) -> list[int]:
     return [int(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("kind", slow_but({"install", "merge"}, WORK))
+@pytest.mark.parametrize("kind", slow_but({"merge"}, WORK))
 def test_a_kill_at_any_call_for_a_file_leaves_the_old_or_the_new_state(kind: str, tmp_path: Path) -> None:
     old, new = (None if kind == "install" else OLD), (None if kind == "remove" else NEW)
     mine = MINE if kind == "merge" else {}

@@ -94,23 +94,7 @@ def test_what_a_killed_write_left_is_removed(root: SkillRoot) -> None:
     assert not left.exists()
 
 
-@pytest.mark.parametrize(
-    ("folder", "injure"),
-    [
-        ("documents", spoil),
-        ("nodes", tear_schema),
-        *(
-            pytest.param(folder, injure, marks=pytest.mark.slow)
-            for folder, injure in (
-                ("edges", spoil),
-                ("state/refined", truncate),
-                ("state/parsed", spoil),
-                ("documents", truncate),
-                ("documents", tear_schema),
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize(("folder", "injure"), [("documents", spoil), ("nodes", tear_schema)])
 def test_a_damaged_table_is_made_anew_as_it_was_by_the_next_run(
     root: SkillRoot, folder: str, injure: Callable[[Path], None]
 ) -> None:
@@ -142,6 +126,7 @@ def test_a_damaged_cache_is_removed(root: SkillRoot) -> None:
     assert examine(root.root) == []
 
 
+@pytest.mark.slow
 def test_what_was_seen_is_put_together_again_and_nothing_is_lost_or_comes_back(root: SkillRoot) -> None:
     root.remove("bread")
     root.publish()
@@ -160,6 +145,7 @@ def test_what_was_seen_is_put_together_again_and_nothing_is_lost_or_comes_back(r
     assert seen_table(root.root).read()["doc_id"].is_duplicated().sum() == 0
 
 
+@pytest.mark.slow
 def test_aliases_that_cannot_be_read_are_set_aside_so_that_runs_go_on(root: SkillRoot) -> None:
     root.remove("bread")
     root.write("toast", SKILLS["bread"].replace("name: bread", "name: toast"))

@@ -51,6 +51,7 @@ def test_the_skills_of_marketplaces_are_served_as_before_beside_those_learned(ro
     now, before = published_versions(root.root)
     assert (now.skills, now.nodes, now.model) == (before.skills, before.nodes, before.model)
     assert (before.induced, now.order) == (None, before.order + 1)
+    assert now.published_at == before.published_at  # what is learned makes the rest no fresher
     assert root.ask().search("bees", 1)["results"][0]["index_version"] == now.version
     assert tagged(root.root, INDUCED) == {now.version: now.induced}
 
@@ -185,11 +186,6 @@ def test_a_root_of_learned_skills_alone_takes_another_encoder(skill_root: Make, 
     made.use_model("another/encoder", "r2")
     assert induced(made, "two")["published"]
     ServedSkills(made.root).encoder("another/encoder", 1)
-
-
-def test_learned_skills_make_the_rest_no_fresher(root: SkillRoot) -> None:
-    now, before = published_versions(root.root)
-    assert now.published_at == before.published_at
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from storage.lance.tables import NODES
 from storage.state import nodes_table
 from storage.vectors import StateStore, VectorStore, state_stores, text_hash, vector_stores
 from tasks.models.cached_encoder import KeptEncoder, kept_states, vectors_of
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.publish import publish
@@ -29,10 +28,6 @@ from tests.support.roots.skill_root import CountingEncoder, SkillRoot
 from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
-
-
-class OtherRules(LocalClassifier):
-    name = "rules-of-tomorrow"
 
 
 def keeping(root: SkillRoot) -> tuple[CountingEncoder, VectorStore]:
@@ -57,17 +52,6 @@ def test_a_night_encodes_each_text_of_the_corpus_once(skill_root: Make) -> None:
 
 
 @pytest.mark.slow
-def test_another_classifier_types_anew_and_encodes_nothing(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    counting, _ = keeping(root)
-    root.publish()
-    counting.encoded.clear()
-    done = root.parse(classifier=OtherRules())
-    root.index()
-    assert done["documents"] == 4
-    assert counting.encoded == []
-
-
 def test_a_text_that_moves_to_another_skill_keeps_its_vector(skill_root: Make) -> None:
     root = skill_root({"bees": BEES})
     counting, _ = keeping(root)
@@ -103,23 +87,15 @@ def test_a_publication_bounds_what_is_kept(skill_root: Make) -> None:
     assert held(states, "Freeze the second loaf in slices.") == [True]
 
 
-def test_a_few_unused_vectors_are_left_for_the_night_they_are_wanted(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    counting, store = keeping(root)
-    root.publish()
-    store.add([text_hash("old")], np.zeros((1, 384), np.float32))
-    assert bound_vectors(root.root, counting.card) == 0
-    assert held(store, "old") == [True]
-
-
 @pytest.mark.parametrize("damaged", [b"{", pytest.param(b"\xff", marks=pytest.mark.slow)])
-def test_where_a_seal_is_damaged_the_texts_themselves_tell_which_vectors_are_used(
+def test_a_few_unused_vectors_are_left_but_where_a_seal_is_damaged_the_texts_themselves_tell_which_are_used(
     damaged: bytes, skill_root: Make
 ) -> None:
     root = skill_root(SKILLS)
     counting, store = keeping(root)
     root.publish()
     store.add([text_hash("old")], np.zeros((1, 384), np.float32))
+    assert (bound_vectors(root.root, counting.card), held(store, "old")) == (0, [True])
     for table in ("nodes", "documents"):
         root.root.write(root.root.files(f"state/manifests/{table}", ".json")[0], damaged)
     assert bound_vectors(root.root, counting.card) == 1

@@ -75,6 +75,7 @@ def test_requests_that_differ_teach_and_the_package_loses_nothing() -> None:
     assert found.reading.tolist() != NOW.reading.tolist()
 
 
+@pytest.mark.slow
 def test_of_requests_like_the_packages_nothing_is_learned_oftener_than_by_chance() -> None:
     passed = 0
     for seed in range(3):

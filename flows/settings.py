@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import logging
 import os
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -22,6 +23,9 @@ if TYPE_CHECKING:  # a search asks no LLM, and refines nothing
     from tasks.refine.duplicates.near import NearLimits
     from tasks.refine.filters import FilterLimits
 
+# Stages log for the page of their run and for the terminal; Prefect shows messages from this level on.
+for _name in ("flows", "tasks"):
+    logging.getLogger(_name).setLevel(logging.INFO)
 Model = TypeVar("Model", bound=BaseSettings)
 _TOKENS_EACH = 400  # of a fragment with its neighbours, by which a question fits its model's context
 
@@ -36,7 +40,7 @@ class Settings(BaseSettings, CrawlSettings):
         "sentence-transformers/all-MiniLM-L6-v2", description="Hugging Face id, or a model's folder."
     )
     query_threads: int | None = Field(
-        None, ge=1, description="Threads that encode a query or page; by default all cores, in a service 1."
+        None, ge=1, description="Threads that encode a query or page; by default all cores."
     )
     device: str = Field(
         "auto", description="Where rerankers and trained models run: cpu, cuda, mps, or the fastest there is."
@@ -388,11 +392,7 @@ def _endpoint(settings: Settings) -> Endpoint:
         msg = f"SKILLERY_LLM_CONTEXT={settings.llm_context} holds no question: lower SKILLERY_LLM_MAX_TOKENS"
         raise WrongInput(f"{msg}={settings.llm_max_tokens}, the longest answer")
     return Endpoint(
-        settings.llm_base_url,
-        settings.llm_model,
-        settings.llm_api_key.get_secret_value(),
-        timeout=settings.llm_timeout,
-        concurrency=settings.llm_concurrency,
-        context=settings.llm_context,
+        settings.llm_base_url, settings.llm_model, settings.llm_api_key.get_secret_value(),
+        timeout=settings.llm_timeout, concurrency=settings.llm_concurrency, context=settings.llm_context,
         retry=replace(LLM_RETRY, wait_max=settings.retry_wait_max),
-    )
+    )  # fmt: skip

@@ -13,7 +13,17 @@ import sys
 import threading
 from itertools import pairwise
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LIBRARIES = (
+    "numpy.libs/*openblas*", "openvino/libs/libopenvino.so*", "openvino/libs/*cpu_plugin*",
+    "_polars_runtime*/*.so",
+)  # fmt: skip
+_ASKED = 131_072  # bytes: of more, Linux may read the first ones alone
+_READ = ("rows.arrow", "terms.npy", "starts.npy", "learned.npy", "vectors.npy")  # a page reads the first
 
 
 def main() -> None:
@@ -43,19 +53,41 @@ def _load_ahead(command: str, words: list[str]) -> None:
         from pathlib import Path  # noqa: PLC0415
 
         root = Path(_option(words, "root", "data")).expanduser()
-        model = json.loads((root / "state/served.json").read_bytes())["model"]
+        served = json.loads((root / "state/served.json").read_bytes())
+        index = root / "routing" / f"{served['version']}.{served['skills']}"
+        threading.Thread(target=_ask_disk, args=(index, command), daemon=True).start()
         from tasks.models.encoder import OnnxEncoder  # noqa: PLC0415 (beside the command's modules)
 
-        OnnxEncoder(root / model["path"]).load_ahead()
+        OnnxEncoder(root / served["model"]["path"]).load_ahead()
+        threads = int(os.environ.get("SKILLERY_QUERY_THREADS") or 0) or None
         if command == "search":
             from tasks.retrieve.routing import reranker  # noqa: PLC0415
-            from tasks.retrieve.routing.learned_leg import packaged_retriever  # noqa: PLC0415
 
-            threads = int(os.environ.get("SKILLERY_QUERY_THREADS") or 0) or None
             if _option(words, "rerank", reranker.DEFAULT_RERANK) in reranker.REACHES:
                 load = threading.Thread(target=reranker.packaged_pair_scorer, args=(threads,), daemon=True)
                 load.start()
+        from storage.lance.served import require_served  # noqa: PLC0415
+        from storage.root import Root  # noqa: PLC0415
+        from tasks.retrieve.routing.learned_leg import packaged_retriever  # noqa: PLC0415
+        from tasks.retrieve.routing.store import routing_rows  # noqa: PLC0415
+
+        routing_rows(Root(root), require_served(Root(root)))
+        if command == "search":
             packaged_retriever(threads)
+
+
+def _ask_disk(index: Path, command: str) -> None:
+    """Have the disk read the large files of a question while modules load, which would wait for each page."""
+    from importlib.util import find_spec  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
+
+    with contextlib.suppress(Exception):  # another system, or libraries that lie elsewhere
+        site = Path(str(find_spec("numpy").origin)).parents[1]  # type: ignore[union-attr]
+        named = [f for name in _LIBRARIES for f in site.glob(name)]
+        for file in [*named, *(index / name for name in _READ[: 1 if command == "page" else None])]:
+            with file.open("rb") as data:
+                for at in range(0, os.fstat(data.fileno()).st_size, _ASKED):
+                    os.posix_fadvise(data.fileno(), at, _ASKED, os.POSIX_FADV_WILLNEED)
 
 
 def _option(words: list[str], name: str, default: str) -> str:

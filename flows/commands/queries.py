@@ -47,13 +47,10 @@ def load_skillpager(settings: Settings) -> OpenSettings:
     return OpenSettings(**numbers, grouped=settings.segment == "skillpager")
 
 
-def open_index(root: Root, settings: Settings, threads: int | None = None) -> ServedIndex:
-    """Return the index that the root serves; it is opened by the first query.
-
-    `threads` encode one query if the settings do not say how many; None: one a core.
-    """
+def open_index(root: Root, settings: Settings) -> ServedIndex:
+    """Return the index that the root serves; it is opened by the first query."""
     return ServedIndex(
-        root, encoder=settings.encoder, threads=settings.query_threads or threads,
+        root, encoder=settings.encoder, threads=settings.query_threads,
         page_seconds=settings.page_seconds, skillpager=load_skillpager(settings), rerank=settings.rerank,
         exact_rows=settings.exact_rows,
     )  # fmt: skip

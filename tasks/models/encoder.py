@@ -27,6 +27,7 @@ from tasks.models.tokens import whole_tokenizer, word_counts
 
 log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 5.0
+_WORTH_THREADS = 400  # tokens: more than a request has, beside whose encoding others work already
 POOLINGS = ("mean", "cls")
 _T = TypeVar("_T")
 _Window = tuple[int, list[int]]
@@ -179,7 +180,7 @@ class OnnxEncoder:
 
         around = sum(map(len, self._special_tokens))
         batches = batches_of([len(ids) + around for ids in windows])
-        if self._threads == 1 or len(batches) <= 1:
+        if self._threads == 1 or len(batches) <= 1 or sum(map(len, windows)) < _WORTH_THREADS:
             yield from zip(batches, map(infer, batches), strict=True)
             return
         _ = self._engine  # made once, before threads ask for it

@@ -49,7 +49,7 @@ def p95(values: list[float]) -> float:
 
 async def overhead(server: Serving, root: Root, asked: list[str]) -> None:
     """Print medians of the same searches in this process and over MCP, one after the other by turns."""
-    index, here, there = open_index(root, load_settings(), threads=1), list[float](), list[float]()
+    index, here, there = open_index(root, load_settings()), list[float](), list[float]()
     index.search("anything")
     async with Client(f"{server.url}/mcp") as client:
         await client.list_tools()

@@ -86,7 +86,7 @@ class Service:
     def __init__(self, root: Root, settings: Settings, limits: ServeSettings) -> None:
         root = Root(root.uri, remembering=True)
         self.root, self.limits = root, limits
-        self.index = open_index(root, settings, threads=1)
+        self.index = open_index(root, settings)
         self.skills = SkillCatalogue(self.index, root)
         self.listing = SkillList(self.index, root)
         self._held, self._models = ExitStack(), threading.Lock()

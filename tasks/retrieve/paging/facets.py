@@ -162,7 +162,7 @@ def _answer(
     by_node = scored.logits[best]
     scores: list[float] = by_node.tolist()
     nodes, texts = document.nodes, printed.texts
-    left = np.setdiff1d(np.arange(len(nodes)), list(texts))
+    left = np.array([n for n in range(len(nodes)) if n not in texts], dtype=np.int64)
     left = left[np.argsort(-by_node[left], kind="stable")]
     # Rounded as the numbers they are, so that they print with three digits.
     parts = scored.scorer.by_group(scored.features)[best[list(texts)]].astype(np.float64).round(3).tolist()

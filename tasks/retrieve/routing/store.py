@@ -19,6 +19,7 @@ from storage.lance.tables import TableAt
 from storage.root import Root
 from storage.seal import Seal, first_broken, seals_of, sha256_of
 from tasks.models.adapted_encoder import WIDTH, is_base
+from tasks.models.preloaded import loaded_once
 from tasks.models.protocols import Vectors
 from tasks.retrieve.routing.bm25f import Bm25fSettings, Lexical, lexical_of, lexical_with
 from tasks.retrieve.routing.coarse import Coarse, coarse_arrays, coarse_kept
@@ -231,27 +232,30 @@ def _array(folder: Path, name: str) -> npt.NDArray[Any]:
     try:
         return np.asarray(np.load(path, mmap_mode="r"))
     except (OSError, ValueError, EOFError) as error:
-        msg = f"{path} cannot be read ({error}): delete {folder}, and run `skillery run` again"
-        raise StorageError(msg) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> StorageError:
+    return StorageError(f"{path} cannot be read ({error}): delete {path.parent}, then `skillery run`")
 
 
 def _rows(root: Root, served: Served, card: dict[str, Any]) -> pl.DataFrame:
     """Return what answers say of the skills of a version, in the order of its routing index."""
-    digest = card.get(_DIGESTS, {}).get(_ROWS)
-    if digest is None:  # a folder from before answers were read of it
+    if (digest := card.get(_DIGESTS, {}).get(_ROWS)) is None:  # a folder from before answers were read of it
         return _in_order(_held(root, served), card["doc_ids"])
-    return _checked(root.fetch(f"{_folder(served)}/{_ROWS}"), digest)
-
-
-def _checked(path: Path, digest: str) -> pl.DataFrame:
+    path = root.fetch(f"{_folder(served)}/{_ROWS}")
     try:
-        data = path.read_bytes()
-        if Seal(path.name, digest).fits(data):  # else an offset may point anywhere in memory
-            return pl.read_ipc(data)
-        why = "it is not as it was written"
+        return _read_sealed(path, digest, path.stat().st_mtime_ns)
     except OSError as error:
-        why = str(error)
-    raise StorageError(f"{path} cannot be read ({why}): delete {path.parent}, and run `skillery run` again")
+        raise _unreadable(path, error) from error
+
+
+@loaded_once(1)
+def _read_sealed(path: Path, digest: str, _changed: int) -> pl.DataFrame:
+    data = path.read_bytes()
+    if not Seal(path.name, digest).fits(data):  # an offset may point anywhere in memory
+        raise OSError("it is not as it was written")
+    return pl.read_ipc(data)
 
 
 def _held(root: Root, served: Served) -> pl.DataFrame:
@@ -310,9 +314,9 @@ def _brought_up(root: Root, served: Served, workers: int | None = 1) -> tuple[_P
     dimension = int(served.model["dimension"])
     parts = [_still_wanted(_before(root, served), wanted) or _of_skills([], [], np.zeros((0, dimension)))]
     new = sorted(wanted.keys() - (known := set(parts[0].doc_ids)))
-    table = served.skills_table(root)
     with batch_processes(len(new) // _WORTH_A_PROCESS, workers) as executor:
-        parts.extend(run_each(executor, _of_batch, _batches(table, new, whole=not known)))
+        batches = _batches(served.skills_table(root), new, whole=not known)
+        parts.extend(run_each(executor, _of_batch, batches))
     log.info("routing index: %d skills, %d of them read", len(wanted), len(new))
     found = _by_id(parts, _learned(served, parts))
     return found, _in_order(held, found.doc_ids)
@@ -323,24 +327,20 @@ def _by_id(parts: Sequence[_Parts], learned: Vectors) -> _Parts:
     ids, hashes = [d for p in parts for d in p.doc_ids], [h for p in parts for h in p.hashes]
     order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
     return _Parts(
-        [ids[row] for row in order],
-        [hashes[row] for row in order],
+        [ids[row] for row in order], [hashes[row] for row in order],
         joined([p.postings for p in parts], np.argsort(order)),
         np.concatenate([p.vectors for p in parts])[order],
-        kept_tokens(joined_tokens([p.tokens for p in parts]), order),
-        learned[order],
-    )
+        kept_tokens(joined_tokens([p.tokens for p in parts]), order), learned[order],
+    )  # fmt: skip
 
 
 def _before(root: Root, served: Served) -> _Parts | None:
     """Return the parts of the served version; None if none fit, or if everything is rebuilt."""
-    last = read_served(root)
-    if last is None or is_anew(root):
+    if (last := read_served(root)) is None or is_anew(root):
         return None
     folder = _folder(last)
     try:
-        card = _card(root, folder, served)
-        if card is None or not _is_current(card):
+        if (card := _card(root, folder, served)) is None or not _is_current(card):
             return None
         _require_whole(root, folder, card)
         place = root.fetch(folder)

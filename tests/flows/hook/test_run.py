@@ -116,8 +116,9 @@ def test_no_module_is_loaded_that_a_prompt_does_not_need(server: Here, tmp_path:
     done = run_hook(GOOD, "--agent", "claude", "--url", server.url, *LONG, state=tmp_path, command=light)
     assert context(done, "claude")
     loaded = names(done.stderr) - anyway
-    assert "http.client" in loaded
-    assert not loaded & {"typer", "pydantic", "polars", "numpy", "pathlib", "dataclasses", "flows.settings"}
+    assert "socket" in loaded
+    slow = {"http.client", "logging", "typer", "pydantic", "polars", "numpy", "pathlib", "dataclasses"}
+    assert not loaded & {*slow, "flows.settings"}
 
 
 def test_a_prompt_of_a_megabyte_and_two_hosts_at_once(server: Here, tmp_path: Path) -> None:

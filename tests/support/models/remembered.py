@@ -27,9 +27,9 @@ class Remembering(OpenVino):
     used: ClassVar[bool] = True
 
     def __init__(self, model: Path | bytes, threads: int) -> None:
-        super().__init__(model, threads)
         held = model if isinstance(model, bytes) else f"{model} {model.stat().st_mtime_ns}".encode()
         self._told = hashlib.sha256(held)
+        super().__init__(model, threads)
 
     def run(self, feed: Feed) -> Vectors:
         if not Remembering.used:

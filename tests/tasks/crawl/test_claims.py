@@ -199,6 +199,7 @@ def held(event: Event) -> list[RawDocument]:
     ]
 
 
+@pytest.mark.slow
 @given(EVENTS)
 @settings(max_examples=4)
 def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) -> None:

@@ -167,7 +167,7 @@ def kettles(world: World) -> Repository:
     ("by", "spec"),
     [
         ("a commit", "github:ann/garden"),
-        ("the branch", "skillsmp"),
+        pytest.param("the branch", "skillsmp", marks=pytest.mark.slow),
         pytest.param("a commit", "skillsmp", marks=pytest.mark.slow),
         pytest.param("the branch", "github:ann/garden", marks=pytest.mark.slow),
     ],

@@ -191,6 +191,7 @@ def test_a_source_that_was_partly_read_for_the_first_time_is_listed(nights: Nigh
     assert specs_to_read(nights.root) == [HERBS]
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(seed=st.integers(0, 10**6))
 def test_whatever_is_added_and_removed_documents_are_those_of_sources_that_are_not_retired(

@@ -216,7 +216,8 @@ def test_links_out_of_the_folder_are_named_and_not_followed(inside: Nights, tmp_
 
 
 @pytest.mark.parametrize(
-    ("size", "code"), [(20_000_000, "bundle.not-kept"), (60_000_000, "bundle.too-large")]
+    ("size", "code"),
+    [(20_000_000, "bundle.not-kept"), pytest.param(60_000_000, "bundle.too-large", marks=pytest.mark.slow)],
 )
 def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_named(
     inside: Nights, tmp_path: Path, size: int, code: str

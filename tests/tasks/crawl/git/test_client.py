@@ -75,6 +75,7 @@ def test_a_server_without_filters_serves_the_same(garden: WorkTree, git_daemon: 
     assert list(opened(f"git+{git_daemon}/herbs").read()) == filtered
 
 
+@pytest.mark.slow
 def test_a_server_of_the_old_protocol_serves_the_same(
     garden: WorkTree, git_daemon: str, git_http: str
 ) -> None:

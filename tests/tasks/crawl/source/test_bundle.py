@@ -85,6 +85,7 @@ def bare(row: RawDocument | Dropped) -> RawDocument | Dropped:
     return replace(row, source="", ref=None, commit=None, tree_sha=None, url=None)
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(PATHS)
 def test_a_folder_and_a_repository_of_it_hold_the_same(paths: set[str]) -> None:

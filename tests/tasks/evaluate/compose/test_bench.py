@@ -75,6 +75,7 @@ def rounded(found: Any) -> Any:  # noqa: ANN401
     return round(found, 9) if isinstance(found, float) else found
 
 
+@pytest.mark.slow
 def test_requests_in_another_order_have_the_same_figures(
     asking: Asking, requests: list[KnownRequest]
 ) -> None:

@@ -136,6 +136,7 @@ def test_where_no_nodes_are_built_the_other_legs_are_compared(trades: SkillRoot)
     assert {c.check for c in found} == LEGS - {"probes.nodes_loss"}
 
 
+@pytest.mark.slow
 def test_a_few_probes_prove_nothing_and_a_first_version_has_nothing_to_be_worse_than(
     skill_root: Make,
 ) -> None:
@@ -189,6 +190,7 @@ def test_where_few_skills_changed_rows_are_asked_for_few_probes_and_in_disorder_
     assert set(asked_of.values()) == {asked.value}
 
 
+@pytest.mark.slow
 def test_a_learned_leg_that_what_is_served_lacks_is_no_ground_to_refuse(trades: SkillRoot) -> None:
     new = built_with(trades, trades.encoder)
     prepare_routing(trades.root, new)

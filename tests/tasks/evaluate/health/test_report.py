@@ -91,6 +91,7 @@ def test_the_page_shows_every_measure_with_what_it_was_before() -> None:
     assert "No measure is worse than its thresholds allow." in text
 
 
+@pytest.mark.slow
 def test_the_page_is_about_its_evaluation_where_another_is_dated_later() -> None:
     frame, earlier = history(), NIGHT + timedelta(days=1)
     html = render_report(frame, earlier, drift_of(frame, earlier, compared=7), [], [], {}, compared=7)

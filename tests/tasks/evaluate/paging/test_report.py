@@ -5,6 +5,8 @@ import functools
 from itertools import combinations, count
 from pathlib import Path
 
+import pytest
+
 from tasks.evaluate.measures.evidence import spans_in
 from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.paging.bench import PagingBench, Remembering, prepare_all
@@ -90,6 +92,7 @@ def test_where_a_language_model_speaks_the_papers_tables_are_its_own_and_the_res
     assert {r["judge"] for r in rows if r["budget"] is not None} == {"evidence"}
 
 
+@pytest.mark.slow
 def test_a_picture_is_drawn_with_curves_of_scorers_that_never_saw_the_document(tmp_path: Path) -> None:
     report = measured()
     report.rows = [{**row, "held_out": 2 * (row["method"] == "facets")} for row in report.rows]

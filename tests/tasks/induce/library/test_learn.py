@@ -51,6 +51,7 @@ def arrivals(draw: st.DrawFn) -> tuple[list[Trajectory], list[list[Trajectory]]]
     return judged, [shuffled[start : start + size] for start in range(0, len(shuffled), size)]
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(arrivals())
 def test_a_verdict_gives_the_same_libraries_whenever_it_comes(

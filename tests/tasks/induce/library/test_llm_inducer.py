@@ -169,6 +169,7 @@ def test_what_was_replayed_to_check_an_answer_is_not_replayed_again(llm: Llm) ->
     assert {counting.done[skill.body, source] for skill in theirs for source in skill.sources} == {1}
 
 
+@pytest.mark.slow
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.permutations([*BEDS, *BOATS]), cut=st.integers(0, 6))
 def test_any_order_and_any_split_of_the_runs_give_the_same_library(

@@ -146,6 +146,7 @@ def test_an_element_that_cannot_be_clicked_breaks_the_page_in_time(browser: Brow
     assert time.monotonic() - began < SHORT.run / 2
 
 
+@pytest.mark.slow
 def test_a_page_that_never_rests_is_left_in_time(browser: Browser, url: str) -> None:
     began = time.monotonic()
     with pytest.raises(PageBroken, match="Timeout"):

@@ -91,7 +91,7 @@ def _scanned(raw: RawDocument) -> list[Finding]:
     ("table", "least", "blocked", "of_class"),
     [
         ("variants.yaml", 0.95, 0.4, 0.8),
-        ("variants_second.yaml", 0.85, 0.3, 0.6),
+        pytest.param("variants_second.yaml", 0.85, 0.3, 0.6, marks=pytest.mark.slow),
         ("variants_unseen.yaml", 0.65, 0.3, 0.0),
     ],
 )

@@ -108,7 +108,7 @@ def test_any_text_becomes_a_plan_that_holds_all_of_it(index: ServedIndex, task: 
     "task",
     [
         "The bees in my hive have mites. " * 32_000,
-        LOG,
+        pytest.param(LOG, marks=pytest.mark.slow),
         pytest.param(f"Find out what is wrong and bake bread:\n{LOG}", marks=pytest.mark.slow),
         pytest.param("a" * 1_000_000, marks=pytest.mark.slow),
         pytest.param("bake bread\n\n" * 50_000, marks=pytest.mark.slow),

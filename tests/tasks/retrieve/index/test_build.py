@@ -222,16 +222,6 @@ def test_a_build_that_died_half_way_is_done_again(
     assert in_step(root, root.index())
 
 
-@pytest.mark.slow
-def test_a_first_build_that_died_is_begun_anew(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.crawl()
-    root.parse()
-    root.build()
-    root.remove("bees")
-    assert in_step(root, root.publish())
-
-
 def test_a_source_that_cannot_be_read_marks_its_rows_stale_until_it_can(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish()
@@ -252,18 +242,6 @@ def test_a_corpus_that_loses_its_last_document_is_served_empty(skill_root: Make)
     built = root.publish()
     assert (built.skills_rows, built.nodes_rows) == (0, 0)
     assert root.ask().search("bread")["results"] == []
-
-
-@pytest.mark.slow
-def test_after_many_nights_everything_is_indexed(skill_root: Make) -> None:
-    root = skill_root({"bread": BREAD})
-    for night in range(4):
-        root.write(
-            f"s{night}", skill(f"s{night}", f"Counts to {night + 20}", f"Count to {night + 20} aloud.")
-        )
-        built = root.publish()
-    assert in_step(root, built)
-    assert root.ask().search("count to 23")["results"][0]["name"] == "s3"
 
 
 def test_ids_with_quotes_are_no_hazard(skill_root: Make) -> None:

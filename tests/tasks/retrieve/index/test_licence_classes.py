@@ -159,6 +159,7 @@ def test_another_policy_alone_writes_no_table_and_encodes_nothing(skill_root: Ma
     assert require_licences(root.root).class_of("GPL-3.0-only") == "deny"
 
 
+@pytest.mark.slow
 def test_a_licence_keeps_its_class_while_a_version_with_it_may_be_served(skill_root: Make) -> None:
     root = skill_root(SKILLS_LICENSED)
     root.publish()

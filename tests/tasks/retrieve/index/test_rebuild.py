@@ -71,6 +71,7 @@ def vectors(root: SkillRoot) -> dict[str, list[float]]:
     return {row["doc_id"]: row["vector"] for row in rows}
 
 
+@pytest.mark.slow
 def test_what_was_to_be_built_anew_is_by_the_next_run_if_the_first_was_killed(root: SkillRoot) -> None:
     redo_all(root.root, keep_vectors=False)
     root.crawl()

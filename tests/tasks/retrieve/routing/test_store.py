@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -12,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.lance.served import require_served
 from tasks.refine import workers
 from tasks.refine.workers import _submitted as submitted
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.index.gate import few_changed
 from tasks.retrieve.routing import coarse, store
-from tasks.retrieve.routing.store import FOLDER, RoutingIndex, open_routing
+from tasks.retrieve.routing.store import FOLDER, RoutingIndex, open_routing, routing_rows
 from tasks.retrieve.served_index import ServedIndex
 from tasks.retrieve.shells import publish_tables
 from tasks.retrieve.versions.doctor import examine
@@ -67,6 +69,7 @@ def test_a_change_is_found_and_only_it_is_read(root: SkillRoot, caplog: pytest.L
     assert (best(root, "vulcanising"), best(root, "syrup"), best(root, "crust")) == ("bike", "bees", "bread")
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None)
 @given(nights=st.lists(CORPORA, min_size=2, max_size=3))
 def test_an_index_brought_up_to_date_is_bit_for_bit_what_is_made_anew(
@@ -232,6 +235,14 @@ def test_a_damaged_file_is_named_and_search_answers_without_it(
     root.root.write(f"{FOLDER}/{name}/impacts.npy", b"no array")
     assert best(root, "crust") == "bread"
     assert "impacts.npy cannot be read" in caplog.text
+
+
+def test_what_answers_say_is_read_once_while_its_file_stays(root: SkillRoot) -> None:
+    (name,), served = folders(root), require_served(root.root)
+    first = routing_rows(root.root, served)
+    assert routing_rows(root.root, served) is first
+    os.utime(root.root.at(f"{FOLDER}/{name}/rows.arrow"), ns=(0, 0))
+    assert routing_rows(root.root, served) is not first
 
 
 def test_damaged_rows_are_named_and_search_answers_without_them(

@@ -131,6 +131,7 @@ def test_folders_list_what_lies_right_below_them(storied: SkillRoot) -> None:
             bundle.children(other)
 
 
+@pytest.mark.slow
 def test_after_a_rollback_the_files_are_those_of_the_version_that_is_served(
     skill_root: Callable[[dict[str, str]], SkillRoot],
 ) -> None:

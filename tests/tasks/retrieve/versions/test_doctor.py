@@ -126,6 +126,7 @@ def test_a_damaged_cache_is_removed(root: SkillRoot) -> None:
     assert examine(root.root) == []
 
 
+@pytest.mark.slow
 def test_what_was_seen_is_put_together_again_and_nothing_is_lost_or_comes_back(root: SkillRoot) -> None:
     root.remove("bread")
     root.publish()

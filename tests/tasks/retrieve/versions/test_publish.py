@@ -53,6 +53,7 @@ def test_going_back_serves_what_was_served_before_and_forward_again_what_was_las
     assert names(two_nights) == {"bread", "bees", "bike"}
 
 
+@pytest.mark.slow
 def test_the_night_after_a_rollback_publishes_what_the_corpus_holds(two_nights: SkillRoot) -> None:
     roll_back(two_nights.root)
     two_nights.write("kiln", KILN)

@@ -8,6 +8,7 @@ import functools
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
@@ -48,6 +49,18 @@ class SecretRule:
         if self.fold:
             return "text"
         return "keys" if all(literal[:1].isalnum() for literal in self.literals) else "words"
+
+    def matches(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield the matches of the pattern: each begins with a literal where those are of keys."""
+        if self.within != "keys":
+            yield from self.pattern.finditer(text)
+            return
+        done = 0
+        for literal in re.finditer("|".join(re.escape(one.decode()) for one in self.literals), text):
+            at = literal.start()
+            if at >= done and (match := self.pattern.match(text, at)):
+                done = match.end()
+                yield match
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +202,7 @@ def _redacted_by(rule: SecretRule, text: str, found: dict[str, _Found]) -> str:
     """Return the text without the rule's secrets; count them in `found`."""
     pieces: list[str] = []
     done = 0
-    live = (match for match in rule.pattern.finditer(text) if _is_live(rule, text, match))
+    live = (match for match in rule.matches(text) if _is_live(rule, text, match))
     for start, end in (match.span("secret") for match in live):
         if rule.kind not in found:
             found[rule.kind] = _Found(text.count("\n", 0, start) + 1, [])

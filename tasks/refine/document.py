@@ -29,7 +29,7 @@ from tasks.refine.filters import (
 )
 from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
-from tasks.refine.risks.contents import crawled, scan_bundles
+from tasks.refine.risks.contents import RUNS, crawled, scan_bundles
 from tasks.refine.text.canonical import MAX_CONTROL_SHARE, body_hash
 from tasks.refine.text.encodings import decode
 from tasks.refine.text.language import MIN_LETTERS, Language, language_of
@@ -92,7 +92,7 @@ def _without_secrets(content: bytes, max_control_share: float) -> _Refined:
     text = decode(content)[0]
     if not_text(text, max_control_share=max_control_share):
         # UTF-16 without its mark is ASCII with a zero after each byte.
-        secrets = redact(content.replace(b"\0", b"").decode("latin-1"))[1]
+        secrets = redact(b"\n".join(RUNS.findall(content.replace(b"\0", b""))).decode())[1]
         return _Refined(None, (finding("bundle.secret-in-binary"),)) if secrets else _Refined(content)
     redacted, secrets = redact(text)
     return _Refined(redacted.encode("utf-8", "replace") if secrets else content, secrets)

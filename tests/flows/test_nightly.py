@@ -3,11 +3,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Timer
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import Mock
 from urllib.request import Request, urlopen
 
@@ -26,8 +25,6 @@ from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.roots.skill_root import MINILM
 from tests.support.roots.storied import PIPED, RULE
-
-T = TypeVar("T")
 
 
 def _nightly(root: str, *sources: str) -> dict[str, Any]:
@@ -203,25 +200,3 @@ def test_two_nights_on_one_root_do_not_write_at_once(
             nightly(root, [f"dir:{skills}"], wait_minutes=0.001)
         with pytest.raises(Locked):
             run_nightly(Root(root), [f"dir:{skills}"], None, "all")
-
-
-def test_a_night_waits_for_another_writer_to_end(
-    no_server: None, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
-) -> None:
-    from flows.backfill import backfill
-    from flows.nightly import nightly
-
-    def while_another_writes(start: Callable[[], T]) -> T:
-        held = ExitStack()
-        held.enter_context(other_writer(root))
-        ending = Timer(0.4, held.close)
-        ending.start()
-        found = start()
-        ending.join()
-        return found
-
-    record = while_another_writes(lambda: nightly(root, [f"dir:{skills}"], wait_minutes=5))
-    assert record["state"] == "complete"
-    today = datetime.now(UTC).date()
-    (row,) = while_another_writes(lambda: backfill(today, today, root, wait_minutes=5))
-    assert row["documents"] == record["documents"]

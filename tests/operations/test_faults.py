@@ -36,20 +36,24 @@ from tests.support.roots.night_process import run_night
 from tests.support.roots.skill_root import Export, SkillRoot
 
 
+def slow(*values: object) -> list[Any]:
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+@pytest.mark.parametrize("left", [400_000, *slow(0)])
 def test_a_night_that_loses_its_disk_space_leaves_what_is_served_and_the_next_one_completes(
-    place: Place, expected: dict[str, Any], small_disk: Path
+    place: Place, expected: dict[str, Any], small_disk: Path, left: int
 ) -> None:
     root = Root(shutil.copytree(place.root.folder, small_disk / "root", symlinks=True))
     full = place._replace(root=root)
     before = answers(root)
-    for left in (0, 400_000):
-        filler = small_disk / "filler"
-        free = shutil.disk_usage(small_disk).free
-        filler.write_bytes(b"x" * max(0, free - left))
-        with pytest.raises((SkilleryError, OSError, RuntimeError, ValueError)):
-            full.night()
-        assert answers(root) == before
-        filler.unlink()
+    filler = small_disk / "filler"
+    free = shutil.disk_usage(small_disk).free
+    filler.write_bytes(b"x" * max(0, free - left))
+    with pytest.raises((SkilleryError, OSError, RuntimeError, ValueError)):
+        full.night()
+    assert answers(root) == before
+    filler.unlink()
     require_mended(full, expected)
 
 
@@ -98,10 +102,6 @@ MORE_PARQUET = [
     *("state/seen", "nodes", "state/refined", "state/parsed", "edges"),
     *("vectors", "states", "state/signatures", "state/near"),
 ]
-
-
-def slow(*values: str) -> list[Any]:
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 @pytest.mark.parametrize("folder", [*PARQUET, *slow(*MORE_PARQUET)])
@@ -177,6 +177,7 @@ def skillsmp(root: Root, market: Marketplace, now: datetime) -> Source:
     return open_source("skillsmp", CrawlContext(root, now, None, settings=settings_of(market.environment())))
 
 
+@pytest.mark.slow
 def test_without_a_network_what_is_served_answers_marked_stale_and_the_next_night_catches_up(
     place: Place, world: World, tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ _CLOSED = {
     b"7z\xbc\xaf\x27\x1c": "an archive (7z)", b"Rar!\x1a\x07": "an archive (RAR)",
     b"\x28\xb5\x2f\xfd": "an archive (zstd)", b"MSCF": "an archive (CAB)", b"xar!": "an archive (xar)",
 }  # fmt: skip
-_RUNS = re.compile(rb"[\t\n\r -~]{12,}")  # of characters that a program may be written in
+RUNS = re.compile(rb"[\t\n\r -~]{12,}")  # of characters that a program may be written in
 
 
 class Reading(NamedTuple):
@@ -104,7 +104,7 @@ class _Reader:
             self._text(scanned(head), path, size=len(content))
             return
         # What an interpreter finds behind a picture or in front of an archive is text, too.
-        if runs := _RUNS.findall(plain):
+        if runs := RUNS.findall(plain):
             self._text("\n".join(run.decode("ascii") for run in runs), path, whole=False)
         if known:
             return

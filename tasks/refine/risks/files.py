@@ -32,7 +32,8 @@ ANALYSES: Mapping[Kind, tuple[Analysis, ...]] = {
     "javascript": (script_hits,),
     "text": (script_hits,),
 }
-_MOST_CHARS = 1_000_000  # of a text that is analysed as code
+# Characters of a text that is analysed as code, and as that of a shell, which takes longest.
+_MOST_CHARS, _MOST_SHELL = 1_000_000, 500_000
 
 
 def scan_files(files: Sequence[TextFile]) -> list[tuple[Finding, ...]]:
@@ -73,7 +74,7 @@ def _untold(text: str, fetched: Sequence[Hit], by_rules: Sequence[Finding]) -> l
 
 def _of_part(part: Part) -> Iterator[Hit]:
     analyses, before = ANALYSES.get(part.kind, ()), part.line - 1
-    if analyses and len(part.text) > _MOST_CHARS:
+    if analyses and len(part.text) > (_MOST_SHELL if part.kind == "shell" else _MOST_CHARS):
         yield Hit("unscanned.code", part.line, f"{len(part.text):,} characters of {part.kind}")
         return
     for analysis in analyses:

@@ -15,6 +15,8 @@ from tasks.refine.text.rules import finding
 MAX_CONTROL_SHARE = 0.1
 # Control characters but tab and newline, and lone surrogates, which no UTF-8 file can hold.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_ASCII_CONTROL = bytes({*range(32), 127} - {*b"\t\n\r"})
+_HIGH_CONTROL = re.compile(rb"\xc2[\x80-\x9f]|\xed[\xa0-\xbf]")
 # NFC takes time quadratic in the marks on one letter; no script needs more than a few.
 MAX_STACKED_MARKS = 100
 _MAYBE_STACKED = re.compile(
@@ -25,7 +27,11 @@ _LEADING_BLANK = re.compile(r"\A(?:[ \t]*\n)+")
 
 def control_share(text: str) -> float:
     """Return the share of control characters in a text, 0 to 1; line ends and tabs are none."""
-    return len(_CONTROL.findall(text.replace("\r", "\n"))) / max(len(text), 1)
+    encoded = text.encode(
+        "utf-8", "surrogatepass"
+    )  # of bytes those of ASCII are counted several times sooner
+    of_ascii = len(encoded) - len(encoded.translate(None, _ASCII_CONTROL))
+    return (of_ascii + len(_HIGH_CONTROL.findall(encoded))) / max(len(text), 1)
 
 
 def _unstacked(match: re.Match[str]) -> str:

@@ -67,7 +67,7 @@ def decode(content: bytes) -> tuple[str, tuple[Finding, ...]]:
         with contextlib.suppress(UnicodeDecodeError):
             return content.decode(encoding), () if encoding == "utf-8" else _other(encoding)
     text = content.decode("utf-8", "replace")
-    if text.count("\ufffd") <= _MOST_DAMAGED * len(_FOREIGN.findall(text)):
+    if text.count("\ufffd") <= _MOST_DAMAGED * (len(text) - len(text.encode("ascii", "ignore"))):
         return text, _other("utf-8 with damaged bytes")
     if _FEW_HAN.fullmatch(content):
         encoding = "euc_kr" if _is_korean(content) else "gb18030"

@@ -122,10 +122,10 @@ def test_attempts_are_bounded_and_say_how_they_ended(
 
 def test_what_was_done_is_learned_for_the_tasks_that_follow(root: str, ask: Ask) -> None:
     given = ("example", "--agent", scripted(), "--root", root, "--method", "none", "--method", "cer")
-    found = json.loads(ask("evaluate", "agents", *given, "--online", "--json").stdout)
+    found = json.loads(ask("evaluate", "agents", *given, "--online", "--runs", "1", "--json").stdout)
     none, cer = found["methods"]
-    # In the first run the tasks at the places 1, 2, 3, 5, ... are done: from place 2 on there is something.
-    assert (none["given"], cer["given"]) == (0, pytest.approx((8 + 7 + 6) / 30))
+    # The tasks at the places 1, 2, 3, 5, ... are done: from place 2 on there is something.
+    assert (none["given"], cer["given"]) == (0, pytest.approx(8 / 10))
     assert cer["pass@1"] == none["pass@1"]
     assert cer["against"]["difference"] == 0
 

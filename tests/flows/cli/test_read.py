@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.command import MAIN, Ask
 from tests.support.roots.skill_root import SkillRoot
-from tests.support.roots.storied import BREAD_ID, KEY, LOGO, PIPED, SECOND
+from tests.support.roots.storied import BREAD_ID, KEY, LOGO, PIPED
 
 
 def raw(*arguments: str) -> bytes:
@@ -41,7 +41,6 @@ def test_show_prints_one_json_object(ask: Ask, storied: SkillRoot) -> None:
 
 def test_raw_prints_bytes_and_nothing_else(storied: SkillRoot) -> None:
     root = ["--root", storied.root.uri]
-    assert raw("show", "bread", "--raw", *root) == SECOND.encode()
     assert raw("show", "bread", "--file", "scripts/knead.sh", "--raw", *root) == PIPED
     assert raw("show", "bread", "--file", "logo.png", "--revision", "2025-03-02", "--raw", *root) == LOGO
 

@@ -150,6 +150,7 @@ def test_a_label_of_what_is_not_measured_is_named_before_any_work(
     assert "labels.jsonl:1: 'k-5' with budget None is not measured" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_report_has_its_files_and_says_who_judged_what(
     llm: LlmServer, mill: list[str], tmp_path: Path, ask: Ask
 ) -> None:

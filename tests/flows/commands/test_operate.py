@@ -21,7 +21,7 @@ from flows.commands.corpus import compare_corpora
 from flows.commands.operate import examine_root, export_root, forget_target, roll_back_root, root_status
 from flows.settings import load_settings
 from storage.blobs import BlobStore
-from storage.errors import EvaluationFell, Locked, UnknownDocument, WrongInput
+from storage.errors import Locked, UnknownDocument, WrongInput
 from storage.lance.served import read_served, require_served
 from storage.root import Root
 from storage.state import documents_table, read_runs
@@ -61,20 +61,6 @@ def _served(root: str) -> str:
     served = read_served(Root(root))
     assert served is not None
     return served.version
-
-
-def test_refreshing_one_skill_serves_its_change_and_leaves_the_others(shelf: SkillRoot) -> None:
-    from flows.refresh_one import refresh_one
-
-    specs = specs_to_read(shelf.root)
-    for name in ("tea", "bike"):
-        shelf.write(name, SKILLS[name] + "\nPut everything back afterwards.\n")
-    record = refresh_one("local/market/tea", shelf.root.uri)
-    assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
-    assert [(s["listed"], s["changed"], s["retired"]) for s in record["sources"]] == [(1, 1, 0)]
-    assert record["checks"]
-    assert all(check["passed"] for check in record["checks"])
-    assert specs_to_read(shelf.root) == specs, "the next night would read what was refreshed alone"
 
 
 def test_what_no_source_has_brought_is_not_refreshed(filled: str) -> None:
@@ -169,27 +155,12 @@ def test_an_evaluation_is_kept_drawn_and_compared_with_the_one_before(filled: st
     assert page.count("data:image/svg+xml") >= 4
 
 
-def test_an_evaluation_below_its_thresholds_fails_and_leaves_its_figures(
-    filled: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from flows.evaluate import evaluate
-
-    monkeypatch.setenv("SKILLERY_EVALUATION_MAX_MS", "0.000001")
-    before = _served(filled)
-    with pytest.raises(
-        EvaluationFell, match=r"worse than its thresholds allow: latency, search: p95_ms is"
-    ) as error:
-        evaluate(filled)
-    assert error.value.found["fallen"]
-    assert "may be at most 1e-06" in (Path(filled) / "reports" / "evaluation.html").read_text("utf-8")
-    assert _served(filled) == before
-
-
 def test_the_commands_print_what_they_did(
     shelf: SkillRoot, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = ["--root", shelf.root.uri]
-    shelf.write("tea", SKILLS["tea"] + "\nRinse the pot.\n")
+    root, specs = ["--root", shelf.root.uri], specs_to_read(shelf.root)
+    for name in ("tea", "bike"):
+        shelf.write(name, SKILLS[name] + "\nPut everything back afterwards.\n")
 
     def printed(*command: str) -> dict[str, Any]:
         done = ask(*command, *root, "--json")
@@ -197,16 +168,24 @@ def test_the_commands_print_what_they_did(
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
-    assert printed("refresh", "market/tea")["published"]
+    record = printed("refresh", "market/tea")
+    assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
+    assert [(s["listed"], s["changed"], s["retired"]) for s in record["sources"]] == [(1, 1, 0)]
+    assert record["checks"]
+    assert all(check["passed"] for check in record["checks"])
+    assert specs_to_read(shelf.root) == specs, "the next night would read what was refreshed alone"
     assert printed("rebuild", "--keep-vectors")["published"]
     BlobStore(shelf.root).put([b"no document names this"])
     compacted = printed("compact")
     assert (compacted["files_after"] > 0, compacted["blobs_gone"]) == (True, 1)
     assert ask("refresh", "nobody/here", *root).code == 2
     monkeypatch.setenv("SKILLERY_EVALUATION_MAX_MS", "0.000001")
+    before = _served(shelf.root.uri)
     fell = ask("evaluate", "corpus", *root)
     assert fell.code == 1
     assert "worse than allowed: latency, search" in fell.stdout
+    assert "may be at most 1e-06" in shelf.root.read("reports/evaluation.html").decode()
+    assert _served(shelf.root.uri) == before
 
 
 BREAD, LOAF = "local/market/bread", "local/market/loaf"

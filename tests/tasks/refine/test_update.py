@@ -114,19 +114,30 @@ def _partition(nights: Nights, doc_id: str) -> int:
 # Copies
 
 
-def test_a_copy_returns_when_its_survivor_retires(nights: Nights) -> None:
-    nights.run(shelf(skill("a"), skill("b"), skill("c")))
-    assert nights.run(shelf(skill("b"), skill("c"))) == {"documents": 1, "duplicate": 1}
+BREAD = " ".join(f"step{n} takes {n} minutes" for n in range(20))
+BUNS = BREAD.replace("step0", "begin")
+PIES = " ".join(f"fold {n} times and wait for {n} hours" for n in range(15))
+# A text, and a copy or a near copy of it.
+COPIES = pytest.mark.parametrize(("text", "copy"), [(BUNS, BUNS), (BREAD, BUNS)], ids=["equal", "near"])
+
+
+@COPIES
+def test_a_copy_returns_when_its_survivor_retires_and_stands_for_it(
+    nights: Nights, text: str, copy: str
+) -> None:
+    nights.run(shelf(skill("a", text), skill("b", copy), skill("c", copy)))
+    assert nights.run(shelf(skill("b", copy), skill("c", copy))) == {"documents": 1, "duplicate": 1}
     assert (nights.documents(), nights.folded()) == (["b"], ["c"])
     assert nights.aliases() == {"a": ("b", "retired"), "c": ("b", "folded")}
     assert ("a", "retired", None) in reasons(nights)
 
 
-def test_a_copy_returns_when_its_survivor_changes(nights: Nights) -> None:
-    nights.run(shelf(skill("a"), skill("b")))
-    nights.run(shelf(skill("a", "Knead the dough."), skill("b")))
+@COPIES
+def test_a_copy_returns_when_its_survivor_changes(nights: Nights, text: str, copy: str) -> None:
+    nights.run(shelf(skill("a", text), skill("b", copy)))
+    assert nights.run(shelf(skill("a", PIES), skill("b", copy))) == {"documents": 2}
     assert (nights.documents(), nights.folded(), nights.aliases()) == (["a", "b"], [], {})
-    nights.run(shelf(skill("a"), skill("b")))
+    nights.run(shelf(skill("a", text), skill("b", copy)))
     assert (nights.documents(), nights.folded()) == (["a"], ["b"])
 
 
@@ -153,10 +164,6 @@ def test_a_copy_that_loses_its_body_is_no_copy_any_more(nights: Nights) -> None:
 
 
 # Near-duplicates
-
-BREAD = " ".join(f"step{n} takes {n} minutes" for n in range(20))
-BUNS = BREAD.replace("step0", "begin")
-PIES = " ".join(f"fold {n} times and wait for {n} hours" for n in range(15))
 
 
 def test_a_near_duplicate_lies_beside_its_survivor_and_is_recorded(nights: Nights) -> None:
@@ -186,19 +193,6 @@ def test_the_threshold_decides_what_is_near(nights: Nights) -> None:
 def settle_again(nights: Nights, near: NearLimits) -> dict[str, int]:
     nights.plan()
     return update_corpus(nights.root, run_id=nights.run_id, now=nights.now, near=near)
-
-
-def test_a_near_duplicate_returns_when_its_survivor_retires_and_stands_for_it(nights: Nights) -> None:
-    nights.run(shelf(skill("a", BREAD), skill("b", BUNS), skill("c", BUNS)))
-    assert nights.run(shelf(skill("b", BUNS), skill("c", BUNS))) == {"documents": 1, "duplicate": 1}
-    assert (nights.documents(), nights.folded()) == (["b"], ["c"])
-    assert nights.aliases() == {"a": ("b", "retired"), "c": ("b", "folded")}
-
-
-def test_a_near_duplicate_returns_when_its_survivor_changes(nights: Nights) -> None:
-    nights.run(shelf(skill("a", BREAD), skill("b", BUNS)))
-    assert nights.run(shelf(skill("a", PIES), skill("b", BUNS))) == {"documents": 2}
-    assert (nights.folded(), nights.aliases()) == ([], {})
 
 
 def test_one_more_document_leaves_other_clusters_as_they_are(nights: Nights) -> None:

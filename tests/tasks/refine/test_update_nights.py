@@ -21,7 +21,7 @@ from storage.schemas import DOCUMENTS
 from storage.state import documents_table, folded_table
 from tasks.refine import update as placing
 from tasks.refine.plan import STAGED
-from tasks.refine.update import SORTED, StagedDocuments, place
+from tasks.refine.update import StagedDocuments, place
 from tests.support.processes import slow_but
 from tests.support.roots.nights import HandSource, Killed, Nights, dying_at, skill
 
@@ -248,17 +248,6 @@ def test_an_id_that_returned_for_a_killed_run_alone_leads_where_it_led(
     assert world.nights.aliases() in ([leads, {}] if returned and text == "two" else [leads])
 
 
-@pytest.mark.slow
-def test_the_order_in_which_documents_come_has_no_influence(tmp_path: Path) -> None:
-    held = (("a", "one"), ("B", "one"), ("c", "far"), ("d", "two"), ("e", ""), ("f", "near"), ("g", "three"))
-    found = [skill(doc_id, TEXTS[text]) for doc_id, text in held]
-    one, other = Nights(tmp_path / "one"), Nights(tmp_path / "other")
-    one.run(HandSource("dir:d", *found), HandSource("git+x", *found[:2]))
-    other.run(HandSource("dir:d", *reversed(found)), HandSource("git+x", *reversed(found[:2])))
-    assert corpus(one) == corpus(other)
-    assert one.aliases() == other.aliases()
-
-
 IDS = [f"skill-{n}" for n in range(30)]
 
 
@@ -278,19 +267,6 @@ def held(root: Root) -> tuple[dict[str, str], dict[str, str]]:
     tables = documents_table(root), folded_table(root)
     documents, folded = (dict(t.read().select("doc_id", "body").sort("doc_id").iter_rows()) for t in tables)
     return documents, folded
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fits", [True, False])
-def test_every_staged_document_lands_where_it_belongs(
-    root: Root, monkeypatch: pytest.MonkeyPatch, fits: bool
-) -> None:
-    if not fits:
-        monkeypatch.setattr(placing, "_MAX_BYTES", 1000)
-    stage(root, IDS)
-    place(root, replaced=IDS, moved=[], copies=IDS[:7], alike={})
-    assert held(root) == (dict.fromkeys(sorted(IDS[7:]), "new"), dict.fromkeys(sorted(IDS[:7]), "new"))
-    assert bool(root.files(SORTED)) is not fits
 
 
 def test_what_a_run_that_died_had_sorted_is_not_taken_twice(

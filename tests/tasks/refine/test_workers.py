@@ -18,7 +18,6 @@ import pytest
 
 from storage import folder
 from storage.errors import StorageError
-from storage.root import Root
 from storage.state import documents_table, signatures_table
 from tasks.refine import workers as processes
 from tasks.refine.batch import refine_batch
@@ -65,13 +64,6 @@ def test_few_batches_are_refined_in_this_process() -> None:
 def test_one_worker_is_this_process() -> None:
     with batch_processes(1000, 1) as executor:
         assert executor is None
-
-
-@pytest.mark.slow
-def test_what_a_batch_raises_comes_back_as_it_is(tmp_path: Path) -> None:
-    work = partial(refine_batch, Root(tmp_path), ["raw/none.parquet"], run_id="r", limits=FilterLimits())
-    with batch_processes(ENOUGH, 2) as executor, pytest.raises(StorageError, match=r"\.parquet is missing"):
-        run_in(executor, work)
 
 
 def test_what_is_run_for_each_item_comes_in_their_order_wherever_it_ran() -> None:

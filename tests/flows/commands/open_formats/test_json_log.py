@@ -13,7 +13,7 @@ import pytest
 from flows.commands.open_formats.json_log import DOING, JsonLines, run_of_process
 from flows.run_record import recorded, run_as
 from storage.root import Root
-from tests.support.command import MAIN, skillery
+from tests.support.command import skillery
 from tests.support.paths import PROJECT
 from tests.support.processes import slow_but
 
@@ -96,14 +96,9 @@ def test_another_format_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("quiet", slow_but({False}, [False, True]))
-def test_a_run_logs_json_with_its_id_and_quiet_nothing_but_warnings(
-    quiet: bool, tmp_path: Path, prefect_server: str
-) -> None:
+def test_a_run_logs_json_with_its_id_and_quiet_nothing_but_warnings(quiet: bool, tmp_path: Path) -> None:
     arguments = ["run", "--source", "dir:/no/such/folder", "--root", str(tmp_path / "root"), "--json"]
-    given = {**os.environ, "PREFECT_API_URL": prefect_server, "SKILLERY_LOG_FORMAT": "json"}
-    done = subprocess.run(
-        [*MAIN, *arguments, *["--quiet"] * quiet], env=given, capture_output=True, text=True, check=False
-    )
+    done = skillery(*arguments, *["--quiet"] * quiet, SKILLERY_LOG_FORMAT="json")
     assert done.returncode == 1
     said, run = objects(done.stderr), json.loads(done.stdout)["run_id"]
     assert {one["run"] for one in said} == {run}

@@ -14,7 +14,7 @@ from tests.support.llm.working_llm import works
 from tests.support.models.routing_material import Written, write_bench, write_bench_folder
 from tests.support.roots.hand_written import skill
 
-METHODS = ("--method", "default", "--method", "bm25-full", "--baseline", "bm25-full")
+METHODS = ("--method", "zsum", "--method", "bm25-full", "--baseline", "bm25-full")
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def test_a_folder_is_a_bench_measured_in_three_pools(
             rejection = row["rejection"]
             assert (rejection["queries"], rejection["negatives"], rejection["recall"]) == (4, 2, 0.95)
             assert set(rejection["score"]["by_repo"]) == {"home/garden", "home/kitchen"}
-        assert {c["method"] for c in pool["contests"]} == {"default"}
+        assert {c["method"] for c in pool["contests"]} == {"zsum"}
     alone = {row["method"]: row for row in found["pools"][2]["methods"]}
-    assert alone["default"]["hit@1"] == alone["bm25-full"]["hit@1"] == 1.0
+    assert alone["zsum"]["hit@1"] == alone["bm25-full"]["hit@1"] == 1.0
     # No word of the negatives is in a skill but honey: the lexical scores tell them from the tasks.
     assert alone["bm25-full"]["rejection"]["score"]["auroc"] == 1.0
     assert alone["bm25-full"]["rejection"]["score"]["false_route_rate"] == 0.0
@@ -131,7 +131,7 @@ def test_a_person_reads_pools_in_80_columns(
         "routing, 4 tasks over 5 skills, copies folded",
         "skills: the bench's own alone",
         "skills: those of a task's repository alone",
-        "default, by repository",
+        "zsum, by repository",
         "the same by repository",
         "2 tasks that their skill is not for: how many are routed where 0.95 of 4 are",
     ):

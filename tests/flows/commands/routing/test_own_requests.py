@@ -52,14 +52,16 @@ def asked(folder: Path, times: int) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_own_requests_are_measured_beside_the_packages_and_change_nothing_if_these_lose(
-    served: SkillRoot, ask: Ask, tmp_path: Path
+    served: SkillRoot, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = str(asked(tmp_path, 10))
+    monkeypatch.setattr("tasks.train.search.own_requests.LEAST", 6)
+    file = str(asked(tmp_path, 3))
     done = ask("train", "requests", file, "--root", served.root.uri)
     assert done.code == 0, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "40 requests, 40 of them kept; 1 of skills not served" in done.stdout
+    assert "12 requests, 12 of them kept; 1 of skills not served" in done.stdout
     for told in ("your requests, tuned", "the package's, before", "mrr@3", "not better beyond chance"):
         assert told in done.stdout
     assert read_tuned(served.root) is None

@@ -7,7 +7,7 @@ from storage.parquet import read_frame
 from storage.schemas import LISTINGS
 from storage.state import repositories_table
 from tests.support.crawl.crawling import Crawler, grows
-from tests.support.marketplace.populate import change, populate
+from tests.support.marketplace.populate import populate
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -212,19 +212,6 @@ def test_a_query_is_not_swept_by_keywords(world: World, market: Marketplace, cra
     crawler.crawl("skillsmp:mint")
     crawler.crawl("skillsmp:mint")
     assert {r.query.get("search") for r in market.requests if r.kind == "listing"} == {"mint"}
-
-
-@pytest.mark.slow
-def test_a_change_of_a_hundredth_costs_what_changed(
-    world: World, market: Marketplace, crawler: Crawler
-) -> None:
-    populate(world, repositories=20, skills=100)
-    crawler.crawl()
-    market.clear_requests()
-    changed = change(world, 0.01)
-    report = crawler.crawl()
-    assert report.changed == len(changed)
-    assert report.requests <= 2 + 6 * len(changed)
 
 
 def _repositories(crawler: Crawler) -> list[dict[str, object]]:

@@ -254,18 +254,6 @@ def test_a_corpus_that_loses_its_last_document_is_served_empty(skill_root: Make)
     assert root.ask().search("bread")["results"] == []
 
 
-@pytest.mark.slow
-def test_after_many_nights_everything_is_indexed(skill_root: Make) -> None:
-    root = skill_root({"bread": BREAD})
-    for night in range(4):
-        root.write(
-            f"s{night}", skill(f"s{night}", f"Counts to {night + 20}", f"Count to {night + 20} aloud.")
-        )
-        built = root.publish()
-    assert in_step(root, built)
-    assert root.ask().search("count to 23")["results"][0]["name"] == "s3"
-
-
 def test_ids_with_quotes_are_no_hazard(skill_root: Make) -> None:
     root = skill_root({'baker\'s "best"': BREAD, "o'; DROP": SKILLS["bees"]})
     assert isinstance(DirectorySource(str(root.market)).version(), str)

@@ -210,11 +210,3 @@ def test_a_damaged_blob_that_nothing_names_goes(root_blobs: SkillRoot) -> None:
     (found,) = examine(root_blobs.root)
     assert (found.where, found.mended) == (blob_file(stray), True)
     assert BlobStore(root_blobs.root).digests() == [hashlib.sha256(RUN).hexdigest()]
-
-
-@pytest.mark.slow
-def test_whole_blobs_are_no_defect(root_blobs: SkillRoot) -> None:
-    assert examine(root_blobs.root) == []
-    root_blobs.write_file("bees", "run.sh", b"echo walk\n")
-    root_blobs.publish()
-    assert examine(root_blobs.root) == []

@@ -11,7 +11,6 @@ from storage.lance.tables import NODES
 from storage.state import nodes_table
 from storage.vectors import StateStore, VectorStore, state_stores, text_hash, vector_stores
 from tasks.models.cached_encoder import KeptEncoder, kept_states, vectors_of
-from tasks.parse.classify.local import LocalClassifier
 from tasks.retrieve.index.build import Built
 from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.publish import publish
@@ -29,10 +28,6 @@ from tests.support.roots.skill_root import CountingEncoder, SkillRoot
 from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
-
-
-class OtherRules(LocalClassifier):
-    name = "rules-of-tomorrow"
 
 
 def keeping(root: SkillRoot) -> tuple[CountingEncoder, VectorStore]:
@@ -54,18 +49,6 @@ def test_a_night_encodes_each_text_of_the_corpus_once(skill_root: Make) -> None:
     root.publish()
     assert len(counting.encoded) == len(set(counting.encoded)) == len(store)
     assert {text_hash(text) for text in counting.encoded} == texts_in_use(root.root)
-
-
-@pytest.mark.slow
-def test_another_classifier_types_anew_and_encodes_nothing(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    counting, _ = keeping(root)
-    root.publish()
-    counting.encoded.clear()
-    done = root.parse(classifier=OtherRules())
-    root.index()
-    assert done["documents"] == 4
-    assert counting.encoded == []
 
 
 @pytest.mark.slow

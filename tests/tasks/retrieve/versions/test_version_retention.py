@@ -44,28 +44,6 @@ def page_of(root: SkillRoot) -> str:
     return str(asked["context"])
 
 
-@pytest.mark.slow
-def test_the_last_versions_stay_and_the_older_ones_go(skill_root: Make) -> None:
-    root = skill_root({"bread": BREAD})
-    published = nights(root, 4)
-    gone = retain_versions(root.root, 2, now=root.now + timedelta(days=2))
-    kept = {v.version for v in published[2:]}
-    assert set(gone) == {v.version for v in published[:2]}
-    assert {v.version for v in published_versions(root.root)} == kept
-    assert tags(root, SKILLS) == tags(root, NODES) == kept
-
-
-@pytest.mark.slow
-def test_each_version_that_stays_can_be_gone_back_to(skill_root: Make) -> None:
-    root = skill_root({"bread": BREAD})
-    published = nights(root, 4)
-    retain_versions(root.root, 3, now=root.now + timedelta(days=2))
-    for night in (1, 2, 3):
-        roll_back(root.root, published[night].version)
-        context = page_of(root)
-        assert f"{night + 11} minutes" in context
-
-
 def test_what_is_served_stays_however_old_it_is(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     published = nights(root, 4)
@@ -181,15 +159,11 @@ def test_nodes_of_a_version_that_was_gone_back_from_are_not_gone_on_from(left_fo
     assert in_step(left_for_later, built)
 
 
-def test_nodes_left_for_later_by_a_version_that_does_not_say_of_which_are_made_anew(
-    left_for_later: SkillRoot,
+@pytest.mark.parametrize("base", [None, 999])
+def test_nodes_left_for_later_by_a_version_that_does_not_say_of_which_or_of_one_gone_are_made_anew(
+    left_for_later: SkillRoot, base: int | None
 ) -> None:
-    write_served(left_for_later.root, replace(left_for_later.served(), nodes_base=None))
-    assert in_step(left_for_later, left_for_later.publish())
-
-
-def test_nodes_left_for_later_whose_version_is_gone_are_made_anew(left_for_later: SkillRoot) -> None:
-    write_served(left_for_later.root, replace(left_for_later.served(), nodes_base=999))
+    write_served(left_for_later.root, replace(left_for_later.served(), nodes_base=base))
     assert in_step(left_for_later, left_for_later.publish())
 
 

@@ -16,6 +16,7 @@ from tasks.retrieve.suggest.stored import ServedSkills
 from tasks.retrieve.versions import forget as forget_module
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.forget import forget
+from tasks.retrieve.versions.publish import roll_back
 from tests.support.induce.learning import FLAG, HARBOUR, RUNS, ids, induced, learned
 from tests.support.induce.runs import mooring, tool_run
 from tests.support.roots.skill_root import Export, SkillRoot
@@ -129,6 +130,16 @@ def test_ids_that_differ_in_case_are_forgotten_apart(skill_root: Make, tmp_path:
     forget(made.root, "trajectory:run", run_id="second", now=NOW)
     assert learned(made.root, tmp_path, runs)["trajectories"]["forgotten"] == 2
     assert holding(made, "Gull") == holding(made, "Petrel") == set()
+
+
+@pytest.mark.slow
+def test_forgetting_serves_nothing_that_was_gone_back_from(root: SkillRoot, tmp_path: Path) -> None:
+    learned(root.root, tmp_path, [tool_run("Raise the flag.", FLAG, name="h9")])
+    induced(root, "two")
+    roll_back(root.root)
+    before = ids(root)
+    forget(root.root, "trajectory:g0", run_id="gone", now=NOW)
+    assert ids(root) == before
 
 
 @pytest.mark.slow

@@ -59,10 +59,10 @@ def _load_ahead(command: str, words: list[str]) -> None:
         from tasks.models.encoder import OnnxEncoder  # noqa: PLC0415 (beside the command's modules)
 
         OnnxEncoder(root / served["model"]["path"]).load_ahead()
-        threads = int(os.environ.get("SKILLERY_QUERY_THREADS") or 0) or None
         if command == "search":
             from tasks.retrieve.routing import reranker  # noqa: PLC0415
 
+            threads = int(os.environ.get("SKILLERY_QUERY_THREADS") or 0) or None
             if _option(words, "rerank", reranker.DEFAULT_RERANK) in reranker.REACHES:
                 load = threading.Thread(target=reranker.packaged_pair_scorer, args=(threads,), daemon=True)
                 load.start()
@@ -73,7 +73,7 @@ def _load_ahead(command: str, words: list[str]) -> None:
 
         routing_rows(Root(root), require_served(Root(root)))
         if command == "search":
-            packaged_retriever(threads)
+            packaged_retriever(1)
 
 
 def _ask_disk(index: Path, command: str) -> None:

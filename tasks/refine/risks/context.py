@@ -21,6 +21,12 @@ _LINK_COMMENT = re.compile(
 _SENTENCE_CHARS = 160
 _QUOTES = (('"', '"'), ("“", "”"), ("‘", "’"), ("«", "»"), ("„", "“"), ("「", "」"), ("'", "'"))
 _LINE_CHARS = 400
+# That a key go to its own service alone is a rule that guards it.
+_KEY_TO_HOST = re.compile(
+    r"send (?:(?:the|your|its) )?api keys? (?:only |(?=[^\n]{0,90}\bnever (?:anywhere else|to any other)))"
+    r"to (?:the )?(?:fixed )?[`\"'(<]{0,2}https?://(?P<host>[\w.-]{4,100})"
+)
+_LEAST_LABEL = 5  # letters of a part of a host's name that says whose it is
 
 
 # Letters and digits that are drawn wide or as those of mathematics, which a model reads as plain ones.
@@ -127,6 +133,8 @@ class Surroundings:
                 return self._quoted(start, end)
             case "negation":
                 return self._negated(start)
+            case "service":
+                return self._is_to_service(start, end)
 
     def _quoted(self, start: int, end: int) -> bool:
         """Tell whether a hit stands in a block quote, in inline code or in quotation marks."""
@@ -143,6 +151,15 @@ class Surroundings:
             if opened >= 0 and odd and closing not in before[opened + 1 :] and closing in after:
                 return True
         return False
+
+    def _is_to_service(self, start: int, end: int) -> bool:
+        """Tell whether a hit has an API key, and nothing else, go only to a host of the skill's name."""
+        line_end = self.lowered.find("\n", end)
+        said = self.lowered[start : line_end if line_end >= 0 else len(self.lowered)]
+        host = _KEY_TO_HOST.match(said)
+        names = [self.lowered[slice(*region)] for region in self.regions("name")]
+        labels = [part for part in host["host"].split(".") if len(part) >= _LEAST_LABEL] if host else []
+        return any(label in name for label in labels for name in names)
 
     def _negated(self, start: int) -> bool:
         """Tell whether the words before a hit in its sentence forbid or detect it."""

@@ -22,7 +22,7 @@ GROUPS = (
     "persistence", "dependency", "mcp", "unscanned", "path", "identity", "opinion",
 )  # fmt: skip
 Region = tuple[int, int]
-Context = Literal["fence", "quote", "negation", "education"]
+Context = Literal["fence", "quote", "negation", "education", "service"]
 _FILE = "risk_rules.yaml"
 _FILES = (_FILE, "code_terms.yaml", "known_packages.yaml")
 

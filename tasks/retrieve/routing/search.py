@@ -115,7 +115,7 @@ class Searcher:
         fit: Tells how likely a skill serves, if it was fitted on vectors of this encoder.
         rerank: How far skills are read beside the query, of `RERANKS`; an index from before has no tokens of
             them, and none is read.
-        threads: That read at a time; None: one a core.
+        threads: That read the first skills at a time; None: one a core.
         reach: How far, where it is not that of `REACHES`.
         exact_rows: Of more rows a coarse scan tells which ones are compared by whole vectors.
     """
@@ -133,7 +133,7 @@ class Searcher:
         if len(index.doc_ids) > exact_rows:
             coarse = index.coarse or coarse_by_name(index.vectors, index.learned)
         if index.learned is not None:
-            model = partial(packaged_retriever, threads)
+            model = partial(packaged_retriever, 1)  # beside it the encoder works
             learned = LearnedLeg(index.learned, model, index.foretold, coarse.get("learned"))
         if rerank != NONE and tokens is not None:
             reader = SkillReader(partial(packaged_pair_scorer, threads), tokens.of, reach or REACHES[rerank])

@@ -37,6 +37,7 @@ from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 from tests.support.paths import PROJECT
+from tests.support.processes import slow_but
 from tests.support.roots.nights import HandSource, Killed, Nights, dying_at, skill
 
 _OF_A_RUN = ("fetched_at", "first_seen_at", "run_id")
@@ -304,9 +305,12 @@ def read_all(nights: Nights, hours: float, *names: str) -> None:
         collect(source, nights.root, run_id=f"{now:%Y%m%d%H}", now=now)
 
 
+@pytest.mark.parametrize("every", slow_but({3}, [1, 3]))
 @pytest.mark.usefixtures("often")
-def test_wherever_a_reading_is_killed_all_that_it_goes_on_with_was_first_seen_at_once(tmp_path: Path) -> None:
-    for step in count():
+def test_wherever_a_reading_is_killed_all_that_it_goes_on_with_was_first_seen_at_once(
+    tmp_path: Path, every: int
+) -> None:
+    for step in count(step=every):
         nights = Nights(tmp_path / str(step))
         with suppress(Killed), dying_at(step):
             read_all(nights, 0, "a", "b")

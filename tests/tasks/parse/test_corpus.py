@@ -89,13 +89,16 @@ def test_many_small_writes_leave_the_files_of_a_single_one(
         assert_frame_equal(table.read(), rows)
 
 
-def test_only_changed_documents_are_parsed(skill_root: Make) -> None:
+def test_only_changed_documents_are_parsed_and_one_that_is_gone_takes_all_it_had_with_it(
+    skill_root: Make,
+) -> None:
     root = skill_root(SKILLS)
     root.crawl()
     root.parse()
     before = contents(root)
     root.encoder.encoded.clear()
     root.write("bread", MORE_BREAD)
+    root.remove("bike")
     root.crawl()
     done = root.parse()
     assert done["documents"] == 1
@@ -104,6 +107,7 @@ def test_only_changed_documents_are_parsed(skill_root: Make) -> None:
     for old, new in zip(before, contents(root), strict=True):
         assert_frame_equal(of(old, "bees"), of(new, "bees"))
         assert of(new, "bread").height > of(old, "bread").height or "n_nodes" in new.columns
+        assert of(new, "bike").is_empty()
 
 
 def test_an_unchanged_corpus_leaves_nothing_to_do(skill_root: Make) -> None:
@@ -114,18 +118,6 @@ def test_an_unchanged_corpus_leaves_nothing_to_do(skill_root: Make) -> None:
     root.crawl()
     assert root.parse() == {"documents": 0, "nodes": 0, "edges": 0, "vectors": 0}
     assert root.encoder.encoded == []
-
-
-def test_a_document_that_is_gone_takes_all_it_had_with_it(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.crawl()
-    root.parse()
-    root.remove("bees")
-    root.crawl()
-    root.parse()
-    for frame in contents(root):
-        assert of(frame, "bees").is_empty()
-        assert not of(frame, "bread").is_empty()
 
 
 def test_a_changed_document_keeps_none_of_its_old_nodes(skill_root: Make) -> None:

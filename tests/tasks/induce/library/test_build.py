@@ -32,6 +32,7 @@ def renamed(body: Body) -> Body:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(any_body(), max_size=5, unique=True))
 def test_what_differs_in_names_of_parameters_alone_is_one_skill_with_all_tasks(bodies: list[Body]) -> None:

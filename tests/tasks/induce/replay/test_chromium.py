@@ -242,7 +242,7 @@ def test_without_a_program_that_is_chromium_nothing_is_started(
 @pytest.mark.parametrize(
     ("script", "what"),
     [
-        ("exit 0", "browser has been closed$"),
+        pytest.param("exit 0", "browser has been closed$", marks=pytest.mark.slow),
         ("echo no; echo no sandbox >&2; exit 1", "started: no sandbox$"),
     ],
 )

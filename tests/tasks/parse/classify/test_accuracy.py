@@ -68,9 +68,9 @@ def test_a_model_that_says_one_type_is_refused_with_both_figures_and_its_mistake
     assert "\n" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("answered", "told"),
-    [("Collects the links", "12, 1.00"), pytest.param("no such text", "0, 0.00", marks=pytest.mark.slow)],
+    ("answered", "told"), [("Collects the links", "12, 1.00"), ("no such text", "0, 0.00")]
 )
 def test_a_model_that_types_next_to_nothing_is_refused(
     server: LlmServer, answers: Answers, answered: str, told: str

@@ -105,21 +105,16 @@ def test_only_what_changed_is_written(skill_root: Make, monkeypatch: pytest.Monk
     assert in_step(root, built)
 
 
-def test_a_changed_document_keeps_none_of_its_old_nodes(skill_root: Make) -> None:
+def test_a_document_that_is_gone_leaves_both_tables_and_a_changed_one_keeps_none_of_its_old_nodes(
+    skill_root: Make,
+) -> None:
     root = skill_root(SKILLS)
     root.publish()
     root.write("bread", skill("bread", "Bakes", "Buy a loaf."))
+    root.remove("bees")
     built = root.publish()
     own = [r["text"] for r in rows(root, built, NODES).values() if r["doc_id"] == "local/market/bread"]
     assert own == ["Buy a loaf."]
-    assert in_step(root, built)
-
-
-def test_a_document_that_is_gone_leaves_both_tables(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
-    root.remove("bees")
-    built = root.publish()
     assert "local/market/bees" not in rows(root, built)
     assert built.skills_rows == 3
     assert in_step(root, built)

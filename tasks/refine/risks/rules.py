@@ -107,7 +107,7 @@ def _rule(row: dict[str, Any]) -> RiskRule:
     given = {**row, "weighed_by": frozenset(row.get("weighed_by", ()))}
     given |= {key: pattern_of(row[key]) for key in ("pattern", "near") if key in row}
     if "around" in row and "pattern" in row:
-        given["screen"] = row["screen"].replace(" ", r"\s+")
+        given["screen"] = row["screen"].replace(" ", r"[\s\x1c-\x1f]+")  # what Python's `\s` matches
     given |= {key: tuple(row[key]) for key in ("literals", "hits", "near_misses") if key in row}
     rule = RiskRule(**given)
     known = rule.group in GROUPS and rule.severity in get_args(Severity)

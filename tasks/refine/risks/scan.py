@@ -22,6 +22,7 @@ from tasks.refine.risks.rules import Region, RiskRule, RiskRules, risk_rules
 # How far a match extends before and after one of its literals at most, and the least distance of two literals
 # that each get a window, in characters.
 _BEFORE, _AFTER, _STEP = 400, 600, 200
+_BEHIND = 2  # characters after a screen's match that a finder may read over: a slash and the end of a line
 
 
 class Screened:
@@ -48,7 +49,7 @@ class Screened:
 
     def _around(self, rule: RiskRule, text: str) -> Iterator[Region]:
         """Yield the whole lines around each match of the rule's screen: of a pattern, with those near it."""
-        before, after = (0, 0) if rule.find else (_BEFORE, _AFTER)
+        before, after = (0, _BEHIND) if rule.find else (_BEFORE, _AFTER)
         at = until = 0
         for match in self._matches[rule.id]:
             at = text.find(match, at)

@@ -243,9 +243,15 @@ def _merge(
     }
     if not dry_run:
         # The lock first: what is merged stays edited, so no later update could tell that it was not told of.
+        known = None if project is None else read_skills_lock(project).get(name)
         if project is not None:
             change_skills_lock(project, {name: entry_of(prepared.installed, contents, project)})
-        skills.put(name, prepared.installed, contents, before=installed.doc_id, onto=seen)
+        try:
+            skills.put(name, prepared.installed, contents, before=installed.doc_id, onto=seen)
+        except (WrongInput, StorageError, OSError):
+            if project is not None:
+                change_skills_lock(project, {name: known})
+            raise
         rejected.unlink(missing_ok=True)
     return {**told, "state": "outdated" if dry_run else "merged"}
 

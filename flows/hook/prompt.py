@@ -59,6 +59,7 @@ _TALK = frozenset(
 )
 _FEWEST = 2
 _ROOT = 5  # letters, by which words of one family are one
+_SCRIPTS = re.compile(r"[^\s\u2e80-\U0010ffff]+|[\u2e80-\U0010ffff]+")
 
 
 class Prompt(NamedTuple):
@@ -117,7 +118,8 @@ def _content(text: str) -> int:
 def roots(text: str) -> set[str]:
     """Return how the words that are no talk begin; of scripts without blanks, each two signs in a row."""
     found = set()
-    for word in _words(text):
+    # In such a script, a word of another has none around it either.
+    for word in _SCRIPTS.findall(" ".join(_words(text))):
         signs = word > "\u2e80"
         found |= {word[at : at + 2] for at in range(len(word) - 1)} if signs else {word[:_ROOT]}
     return {root for root in found if len(root) > 2 or root > "\u2e80"}

@@ -237,9 +237,10 @@ class _Server:
         from socket import create_connection  # noqa: PLC0415
 
         safe = self._url.scheme == "https"
-        # As bytes, since to look whether a name has other letters takes as long as the connection.
-        place = ((self._url.hostname or "").encode(), self._url.port or (443 if safe else 80))
-        line = create_connection(place, max(0.05, self._ends - time.monotonic()))  # type: ignore[arg-type]
+        host: Any = self._url.hostname or ""
+        # As bytes, since to spell a name for the network takes as long as the connection.
+        place = (host.encode() if host.isascii() else host, self._url.port or (443 if safe else 80))
+        line = create_connection(place, max(0.05, self._ends - time.monotonic()))
         with line:
             if safe:
                 from ssl import create_default_context  # noqa: PLC0415

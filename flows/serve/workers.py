@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from multiprocessing.synchronize import Event
+from multiprocessing.synchronize import Semaphore
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
@@ -55,14 +55,14 @@ def serve_in_workers(
     with TemporaryDirectory(prefix="skillery-serve-") as figures, ExitStack() as at_end:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = figures
         at_end.callback(_end_all)
-        ready = _SPAWN.Event()
+        ready = _SPAWN.Semaphore(0)  # an event's lock would stay with a worker that is killed in it
         start = partial(_started, answer, listening, say, ready)
         workers = {number: start() for number in range(count)}
         began, told = dict.fromkeys(workers, time.monotonic()), False
         while True:
             # Not without end: a signal that comes just before is seen afterwards.
             wait([worker.sentinel for worker in workers.values()], timeout=1 if told else 0.05)
-            if ready.is_set() and not told:
+            if not told and ready.acquire(block=False):
                 at_end.callback(begun())
                 told = True
             for number, worker in workers.items():
@@ -72,7 +72,7 @@ def serve_in_workers(
                     workers[number], began[number] = start(), time.monotonic()
 
 
-def _started(answer: Answer, listening: socket.socket, say: Say, ready: Event) -> BaseProcess:
+def _started(answer: Answer, listening: socket.socket, say: Say, ready: Semaphore) -> BaseProcess:
     worker = _SPAWN.Process(target=_work, args=(answer, listening, say, ready))
     # Before it can tell what to do no signal reaches it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -120,7 +120,7 @@ class _OneByOne(socket.socket):
         return super().accept()
 
 
-def _work(answer: Answer, listening: socket.socket, say: Say, ready: Event) -> None:
+def _work(answer: Answer, listening: socket.socket, say: Say, ready: Semaphore) -> None:
     """Answer until SIGTERM, or until the parent is gone; a terminal's Ctrl-C is the parent's to pass on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -128,7 +128,7 @@ def _work(answer: Answer, listening: socket.socket, say: Say, ready: Event) -> N
     set_up_log(quiet=False)
 
     def begun() -> Callable[[], None]:
-        ready.set()
+        ready.release()
         return lambda: None
 
     try:

@@ -63,12 +63,20 @@ class SecretRule:
                 yield match
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _SecretRules:
     rules: tuple[SecretRule, ...]
     placeholders: tuple[str, ...]
     placeholder_words: re.Pattern[str]
     trivial_passwords: frozenset[str]
+
+    @functools.cached_property
+    def literals(self) -> dict[str, list[bytes]]:
+        """The literals of all rules by where they stand: of most texts none does."""
+        by_place: dict[str, list[bytes]] = {"text": [], "words": [], "keys": []}
+        for rule in self.rules:
+            by_place[rule.within] += rule.literals
+        return by_place
 
 
 def secret_rules_text() -> str:
@@ -179,10 +187,12 @@ def _applicable(text: str) -> list[SecretRule]:
         "keys": _bytes(" ".join([word for word in words if len(word) >= _LEAST_KEY])),
     }
     # `map`, because a generator would take longer than the search itself.
+    known = _secret_rules()
+    held = {within for within, one in searched.items() if any(map(one.__contains__, known.literals[within]))}
     return [
         rule
-        for rule in _secret_rules().rules
-        if (held := searched[rule.within]) and any(map(held.__contains__, rule.literals))
+        for rule in known.rules
+        if rule.within in held and any(map(searched[rule.within].__contains__, rule.literals))
     ]
 
 

@@ -9,6 +9,7 @@ from bisect import bisect_left
 
 from tasks.refine.frontmatter.place import leading_run, place_of
 from tasks.refine.risks.rules import Context, Region, RiskRules
+from tasks.refine.risks.terms import patterns
 from tasks.refine.text.markdown import fenced
 from tasks.refine.text.words import NEGATION_BREAK
 
@@ -157,6 +158,8 @@ class Surroundings:
         line_end = self.lowered.find("\n", end)
         said = self.lowered[start : line_end if line_end >= 0 else len(self.lowered)]
         host = _KEY_TO_HOST.match(said)
+        if host and patterns()["order_private"].search(said, host.end("host")):
+            return False
         names = [self.lowered[slice(*region)] for region in self.regions("name")]
         labels = [part for part in host["host"].split(".") if len(part) >= _LEAST_LABEL] if host else []
         return any(label in name for label in labels for name in names)

@@ -53,7 +53,7 @@ class Screened:
         at = until = 0
         for match in self._matches[rule.id]:
             at = text.find(match, at)
-            if at + len(match) + after > until:
+            if at + len(match) + after >= until:
                 line_end = text.find("\n", at + len(match) + after)
                 until = line_end + 1 if line_end >= 0 else len(text)
                 yield text.rfind("\n", 0, max(0, at - before)) + 1, until

@@ -60,6 +60,12 @@ def test_the_page_of_a_sure_skill_is_told_else_names_else_nothing(
     assert (got and got.marks) == marks
 
 
+def test_words_of_another_script_count_without_a_blank_around_them() -> None:
+    answer = found(row("a", 0.25, description="Makes a Word document of a PDF"))
+    assert told(answer | {"query": "把PDF转换成Word文档"})
+    assert not told(answer | {"query": "把PDF转换成文档"})
+
+
 def test_a_page_that_says_too_much_or_nothing_on_the_prompt_gives_way_to_a_name() -> None:
     answer = found(row("a", 0.9))
     for page in ({"over_budget": True}, {"unmatched": True}, {"context": "x" * 20_000}):

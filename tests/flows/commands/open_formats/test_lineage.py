@@ -8,9 +8,8 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any, ClassVar
 
 import polars as pl
@@ -23,6 +22,7 @@ from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import REFINED, refined_table, write_heartbeat
 from tests.support.lineage import events
+from tests.support.loopback import answering
 from tests.support.roots.skill_root import SkillRoot
 
 RUN, NEXT = "20260203T021500-abcdef", "20260204T021500-abcdef"
@@ -139,12 +139,10 @@ def tell_of_a_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, receiver: type[_Listening], address: str
 ) -> None:
     """Let a run tell its lineage to a receiver, whose port goes into the address."""
-    with HTTPServer(("127.0.0.1", 0), receiver) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("SKILLERY_OPENLINEAGE", address.format(server.server_port))
+    with answering(receiver) as at:
+        monkeypatch.setenv("SKILLERY_OPENLINEAGE", address.format(at.rpartition(":")[2]))
         with recorded(Root(folder), RUN, [], flow="nightly"):
             pass
-        server.shutdown()
 
 
 def test_a_server_is_posted_the_events_with_the_password_of_its_address(
@@ -192,10 +190,8 @@ class _Slow(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def slow() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), _Slow)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.socket.close()
+    with answering(_Slow) as address:
+        yield address
 
 
 @pytest.mark.parametrize("receiver", ["dead", "slow"])

@@ -13,17 +13,7 @@ import sys
 import threading
 from itertools import pairwise
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_LIBRARIES = (
-    "numpy.libs/*openblas*", "openvino/libs/libopenvino.so*", "openvino/libs/*cpu_plugin*",
-    "_polars_runtime*/*.so",
-)  # fmt: skip
-_ASKED = 131_072  # bytes: of more, Linux may read the first ones alone
-_READ = ("rows.arrow", "terms.npy", "starts.npy", "learned.npy", "vectors.npy")  # a page reads the first
+from typing import NoReturn
 
 
 def main() -> None:
@@ -54,8 +44,6 @@ def _load_ahead(command: str, words: list[str]) -> None:
 
         root = Path(_option(words, "root", "data")).expanduser()
         served = json.loads((root / "state/served.json").read_bytes())
-        index = root / "routing" / f"{served['version']}.{served['skills']}"
-        threading.Thread(target=_ask_disk, args=(index, command), daemon=True).start()
         from tasks.models.encoder import OnnxEncoder  # noqa: PLC0415 (beside the command's modules)
 
         OnnxEncoder(root / served["model"]["path"]).load_ahead()
@@ -74,20 +62,6 @@ def _load_ahead(command: str, words: list[str]) -> None:
         routing_rows(Root(root), require_served(Root(root)))
         if command == "search":
             packaged_retriever(1)
-
-
-def _ask_disk(index: Path, command: str) -> None:
-    """Have the disk read the large files of a question while modules load, which would wait for each page."""
-    from importlib.util import find_spec  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
-
-    with contextlib.suppress(Exception):  # another system, or libraries that lie elsewhere
-        site = Path(str(find_spec("numpy").origin)).parents[1]  # type: ignore[union-attr]
-        named = [f for name in _LIBRARIES for f in site.glob(name)]
-        for file in [*named, *(index / name for name in _READ[: 1 if command == "page" else None])]:
-            with file.open("rb") as data:
-                for at in range(0, os.fstat(data.fileno()).st_size, _ASKED):
-                    os.posix_fadvise(data.fileno(), at, _ASKED, os.POSIX_FADV_WILLNEED)
 
 
 def _option(words: list[str], name: str, default: str) -> str:

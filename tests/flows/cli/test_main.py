@@ -5,15 +5,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from flows.cli.start import _LIBRARIES, _READ
 from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import MAIN, Ask, lines_of, skillery
 from tests.support.roots.hand_written import SKILLS
@@ -257,10 +254,3 @@ def test_settings_are_printed_with_value_origin_and_meaning(
     assert {"SKILLERY_KEEP_VERSIONS=3  (from the environment)", "SKILLERY_SKILLFLOW_DENSE_K=1000"} <= set(
         printed.splitlines()
     )
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems are not asked to read ahead")
-def test_the_files_that_the_disk_is_asked_for_ahead_of_a_question_are_there(served_bakery: SkillRoot) -> None:
-    site, routing = Path(str(np.__file__)).parents[1], Path(served_bakery.root.at("routing"))
-    assert [name for name in _LIBRARIES if not any(site.glob(name))] == []
-    assert [name for name in _READ if not any(routing.glob(f"*/{name}"))] == []

@@ -28,6 +28,7 @@ _KEY_TO_HOST = re.compile(
     r"to (?:the )?(?:fixed )?[`\"'(<]{0,2}https?://(?P<host>[\w.-]{4,100})"
 )
 _LEAST_LABEL = 5  # letters of a part of a host's name that says whose it is
+_SHARED_ENDS = frozenset({"", "co", "com", "net", "org", "ac", "gov", "edu"})  # before a country's
 
 
 # Letters and digits that are drawn wide or as those of mathematics, which a model reads as plain ones.
@@ -161,8 +162,10 @@ class Surroundings:
         if host and patterns()["order_private"].search(said, host.end("host")):
             return False
         names = [self.lowered[slice(*region)] for region in self.regions("name")]
-        labels = [part for part in host["host"].split(".") if len(part) >= _LEAST_LABEL] if host else []
-        return any(label in name for label in labels for name in names)
+        # The part that is registered: what stands before it anybody may name as he likes.
+        labels = [part for part in host["host"].split(".")[:-1] if part not in _SHARED_ENDS] if host else []
+        owner = labels[-1] if labels else ""
+        return len(owner) >= _LEAST_LABEL and any(owner in name for name in names)
 
     def _negated(self, start: int) -> bool:
         """Tell whether the words before a hit in its sentence forbid or detect it."""

@@ -28,7 +28,11 @@ _KEY_TO_HOST = re.compile(
     r"to (?:the )?(?:fixed )?[`\"'(<]{0,2}https?://(?P<host>[\w.-]{4,100})"
 )
 _LEAST_LABEL = 5  # letters of a part of a host's name that says whose it is
-_SHARED_ENDS = frozenset({"", "co", "com", "net", "org", "ac", "gov", "edu"})  # before a country's
+# Ends below which anybody registers a name: before a country's, and of places that host.
+_SHARED_ENDS = frozenset(
+    {"", "co", "com", "net", "org", "ac", "gov", "edu"}
+    | {"fly", "github", "herokuapp", "netlify", "onrender", "pages", "vercel", "workers"}
+)
 
 
 # Letters and digits that are drawn wide or as those of mathematics, which a model reads as plain ones.

@@ -222,7 +222,8 @@ class _Server:
 
         path = f"{self._url.path.rstrip('/')}/api/{name}?{urlencode(parameters)}"
         host = self._url.netloc.rpartition("@")[2]
-        lines = [f"GET {path} HTTP/1.0", f"host: {host}", "accept: application/json", f"user-agent: {HOOK}"]
+        lines = [f"GET {path} HTTP/1.0", f"host: {host}", "connection: close", "accept: application/json"]
+        lines.append(f"user-agent: {HOOK}")
         if token := os.environ.get("SKILLERY_SERVE_TOKEN"):
             lines.append(f"authorization: Bearer {token}")
         head, _, body = self._exchanged("\r\n".join([*lines, "", ""]).encode()).partition(b"\r\n\r\n")

@@ -27,9 +27,8 @@ _LEADING_BLANK = re.compile(r"\A(?:[ \t]*\n)+")
 
 def control_share(text: str) -> float:
     """Return the share of control characters in a text, 0 to 1; line ends and tabs are none."""
-    encoded = text.encode(
-        "utf-8", "surrogatepass"
-    )  # of bytes those of ASCII are counted several times sooner
+    # Of bytes, those of ASCII are counted several times sooner.
+    encoded = text.encode("utf-8", "surrogatepass")
     of_ascii = len(encoded) - len(encoded.translate(None, _ASCII_CONTROL))
     return (of_ascii + len(_HIGH_CONTROL.findall(encoded))) / max(len(text), 1)
 

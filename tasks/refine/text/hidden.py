@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import chain, repeat
+from itertools import chain
 
 from storage.schemas import Finding
 from tasks.refine.text.rules import finding
@@ -142,7 +142,10 @@ class _Scan:
     def _mark(self, at: int) -> re.Match[str] | None:
         """Return the first mark from an offset on, by looking only where one may begin."""
         near = (one.end() - (one[0] in "\\`<") for one in _NEAR_MARK.finditer(self.text, at))
-        return next(filter(None, map(_MARK.match, repeat(self.text), chain((at,), near))), None)
+        for place in chain((at,), near):
+            if mark := _MARK.match(self.text, place):
+                return mark
+        return None
 
     def _of(self, mark: re.Match[str]) -> tuple[int, int, str]:
         """Return what a mark hides, or, with no kind, where to go on."""

@@ -105,7 +105,6 @@ def test_workers_end_with_the_server_however_it_ends(
     assert len(server.said) == 1
 
 
-@pytest.mark.slow
 def test_a_worker_that_cannot_begin_ends_the_server_and_says_why(tmp_path: Path) -> None:
     command = [*MAIN, "serve", "--root", str(tmp_path), "--port", "0", "--workers", "2"]
     wrong = {**os.environ, "SKILLERY_SERVE_METHODS": '["nameless"]'}

@@ -240,7 +240,8 @@ def shows_keys(text: str) -> Iterator[Region]:
     """Yield where a sentence has a file of keys, or what a tool is logged in with, shown whole or kept."""
     lowered, found = text.lower(), patterns()
     keys = (found[name].finditer(lowered) for name in ("secret_file", "order_logins"))
-    for key in chain(*keys) if len(lowered) == len(text) else ():
+    # In order: of hits that are equally grave the first is told, however much of the text is read at once.
+    for key in sorted(chain(*keys), key=re.Match.start) if len(lowered) == len(text) else ():
         start, end = _sentence(lowered, *key.span())
         start = max(start, lowered.rfind("\n", 0, key.start()) + 1)
         shows = found["order_shows"].search(lowered, start, key.start())

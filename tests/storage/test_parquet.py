@@ -82,11 +82,7 @@ def test_other_columns_are_not_written(root: Root, frame: pl.DataFrame) -> None:
 @pytest.mark.parametrize("columns", [None, ["doc_id"], ["size"]])
 @pytest.mark.parametrize(
     "schema",
-    [
-        {"doc_id": pl.String, "at": SCHEMA["at"]},
-        {**SCHEMA, "size": pl.String},
-        {**SCHEMA, "extra": pl.Int64},
-    ],
+    [{"doc_id": pl.String, "at": SCHEMA["at"]}, {**SCHEMA, "size": pl.String}, {**SCHEMA, "extra": pl.Int64}],
     ids=["missing", "another type", "one more"],
 )
 def test_other_columns_are_not_read(root: Root, schema: dict[str, pl.DataType], columns: list[str]) -> None:

@@ -37,7 +37,7 @@ def test_the_file_has_the_fields_that_scripts_read(tmp_path: Path) -> None:
     write_served(Root(tmp_path), POINTER)
     record = json.loads((tmp_path / SERVED).read_text())
     assert list(record) == [
-        *("version", "run_id", "skills", "nodes", "model", "published_at", "order", "nodes_base", "induced"),
+        *("version", "run_id", "skills", "nodes", "model", "published_at", "order", "nodes_base", "induced")
     ]
     assert sorted(f.name for f in (tmp_path / "state").iterdir()) == ["published", "served.json"]
 

@@ -11,16 +11,7 @@ from lancedb.index import FTS
 
 from storage.errors import SchemaMismatch, StorageError
 from storage.lance.tables import INDUCED, NODES, SKILLS, TableAt, TableWriter, schema_of
-from storage.lance.versions import (
-    keep_only,
-    manifest_reads,
-    prune,
-    rewrite,
-    tag,
-    tagged,
-    untag,
-    versions_of,
-)
+from storage.lance.versions import keep_only, manifest_reads, prune, rewrite, tag, tagged, untag, versions_of
 from storage.root import Root
 from tests.support.roots.vendor import connect, open_at
 
@@ -335,9 +326,7 @@ def learned(root: Root, version: int) -> set[str]:
     return set(open_at(connect(root), INDUCED, version).search().to_arrow()["row_id"].to_pylist())
 
 
-def test_a_manifest_reads_wherever_it_lies_unless_its_own_bytes_are_wrong(
-    tmp_path: Path,
-) -> None:
+def test_a_manifest_reads_wherever_it_lies_unless_its_own_bytes_are_wrong(tmp_path: Path) -> None:
     TableWriter(Root(tmp_path), NODES, SCHEMA, None)
     for manifest in (tmp_path / "lance/nodes.lance/_versions").glob("*.manifest"):
         data = manifest.read_bytes()
@@ -346,9 +335,7 @@ def test_a_manifest_reads_wherever_it_lies_unless_its_own_bytes_are_wrong(
         assert not manifest_reads(manifest.name, b"")
 
 
-def test_an_index_of_words_that_an_earlier_version_made_goes_with_the_next_load(
-    root: Root,
-) -> None:
+def test_an_index_of_words_that_an_earlier_version_made_goes_with_the_next_load(root: Root) -> None:
     base = load(root, None, "rye")
     table = connect(root).open_table(INDUCED)
     table.create_index("text", config=FTS())

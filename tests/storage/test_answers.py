@@ -58,8 +58,8 @@ def test_the_first_answer_under_a_key_stays_and_documents_add_up(root: Root, ans
 def test_rejected_answers_are_kept_apart_for_reading(answers: Answers) -> None:
     answers.keep(ANSWER, [])
     answers.keep(REFUSED, [])
-    assert answers.rejected() == [REFUSED]
-    assert answers.accepted() == [ANSWER]
+    assert answers.kept(rejected=True) == [REFUSED]
+    assert answers.kept(rejected=False) == [ANSWER]
 
 
 def test_answers_outlive_their_writer(root: Root) -> None:
@@ -125,7 +125,7 @@ def test_a_killed_process_loses_no_answer(root: Root) -> None:
     done = subprocess.run([sys.executable, "-c", _KEEP_AND_DIE, root.uri], check=False)
     assert done.returncode == -9
     with Answers(root) as answers:
-        assert len(answers.accepted()) == 50
+        assert len(answers.kept(rejected=False)) == 50
 
 
 def test_several_threads_keep_and_find_at_once(answers: Answers) -> None:
@@ -140,7 +140,7 @@ def test_several_threads_keep_and_find_at_once(answers: Answers) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(answers.accepted()) == 80
+    assert len(answers.kept(rejected=False)) == 80
 
 
 def test_a_second_process_that_writes_is_waited_for_and_named(root: Root, answers: Answers) -> None:
@@ -208,7 +208,7 @@ def test_two_machines_at_once_lose_nothing(machine: Machine) -> None:
         two.keep(answer("b"), ["d"])
     for name in ("one", "two", "three"):
         with Answers(machine(name)) as kept:
-            assert [found.key for found in kept.accepted()] == ["a", "b"]
+            assert [found.key for found in kept.kept(rejected=False)] == ["a", "b"]
 
 
 def test_what_a_killed_process_kept_goes_up_with_the_next(machine: Machine) -> None:
@@ -218,9 +218,9 @@ def test_what_a_killed_process_kept_goes_up_with_the_next(machine: Machine) -> N
     with Answers(machine("two")) as kept:
         kept.keep(answer("b"), ["d"])
     with Answers(machine("one")) as kept:
-        assert {found.key for found in kept.accepted()} == {"a", "b"}
+        assert {found.key for found in kept.kept(rejected=False)} == {"a", "b"}
     with Answers(machine("two")) as kept:
-        assert {found.key for found in kept.accepted()} == {"a", "b"}
+        assert {found.key for found in kept.kept(rejected=False)} == {"a", "b"}
 
 
 def test_a_night_without_questions_puts_nothing_there(machine: Machine) -> None:
@@ -243,7 +243,7 @@ def test_what_was_forgotten_elsewhere_does_not_come_back_from_a_machine_that_hel
         kept.keep(answer("c"), ["local/m/rye"])
     for name in ("one", "three"):
         with Answers(machine(name)) as kept:
-            assert [found.key for found in kept.accepted()] == ["c"]
+            assert [found.key for found in kept.kept(rejected=False)] == ["c"]
 
 
 def test_a_newer_file_of_a_bucket_is_refused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

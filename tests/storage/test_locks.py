@@ -232,7 +232,7 @@ def test_a_holder_that_could_not_renew_goes_on_if_nobody_took_its_lease(
 ) -> None:
     monkeypatch.setattr(Unreachable, "AFTER", 0.3)
     impatient = Bucket(place.uri)
-    with leased(impatient, _LEASE, {"name": "one"}, lambda take: take(), seconds=1) as held:
+    with leased(impatient, {"name": "one"}, lambda take: take(), seconds=1) as held:
         assert held
         outage(2.8)
         time.sleep(1.2)
@@ -250,7 +250,7 @@ def test_a_holder_renews_its_lease_each_time_in_other_bytes(place: Bucket) -> No
         seen.add(place.read(_LEASE))
         return len(seen)
 
-    with leased(place, _LEASE, {"name": "one"}, lambda take: take(), seconds=4) as held:
+    with leased(place, {"name": "one"}, lambda take: take(), seconds=4) as held:
         assert held
         until(lambda: turns() == 3)
     assert {json.loads(turn)["name"] for turn in seen} == {"one"}
@@ -258,15 +258,15 @@ def test_a_holder_renews_its_lease_each_time_in_other_bytes(place: Bucket) -> No
 
 def test_what_a_killed_holder_left_is_taken_when_it_is_stale_and_not_before(place: Bucket) -> None:
     place.write(_LEASE, b'{"name": "dead", "turn": "1"}')
-    with leased(place, _LEASE, {"name": "two"}, lambda take: take(), seconds=60) as held:
+    with leased(place, {"name": "two"}, lambda take: take(), seconds=60) as held:
         assert not held
-    with leased(place, _LEASE, {"name": "two"}, lambda take: until(take) or True, seconds=1) as held:
+    with leased(place, {"name": "two"}, lambda take: until(take) or True, seconds=1) as held:
         assert held
         assert json.loads(place.read(_LEASE))["name"] == "two"
 
 
 def test_who_lost_it_to_another_writes_nothing_more_and_leaves_the_others_lease(place: Bucket) -> None:
-    with leased(place, _LEASE, {"name": "silent"}, lambda take: take(), seconds=8) as held:
+    with leased(place, {"name": "silent"}, lambda take: take(), seconds=8) as held:
         assert held
         place.write("before", b"")
         theirs = b'{"name": "other", "turn": "1"}'

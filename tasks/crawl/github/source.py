@@ -63,10 +63,8 @@ class RepositorySource(RemoteSource):
         self, http: Http, repositories: list[ListedRepository]
     ) -> AsyncGenerator[FetchResult, None]:
         """Yield what is fetched of each repository; one that failed for now is repeated once after all."""
-        given, folder = self._settings, self._root.folder / self._archives
-        urls = given.github_api_url, given.github_archive_url, given.github_raw_url
-        github = GitHub(http, self._token, *urls, archive_bytes=given.archive_bytes)
-        limits, most = self._limits, given.single_files
+        github, folder = GitHub(http, self._token, self._settings), self._root.folder / self._archives
+        limits, most = self._limits, self._settings.single_files
         fetcher = Fetcher(github, self.spec, folder, limits, self._etag_key, most, self._ids)
         self._archives_in_use = fetcher.in_use
         again: list[ListedRepository] = []

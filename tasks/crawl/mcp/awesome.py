@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 from storage.errors import SourceError, WrongInput
 from storage.schemas import Dropped, Listing, RawDocument
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.mcp.registry import server_document
 from tasks.crawl.source.base import CrawlContext, Item, RemoteSource, Unchanged, drain
 from tasks.crawl.source.identity import (
@@ -246,10 +245,7 @@ class AwesomeListSource(RemoteSource):
         if not self._remote:
             yield from self._rows(self._file())
             return
-        try:
-            yield from drain(self._fetched)
-        except (HttpTerminal, HttpTransient) as error:
-            raise self._error(error) from error
+        yield from drain(self._fetched)
 
     def _file(self) -> bytes:
         path = Path(self._location).expanduser()

@@ -7,7 +7,7 @@ import hashlib
 import json
 from typing import Any
 
-from tasks.crawl.registries.formats import INDEX, SCHEMA, digest_of, index_entry
+from tasks.crawl.registries.discovery import INDEX, SCHEMA, digest_of, index_entry
 from tasks.crawl.registries.mcp_server import EXTENSION
 from tests.support.crawl.site import Page, Site
 from tests.support.crawl.zip_files import zipped

@@ -11,16 +11,23 @@ from pathlib import Path
 import pytest
 
 from storage.errors import WrongInput
-from tasks.crawl.registries import formats
-from tasks.crawl.registries.discovery import Entry, NoIndex, read_index
-from tasks.crawl.registries.formats import digest_of, index_entry, index_json, older_index_json
+from tasks.crawl.registries import discovery
+from tasks.crawl.registries.discovery import (
+    Entry,
+    NoIndex,
+    digest_of,
+    index_entry,
+    index_json,
+    older_index_json,
+    read_index,
+)
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.crawl.registries import Garden
 from tests.support.crawl.site import Page
 from tests.support.crawl.zip_files import LINK, zipped
 
-INDEX, OLDER_INDEX = f"/{formats.INDEX}", f"/{formats.OLDER_INDEX}"
+INDEX, OLDER_INDEX = f"/{discovery.INDEX}", f"/{discovery.OLDER_INDEX}"
 
 
 def tarred(

@@ -17,11 +17,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class BlobStore:
-    """The blobs of a root, in `blobs/ab/abcd...`; several processes may put, one writer may remove.
-
-    Args:
-        root: The root whose documents name them.
-    """
+    """The blobs that documents of a root name, in `blobs/ab/abcd...`; many may put, one writer may remove."""
 
     def __init__(self, root: Root) -> None:
         self._root = root

@@ -31,8 +31,11 @@ def read_lines(path: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
             for number, line in enumerate(lines, start=1):
                 where = f"{path}:{number}"
                 text = line_text(line, where, is_first=number == 1)
+                record = json_value(text, where, form) if text else {}
+                if not isinstance(record, dict):
+                    raise WrongInput(f"{where}: no object; write {form}")
                 if text:
-                    yield where, _object(text, where, form)
+                    yield where, record
     except OSError as error:
         msg = f"{path}: cannot be read ({error.strerror}); give a file of JSON lines {form}"
         raise WrongInput(msg) from error
@@ -120,13 +123,6 @@ def json_value(text: str, where: str, form: str) -> Any:  # noqa: ANN401
     if is_torn:
         raise WrongInput(f"{where}: half a surrogate pair is no text; mend the \\u escapes")
     return value
-
-
-def _object(text: str, where: str, form: str) -> dict[str, Any]:
-    record = json_value(text, where, form)
-    if not isinstance(record, dict):
-        raise WrongInput(f"{where}: no object; write {form}")
-    return record
 
 
 def _refuse(constant: str) -> float:

@@ -84,7 +84,6 @@ def writer_lock(
 
 
 def _taken(take: Callable[[], bool], wait: float, waiting: Callable[[], object]) -> bool:
-    """Try until `take` succeeds or the wait is over; return whether it did."""
     until, told = time.monotonic() + (wait if wait >= 0 else math.inf), -math.inf
     while not take():
         now = time.monotonic()

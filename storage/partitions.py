@@ -28,7 +28,6 @@ def partition_of(doc_id: str) -> int:
 
 
 def _by_partition(rows: pl.DataFrame, documents: pl.Series) -> dict[int, pl.DataFrame]:
-    """Return the rows of each partition; `documents` names the document of each row."""
     parts = {doc_id: partition_of(doc_id) for doc_id in documents.unique()}
     if len(set(parts.values())) < 2:
         return dict.fromkeys(parts.values(), rows)
@@ -192,10 +191,6 @@ class Manifest:
     """A seal for each file of a table, each in a note: partitions are written by several processes.
 
     A note is written after its file. If a run is killed in between, it describes the file before.
-
-    Args:
-        root: Where the table lies.
-        folder: The table's folder below the root.
     """
 
     def __init__(self, root: Root, folder: str) -> None:

@@ -42,10 +42,7 @@ _RANKS = 10  # documents of an answer that are kept
 class UsageLog:
     """Notes events; a thread of its own writes them, so that no answer waits.
 
-    Args:
-        root: Where they go.
-        mode: `off`: nowhere. `counts`: without what was asked. `texts`: with it, redacted.
-        redact: Returns a text without keys.
+    They go nowhere (mode `off`), below the root without what was asked (`counts`), or with it, redacted.
     """
 
     def __init__(self, root: Root, mode: Mode, redact: Callable[[str], str]) -> None:

@@ -31,11 +31,7 @@ class VectorStore:
 
     Several processes may add at once; `keep_only` is for the holder of the root's writer lock.
 
-    Args:
-        root: Where they lie.
-        model: Name of the model's folder: whatever changes its vectors must change it.
-        dimension: The vectors' length.
-        folder: Where the models' folders lie.
+    `model` names the model's folder: whatever changes its vectors must change it.
     """
 
     def __init__(self, root: Root, model: str, dimension: int, folder: str = FOLDER) -> None:

@@ -200,7 +200,6 @@ def _where(among: dict[str, Collection[str]]) -> str | None:
 
 
 def _quoted(values: Collection[str]) -> str:
-    """Return values as the inside of an SQL IN list, quotes escaped."""
     return ", ".join("'" + v.replace("'", "''") + "'" for v in values) or "NULL"
 
 
@@ -234,11 +233,7 @@ class TableWriter(_Readable):
     readable. Otherwise the first write goes on from `base`: what a run that died left after it is not read,
     and a writer that writes nothing adds no version.
 
-    Args:
-        root: The root.
-        name: One of `TABLES`.
-        schema: The table's Arrow schema, model identity in its metadata.
-        base: The version to go on from; None: start empty.
+    `name` is one of `TABLES`, `schema` has the model's identity in its metadata.
 
     Raises:
         StorageError: The base cannot be opened.
@@ -287,7 +282,6 @@ class TableWriter(_Readable):
             self._table.add(rows.cast(self._schema))
 
     def _begin(self) -> None:
-        """Make the table writable, at its base."""
         if self._detached:
             base = self._table.version
             self._table = self._db.open_table(self.name)

@@ -73,11 +73,7 @@ def rewrite(root: Root, name: str, base: int, left: Callable[[pa.RecordBatch], p
     Deleting alone leaves a row's bytes in its file: compaction rewrites a file only when a tenth of it is
     deleted. Order and vectors of the other rows stay; earlier versions stay until `keep_only`.
 
-    Args:
-        root: The root.
-        name: The table.
-        base: The version that is copied.
-        left: Returns what is left of a batch.
+    `base` is the version that is copied, and `left` returns what is left of a batch.
 
     Raises:
         StorageError: The base cannot be opened.

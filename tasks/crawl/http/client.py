@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
 _BUFFER = 1 << 16  # bytes
+_CONNECT_SECONDS = 15.0  # that connecting may take
 # Failures after which to ask again; a transient 403 is a rate limit, and 501 will be the answer tomorrow too.
 _RETRIED_STATUSES = frozenset({403, 408, 425, 429, 500, 502, 503, 504})
 _RETRIED_REASONS = frozenset({"timeout", "connection"})  # of failures without a status
@@ -117,20 +118,18 @@ class Http:
         redirect_hosts: Other hosts (`host`, or `host:port` if the port is not the usual one) that a redirect
             may lead to; they never see credentials.
         own_hosts: Hosts, in the same form, that are asked though they are not public.
-        connect_timeout: Longest time of connecting, seconds.
         timeout: Longest time of a request with its body, seconds.
         random: Draws evenly from [0, 1).
     """
 
     def __init__(
         self, limiter: Limiter, retry: RetryPolicy, *, redirect_hosts: AbstractSet[str] = frozenset(),
-        own_hosts: AbstractSet[str] = frozenset(), connect_timeout: float = 15.0, timeout: float = 120.0,
+        own_hosts: AbstractSet[str] = frozenset(), timeout: float = 120.0,
         random: Callable[[], float] = _random.random,
     ) -> None:  # fmt: skip
         self.requests = 0  # sent so far, retries and redirects included
         self._limiter, self._retry, self._redirect_hosts = limiter, retry, redirect_hosts
-        self._own_hosts = own_hosts
-        self._connect_timeout, self._timeout = connect_timeout, timeout
+        self._own_hosts, self._timeout = own_hosts, timeout
         self._session: aiohttp.ClientSession | None = None
         self._retrying = retrying(
             retry, again=self._is_passing, wait=_wait, before_sleep=_log_retry, sleep=limiter.sleep,
@@ -153,7 +152,7 @@ class Http:
         trace.on_request_headers_sent.append(on_sent)
         self._session = aiohttp.ClientSession(
             headers={"User-Agent": f"skillery/{version('skillery')}", "Accept-Encoding": ENCODINGS},
-            timeout=aiohttp.ClientTimeout(total=self._timeout, connect=self._connect_timeout),
+            timeout=aiohttp.ClientTimeout(total=self._timeout, connect=_CONNECT_SECONDS),
             # The limiter bounds the connections of each host.
             connector=aiohttp.TCPConnector(limit=0, resolver=self._resolver),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -165,9 +164,7 @@ class Http:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
         self._session = None
@@ -243,7 +240,6 @@ class Http:
         return self._limiter.left(web_url(url))
 
     async def _follow(self, call: _Call) -> Answer:
-        """Send a request, and follow its redirects."""
         call.sink.seek(0)
         call.sink.truncate()
         url, home = call.url, True
@@ -276,7 +272,7 @@ class Http:
             try:
                 return await self._exchange(self._session, call, url, client, home=home)
             except TimeoutError:
-                most = f"{self._connect_timeout:g} s to connect, {self._timeout:g} s in all"
+                most = f"{_CONNECT_SECONDS:g} s to connect, {self._timeout:g} s in all"
                 failure = HttpTransient("timeout", url, f"no whole answer in time ({most})")
             except aiohttp.ClientError as error:
                 failure = HttpTransient("connection", url, f"the exchange broke off ({type(error).__name__})")

@@ -36,8 +36,6 @@ _TEXT_TYPES = (
 
 
 class _Unreadable(NamedTuple):
-    """A value that cannot be read, and why."""
-
     why: str
 
 
@@ -83,7 +81,6 @@ class ParquetSource(Source):
             raise SourceError(self.spec, "not-parquet", detail) from error
 
     def _columns(self, schema: pa.Schema) -> dict[str, str]:
-        """Return which column of the file each field is read from."""
         names = set(schema.names)
         missing = [] if names & {"id", "doc_id"} else ["id (or doc_id)"]
         missing += [] if "content" in names else ["content"]

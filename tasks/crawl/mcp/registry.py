@@ -127,10 +127,6 @@ class McpRegistrySource(RemoteSource):
 
         A reading is complete at first and every 30 days; others ask for changes since the last began, and
         yield all other servers as unchanged. A reading that broke off goes on with its next page.
-
-        Raises:
-            SourceError: The registry refuses, or its answer is no list of servers.
-            SourceUnavailable: It could not be read this time, or not to its end.
         """
         before = _Progress(**(self._root.read_json(_STATE) or {"base": self._base}))
         if before.base != self._base:

@@ -96,7 +96,6 @@ def _tar_file(path: Path, most: int) -> tarfile.TarFile:
 
 
 def _members(tar: tarfile.TarFile, limits: DocumentLimits) -> dict[str, tarfile.TarInfo]:
-    """Return what a tar file holds beside folders, by name."""
     found: dict[str, tarfile.TarInfo] = {}
     try:
         for member in tar:

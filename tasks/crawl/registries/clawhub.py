@@ -94,7 +94,6 @@ class ClawHubSource(DigestedSource):
         self._digests.end(newest=newest, full=full.isoformat(), unknown=unknown, flagged=judged)
 
     async def _pages(self, http: Http, **also: str) -> AsyncGenerator[list[Mapping[str, Any]], None]:
-        """Yield the rows that can be read of each page."""
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
             if self._query:
@@ -113,7 +112,6 @@ class ClawHubSource(DigestedSource):
             cursor = following
 
     async def _absent(self, http: Http, key: str) -> Item:
-        """Return what became of a skill that is listed no more."""
         ids, slug = self._digests.ids(key), key.partition(" ")[0]
         owner = ids[0].removeprefix(f"{self._site}/").partition("/")[0] if ids else ""
         try:
@@ -134,7 +132,6 @@ class ClawHubSource(DigestedSource):
     async def _skill(
         self, http: Http, row: Mapping[str, Any], held: tuple[str, ...], path: Path
     ) -> list[Item]:
-        """Return the document of a row, or why there is none."""
         try:
             return await self._read(http, row, held, path)
         except HttpTerminal as error:
@@ -193,7 +190,6 @@ class ClawHubSource(DigestedSource):
 
 
 def _owners(error: HttpTerminal) -> list[str]:
-    """Return the owners of a slug where the answer is that it is ambiguous."""
     matches: object = None
     if error.status == HTTPStatus.CONFLICT:
         with contextlib.suppress(ValueError, RecursionError):

@@ -130,12 +130,7 @@ class DigestedSource(RemoteSource, ABC):
         self._digests.write()
 
     def read(self) -> Iterator[Item]:
-        """Yield what changed, and the ids of what did not.
-
-        Raises:
-            SourceError: It refuses, or its answer is not what was expected.
-            SourceUnavailable: It could not be read this time, or not to its end.
-        """
+        """Yield what changed, and the ids of what did not; raises as every source."""
         yield from drain(self._items)
 
     @abstractmethod

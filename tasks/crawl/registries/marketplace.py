@@ -122,12 +122,7 @@ class MarketplaceSource(FoldersSource):
             self._renamed = {}
 
     def read(self) -> Iterator[Item]:
-        """Yield the skills of all plugins: those on GitHub, in other git repositories, then in archives.
-
-        Raises:
-            SourceError: There is no manifest, or it is none.
-            SourceUnavailable: Some of it could not be looked at this time.
-        """
+        """Yield the skills of all plugins: those on GitHub, in other git repositories, then in archives."""
         manifest, places = self._manifest(), defaultdict[tuple[str, str, str], set[str]](set)
         for name, reason, why in manifest.refused:
             yield Dropped(f"{self._place}#{name}", self.spec, reason, why)

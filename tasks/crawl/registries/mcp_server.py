@@ -59,8 +59,6 @@ Call: TypeAlias = Callable[..., Awaitable[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class _Skill:
-    """A skill as a server lists it."""
-
     uri: str
     path: str  # of its folder on the server
     entries: tuple[SourceEntry, ...]  # by their addresses
@@ -113,8 +111,6 @@ class McpServerSource(DigestedSource):
                 yield self._counted(calls_by_http(http, self._place))
 
     def _counted(self, call: Call) -> Call:
-        """Return calls that count how many in a row had no answer in time."""
-
         async def counted(method: str, **params: Any) -> Mapping[str, Any]:  # noqa: ANN401 (JSON)
             try:
                 answer = await call(method, **params)
@@ -250,7 +246,6 @@ class McpServerSource(DigestedSource):
 
 
 def _skill(row: object) -> _Skill:
-    """Return a row of the list; raise ValueError where it cannot be read."""
     entry = mapping_of(row)
     uri, resources = entry.get("uri"), entry.get("resources")
     root, slash, name = uri.rpartition("/") if isinstance(uri, str) else ("", "", "")

@@ -168,7 +168,6 @@ class RemoteSource(Source):
         return kind(self.spec, error.reason, str(error))
 
     def _present(self) -> set[str]:
-        """Return the ids of the source's documents that are not retired."""
         seen = seen_table(self._root).read(columns=["doc_id", "source", "retired_at"])
         return set(seen.filter(pl.col("retired_at").is_null(), source=self.spec)["doc_id"])
 

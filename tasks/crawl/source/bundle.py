@@ -161,8 +161,6 @@ def checked(entry: SourceEntry) -> SourceEntry:
 
 
 class _Listing:
-    """The sorted entries of a source, looked up by folder."""
-
     def __init__(self, entries: list[SourceEntry]) -> None:
         self.entries = entries
         self._skill_folders = {e.folder for e in entries if e.names_skill and e.kind == "file"}

@@ -69,7 +69,6 @@ def suggestion(wanted: str, found: list[str], ids: Iterable[str]) -> str:
 
 
 def _nearest(key: str, ids: Mapping[str, str]) -> list[str]:
-    """Return at most three of the ids most like a key."""
     last = {other.rpartition("/")[2]: other for other in ids}
     close = [*nearest(key, ids), *map(last.__getitem__, nearest(key.rpartition("/")[2], last))]
     return [ids[other] for other in dict.fromkeys(close)][:3]

@@ -104,7 +104,7 @@ class Host:
             self._under_way -= 1
 
 
-_OF_CLIENT = ("redirect_hosts", "timeout", "connect_timeout")
+_OF_CLIENT = ("redirect_hosts", "timeout")
 
 
 def http_of(root: Root, limits: Mapping[str, Any] | None = None, **time: Any) -> Http:  # noqa: ANN401

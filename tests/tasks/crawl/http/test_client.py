@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import SourceError, StorageError, TerminalError, TransientError, WrongInput
+from storage.errors import SourceError, StorageError, TerminalError, WrongInput
 from storage.root import Root
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.settings import CrawlSettings, Secret
@@ -143,17 +143,6 @@ async def test_urls_that_cannot_be_asked_are_refused_without_a_request(root: Roo
 
 
 @in_loop
-async def test_a_host_that_is_not_there_is_transient(root: Root) -> None:
-    async with Host({}) as host:
-        pass
-    async with host.http(root) as http:
-        with pytest.raises(HttpTransient, match="Connect") as caught:
-            await http.get(f"{host.url}/a")
-        assert isinstance(caught.value, TransientError)
-        assert (caught.value.reason, caught.value.status, http.requests) == ("connection", None, 3)
-
-
-@in_loop
 async def test_a_download_is_whole_or_not_there(root: Root, tmp_path: Path) -> None:
     body = b"honey" * 50_000
     replies: dict[str, Reply | list[Reply]]
@@ -166,16 +155,8 @@ async def test_a_download_is_whole_or_not_there(root: Root, tmp_path: Path) -> N
             with pytest.raises(kind):
                 await http.download(f"{host.url}{path}", target.with_name("b.zip"))
         assert [f.name for f in target.parent.iterdir()] == ["a.zip"]
-
-
-@in_loop
-async def test_a_download_to_where_nothing_can_be_written_is_no_fault_of_the_host(
-    root: Root, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("no folder")
-    async with Host({"/a": says()}) as host, host.http(root) as http:
-        with pytest.raises(StorageError, match="cannot be written"):
-            await http.download(f"{host.url}/a", tmp_path / "file" / "a.zip")
+        with pytest.raises(StorageError, match="cannot be written"):  # no fault of the host
+            await http.download(f"{host.url}/a", target / "b.zip")
 
 
 def test_a_secret_shows_itself_when_asked_by_name_alone() -> None:
@@ -185,21 +166,13 @@ def test_a_secret_shows_itself_when_asked_by_name_alone() -> None:
     assert not hasattr(secret, "__dict__")
     with pytest.raises(TypeError):
         json.dumps(secret)
-
-
-def test_fingerprints_tell_secrets_apart_and_hold_nothing_of_them() -> None:
     one, two = Secret("sk_live_one"), Secret("sk_live_two")
     assert one.fingerprint() == Secret("sk_live_one").fingerprint() != two.fingerprint()
     assert len(one.fingerprint()) == 12
     assert (one == Secret("sk_live_one"), one == two, one == "sk_live_one") == (True, False, False)
     assert len({one, two, Secret("sk_live_one")}) == 2
-
-
-@pytest.mark.parametrize("nothing", [None, "", "  \n"])
-def test_nothing_is_no_secret(nothing: str | None) -> None:
-    assert not Secret(nothing)
-    assert Secret("x")
-    assert Secret(nothing).hide(b"a body") == b"a body"
+    for nothing in (Secret(None), Secret(""), Secret("  \n")):
+        assert (bool(nothing), bool(one), nothing.hide(b"a body")) == (False, True, b"a body")
 
 
 @pytest.mark.parametrize("value", ["two\r\nlines", "caf\u00e9", "a\x00b"])

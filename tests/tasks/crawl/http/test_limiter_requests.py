@@ -39,19 +39,14 @@ async def test_request_starts_keep_their_distance_over_tasks_retries_redirects_a
         async with host.http(root, limits) as http:
             await asyncio.gather(*(http.get(f"{host.url}/{path}") for path in "abbbbb"))
             assert http.requests == 8
-        async with host.http(root, limits) as another:
+        async with host.http(root, limits) as another, Host({"/a": FINE}, host.time) as elsewhere:
+            slept = host.time.slept
+            await another.get(f"{elsewhere.url}/a")  # another host waits for nobody
+            assert host.time.slept == slept
             await another.get(f"{host.url}/b")
         assert len(host.arrivals) == 9
         assert min(gaps(host.arrivals)) >= 0.699999
         assert max(gaps(host.arrivals)) < 1.5
-
-
-@in_loop
-async def test_hosts_do_not_wait_for_each_other(root: Root) -> None:
-    async with Host({"/a": FINE}) as one, Host({"/a": FINE}) as two, one.http(root, {}) as http:
-        await http.get(f"{one.url}/a")
-        await http.get(f"{two.url}/a")
-        assert one.time.slept == 0
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -111,21 +106,14 @@ async def test_a_request_is_written_down_before_it_goes_out(root: Root) -> None:
         written.append(root.read("state/quotas.json"))
         return web.Response()
 
-    async with Host({"/a": look}) as host:
-        limits = impatient(quotas={host.name: Quota(per_day=9)})
+    async with Host({"/a": look, "/b": says("", 500)}) as host:
+        limits = impatient(quotas={host.name: Quota(per_day=3)})
         async with host.http(root, limits) as http:
             await http.get(f"{host.url}/a")
-    assert b'"2026-03-01": 1' in written[0]
-
-
-@in_loop
-async def test_failed_tries_count_against_the_quota(root: Root) -> None:
-    async with Host({"/a": says("", 500)}) as host:
-        limits = impatient(quotas={host.name: Quota(per_day=2)})
-        async with host.http(root, limits) as http:
             with pytest.raises(QuotaExhausted):
-                await http.get(f"{host.url}/a")
-            assert len(host.requests) == 2
+                await http.get(f"{host.url}/b")  # failed tries count too
+        assert len(host.requests) == 3
+    assert b'"2026-03-01": 1' in written[0]
 
 
 @in_loop
@@ -177,24 +165,19 @@ async def test_the_servers_word_on_a_used_up_day_is_taken_and_remembered(root: R
 
 
 @in_loop
-async def test_the_last_request_of_a_day_is_answered_and_the_next_not_sent(root: Root) -> None:
-    async with Host({"/a": says("{}", X_RateLimit_Daily_Remaining="0")}) as host, host.http(root) as http:
-        await http.get(f"{host.url}/a")
-        with pytest.raises(QuotaExhausted):
-            await http.get(f"{host.url}/a")
-        assert len(host.requests) == 1
-
-
-@in_loop
 async def test_less_left_than_counted_is_believed_and_more_is_not(root: Root) -> None:
-    less, more = (says("{}", X_RateLimit_Daily_Remaining=left) for left in ("2", "40"))
-    async with Host({"/a": [less, more]}) as host:
+    replies = [says("{}", X_RateLimit_Daily_Remaining=left) for left in ("2", "40", "0")]
+    async with Host({"/a": [*replies]}) as host:
         limits = impatient(quotas={host.name: Quota(per_day=50)})
         async with host.http(root, limits) as http:
             await http.get(f"{host.url}/a")
             assert http.quota_left(host.url) == 2
             await http.get(f"{host.url}/a")
             assert http.quota_left(host.url) == 1
+            await http.get(f"{host.url}/a")  # the last one is answered, and the next not sent
+            with pytest.raises(QuotaExhausted):
+                await http.get(f"{host.url}/a")
+            assert len(host.requests) == 3
 
 
 @pytest.mark.parametrize("configured", [None, 10])

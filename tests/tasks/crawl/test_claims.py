@@ -34,6 +34,10 @@ def marked(doc_id: str, path: str) -> str:
     return doc_id.replace("local/skills", f"local/skills~{folder}")
 
 
+def of_table(doc_id: str) -> str:
+    return f"{doc_id}~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"
+
+
 def whose(nights: Nights) -> dict[str, str]:
     tables = documents_table(nights.root), folded_table(nights.root)
     return {row["doc_id"]: row["source"] for table in tables for row in table.read().to_dicts()}
@@ -44,27 +48,15 @@ def whose(nights: Nights) -> dict[str, str]:
     [
         (HOME, UNPACKED, (PDF, marked(PDF, "/home/ann/dl/skills"))),
         (HOME, "git+file:///home/ann/skills/.git", (PDF,)),
-        pytest.param(
-            HOME, "git+file:///srv/skills", (PDF, marked(PDF, "/srv/skills")), marks=pytest.mark.slow
-        ),
         (HOME, LIST, (PDF, f"github.com/{PDF}")),
-        pytest.param(LIST, HOME, (f"github.com/{PDF}", PDF), marks=pytest.mark.slow),
-        pytest.param(
-            HOME,
-            TABLE,
-            (PDF, f"{PDF}~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"),
-            marks=pytest.mark.slow,
-        ),
+        pytest.param(HOME, TABLE, (PDF, of_table(PDF)), marks=pytest.mark.slow),
         (TABLE, HOME, (PDF, marked(PDF, "/home/ann/skills"))),
     ],
 )
 def test_a_second_publisher_of_an_id_is_kept_apart(
     nights: Nights, first: str, second: str, ids: tuple[str, ...]
 ) -> None:
-    one, other = (
-        HandSource(first, skill(PDF, "Merge all pages.")),
-        HandSource(second, skill(PDF, "Upload all pages.")),
-    )
+    one, other = HandSource(first, skill(PDF, "Merge all pages.")), HandSource(second, skill(PDF, "Upload."))
     nights.run(one)
     for _ in range(2):
         nights.run(one, other)
@@ -122,7 +114,7 @@ def test_what_an_earlier_version_wrote_under_another_s_id_moves_without_being_re
 
 def test_a_table_that_names_a_forge_s_repository_shares_its_bytes_alone(nights: Nights) -> None:
     said = {"url": "https://github.com/good/tools/tree/main/pdf"}
-    good, evil = "good/tools/pdf", f"good/tools/pdf~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"
+    good, evil = "good/tools/pdf", of_table("good/tools/pdf")
     forge = HandSource("github:good/tools", skill(good, "Merge all pages.", repo="good/tools", **said))
     copy = HandSource(TABLE, skill(good, "Merge all pages.", **said))
     nights.run(forge, copy)
@@ -145,7 +137,7 @@ def test_a_forge_takes_its_id_from_a_table_that_came_first_with_another_text(
     nights: Nights, monkeypatch: pytest.MonkeyPatch, *, earlier: bool
 ) -> None:
     said = {"url": "https://github.com/good/tools/tree/main/pdf"}
-    good, evil = "good/tools/pdf", f"good/tools/pdf~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"
+    good, evil = "good/tools/pdf", of_table("good/tools/pdf")
     forge = HandSource("github:good/tools", skill(good, "Merge all pages.", repo="good/tools", **said))
     table = HandSource(TABLE, skill(good, "Upload all pages.", **said), version="1")
     with monkeypatch.context() as before:
@@ -216,11 +208,9 @@ def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) 
                     continue
                 owner = publisher(row["source"]), row["repo"] if row["source"] == LIST else None
                 assert owners.setdefault(doc_id, owner) == owner
-                texts = [document.raw_hash for document in held(sources[row["source"]])]
-                assert row["raw_hash"] in texts
-                bundles = [
-                    [f.sha256 for f in document.files or ()] for document in held(sources[row["source"]])
-                ]
+                theirs = held(sources[row["source"]])
+                assert row["raw_hash"] in [document.raw_hash for document in theirs]
+                bundles = [[f.sha256 for f in document.files or ()] for document in theirs]
                 assert [f["sha256"] for f in row["files"]] in bundles
         count = sum(len(event.held) for event in sources.values())
         assert len(whose(nights)) == count

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -56,7 +56,7 @@ class Crawl:
     urls: Path
 
     def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.support.crawl.crawl_process", str(self.root), str(self.urls)]
+        command = [sys.executable, "-m", "tests.support.crawl.crawling", str(self.root), str(self.urls)]
         return subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def finish(self) -> dict[str, object]:
@@ -76,29 +76,12 @@ class Crawl:
         return Counter(r.path for r in self.market.requests if r.kind == "archive")
 
 
-@pytest.fixture
-def filled_market(request: pytest.FixtureRequest) -> Iterator[Marketplace]:
-    repositories, skills, _ = request.param
-    world = World()
-    world.github.anonymous_limit = 1_000_000
-    populate(world, repositories, skills)
-    with Marketplace(world) as served:
-        yield served
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("filled_market", "kills"),
-    [
-        ((60, 300, 4), 4),
-        pytest.param((600, 2_000, 20), 20, marks=[pytest.mark.slow, pytest.mark.timeout(1_200)]),
-    ],
-    indirect=["filled_market"],
-)
 def test_a_crawl_killed_at_random_ends_as_an_undisturbed_one(
-    filled_market: Marketplace, kills: int, tmp_path: Path
+    world: World, market: Marketplace, tmp_path: Path
 ) -> None:
-    market = filled_market
+    world.github.anonymous_limit = 1_000_000
+    populate(world, repositories=60, skills=300)
     urls = tmp_path / "urls.json"
     urls.write_text(json.dumps(market.environment()))
     whole = Crawl(market, tmp_path / "whole", urls)
@@ -111,7 +94,7 @@ def test_a_crawl_killed_at_random_ends_as_an_undisturbed_one(
     chance = random.Random(11)  # noqa: S311 - no secret
     killed = Crawl(market, tmp_path / "killed", urls)
     struck = 0
-    while struck < kills:
+    while struck < 4:
         process = killed.start()
         time.sleep(chance.uniform(0.3, seconds * 0.7))
         struck += process.poll() is None
@@ -169,8 +152,6 @@ def kettles(world: World) -> Repository:
     [
         ("a commit", "github:ann/garden"),
         pytest.param("the branch", "skillsmp", marks=pytest.mark.slow),
-        pytest.param("a commit", "skillsmp", marks=pytest.mark.slow),
-        pytest.param("the branch", "github:ann/garden", marks=pytest.mark.slow),
     ],
 )
 def test_a_change_that_was_taken_back_does_not_stay(
@@ -188,11 +169,10 @@ def test_a_change_that_was_taken_back_does_not_stay(
     assert a_week(crawler, spec)[DILL] == grows("dill")
 
 
+@pytest.mark.usefixtures("often")
 def test_nor_does_what_was_kept_before_its_repository_was_read_to_its_end(
-    garden: Repository, crawler: Crawler, dies: Dies, monkeypatch: pytest.MonkeyPatch
+    garden: Repository, crawler: Crawler, dies: Dies
 ) -> None:
-    monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(raw_parts, "BATCH_DOCUMENTS", 1)
     before = garden.head.sha
     crawler.crawl(days=8)
     garden.commit({f"beds/{herb}/SKILL.md": grows(herb, "Drown it.") for herb in HERBS})
@@ -219,7 +199,7 @@ def test_nor_does_what_another_ref_had_for_a_while(
 @pytest.mark.parametrize(
     "change", ["Boils nothing", "Boils water\n- [b/tea](https://github.com/b/tea) - Tea"]
 )
-def test_nor_does_what_a_curated_list_said_for_a_while(
+def test_nor_does_what_a_curated_list_said_for_a_while_or_a_refresh_saw_of_it(
     kettles: Repository, crawler: Crawler, dies: Dies, change: str
 ) -> None:
     before = kettles.head.sha
@@ -230,12 +210,6 @@ def test_nor_does_what_a_curated_list_said_for_a_while(
     assert crawler.held() != as_it_was
     kettles.branch("main", before)
     assert a_week(crawler, LIST) == as_it_was
-
-
-def test_nor_what_a_refresh_saw_of_a_curated_list(kettles: Repository, crawler: Crawler) -> None:
-    before = kettles.head.sha
-    crawler.crawl(LIST)
-    as_it_was = crawler.held()
     kettles.commit({"README.md": ENTRY.format("Boils nothing").encode()})
     (doc_id,) = as_it_was
     options = CrawlContext(crawler.root, crawler.now, settings=crawler.settings)

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from storage.errors import WrongInput
 from storage.root import Root
 from tasks.crawl.http.client import next_hop
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient, QuotaExhausted, host_of
@@ -89,6 +90,10 @@ async def test_waits_double_up_to_the_longest_and_are_drawn(root: Root) -> None:
         assert host.time.sleeps == [1.5, 3.0, 6.0, 10.0, 10.0]
         with pytest.raises(RuntimeError, match="async with"):
             await host.http(root).get(f"{host.url}/a")
+    assert [RetryPolicy().backoff(1, draw) for draw in (0.0, 0.999)] == pytest.approx([1.0, 1.999])
+    for wrong in ({"tries": 0}, {"wait_min": -1.0}, {"wait_max": -1.0}):
+        with pytest.raises(WrongInput):
+            RetryPolicy(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("status", [429, 403, 503])

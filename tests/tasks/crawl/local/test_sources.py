@@ -1,7 +1,11 @@
+"""Skills on this machine: folders and tables."""
+
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -10,12 +14,176 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage.errors import SourceError
+from storage.root import Root
 from storage.schemas import BundledFile, Dropped, RawDocument
+from tasks.crawl.collect import collect
+from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.local.parquet_file import ParquetSource
 from tasks.crawl.source.bundle import DocumentLimits
 
 
-def write(path: Path, columns: Mapping[str, object], **options: object) -> ParquetSource:
+@pytest.fixture
+def garden(tmp_path: Path) -> Path:
+    folder = tmp_path / "garden"
+    folder.mkdir()
+    return folder
+
+
+def write(folder: Path, path: str, content: bytes = b"# A skill\n") -> Path:
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    return target
+
+
+def documents(folder: Path) -> list[RawDocument]:
+    return [row for row in DirectorySource(str(folder)).read() if isinstance(row, RawDocument)]
+
+
+def dropped(rows: Iterator[RawDocument | Dropped]) -> list[tuple[str, str, str]]:
+    return [(d.doc_id, d.reason, d.detail) for d in rows if isinstance(d, Dropped)]
+
+
+def test_a_skill_carries_its_bytes_and_its_place(garden: Path) -> None:
+    text = b"\xef\xbb\xbfPick\x00 it.\r\n\xff"
+    write(garden, "skills/mint/Skill.md", text)
+    (document,) = documents(garden)
+    assert document == RawDocument(
+        doc_id="local/garden/skills/mint", source=f"dir:{garden}", content=text, size=len(text),
+        raw_hash=hashlib.sha256(text).hexdigest(), repo="local/garden", path="skills/mint/Skill.md",
+        url=(garden / "skills/mint").as_uri(), files=(),
+    )  # fmt: skip
+
+
+def test_no_link_is_followed(garden: Path, tmp_path: Path) -> None:
+    outside = write(tmp_path, "outside/SKILL.md", b"not yours")
+    write(garden, "mint/SKILL.md")
+    (garden / "linked").mkdir()
+    (garden / "linked/SKILL.md").symlink_to(outside)
+    (garden / "out").symlink_to(outside.parent)
+    (garden / "within").symlink_to(garden / "mint")
+    (garden / "around").symlink_to(".")
+    (garden / "mint/secret").symlink_to("/etc/passwd")
+    rows = list(DirectorySource(str(garden)).read())
+    assert dropped(iter(rows)) == [
+        ("local/garden/around", "symlink", "around -> ."),
+        ("local/garden/linked", "symlink", f"linked/SKILL.md -> {outside}"),
+        ("local/garden/out", "symlink", f"out -> {outside.parent}"),
+        ("local/garden/within", "symlink", "within -> mint"),
+    ]
+    (document,) = [row for row in rows if isinstance(row, RawDocument)]
+    assert document.files == ()
+    assert [(f.code, f.severity) for f in document.findings] == [("bundle.symlink", "warning")]
+
+
+def test_a_file_that_became_a_link_or_vanished_after_listing_is_unreadable(
+    garden: Path, tmp_path: Path
+) -> None:
+    secret = write(tmp_path, "secret", b"not yours")
+    write(garden, "a/SKILL.md")
+    late, gone, leaf = (write(garden, path) for path in ("b/SKILL.md", "c/SKILL.md", "d/leaf"))
+    write(garden, "d/SKILL.md")
+    rows = DirectorySource(str(garden)).read()
+    next(rows)
+    for path in (late, gone, leaf):
+        path.unlink()
+    late.symlink_to(secret)
+    second, third, fourth = rows
+    assert isinstance(second, Dropped)
+    assert (second.doc_id, second.reason) == ("local/garden/b", "unreadable")
+    assert isinstance(third, Dropped)
+    assert (third.reason, third.detail) == ("unreadable", "c/SKILL.md: No such file or directory")
+    assert isinstance(fourth, RawDocument)
+    assert [f.code for f in fourth.findings] == ["bundle.unreadable"]
+
+
+def test_what_is_no_regular_file_is_unreadable_and_the_rest_is_read(garden: Path) -> None:
+    write(garden, "mint/SKILL.md")
+    (garden / "pipe").mkdir()
+    os.mkfifo(garden / "pipe/SKILL.md")
+    os.mkfifo(garden / "mint/pipe")
+    rows = list(DirectorySource(str(garden)).read())
+    assert dropped(iter(rows)) == [
+        ("local/garden/mint/pipe", "unreadable", "mint/pipe: not a regular file"),
+        ("local/garden/pipe", "unreadable", "pipe/SKILL.md: not a regular file"),
+    ]
+    assert [d.findings[0].code for d in rows if isinstance(d, RawDocument)] == ["bundle.unreadable"]
+
+
+def test_folders_that_hold_no_skills_of_their_own_are_skipped(garden: Path) -> None:
+    own = [".claude/skills/a/SKILL.md", "SKILL.md", "a/SKILL.md", "a/z/SKILL.md", "b/SKILL.md"]
+    for path in [".git/SKILL.md", "node_modules/x/SKILL.md", *reversed(own)]:
+        write(garden, path)
+    assert [d.path for d in documents(garden)] == own
+    assert [f.path for d in documents(garden) for f in d.files or ()] == []
+
+
+def test_a_name_that_is_no_utf_8_is_read_and_written_readably(garden: Path) -> None:
+    target = Path(os.fsdecode(os.fsencode(garden) + b"/m\xffnt"))
+    write(target, "SKILL.md", b"text")
+    (document,) = documents(garden)
+    assert (document.doc_id, document.content) == ("local/garden/m\ufffdnt", b"text")
+    assert DirectorySource(str(garden)).version()
+
+
+def test_a_long_licence_is_cut_and_digested_whole(garden: Path) -> None:
+    write(garden, "a/SKILL.md")
+    write(garden, "LICENSE", b"x" * 150_000)
+    ((licence,),) = [d.licence_files for d in documents(garden)]
+    assert licence.text == "x" * 100_000
+    assert licence.sha256 == hashlib.sha256(b"x" * 150_000).hexdigest()
+
+
+@pytest.mark.parametrize("change", ["text", "time", "new", "gone", "link"])
+def test_every_change_below_the_folder_changes_the_version(garden: Path, change: str) -> None:
+    text = write(garden, "a/SKILL.md", b"one")
+    other = write(garden, "a/b/notes.md", b"two")
+    (garden / "link").symlink_to("a")
+    source = DirectorySource(str(garden))
+    before = source.version()
+    assert source.version() == before
+    if change == "text":
+        text.write_bytes(b"longer")
+    elif change == "time":
+        os.utime(text, ns=(1, 1))
+    elif change == "new":
+        write(garden, "c/SKILL.md")
+    elif change == "gone":
+        other.unlink()
+    else:
+        (garden / "link").unlink()
+        (garden / "link").symlink_to("b")
+    assert source.version() != before
+
+
+def test_a_folder_that_is_not_there_or_has_no_skill_is_terminal(garden: Path) -> None:
+    for path in [garden / "nothing", write(garden, "file")]:
+        source = DirectorySource(str(path))
+        for look in (source.version, lambda source=source: list(source.read())):
+            with pytest.raises(SourceError, match="no such folder") as caught:
+                look()
+            assert (caught.value.reason, caught.value.about) == ("missing", f"dir:{path}")
+    (garden / "SKILL.md").symlink_to("file")
+    rows = DirectorySource(str(garden)).read()
+    assert isinstance(next(rows), Dropped)
+    with pytest.raises(SourceError, match=r"no SKILL\.md") as caught:
+        next(rows)
+    assert caught.value.reason == "no-skill"
+
+
+@pytest.mark.parametrize("has_skill", [True, False])
+def test_links_that_lead_out_are_told_with_where_they_lead(
+    garden: Path, tmp_path: Path, has_skill: bool
+) -> None:
+    (garden / "mint").symlink_to("../agents/mint")
+    write(garden, "sage/SKILL.md" if has_skill else "notes.md")
+    now, root = datetime(2026, 3, 1, tzinfo=UTC), Root(tmp_path / "root")
+    report = collect(DirectorySource(str(garden)), root, run_id="1", now=now)
+    said = f"1 links were not followed: mint -> {tmp_path}/agents/mint; name what they lead to as sources"
+    assert (report.state, said in str(report.message)) == ("complete" if has_skill else "failed", True)
+
+
+def table(path: Path, columns: Mapping[str, object], **options: object) -> ParquetSource:
     pq.write_table(pa.table(columns), path, **options)
     return ParquetSource(str(path))
 
@@ -26,7 +194,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_every_column_goes_where_it_belongs(file: Path) -> None:
-    source = write(
+    source = table(
         file,
         {
             "id": ["Ada--mint"], "content": ["Pick it. ü"],
@@ -59,25 +227,22 @@ def test_every_column_goes_where_it_belongs(file: Path) -> None:
 )
 def test_content_may_be_any_text_or_binary(file: Path, kind: pa.DataType) -> None:
     cells = pa.array(["a\r\n\x00", "", "a\r\n\x00"]).cast(kind)
-    source = write(file, {"doc_id": ["x", "y", "z"], "content": cells})
+    source = table(file, {"doc_id": ["x", "y", "z"], "content": cells})
     assert [row.content for row in source.read() if isinstance(row, RawDocument)] == [
         b"a\r\n\x00",
         b"",
         b"a\r\n\x00",
     ]
-
-
-def test_content_that_is_no_utf_8_keeps_its_bytes(file: Path) -> None:
-    broken = pa.array([b"\xff\xfe"], pa.binary())
-    text = pa.Array.from_buffers(pa.string(), 1, broken.buffers())
-    (row,) = write(file, {"id": ["x"], "content": text}).read()
+    assert source.version() == hashlib.sha256(file.read_bytes()).hexdigest()
+    broken = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"], pa.binary()).buffers())
+    (row,) = table(file, {"id": ["x"], "content": broken, "files": ["many"]}).read()
     assert isinstance(row, RawDocument)
-    assert row.content == b"\xff\xfe"
+    assert (row.content, row.files) == (b"\xff\xfe", None)  # not UTF-8, and no bundle
 
 
 def test_rows_without_content_or_id_and_repeated_ids_are_dropped(file: Path) -> None:
     columns = {"id": ["x", None, "y", "X", " ", "y"], "content": ["1", "2", None, "3", "4", "5"]}
-    rows = list(write(file, columns).read())
+    rows = list(table(file, columns).read())
     assert [(r.doc_id, r.content) for r in rows if isinstance(r, RawDocument)] == [("x", b"1"), ("y", b"5")]
     assert [(r.doc_id, r.reason, r.detail, r.lost_to) for r in rows if isinstance(r, Dropped)] == [
         ("", "missing_id", "row 2 has no id", None),
@@ -88,7 +253,7 @@ def test_rows_without_content_or_id_and_repeated_ids_are_dropped(file: Path) -> 
 
 
 def test_a_text_over_the_limit_leaves_size_and_hash(file: Path) -> None:
-    write(file, {"id": ["x"], "content": ["x" * 11]})
+    table(file, {"id": ["x"], "content": ["x" * 11]})
     (row,) = ParquetSource(str(file), limits=DocumentLimits(document_bytes=10)).read()
     assert isinstance(row, RawDocument)
     assert (row.content, row.size, row.raw_hash) == (None, 11, hashlib.sha256(b"x" * 11).hexdigest())
@@ -97,7 +262,7 @@ def test_a_text_over_the_limit_leaves_size_and_hash(file: Path) -> None:
 
 @pytest.mark.parametrize("category", [["herbs", "food"], b"\xff", None, " "])
 def test_a_category_is_a_text_or_unknown(file: Path, category: object) -> None:
-    (row,) = write(file, {"id": ["x"], "content": ["y"], "category": [category]}).read()
+    (row,) = table(file, {"id": ["x"], "content": ["y"], "category": [category]}).read()
     assert isinstance(row, RawDocument)
     assert row.category is None
 
@@ -106,7 +271,7 @@ def test_a_category_is_a_text_or_unknown(file: Path, category: object) -> None:
     ("stars", "expected"), [(3.0, 3), (float("nan"), None), ("many", None), (None, None), (1e300, None)]
 )
 def test_stars_are_a_number_or_unknown(file: Path, stars: object, expected: int | None) -> None:
-    (row,) = write(file, {"id": ["x"], "content": ["y"], "stars": [stars], "repo": ["herbs"]}).read()
+    (row,) = table(file, {"id": ["x"], "content": ["y"], "stars": [stars], "repo": ["herbs"]}).read()
     assert isinstance(row, RawDocument)
     assert (row.stars, row.repo, row.author) == (expected, "herbs", None)
 
@@ -125,7 +290,7 @@ def test_stars_are_a_number_or_unknown(file: Path, stars: object, expected: int 
 )
 def test_a_value_that_cannot_be_read_costs_its_row(file: Path, column: str, cells: pa.Array) -> None:
     columns = {"id": ["mint", "sage"], "content": ["1", "2"]} | {column: cells}
-    first, second = write(file, columns).read()
+    first, second = table(file, columns).read()
     assert isinstance(first, Dropped)
     assert (first.reason, first.detail.startswith(f"row 1, column {column}: ")) == ("unreadable", True)
     assert not isinstance(second, Dropped) or second.reason == "missing_id"
@@ -143,7 +308,7 @@ def test_a_value_that_cannot_be_read_costs_its_row(file: Path, column: str, cell
 def test_missing_columns_are_named_with_those_found(
     file: Path, columns: dict[str, object], message: str
 ) -> None:
-    source = write(file, columns)
+    source = table(file, columns)
     with pytest.raises(SourceError, match=message) as caught:
         next(source.read())
     assert (caught.value.reason, caught.value.about) == ("columns", f"parquet:{file}")
@@ -165,7 +330,7 @@ def test_what_is_no_parquet_file_is_terminal(file: Path, tmp_path: Path) -> None
 
 def test_a_damaged_file_gives_what_comes_before_the_damage(file: Path) -> None:
     columns = {"id": [str(n) for n in range(400)], "content": [f"{n} " * 500 for n in range(400)]}
-    source = write(file, columns, row_group_size=100, compression="zstd", use_dictionary=False)
+    source = table(file, columns, row_group_size=100, compression="zstd", use_dictionary=False)
     data = bytearray(file.read_bytes())
     with pq.ParquetFile(file) as whole:
         start = whole.metadata.row_group(2).column(1).data_page_offset
@@ -180,18 +345,13 @@ def test_a_damaged_file_gives_what_comes_before_the_damage(file: Path) -> None:
 
 def test_rows_are_read_as_they_are_asked_for(file: Path) -> None:
     columns = {"id": [str(n) for n in range(1000)], "content": ["x" * 10_000 for _ in range(1000)]}
-    write(file, columns, row_group_size=10, use_dictionary=False, compression="none")
+    table(file, columns, row_group_size=10, use_dictionary=False, compression="none")
     before = pa.total_allocated_bytes()
     rows = ParquetSource(str(file), batch_rows=10).read()
     assert [row.doc_id for row in islice(rows, 3)] == ["0", "1", "2"]
     assert pa.total_allocated_bytes() - before < 2_000_000
     rows.close()  # type: ignore[attr-defined]
     assert pa.total_allocated_bytes() <= before
-
-
-def test_the_version_is_the_digest_of_the_file(file: Path) -> None:
-    source = write(file, {"id": ["x"], "content": ["y"]})
-    assert source.version() == hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def bundles(
@@ -202,7 +362,7 @@ def bundles(
         pa.struct([("path", pa.string()), ("content", content or pa.binary()), ("mode", pa.int32())])
     )
     ids = [f"s{number}" for number in range(len(rows))]
-    source = write(file, {"id": ids, "content": ids, "files": pa.array(rows, kind)})
+    source = table(file, {"id": ids, "content": ids, "files": pa.array(rows, kind)})
     return [row for row in source.read() if isinstance(row, RawDocument)]
 
 
@@ -233,9 +393,3 @@ def test_files_whose_path_leads_elsewhere_are_named_and_not_kept(file: Path) -> 
     assert [f.path for f in found.contents] == ["fine"]
     assert {f.code for f in found.findings} == {"bundle.unreadable"}
     assert len(found.findings) == len(paths) - 1
-
-
-def test_a_column_called_files_of_another_kind_is_no_bundle(file: Path) -> None:
-    (found,) = write(file, {"id": ["x"], "content": ["1"], "files": ["many"]}).read()
-    assert isinstance(found, RawDocument)
-    assert (found.files, found.content) == (None, b"1")

@@ -16,7 +16,7 @@ import pytest
 
 from storage.root import Root
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.marketplace.faults import Faults
+from tests.support.marketplace.messages import Faults
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World

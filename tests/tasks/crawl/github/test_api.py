@@ -16,8 +16,8 @@ from tasks.crawl.http.settings import Secret
 from tasks.crawl.source.bundle import SourceEntry
 from tests.support.crawl.crawling import settings_of
 from tests.support.crawl.loopback_host import http_of, impatient
-from tests.support.marketplace.faults import Fault
-from tests.support.marketplace.repository import Repository, Submodule, link
+from tests.support.marketplace.messages import Fault
+from tests.support.marketplace.repository import Fate, Repository, Submodule, link
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
@@ -114,18 +114,15 @@ def test_a_mirror_without_commits_is_asked_for_its_tree_and_from_then_on_only_fo
 @pytest.mark.parametrize(
     ("fate", "reason"),
     [
-        (Repository.make_private, "missing"),
-        (Repository.delete, "missing"),
-        (Repository.deny, "denied"),
-        (Repository.dmca, "withdrawn"),
-        (Repository.block_legally, "withdrawn"),
+        ("private", "missing"), ("deleted", "missing"), ("denied", "denied"), ("dmca", "withdrawn"),
+        ("blocked", "withdrawn"),
     ],
-)
+)  # fmt: skip
 def test_what_befell_a_repository_is_told_apart(
-    herbs: Repository, ask: Asker, tmp_path: Path, fate: Callable[[Repository], None], reason: str
+    herbs: Repository, ask: Asker, tmp_path: Path, fate: Fate, reason: str
 ) -> None:
     sha = herbs.head.sha
-    fate(herbs)
+    herbs.fate = fate
     questions: list[Callable[[GitHub], Awaitable[object]]] = [
         lambda github: github.commit("ada/herbs", "main"),
         lambda github: github.metadata("ada/herbs"),

@@ -16,7 +16,22 @@ from tasks.crawl.github.archive import Archive, ArchiveLimits, ArchiveRefused
 from tasks.crawl.source.base import Item
 from tasks.crawl.source.bundle import DEFAULT_LIMITS, DocumentLimits
 from tests.support.crawl.crawling import opened
-from tests.support.crawl.zip_files import CRC, LINK, NAME, PIPE, SIZE, patched, read_archive, saved, zipped
+from tests.support.crawl.zip_files import (
+    CRC,
+    DIRECTORY_HEADER,
+    FLAGS,
+    LINK,
+    METHOD,
+    NAME,
+    PIPE,
+    SIZE,
+    bomb,
+    patched,
+    read_archive,
+    saved,
+    understated,
+    zipped,
+)
 
 if TYPE_CHECKING:
     from conftest import WorkTree
@@ -25,9 +40,6 @@ if TYPE_CHECKING:
 import struct
 import tracemalloc
 from zipfile import ZipFile
-
-from tests.support.crawl.zip_files import DIRECTORY_HEADER, FLAGS, METHOD
-from tests.support.marketplace import malice
 
 MINT = b"# Mint\nPick the leaves before noon.\n"
 
@@ -340,8 +352,8 @@ def test_entries_that_share_their_bytes_unpack_to_no_more_than_allowed(tmp_path:
 
 def test_a_bomb_is_refused_by_what_it_says_and_left_off_where_it_says_less(tmp_path: Path) -> None:
     limits = ArchiveLimits(unpacked_bytes=3_000_000)
-    assert refusal(saved(tmp_path, malice.bomb(4_000_000)), limits).reason == "archive-size"
-    with Archive(saved(tmp_path, malice.understated(4_000_000, 1_000)), limits) as archive:
-        bomb = next(entry for entry in archive.entries() if "bomb" in entry.path)
+    assert refusal(saved(tmp_path, bomb(4_000_000)), limits).reason == "archive-size"
+    with Archive(saved(tmp_path, understated(4_000_000, 1_000)), limits) as archive:
+        found = next(entry for entry in archive.entries() if "bomb" in entry.path)
         with pytest.raises(OSError, match="archive"):
-            archive.read(bomb, 0)
+            archive.read(found, 0)

@@ -31,7 +31,7 @@ from tasks.crawl.github.source import split_name
 from tasks.crawl.source.identity import apart
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.crawl.zip_files import zipped
-from tests.support.marketplace.faults import Fault, Faults
+from tests.support.marketplace.messages import Fault, Faults
 from tests.support.marketplace.repository import Blob, Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -93,9 +93,9 @@ def test_a_missing_repository_fails_the_source_and_goes_after_three_misses_over_
     assert [(r.state, r.failed, r.retired) for r in reports] == [("failed", {"missing": 1}, 0)] * 2
     assert len(crawler.stale()) == 5
     assert crawler.crawl(SPEC).retired == 5
-    garden.restore()
+    garden.fate = "open"
     assert crawler.crawl(SPEC).new == 5
-    garden.dmca()  # a law withdraws at once
+    garden.fate = "dmca"  # a law withdraws at once
     assert (crawler.crawl(SPEC).withdrawn, crawler.held()) == (5, {})
 
 

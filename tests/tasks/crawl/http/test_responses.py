@@ -69,20 +69,6 @@ async def test_packed_bodies_arrive_unpacked(root: Root, data: bytes, encoding: 
         assert host.requests[0].headers["Accept-Encoding"] == "gzip"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [gzip.compress(NOISE)[:-9], gzip.compress(TEXT)[:50], gzip.compress(TEXT)[:5]],
-    ids=["noise", "text", "head"],
-)
-@in_loop
-async def test_a_gzip_that_ends_early_is_a_cut_connection(root: Root, body: bytes) -> None:
-    reply = says(body, Content_Encoding="gzip")
-    async with Host({"/a": reply}) as host, host.http(root) as http:
-        with pytest.raises(HttpTransient, match="too early") as caught:
-            await http.get(f"{host.url}/a")
-        assert (caught.value.reason, len(host.requests)) == ("connection", 3)
-
-
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 @pytest.mark.parametrize("size", [1000, 1001])
 @in_loop

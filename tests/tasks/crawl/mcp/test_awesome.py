@@ -22,7 +22,7 @@ from tasks.crawl.collect import SourceReport, collect
 from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.mcp.awesome import AwesomeListSource, ListEntry, entries, servers_of
 from tasks.crawl.source.base import CrawlContext
-from tests.support.marketplace.faults import Fault
+from tests.support.marketplace.messages import Fault
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 from tests.support.paths import SHARED

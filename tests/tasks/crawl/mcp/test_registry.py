@@ -20,7 +20,7 @@ from tasks.crawl.collect import SourceReport, collect
 from tasks.crawl.http.settings import CrawlSettings
 from tasks.crawl.mcp.registry import FULL_DAYS, McpRegistrySource, items_of
 from tasks.crawl.source.base import CrawlContext, Gone, Item
-from tests.support.marketplace.faults import Fault
+from tests.support.marketplace.messages import Fault
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 from tests.support.processes import slow_but

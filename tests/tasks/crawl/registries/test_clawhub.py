@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.crawl.registries import Hub
-from tests.support.crawl.site import Page
+from tests.support.crawl.registries import Hub, Page
 from tests.support.crawl.zip_files import zipped
 
 

@@ -15,7 +15,7 @@ from tasks.crawl.registries.discovery import NoIndex
 from tasks.crawl.registries.manifest import read_manifest
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows
-from tests.support.crawl.site import Page, Site
+from tests.support.crawl.registries import Page, Site
 from tests.support.crawl.zip_files import zipped
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace

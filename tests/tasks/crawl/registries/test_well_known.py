@@ -27,8 +27,7 @@ from tasks.crawl.registries.discovery import (
 )
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.crawl.registries import Garden
-from tests.support.crawl.site import Page
+from tests.support.crawl.registries import Garden, Page
 from tests.support.crawl.zip_files import zipped
 
 INDEX, OLDER_INDEX = f"/{discovery.INDEX}", f"/{discovery.OLDER_INDEX}"

@@ -12,8 +12,9 @@ from storage.schemas import LISTINGS, RAW_DOCUMENTS
 from storage.state import repositories_table
 from tasks.crawl.source.identity import apart
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.marketplace import github, malice
-from tests.support.marketplace.faults import Fault, Faults
+from tests.support.crawl.zip_files import climbing
+from tests.support.marketplace import github
+from tests.support.marketplace.messages import Fault, Faults
 from tests.support.marketplace.populate import populate
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
@@ -310,7 +311,7 @@ def test_what_a_refused_archive_left_stale_stays_so_while_nothing_changes(
 ) -> None:
     crawler.crawl()
     garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sold.") for n in ("basil", "chard", "dill", "endive")})
-    garden.archive_override = malice.climbing()
+    garden.archive_override = climbing()
     assert crawler.crawl().failed == {"archive-path": 5}
     report = crawler.crawl()
     assert (report.unchanged, report.failed, len(crawler.stale())) == (0, {"refused": 5}, 5)

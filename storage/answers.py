@@ -45,39 +45,24 @@ _COLUMNS = "key, model, prompt, attempt, text, rejected, prompt_tokens, completi
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """An answer as the server gave it.
+    """An answer as the server gave it."""
 
-    Args:
-        key: A digest of model, prompt version, sampling, payload and attempt.
-        model: The model asked.
-        prompt: Name and version of the prompt.
-        attempt: Which of several answers to the same question, from 0.
-        text: The answer; empty if the question was too long for the model.
-        rejected: Why the answer failed its checks; None: it passed, and may be used again.
-        prompt_tokens, completion_tokens: As the server counted; None: it did not say.
-        made_at: UTC time in ISO form.
-    """
-
-    key: str
+    key: str  # a digest of model, prompt version, sampling, payload and attempt
     model: str
-    prompt: str
-    attempt: int
-    text: str
-    rejected: str | None
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    made_at: str
+    prompt: str  # its name and version
+    attempt: int  # which of several answers to the same question, from 0
+    text: str  # empty if the question was too long for the model
+    rejected: str | None  # why it failed its checks; None: it passed, and may be used again
+    prompt_tokens: int | None  # as the server counted; None: it did not say
+    completion_tokens: int | None  # so, too
+    made_at: str  # UTC time in ISO form
 
 
 class Answers:
     """The answers kept below a root; several threads may share it, and several processes use it in turn.
 
-    An answer is on disk when `keep` returns. The first under a key stays. Close it, or use it in a `with`
-    statement.
-
-    Args:
-        root: Where they lie; the file is made if there is none.
-        wait: Seconds to wait for another process that is writing.
+    An answer is on disk when `keep` returns. The first under a key stays. Another process that is writing is
+    waited for `wait` seconds. Close it, or use it in a `with` statement.
 
     Raises:
         StorageError: The file is damaged.
@@ -95,7 +80,7 @@ class Answers:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.place, timeout=wait, check_same_thread=False)
             self._open(self._connection)
-            self._shared = _shared(root)
+            self._shared = None if isinstance(root.place, Folder) else SharedFile(root.place)
             if self._shared is not None and self._shared.receive(self._connection):
                 self.forget(Forgotten.load(root).covers)  # by another machine, perhaps
 
@@ -221,15 +206,6 @@ def _require_known(place: str, version: int) -> None:
         raise SchemaMismatch(msg)
 
 
-def _shared(root: Root) -> SharedFile | None:
-    if isinstance(root.place, Folder):
-        return None
-    from storage.s3 import Bucket  # noqa: PLC0415 (its library comes with an extra)
-
-    assert isinstance(root.place, Bucket)  # noqa: S101 (for the types: a root is the one or the other)
-    return SharedFile(root.place)
-
-
 def forget_answers(root: Root, covered: Callable[[str], bool]) -> int:
     """Remove the answers below a root that came of documents covered, as `Answers.forget`; 0 without any."""
     if not root.exists(FILE):
@@ -266,7 +242,9 @@ class SharedFile:
         with tempfile.TemporaryDirectory(dir=self.path.parent) as scratch:
             theirs = Path(scratch) / "theirs.sqlite"
             theirs.write_bytes(self._bucket.read(FILE))
-            self._require_known(theirs)
+            with closing(sqlite3.connect(theirs)) as file:
+                found = file.execute("PRAGMA user_version").fetchone()[0]
+            _require_known(f"{self._bucket.uri}/{FILE}", found)
             connection.execute("ATTACH ? AS theirs", (str(theirs),))
             try:
                 for table in _MERGED:  # rows are only added, by primary key
@@ -310,8 +288,3 @@ class SharedFile:
             with closing(sqlite3.connect(copy)) as target:
                 connection.backup(target)
             return copy.read_bytes()
-
-    def _require_known(self, theirs: Path) -> None:
-        with closing(sqlite3.connect(theirs)) as file:
-            found = file.execute("PRAGMA user_version").fetchone()[0]
-        _require_known(f"{self._bucket.uri}/{FILE}", found)

@@ -50,12 +50,9 @@ def text_field(record: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write one object in each line, in order, all or nothing.
+    """Write one object in each line, in order, all or nothing, to a file in a folder that is there.
 
-    Args:
-        path: The file to write or replace; its folder must exist.
-        records: May be lazy: the first is asked for when it is sure that `path` can be written; if one
-            raises, `path` stays as it was.
+    `records` may be lazy: the first is asked for when it is sure that `path` can be written.
 
     Raises:
         WrongInput: The file cannot be written.

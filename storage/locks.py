@@ -56,12 +56,9 @@ def writer_lock(
     The system releases a folder's lock at once. A bucket's is a lease that others may take when its holder
     has been silent for `SECONDS`, after which that one can write nothing more unless nobody took it.
 
-    Args:
-        root: The root to write to.
-        wait: Seconds to wait for another process; below 0: until it lets go.
-        spare: Whether a full disk is worth the reserve that the lock keeps: the work is small, or makes room.
-        run: The id of the run that takes it, for the others.
-        say: Is told who is waited for, at first and each minute.
+    Another process is waited for `wait` seconds; below 0: until it lets go; `say` is told who it is, at first
+    and each minute. With `spare` a full disk is worth the reserve that the lock keeps: the work is small, or
+    makes room.
 
     Raises:
         Locked: Another process writes to this root; the message says which, if that is known.
@@ -73,9 +70,6 @@ def writer_lock(
     if isinstance(root.place, Folder):
         held = _file_lock(root, taken, _this_process(run), spare=spare)
     else:
-        from storage.s3 import Bucket  # noqa: PLC0415 (its library comes with an extra)
-
-        assert isinstance(root.place, Bucket)  # noqa: S101 (for the types: a root is the one or the other)
         held = leased(root.place, asdict(_this_process(run)), taken)
     with held as had:
         if not had:

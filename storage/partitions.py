@@ -40,11 +40,8 @@ class PartitionedTable:
     """Rows keyed by document below one folder of the root, one file a partition.
 
     Args:
-        root: Where the table lies.
-        folder: Its folder below the root.
-        schema: Its columns.
-        key: The column that names the document; `node_key` columns hold `doc_id#ordinal`.
-        node_key: Whether `key` holds node ids.
+        key: The column that names the document.
+        node_key: Whether `key` holds node ids, `doc_id#ordinal`.
         listed: Whether a manifest lists the files, so that a lost one is not taken for an empty one.
         unique: Columns whose values no two rows share, `key` among them, for `upsert`.
     """

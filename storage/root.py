@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from storage.errors import Missing, StorageError, WrongInput
 from storage.folder import Folder
@@ -14,34 +13,11 @@ from storage.folder import Folder
 if TYPE_CHECKING:  # its import takes a tenth of a query
     import pyarrow as pa
 
+    from storage.s3 import Bucket
+
 T = TypeVar("T")
 R = TypeVar("R")
 _S3 = "s3://"
-
-
-class Place(Protocol):
-    """Where a root's files lie; its methods are those of `Root`.
-
-    `modified` returns when a file was last written, by the place's clock; None where there is none.
-    """
-
-    uri: str
-    folder: Path
-    patience: float  # seconds for which a request that failed is made again; 0: there is nobody to ask
-
-    def exists(self, relative: str) -> bool: ...  # noqa: D102
-    def read(self, relative: str) -> bytes: ...  # noqa: D102
-    def sha256(self, relative: str) -> str: ...  # noqa: D102
-    def open(self, relative: str) -> pa.NativeFile: ...  # noqa: D102
-    def write(self, relative: str, data: bytes) -> None: ...  # noqa: D102
-    def modified(self, relative: str) -> datetime | None: ...  # noqa: D102
-    def delete(self, relative: str) -> None: ...  # noqa: D102
-    def unfinished(self) -> list[str]: ...  # noqa: D102
-    def files(self, folder: str, suffix: str) -> list[str]: ...  # noqa: D102
-    def sizes(self, since: float = 0.0) -> dict[str, int]: ...  # noqa: D102
-    def fetch(self, relative: str) -> Path: ...  # noqa: D102
-    def send(self, relative: str) -> None: ...  # noqa: D102
-    def each(self, work: Callable[[T], R], items: Iterable[T], *, spread: bool = False) -> list[R]: ...  # noqa: D102
 
 
 class Root:
@@ -176,7 +152,7 @@ class Root:
         self.write(relative, json.dumps(value, ensure_ascii=False, indent=1).encode(errors="replace"))
 
 
-def _place(spec: str | Path, *, remembering: bool) -> Place:
+def _place(spec: str | Path, *, remembering: bool) -> Folder | Bucket:
     if isinstance(spec, str) and spec.startswith(_S3):
         from storage.s3 import Bucket, RememberingBucket  # noqa: PLC0415 (its library comes with an extra)
 

@@ -26,22 +26,14 @@ _IDENTITY = ["key", "scope", "raw_hash", "body_hash"]
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """One id and one text of it.
+    """One id and one text of it."""
 
-    Args:
-        doc_id: As it was written; `scope` `repository` covers it and every id below it, others it alone.
-        scope: `document`, `repository`, `trajectory` or `learned` (a skill out of trajectories).
-        target: What was asked to be forgotten.
-        copy: Whether it went for holding a forgotten text.
-        raw_hash, body_hash: SHA-256 of the bytes fetched, and of the refined body, under any id; None: none.
-    """
-
-    doc_id: str
-    scope: str
-    target: str
-    copy: bool = False
-    raw_hash: str | None = None
-    body_hash: str | None = None
+    doc_id: str  # as it was written; of scope `repository` every id below it too
+    scope: str  # `document`, `repository`, `trajectory` or `learned` (a skill out of trajectories)
+    target: str  # what was asked to be forgotten
+    copy: bool = False  # whether it went for holding a forgotten text
+    raw_hash: str | None = None  # SHA-256 of the bytes fetched, under any id; None: none
+    body_hash: str | None = None  # that of the refined body
 
 
 class Forgotten:

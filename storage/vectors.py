@@ -67,9 +67,8 @@ class VectorStore:
     ) -> tuple[_Vectors, int]:
         """Return a vector for each hash, shape `(n, dimension)`, and how many were missing and are made now.
 
-        Args:
-            hashes: In any order; equal ones share a vector.
-            make: Returns the vectors of the texts at these positions; called once, if any is missing.
+        `make` returns the vectors of the texts at positions, the first of equal ones; it is called once, if
+        any is missing.
 
         Raises:
             StorageError: A part is damaged.

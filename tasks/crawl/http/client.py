@@ -113,8 +113,6 @@ class Http:
     """Fetches URLs, each host at its pace; use it in an `async with` statement, in one event loop.
 
     Args:
-        limiter: Admits each request when its host's turn comes.
-        retry: How often to send a request, and how long to wait between two tries.
         redirect_hosts: Other hosts (`host`, or `host:port` if the port is not the usual one) that a redirect
             may lead to; they never see credentials.
         own_hosts: Hosts, in the same form, that are asked though they are not public.
@@ -170,29 +168,15 @@ class Http:
         self._session = None
 
     async def get(
-        self,
-        url: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        token: Secret | None = None,
-        etag: str | None = None,
-        max_bytes: int = 20_000_000,
-        roams: bool = False,
-        json: Any = None,  # noqa: ANN401
-    ) -> Answer:
-        """Return the answer to a GET request, or to a POST request that asks for something.
+        self, url: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None,
+        token: Secret | None = None, etag: str | None = None, max_bytes: int = 20_000_000,
+        roams: bool = False, json: Any = None,  # noqa: ANN401
+    ) -> Answer:  # fmt: skip
+        """Return the answer to a GET request, or to a POST of `json`, which may be sent more than once.
 
-        Args:
-            url: An http or https URL.
-            params: Added to its query, encoded.
-            headers: Sent to the URL's own host only, except `Accept`.
-            token: Sent as a bearer token, to the URL's own host only.
-            etag: Tag of the answer that the caller has; if it still holds, the answer is an empty 304.
-            max_bytes: The largest unpacked body.
-            roams: Whether the URL comes from what was crawled: it and its redirects may then lead to any
-                host but a private one.
-            json: Posted, and maybe more than once; None: a GET.
+        The `token`, and `headers` but `Accept`, go to the URL's own host only. Where the answer of `etag`
+        still holds, an empty 304 comes. `max_bytes` bounds the unpacked body. With `roams`, for a URL out of
+        what was crawled, it and its redirects may lead to any host but a private one.
 
         Raises:
             HttpTerminal: Asking again cannot help.

@@ -50,13 +50,9 @@ def host_of(url: URL) -> str:
 class HttpFailed(SkilleryError):
     """A request without the answer that was hoped for.
 
-    Args:
-        reason: A short stable code.
-        url: The URL asked for; shown without its query.
-        detail: What was found.
-        status: Status of the answer; None if there was none, or if another thing went wrong.
-        body: The first 4 KB of the answer.
-        headers: Headers of the answer, names in lower case.
+    `reason` is a short stable code; `url` is shown without its query; `status` is that of the answer, None if
+    there was none, or if another thing went wrong; `body` holds the first 4 KB of the answer; names of
+    `headers` are in lower case.
     """
 
     def __init__(

@@ -43,10 +43,7 @@ def opened(
 ) -> Iterator[tuple[list[SourceEntry], Reader]]:
     """Open a downloaded artifact; give its entries, and what reads them.
 
-    Args:
-        path: Where it lies.
-        archive: Whether it is a zip file or a tar file with gzip, as its first bytes tell; else a SKILL.md.
-        limits: At most so many files and bytes are unpacked.
+    An `archive` is a zip file or a tar file with gzip, as its first bytes tell; else it is a SKILL.md.
 
     Raises:
         ArchiveRefused: It is damaged, holds paths that lead out of it, or is over the limits.

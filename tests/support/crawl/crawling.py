@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import secrets
-import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from storage.locks import writer_lock
 from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import DROPPED, RAW_DOCUMENTS
@@ -101,19 +97,3 @@ class Crawler:
 def grows(name: str, text: str = "Water it at dawn.") -> bytes:
     """Return a SKILL.md on growing something."""
     return f"---\nname: {name}\ndescription: Grows {name}.\n---\n{text}\n".encode()
-
-
-def main() -> None:
-    """Crawl a marketplace in a process of its own: `ROOT URLS.json [DELAY]`."""
-    root = Root(sys.argv[1])
-    delay = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
-    settings = settings_of(json.loads(Path(sys.argv[2]).read_text()), request_delay=delay)
-    now = datetime.now(UTC)
-    with writer_lock(root):
-        source = open_source("skillsmp", CrawlContext(root, now, settings=settings))
-        report = collect(source, root, run_id=secrets.token_hex(4), now=now)
-    sys.stdout.write(json.dumps(asdict(report)))
-
-
-if __name__ == "__main__":
-    main()

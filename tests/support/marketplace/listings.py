@@ -27,7 +27,7 @@ class SkillsMP:
 
     def answer(self, asked: Asked) -> Reply:
         endpoint = _PATHS.get(asked.path)
-        if endpoint is None:
+        if endpoint is None or endpoint in self._world.skillsmp.missing:
             return _error(404, "NOT_FOUND", "No such endpoint")
         settings = self._world.skillsmp
         if endpoint in settings.html_wall:

@@ -41,6 +41,7 @@ class SkillsMPSettings:
     # The page of a challenge instead of JSON, on the endpoints named here, with this status.
     html_wall: frozenset[Literal["listing", "search"]] = frozenset()
     html_status: int = 403
+    missing: frozenset[Literal["listing", "search"]] = frozenset()
     key_required: bool = False
     # None: every key is as good as another.
     keys: frozenset[str] | None = None

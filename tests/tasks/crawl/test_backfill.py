@@ -276,16 +276,15 @@ def test_a_part_of_which_most_is_needed_is_not_written_again(nights: Nights) -> 
         assert (nights.times("raw/documents") == before) is (changed != "c")
 
 
-@pytest.mark.parametrize("moved", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_what_a_version_that_can_be_served_again_shows_is_kept_though_its_revision_was_held(
-    moved: bool, nights: Nights
+    nights: Nights,
 ) -> None:
     nights.hold = "warning"
     write_licences(nights.root, Licences({}, "allow"))
     for text in ("Mix.", "Bake it.", _TEXTS[2], f"{_TEXTS[2]} Now.", _TEXTS[2]):
         nights.run(told_by({"a": text, "b": "Rest it."}))
     rows = published(nights, nights.now)  # 6 March, with what was fetched on 3 March
-    for text in ("Bake it twice.", "Bake it three times.") if moved else ():
+    for text in ("Bake it twice.", "Bake it three times."):
         nights.run(told_by({"a": text, "b": "Rest it."}))
     assert trim(nights, later=9)["rows"] == 1, "what was held and nothing serves goes"
     kept = {row["doc_id"]: served_edition(nights.root, row).revision.fetched_at.day for row in rows}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from storage.errors import UnknownDocument
 from storage.schemas import RawDocument
 from storage.state import documents_table, folded_table
-from tasks.crawl.claims import Claims, publisher
+from tasks.crawl.claims import Claims
 from tasks.retrieve.revisions.edition import find_row
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -150,70 +149,6 @@ def test_a_forge_takes_its_id_from_a_table_that_came_first_with_another_text(
         assert whose(nights) == {good: forge.spec, evil: TABLE}
     nights.run(HandSource(forge.spec), table)
     assert (whose(nights), table.reads) == ({evil: TABLE}, 1)
-
-
-class Event(NamedTuple):
-    """What a source holds from a night on: of each place the text and the files."""
-
-    source: str
-    held: dict[str, tuple[str, str]]
-
-
-PLACES = {
-    HOME: [PDF, "local/skills/a"],
-    UNPACKED: [PDF, "local/skills/a"],
-    LIST: [PDF, "good/tools/pdf", "evil/tools/pdf"],
-    TABLE: [PDF, "good/tools/pdf", "pdf"],
-}
-EVENTS = st.lists(
-    st.sampled_from(sorted(PLACES)).flatmap(
-        lambda source: st.builds(
-            Event,
-            st.just(source),
-            st.dictionaries(
-                st.sampled_from(PLACES[source]),
-                st.tuples(st.sampled_from([WORDS, f"{WORDS} Done."]), st.sampled_from(["same", source])),
-            ),
-        )
-    ),
-    min_size=2,
-    max_size=4,
-)
-
-
-def held(event: Event) -> list[RawDocument]:
-    return [
-        with_files(
-            skill(place, text, repo="/".join(place.split("/")[:2]) if event.source == LIST else None),
-            {"run.sh": files.encode()},
-        )
-        for place, (text, files) in event.held.items()
-    ]
-
-
-@pytest.mark.slow
-@given(EVENTS)
-@settings(max_examples=4)
-def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) -> None:
-    owners: dict[str, tuple[str, str | None]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        nights, sources = Nights(Path(folder)), dict[str, Event]()
-        for event in events:
-            sources[event.source] = event
-            nights.run(*(HandSource(spec, *held(e)) for spec, e in sources.items()))
-            for doc_id in {*owners, *whose(nights), *nights.aliases()}:
-                try:
-                    row, _ = find_row(nights.root, doc_id)
-                except UnknownDocument:
-                    continue
-                owner = publisher(row["source"]), row["repo"] if row["source"] == LIST else None
-                assert owners.setdefault(doc_id, owner) == owner
-                theirs = held(sources[row["source"]])
-                assert row["raw_hash"] in [document.raw_hash for document in theirs]
-                bundles = [[f.sha256 for f in document.files or ()] for document in theirs]
-                assert [f["sha256"] for f in row["files"]] in bundles
-        count = sum(len(event.held) for event in sources.values())
-        assert len(whose(nights)) == count
 
 
 CLAIMS = st.lists(st.sampled_from((*HAPPENINGS, *SAID)), min_size=2, max_size=3, unique=True)

@@ -14,9 +14,6 @@ from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
 from tasks.crawl.collect import SourceReport, collect, require_readable
 from tasks.crawl.http.settings import CrawlSettings
-from tasks.crawl.local.directory import DirectorySource
-from tasks.crawl.local.parquet_file import ParquetSource
-from tasks.crawl.source.base import Source
 from tasks.crawl.source.unchanged import document_digest
 from tests.support.crawl.crawling import opened
 from tests.support.roots.nights import HandSource, Nights, skill
@@ -51,22 +48,6 @@ def test_what_is_new_changed_unchanged_and_gone_is_counted(nights: Nights) -> No
     assert (counts(report), nights.times("raw")) == ((3, 0, 0, 3, 0), raw_before)
     touched = {key: {**row, "last_seen_at": nights.now} for key, row in before.items() if key != ("c", SPEC)}
     assert nights.seen() == before | touched
-
-
-def test_a_real_folder_and_file_are_read_again_only_when_they_changed(nights: Nights, tmp_path: Path) -> None:
-    (tmp_path / "shelf/rye").mkdir(parents=True)
-    (tmp_path / "shelf/rye/SKILL.md").write_text("# Rye\n\nFeed the starter.\n")
-    pl.DataFrame({"id": ["p"], "content": ["# Oat\n\nSoak."]}).write_parquet(tmp_path / "p.parquet")
-    real: list[Source] = [
-        DirectorySource(str(tmp_path / "shelf")),
-        ParquetSource(str(tmp_path / "p.parquet")),
-    ]
-    assert [counts(nights.crawl(s)) for s in real] == [(1, 1, 0, 0, 0)] * 2
-    parts = nights.raw_parts()
-    assert [counts(nights.crawl(s)) for s in real] == [(1, 0, 0, 1, 0)] * 2
-    assert nights.raw_parts() == parts
-    (tmp_path / "shelf/rye/SKILL.md").write_text("# Rye\n\nFeed the starter twice.\n")
-    assert [counts(nights.crawl(s)) for s in real] == [(1, 0, 1, 0, 0), (1, 0, 0, 1, 0)]
 
 
 def test_a_part_holds_at_most_a_hundred_documents_and_a_listing_each(nights: Nights) -> None:
@@ -150,6 +131,9 @@ def test_a_document_is_retired_once_and_new_when_it_comes_back(nights: Nights) -
     assert (report.state, report.retired) == ("complete", 2)
     assert nights.crawl(source(skill("a"))).retired == 0
     assert nights.seen("retired_at")["b", SPEC] == gone
+    nights.crawl(source(skill("a"), Dropped("b", SPEC, "unreadable", "")))
+    nights.crawl(source(MISSING))
+    assert [nights.seen("stale_since")[doc_id, SPEC] for doc_id in "ab"] == [nights.now, None]
     report = nights.crawl(source(skill("a"), skill("b"), skill("c", "Bake it.")))
     assert counts(report) == (3, 2, 0, 1, 0)
     for doc_id in "bc":
@@ -201,14 +185,6 @@ def test_what_was_not_taken_is_recorded_and_its_known_documents_are_stale(nights
     assert stale == {"b", "folder/d"}
     assert nights.seen("retired_at")["c", SPEC] == nights.now
     assert sorted(nights.dropped()["doc_id"]) == ["b", "folder", "link"]
-
-
-def test_a_retired_document_does_not_become_stale(nights: Nights) -> None:
-    nights.crawl(source(skill("a"), skill("b")))
-    nights.crawl(source(skill("a")))
-    nights.crawl(source(skill("a"), Dropped("b", SPEC, "unreadable", "")))
-    nights.crawl(source(MISSING))
-    assert nights.seen("stale_since") == {("a", SPEC): nights.now, ("b", SPEC): None}
 
 
 def test_an_id_that_a_source_holds_twice_is_taken_once(nights: Nights) -> None:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import random
-import subprocess
-import sys
-import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-from storage.root import Root
-from storage.state import documents_table
 from tasks.crawl import raw_parts
 from tasks.crawl.collect import collect, collect_some
 from tasks.crawl.github.source import RepositorySource
@@ -27,20 +17,13 @@ from tasks.crawl.mcp.awesome import AwesomeListSource
 from tasks.crawl.refresh import Target, open_part
 from tasks.crawl.source.base import CrawlContext
 from tasks.crawl.source_list import list_sources
-from tasks.refine.batch import refine_batch
-from tasks.refine.filters import FilterLimits
-from tasks.refine.plan import plan_refine
-from tasks.refine.update import update_corpus
 from tests.support.crawl.crawling import Crawler, grows
-from tests.support.marketplace.populate import populate
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
-from tests.support.paths import PROJECT
 from tests.support.processes import slow_but
 from tests.support.roots.nights import HandSource, Killed, Nights, dying_at, skill
 
-_OF_A_RUN = ("fetched_at", "first_seen_at", "run_id")
 HERBS = ("basil", "chard", "dill", "endive", "fennel")
 DILL = "ann/garden/beds/dill"
 LIST = "awesome:https://raw.githubusercontent.com/ann/lists/main/README.md"
@@ -49,64 +32,17 @@ ENTRY = "- [ann/kettle](https://github.com/ann/kettle) - {}\n"
 Dies = Callable[[str], None]
 
 
-@dataclass
-class Crawl:
-    market: Marketplace
-    root: Path
-    urls: Path
-
-    def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.support.crawl.crawling", str(self.root), str(self.urls)]
-        return subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-
-    def finish(self) -> dict[str, object]:
-        process = self.start()
-        printed = process.communicate()[0]
-        assert process.returncode == 0
-        return dict(json.loads(printed))
-
-    def documents(self) -> pl.DataFrame:
-        root = Root(self.root)
-        for parts in plan_refine(root, FilterLimits()).batches:
-            refine_batch(root, parts, run_id="r", limits=FilterLimits())
-        update_corpus(root, run_id="r", now=datetime.now(UTC))
-        return documents_table(root).read().drop(_OF_A_RUN).sort("doc_id")
-
-    def archives(self) -> Counter[str]:
-        return Counter(r.path for r in self.market.requests if r.kind == "archive")
-
-
-@pytest.mark.slow
-def test_a_crawl_killed_at_random_ends_as_an_undisturbed_one(
-    world: World, market: Marketplace, tmp_path: Path
+def test_a_crawl_killed_wherever_it_writes_ends_as_an_undisturbed_one_and_fetches_no_archive_twice(
+    garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
-    world.github.anonymous_limit = 1_000_000
-    populate(world, repositories=60, skills=300)
-    urls = tmp_path / "urls.json"
-    urls.write_text(json.dumps(market.environment()))
-    whole = Crawl(market, tmp_path / "whole", urls)
-    started = time.monotonic()
-    assert whole.finish()["state"] == "complete"
-    seconds = time.monotonic() - started
-    undisturbed = whole.archives()
-    market.clear_requests()
-
-    chance = random.Random(11)  # noqa: S311 - no secret
-    killed = Crawl(market, tmp_path / "killed", urls)
-    struck = 0
-    while struck < 4:
-        process = killed.start()
-        time.sleep(chance.uniform(0.3, seconds * 0.7))
-        struck += process.poll() is None
-        process.kill()
-        process.communicate()
-    assert killed.finish()["state"] == "complete"
-
-    assert killed.documents().equals(whole.documents())
-    disturbed = killed.archives()
-    assert set(disturbed) == set(undisturbed)
-    assert max(disturbed[path] - undisturbed[path] for path in disturbed) <= 1
-    assert not list((tmp_path / "killed/state/crawl").rglob("*.zip"))
+    for step in count():
+        with suppress(Killed), dying_at(step):
+            assert crawler.crawl().state == "complete"
+            break
+    assert step > 4
+    assert crawler.held() == {f"ann/garden/beds/{herb}": grows(herb) for herb in HERBS}
+    assert market.count(kind="archive") == 1
+    assert not list((crawler.folder / "state/crawl").rglob("*.zip"))
 
 
 class Died(BaseException):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from storage.state import seen_table
 from storage.tombstones import Tombstone, add_tombstones
 from tasks.crawl import raw_parts
 from tasks.crawl.collect import SourceReport, collect
-from tasks.crawl.source.base import Gone, Item, Missed, RequestUsage, Source, Unchanged
+from tasks.crawl.source.base import Gone, Item, Missed, RequestUsage, Unchanged
 from tests.support.roots.nights import HandSource, Nights, skill
 
 SPEC = "skillsmp"
@@ -117,24 +116,6 @@ def test_what_was_forgotten_is_not_taken_again_by_id_or_by_text(nights: Nights) 
     assert set(nights.seen()) == {("c", SPEC)}
 
 
-class Given(Source):
-    """A source of items made here; an exception among them is raised when its turn comes."""
-
-    spec = "given"
-
-    def __init__(self, *items: Item | Exception) -> None:
-        self._items = items
-
-    def version(self) -> None:
-        """Return None: it is always read."""
-
-    def read(self) -> Iterator[Item]:
-        for item in self._items:
-            if isinstance(item, Exception):
-                raise item
-            yield item
-
-
 def document(name: str, **fields: object) -> RawDocument:
     return RawDocument(
         doc_id=f"ada/{name}", source="given", content=b"Pick it.", size=8, raw_hash=name, **fields
@@ -142,7 +123,7 @@ def document(name: str, **fields: object) -> RawDocument:
 
 
 def crawled(root: Root, *items: Item | Exception, run: str = "one") -> SourceReport:
-    return collect(Given(*items), root, run_id=run, now=NOW)
+    return collect(HandSource("given", *items), root, run_id=run, now=NOW)
 
 
 def dropped(root: Root, run: str = "one") -> dict[str, str]:
@@ -157,16 +138,11 @@ def held(root: Root) -> set[str]:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"stars": 10**30},
-        {"stars": 1e300},
-        {"repo": HALF},
-        {"repo_licence": HALF},
-        {"tags": (HALF,)},
-        {"url": 7},
-        {"size": 2**63},
+        {"stars": 10**30}, {"stars": 1e300}, {"repo": HALF}, {"repo_licence": HALF}, {"tags": (HALF,)},
+        {"url": 7}, {"size": 2**63},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_document_that_no_file_can_hold_is_dropped_and_the_others_are_kept(
     tmp_path: Path, fields: dict[str, object]
 ) -> None:

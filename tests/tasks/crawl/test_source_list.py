@@ -16,7 +16,6 @@ from tasks.crawl.source_list import known_sources, list_sources, remove_source, 
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.world import World
-from tests.support.processes import slow_but
 from tests.support.roots.nights import HandSource, Nights, skill
 
 HERBS, TREES, TYPO = "dir:/herbs", "dir:/trees", "dir:/hrebs"
@@ -101,7 +100,6 @@ def test_an_interrupted_retirement_is_completed_by_the_same_call(nights: Nights)
     assert {doc_id for doc_id, _ in held(nights.root)} == {"sage", "mint", "dill"}
 
 
-@pytest.mark.slow
 def test_a_source_that_is_added_again_has_its_documents_again_but_for_those_it_had_retired(
     nights: Nights,
 ) -> None:
@@ -164,9 +162,7 @@ def test_what_an_older_run_was_interrupted_before_is_read_by_the_next(nights: Ni
     assert sorted(specs_to_read(nights.root)) == [HERBS, TYPO, TREES]
 
 
-@pytest.mark.parametrize(
-    "spec", slow_but({"github:ann/garden", "mcp-registry"}, ["skillsmp", "github:ann/garden", "mcp-registry"])
-)
+@pytest.mark.parametrize("spec", ["skillsmp", "github:ann/garden", "mcp-registry"])
 def test_a_marketplace_that_was_retired_and_is_added_again_is_read_as_it_went_on(
     spec: str, crawler: Crawler, garden: Repository, world: World
 ) -> None:

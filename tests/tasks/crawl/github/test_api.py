@@ -182,7 +182,7 @@ def test_a_tree_is_whole_however_much_an_answer_holds(
     nodes = dict(orchard.head.tree.walk())
     kinds = {"more": "link", "vendored": "submodule"}
     assert sorted(tree.entries, key=lambda entry: entry.path) == [
-        SourceEntry(path, kinds.get(path, "file"), node.sha, size=getattr(node, "size", 0))  # type: ignore[arg-type]
+        SourceEntry(path, kinds.get(path, "file"), node.sha, size=len(getattr(node, "content", b"")))  # type: ignore[arg-type]
         for path, node in sorted(nodes.items())
         if node.kind != "tree"
     ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -35,11 +38,6 @@ from tests.support.crawl.zip_files import (
 
 if TYPE_CHECKING:
     from conftest import WorkTree
-
-
-import struct
-import tracemalloc
-from zipfile import ZipFile
 
 MINT = b"# Mint\nPick the leaves before noon.\n"
 
@@ -243,40 +241,49 @@ def test_a_name_that_could_lead_out_is_refused_and_told(tmp_path: Path, name: by
     )
 
 
-@pytest.mark.parametrize("name", ["outside", "other/SKILL.md", "H/SKILL.md"])
-def test_a_second_root_is_refused_and_told(tmp_path: Path, name: str) -> None:
-    refused = refusal(saved(tmp_path, zipped({"h/SKILL.md": TEXT, name: TEXT})))
-    assert refused.reason == "archive-roots"
-    assert name in refused.detail
+def twice(again: bytes) -> bytes:
+    """Return an archive with a name that another has already, as a file or as a folder."""
+    placeholder = b"h/" + b"c" * (len(again) - 2)
+    return zipped({"h/ab": TEXT, "h/b": TEXT, placeholder.decode(): TEXT}).replace(placeholder, again)
 
 
-@pytest.mark.parametrize("again", [b"h/ab", b"h/b/"])
-def test_a_name_that_occurs_twice_is_refused(tmp_path: Path, again: bytes) -> None:
-    data = zipped({"h/ab": TEXT, "h/b": TEXT, "h/" + "c" * (len(again) - 2): TEXT})
-    refused = refusal(saved(tmp_path, data.replace(b"h/" + b"c" * (len(again) - 2), again)))
-    assert (refused.reason, refused.detail) == (
-        "archive-duplicate",
-        f"{again.decode().rstrip('/')} is in it twice",
-    )
+def packed_with(field: int, value: int) -> bytes:
+    return in_every_header(zipped({"h/SKILL.md": TEXT}), field, value.to_bytes(2, "little"))
+
+
+PLAIN = zipped({"h/SKILL.md": TEXT})
+COMMENTED = zipped({"h/SKILL.md": TEXT}, comment=b"0f" * 20)
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "reason"),
+    ("data", "reason", "said"),
     [
-        (FLAGS, 0x1, "archive-encrypted"),
-        (FLAGS, 0x40, "archive-encrypted"),
-        (FLAGS, 0x20, "archive-compression"),
-        (METHOD, 12, "archive-compression"),
-        (METHOD, 99, "archive-compression"),
+        *[
+            (zipped({"h/SKILL.md": TEXT, name: TEXT}), "archive-roots", name)
+            for name in ("outside", "other/SKILL.md", "H/SKILL.md")
+        ],
+        (twice(b"h/ab"), "archive-duplicate", "ab is in it twice"),
+        (twice(b"h/b/"), "archive-duplicate", "b is in it twice"),
+        (packed_with(FLAGS, 0x1), "archive-encrypted", "h/SKILL.md"),
+        (packed_with(FLAGS, 0x40), "archive-encrypted", "h/SKILL.md"),
+        (packed_with(FLAGS, 0x20), "archive-compression", "h/SKILL.md"),
+        (packed_with(METHOD, 12), "archive-compression", "h/SKILL.md"),
+        (packed_with(METHOD, 99), "archive-compression", "h/SKILL.md"),
+        *[(COMMENTED[:kept], "archive-damaged", "") for kept in (0, 1, 21, 22, 60, -1)],
+        (b"<html><body>Rate limit</body></html>" * 9, "archive-damaged", ""),
+        (b"#!/bin/sh\n" + PLAIN, "archive-damaged", ""),
+        (PLAIN + b"\n", "archive-damaged", ""),
+        (PLAIN.replace(DIRECTORY_HEADER, b"PK\1\3"), "archive-damaged", ""),
+        (directory_of(2)[:-10] + struct.pack("<LLH", 60, 0, 0), "archive-damaged", ""),
+        (zipped({"h/ümlaut": TEXT}).replace("ü".encode(), b"\xff\xfe"), "archive-damaged", ""),
     ],
 )
-def test_what_cannot_be_read_by_everyone_is_refused(
-    tmp_path: Path, field: int, value: int, reason: str
+def test_what_is_no_plain_whole_zip_file_of_one_root_is_refused_and_told(
+    tmp_path: Path, data: bytes, reason: str, said: str
 ) -> None:
-    data = in_every_header(zipped({"h/SKILL.md": TEXT}), field, value.to_bytes(2, "little"))
     refused = refusal(saved(tmp_path, data))
     assert refused.reason == reason
-    assert "h/SKILL.md" in refused.detail
+    assert said in refused.detail
 
 
 def test_one_byte_or_entry_more_than_the_limit_is_refused(tmp_path: Path) -> None:
@@ -303,27 +310,6 @@ def test_a_huge_directory_is_refused_in_little_memory(tmp_path: Path, entries: i
         tracemalloc.stop()
     assert refused.reason == "archive-files"
     assert peak < 12_000_000
-
-
-@pytest.mark.parametrize("kept", [0, 1, 21, 22, 60, -1])
-def test_a_file_cut_short_is_refused(tmp_path: Path, kept: int) -> None:
-    data = zipped({"h/SKILL.md": TEXT}, comment=b"0f" * 20)
-    assert refusal(saved(tmp_path, data[:kept])).reason == "archive-damaged"
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(b"<html><body>Rate limit</body></html>" * 9, id="no archive"),
-        pytest.param(b"#!/bin/sh\n" + zipped({"h/SKILL.md": TEXT}), id="something stands before it"),
-        pytest.param(zipped({"h/SKILL.md": TEXT}) + b"\n", id="something follows it"),
-        pytest.param(zipped({"h/SKILL.md": TEXT}).replace(DIRECTORY_HEADER, b"PK\1\3"), id="broken header"),
-        pytest.param(directory_of(2)[:-10] + struct.pack("<LLH", 60, 0, 0), id="directory too short"),
-        pytest.param(zipped({"h/ümlaut": TEXT}).replace("ü".encode(), b"\xff\xfe"), id="name no UTF-8"),
-    ],
-)
-def test_what_is_no_whole_zip_file_is_refused(tmp_path: Path, data: bytes) -> None:
-    assert refusal(saved(tmp_path, data)).reason == "archive-damaged"
 
 
 def test_the_end_record_in_64_bits_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,6 @@ from tests.support.marketplace.messages import Fault, Faults
 from tests.support.marketplace.repository import Blob, Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
-from tests.support.processes import slow_but
 
 SPEC = "github:ann/garden"
 DILL = "ann/garden/beds/dill"
@@ -108,7 +107,7 @@ def test_a_repository_without_skills_is_said_to_have_none(world: World, crawler:
 
 def archived(repository: Repository, changes: dict[str, bytes | None]) -> None:
     """Let the repository's archives hold these bytes in place of its files; None leaves a file out."""
-    held = {path: b"".join(n.pieces()) for path, n in repository.head.tree.walk() if isinstance(n, Blob)}
+    held = {path: n.content for path, n in repository.head.tree.walk() if isinstance(n, Blob)}
     told = {path: content for path, content in (held | changes).items() if content is not None}
     files = {f"garden-main/{path}": content for path, content in told.items()}
     repository.archive_override = zipped(files, comment=repository.head.sha.encode())
@@ -126,19 +125,18 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_what_the_archive_lacks_or_has_otherwise_is_fetched_singly(
-    garden: Repository, crawler: Crawler, market: Marketplace, spec: str
+    garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
     garden.commit({"beds/chard/scripts/water.sh": b"echo water\n"})
     archived(garden, LACKING)
-    report = crawler.crawl(spec)
+    report = crawler.crawl(SPEC)
     assert (report.new, report.failed) == (5, {})
     assert crawler.held() == {f"ann/garden/beds/{n}": grows(n) for n in HERBS}
     chard = raw_row(crawler.root, "ann/garden/beds/chard")
     assert [file["content"] for file in chard["contents"]] == [b"echo water\n"]
     assert (market.count(kind="archive"), market.count(kind="raw")) == (1, 3)
-    assert crawler.crawl(spec).unchanged == 5
+    assert crawler.crawl(SPEC).unchanged == 5
 
 
 def test_ends_of_lines_that_the_archive_has_otherwise_cost_no_request(
@@ -160,29 +158,27 @@ def test_a_skill_that_an_older_version_took_for_lost_is_fetched_though_nothing_c
     assert (crawler.crawl(SPEC).unchanged, crawler.crawl(SPEC).failed) == (5, {})
 
 
-@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_what_neither_archive_nor_forge_has_is_named_each_night(
-    garden: Repository, crawler: Crawler, faults: Faults, spec: str
+    garden: Repository, crawler: Crawler, faults: Faults
 ) -> None:
     garden.commit({"beds/chard/scripts/water.sh": b"echo water\n"})
     archived(garden, LACKING)
     faults.script("raw:*", [Fault("html", status=404)] * 3)
     for known in (0, 4, 4):
-        report = crawler.crawl(spec, days=8)
+        report = crawler.crawl(SPEC, days=8)
         assert (report.unchanged, report.failed) == (known, {"unreadable": 1})
     chard = raw_row(crawler.root, "ann/garden/beds/chard")
     assert [f["code"] for f in chard["findings"]] == ["bundle.unreadable"]
     assert crawler.held()["ann/garden/beds/basil"] == b"$Format$"
     garden.commit({"README.md": b"Sow."})
-    assert crawler.crawl(spec).new == 1
+    assert crawler.crawl(SPEC).new == 1
 
 
-@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_a_second_text_that_folds_onto_a_skill_is_dropped_by_name(
-    garden: Repository, crawler: Crawler, spec: str
+    garden: Repository, crawler: Crawler
 ) -> None:
     garden.commit({"beds/dill/skill.md": grows("dill", "Another."), "beds/leek/skill.md": grows("leek")})
-    assert crawler.crawl(spec).failed == {"duplicate_id": 1}
+    assert crawler.crawl(SPEC).failed == {"duplicate_id": 1}
     assert crawler.dropped()["duplicate_id"] == "beds/dill/skill.md"
     assert crawler.held()[DILL] == grows("dill")
 

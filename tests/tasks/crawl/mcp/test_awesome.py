@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,9 +24,7 @@ from tasks.crawl.source.base import CrawlContext
 from tests.support.marketplace.messages import Fault
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
-from tests.support.paths import SHARED
 
-AWESOME_LIST = SHARED / "corpus/awesome-mcp-servers.md"
 NIGHT = datetime(2026, 5, 1, 2, tzinfo=UTC)
 LIST = """# Servers
 
@@ -195,20 +192,6 @@ def test_a_list_as_it_was_is_not_sent_again(market: Marketplace, remote: Nights)
     with pytest.raises(SourceUnavailable):
         list(remote.source().read())
     assert len(remote.served()) == 3
-
-
-@pytest.mark.slow
-def test_every_entry_of_a_real_list_is_accounted_for() -> None:
-    if not AWESOME_LIST.exists():
-        pytest.skip(f"needs the list at {AWESOME_LIST}")
-    rows = list(servers_of(AWESOME_LIST.read_text("utf-8"), "awesome:real"))
-    found = [row for row in rows if isinstance(row, RawDocument)]
-    reasons = Counter(row.reason for row in rows if isinstance(row, Dropped))
-    assert len(found) + reasons["duplicate_id"] == 1_357
-    assert reasons == {"duplicate_id": 9, "not-a-server": 8}
-    assert len({row.category for row in found}) == 43
-    assert sum(row.repo is not None for row in found) == 1_334
-    assert all(json.loads(row.content or b"")["description"] for row in found)
 
 
 def only(line: str) -> ListEntry:

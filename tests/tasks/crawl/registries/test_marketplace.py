@@ -304,15 +304,7 @@ def test_what_is_found_is_read_where_it_lies(
         assert crawler.crawl("skillssh:solo").new == 1
         assert (crawler.crawl("skillssh:solo").unchanged, "bob/solo" in crawler.held()) == (1, True)
 
-
-@pytest.mark.parametrize(
-    ("page", "reason"),
-    [(b"{}", "shape"), ((401, {}, b""), "unauthorised"), ((503, {}, b""), "server"), (b"<html>", "html")],
-)
-def test_another_answer_fails_the_source(
-    crawler: Crawler, monkeypatch: pytest.MonkeyPatch, page: Page, reason: str
-) -> None:
-    monkeypatch.setenv("SKILLERY_SKILLSSH_TOKEN", "t0ken")
-    with Site({SEARCH: page}) as site:
-        crawler.settings = crawler.settings.model_copy(update={"skillssh_url": site.url})
-        assert crawler.crawl("skillssh:herbs").failed == {reason: 1}
+        pages: list[tuple[Page, str]] = [(b"{}", "shape"), (b"<html>", "html")]
+        for page, reason in [*pages, ((401, {}, b""), "unauthorised"), ((503, {}, b""), "server")]:
+            site.pages[SEARCH] = page
+            assert crawler.crawl("skillssh:herbs").failed == {reason: 1}

@@ -29,6 +29,7 @@ Endpoint: TypeAlias = Literal["listing", "search"]
 Envelope: TypeAlias = Literal["nested", "flat", "bare"]
 Promise: TypeAlias = Literal["honest", "always", "never"]
 KEY = "sk_live_orchard"
+Ask = Callable[..., list[ListingPage]]
 
 
 def fill(world: World, count: int) -> None:
@@ -50,7 +51,7 @@ def market() -> Iterator[Marketplace]:
 
 
 @pytest.fixture
-def ask(market: Marketplace, tmp_path: Path) -> Callable[..., list[ListingPage]]:
+def ask(market: Marketplace, tmp_path: Path) -> Ask:
     """Ask one client for pages, in turn."""
 
     def pages(*numbers: int, query: str | None = None, key: str = "", limit: int = 10) -> list[ListingPage]:
@@ -72,33 +73,22 @@ def kinds(market: Marketplace) -> list[str | None]:
     return [request.kind for request in market.requests]
 
 
-def test_without_a_key_the_sites_listing_is_asked_newest_rows_first(
-    market: Marketplace, ask: Callable[..., list[ListingPage]]
+def test_the_sites_listing_is_asked_newest_rows_first_and_with_a_key_the_search(
+    market: Marketplace, ask: Ask
 ) -> None:
-    page = ask(1)[0]
-    assert names(page) == [f"graft-{n:03}" for n in range(24, 14, -1)]
-    assert kinds(market) == ["listing"]
+    for key in ("", KEY):
+        assert names(ask(1, key=key)[0]) == [f"graft-{n:03}" for n in range(24, 14, -1)]
+        assert names(ask(1, query=" graft-007 ", key=key)[0]) == ["graft-007"]
+    assert kinds(market) == ["listing", "listing", "search", "search"]
     assert market.requests[0].query == {"page": "1", "limit": "10", "sortBy": "recent"}
-
-
-def test_with_a_key_the_search_is_asked_for_everything(
-    market: Marketplace, ask: Callable[..., list[ListingPage]]
-) -> None:
-    ask(1, key=KEY)
-    assert kinds(market) == ["search"]
-    assert market.requests[0].query["q"] == "*"
-    assert market.requests[0].headers["authorization"] == f"Bearer {KEY}"
-
-
-@pytest.mark.parametrize("key", ["", KEY])
-def test_a_query_finds_its_words_either_way(ask: Callable[..., list[ListingPage]], key: str) -> None:
-    assert names(ask(1, query=" graft-007 ", key=key)[0]) == ["graft-007"]
+    assert market.requests[2].query["q"] == "*"
+    assert market.requests[2].headers["authorization"] == f"Bearer {KEY}"
 
 
 @pytest.mark.parametrize("way", ["missing", "html_wall"])
 @pytest.mark.parametrize(("key", "first"), [("", "listing"), (KEY, "search")])
 def test_a_way_that_is_not_served_or_blocked_is_left_for_the_other_at_once_and_for_good(
-    market: Marketplace, ask: Callable[..., list[ListingPage]], way: str, key: str, first: Endpoint
+    market: Marketplace, ask: Ask, way: str, key: str, first: Endpoint
 ) -> None:
     setattr(market.world.skillsmp, way, frozenset({first}))
     pages = ask(1, 2, key=key)
@@ -110,9 +100,7 @@ def test_a_way_that_is_not_served_or_blocked_is_left_for_the_other_at_once_and_f
     assert sent == [bool(key) and way == "search" for way in asked]  # the key is sent to the search only
 
 
-def test_a_search_that_wants_a_key_is_passed_over_by_who_has_none(
-    market: Marketplace, ask: Callable[..., list[ListingPage]]
-) -> None:
+def test_a_search_that_wants_a_key_is_passed_over_by_who_has_none(market: Marketplace, ask: Ask) -> None:
     market.world.skillsmp.key_required = True
     market.world.skillsmp.html_wall = frozenset({"listing"})
     with pytest.raises(HttpTerminal, match="SKILLERY_SKILLSMP_KEY") as caught:
@@ -121,7 +109,7 @@ def test_a_search_that_wants_a_key_is_passed_over_by_who_has_none(
     assert len(market.requests) == 2
 
 
-def test_a_wrong_key_ends_it_at_once(market: Marketplace, ask: Callable[..., list[ListingPage]]) -> None:
+def test_a_wrong_key_ends_it_at_once(market: Marketplace, ask: Ask) -> None:
     market.world.skillsmp.keys = frozenset({"another"})
     with pytest.raises(HttpTerminal) as caught:
         ask(1, key=KEY)
@@ -132,7 +120,7 @@ def test_a_wrong_key_ends_it_at_once(market: Marketplace, ask: Callable[..., lis
 
 @pytest.mark.parametrize("status", [200, 403])
 def test_pages_for_people_both_ways_say_that_the_source_is_blocked(
-    market: Marketplace, ask: Callable[..., list[ListingPage]], status: int
+    market: Marketplace, ask: Ask, status: int
 ) -> None:
     market.world.skillsmp.html_wall = frozenset({"listing", "search"})
     market.world.skillsmp.html_status = status
@@ -142,18 +130,14 @@ def test_pages_for_people_both_ways_say_that_the_source_is_blocked(
     assert len(market.requests) == 2
 
 
-def test_the_end_of_the_days_quota_is_told(
-    market: Marketplace, ask: Callable[..., list[ListingPage]]
-) -> None:
+def test_the_end_of_the_days_quota_is_told(market: Marketplace, ask: Ask) -> None:
     market.world.skillsmp.key_quota = (1, 30)
     with pytest.raises(QuotaExhausted):
         ask(1, 2, key=KEY)
 
 
 @pytest.mark.parametrize("envelope", ["nested", "flat", "bare"])
-def test_every_envelope_holds_the_same_page(
-    market: Marketplace, ask: Callable[..., list[ListingPage]], envelope: Envelope
-) -> None:
+def test_every_envelope_holds_the_same_page(market: Marketplace, ask: Ask, envelope: Envelope) -> None:
     market.world.skillsmp.search_envelope = envelope
     page = ask(2, key=KEY)[0]
     assert (names(page)[0], page.total, page.has_next, len(page.rows)) == ("graft-014", 25, True, 10)
@@ -161,7 +145,7 @@ def test_every_envelope_holds_the_same_page(
 
 @pytest.mark.parametrize("has_next", ["honest", "always", "never"])
 def test_full_pages_and_promises_are_followed_until_a_page_is_empty(
-    market: Marketplace, ask: Callable[..., list[ListingPage]], has_next: Promise
+    market: Marketplace, ask: Ask, has_next: Promise
 ) -> None:
     market.world.skillsmp.has_next = has_next
     pages = ask(1, 2, 3, 4)
@@ -170,9 +154,7 @@ def test_full_pages_and_promises_are_followed_until_a_page_is_empty(
     assert not any(page.capped for page in pages)
 
 
-def test_a_listing_that_ends_below_its_own_count_is_capped(
-    market: Marketplace, ask: Callable[..., list[ListingPage]]
-) -> None:
+def test_a_listing_that_ends_below_its_own_count_is_capped(market: Marketplace, ask: Ask) -> None:
     market.world.skillsmp.listing_depth = 15
     pages = ask(1, 2, 3)
     assert [(len(page.rows), page.capped) for page in pages] == [(10, False), (5, True), (0, True)]
@@ -181,9 +163,7 @@ def test_a_listing_that_ends_below_its_own_count_is_capped(
     assert [(len(page.rows), page.has_next) for page in ask(1, 7)] == [(4, True), (1, False)]
 
 
-def test_rows_in_every_form_are_listings_or_reasons(
-    market: Marketplace, ask: Callable[..., list[ListingPage]]
-) -> None:
+def test_rows_in_every_form_are_listings_or_reasons(market: Marketplace, ask: Ask) -> None:
     settings = market.world.skillsmp
     settings.listing_times, settings.nulls_every, settings.routes = "rotating", 3, True
     settings.written_stars_every, settings.no_url_every = 4, 5
@@ -233,17 +213,10 @@ def test_keywords_are_distinct_and_can_all_be_asked_for() -> None:
 
 SOURCE = "skillsmp"
 ROW: dict[str, Any] = {
-    "id": "ada-tools-skills-sort-skill-md",
-    "name": "sort",
-    "author": "ada",
-    "description": "Sorts lists.\n列を並べ替える",
-    "githubUrl": "https://github.com/ada/Tools/tree/trunk/skills/sort",
-    "stars": 41,
-    "forks": 3,
-    "updatedAt": "1772000000",
-    "branch": "main",
-    "path": "SKILL.md",
-}
+    "id": "ada-tools-skills-sort-skill-md", "name": "sort", "author": "ada",
+    "description": "Sorts lists.\n列を並べ替える", "stars": 41, "forks": 3, "updatedAt": "1772000000",
+    "githubUrl": "https://github.com/ada/Tools/tree/trunk/skills/sort", "branch": "main", "path": "SKILL.md",
+}  # fmt: skip
 MOMENT = datetime.fromtimestamp(1_772_000_000, UTC)
 
 json_values = st.recursive(

@@ -15,16 +15,18 @@ from tests.support.crawl.crawling import Crawler, grows, settings_of
 from tests.support.crawl.zip_files import climbing
 from tests.support.marketplace import github
 from tests.support.marketplace.messages import Fault, Faults
-from tests.support.marketplace.populate import populate
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
 
-def short_pages(world: World, repositories: int, skills: int) -> None:
-    """Fill a marketplace that gives 20 rows a page."""
-    world.skillsmp.most_rows = 20
-    populate(world, repositories, skills)
+def fill(world: World, repositories: int, skills: int, rows: int = 100) -> None:
+    """Fill a marketplace that gives so many rows a page."""
+    world.skillsmp.most_rows = rows
+    for number in range(repositories):
+        names = [f"herb-{n}" for n in range(number, skills, repositories)]
+        files = {f"skills/{name}/SKILL.md": grows(name) for name in names}
+        world.repository(f"bo/kit-{number}").commit(files)
 
 
 # What is taken, and from where
@@ -71,17 +73,6 @@ def test_a_ref_with_a_slash_is_told_from_a_folder_by_the_repositorys_refs(
     assert {row["ref"] for row in _repositories(crawler)} == {"main", "feature"}
 
 
-def test_a_branch_that_is_gone_stands_for_the_default_branch(
-    world: World, garden: Repository, crawler: Crawler
-) -> None:
-    world.rows.clear()
-    garden.branch("trunk")
-    world.list_skill(garden, "beds/dill", ref="trunk")
-    garden.drop_branch("trunk")
-    report = crawler.crawl()
-    assert (report.failed, sorted(crawler.held())) == ({}, ["ann/garden/beds/dill"])
-
-
 def test_what_is_listed_twice_or_nowhere_is_counted_with_its_reason(
     world: World, garden: Repository, crawler: Crawler
 ) -> None:
@@ -100,7 +91,7 @@ def test_what_is_listed_twice_or_nowhere_is_counted_with_its_reason(
 def test_only_repositories_that_changed_are_looked_at(
     world: World, garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
-    populate(world, repositories=12, skills=40)
+    fill(world, repositories=12, skills=40)
     crawler.crawl()
     market.clear_requests()
     garden.commit({"beds/dill/SKILL.md": grows("dill", "Sow it in May.")})
@@ -123,7 +114,7 @@ def test_a_repository_that_its_list_forgot_is_looked_at_again_after_a_while(
 def test_a_row_that_comes_late_with_an_old_date_is_met_when_the_list_is_walked_whole_again(
     world: World, crawler: Crawler
 ) -> None:
-    short_pages(world, repositories=6, skills=45)
+    fill(world, repositories=6, skills=45, rows=20)
     crawler.crawl()
     world.lists_new_skills = False
     late = world.repository("cy/late")
@@ -133,35 +124,13 @@ def test_a_row_that_comes_late_with_an_old_date_is_met_when_the_list_is_walked_w
     assert crawler.crawl().new == 1
 
 
-# Rows that move while they are read
-
-
-@pytest.mark.slow
-def test_rows_inserted_while_paging_and_a_short_last_page_lose_nothing_and_double_nothing(
-    world: World, crawler: Crawler
-) -> None:
-    short_pages(world, repositories=12, skills=70)
-    late = world.repository("cy/late")
-
-    def insert(page: int) -> None:
-        if page in (2, 3):
-            late.commit({f"new-{page}/SKILL.md": grows(f"sprout-{page}")})
-
-    world.skillsmp.before_page = insert
-    report = crawler.crawl()
-    assert report.state == "complete"
-    assert report.failed == {}
-    assert {"cy/late/new-2", "cy/late/new-3"} <= set(crawler.held())
-    assert len(crawler.held()) == report.new == len(world.rows)
-
-
 # Quotas
 
 
 def test_when_the_days_quota_ends_the_next_day_goes_on_where_it_was(
     world: World, market: Marketplace, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short_pages(world, repositories=12, skills=90)
+    fill(world, repositories=12, skills=90, rows=20)
     monkeypatch.setenv("SKILLERY_SKILLSMP_KEY", "sk-1")
     world.skillsmp.key_quota = (3, 30)
     first = crawler.crawl()
@@ -172,7 +141,7 @@ def test_when_the_days_quota_ends_the_next_day_goes_on_where_it_was(
 
 
 def test_a_limit_takes_the_newest_rows_and_leaves_the_cursor_alone(world: World, crawler: Crawler) -> None:
-    short_pages(world, repositories=10, skills=30)
+    fill(world, repositories=10, skills=30, rows=20)
     report = crawler.crawl(limit=7)
     assert (report.state, report.listed) == ("limited", 7)
     assert crawler.crawl().new == 23
@@ -184,7 +153,7 @@ def test_a_limit_takes_the_newest_rows_and_leaves_the_cursor_alone(world: World,
 def test_a_marketplace_that_shows_only_a_part_is_swept_by_keywords(
     world: World, market: Marketplace, crawler: Crawler
 ) -> None:
-    short_pages(world, repositories=12, skills=70)
+    fill(world, repositories=12, skills=70, rows=20)
     world.skillsmp.listing_depth = 40
     first = crawler.crawl()
     assert first.state == "complete"
@@ -363,7 +332,7 @@ def test_a_repository_that_fails_all_night_leaves_its_documents_stale_and_the_ru
 def test_a_forge_that_tells_us_to_stop_is_not_asked_for_every_repository(
     world: World, faults: Faults, crawler: Crawler, market: Marketplace
 ) -> None:
-    populate(world, repositories=45, skills=45)
+    fill(world, repositories=45, skills=45)
     faults.script("api:*", [Fault("secondary")] * 10_000)
     report = crawler.crawl()
     assert (report.state, report.listed, report.new) == ("partial", 45, 0)
@@ -375,7 +344,7 @@ def test_a_forge_that_tells_us_to_stop_is_not_asked_for_every_repository(
 def test_a_wrong_token_is_said_once_and_not_sent_to_every_repository(
     world: World, garden: Repository, crawler: Crawler, market: Marketplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    populate(world, repositories=30, skills=40)
+    fill(world, repositories=30, skills=40)
     world.github.tokens = frozenset({"right"})
     monkeypatch.setenv("GITHUB_TOKEN", "wrong-token")
     report = crawler.crawl()

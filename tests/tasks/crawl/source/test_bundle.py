@@ -6,21 +6,17 @@ import hashlib
 import json
 import posixpath
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS, Dropped, Finding, RawDocument
 from storage.state import listed_table, seen_table
-from tasks.crawl.git.source import GitSource, make_repository
-from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.source.bundle import (
     Bundle,
     BundledSkill,
@@ -89,26 +85,6 @@ def test_a_file_belongs_to_the_nearest_skill_above_it(paths: set[str]) -> None:
             assert licence.folder == "" or f"{skill.entry.folder}/".startswith(f"{licence.folder}/")
         depths = [len(licence.folder) for licence in skill.licences]
         assert depths == sorted(depths, reverse=True)
-
-
-def bare(row: RawDocument | Dropped) -> RawDocument | Dropped:
-    if isinstance(row, Dropped):
-        return replace(row, source="")
-    return replace(row, source="", ref=None, commit=None, tree_sha=None, url=None)
-
-
-@pytest.mark.slow
-@settings(max_examples=10)
-@given(PATHS)
-def test_a_folder_and_a_repository_of_it_hold_the_same(paths: set[str]) -> None:
-    with TemporaryDirectory() as scratch:
-        folder = Path(scratch, "herbs")
-        for number, path in enumerate(sorted({"SKILL.md", *paths})):
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(b"%d\r\n" % number)
-        spec = make_repository(folder, Path(scratch, "made", "herbs.git"))
-        from_git = [bare(row) for row in GitSource(spec.removeprefix("git+")).read()]
-        assert from_git == [bare(row) for row in DirectorySource(str(folder)).read()]
 
 
 @given(st.lists(st.binary(max_size=9)), st.integers(0, 40))

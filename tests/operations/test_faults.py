@@ -169,7 +169,7 @@ def world() -> World:
     made = World()
     made.github.anonymous_limit = 1_000_000
     texts = {
-        "rye": "Knead the rye dough for ten minutes.", "jam": "Boil the plums with half their weight of sugar.",
+        "rye": "Knead the rye dough for ten minutes.", "jam": "Boil the plums with half as much sugar.",
         "tea": "Pour boiling water over the leaves.", "soup": "Roast the bones before they simmer all night.",
     }  # fmt: skip
     for name, text in texts.items():

@@ -79,8 +79,9 @@ def test_what_was_forgotten_is_kept_out_with_its_reason(forgotten: Forgotten, it
     "item",
     [
         raw("owner/repo2/x"), raw("o/r/skills/a/deeper"), raw("o/r", repo="o/r"),
-        raw("x", repo="owner/repo2"), document("new/id", "raw"), listing("o/r/tree/main/skills/b"), listing("o/r/tree/main/more/skills/a"),
-        listing("o/root/tree/main/skills/b"), listing("owner/repo", host="example.org"), listing(None),
+        raw("x", repo="owner/repo2"), document("new/id", "raw"), listing("o/r/tree/main/skills/b"),
+        listing("o/r/tree/main/more/skills/a"), listing("o/root/tree/main/skills/b"),
+        listing("owner/repo", host="example.org"), listing(None),
     ],
 )  # fmt: skip
 def test_everything_else_passes(forgotten: Forgotten, item: object) -> None:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from tests.support.marketplace.github import ArchiveHost, GitHubApi, RawHost
 from tests.support.marketplace.listings import Registry, SkillsMP
-from tests.support.marketplace.messages import Asked, Faults, Reply, Request, Service, json_reply, misbehave
+from tests.support.marketplace.messages import Asked, Faults, Request, Service, misbehave
 from tests.support.marketplace.world import World
 
 VARIABLES = {
@@ -26,13 +26,6 @@ VARIABLES = {
     "registry": "SKILLERY_MCP_REGISTRY_URL",
 }
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-
-
-class Elsewhere:
-    """A host that nobody has business with: to see who follows a redirect there, and with which headers."""
-
-    def answer(self, asked: Asked) -> Reply:
-        return json_reply({"path": asked.path})
 
 
 class Marketplace:
@@ -65,7 +58,7 @@ class Marketplace:
         self._thread.join()
 
     def url(self, service: str) -> str:
-        """Return the base URL of a service; `elsewhere` is a host that is none of them."""
+        """Return the base URL of a service."""
         return f"http://127.0.0.1:{self._ports[service]}"
 
     def environment(self) -> dict[str, str]:
@@ -99,7 +92,6 @@ class Marketplace:
             "archive": ArchiveHost(self.world),
             "raw": RawHost(self.world),
             "registry": Registry(self.world),
-            "elsewhere": Elsewhere(),
         }
         async with contextlib.AsyncExitStack() as stack:
             for name, service in services.items():

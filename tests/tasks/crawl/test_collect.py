@@ -71,9 +71,6 @@ def test_documents_of_many_parts_and_checkpoints_are_counted_once(
     assert len(nights.seen()) == 45
 
 
-# What a version says
-
-
 def test_a_source_that_says_it_is_as_it_was_is_not_read(nights: Nights) -> None:
     nights.crawl(source(skill("a"), version="1"))
     same = source(skill("b"), version="1")
@@ -111,9 +108,6 @@ def test_what_the_last_reading_did_not_reach_is_not_taken_for_unchanged(nights: 
     assert nights.seen("last_seen_at") == {("a", SPEC): nights.now, ("b", SPEC): day}
 
 
-# What is absent
-
-
 @pytest.mark.parametrize("behind", [skill("c"), BROKEN], ids=["more documents", "a source that breaks off"])
 def test_a_limit_takes_the_first_documents_and_never_retires(nights: Nights, behind: object) -> None:
     nights.crawl(source(skill("a"), skill("b"), skill("c")))
@@ -139,9 +133,6 @@ def test_a_document_is_retired_once_and_new_when_it_comes_back(nights: Nights) -
     for doc_id in "bc":
         row = nights.seen()[doc_id, SPEC]
         assert (row["retired_at"], row["first_seen_at"]) == (None, first_seen)
-
-
-# What cannot be read
 
 
 @pytest.mark.parametrize("shelf", [source(version=MISSING), source(MISSING)], ids=["version", "read"])
@@ -192,9 +183,6 @@ def test_an_id_that_a_source_holds_twice_is_taken_once(nights: Nights) -> None:
     assert (counts(report), report.failed) == ((2, 2, 0, 0, 0), {"duplicate_id": 1})
     assert raw_ids(nights) == ["a", "b"]
     assert set(nights.seen("stale_since").values()) == {None}
-
-
-# Several sources, several readings
 
 
 def test_two_sources_that_hold_one_document_are_both_recorded(nights: Nights) -> None:

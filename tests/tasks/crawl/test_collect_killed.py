@@ -156,9 +156,6 @@ def test_nor_does_what_a_curated_list_said_for_a_while_or_a_refresh_saw_of_it(
     assert a_week(crawler, LIST) == as_it_was
 
 
-# Sources that are read whole
-
-
 def shelf(*items: object) -> HandSource:
     """Return a source that says, whatever it holds, that it is in the state it was in."""
     return HandSource("dir:shelf", *items, version="1")

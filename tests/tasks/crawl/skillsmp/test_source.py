@@ -29,9 +29,6 @@ def fill(world: World, repositories: int, skills: int, rows: int = 100) -> None:
         world.repository(f"bo/kit-{number}").commit(files)
 
 
-# What is taken, and from where
-
-
 def test_what_is_listed_is_fetched_by_repository_with_one_archive_and_an_unchanged_list_costs_its_first_pages(
     garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
@@ -85,9 +82,6 @@ def test_what_is_listed_twice_or_nowhere_is_counted_with_its_reason(
     assert (report.new, "ann/garden/beds/basil" in crawler.held()) == (4, False)
 
 
-# The second night
-
-
 def test_only_repositories_that_changed_are_looked_at(
     world: World, garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
@@ -122,9 +116,6 @@ def test_a_row_that_comes_late_with_an_old_date_is_met_when_the_list_is_walked_w
     world.list_skill(late, "sage", updated_at=min(row.updated_at for row in world.rows) - 60)
     assert crawler.crawl(days=7).new == 0
     assert crawler.crawl().new == 1
-
-
-# Quotas
 
 
 def test_when_the_days_quota_ends_the_next_day_goes_on_where_it_was(
@@ -172,9 +163,6 @@ def test_a_query_is_not_swept_by_keywords(world: World, market: Marketplace, cra
 
 def _repositories(crawler: Crawler) -> list[dict[str, object]]:
     return repositories_table(crawler.root).read().to_dicts()
-
-
-# Repositories that go
 
 
 @pytest.mark.parametrize("routes", [["archive:*", "raw:*"], ["api:/repos/ann/garden/git/trees/*"]])
@@ -272,9 +260,6 @@ def test_a_repository_recreated_under_its_name_is_pointed_out(
     assert "ann/garden/beds/dill" not in crawler.held()
 
 
-# Archives that are not to be trusted
-
-
 def test_what_a_refused_archive_left_stale_stays_so_while_nothing_changes(
     garden: Repository, crawler: Crawler
 ) -> None:
@@ -300,9 +285,6 @@ def test_a_repository_over_the_limit_is_taken_file_by_file_over_several_nights(
     assert [r.failed.get("archive-too-large", 0) for r in reports] == [1, 1, 1, 0]
     assert "SKILLERY_SINGLE_FILES" in crawler.dropped()["budget"]
     assert market.count(kind="raw") == 15
-
-
-# A marketplace or forge that does not answer
 
 
 def test_a_repository_that_fails_all_night_leaves_its_documents_stale_and_the_run_partial(

@@ -99,23 +99,16 @@ def test_what_is_no_url_is_refused_without_repeating_a_password(url: str) -> Non
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("url", "author"),
-    [
-        ("https://github.com/ada/herbs", "ada"),
-        ("git@code.example:ada/herbs.git", "ada"),
-        ("https://code.example/herbs", None),
-        ("file:///srv/ada/herbs", None),
-    ],
-)
-def test_the_author_is_the_owner(url: str, author: str | None) -> None:
-    assert author_of(url) == author
-
-
 def test_a_doc_id_ends_with_the_folder_and_is_compared_case_folded() -> None:
     assert make_doc_id("ada/herbs", "") == "ada/herbs"
     assert make_doc_id("ada/herbs", "skills/Mint") == "ada/herbs/skills/Mint"
     assert doc_key("Ada/STRASSE") == doc_key("ada/straße")
+
+
+def test_the_author_is_the_owner() -> None:
+    for url in ("https://github.com/ada/herbs", "git@code.example:ada/herbs.git"):
+        assert author_of(url) == "ada"
+    assert author_of("https://code.example/herbs") is author_of("file:///srv/ada/herbs") is None
 
 
 def test_a_skill_on_github_is_shown_at_its_commit() -> None:
@@ -215,18 +208,15 @@ def test_every_candidate_joins_to_what_the_url_said_the_shortest_ref_first(rest:
         assert "/".join(part for part in (ref, folder) if part) == "/".join(rest)
 
 
-@pytest.mark.parametrize(
-    ("refs", "expected"),
-    [
+def test_the_longest_ref_wins() -> None:
+    for refs, expected in (
         (["main", "fix"], ("fix", "mint/skills")),
         (["fix", "fix/mint", "fix/mint/ski"], ("fix/mint", "skills")),
         (["fix/mint/skills", "fix"], ("fix/mint/skills", "")),
         (["Fix", "main", "fix/min"], None),
         ([], None),
-    ],
-)
-def test_the_longest_ref_wins(refs: list[str], expected: tuple[str, str] | None) -> None:
-    assert split_by_refs(("fix", "mint", "skills"), refs) == expected
+    ):
+        assert split_by_refs(("fix", "mint", "skills"), refs) == expected
 
 
 @given(PARTS, st.integers(min_value=1), st.sets(st.text(max_size=4)))

@@ -8,7 +8,6 @@ import gzip
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from aiohttp import web
@@ -41,19 +40,14 @@ class Marketplace:
         self.log: list[Request] = []
         self._ports = dict[str, int]()
         self._started = threading.Event()
-        self._failure: OSError | None = None
-        self._thread = threading.Thread(target=self._run, name="marketplace", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         self._started.wait()
-        if self._failure:
-            raise self._failure
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
@@ -76,13 +70,6 @@ class Marketplace:
 
     def clear_requests(self) -> None:
         self.log.clear()
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except OSError as error:
-            self._failure = error
-            self._started.set()
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

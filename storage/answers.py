@@ -54,7 +54,7 @@ class KeptAnswer:
     text: str  # empty if the question was too long for the model
     rejected: str | None  # why it failed its checks; None: it passed, and may be used again
     prompt_tokens: int | None  # as the server counted; None: it did not say
-    completion_tokens: int | None  # so, too
+    completion_tokens: int | None  # as the server counted, too
     made_at: str  # UTC time in ISO form
 
 

@@ -31,7 +31,8 @@ class VectorStore:
 
     Several processes may add at once; `keep_only` is for the holder of the root's writer lock.
 
-    `model` names the model's folder: whatever changes its vectors must change it.
+    `model` names the model's folder: whatever changes its vectors must change it. Where a part is damaged,
+    methods raise `StorageError`.
     """
 
     def __init__(self, root: Root, model: str, dimension: int, folder: str = FOLDER) -> None:
@@ -48,9 +49,6 @@ class VectorStore:
         """Return which of these hashes are kept, a mask of shape `(len(hashes),)`, and their vectors.
 
         Vectors have shape `(len(hashes), dimension)`; a row whose mask is false is zeros.
-
-        Raises:
-            StorageError: A part is damaged.
         """
         found = np.zeros(len(hashes), dtype=np.bool_)
         vectors = self._none(len(hashes))
@@ -69,9 +67,6 @@ class VectorStore:
 
         `make` returns the vectors of the texts at positions, the first of equal ones; it is called once, if
         any is missing.
-
-        Raises:
-            StorageError: A part is damaged.
         """
         first: dict[bytes, int] = {}
         for position, key in enumerate(hashes):

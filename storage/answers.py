@@ -218,6 +218,7 @@ class SharedFile:
     """The SQLite file below a bucket, and its copy on this machine, which holds what both know.
 
     A mark beside the copy says that it holds rows that the bucket lacks, so that they survive the process.
+    Methods raise `Unreachable`.
     """
 
     def __init__(self, bucket: Bucket) -> None:
@@ -232,9 +233,7 @@ class SharedFile:
     def receive(self, connection: sqlite3.Connection) -> bool:
         """Add to the copy what the bucket's file holds beyond it; tell whether that was changed since.
 
-        Raises:
-            SchemaMismatch: The bucket's file was written by a newer version.
-            Unreachable: The bucket does not answer.
+        Raises `SchemaMismatch` where the bucket's file was written by a newer version.
         """
         head = self._bucket.head(FILE)
         if head is None or head["e_tag"] == self._tag():
@@ -255,12 +254,7 @@ class SharedFile:
         return True
 
     def send(self, connection: sqlite3.Connection) -> None:
-        """Put the copy in place of the bucket's file, with what others added to that meanwhile.
-
-        Raises:
-            StorageError: Others write to it all the time.
-            Unreachable: The bucket does not answer.
-        """
+        """Put the copy in place of the bucket's file, with what others added to that meanwhile."""
         if not self._mark.exists():
             return
         for _ in range(_TRIES):

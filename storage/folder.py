@@ -59,11 +59,7 @@ def threads_of_process() -> int:
 
 
 class Folder:
-    """Files below a folder, which need not be there yet; its methods are those of `storage.root.Root`.
-
-    Raises:
-        WrongInput: `path` names a file.
-    """
+    """Files below a folder (else `WrongInput`), which need not be there yet; methods are those of `Root`."""
 
     patience = 0.0  # there is nobody to ask again
 

@@ -92,11 +92,7 @@ def _require_file(path: Path) -> None:
 
 
 def line_text(line: bytes, where: str, *, is_first: bool) -> str:
-    """Return the text of a line without blanks around it, and of the first without a byte order mark.
-
-    Raises:
-        WrongInput: The line is not UTF-8.
-    """
+    """Return the text of a UTF-8 line (else `WrongInput`) without blanks; the first may have a BOM."""
     try:
         return line.decode("utf-8-sig" if is_first else "utf-8").strip(" \t\r\n")
     except UnicodeDecodeError as error:
@@ -105,11 +101,7 @@ def line_text(line: bytes, where: str, *, is_first: bool) -> str:
 
 
 def json_value(text: str, where: str, form: str) -> Any:  # noqa: ANN401
-    """Return the value of a text of JSON; `form` is the value wanted, as shown in errors.
-
-    Raises:
-        WrongInput: It is no JSON, or holds half a surrogate pair, which no file could hold.
-    """
+    """Return the value of a text of JSON (else `WrongInput`); `form` is the value wanted, for errors."""
     try:
         value = json.loads(text, parse_constant=_refuse)
         # Only an escape can have smuggled one in.

@@ -231,11 +231,7 @@ class Lease:
         return True
 
     def held(self) -> bool:
-        """Tell whether nobody else has it; where it may be stale, by writing it anew.
-
-        Raises:
-            Unreachable: The bucket does not answer.
-        """
+        """Tell whether nobody else has it; where it may be stale, by writing it anew (or `Unreachable`)."""
         if self._stale():
             with self._turn:
                 self._lost = self._lost or (self._stale() and not self._put(self._tag))

@@ -45,11 +45,7 @@ _OLDEST = pl.CompatLevel.oldest()
 
 
 def write_frame(root: Root, relative: str, frame: pl.DataFrame, schema: pl.Schema) -> bytes:
-    """Write `frame` to a Parquet file in one step, and return the file's bytes.
-
-    Raises:
-        SchemaMismatch: The frame's columns or types are not `schema`'s.
-    """
+    """Write `frame`, of exactly this schema (else `SchemaMismatch`), in one step; return the file's bytes."""
     check_schema(relative, frame, schema)
     table = frame.to_arrow(compat_level=_OLDEST).replace_schema_metadata(
         {"schema_version": str(SCHEMA_VERSION)}

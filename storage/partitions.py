@@ -101,9 +101,6 @@ class PartitionedTable:
 
         Polars reads them: it loads sooner than Arrow, but aborts the process on bits that were flipped. None
         where the file is on another machine, larger than `most` bytes, damaged, or without a seal.
-
-        Raises:
-            StorageError: The file or its seal cannot be read.
         """
         file = self.file(partition_of(doc_id))
         place = self.root.folder / file

@@ -68,11 +68,7 @@ def schema_of(table: str, model: dict[str, Any]) -> pa.Schema:
 
 
 def database(root: Root) -> lancedb.DBConnection:
-    """Return the LanceDB of a root; for `storage.lance.versions`.
-
-    Raises:
-        Unreachable: The bucket does not answer.
-    """
+    """Return the LanceDB of a root; for `storage.lance.versions`. Raises `Unreachable`."""
     import lancedb  # noqa: PLC0415 (takes half a second, and most queries read no table)
 
     if not root.place.patience:
@@ -233,11 +229,8 @@ class TableWriter(_Readable):
     readable. Otherwise the first write goes on from `base`: what a run that died left after it is not read,
     and a writer that writes nothing adds no version.
 
-    `name` is one of `TABLES`, `schema` has the model's identity in its metadata.
-
-    Raises:
-        StorageError: The base cannot be opened.
-        NewerSchema: It was written by a newer version of this program.
+    `name` is one of `TABLES`, `schema` has the model's identity in its metadata. `StorageError` is raised
+    where the base cannot be opened, `NewerSchema` where a newer version of this program wrote it.
     """
 
     @reached()

@@ -71,10 +71,8 @@ def rewrite(root: Root, name: str, base: int, left: Callable[[pa.RecordBatch], p
     """Write a table to new files, without some of its rows; return the version.
 
     Deleting alone leaves a row's bytes in its file: compaction rewrites a file only when a tenth of it is
-    deleted. Order and vectors of the other rows stay; earlier versions stay until `keep_only`.
-
-    Raises:
-        StorageError: The base cannot be opened.
+    deleted. Order and vectors of the other rows stay; earlier versions stay until `keep_only`. Raises
+    `StorageError` where the base cannot be opened.
     """
     import pyarrow as pa  # noqa: PLC0415 (only who writes needs it)
 

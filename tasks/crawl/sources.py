@@ -108,9 +108,8 @@ def normal_spec(spec: str) -> str:
 
     A path, `OWNER/REPO` and an address of GitHub become the spec that they mean.
 
-    Raises:
-        WrongInput: It has none of the forms in `ACCEPTED`, may mean several of them, or contains a password,
-            which would be logged.
+    What has none of the forms in `ACCEPTED`, may mean several, or contains a password, which would be logged,
+    is WrongInput.
     """
     spec = _meant(spec)
     name, rest = _parts(spec)

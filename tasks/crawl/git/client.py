@@ -187,8 +187,7 @@ class GitClient:
     def entries(self, commit: str, most: int) -> tuple[list[SourceEntry], dict[str, str]]:
         """Return every path of a commit except folders, and the tree id of every folder (the root: empty).
 
-        Raises:
-            SourceError: `too-many-paths`: there are more than `most`, folders included.
+        More than `most`, folders included, are a SourceError `too-many-paths`.
         """
         trees = {"": self._run("rev-parse", f"{commit}^{{tree}}").decode().strip()}
         entries = []

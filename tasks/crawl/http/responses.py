@@ -110,11 +110,7 @@ class Answer:
     body: bytes = b""  # unpacked; empty for redirects, 304 and downloads
 
     def json(self) -> Any:  # noqa: ANN401
-        """Return the body's JSON value.
-
-        Raises:
-            HttpTerminal: `html` if the body is a page for people, `not-json` if it is anything else.
-        """
+        """Return the body's JSON value, or raise HttpTerminal: `html` (a page for people) or `not-json`."""
         try:
             return load_json(self.body)
         except (ValueError, RecursionError):

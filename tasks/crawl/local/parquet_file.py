@@ -58,8 +58,7 @@ class ParquetSource(Source):
     def read(self) -> Iterator[RawDocument | Dropped]:
         """Yield a document for each row; rows without id or content, or with an id seen before, are dropped.
 
-        Raises:
-            SourceError: `missing`, `not-parquet`, `columns` (missing or of another type), `damaged`.
+        Reasons of SourceError: `missing`, `not-parquet`, `columns` (missing or of another type), `damaged`.
         """
         self._check_exists()
         seen: dict[str, str] = {}  # first ids by their keys

@@ -43,10 +43,8 @@ def opened(
 ) -> Iterator[tuple[list[SourceEntry], Reader]]:
     """Open a downloaded artifact; give its entries, and what reads them.
 
-    An `archive` is a zip file or a tar file with gzip, as its first bytes tell; else it is a SKILL.md.
-
-    Raises:
-        ArchiveRefused: It is damaged, holds paths that lead out of it, or is over the limits.
+    An `archive` is a zip file or a tar file with gzip, as its first bytes tell; else it is a SKILL.md. One
+    that is damaged, holds paths that lead out of it, or is over the limits raises ArchiveRefused.
     """
     if not archive:
         yield [SourceEntry("SKILL.md", key=str(path), size=path.stat().st_size)], read_file

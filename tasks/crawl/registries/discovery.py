@@ -124,10 +124,7 @@ class Entry:
 def read_index(index: object, url: str) -> tuple[list[Entry], list[tuple[str, str]]]:
     """Return the entries of a JSON value, and of those that cannot be used the name and why.
 
-    Addresses in it are relative to `url`, where it was found.
-
-    Raises:
-        NoIndex: It is of another form or version, or too long.
+    Addresses in it are relative to `url`, where it was found. Another form or version is NoIndex.
     """
     schema, rows = (mapping_of(index).get(key) for key in ("$schema", "skills"))
     if not isinstance(rows, list):

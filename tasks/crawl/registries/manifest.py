@@ -49,10 +49,8 @@ class _NotRead(ValueError):
 def read_manifest(value: object, *, secure: bool = False) -> Manifest:
     """Return what a JSON value says; one entry that is wrong spoils no other.
 
-    If it came by https (`secure`), what it names by http is refused.
-
-    Raises:
-        NoIndex: It is no manifest, or has too many plugins.
+    If it came by https (`secure`), what it names by http is refused. What is no manifest, or has too many
+    plugins, is NoIndex.
     """
     given = mapping_of(value)
     plugins, renames = given.get("plugins"), mapping_of(given.get("renames"))

@@ -278,12 +278,7 @@ class CallRefused(HttpTerminal):
 
 
 def answered(where: str, message: object) -> Mapping[str, Any]:
-    """Return the result of an answer.
-
-    Raises:
-        CallRefused: It is an error.
-        HttpTerminal: `shape`: it is neither.
-    """
+    """Return the result of an answer; raise CallRefused for an error, HttpTerminal `shape` for neither."""
     found = mapping_of(message)
     if isinstance(result := found.get("result"), Mapping):
         return result
@@ -342,11 +337,7 @@ def _message(answer: Answer, number: int) -> object:
 
 @asynccontextmanager
 async def calls_to_command(command: str, timeout: float) -> AsyncGenerator[Call, None]:
-    """Run a command as its user typed it, and give calls to it; at the end it is ended.
-
-    Raises:
-        HttpTerminal: `missing`: it cannot be run.
-    """
+    """Run a command as its user typed it (else HttpTerminal `missing`), give calls to it, and end it."""
     words = shlex.split(command)
     where, pipe = f"stdio:{words[0]}", asyncio.subprocess.PIPE
     try:

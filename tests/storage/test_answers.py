@@ -142,9 +142,10 @@ def test_a_file_that_is_newer_damaged_or_closed_says_so(root: Root) -> None:
     answers.close()
     with pytest.raises(StorageError, match="closed"):
         answers.find("k1")
-    root.write(FILE, b"this is no database at all, but long enough to look like one" * 20)
+    other = Root(root.at("other"))
+    other.write(FILE, b"this is no database at all, but long enough to look like one" * 20)
     with pytest.raises(StorageError, match=r"answers\.sqlite cannot be read"):
-        Answers(root)
+        Answers(other)
 
 
 Machine = Callable[[str], Root]

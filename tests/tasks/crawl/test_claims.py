@@ -55,7 +55,10 @@ def whose(nights: Nights) -> dict[str, str]:
 def test_a_second_publisher_of_an_id_is_kept_apart(
     nights: Nights, first: str, second: str, ids: tuple[str, ...]
 ) -> None:
-    one, other = HandSource(first, skill(PDF, "Merge all pages.")), HandSource(second, skill(PDF, "Upload."))
+    one, other = (
+        HandSource(first, skill(PDF, "Merge all pages.")),
+        HandSource(second, skill(PDF, "Upload it.")),
+    )
     nights.run(one)
     for _ in range(2):
         nights.run(one, other)

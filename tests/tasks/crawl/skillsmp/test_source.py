@@ -136,7 +136,12 @@ def test_a_limit_takes_the_newest_rows_and_leaves_the_cursor_alone(world: World,
     report = crawler.crawl(limit=7)
     assert (report.state, report.listed) == ("limited", 7)
     assert crawler.crawl().new == 23
-    world.list_skill(world.repositories[0], "beds/absent")  # a row without a skill uses the limit up too
+
+
+def test_a_limit_that_rows_without_a_skill_used_up_is_not_the_whole_list(
+    world: World, garden: Repository, crawler: Crawler
+) -> None:
+    world.list_skill(garden, "beds/absent")
     report = crawler.crawl(limit=3)
     assert (report.state, report.listed, report.failed) == ("limited", 2, {"not-found": 1})
 

@@ -59,16 +59,12 @@ def test_a_separator_inside_a_text_ends_no_line(tmp_path: Path, separator: str) 
     ("line", "problem"),
     [
         (b"{broken", r"not JSON \(Expecting property name .* at column 2\); write one object {id} a line"),
-        (b'{"id": NaN}', r"not JSON \(NaN is no number\)"),
-        (b"[" * 100_000, "not JSON"),
-        (b'{"id": ' + b"1" * 5000 + b"}", "not JSON"),
-        (b"[1]", "no object; write {id}"),
-        (b"null", "no object"),
-        (b'{"id": "\xe9"}', r"not UTF-8 \(byte 9 of the line\)"),
-        (b"\xff\xfe{\x00}\x00", "not UTF-8"),
-        (b'{"id": "\\ud83d"}', "half a surrogate"),
+        (b'{"id": NaN}', r"not JSON \(NaN is no number\)"), (b"[" * 100_000, "not JSON"),
+        (b'{"id": ' + b"1" * 5000 + b"}", "not JSON"), (b"[1]", "no object; write {id}"),
+        (b"null", "no object"), (b'{"id": "\xe9"}', r"not UTF-8 \(byte 9 of the line\)"),
+        (b"\xff\xfe{\x00}\x00", "not UTF-8"), (b'{"id": "\\ud83d"}', "half a surrogate"),
     ],
-)
+)  # fmt: skip
 def test_a_line_that_is_no_object_is_named(tmp_path: Path, line: bytes, problem: str) -> None:
     path = written(tmp_path, b'{"id": "\\ud83d\\ude00"}\n' + line + b"\n")
     with pytest.raises(WrongInput, match=rf"lines\.jsonl:2: {problem}"):

@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import resource
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -127,15 +126,6 @@ def test_what_is_not_the_bytes_of_its_digest_is_not_read(root: Root) -> None:
 def test_no_path_outside_the_store_can_be_asked_for(digest: str) -> None:
     with pytest.raises(StorageError):
         BlobStore(Root("/nowhere")).read(digest)
-
-
-@given(st.lists(st.binary(max_size=20), max_size=8))
-def test_there_are_as_many_files_as_different_contents(contents: list[bytes]) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        store = BlobStore(Root(place))
-        store.put(contents)
-        store.put(reversed(contents))
-        assert len(store.digests()) == len(set(contents))
 
 
 @pytest.mark.parametrize(

@@ -103,8 +103,7 @@ def test_of_a_slug_that_two_owners_have_both_skills_are_held(hub: Hub, crawler: 
 @pytest.mark.parametrize(
     ("files", "pages", "reason"),
     [
-        ({"SKILL.md": "0" * 64}, {}, "digest-mismatch"),
-        ({"other.md": "0" * 64}, {}, "digest-mismatch"),
+        ({"SKILL.md": "0" * 64}, {}, "digest-mismatch"), ({"other.md": "0" * 64}, {}, "digest-mismatch"),
         ({}, {"/zip/kelp": (200, {"Content-Type": "application/json"}, b'{"repo":"a/b"}')}, "not-read"),
         ({}, {"/zip/kelp": (403, {}, b"")}, "denied"),
         ({}, {"/zip/kelp": b"no archive"}, "archive-damaged"),
@@ -113,7 +112,7 @@ def test_of_a_slug_that_two_owners_have_both_skills_are_held(hub: Hub, crawler: 
         ({}, {"/api/v1/skills/kelp": b"[]"}, "shape"),
         ({}, {"/api/v1/skills/kelp": {"owner": {"handle": "\ud800/x"}}}, "malformed"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_verify_is_named(
     hub: Hub, crawler: Crawler, files: dict[str, str], pages: dict[str, Page], reason: str
 ) -> None:

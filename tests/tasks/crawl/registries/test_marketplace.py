@@ -228,20 +228,15 @@ def test_a_plugin_s_repository_that_leads_elsewhere_or_lacks_its_commit_retires_
 @pytest.mark.parametrize(
     ("source", "folders"),
     [
-        ("./a/../b", ("b",)),
-        (".", ("",)),
-        ({"source": "local", "path": "./p"}, ("p",)),
-        ("/etc", None),
-        ("./a/../../b", None),
-        (7, None),
+        ("./a/../b", ("b",)), (".", ("",)), ({"source": "local", "path": "./p"}, ("p",)), ("/etc", None),
+        ("./a/../../b", None), (7, None),
         ({"source": "github", "repo": "ann/sea", "ref": "--upload-pack=x"}, None),
         ({"source": "github", "repo": "ann/sea", "sha": "HEAD"}, None),
         ({"source": "url", "url": "ext::sh -c x"}, None),
         ({"source": "url", "url": "https://ann:pw@e.org/x"}, None),
-        ({"source": "archive", "url": "javascript:x"}, None),
-        ({"source": "magic"}, None),
+        ({"source": "archive", "url": "javascript:x"}, None), ({"source": "magic"}, None),
     ],
-)
+)  # fmt: skip
 def test_a_source_is_a_plain_place_or_is_named(source: object, folders: tuple[str, ...] | None) -> None:
     found = read_manifest(manifest(one=source, two="./two"))
     assert [p.folders for p in found.plugins if p.name == "one"] == ([folders] if folders else [])

@@ -121,16 +121,13 @@ def never_ends(call: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ({"pages": {"/mcp": floods}}, "too-many"),
-        ({"pages": {"/mcp": never_ends}}, "too-many"),
-        ({"extensions": {}}, "no-skills"),
-        ({"cursor": "0"}, "shape"),
-        ({"pages": {"/mcp": b"{}"}}, "shape"),
-        ({"pages": {"/mcp": (404, {}, b"")}}, "missing"),
+        ({"pages": {"/mcp": floods}}, "too-many"), ({"pages": {"/mcp": never_ends}}, "too-many"),
+        ({"extensions": {}}, "no-skills"), ({"cursor": "0"}, "shape"),
+        ({"pages": {"/mcp": b"{}"}}, "shape"), ({"pages": {"/mcp": (404, {}, b"")}}, "missing"),
         ({"pages": {"/mcp": (401, {}, b'{"error": "unauthorised"}')}}, "unauthorised"),
         ({"pages": {"/mcp": (302, {"Location": "http://10.0.0.1/"}, b"")}}, "redirect"),
     ],
-)
+)  # fmt: skip
 def test_a_server_that_fails_leaves_all_as_it_was(
     server: SkillServer, crawler: Crawler, fault: dict[str, Any], reason: str
 ) -> None:

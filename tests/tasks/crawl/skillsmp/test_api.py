@@ -184,13 +184,11 @@ def answer(body: object) -> Answer:
     ("code", "kind", "reason"),
     [
         ("MISSING_API_KEY", HttpTerminal, "unauthorised"),
-        ("INVALID_API_KEY", HttpTerminal, "unauthorised"),
-        ("MISSING_QUERY", HttpTerminal, "refused"),
-        ("DAILY_QUOTA_EXCEEDED", QuotaExhausted, "quota"),
-        ("INTERNAL_ERROR", HttpTransient, "server"),
+        ("INVALID_API_KEY", HttpTerminal, "unauthorised"), ("MISSING_QUERY", HttpTerminal, "refused"),
+        ("DAILY_QUOTA_EXCEEDED", QuotaExhausted, "quota"), ("INTERNAL_ERROR", HttpTransient, "server"),
         (None, HttpTerminal, "refused"),
     ],
-)
+)  # fmt: skip
 def test_an_error_that_comes_with_status_200_has_the_type_of_its_code(
     code: str | None, kind: type[HttpFailed], reason: str
 ) -> None:
@@ -310,14 +308,10 @@ def test_a_row_without_a_url_is_dropped_by_its_id(url: object) -> None:
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (None, "null"),
-        (["row"], "a list"),
-        ("row", "text"),
-        (7, "a number"),
-        ({"name": "sort"}, "sort lacks id and githubUrl"),
-        ({}, "lacks id and githubUrl"),
+        (None, "null"), (["row"], "a list"), ("row", "text"), (7, "a number"),
+        ({"name": "sort"}, "sort lacks id and githubUrl"), ({}, "lacks id and githubUrl"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_row_is_dropped_with_what_it_lacks(record: object, said: str) -> None:
     row = dropped(record)
     assert row.reason == "malformed"

@@ -255,14 +255,10 @@ def test_a_copy_that_the_lock_names_is_dropped_and_retired(
 @pytest.mark.parametrize(
     "file",
     [
-        b"",
-        b"[]",
-        b"[" * 9_999,
-        b'{"version":0,"skills":{"a":{}}}',
-        b'{"version":1,"skills":[],"license":"MIT"}',
-        PLUGIN.replace(b"MIT", b"MIT " * 60),
+        b"", b"[]", b"[" * 9_999, b'{"version":0,"skills":{"a":{}}}',
+        b'{"version":1,"skills":[],"license":"MIT"}', PLUGIN.replace(b"MIT", b"MIT " * 60),
     ],
-)
+)  # fmt: skip
 def test_a_file_of_another_form_says_nothing(file: bytes) -> None:
     assert project_of({"skills-lock.json": file, "plugin.json": file}) == Project()
 

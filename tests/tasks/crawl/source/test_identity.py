@@ -37,8 +37,7 @@ ROOT = GithubUrl("ada", "herbs")
 @pytest.mark.parametrize(
     ("url", "name"),
     [
-        ("https://github.com/Ada/Herbs.git", "Ada/Herbs"),
-        ("https://github.com/ada/herbs/", "ada/herbs"),
+        ("https://github.com/Ada/Herbs.git", "Ada/Herbs"), ("https://github.com/ada/herbs/", "ada/herbs"),
         ("https://GitHub.com:443/ada/herbs", "ada/herbs"),
         ("https://www.github.com/ada/herbs", "ada/herbs"),
         ("https://user:word@github.com/ada/herbs.git", "ada/herbs"),
@@ -49,13 +48,11 @@ ROOT = GithubUrl("ada", "herbs")
         ("git@code.example:ada/herbs.git", "code.example/ada/herbs"),
         ("git://127.0.0.1:9418/herbs", "127.0.0.1/herbs"),
         ("https://code.example/ada/herb%20garden?x=1", "code.example/ada/herb garden"),
-        ("file:///srv/herbs.git", "local/herbs"),
-        ("file:///srv/herbs/.git", "local/herbs"),
-        ("file:///srv/herbs/", "local/herbs"),
-        ("file:///srv/why%3F.git", "local/why?"),
+        ("file:///srv/herbs.git", "local/herbs"), ("file:///srv/herbs/.git", "local/herbs"),
+        ("file:///srv/herbs/", "local/herbs"), ("file:///srv/why%3F.git", "local/why?"),
         ("file:///", "local/root"),
     ],
-)
+)  # fmt: skip
 def test_a_repository_is_named_by_host_and_path(url: str, name: str) -> None:
     assert repository_name(url) == name
 

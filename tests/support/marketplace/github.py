@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from tests.support.marketplace.messages import (
-    Asked,
     Reply,
+    Request,
     Window,
     iso_time,
     json_reply,
@@ -117,7 +117,7 @@ class GitHubApi:
     def __init__(self, world: World, hosts: Callable[[str], str]) -> None:
         self._world, self._hosts = world, hosts
         self._window = Window(3_600)
-        self._routes: list[tuple[str, str, Callable[[Repository, Asked, str], Reply]]] = [
+        self._routes: list[tuple[str, str, Callable[[Repository, Request, str], Reply]]] = [
             (r"()", "repo", self._repository),
             (r"commits/(.+)", "commit", self._commit),
             (r"git/trees/(.+)", "tree", self._tree),
@@ -125,7 +125,7 @@ class GitHubApi:
             (r"zipball(?:/(.+))?", "zipball", self._zipball),
         ]
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: Request) -> Reply:
         settings = self._world.github
         who = asked.token or "anonymous"
         used = self._window.at(self._world.now())
@@ -149,7 +149,7 @@ class GitHubApi:
         reply.kind, reply.repository = kind, place
         return reply
 
-    def _routed(self, asked: Asked) -> tuple[str, str | None, Reply]:
+    def _routed(self, asked: Request) -> tuple[str, str | None, Reply]:
         """Return what kind of route was asked for, of which repository, and the answer."""
         repository, moved, rest, name = self._find(asked.path)
         for pattern, kind, route in self._routes:
@@ -179,10 +179,10 @@ class GitHubApi:
         url = f"{self._hosts('api')}/repositories/{repository.repo_id}{'/' if rest else ''}{quote(rest)}"
         return json_reply({"message": "Moved Permanently", "url": url}, 301, location=url)
 
-    def _repository(self, repository: Repository, _asked: Asked, _rest: str) -> Reply:
+    def _repository(self, repository: Repository, _asked: Request, _rest: str) -> Reply:
         return json_reply(repository_json(repository, self._hosts("api")))
 
-    def _commit(self, repository: Repository, _asked: Asked, ref: str) -> Reply:
+    def _commit(self, repository: Repository, _asked: Request, ref: str) -> Reply:
         if not self._world.github.commits_route:
             return not_found()
         if not repository.branches:
@@ -192,7 +192,7 @@ class GitHubApi:
             return json_reply({"message": f"No commit found for SHA: {ref}", "status": "422"}, 422)
         return json_reply(commit_json(repository, commit, self._hosts("api")))
 
-    def _tree(self, repository: Repository, asked: Asked, ref: str) -> Reply:
+    def _tree(self, repository: Repository, asked: Request, ref: str) -> Reply:
         commit = repository.find(ref)
         tree = commit.tree if commit else repository.node(ref)
         if not isinstance(tree, Tree):
@@ -202,12 +202,12 @@ class GitHubApi:
         recursive = bool(asked.query.get("recursive"))
         return json_reply(tree_json(tree, tree.sha, recursive=recursive, most=most))
 
-    def _refs(self, repository: Repository, _asked: Asked, wanted: str) -> Reply:
+    def _refs(self, repository: Repository, _asked: Request, wanted: str) -> Reply:
         kind, _, prefix = wanted.partition("/")
         refs = {"heads": repository.branches, "tags": repository.tags}.get(kind, {})
         return json_reply(refs_json(kind, refs, prefix))
 
-    def _zipball(self, repository: Repository, _asked: Asked, ref: str) -> Reply:
+    def _zipball(self, repository: Repository, _asked: Request, ref: str) -> Reply:
         path = quote(f"{repository.name}/legacy.zip/{ref or repository.default_branch}")
         return Reply(302, headers={"location": f"{self._hosts('archive')}/{path}"})
 
@@ -228,7 +228,7 @@ class ArchiveHost:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: Request) -> Reply:
         match = _ARCHIVE.fullmatch(asked.path)
         place = locate(self._world, match[1], match[2]) if match else None
         reply = self._archive(place, match[3] or "", match[4]) if match and place else _missing()
@@ -259,7 +259,7 @@ class RawHost:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: Request) -> Reply:
         match = _RAW.fullmatch(asked.path)
         place = locate(self._world, match[1], match[2]) if match else None
         reply = self._file(place, match[3]) if match and place else _missing()

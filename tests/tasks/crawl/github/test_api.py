@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -19,17 +19,10 @@ from tests.support.crawl.loopback_host import http_of, impatient
 from tests.support.marketplace.messages import Fault
 from tests.support.marketplace.repository import Fate, Repository, Submodule, link
 from tests.support.marketplace.server import Marketplace
-from tests.support.marketplace.world import World
 
 T = TypeVar("T")
 MINT = b"---\nname: mint\ndescription: Grows mint.\n---\n# Mint\nCut it back in June.\n"
 TOKEN = Secret("ghp_basil")
-
-
-@pytest.fixture
-def market() -> Iterator[Marketplace]:
-    with Marketplace(World()) as market:
-        yield market
 
 
 @pytest.fixture

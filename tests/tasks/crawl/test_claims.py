@@ -48,7 +48,7 @@ def whose(nights: Nights) -> dict[str, str]:
         (HOME, UNPACKED, (PDF, marked(PDF, "/home/ann/dl/skills"))),
         (HOME, "git+file:///home/ann/skills/.git", (PDF,)),
         (HOME, LIST, (PDF, f"github.com/{PDF}")),
-        pytest.param(HOME, TABLE, (PDF, of_table(PDF)), marks=pytest.mark.slow),
+        (HOME, TABLE, (PDF, of_table(PDF))),
         (TABLE, HOME, (PDF, marked(PDF, "/home/ann/skills"))),
     ],
 )

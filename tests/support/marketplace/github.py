@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from tests.support.marketplace.messages import (
@@ -216,63 +216,64 @@ def _missing() -> Reply:
     return text_reply("404: Not Found", 404)
 
 
-def _moved(world: World, place: Place, rest: str) -> Reply:
-    if not world.github.files_follow_renames:
-        return _missing()
-    return Reply(301, headers={"location": quote(f"/{place.repository.name}/{rest}")})
+class _FileHost:
+    """Answers for a kind of files, found by a pattern whose first groups are owner and repository."""
 
-
-class ArchiveHost:
-    """Serves `/{owner}/{repo}/zip/{ref}`, and `legacy.zip`, to which the API's zipball leads."""
+    kind: ClassVar[str]
+    pattern: ClassVar[re.Pattern[str]]
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def answer(self, asked: Request) -> Reply:
-        match = _ARCHIVE.fullmatch(asked.path)
+        match = self.pattern.fullmatch(asked.path)
         place = locate(self._world, match[1], match[2]) if match else None
-        reply = self._archive(place, match[3] or "", match[4]) if match and place else _missing()
-        reply.kind = "archive"
+        reply = _missing()
+        if match and place:
+            rest = asked.path.split("/", 3)[3]
+            reply = blocked_text(place.repository) or (
+                self._moved(place, rest) if place.moved else self.file(place.repository, match)
+            )
+        reply.kind = self.kind
         reply.repository = place.repository.name if place else match and f"{match[1]}/{match[2]}"
         return reply
 
-    def _archive(self, place: Place, legacy: str, ref: str) -> Reply:
-        repository = place.repository
-        if refused := blocked_text(repository):
-            return refused
-        if place.moved:
-            return _moved(self._world, place, f"{legacy}zip/{ref}")
-        commit = repository.find(ref)
+    def _moved(self, place: Place, rest: str) -> Reply:
+        if not self._world.github.files_follow_renames:
+            return _missing()
+        return Reply(301, headers={"location": quote(f"/{place.repository.name}/{rest}")})
+
+    def file(self, repository: Repository, match: re.Match[str]) -> Reply:
+        raise NotImplementedError
+
+
+class ArchiveHost(_FileHost):
+    """Serves `/{owner}/{repo}/zip/{ref}`, and `legacy.zip`, to which the API's zipball leads."""
+
+    kind, pattern = "archive", _ARCHIVE
+
+    def file(self, repository: Repository, match: re.Match[str]) -> Reply:
+        commit = repository.find(match[4])
         if commit is None:
             return _missing()
-        root = root_name(repository.repo, ref)
-        if legacy:
+        root = root_name(repository.repo, match[4])
+        if match[3]:
             root = f"{repository.owner}-{repository.repo}-{commit.sha[:7]}"
         named = {"content-disposition": f"attachment; filename={root}.zip"}
         body = repository.archive_override or archive_of(commit, root)
         return Reply(200, body, {"content-type": "application/zip", **named})
 
 
-class RawHost:
+class RawHost(_FileHost):
     """Serves `/{owner}/{repo}/{ref}/{path}`; a ref with slashes is told from the path by trying."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    kind, pattern = "raw", _RAW
 
     def answer(self, asked: Request) -> Reply:
-        match = _RAW.fullmatch(asked.path)
-        place = locate(self._world, match[1], match[2]) if match else None
-        reply = self._file(place, match[3]) if match and place else _missing()
-        reply.kind = "raw"
-        reply.repository = place.repository.name if place else match and f"{match[1]}/{match[2]}"
-        return with_etag(reply, asked)
+        return with_etag(super().answer(asked), asked)
 
-    def _file(self, place: Place, rest: str) -> Reply:
-        if refused := blocked_text(place.repository):
-            return refused
-        if place.moved:
-            return _moved(self._world, place, rest)
-        blob = _split(place.repository, rest)
+    def file(self, repository: Repository, match: re.Match[str]) -> Reply:
+        blob = _split(repository, match[3])
         if blob is None:
             return _missing()
         return Reply(200, blob.content, {"content-type": "text/plain; charset=utf-8"})

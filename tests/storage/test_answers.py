@@ -166,9 +166,7 @@ def machine(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mac
     return of
 
 
-def test_what_machines_were_answered_at_once_another_knows_and_no_question_puts_nothing_there(
-    machine: Machine,
-) -> None:
+def test_what_machines_were_answered_at_once_another_knows_and_nothing_more(machine: Machine) -> None:
     with Answers(machine("one")) as kept:
         assert kept.find("a") is None
     assert not machine("one").exists(FILE)
@@ -193,9 +191,7 @@ def test_what_a_killed_process_kept_goes_up_with_the_next(machine: Machine) -> N
             assert {found.key for found in kept.kept(rejected=False)} == {"a", "b"}
 
 
-def test_what_was_forgotten_elsewhere_does_not_come_back_from_a_machine_that_held_it(
-    machine: Machine,
-) -> None:
+def test_what_was_forgotten_elsewhere_does_not_come_back_from_who_held_it(machine: Machine) -> None:
     with Answers(machine("one")) as kept:
         kept.keep(answer("a"), ["local/m/tea"])
     behind = Answers(machine("one"))

@@ -85,9 +85,7 @@ def test_a_field_without_text_is_named(record: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("error", [WrongInput("stop"), KeyboardInterrupt()])
-def test_a_failure_in_between_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, error: BaseException
-) -> None:
+def test_a_failure_in_between_leaves_the_old_file_alone(tmp_path: Path, error: BaseException) -> None:
     path = written(tmp_path, b"old")
 
     def some() -> Iterator[dict[str, Any]]:
@@ -101,9 +99,7 @@ def test_a_failure_in_between_leaves_the_old_file_and_nothing_else(
 
 
 @pytest.mark.parametrize("place", ["missing/out.jsonl", "folder", ".", "file/out.jsonl", "pipe", "x" * 300])
-def test_a_place_that_cannot_be_written_is_refused_before_a_record_is_asked_for(
-    tmp_path: Path, place: str
-) -> None:
+def test_a_place_that_cannot_be_written_is_refused_before_any_record(tmp_path: Path, place: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("text")
     os.mkfifo(tmp_path / "pipe")

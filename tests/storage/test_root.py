@@ -355,9 +355,7 @@ def test_of_two_that_put_an_object_where_there_is_none_one_does(bucket: str) -> 
     assert place.read("lock") == b"later"
 
 
-def test_a_partition_is_asked_for_once_and_one_that_is_absent_with_its_entry(
-    shared: Root, s3_log: Path
-) -> None:
+def test_a_partition_is_asked_for_once_an_absent_one_with_its_entry(shared: Root, s3_log: Path) -> None:
     schema = pl.Schema({"doc_id": pl.String, "n": pl.Int64})
     table = PartitionedTable(shared, "documents", schema, listed=True)
     table.replace(["local/m/1"], pl.DataFrame({"doc_id": ["local/m/1"], "n": [1]}, schema=schema))

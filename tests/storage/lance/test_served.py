@@ -77,9 +77,7 @@ def versions(root: Root, *days: int) -> list[Served]:
     return made
 
 
-def test_every_version_published_is_known_newest_first_until_it_is_dropped_or_not_kept(
-    tmp_path: Path,
-) -> None:
+def test_every_version_published_is_known_newest_first_until_it_is_dropped(tmp_path: Path) -> None:
     root = Root(tmp_path)
     second, first, third = versions(root, 2, 1, 3)
     assert published_versions(root) == [third, second, first]
@@ -117,9 +115,7 @@ def test_versions_are_in_the_order_of_publication_whatever_the_clock_said(tmp_pa
     assert published_versions(root) == [second, first]
 
 
-def test_what_was_served_before_records_were_kept_is_known_from_the_next_publication_on(
-    tmp_path: Path,
-) -> None:
+def test_what_was_served_before_records_is_known_from_the_next_publication_on(tmp_path: Path) -> None:
     root = Root(tmp_path)
     first, second = versions(root, 1, 2)
     drop_published(root, first.version)

@@ -203,9 +203,7 @@ def files_with(folder: Path, word: bytes) -> list[Path]:
     return [p for p in folder.rglob("*") if p.is_file() and word in p.read_bytes()]
 
 
-def test_what_a_crash_left_behind_goes_with_the_old_versions_and_everything_may_be_left_out(
-    root: Root,
-) -> None:
+def test_what_a_crash_left_goes_with_the_old_versions_and_everything_may_be_left_out(root: Root) -> None:
     base = write(root, None, add=["rye", "spelt"])
     TableWriter(root, NODES, SCHEMA, base).add(rows(["half"]))
     version = rewritten(root, base, without={"rye"})
@@ -247,9 +245,7 @@ def test_pruning_removes_versions_older_than_those_kept_and_leaves_what_is_tagge
     assert "stay until" not in caplog.text
 
 
-def test_pruning_that_would_take_a_tagged_version_removes_nothing(
-    root: Root, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_pruning_never_takes_a_tagged_version(root: Root, caplog: pytest.LogCaptureFixture) -> None:
     write(root, None, add=["a"])
     second = write(root, connect(root).open_table(NODES).version, add=["b"])
     tag(root, NODES, "v-2", second)

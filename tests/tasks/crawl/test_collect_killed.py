@@ -199,9 +199,7 @@ def read_all(nights: Nights, hours: float, *names: str) -> None:
 
 
 @pytest.mark.usefixtures("often")
-def test_wherever_a_reading_is_killed_all_that_it_goes_on_with_was_first_seen_at_once(
-    tmp_path: Path,
-) -> None:
+def test_wherever_a_reading_is_killed_what_it_goes_on_with_was_first_seen_at_once(tmp_path: Path) -> None:
     for step in count(step=3):
         nights = Nights(tmp_path / str(step))
         with suppress(Killed), dying_at(step):

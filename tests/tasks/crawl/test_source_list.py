@@ -100,9 +100,7 @@ def test_an_interrupted_retirement_is_completed_by_the_same_call(nights: Nights)
     assert {doc_id for doc_id, _ in held(nights.root)} == {"sage", "mint", "dill"}
 
 
-def test_a_source_that_is_added_again_has_its_documents_again_but_for_those_it_had_retired(
-    nights: Nights,
-) -> None:
+def test_a_source_that_is_added_again_has_its_documents_but_for_those_it_had_retired(nights: Nights) -> None:
     list_sources(nights.root, [HERBS])
     nights.run(grown(HERBS, "sage", "mint"))
     nights.run(grown(HERBS, "sage", version="as it is"))
@@ -128,9 +126,7 @@ def test_a_removed_source_that_cannot_be_read_when_it_is_given_again_stays_remov
     assert held(nights.root) == set()
 
 
-def test_of_an_older_root_every_source_that_was_read_is_listed_and_a_mistyped_one_is_not(
-    nights: Nights,
-) -> None:
+def test_of_an_older_root_every_source_that_was_read_is_listed_but_a_mistyped_one(nights: Nights) -> None:
     nights.crawl(grown(HERBS, "sage"))
     nights.crawl(HandSource(TYPO, ABSENT))
     nights.crawl(grown(TREES, "oak"))

@@ -61,9 +61,7 @@ def test_another_form_is_wrong_input_that_lists_the_accepted_ones(spec: str) -> 
         "https://code.example/a/b@a b", "https://me:se/cret@code.example/a/b",
     ],
 )  # fmt: skip
-def test_helpers_other_transports_and_odd_refs_are_refused_and_nothing_runs(
-    address: str, tmp_path: Path
-) -> None:
+def test_helpers_other_transports_and_odd_refs_are_refused_unrun(address: str, tmp_path: Path) -> None:
     witness = tmp_path / "witness"
     with pytest.raises(WrongInput) as caught:
         opened("git+" + address.format(witness))

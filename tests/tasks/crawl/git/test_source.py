@@ -316,9 +316,7 @@ def test_credentials_open_a_private_server_and_appear_nowhere(
 
 
 @pytest.mark.parametrize("login", ["reader:wr0ngword@", "wr0ngword@", ""])
-def test_a_refused_login_is_terminal_and_hides_the_password(
-    garden: WorkTree, git_http: str, login: str
-) -> None:
+def test_a_refused_login_is_terminal_and_hides_it(garden: WorkTree, git_http: str, login: str) -> None:
     source = opened(f"git+http://{login}{git_http}/private/herbs")
     with pytest.raises(SourceError) as caught:
         list(source.read())
@@ -353,7 +351,7 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
             assert (caught.value.reason, caught.value.about) == ("timeout", source.spec)
 
 
-def test_without_git_the_error_says_so(
+def test_without_git_that_is_said(
     worktree: WorkTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(worktree.path))

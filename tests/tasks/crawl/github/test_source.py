@@ -71,9 +71,7 @@ def test_every_skill_of_a_repository_is_read_and_the_second_night_asks_once(
     assert crawler.crawl(f"{SPEC}@nowhere").failed == {"missing-ref": 1}
 
 
-def test_what_left_the_repository_is_retired_and_what_changed_is_read(
-    garden: Repository, crawler: Crawler
-) -> None:
+def test_what_left_is_retired_and_what_changed_is_read(garden: Repository, crawler: Crawler) -> None:
     crawler.crawl(SPEC)
     garden.commit({"beds/dill/SKILL.md": None, "beds/basil/SKILL.md": grows("basil", "Pinch it.")})
     report = crawler.crawl(SPEC)
@@ -174,9 +172,7 @@ def test_what_neither_archive_nor_forge_has_is_named_each_night(
     assert crawler.crawl(SPEC).new == 1
 
 
-def test_a_second_text_that_folds_onto_a_skill_is_dropped_by_name(
-    garden: Repository, crawler: Crawler
-) -> None:
+def test_a_second_text_that_folds_onto_a_skill_is_dropped(garden: Repository, crawler: Crawler) -> None:
     garden.commit({"beds/dill/skill.md": grows("dill", "Another."), "beds/leek/skill.md": grows("leek")})
     assert crawler.crawl(SPEC).failed == {"duplicate_id": 1}
     assert crawler.dropped()["duplicate_id"] == "beds/dill/skill.md"
@@ -192,9 +188,7 @@ def branched(world: World, garden: Repository) -> Repository:
     return garden
 
 
-def test_of_two_refs_the_first_counts_whichever_changes(
-    world: World, branched: Repository, crawler: Crawler
-) -> None:
+def test_of_two_refs_the_first_counts(world: World, branched: Repository, crawler: Crawler) -> None:
     assert crawler.crawl().failed == {"duplicate_id": 5}
     branched.commit({"beds/dill/SKILL.md": grows("dill", "Of main.")})
     assert crawler.crawl().failed == {"duplicate_id": 5}

@@ -160,9 +160,7 @@ def drips(status: int) -> Reply:
 
 
 @in_loop
-async def test_a_dripping_body_ends_at_the_time_limit_and_one_of_a_refusal_keeps_its_meaning(
-    root: Root,
-) -> None:
+async def test_a_dripping_body_ends_at_the_time_limit_and_a_refusal_keeps_its_meaning(root: Root) -> None:
     limits = impatient(timeout=0.3, retry=RetryPolicy(tries=1))
     async with Host({"/a": drips(200), "/b": drips(404)}) as host, host.http(root, limits) as http:
         with pytest.raises(HttpTransient, match=r"0\.3 s") as slow:

@@ -76,9 +76,7 @@ def test_no_link_is_followed(garden: Path, tmp_path: Path) -> None:
     assert [(f.code, f.severity) for f in document.findings] == [("bundle.symlink", "warning")]
 
 
-def test_a_file_that_became_a_link_or_vanished_after_listing_is_unreadable(
-    garden: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_became_a_link_or_vanished_meanwhile_is_unreadable(garden: Path, tmp_path: Path) -> None:
     secret = write(tmp_path, "secret", b"not yours")
     write(garden, "a/SKILL.md")
     late, gone, leaf = (write(garden, path) for path in ("b/SKILL.md", "c/SKILL.md", "d/leaf"))
@@ -172,7 +170,7 @@ def test_a_folder_that_is_not_there_or_has_no_skill_is_terminal(garden: Path) ->
 
 
 @pytest.mark.parametrize("has_skill", [True, False])
-def test_links_that_lead_out_are_told_with_where_they_lead(
+def test_links_that_lead_out_are_told_with_their_target(
     garden: Path, tmp_path: Path, has_skill: bool
 ) -> None:
     (garden / "mint").symlink_to("../agents/mint")
@@ -298,7 +296,7 @@ def test_a_value_that_cannot_be_read_costs_its_row(file: Path, column: str, cell
         ({"id": ["x"], "content": [1]}, "content is int64"),
     ],
 )
-def test_missing_columns_are_named_with_those_found(
+def test_missing_columns_are_named_beside_others(
     file: Path, columns: dict[str, object], message: str
 ) -> None:
     source = table(file, columns)

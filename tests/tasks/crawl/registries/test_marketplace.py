@@ -81,9 +81,7 @@ def test_a_repository_with_both_manifests_is_read_where_its_plugins_lie(
     assert sorted(crawler.held()) == ["ann/sea/drafts/foam", tide]
 
 
-def test_a_repository_that_is_gone_keeps_its_skills_stale(
-    sea: Repository, world: World, crawler: Crawler
-) -> None:
+def test_a_repository_that_is_gone_is_kept_stale(sea: Repository, world: World, crawler: Crawler) -> None:
     crawler.crawl("marketplace:ann/sea")
     pack, _ = world.find("bob/pack")
     assert pack is not None

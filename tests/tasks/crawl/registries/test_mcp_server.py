@@ -31,9 +31,7 @@ def crawler(tmp_path: Path) -> Crawler:
     return Crawler(tmp_path, settings_of({}))
 
 
-def test_only_what_changed_is_read_and_what_is_gone_is_asked_for(
-    server: SkillServer, crawler: Crawler
-) -> None:
+def test_only_what_changed_is_read_what_is_gone_is_asked_for(server: SkillServer, crawler: Crawler) -> None:
     spec = f"mcp:{server.url}/mcp"
     assert crawler.crawl(spec).new == 3
     assert crawler.held() == {f"127.0.0.1/mcp/sea/{n}": grows(n) for n in ("kelp", "moss", "tide")}
@@ -54,7 +52,7 @@ def test_only_what_changed_is_read_and_what_is_gone_is_asked_for(
     assert sorted(crawler.held()) == ["127.0.0.1/mcp/sea/kelp", "127.0.0.1/mcp/sea/moss"]
 
 
-def test_a_list_is_not_asked_for_again_while_its_server_calls_it_good(
+def test_a_list_is_not_asked_for_while_its_server_calls_it_good(
     server: SkillServer, crawler: Crawler
 ) -> None:
     """A server that says so for longer than a source may go unlooked at is asked all the same."""

@@ -73,9 +73,7 @@ def kinds(market: Marketplace) -> list[str | None]:
     return [request.kind for request in market.requests]
 
 
-def test_the_sites_listing_is_asked_newest_rows_first_and_with_a_key_the_search(
-    market: Marketplace, ask: Ask
-) -> None:
+def test_the_sites_listing_is_asked_and_with_a_key_the_search(market: Marketplace, ask: Ask) -> None:
     for key in ("", KEY):
         assert names(ask(1, key=key)[0]) == [f"graft-{n:03}" for n in range(24, 14, -1)]
         assert names(ask(1, query=" graft-007 ", key=key)[0]) == ["graft-007"]
@@ -119,9 +117,7 @@ def test_a_wrong_key_ends_it_at_once(market: Marketplace, ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 403])
-def test_pages_for_people_both_ways_say_that_the_source_is_blocked(
-    market: Marketplace, ask: Ask, status: int
-) -> None:
+def test_pages_for_people_both_ways_mean_it_is_blocked(market: Marketplace, ask: Ask, status: int) -> None:
     market.world.skillsmp.html_wall = frozenset({"listing", "search"})
     market.world.skillsmp.html_status = status
     with pytest.raises(HttpTerminal, match="blocked") as caught:

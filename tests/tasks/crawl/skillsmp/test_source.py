@@ -48,7 +48,7 @@ def test_what_is_listed_is_fetched_by_repository_with_one_archive_and_an_unchang
     assert (report.new, report.changed, report.unchanged) == (0, 0, 5)
 
 
-def test_single_files_are_fetched_where_few_are_needed(
+def test_single_files_are_fetched_where_few_are_new(
     world: World, crawler: Crawler, market: Marketplace
 ) -> None:
     world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint"), "mint/cut.py": b"print('snip')\n"})
@@ -265,9 +265,7 @@ def test_a_repository_recreated_under_its_name_is_pointed_out(
     assert "ann/garden/beds/dill" not in crawler.held()
 
 
-def test_what_a_refused_archive_left_stale_stays_so_while_nothing_changes(
-    garden: Repository, crawler: Crawler
-) -> None:
+def test_what_a_refused_archive_left_stale_stays_so(garden: Repository, crawler: Crawler) -> None:
     crawler.crawl()
     garden.commit({f"beds/{n}/SKILL.md": grows(n, "Sold.") for n in ("basil", "chard", "dill", "endive")})
     garden.archive_override = climbing()

@@ -46,9 +46,7 @@ def files_hold(root: Root, text: str) -> bool:
     return any(text.encode() in path.read_bytes() for path in root.folder.rglob("*") if path.is_file())
 
 
-def test_the_first_answer_under_a_key_is_found_as_it_was_and_rejected_ones_are_kept_apart(
-    root: Root, answers: Answers
-) -> None:
+def test_the_first_answer_under_a_key_is_found_and_rejected_ones_apart(answers: Answers) -> None:
     answers.keep(ANSWER, ["market/bees"])
     answers.keep(REFUSED, ["market/bees"])
     answers.keep(dataclasses.replace(ANSWER, text="another"), ["market/wasps"])

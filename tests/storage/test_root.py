@@ -178,9 +178,7 @@ def test_what_a_killed_or_failed_write_left_is_no_data(folder: Root) -> None:
 
 @pytest.mark.parametrize("before", [None, 0o755])
 @pytest.mark.parametrize("name", ["raw", "trajectories"])
-def test_what_was_fetched_or_recorded_is_readable_by_its_owner_alone(
-    folder: Root, name: str, before: int | None
-) -> None:
+def test_what_was_fetched_is_readable_by_its_owner_alone(folder: Root, name: str, before: int | None) -> None:
     if before is not None:  # a root of an earlier version
         (folder.folder / name).mkdir(mode=before, parents=True)
     folder.write(f"{name}/date=2026-03-01/part-0.parquet", b"")
@@ -217,9 +215,7 @@ def test_two_folders_are_exchanged_and_neither_where_one_is_not_there(tmp_path: 
 
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("items", [3, 40])
-def test_what_is_made_of_items_comes_in_their_order_however_they_are_done(
-    tmp_path: Path, items: int, spread: bool
-) -> None:
+def test_what_is_made_of_items_comes_in_their_order_always(tmp_path: Path, items: int, spread: bool) -> None:
     place = Folder(tmp_path)
     assert place.each(lambda n: n * n, range(items), spread=spread) == [n * n for n in range(items)]
     with pytest.raises(ZeroDivisionError):
@@ -234,7 +230,7 @@ def test_a_bucket_that_is_not_there_is_named() -> None:
             ask()
 
 
-def test_a_server_that_is_gone_is_no_damage_and_nothing_is_taken_for_missing(
+def test_a_server_that_is_gone_is_neither_damage_nor_loss(
     shared: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -306,7 +302,7 @@ def test_a_server_goes_on_with_what_it_knows(shared: Root, outage: Callable[[flo
     assert time.monotonic() - begun < 30  # each asked anew, they take minutes
 
 
-def test_a_server_behind_a_proxy_reads_anew_and_what_it_knows_is_bounded(
+def test_a_server_behind_a_proxy_reads_anew_within_bounds(
     shared: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as behind:

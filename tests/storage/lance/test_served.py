@@ -98,7 +98,7 @@ def test_names_are_those_of_damaged_records_and_of_what_is_served_too(tmp_path: 
     assert published_names(root) == {"v-1", "v-2"}
 
 
-def test_a_damaged_record_of_a_version_is_named_and_hides_no_other(
+def test_a_damaged_record_is_named_and_hides_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, second = versions(Root(tmp_path), 1, 2)

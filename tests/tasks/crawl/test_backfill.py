@@ -286,7 +286,7 @@ def test_what_a_version_that_can_be_served_again_shows_is_kept_though_it_was_hel
 
 @given(st.lists(_NIGHT, min_size=3, max_size=5))
 @settings(max_examples=6)
-def test_a_lost_table_of_what_was_seen_tells_who_was_first_after_a_trim(
+def test_a_lost_table_of_seen_tells_who_was_first_after_a_trim(
     told: list[dict[str, str | None]],
 ) -> None:
     with TemporaryDirectory() as folder:

@@ -59,9 +59,7 @@ def test_a_part_holds_at_most_a_hundred_documents_and_a_listing_each(nights: Nig
     assert set(Counter(raw_ids(nights)).values()) == {1}
 
 
-def test_documents_of_many_parts_and_checkpoints_are_counted_once(
-    nights: Nights, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_of_many_parts_are_counted_once(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("tasks.crawl.raw_parts.BATCH_DOCUMENTS", 10)
     many = [skill(f"s{n}") for n in range(45)]

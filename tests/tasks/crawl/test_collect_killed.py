@@ -105,7 +105,7 @@ def test_nor_does_what_was_kept_before_its_repository_was_read_to_its_end(
     assert held == {f"ann/garden/beds/{herb}": grows(herb) for herb in HERBS}
 
 
-def test_nor_does_what_another_ref_had_for_a_while(
+def test_nor_does_what_another_ref_had(
     world: World, garden: Repository, crawler: Crawler, dies: Dies
 ) -> None:
     before = garden.commit({"beds/dill/SKILL.md": None}, branch="dev").sha
@@ -151,7 +151,7 @@ def died(_: object) -> None:
     raise Died
 
 
-def test_a_night_that_died_while_nothing_changed_is_made_up_for(
+def test_a_night_that_died_without_changes_is_made_up_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nights = Nights(tmp_path / "root")

@@ -181,7 +181,7 @@ def test_a_marketplace_that_was_retired_and_is_added_again_is_read_as_it_went_on
         assert b"Pinch out" in (crawler.held()["ann/garden/beds/basil"] or b"")
 
 
-def test_a_root_holds_its_list_wherever_it_lies(bucket: str, s3: object) -> None:
+def test_a_root_holds_its_list_wherever_it_lies(bucket: str) -> None:
     root = Root(bucket)
     list_sources(root, [HERBS, TREES])
     remove_source(root, HERBS, Nights(Path()).now, retire=True)

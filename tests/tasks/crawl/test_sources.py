@@ -169,7 +169,7 @@ def test_a_spec_that_holds_a_secret_is_refused_without_saying_it(login: str) -> 
     assert "SECRET" not in str(caught.value)
 
 
-def test_a_remembered_source_that_would_be_refused_today_fails_alone(
+def test_a_remembered_source_that_is_refused_fails_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A release that knows more secrets meets a root whose source has one, and prints its program alone."""

@@ -84,9 +84,7 @@ def test_links_are_recorded_and_never_followed(worktree: WorkTree) -> None:
     ]
 
 
-def test_a_submodule_is_recorded_once_and_not_fetched(
-    worktree: WorkTree, make_worktree: Callable[[str], WorkTree]
-) -> None:
+def test_a_submodule_is_recorded_once(worktree: WorkTree, make_worktree: Callable[[str], WorkTree]) -> None:
     other = make_worktree("other")
     other.write("deep/SKILL.md")
     other.commit()
@@ -273,7 +271,7 @@ def test_a_few_trees_that_unfold_to_a_thousand_million_paths_are_refused_at_once
     assert time.monotonic() - began < 60
 
 
-def test_a_server_without_filters_or_of_the_old_protocol_serves_the_same(
+def test_servers_without_filters_or_of_old_protocol_serve_it(
     garden: WorkTree, git_daemon: str, git_http: str
 ) -> None:
     (filtered,) = opened(f"git+{git_daemon}/herbs").read()
@@ -340,7 +338,7 @@ def test_a_server_that_does_not_answer_is_transient_and_its_password_not_repeate
             assert f"127.0.0.1:{port}/a/b" in told
 
 
-def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
+def test_a_server_that_hangs_is_given_up() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -351,9 +349,7 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
             assert (caught.value.reason, caught.value.about) == ("timeout", source.spec)
 
 
-def test_without_git_that_is_said(
-    worktree: WorkTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_git_it_says_so(worktree: WorkTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(worktree.path))
     with pytest.raises(SourceError, match="git is not installed") as caught:
         opened(worktree.spec).version()

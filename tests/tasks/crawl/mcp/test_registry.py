@@ -86,7 +86,7 @@ def test_the_next_night_asks_for_changes_and_says_of_the_rest_that_it_is_unchang
     assert seen_table(crawler.root).read()["last_seen_at"].unique().to_list() == [crawler.now]
 
 
-def test_a_new_version_changes_a_server_and_a_deletion_retires_it(
+def test_a_new_version_changes_a_deletion_retires(
     world: World, market: Marketplace, crawler: Crawler
 ) -> None:
     register(world, 1, 2, 3)
@@ -106,7 +106,7 @@ def test_a_new_version_changes_a_server_and_a_deletion_retires_it(
         assert asked(other, "updated_since") == [None]
 
 
-def test_a_whole_reading_now_and_then_retires_what_changes_never_told_of(
+def test_a_whole_reading_retires_what_changes_never_told(
     world: World, market: Marketplace, crawler: Crawler
 ) -> None:
     register(world, 1, 2)
@@ -160,9 +160,7 @@ def test_what_came_before_a_break_is_not_retired_by_what_comes_after(
     assert len(known(crawler)) == 150
 
 
-def test_a_limited_reading_begins_at_the_beginning_each_time(
-    world: World, market: Marketplace, crawler: Crawler
-) -> None:
+def test_a_limited_reading_begins_anew_each_time(world: World, market: Marketplace, crawler: Crawler) -> None:
     register(world, *range(250))
     assert night(crawler, market, limit=130).new == 130
     report = night(crawler, market, limit=130)

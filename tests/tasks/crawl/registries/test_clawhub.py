@@ -26,9 +26,7 @@ def crawler(hub: Hub, tmp_path: Path) -> Crawler:
     return Crawler(tmp_path, settings_of({"SKILLERY_CLAWHUB_URL": hub.url}))
 
 
-def test_a_night_reads_down_to_the_mark_and_a_week_sees_what_was_withdrawn(
-    hub: Hub, crawler: Crawler
-) -> None:
+def test_a_night_reads_to_the_mark_and_a_week_sees_what_was_withdrawn(hub: Hub, crawler: Crawler) -> None:
     assert crawler.crawl("clawhub").new == 3
     assert crawler.held() == {f"127.0.0.1/ann/{slug}": grows(slug) for slug in ("kelp", "moss", "tide")}
     assert crawler.raw()[0]["files"] == []

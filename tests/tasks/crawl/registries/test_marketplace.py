@@ -18,7 +18,6 @@ from tests.support.crawl.crawling import Crawler, grows
 from tests.support.crawl.registries import Page, Site
 from tests.support.crawl.zip_files import zipped
 from tests.support.marketplace.repository import Repository
-from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 from tests.tasks.crawl.conftest import WorkTree
 
@@ -61,7 +60,7 @@ def sea(world: World) -> Repository:
 
 
 def test_a_repository_with_both_manifests_is_read_where_its_plugins_lie(
-    sea: Repository, market: Marketplace, crawler: Crawler
+    sea: Repository, crawler: Crawler
 ) -> None:
     report = crawler.crawl("marketplace:ann/sea")
     assert (report.state, report.new) == ("complete", 4)
@@ -173,7 +172,7 @@ def test_ids_of_before_they_named_their_marketplace_lead_on(site: Site, crawler:
     assert crawler.crawl(spec).unchanged == 1
 
 
-def test_an_archive_that_cannot_be_had_keeps_its_skills_stale_and_its_ids_are_its_marketplace_s(
+def test_an_archive_that_cannot_be_had_keeps_its_skills_stale_and_its_ids(
     site: Site, crawler: Crawler
 ) -> None:
     specs = [f"marketplace:{site.url}/{name}.json" for name in "ab"]

@@ -52,9 +52,7 @@ def test_only_what_changed_is_read_what_is_gone_is_asked_for(server: SkillServer
     assert sorted(crawler.held()) == ["127.0.0.1/mcp/sea/kelp", "127.0.0.1/mcp/sea/moss"]
 
 
-def test_a_list_is_not_asked_for_while_its_server_calls_it_good(
-    server: SkillServer, crawler: Crawler
-) -> None:
+def test_a_list_is_not_asked_for_while_it_is_called_good(server: SkillServer, crawler: Crawler) -> None:
     """A server that says so for longer than a source may go unlooked at is asked all the same."""
     spec = f"mcp:{server.url}/mcp"
     server.ttl = 36 * 3_600_000

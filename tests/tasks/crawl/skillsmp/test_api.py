@@ -140,9 +140,7 @@ def test_every_envelope_holds_the_same_page(market: Marketplace, ask: Ask, envel
 
 
 @pytest.mark.parametrize("has_next", ["honest", "always", "never"])
-def test_full_pages_and_promises_are_followed_until_a_page_is_empty(
-    market: Marketplace, ask: Ask, has_next: Promise
-) -> None:
+def test_full_pages_and_promises_are_followed(market: Marketplace, ask: Ask, has_next: Promise) -> None:
     market.world.skillsmp.has_next = has_next
     pages = ask(1, 2, 3, 4)
     assert [len(page.rows) for page in pages] == [10, 10, 5, 0]
@@ -185,9 +183,7 @@ def answer(body: object) -> Answer:
         (None, HttpTerminal, "refused"),
     ],
 )  # fmt: skip
-def test_an_error_that_comes_with_status_200_has_the_type_of_its_code(
-    code: str | None, kind: type[HttpFailed], reason: str
-) -> None:
+def test_an_error_with_status_200_has_its_type(code: str | None, kind: type[HttpFailed], reason: str) -> None:
     with pytest.raises(kind) as caught:
         unwrap(answer({"success": False, "error": {"code": code, "message": "no"}}))
     assert caught.value.reason == reason

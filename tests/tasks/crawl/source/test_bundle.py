@@ -302,9 +302,7 @@ def test_every_source_keeps_the_bytes_of_a_bundle(
     }
 
 
-def test_a_file_that_changes_alone_changes_its_skill_alone(
-    bedded: Repository, crawler: Crawler, market: Marketplace
-) -> None:
+def test_a_file_changes_its_skill_alone(bedded: Repository, crawler: Crawler, market: Marketplace) -> None:
     crawler.crawl(SPEC)
     before = crawler.root.files("raw")
     market.clear_requests()

@@ -23,12 +23,8 @@ from storage.root import Root
 from storage.tombstones import Tombstone, add_tombstones
 from storage.vectors import ROWS_PER_PART, StateStore, VectorStore, state_stores, text_hash, vector_stores
 
-ANSWER = KeptAnswer(
-    "k1", "small-model", "classify-1", 0, '{"1": "step"}', None, 210, 9, "2026-03-01T12:00:00Z"
-)
-REFUSED = dataclasses.replace(
-    ANSWER, key="k2", text="Sure!", rejected="no JSON in the answer", prompt_tokens=None
-)
+ANSWER = KeptAnswer("k1", "small", "classify-1", 0, '{"1": "step"}', None, 210, 9, "2026-03-01T12:00:00Z")
+REFUSED = dataclasses.replace(ANSWER, key="k2", text="Sure!", rejected="no JSON in it", prompt_tokens=None)
 
 
 @pytest.fixture

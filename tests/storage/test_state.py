@@ -46,9 +46,7 @@ def test_sources_are_remembered_each_for_itself(tmp_path: Path) -> None:
 
 def test_the_last_runs_come_newest_first_and_one_that_was_given_a_name_where_it_began(tmp_path: Path) -> None:
     root = Root(tmp_path)
-    begun = {"manual": "02T12:00"} | {
-        f"2026010{day}T021500-a0b1c{day}": f"0{day}T02:15" for day in range(1, 5)
-    }
+    begun = {f"2026010{d}T021500-a0b1c{d}": f"0{d}T02:15" for d in range(1, 5)} | {"manual": "02T12:00"}
     for name, at in begun.items():
         run = {"state": "complete", "specs": [], "sources": []}
         write_run(root, {**run, "run_id": name, "started_at": f"2026-01-{at}:00+00:00"})

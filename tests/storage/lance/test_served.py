@@ -69,9 +69,8 @@ def test_a_damaged_pointer_is_named(tmp_path: Path, change: dict[str, object]) -
 
 def versions(root: Root, *days: int) -> list[Served]:
     """Publish one version on each of these days of March."""
-    made = [
-        replace(POINTER, version=f"v-{day}", published_at=datetime(2025, 3, day, tzinfo=UTC)) for day in days
-    ]
+    at = POINTER.published_at
+    made = [replace(POINTER, version=f"v-{day}", published_at=at.replace(day=day)) for day in days]
     for served in made:
         write_served(root, served)
     return made
@@ -119,8 +118,6 @@ def test_what_was_served_before_records_is_known_from_the_next_publication_on(tm
     root = Root(tmp_path)
     first, second = versions(root, 1, 2)
     drop_published(root, first.version)
-    (tmp_path / SERVED).write_text(
-        json.dumps({**asdict(first), "published_at": first.published_at.isoformat()})
-    )
+    root.write_json(SERVED, {**asdict(first), "published_at": first.published_at.isoformat()})
     write_served(root, second)
     assert published_versions(root) == [second, first]

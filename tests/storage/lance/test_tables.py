@@ -10,7 +10,7 @@ import pytest
 from lancedb.index import FTS
 
 from storage.errors import SchemaMismatch, StorageError
-from storage.lance.tables import INDUCED, NODES, SKILLS, TableAt, TableWriter, schema_of
+from storage.lance.tables import INDUCED, NODES, TableAt, TableWriter, schema_of
 from storage.lance.versions import keep_only, manifest_reads, prune, rewrite, tag, tagged, untag, versions_of
 from storage.root import Root
 from tests.support.roots.vendor import connect, open_at
@@ -159,12 +159,6 @@ def test_a_table_of_a_newer_program_is_refused(root: Root) -> None:
         TableAt(root, NODES, int(newer.version)).opened()
     with pytest.raises(SchemaMismatch, match="upgrade"):
         TableWriter(root, NODES, SCHEMA, int(newer.version))
-
-
-def test_schemas_name_the_model_and_the_vectors_length() -> None:
-    for schema in (schema_of(SKILLS, MODEL), SCHEMA):
-        assert schema.field("vector").type == pa.list_(pa.float32(), 4)
-        assert b'"revision": "1"' in (schema.metadata or {})[b"model"]
 
 
 def rewritten(root: Root, base: int, *, without: set[str]) -> int:

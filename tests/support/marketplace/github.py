@@ -17,7 +17,7 @@ from tests.support.marketplace.messages import (
     text_reply,
     with_etag,
 )
-from tests.support.marketplace.repository import Blob, Commit, Node, Repository, Tree, archive_of, root_name
+from tests.support.marketplace.repository import Blob, Commit, Node, Repository, Tree, archive_of
 from tests.support.marketplace.world import World
 
 _NAMED = re.compile(r"/repos/([^/]+)/([^/]+)(?:/(.*))?")
@@ -256,7 +256,7 @@ class ArchiveHost(_FileHost):
         commit = repository.find(match[4])
         if commit is None:
             return _missing()
-        root = root_name(repository.repo, match[4])
+        root = f"{repository.repo}-{match[4].replace('/', '-')}"
         if match[3]:
             root = f"{repository.owner}-{repository.repo}-{commit.sha[:7]}"
         named = {"content-disposition": f"attachment; filename={root}.zip"}

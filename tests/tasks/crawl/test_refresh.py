@@ -21,9 +21,8 @@ from tests.support.marketplace.world import World
 def refresh(crawler: Crawler, spec: str, target: str) -> SourceReport:
     """Refresh one target in one source, then let a day pass."""
     wanted = Target(target)
-    source, covers = open_part(
-        spec, wanted, CrawlContext(crawler.root, crawler.now, settings=crawler.settings)
-    )
+    context = CrawlContext(crawler.root, crawler.now, settings=crawler.settings)
+    source, covers = open_part(spec, wanted, context)
     crawler.nights += 1
     report = collect_some(source, crawler.root, covers, run_id=f"night-{crawler.nights}", now=crawler.now)
     crawler.now += timedelta(days=1)

@@ -87,9 +87,8 @@ def test_an_interrupted_retirement_is_completed_by_the_same_call(nights: Nights)
     nights.run(grown(HERBS, "sage", "mint", "dill"))
     remove_source(nights.root, HERBS, nights.now, retire=True)
     table = seen_table(nights.root)
-    undone = (
-        table.read().filter(doc_id="mint").with_columns(retired_at=pl.lit(None, pl.Datetime("us", "UTC")))
-    )
+    never = pl.lit(None, pl.Datetime("us", "UTC"))
+    undone = table.read().filter(doc_id="mint").with_columns(retired_at=never)
     table.replace(["mint"], undone)
     assert remove_source(nights.root, HERBS, nights.now + timedelta(hours=1), retire=True) == 1
     assert held(nights.root) == set()

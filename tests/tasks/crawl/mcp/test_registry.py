@@ -173,9 +173,8 @@ def test_what_is_no_list_of_servers_fails_the_source_and_retires_nothing(
 ) -> None:
     register(world, 1, 2)
     night(crawler, market)
-    faults.script(
-        "registry:*", [Fault("html"), Fault("wrong-json"), Fault("missing-fields", fields=("servers",))]
-    )
+    lacking = Fault("missing-fields", fields=("servers",))
+    faults.script("registry:*", [Fault("html"), Fault("wrong-json"), lacking])
     for reason in ("html", "not-json", "shape"):
         report = night(crawler, market)
         assert (report.state, report.failed) == ("failed", {reason: 1})

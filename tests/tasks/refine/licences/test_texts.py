@@ -10,13 +10,8 @@ from tasks.refine.licences.names import licence_tables, spdx_expression
 from tasks.refine.licences.texts import recognise, whole_texts
 from tests.support.texts.licence_texts_written import APACHE_NOTICE, ISC, MIT, PHRASES, WHOLE, licence_text
 
+OWNERS = "Copyright (c) 2019, Ann,\n  Ben and Cat\n(c) 2024 D.\n  D. <d@pots.example>\nAll rights reserved.\n"
 BODY = MIT[MIT.index("Permission") :]
-
-
-@pytest.mark.parametrize("spdx", WHOLE)
-def test_a_whole_text_is_known_with_its_title_and_copyright_lines(spdx: str) -> None:
-    read = recognise(WHOLE[spdx])
-    assert (read.licence, read.confidence) == (spdx, 0.95)
 
 
 @pytest.mark.parametrize(
@@ -29,29 +24,6 @@ def test_a_whole_text_is_known_with_its_title_and_copyright_lines(spdx: str) -> 
 def test_the_licences_of_packages_that_we_use_are_known(package: str, licence: str) -> None:
     files = [f for f in distribution(package).files or () if f.name.upper().startswith("LICENSE")]
     assert recognise(files[0].read_text()).licence == licence
-
-
-@pytest.mark.parametrize("spdx", PHRASES)
-def test_a_long_licence_is_known_by_its_phrases_at_about_its_length(spdx: str) -> None:
-    read = recognise(licence_text(spdx))
-    assert (read.licence, read.confidence) == (spdx, 0.8)
-
-
-def test_line_breaks_quotes_and_letter_case_of_the_terms_do_not_matter() -> None:
-    assert recognise(BODY.upper().replace(" ", "\n  > ")).licence == "MIT"
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        "",
-        "# The MIT License (MIT)\n\n",
-        "Copyright (c) 2019, Ann,\n  Ben and Cat\n(c) 2024 D.\n  D. <d@pots.example>\nAll rights reserved.\n",
-        "SPDX-License-Identifier: MIT\n",
-    ],
-)
-def test_titles_and_copyright_lines_are_no_terms(head: str) -> None:
-    assert recognise(head + BODY).licence == "MIT"
 
 
 @pytest.mark.parametrize(
@@ -76,72 +48,58 @@ def test_a_text_with_more_terms_is_not_taken_for_its_licence(text: str, more: st
 
 
 @pytest.mark.parametrize(
-    ("was", "becomes"),
+    ("text", "licence", "confidence"),
     [
-        ("and/or sell", "but not sell"),
-        ("to deal\nin the Software without restriction", "to deal in the Software"),
-        ("SHALL THE\nAUTHORS OR COPYRIGHT HOLDERS", "SHALL ANN, WHOSE PERMISSION MUST BE ASKED,"),
+        *((WHOLE[spdx], spdx, 0.95) for spdx in WHOLE),
+        *((licence_text(spdx), spdx, 0.8) for spdx in PHRASES),
+        *((licence_text("GPL-3.0-only", words), None, 0) for words in (60, 9000)),
+        # How a text is broken, its title and its copyright lines are no terms.
+        (BODY.upper().replace(" ", "\n  > "), "MIT", 0.95),
+        (BODY, "MIT", 0.95),
+        (f"# The MIT License (MIT)\n\n{BODY}", "MIT", 0.95),
+        (OWNERS + BODY, "MIT", 0.95),
+        (f"SPDX-License-Identifier: MIT\n{BODY}", "MIT", 0.95),
+        (MIT.replace("AUTHORS OR COPYRIGHT HOLDERS", "POTTERS OF THE VALLEY"), "MIT", 0.95),
+        # One changed word is another licence.
+        (MIT.replace("and/or sell", "but not sell"), None, 0),
+        (MIT.replace("to deal\nin the Software without restriction", "to deal in the Software"), None, 0),
+        (MIT.replace("AUTHORS OR COPYRIGHT HOLDERS", "ANN, WHOSE PERMISSION MUST BE ASKED,"), None, 0),
+        (f"SPDX-License-Identifier: MIT OR ISC\n{MIT}\n{ISC}", "MIT OR ISC", 0.95),
+        (f"SPDX-License-Identifier: MIT\n{ISC}", None, 0),
+        # A refusal decides wherever it stands.
+        (MIT + " You may not extract these materials.", "LicenseRef-Source-Available", 0.8),
+        (APACHE_NOTICE + " Commons Clause", "LicenseRef-Source-Available", 0.8),
+        ("PROPRIETARY AND CONFIDENTIAL. Ann's pottery.", "LicenseRef-Proprietary", 0.8),
+        # A short notice may name its licence.
+        ("// SPDX-License-Identifier: Apache-2.0 OR MIT\n// Copyright Ann\n", "Apache-2.0 OR MIT", 0.95),
+        ("// SPDX-License-Identifier: MIT\n" + "clay " * 500, None, 0),
+        ("Ann's terms: look, but take nothing.\nThe lid: SPDX-License-Identifier: MIT", None, 0),
+        ("clay\n" * 9 + "SPDX-License-Identifier: MIT", None, 0),
+        ("This pot is licensed under the MIT License.", "MIT", 0.8),
+        ("Released under the terms of the Apache License 2.0, see the wall.", "Apache-2.0", 0.8),
+        ("MIT", "MIT", 0.8),
+        ("This pot is not licensed under the MIT license.", None, 0),
+        ("Formerly released under MIT. Now proprietary.", None, 0),
+        ("Parts are licensed under the MIT License. Ask before any use of the rest.", None, 0),
+        ("Licensed under MIT. Redistribution is forbidden.", None, 0),
+        ("Licensed under MIT, subject to the guild's terms.", None, 0),
+        ("Licensed under MIT. " + "clay " * 20, None, 0),
+        ("Licensed under the Potters' Own License.", None, 0),
+        ("Licensed under MIT. " + "clay " * 100, None, 0),
+        ("", None, 0),
+        ("Fire the clay slowly.", None, 0),
     ],
-)
-def test_one_changed_word_of_the_terms_is_another_licence(was: str, becomes: str) -> None:
-    assert was in MIT
-    assert recognise(MIT.replace(was, becomes)).licence is None
+)  # fmt: skip
+def test_a_text_is_its_licence_s_as_a_whole_by_a_tag_phrases_or_a_notice(
+    text: str, licence: str | None, confidence: float
+) -> None:
+    read = recognise(text)
+    assert (read.licence, read.confidence) == (licence, confidence)
 
 
-def test_who_is_not_liable_may_be_anybody() -> None:
-    assert recognise(MIT.replace("AUTHORS OR COPYRIGHT HOLDERS", "POTTERS OF THE VALLEY")).licence == "MIT"
-
-
-@pytest.mark.parametrize("words", [60, 9000])
-def test_a_text_much_shorter_or_longer_than_its_licence_is_not_taken_for_it(words: int) -> None:
-    read = recognise(licence_text("GPL-3.0-only", words))
-    assert read.licence is None
-    assert "GPL-3.0-only" in read.note
-
-
-def test_the_words_of_two_licences_are_no_licence_but_what_a_tag_says_of_them() -> None:
-    read = recognise(f"{MIT}\n{ISC}")
-    assert (read.licence, read.note) == (None, "it holds the words of ISC and MIT")
-    assert recognise(f"SPDX-License-Identifier: MIT OR ISC\n{MIT}\n{ISC}").licence == "MIT OR ISC"
-    assert recognise(f"SPDX-License-Identifier: MIT\n{ISC}").licence is None
-
-
-@pytest.mark.parametrize(
-    ("text", "licence"),
-    [
-        (MIT + " You may not extract these materials.", "LicenseRef-Source-Available"),
-        (APACHE_NOTICE + " Commons Clause", "LicenseRef-Source-Available"),
-        ("PROPRIETARY AND CONFIDENTIAL. Ann's pottery.", "LicenseRef-Proprietary"),
-    ],
-)
-def test_a_refusal_decides_wherever_it_stands(text: str, licence: str) -> None:
-    assert recognise(text).licence == licence
-
-
-@pytest.mark.parametrize(
-    ("text", "licence"),
-    [
-        ("// SPDX-License-Identifier: Apache-2.0 OR MIT\n// Copyright 2026 Ann\n", "Apache-2.0 OR MIT"),
-        ("// SPDX-License-Identifier: MIT\n" + "clay " * 500, None),
-        ("Ann's terms: look, but take nothing.\nThe lid: SPDX-License-Identifier: MIT", None),
-        ("clay\n" * 9 + "SPDX-License-Identifier: MIT", None),
-        ("This pot is licensed under the MIT License.", "MIT"),
-        ("Released under the terms of the Apache License 2.0, see the wall.", "Apache-2.0"),
-        ("MIT", "MIT"),
-        ("This pot is not licensed under the MIT license.", None),
-        ("Formerly released under MIT. Now proprietary.", None),
-        ("Parts are licensed under the MIT License. Ask before any use of the rest.", None),
-        ("Licensed under MIT. Redistribution is forbidden.", None),
-        ("Licensed under MIT, subject to the guild's terms.", None),
-        ("Licensed under MIT. " + "clay " * 20, None),
-        ("Licensed under the Potters' Own License.", None),
-        ("Licensed under MIT. " + "clay " * 100, None),
-        ("", None),
-        ("Fire the clay slowly.", None),
-    ],
-)
-def test_a_short_notice_may_name_its_licence(text: str, licence: str | None) -> None:
-    assert recognise(text).licence == licence
+def test_a_note_names_what_a_text_holds() -> None:
+    assert recognise(f"{MIT}\n{ISC}").note == "it holds the words of ISC and MIT"
+    assert "GPL-3.0-only" in recognise(licence_text("GPL-3.0-only", 60)).note
 
 
 @given(st.text())

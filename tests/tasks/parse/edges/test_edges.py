@@ -16,7 +16,7 @@ from storage.state import edges_table
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.protocols import Vectors
 from tasks.parse.classify.local import LocalClassifier
-from tasks.parse.edges.linker import Linker
+from tasks.parse.edges.linker import Linker, candidate_pairs, windows
 from tasks.parse.edges.rules import (
     FARTHEST_STEP,
     MOST_COMPARED,
@@ -25,7 +25,6 @@ from tasks.parse.edges.rules import (
     infer_edges,
     text_pairs,
 )
-from tasks.parse.edges.windows import candidate_pairs, windows
 from tests.support.clock import is_linear, takes_less
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer

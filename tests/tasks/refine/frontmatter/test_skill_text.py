@@ -5,8 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.schemas import BundledFile
-from tasks.refine.frontmatter.description import MAX_DESCRIPTION_CHARS, description_of, first_prose
-from tasks.refine.frontmatter.skill_text import folder_of, name_of
+from tasks.refine.frontmatter.skill_text import (
+    MAX_DESCRIPTION_CHARS,
+    description_of,
+    first_prose,
+    folder_of,
+    name_of,
+)
 from tasks.refine.frontmatter.spec_findings import (
     allowed_tools,
     on_body,

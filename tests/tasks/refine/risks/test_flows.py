@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.refine.risks.files import ANALYSES, TextFile, scan_files
+from tasks.refine.risks.files import ANALYSES, Kind, TextFile, scan_files
 from tasks.refine.risks.flows import RULES
-from tasks.refine.risks.kinds import Kind
 from tasks.refine.risks.rules import Hit, risk_rules
 
 Flows = list[tuple[str, int, int | None, str]]

@@ -71,11 +71,7 @@ class Settled:
 class Revisions:
     """What the corpus holds of documents before their new revisions are put in place.
 
-    Args:
-        root: The root of the corpus.
-        raw: That of the raw parts.
-        limits: The filters' thresholds.
-        hold: The least severity of an added risk for which the revision before stays; None: for none.
+    `hold` is the least severity of an added risk for which the revision before stays; None: for none.
     """
 
     def __init__(self, root: Root, raw: Root, limits: FilterLimits, hold: str | None) -> None:
@@ -161,19 +157,8 @@ def refine_batch(
     """Refine a batch of the plan; stage kept documents, their texts' signatures, and drops.
 
     The files of the documents kept become blobs. One raw part at a time is in memory. Of a revision that is
-    held the one before it is staged, and the next plan has it again.
-
-    Args:
-        root: Where the corpus lies.
-        raw_parts: Files of raw documents, a batch of the plan.
-        run_id: The run that refines.
-        limits: The filters' thresholds.
-        raw: The root of the raw parts; None: `root`.
-        near: What will count as a near-duplicate; None: the defaults of `NearLimits`.
-        hold: As `Revisions` has it.
-        llm: The language model that is asked for second opinions; None: none is.
-        ledger: Pays for that; None: one that begins here.
-        slot: Entered around each question: a limit across processes.
+    held the one before it is staged, and the next plan has it again. `raw` is the root of the raw parts,
+    None: `root`; `hold` is as `Revisions` has it; `slot` is entered around each question to `llm`.
 
     Returns:
         The number of documents kept, and of those dropped by reason; `risks_added` tells of each revision

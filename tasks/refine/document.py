@@ -14,18 +14,15 @@ from tasks.refine.filters import (
     SEVERITIES,
     FilterLimits,
     Verdict,
-    empty,
     licence_refused,
     no_body,
     no_instructions,
     no_language,
     not_text,
     template,
-    too_large,
     too_many_parts,
     too_risky,
     too_short,
-    unknown_encoding,
 )
 from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
@@ -56,8 +53,6 @@ class RefinedBundle:
 
 @dataclass(frozen=True, slots=True)
 class _Refined:
-    """A file's bytes without secrets, None where they cannot be taken out, and what was found in it."""
-
     content: bytes | None
     secrets: tuple[Finding, ...] = ()
 
@@ -65,15 +60,12 @@ class _Refined:
 def refine_bundles(
     documents: Sequence[RawDocument], *, max_control_share: float = MAX_CONTROL_SHARE
 ) -> list[RefinedBundle]:
-    """Return the refined bundle of each document; equal files are scanned once.
+    """Return the refined bundle of each document, of its `contents`; equal files are scanned once.
 
     A text is redacted as bodies are, and is UTF-8 where that changed it; all other bytes stay as they are. A
     binary file in which something looks like a live key is not kept. For each rule there is one finding a
     bundle: of the gravest hit, the first file first, with the number of other files that it hit.
-
-    Args:
-        documents: Their `contents` are refined.
-        max_control_share: The largest share of control characters in a text, 0 to 1.
+    `max_control_share` is the largest share of control characters in a text, 0 to 1.
     """
     contents = dict.fromkeys(file.content for raw in documents for file in raw.contents)
     refined = {content: _without_secrets(content, max_control_share) for content in contents}
@@ -86,7 +78,6 @@ def refine_bundles(
 
 
 def _without_secrets(content: bytes, max_control_share: float) -> _Refined:
-    """Return a file without secrets; a binary one is kept whole or not at all."""
     if content.startswith(_LFS_POINTER):
         return _Refined(None, (finding("bundle.lfs-pointer"),))
     text = decode(content)[0]
@@ -138,22 +129,13 @@ def refine_document(
 
     No content raises an error. Name and description are inferred where the front matter lacks them. Risks are
     those of the whole text as fetched, then those of its bundle. The content of an `mcp-server` is a JSON
-    object from a registry; the filters on bodies do not apply to it.
-
-    Args:
-        raw: The file as fetched; `content` is None if it was over the crawler's limit.
-        fetched_at: Time when this content was fetched.
-        first_seen_at: Time when any version of this document was first seen.
-        limits: The filters' thresholds; None: the defaults.
-        bundle: What `refine_bundles` made of it; None: its text is scanned, and nothing is kept of its files.
+    object from a registry; the filters on bodies do not apply to it. Without a `bundle`, which
+    `refine_bundles` makes, the text is scanned, and nothing is kept of its files.
     """
     limits, content = limits or FilterLimits(), raw.content or b""
     bundle = bundle or refine_bundles([replace(raw, contents=())])[0]
     text, on_bytes = decode(content)
-    unreadable = too_large(raw.content, raw.size) or empty(content)
-    unreadable = unreadable or not_text(text, max_control_share=limits.max_control_share)
-    unreadable = unreadable or unknown_encoding(on_bytes)
-    if unreadable:
+    if unreadable := _unreadable(raw, text, on_bytes, limits):
         return _dropped(raw, unreadable)
     parts = (server_text if raw.kind == "mcp-server" else skill_text)(raw, text)
     if parts is None:
@@ -193,6 +175,16 @@ def content_hash_of(raw: RawDocument) -> str | None:
 def _dropped(raw: RawDocument, verdict: tuple[str, str], content: str | None = None) -> Dropped:
     reason, detail = verdict
     return Dropped(raw.doc_id, raw.source, reason, detail, rule=f"refine.{reason}", content_hash=content)
+
+
+def _unreadable(raw: RawDocument, text: str, on_bytes: Sequence[Finding], limits: FilterLimits) -> Verdict:
+    if raw.content is None:
+        return "too_large", f"{raw.size:,} bytes: over the size limit, its content was not read"
+    if not raw.content:
+        return "empty", "the file has zero bytes"
+    unknown = [found.message for found in on_bytes if found.code == "document.unknown-encoding"]
+    is_binary = not_text(text, max_control_share=limits.max_control_share)
+    return is_binary or (("not_text", unknown[0]) if unknown else None)
 
 
 def _on_language(language: Language) -> tuple[Finding, ...]:

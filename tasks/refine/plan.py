@@ -65,10 +65,7 @@ class RefinePlan:
 def plan_refine(root: Root, limits: FilterLimits, opinions: str = "") -> RefinePlan:
     """Write and return this run's plan; unchanged documents refined by the same rules are not in it.
 
-    Args:
-        root: The root.
-        limits: The filters' thresholds.
-        opinions: All that second opinions depend on beside the texts; "" where none are asked for.
+    `opinions` is all that second opinions depend on beside the texts; "" where none are asked for.
     """
     seen, forgotten = seen_table(root).read().filter(pl.col("retired_at").is_null()), Forgotten.load(root)
     if forgotten:

@@ -28,9 +28,7 @@ _OTHER_KEY = "not checked: its key is none of the elliptic curves that are read"
 def signature_facts(contents: Mapping[str, bytes], row: Mapping[str, Any]) -> dict[str, str]:
     """Return what the signature among a skill's files says, and whether that is so; empty: there is none.
 
-    Args:
-        contents: The files by their paths, that of the signature among them.
-        row: The skill's row of DOCUMENTS, which has the digests of its files as they were fetched.
+    `row` is the skill's of DOCUMENTS, which has the digests of its files as they were fetched.
     """
     path = min((path for path in contents if path.lower() in NAMES), default=None)
     if path is None:
@@ -93,7 +91,6 @@ def _named(certificate: Certificate) -> str:
 
 
 def _proof(certificate: Certificate, made: bytes, signed: bytes, *, hashed: bool) -> str:
-    """Return whether the key of a certificate made a signature."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm  # noqa: PLC0415 (as above)
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric import ec, utils  # noqa: PLC0415

@@ -79,14 +79,10 @@ def place(
     root: Root, *, replaced: Collection[str], moved: Collection[str], copies: Collection[str],
     alike: Mapping[str, Finding],
 ) -> None:  # fmt: skip
-    """Update the tables of the corpus and of the copies beside it.
+    """Update the tables of the corpus and of the copies beside it, from the staged documents.
 
-    Args:
-        root: The root, with staged documents.
-        replaced: Ids that leave the tables, or whose staged document is put there.
-        moved: Ids that change tables with their document unchanged.
-        copies: Ids that are copies now.
-        alike: The risks of staged documents whose names look like others'.
+    The ids `replaced` leave the tables, or their staged document is put there; those `moved` change tables
+    with their document unchanged; `copies` are copies now. `alike` are risks of staged documents, by id.
     """
     documents, folded, staged = documents_table(root), folded_table(root), StagedDocuments(root)
     replacing, moving = _by_partition(replaced), _by_partition(moved)
@@ -180,12 +176,6 @@ def update_corpus(
     A copy stays beside the corpus and returns to it when its survivor goes. If this run is killed, the next
     one repeats it with the same result: verdicts are `pending` from the first step to the last; a document
     enters one table before it leaves the other; signatures of lost texts are deleted at the end.
-
-    Args:
-        root: The root, with a plan and staged documents.
-        run_id: The run that updates the corpus.
-        now: Its time.
-        near: What counts as a near-duplicate; None: the defaults of `NearLimits`.
 
     Returns:
         `documents`: the corpus' size; then for each reason how many documents are dropped for it now.

@@ -32,6 +32,7 @@ from storage.state import documents_table, nodes_table
 from storage.vectors import FOLDER as VECTORS
 from storage.vectors import STATES, VectorStore, text_hash, vector_stores
 from tasks.models.encoder import OnnxEncoder
+from tasks.parse.corpus import ParseOptions
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.workers import batch_processes
 from tasks.retrieve.index.rows import skill_texts
@@ -82,9 +83,10 @@ def corpus(folder: Path, rows: pl.DataFrame, skills: int) -> Root:
 
 def build(root: Root, encoder: str) -> None:
     """Do what the flows parse and index do."""
-    batches = plan_parsing.fn(root.uri, encoder, with_vectors=True)["batches"]
+    options = ParseOptions(encoder, with_vectors=True)
+    batches = plan_parsing.fn(root.uri, options)["batches"]
     with ThreadPoolExecutor() as waiting, batch_processes(len(batches), None, least=2) as executor:
-        given = {"encoder": encoder, "with_vectors": True, "executor": executor}
+        given = {"options": options, "executor": executor}
         list(waiting.map(lambda partitions: parse_batch.fn(root.uri, partitions, **given), batches))
     built = build_tables.fn(root.uri, encoder, with_nodes=True)
     class_licences.fn(root.uri, built, {})

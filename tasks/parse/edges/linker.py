@@ -58,11 +58,8 @@ class NodeWindow:
 def windows(nodes: Sequence[Node], most: int, *, candidates_only: bool) -> list[NodeWindow]:
     """Return the windows of a document's nodes, of at most `most` nodes each, at least 2.
 
-    Args:
-        nodes: All nodes of one document, in order.
-        most: Nodes that one question shows.
-        candidates_only: Whether only `candidate_pairs` are asked about. Else neighbouring nodes are shown
-            `most` at a time, and candidates that lie farther apart by themselves.
+    With `candidates_only` only `candidate_pairs` are asked about. Else neighbouring nodes are shown `most` at
+    a time, and candidates that lie farther apart by themselves.
     """
     # A text that gives the reader orders stands in no question: its edges are those of the rules.
     shown = [k for k, node in enumerate(nodes) if not addresses_the_reader(node.text)]
@@ -112,12 +109,7 @@ def _of_pairs(pairs: Sequence[Pair]) -> NodeWindow:
 
 
 def _checked_pairs(answer: object, info: ValidationInfo) -> list[Pair]:
-    """Return the pairs of an answer about a window, which is known, each once, in order.
-
-    Raises:
-        Rejected: A pair is none of two ids, joins a piece to itself or was not asked about, or one piece
-            begins more than 8 of a kind.
-    """
+    """Return the pairs of an answer about a window, which is known, each once, in order."""
     window: NodeWindow = known_of(info)
     places = {str(k): place for k, place in enumerate(window.places, start=1)}
     if not isinstance(answer, dict) or not set(KINDS) <= set(answer):
@@ -211,16 +203,11 @@ class Linked:
 
 
 class Linker:
-    """Asks a language model about windows of nodes, many at once.
+    """Asks a language model about windows of nodes, of at most `batch` nodes, many at once.
 
     If an answer fails its checks, the model is asked again with the error named; then the window is halved.
     What still fails, and what the budget or the server leaves unanswered, is decided by the rules under the
     name `rules:fallback`.
-
-    Args:
-        llm: Is asked.
-        candidates_only: As for `windows`.
-        batch: Most nodes a question.
     """
 
     def __init__(self, llm: Llm, *, candidates_only: bool, batch: int) -> None:

@@ -114,7 +114,6 @@ def _unambiguous(named: Sequence[tuple[_Words | str, _Target]]) -> _Index:
 
 
 def _sections(nodes: Sequence[Node], common: frozenset[_Words]) -> Iterator[tuple[_Words | str, _Target]]:
-    """Yield the names of each section with its first node."""
     # A title above all nodes is that of the document.
     whole = len({node.heading_path[:1] for node in nodes}) == 1
     before: tuple[str, ...] = ()
@@ -220,19 +219,14 @@ def infer_edges(
     nodes: Sequence[Node], vectors: Vectors | None, *, semantic_threshold: float = 0.85,
     pairs: Sequence[InferredPair] | None = None,
 ) -> list[Edge]:  # fmt: skip
-    """Return the edges between the nodes of one document, by type, source and destination.
+    """Return the edges between the nodes of one document, given in order, by type, source and destination.
 
     `sequence` joins neighbours. `semantic` joins each node to at most 100 later nodes, the most similar ones
-    whose cosine is above the threshold; its weight is the cosine. A document of over 5,000 nodes has none.
-    `reference` joins a node to those that it mentions (see `find_references`), `condition` a precondition
-    with a dependency cue to the step that it constrains; the weight is 1 except for `semantic`. No edge joins
-    a node to itself, and no two edges have the same source, destination and type.
-
-    Args:
-        nodes: All nodes of one document, in document order.
-        vectors: Their unit vectors, shape `(len(nodes), dimension)`; None makes no `semantic` edges.
-        semantic_threshold: SkillPager's tau, in [0, 1).
-        pairs: The references and conditions; None: those that the rules find.
+    whose cosine is above the threshold (SkillPager's tau); its weight is the cosine. A document of over 5,000
+    nodes, or without unit vectors of shape `(len(nodes), dimension)`, has none. `reference` joins a node to
+    those that it mentions (see `find_references`), `condition` a precondition with a dependency cue to the
+    step that it constrains, unless `pairs` says both; the weight is 1 except for `semantic`. No edge joins a
+    node to itself, and no two edges have the same source, destination and type.
 
     Raises:
         ValueError: The nodes are of several documents, or nodes and vectors differ in number.
@@ -301,5 +295,4 @@ def _conditions(nodes: Sequence[Node]) -> Iterator[tuple[int, int]]:
 
 
 def _depends(node: Node) -> bool:
-    """Tell whether the text, its lead-in or its heading has a dependency cue."""
     return any(map(_DEPENDENCY.search, (node.text, node.lead_in or "", *node.heading_path[-1:])))

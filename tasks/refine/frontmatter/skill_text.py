@@ -162,14 +162,12 @@ class SkillText:
 
 
 def _declared_licence(fields: dict[str, Value]) -> Value | None:
-    """Return the licence from its key, from the key in British spelling, or from the metadata."""
     metadata = fields.get("metadata")
     within = metadata.get("license") if isinstance(metadata, dict) else None
     return fields.get("license") or fields.get("licence") or within
 
 
 def _redacted(value: Value, found: list[Finding]) -> Value:
-    """Return a front matter value with secrets redacted; add a finding for each to `found`."""
     if isinstance(value, list):
         return [_redacted(item, found) for item in value]
     if isinstance(value, dict):

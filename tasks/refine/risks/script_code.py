@@ -133,7 +133,6 @@ def _names(statement: str) -> set[str]:
 
 
 def _made(statement: str, line: int) -> Iterator[tuple[int, Marks]]:
-    """Yield each place of a statement that makes marks, and the marks."""
     if not has_hint(statement.lower(), "script_made"):
         return
     for made in islice(patterns()["script_made"].finditer(statement), _MOST_MADE):

@@ -120,7 +120,6 @@ class _Splitter:
         return match.end()
 
     def _spell(self, match: re.Match[str]) -> None:
-        """Add what stands for itself to the word."""
         if match.lastgroup != "single":
             self._said.append(match[0].removeprefix("\\") if match.lastgroup == "escaped" else match[0])
             return
@@ -375,7 +374,6 @@ def _said(words: Iterable[Word]) -> str:
 
 
 def _made(call: _Call) -> Marks:
-    """Return the marks that a command makes: it reads keys, decodes, or packs a folder."""
     key = patterns()["shell_keys"].match(call.text)
     vendor = (key.lastgroup or "").replace("gh", "github") if key else ""
     return joined(

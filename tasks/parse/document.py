@@ -47,17 +47,10 @@ def parse_documents(
 
 def in_context(doc_id: str, fragments: Sequence[Fragment]) -> list[FragmentInContext]:
     """Return a document's fragments, in order, each with the texts before and after it."""
-    around = [None, *(fragment.text for fragment in fragments), None]
+    around = [None, *(f.text for f in fragments), None]
     return [
-        FragmentInContext(
-            fragment_id=f"{doc_id}#{fragment.ordinal}",
-            heading_path=fragment.heading_path,
-            block=fragment.block,
-            previous=around[position],
-            text=fragment.text,
-            next=around[position + 2],
-        )
-        for position, fragment in enumerate(fragments)
+        FragmentInContext(f"{doc_id}#{f.ordinal}", f.heading_path, f.block, before, f.text, after)
+        for f, before, after in zip(fragments, around, around[2:], strict=False)
     ]
 
 

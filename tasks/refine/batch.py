@@ -34,19 +34,11 @@ from tasks.crawl.source.tombstones import drop_forgotten
 from tasks.crawl.source.unchanged import document_digest
 from tasks.models.llm.ask import Llm, LlmOptions, Slot, open_llm
 from tasks.models.llm.budget import Ledger
+from tasks.refine import plan
 from tasks.refine.document import refine_bundles, refine_document
 from tasks.refine.duplicates.near import NearLimits, SignatureRule, signatures
 from tasks.refine.filters import SEVERITIES, FilterLimits
 from tasks.refine.opinions import Opinions, second_opinions
-from tasks.refine.plan import (
-    AGAIN,
-    STAGED,
-    STAGED_AGAIN,
-    STAGED_DROPPED,
-    STAGED_SIGNATURES,
-    batch_name,
-    read_batch,
-)
 from tasks.refine.risks.hits import GRAVE, HELD, OPINION, risk_hits, rule_id
 from tasks.refine.risks.scan import GRAVITY
 from tasks.refine.text.rules import finding
@@ -172,20 +164,20 @@ def refine_batch(
     opinions = Opinions()
     ledger = ledger or (Ledger(llm.prices, llm.ceiling) if llm else Ledger())
     with open_llm(root, llm, ledger=ledger, slot=slot) if llm else nullcontext() as asked:
-        for documents in _raw_documents(raw, read_batch(root, raw_parts)):
+        for documents in _raw_documents(raw, plan.read_batch(root, raw_parts)):
             found, added = _refined(documents, limits, forgotten, store, revisions, asked, opinions)
             results += found
             told += added
     kept = [result for result in results if isinstance(result, Document)]
     dropped = [result for result in results if isinstance(result, Dropped)]
-    name = f"{batch_name(raw_parts)}.parquet"
+    name = f"{plan.batch_name(raw_parts)}.parquet"
     frame = to_frame(kept, DOCUMENTS, run_id=run_id, schema_version=SCHEMA_VERSION)
-    write_frame(root, f"{STAGED}/{name}", frame, DOCUMENTS)
-    write_frame(root, f"{STAGED_SIGNATURES}/{name}", _signed(frame, near or NearLimits()), SIGNATURES)
-    write_frame(root, f"{STAGED_DROPPED}/{name}", to_frame(dropped, DROPPED, run_id=run_id), DROPPED)
+    write_frame(root, f"{plan.STAGED}/{name}", frame, DOCUMENTS)
+    write_frame(root, f"{plan.STAGED_SIGNATURES}/{name}", _signed(frame, near or NearLimits()), SIGNATURES)
+    write_frame(root, f"{plan.STAGED_DROPPED}/{name}", to_frame(dropped, DROPPED, run_id=run_id), DROPPED)
     if again := {*opinions.unfinished, *(one["doc_id"] for one in told if one["held"])}:
         rows = pl.DataFrame({"doc_id": sorted(again)})
-        write_frame(root, f"{STAGED_AGAIN}/{name}", rows, AGAIN)
+        write_frame(root, f"{plan.STAGED_AGAIN}/{name}", rows, plan.AGAIN)
     return {"kept": len(kept), **Counter(d.reason for d in dropped), "risks_added": told} | (
         {"opinions": opinions.told(), "account": ledger.carried()} if llm else {}
     )

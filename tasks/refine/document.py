@@ -10,20 +10,8 @@ from datetime import UTC, datetime
 from storage.schemas import BundledFile, Document, Dropped, FileContent, Finding, RawDocument, content_hash
 from tasks.models.redact import redact
 from tasks.models.visible import visible
-from tasks.refine.filters import (
-    SEVERITIES,
-    FilterLimits,
-    Verdict,
-    licence_refused,
-    no_body,
-    no_instructions,
-    no_language,
-    not_text,
-    template,
-    too_many_parts,
-    too_risky,
-    too_short,
-)
+from tasks.refine import filters
+from tasks.refine.filters import SEVERITIES, FilterLimits, Verdict
 from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
 from tasks.refine.risks.contents import RUNS, crawled, scan_bundles
@@ -81,7 +69,7 @@ def _without_secrets(content: bytes, max_control_share: float) -> _Refined:
     if content.startswith(_LFS_POINTER):
         return _Refined(None, (finding("bundle.lfs-pointer"),))
     text = decode(content)[0]
-    if not_text(text, max_control_share=max_control_share):
+    if filters.not_text(text, max_control_share=max_control_share):
         # UTF-16 without its mark is ASCII with a zero after each byte.
         secrets = redact(b"\n".join(RUNS.findall(content.replace(b"\0", b""))).decode())[1]
         return _Refined(None, (finding("bundle.secret-in-binary"),)) if secrets else _Refined(content)
@@ -183,7 +171,7 @@ def _unreadable(raw: RawDocument, text: str, on_bytes: Sequence[Finding], limits
     if not raw.content:
         return "empty", "the file has zero bytes"
     unknown = [found.message for found in on_bytes if found.code == "document.unknown-encoding"]
-    is_binary = not_text(text, max_control_share=limits.max_control_share)
+    is_binary = filters.not_text(text, max_control_share=limits.max_control_share)
     return is_binary or (("not_text", unknown[0]) if unknown else None)
 
 
@@ -197,9 +185,13 @@ def _unfit(document: Document, language: Language, limits: FilterLimits) -> Verd
     stated, body = "" if "description" in document.inferred else document.description, document.body
     on_text = None
     if document.kind != "mcp-server":
-        on_text = no_body(body) or too_many_parts(body, max_parts=limits.max_parts) or no_instructions(body)
-        on_text = on_text or (template(stated, body) if limits.drop_templates else None)
-        on_text = on_text or too_short(body, min_words=limits.min_words)
-        on_text = on_text or no_language(language, min_confidence=limits.min_language_confidence)
-    refused = licence_refused(document.licence, limits.drop_licences, limits.policy)
-    return on_text or refused or too_risky(document.risks, limits.drop_risks)
+        on_text = (
+            filters.no_body(body)
+            or filters.too_many_parts(body, max_parts=limits.max_parts)
+            or filters.no_instructions(body)
+        )
+        on_text = on_text or (filters.template(stated, body) if limits.drop_templates else None)
+        on_text = on_text or filters.too_short(body, min_words=limits.min_words)
+        on_text = on_text or filters.no_language(language, min_confidence=limits.min_language_confidence)
+    refused = filters.licence_refused(document.licence, limits.drop_licences, limits.policy)
+    return on_text or refused or filters.too_risky(document.risks, limits.drop_risks)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -35,28 +34,6 @@ def read_staged(root: Root, folder: str, schema: pl.Schema) -> pl.DataFrame:
     """Return the rows of all Parquet files below a folder of this run."""
     frames = [read_frame(root, file, schema) for file in root.files(folder, ".parquet")]
     return pl.concat([pl.DataFrame(schema=schema), *frames])
-
-
-def light_documents(root: Root, folder: str, columns: Collection[str]) -> pl.DataFrame:
-    """Return columns of the documents below a folder, the `file` each lies in, the digest of its `bundle`.
-
-    A bundle that is not known counts as an empty one: of both, SKILL.md is all there is to read.
-    """
-    schema = pl.Schema({name: DOCUMENTS[name] for name in DOCUMENTS if name in columns})
-    empty = pl.DataFrame(schema={**schema, "files": DOCUMENTS["files"], "file": pl.String})
-    frames = [
-        read_frame(root, file, DOCUMENTS, [*columns, "files"]).with_columns(file=pl.lit(file))
-        for file in root.files(folder, ".parquet")
-    ]
-    held = pl.concat([empty, *(frame.select(empty.columns) for frame in frames)])
-    return held.with_columns(bundle=_BUNDLE).drop("files")
-
-
-_FILE = pl.concat_str(pl.element().struct.field("sha256"), pl.element().struct.field("path"), separator=" ")
-_BUNDLE = (
-    pl.col("files").list.eval(_FILE).list.sort().list.join("\n").fill_null("")
-    .map_elements(lambda files: hashlib.sha256(files.encode()).hexdigest(), return_dtype=pl.String)
-)  # fmt: skip
 
 
 def read_bodies(root: Root, where: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -60,11 +60,6 @@ class Typing:
 class AttributedClassifier(ABC):
     """A classifier that combines several; each row names the one that typed it."""
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name of the combination."""
-
     def type_all(
         self, fragments: Fragments, documents: Documents | None = None, report: Report | None = None
     ) -> Typing:

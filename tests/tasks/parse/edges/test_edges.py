@@ -49,7 +49,6 @@ def test_semantic_joins_pairs_above_the_threshold_from_the_earlier_to_the_later(
     (edge,) = [e for e in infer_edges(nodes, vectors) if e.edge_type == "semantic"]
     assert (edge.src_id, edge.dst_id) == ("d#0", "d#2")
     assert edge.weight == pytest.approx(math.cos(0.5))
-    assert not [e for e in infer_edges(nodes, vectors, semantic_threshold=0.9) if e.edge_type == "semantic"]
 
 
 def equal(count: int) -> tuple[list[Node], Vectors]:

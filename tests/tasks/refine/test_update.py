@@ -240,14 +240,6 @@ def test_the_better_source_takes_over_and_gives_back(nights: Nights) -> None:
     assert texts(nights) == {other: "An older text."}
 
 
-def test_a_loser_that_its_source_drops_is_counted_no_more(nights: Nights) -> None:
-    older = HandSource("parquet:p", skill("o/r/a", url=URL), skill("b", "Soak the grain."))
-    nights.run(git(skill("o/r/a")), older)
-    before = texts(nights)
-    assert nights.run(HandSource("parquet:p", skill("b", "Soak the grain."))) == {"documents": 2}
-    assert texts(nights) == before
-
-
 # Rules
 
 

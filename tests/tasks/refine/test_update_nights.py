@@ -21,7 +21,7 @@ from storage.schemas import DOCUMENTS
 from storage.state import documents_table, folded_table
 from tasks.refine import update as placing
 from tasks.refine.duplicates.near import NearLimits
-from tasks.refine.near_corpus import forget_texts, near_texts, nearest
+from tasks.refine.near_corpus import near_texts, nearest
 from tasks.refine.plan import STAGED
 from tasks.refine.text.canonical import body_hash
 from tasks.refine.update import StagedDocuments
@@ -278,11 +278,12 @@ NAME = {found: name for name, found in HASHES.items()}
 LIMITS = NearLimits()
 
 
-def stored(root: Root, *names: str, file: str = "documents/one.parquet") -> pl.DataFrame:
+def stored(root: Root, *names: str) -> pl.DataFrame:
     """Write texts to a file, return them as `near_texts` takes them."""
     columns = {name: [None] * len(names) for name in DOCUMENTS}
     hashes = [HASHES[name] for name in names]
     rows = {**columns, "doc_id": names, "body": [NEAR_TEXTS[name] for name in names], "body_hash": hashes}
+    file = "documents/one.parquet"
     write_frame(root, file, pl.DataFrame(rows, schema=DOCUMENTS), DOCUMENTS)
     return owned("ann", hashes).with_columns(file=pl.lit(file))
 
@@ -290,10 +291,6 @@ def stored(root: Root, *names: str, file: str = "documents/one.parquet") -> pl.D
 def owned(owner: str, hashes: list[str]) -> pl.DataFrame:
     schema = {"owner": pl.String, "body_hash": pl.String}
     return pl.DataFrame({"owner": [owner] * len(hashes), "body_hash": hashes}, schema=schema)
-
-
-def folds(found: pl.DataFrame) -> dict[str, tuple[str, float]]:
-    return {NAME[text]: (NAME[onto], round(similarity, 3)) for _, text, onto, similarity in found.iter_rows()}
 
 
 def test_what_is_known_of_texts_spares_reading_them_again(tmp_path: Path) -> None:
@@ -304,25 +301,6 @@ def test_what_is_known_of_texts_spares_reading_them_again(tmp_path: Path) -> Non
     assert near_texts(root, texts, LIMITS).equals(first)
     with pytest.raises(StorageError, match=r"one\.parquet is missing"):
         near_texts(root, texts, NearLimits(threshold=0.5))
-
-
-def test_a_new_text_is_compared_with_what_was_there(tmp_path: Path) -> None:
-    root = Root(tmp_path)
-    old = stored(root, "base", "half", "short")
-    assert near_texts(root, old, LIMITS).is_empty()
-    new = stored(root, "cousin", "twin", file="state/staged/kept/two.parquet")
-    found = near_texts(root, pl.concat([new[1:], old, new[:1]]), LIMITS)
-    assert folds(found) == {"base": ("twin", 0.979), "cousin": ("twin", 0.979)}
-
-
-def test_where_nothing_is_gone_nothing_is_written(tmp_path: Path) -> None:
-    root = Root(tmp_path)
-    texts = stored(root, *NEAR_TEXTS)
-    near_texts(root, texts, LIMITS)
-    before = {file: (root.folder / file).stat().st_mtime_ns for file in root.files("state")}
-    near_texts(root, texts, LIMITS)
-    forget_texts(root, texts["body_hash"])
-    assert {file: (root.folder / file).stat().st_mtime_ns for file in root.files("state")} == before
 
 
 def test_the_nearest_of_a_text_that_is_gone_is_the_one_most_like_it(tmp_path: Path) -> None:

@@ -30,11 +30,6 @@ from tasks.refine.duplicates.shingles import Hashes, jaccard, jaccards, shingle_
 RULE = SignatureRule.for_threshold(0.85)
 
 
-def bands(texts: list[str], rule: SignatureRule = RULE) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
-    joined = b"".join(signatures(texts, rule)["bands"])
-    return np.frombuffer(joined, "<u4").reshape(-1, BANDS)
-
-
 @pytest.mark.parametrize("threshold", [0.5, 0.7, 0.8, 0.85, 0.9])
 def test_a_pair_at_the_threshold_is_hardly_ever_missed(threshold: float) -> None:
     rows = SignatureRule.for_threshold(threshold).rows
@@ -55,23 +50,6 @@ def test_more_texts_than_are_taken_at_once_keep_their_order() -> None:
     together = signatures(iter(texts), RULE)
     assert together.height == 1203
     assert together[1100:1101].equals(signatures([texts[1100]], RULE))
-
-
-def test_near_texts_share_bands_as_often_as_the_formula_says_and_others_do_not() -> None:
-    rng = random.Random(3)
-    words = [f"w{n}" for n in range(300)]
-    pairs = []
-    for _ in range(200):
-        text = rng.choices(words, k=400)
-        other = list(text)
-        for at in rng.sample(range(400), 12):
-            other[at] = "other"
-        pairs += [" ".join(text), " ".join(other)]
-    found, sets = bands(pairs), list(shingle_sets(pairs))
-    shared = (found[0::2] == found[1::2]).mean()
-    expected = np.mean([jaccard(a, b) ** RULE.rows for a, b in zip(sets[0::2], sets[1::2], strict=True)])
-    assert shared == pytest.approx(expected, abs=0.05)
-    assert (found[0::2] == np.roll(found[1::2], 1, axis=0)).mean() == 0
 
 
 N = 9

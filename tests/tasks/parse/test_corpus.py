@@ -287,7 +287,6 @@ def test_nodes_carry_span_path_lead_in_type_and_tokens_as_seen_between_their_nei
     assert parse_document("empty", headings, classifier=classifier, tokenizer=WordTokenizer()) == []
 
 
-Make = Callable[[dict[str, str]], SkillRoot]
 LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"
 
 

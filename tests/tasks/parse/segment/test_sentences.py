@@ -93,7 +93,8 @@ def test_no_character_is_lost_between_sentences(text: str) -> None:
 
 
 ANNOUNCES = [
-    "Do this:", "**Note:**", "**Note**:", "步骤：", "> **Why:**\n>", "Use this when", "Stop if…", "Otherwise,",
+    "Do this:", "**Note:**", "**Note**:", "步骤：", "> **Why:**\n>", "Use this when", "Stop if…",
+    "Otherwise,",
 ]  # fmt: skip
 NOTHING = ["Do this.", "Note: it is late", "We will, otherwise.", "What a motif", "`key:` is set", ""]
 

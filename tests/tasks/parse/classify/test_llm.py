@@ -16,7 +16,7 @@ import pytest
 
 from storage.answers import Answers
 from storage.errors import WrongInput
-from tasks.models.llm.budget import Ceiling, Ledger
+from tasks.models.llm.budget import Ledger
 from tasks.models.llm.errors import LlmDenied
 from tasks.models.retry import RetryPolicy
 from tasks.parse.classify.llm import (
@@ -25,7 +25,6 @@ from tasks.parse.classify.llm import (
     HybridPoint,
     LlmClassifier,
     Typing,
-    document_of,
     hybrid_curve,
 )
 from tasks.parse.classify.local import LocalClassifier
@@ -134,23 +133,6 @@ def test_a_denied_key_stops_at_once(server: LlmServer, answers: Answers) -> None
     with pytest.raises(LlmDenied):
         classifier_of(server.url, answers).type_all(fragments_of(10, 20))
     assert server.requests == 1
-
-
-def test_the_ceiling_leaves_the_rest_to_the_local_classifier(server: LlmServer, answers: Answers) -> None:
-    fragments = fragments_of(10, 20)
-    server.usage = {"prompt_tokens": 1_000, "completion_tokens": 100}
-    ledger = Ledger(ceiling=Ceiling(tokens=6_500))
-    typing = classifier_of(server.url, answers, ledger, concurrency=1).type_all(fragments)
-    assert typing.partial
-    assert typing.fallbacks["budget"] == sum(row.classifier == FALLBACK for row in typing.rows) >= 100
-    assert 1_000 <= ledger.tokens <= 6_500
-    late = {
-        document_of(f) for f, row in zip(fragments, typing.rows, strict=True) if row.classifier == FALLBACK
-    }
-    assert typing.unfinished == late
-    whole = classifier_of(server.url, answers).type_all(fragments)
-    assert labels(whole) == wanted(fragments)
-    assert server.requests == 10
 
 
 def test_a_server_that_is_down_makes_the_typing_partial(server: LlmServer, answers: Answers) -> None:

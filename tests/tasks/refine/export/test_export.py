@@ -4,6 +4,7 @@ import hashlib
 import json
 import tempfile
 import unicodedata
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,25 +184,28 @@ def test_a_source_that_holds_a_secret_is_exported_without(tmp_path: Path) -> Non
     assert not any(b"f44f4" in file.read_bytes() for file in (tmp_path / "out").iterdir())
 
 
+SAFE = {
+    "o/r/bread": "o/r/bread", "../../etc/passwd": "etc/passwd", "/etc//./x": "etc/x", "a\\..\\b": "a/b",
+    "o/.git/hooks": "o/git/hooks", "o/CON/aux.txt": "o/_CON/_aux.txt", "o/r/SKILL.md": "o/r/_SKILL.md",
+    "o/LICENSE.2/provenance.json": "o/_LICENSE.2/_provenance.json", "..": "_", "技能/パン": "技能/パン",
+    "o/license-checker": "o/license-checker", "o/a:b*c?": "o/a_b_c_",
+}  # fmt: skip
+KEPT = {
+    "scripts/run me (v2).sh": "scripts/run me (v2).sh", "docs/Größe.md": "docs/Größe.md", "nul": "_nul",
+    ".git/config": "git/config", "a/.GIT": "a/GIT", ".github/.env.example": ".github/.env.example",
+    ".claude-plugin/plugin.json": "claude-plugin/plugin.json", "t/[slug]/a?b.md": "t/[slug]/a_b.md",
+    "a\\..\\..\\b": "a/b", "a: b?.txt": "a__b_.txt", "line\nbreak": "line_break", "trailing.": "trailing",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("doc_id", "path"),
-    [
-        ("o/r/bread", "o/r/bread"),
-        ("../../etc/passwd", "etc/passwd"),
-        ("/etc//./x", "etc/x"),
-        ("a\\..\\b", "a/b"),
-        ("o/.git/hooks", "o/git/hooks"),
-        ("o/CON/aux.txt", "o/_CON/_aux.txt"),
-        ("o/r/SKILL.md", "o/r/_SKILL.md"),
-        ("o/LICENSE.2/provenance.json", "o/_LICENSE.2/_provenance.json"),
-        ("o/license-checker", "o/license-checker"),
-        ("o/a:b*c?", "o/a_b_c_"),
-        ("..", "_"),
-        ("技能/パン", "技能/パン"),
-    ],
+    ("make", "given", "made"),
+    [*((safe_path, *pair) for pair in SAFE.items()), *((file_path, *pair) for pair in KEPT.items())],
 )
-def test_a_path_made_of_an_id_is_safe(doc_id: str, path: str) -> None:
-    assert safe_path(doc_id) == path
+def test_a_path_is_made_safe_or_kept_unless_some_file_system_refuses_it(
+    make: Callable[[str], str], given: str, made: str
+) -> None:
+    assert make(given) == made
 
 
 def test_ids_too_long_or_alike_on_some_file_system_get_folders_of_their_own(tmp_path: Path) -> None:
@@ -330,27 +334,6 @@ def test_a_lost_file_fails_the_export_as_a_whole(tmp_path: Path) -> None:
 
 PARTS = st.sampled_from(["a", "A", "b", "b~2", "SKILL.md", "é", "e\u0301"])
 PATHS = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
-
-
-@pytest.mark.parametrize(
-    ("path", "exported"),
-    [
-        ("scripts/run me (v2).sh", "scripts/run me (v2).sh"),
-        ("docs/Größe.md", "docs/Größe.md"),
-        (".git/config", "git/config"),
-        ("a/.GIT", "a/GIT"),
-        (".claude-plugin/plugin.json", "claude-plugin/plugin.json"),
-        (".github/.env.example", ".github/.env.example"),
-        ("t/[slug]/a?b.md", "t/[slug]/a_b.md"),
-        ("a\\..\\..\\b", "a/b"),
-        ("nul", "_nul"),
-        ("a: b?.txt", "a_ b_.txt".replace(" ", "_")),
-        ("line\nbreak", "line_break"),
-        ("trailing.", "trailing"),
-    ],
-)
-def test_a_path_is_kept_unless_some_file_system_refuses_it(path: str, exported: str) -> None:
-    assert file_path(path) == exported
 
 
 @given(st.text(min_size=1, max_size=600) | st.lists(st.text(max_size=40), max_size=400).map("/".join))

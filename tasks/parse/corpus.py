@@ -111,18 +111,17 @@ def parse_partitions(
     documents = documents.filter(pl.col("doc_id").is_in(list(digests)))
     for chunk in documents.iter_slices(_DOCUMENTS_AT_ONCE):
         bodies = dict(chunk.iter_rows())
-        found = parse_documents(bodies, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
-        parsed = found.nodes
+        parsed, typing = parse_documents(bodies, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
         linked = Linked() if linker is None else linker.link(parsed)
-        late = found.typing.unfinished | linked.unfinished
+        late = typing.unfinished | linked.unfinished
         texts = [node.text for nodes in parsed.values() for node in nodes]
         # With token states, which the encoder keeps too: the index takes both.
         vectors = None if encoder is None else encoded(encoder, texts)[0]
         edges = _edges(parsed, vectors, linked)
         done = {d: _unfinished(digests[d], parsed[d], edges[d]) if d in late else digests[d] for d in parsed}
         writer.add(done, parsed, edges)
-        writer.counts.update(found.typing.counts() + linked.counts())
-        if more := len(late - found.typing.unfinished):
+        writer.counts.update(typing.counts() + linked.counts())
+        if more := len(late - typing.unfinished):
             writer.counts["unfinished"] += more
     writer.write()
     writer.counts["vectors"] = encoder.made - made if encoder else 0

@@ -39,10 +39,8 @@ class RefinedBundle:
     text_risks: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Refined:
-    content: bytes | None
-    secrets: tuple[Finding, ...] = ()
+# A file's bytes without secrets, None where they cannot be taken out, and what was found in it.
+_Refined = tuple[bytes | None, tuple[Finding, ...]]
 
 
 def refine_bundles(
@@ -67,25 +65,25 @@ def refine_bundles(
 
 def _without_secrets(content: bytes, max_control_share: float) -> _Refined:
     if content.startswith(_LFS_POINTER):
-        return _Refined(None, (finding("bundle.lfs-pointer"),))
+        return None, (finding("bundle.lfs-pointer"),)
     text = decode(content)[0]
     if filters.not_text(text, max_control_share=max_control_share):
         # UTF-16 without its mark is ASCII with a zero after each byte.
         secrets = redact(b"\n".join(RUNS.findall(content.replace(b"\0", b""))).decode())[1]
-        return _Refined(None, (finding("bundle.secret-in-binary"),)) if secrets else _Refined(content)
+        return (None, (finding("bundle.secret-in-binary"),)) if secrets else (content, ())
     redacted, secrets = redact(text)
-    return _Refined(redacted.encode("utf-8", "replace") if secrets else content, secrets)
+    return redacted.encode("utf-8", "replace") if secrets else content, secrets
 
 
 def _bundle(
     files: list[tuple[str, _Refined]], risks: list[tuple[str, Finding]], met: list[Finding]
 ) -> RefinedBundle:
-    kept = [(path, file.content) for path, file in files if file.content is not None]
+    kept = [(path, content) for path, (content, _) in files if content is not None]
     blobs = (BundledFile(path, len(c), hashlib.sha256(c).hexdigest()) for path, c in kept)
     return RefinedBundle(
         blobs=tuple(blobs),
         contents=tuple(content for _, content in kept),
-        findings=_gravest((path, found) for path, file in files for found in file.secrets),
+        findings=_gravest((path, found) for path, (_, secrets) in files for found in secrets),
         risks=(*_gravest(one for one in risks if one[0] != _TEXT), *met),
         text_risks=tuple(found for path, found in risks if path == _TEXT),
     )

@@ -18,7 +18,6 @@ from storage.answers import Answers
 from storage.errors import WrongInput
 from tasks.models.llm.budget import Ledger
 from tasks.models.llm.errors import LlmDenied
-from tasks.models.retry import RetryPolicy
 from tasks.parse.classify.llm import (
     ACCURACY,
     HybridClassifier,
@@ -133,18 +132,6 @@ def test_a_denied_key_stops_at_once(server: LlmServer, answers: Answers) -> None
     with pytest.raises(LlmDenied):
         classifier_of(server.url, answers).type_all(fragments_of(10, 20))
     assert server.requests == 1
-
-
-def test_a_server_that_is_down_makes_the_typing_partial(server: LlmServer, answers: Answers) -> None:
-    server.fault = lambda _: "500"
-    retry = RetryPolicy(tries=2, wait_min=0, wait_max=0)
-    classifier = classifier_of(server.url, answers, concurrency=2, give_up_after=3, retry=retry)
-    typing = classifier.type_all(fragments_of(8, 20))
-    assert typing.fallbacks == Counter(unavailable=160)
-    assert typing.partial
-    assert server.requests <= 10
-    server.fault = lambda _: None
-    assert not classifier_of(server.url, answers).type_all(fragments_of(8, 20)).partial
 
 
 def gullible(asked: Asked) -> str:

@@ -127,7 +127,11 @@ def refine_document(
     if parts is None:
         return _dropped(raw, ("not_text", "what was listed of this server is no JSON object"))
     language = language_of(parts.body, parts.description, min_confidence=limits.min_language_confidence)
+    on_language = (
+        [] if language.code or language.letters < MIN_LETTERS else [finding("language.undetermined")]
+    )
     licence = resolve_licence(raw, parts.declared_licence)
+    found = (*raw.findings, *on_bytes, *parts.findings, *licence.findings)
     document = Document(
         **{name: getattr(raw, name) for name in _CARRIED},
         name=parts.name,
@@ -140,10 +144,7 @@ def refine_document(
         licence=licence.licence,
         licence_rule=licence.rule,
         blobs=bundle.blobs,
-        findings=(
-            *(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *_on_language(language)),
-            *bundle.findings,
-        ),
+        findings=(*found, *on_language, *bundle.findings),
         risks=(*bundle.text_risks, *parts.risks, *bundle.risks),
         fetched_at=fetched_at,
         first_seen_at=first_seen_at,
@@ -171,11 +172,6 @@ def _unreadable(raw: RawDocument, text: str, on_bytes: Sequence[Finding], limits
     unknown = [found.message for found in on_bytes if found.code == "document.unknown-encoding"]
     is_binary = filters.not_text(text, max_control_share=limits.max_control_share)
     return is_binary or (("not_text", unknown[0]) if unknown else None)
-
-
-def _on_language(language: Language) -> tuple[Finding, ...]:
-    determined = language.code or language.letters < MIN_LETTERS
-    return () if determined else (finding("language.undetermined"),)
 
 
 def _unfit(document: Document, language: Language, limits: FilterLimits) -> Verdict:

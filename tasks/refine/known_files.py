@@ -106,9 +106,8 @@ def _proof(certificate: Certificate, made: bytes, signed: bytes, *, hashed: bool
         key = certificate.public_key()
         if not isinstance(key, ec.EllipticCurvePublicKey) or key.key_size not in by_size:
             return _OTHER_KEY
-        key.verify(
-            made, signed, ec.ECDSA(utils.Prehashed(hashes.SHA256()) if hashed else by_size[key.key_size]())
-        )
+        digest = utils.Prehashed(hashes.SHA256()) if hashed else by_size[key.key_size]()
+        key.verify(made, signed, ec.ECDSA(digest))
     except UnsupportedAlgorithm:
         return _OTHER_KEY
     except InvalidSignature:

@@ -23,14 +23,12 @@ from tasks.refine.text.rules import rules_text
 @functools.cache
 def rule_digests() -> dict[str, str]:
     """Return a digest of 12 hexadecimal digits for each kind of rule."""
-    boilerplate = repr(
-        [(rule.name, rule.where, rule.pattern.pattern, rule.pattern.flags) for rule in BOILERPLATE]
-    )
+    boilerplate = [(rule.name, rule.where, rule.pattern.pattern, rule.pattern.flags) for rule in BOILERPLATE]
     return {
         "risk rules": rules_digest(),
         "licences": _short_digest(rules_text("licences.yaml")),
         "placeholders": _short_digest(rules_text("placeholders.yaml")),
-        "boilerplate": _short_digest(boilerplate),
+        "boilerplate": _short_digest(repr(boilerplate)),
     }
 
 
@@ -72,9 +70,8 @@ def plan_refine(root: Root, limits: FilterLimits, opinions: str = "") -> RefineP
         seen = seen.filter([not forgotten.covers(doc_id) for doc_id in seen["doc_id"]])
     ranked = preferred(seen)
     seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
-    found = pl.concat_str(
-        pl.lit(f"{digest_of_rules(limits)}{opinions and _short_digest(opinions)}:"), "digest"
-    )
+    rules = f"{digest_of_rules(limits)}{opinions and _short_digest(opinions)}:"
+    found = pl.concat_str(pl.lit(rules), "digest")
     beaten = pl.concat_str(pl.lit("lost:"), "lost_to_source", pl.lit(" "), "lost_to")
     seen = seen.with_columns(digest=pl.when("kept").then(found).otherwise(beaten))
     winners, lost = seen.filter("kept"), seen.filter(~pl.col("kept"))

@@ -189,9 +189,8 @@ def _of_section(section: _Section) -> tuple[Value, str]:
             return _mapping(text).fields[section.key], how
         except (StrictYamlError, KeyError):
             continue
-    return _plain(
-        " ".join(part for part in (first.partition(":")[2], *map(str.strip, more)) if part)
-    ), "frontmatter.lines"
+    said = (first.partition(":")[2], *map(str.strip, more))
+    return _plain(" ".join(filter(None, said))), "frontmatter.lines"
 
 
 def _plain(value: str) -> str:

@@ -53,9 +53,7 @@ def retrying(
     before_sleep: Callable[[BaseException | None, int], None], sleep: Callable[[float], Awaitable[None]],
     random: Callable[[], float],
 ) -> AsyncRetrying:  # fmt: skip
-    """Return the loop that calls a function until it succeeds or the policy gives up.
-
-    The last failure itself is raised.
+    """Return the loop that calls a function until it succeeds or the policy gives up: the last failure rises.
 
     Args:
         policy: How often, and how long to wait.

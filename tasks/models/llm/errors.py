@@ -19,8 +19,7 @@ _EMPTY_ACCOUNT = re.compile(
     r"insufficient_quota|insufficient balance|billing_hard_limit|billing hard limit", re.IGNORECASE
 )
 _DENIALS = {
-    401: "denies access ({}): check SKILLERY_LLM_API_KEY",
-    403: "denies access ({}): check SKILLERY_LLM_API_KEY",
+    **dict.fromkeys((401, 403), "denies access ({}): check SKILLERY_LLM_API_KEY"),
     404: "has no such path or model ({}): check SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL",
 }
 

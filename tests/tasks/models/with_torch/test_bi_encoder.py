@@ -56,6 +56,7 @@ def test_a_text_is_cut_at_the_longest_that_is_read(folder: Path) -> None:
 
 def test_tokens_are_counted_and_found_in_the_text_without_special_ones(folder: Path) -> None:
     encoder = TorchEncoder(str(folder))
+    assert encoder.encode([]).shape == (0, 16)
     assert encoder.count(["bake bread", ""]) == [2, 0]
     assert encoder.offsets("bake  bread") == [(0, 4), (6, 11)]
 
@@ -67,10 +68,6 @@ def test_vectors_are_kept_as_those_of_any_encoder(folder: Path, tmp_path: Path) 
     assert made == pytest.approx(model.encode(TEXTS))
     assert np.array_equal(made, again)
     assert len(vectors_of(Root(tmp_path), model.card)) == 3
-
-
-def test_no_texts_have_no_vectors(folder: Path) -> None:
-    assert TorchEncoder(str(folder)).encode([]).shape == (0, 16)
 
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:

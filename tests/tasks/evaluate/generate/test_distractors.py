@@ -14,7 +14,7 @@ from tasks.models.llm.budget import Ledger
 from tasks.models.llm.errors import Rejected
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.routing_llm import distractors_of, writes_distractors
+from tests.support.llm.scripted import distractors_of, writes_distractors
 from tests.support.models.routing_material import SKILLS
 
 SKILL = SKILLS[2]

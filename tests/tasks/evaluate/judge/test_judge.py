@@ -17,9 +17,9 @@ from tasks.evaluate.judge.judge import PROMPT, Case, Verdict, judge
 from tasks.evaluate.judge.label_form import Pair, form_of, read_form, require_same_contexts
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import Rejected
-from tests.support.llm.bench_llm import judges_by_length
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import judges_by_length
 
 LONG, SHORT = "Turn the crank ten times, then oil the axle and lock the gate.", "Turn the crank."
 CASES = [Case(f"market/mill{n}", f"How, case {n}?", LONG if n % 2 else SHORT) for n in range(8)]

@@ -15,10 +15,10 @@ from tasks.induce.library.judge import MOST_STATE, PROMPT, LlmTrajectoryJudge, r
 from tasks.models.llm.ask import Llm
 from tasks.models.llm.errors import Rejected
 from tests.support.induce.runs import FORM, HOME, add_bed, mooring, tool_run, web_run
-from tests.support.llm.induce_llm import SUCCESS
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.plan_llm import record_of as asked_about
+from tests.support.llm.scripted import SUCCESS
+from tests.support.llm.scripted import record_of as asked_about
 
 FAILURE = 'Thoughts: the berth was only looked for.\nStatus: "failure"'
 KEY = "AKIA" + "QWERTZUIOPASDFGH"

@@ -18,9 +18,9 @@ from tasks.induce.skills.actions import Body
 from tasks.induce.trajectories.record import Trajectory
 from tasks.models.llm.ask import Llm
 from tests.support.induce.runs import add_bed, tool_run
-from tests.support.llm.induce_llm import skill_of, skills, teaches, windows_of
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import skill_of, skills, teaches, windows_of
 
 REPLAY = RecordedReplay()
 CHAIN = [tool_run("Tend it.", [(f"tend_{n}", {}, "ok") for n in range(10)])]  # 9 + 8 + 7 + 6 windows

@@ -33,8 +33,8 @@ from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling
 from tests.support.induce.learning import drafts_of
 from tests.support.induce.runs import Done, add_bed, page, tool_run, web_run
-from tests.support.llm.induce_llm import skills
 from tests.support.llm.llm_asking import llm_of
+from tests.support.llm.scripted import skills
 
 BEDS = [add_bed(f"g{n}", f"b{n}", bed) for n, bed in enumerate(("Fern corner", "Rose row", "Lily pond"))]
 

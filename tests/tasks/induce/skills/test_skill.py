@@ -34,7 +34,7 @@ from tasks.models.llm.ask import Llm
 from tests.support.induce.runs import BEDS, FORM, JSON, any_body, call, page, press
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.plan_llm import record_of
+from tests.support.llm.scripted import record_of
 
 BODY: Body = (
     press("link", "beds"),

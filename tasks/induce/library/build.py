@@ -222,15 +222,10 @@ def build(
     domain: str, trajectories: Sequence[Trajectory], replay: Replay, support: int = 1,
     granularity: Granularity = "window", induce: Induce | None = None,
 ) -> DomainLibrary:  # fmt: skip
-    """Return the library of a domain; trajectories in another order give the same.
+    """Return the library of a domain; its trajectories in another order give the same.
 
-    Args:
-        domain: Its name.
-        trajectories: All of the domain; those that succeeded give skills.
-        replay: How skills are verified.
-        support: The least number of tasks that did a skill.
-        granularity: What skills are cut out of.
-        induce: Goes over what recurrence found; None: that is what is verified.
+    Those that succeeded give skills, each of at least `support` tasks, cut out as `granularity` says.
+    `induce` goes over what recurrence found; None: that is what is verified by `replay`.
     """
     given = sorted(trajectories, key=lambda one: one.trajectory_id)
     uses = _uses(given, granularity)

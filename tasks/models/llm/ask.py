@@ -214,11 +214,8 @@ def open_llm(
 ) -> Iterator[Llm]:
     """Hold an LLM whose answers are kept below a root, as is what its server takes.
 
-    Args:
-        root: The root.
-        options: Which LLM.
-        ledger: The account of the run; None: one that begins here.
-        slot: Entered around each question: a limit across processes.
+    `ledger` is the account of the run, None: one that begins here; `slot` is entered around each question, a
+    limit across processes.
 
     Raises:
         StorageError: The answers kept cannot be read.

@@ -129,16 +129,9 @@ class Prompt(Generic[T_co]):
     """
 
     def __init__(
-        self,
-        name: str,
-        rules: str,
-        answer: type[T_co] | Any,  # noqa: ANN401 (pydantic takes more than classes)
-        *,
-        form: type[Answer] | None = None,
-        text: bool = False,
-        hotter: float = 0.0,
-        whole: bool = False,
-    ) -> None:
+        self, name: str, rules: str, answer: type[T_co] | Any, *,  # noqa: ANN401 (pydantic takes more than classes)
+        form: type[Answer] | None = None, text: bool = False, hotter: float = 0.0, whole: bool = False,
+    ) -> None:  # fmt: skip
         self.name, self._rules_at, self._answer, self._form = name, rules, answer, form
         self._is_text, self._hotter, self.whole = text, hotter, whole
 

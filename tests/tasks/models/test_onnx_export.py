@@ -61,34 +61,30 @@ def test_the_packaged_model_is_exported_without_torch_in_this_process(minilm_exp
     assert sorted(os.listdir(minilm_export.folder)) == files.split()
 
 
-def test_an_export_leaves_nothing_beside_it_and_is_made_once(tmp_path: Path, exporter: Path) -> None:
-    name = model(tmp_path / "mine", b"one")
-    first = exported_encoder(tmp_path / "models", name)
-    second = exported_encoder(tmp_path / "models", name)
-    assert first == second
-    assert os.listdir(tmp_path / "models") == [first.name]
-    assert exporter.read_text() == f"{name}\n"
+def refuse(*_: object) -> None:
+    raise OSError
 
 
-def test_roots_of_a_machine_share_the_files_of_an_export(
+def test_an_export_is_made_once_leaves_nothing_beside_it_and_is_shared_by_the_roots_of_a_machine(
     tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = model(tmp_path / "mine", b"one")
-    one, other = (exported_encoder(tmp_path / root / "models", name) for root in ("one", "other"))
-    assert exporter.read_text() == f"{name}\n"
+    one, again, other = (exported_encoder(tmp_path / root / "models", name) for root in "aab")
+    assert one == again
+    assert os.listdir(tmp_path / "a" / "models") == [one.name]
     assert os.path.samefile(one / "encoder.json", other / "encoder.json")
-
-    def refuse(*_: object) -> None:
-        raise OSError
-
     monkeypatch.setattr(os, "link", refuse)  # as between two disks
-    third = exported_encoder(tmp_path / "third" / "models", name)
+    third = exported_encoder(tmp_path / "c" / "models", name)
     assert not os.path.samefile(one / "encoder.json", third / "encoder.json")
     assert card_of(third) == card_of(one)
+    assert exporter.read_text() == f"{name}\n"
 
 
 def test_an_export_that_is_made_ahead_waits_in_the_cache_for_the_root(tmp_path: Path, exporter: Path) -> None:
+    """Of a packaged encoder alone."""
     models = tmp_path / "models"
+    export_ahead(models, model(tmp_path / "mine", b"one"))
+    assert exporter.read_text() == ""
     export_ahead(models, MINILM)
     assert not models.exists()
     exported_encoder(models, MINILM)
@@ -96,10 +92,9 @@ def test_an_export_that_is_made_ahead_waits_in_the_cache_for_the_root(tmp_path: 
     assert exporter.read_text() == f"{MINILM}\n"
 
 
-def test_nothing_but_a_packaged_encoder_is_exported_ahead_and_a_failure_waits_for_who_needs_it(
+def test_a_failure_to_export_ahead_waits_for_who_needs_it(
     tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export_ahead(tmp_path / "models", model(tmp_path / "mine", b"one"))
     monkeypatch.setitem(PACKAGED, MINILM, (*PACKAGED[MINILM][:2], "0" * 64))
     export_ahead(tmp_path / "models", MINILM)
     assert exporter.read_text() == ""

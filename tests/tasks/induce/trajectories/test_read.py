@@ -68,6 +68,7 @@ def test_one_content_is_read_once_and_of_two_with_one_id_the_first(tmp_path: Pat
     assert found == ["a", "b"]
     assert (reading.read, reading.repeated, dict(reading.reasons)) == (2, 4, {"two-contents": 1})
     assert (reading.unread[0].place, reading.unread[0].trajectory_id) == (f"{second}:1", "a")
+    assert reading.redacted == 0
     later = Reading(digests=reading.digests)  # of what an earlier reading read
     written(first, one("a"), one("c"))
     assert [each.trajectory_id for _, each in read_trajectories([first], "trajectories", later)] == ["c"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +15,9 @@ from tasks.induce.skills.actions import Result
 from tasks.induce.skills.windows import decision_points
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned, is_web
 from tasks.induce.trajectories.outline import Element, folded, is_cut, outline_of, without_ids
-from tasks.induce.trajectories.read import Reading, read_trajectories
 from tasks.induce.trajectories.record import digest_of, trajectory_of
 from tasks.induce.trajectories.redaction import redacted
-from tests.support.induce.recordings import PAGE, row, step, written
+from tests.support.induce.recordings import PAGE, row, step
 
 LINES = st.lists(
     st.sampled_from(['[1] button "A"', '  [x] link "B \\', "[2] ", '[2] row ""', "...", 'text "t"'])
@@ -365,16 +363,6 @@ def test_a_secret_that_a_result_gave_is_still_bound_to_it() -> None:
         decision_points(trajectory_of(clean(given)))[0].bodies
         == decision_points(trajectory_of(given))[0].bodies
     )
-
-
-def test_what_is_read_is_redacted_counted_once_and_known_again(tmp_path: Path) -> None:
-    given = row(task=f"Order with {TOKEN}")
-    path = written(tmp_path / "a.jsonl", given, row(trajectory_id="plain"), given)
-    reading = Reading()
-    (held, found), _ = read_trajectories([path], "trajectories", reading)
-    assert held["task"] == found.task == "Order with [redacted:github-token-1]"
-    assert (reading.redacted, reading.repeated) == (1, 1)
-    assert reading.digests["run-1"] == digest_of(held)
 
 
 _PIECES = [TOKEN, OTHER, PASSWORD, PEM, json.dumps(PEM)]

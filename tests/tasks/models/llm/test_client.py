@@ -133,21 +133,16 @@ def test_an_answer_that_unpacks_without_end_takes_no_memory(server: LlmServer) -
     assert client.ledger.counts["retries"] == 1
 
 
-@pytest.mark.parametrize(("fault", "paid"), [("cut-stream", True), ("500", False), ("rate", False)])
-def test_an_answer_that_is_lost_half_way_is_paid_for(server: LlmServer, fault: str, *, paid: bool) -> None:
-    server.fault = in_turn(fault)
-    client = client_of(server)
-    ask(client, question())
-    assert (client.ledger.tokens > 110) == (client.ledger.counts["tokens_guessed"] > 0) == paid
-
-
 @pytest.mark.parametrize("fault", ["rate", "500", "cut", "cut-stream", "html"])
 def test_what_may_pass_is_tried_again_with_growing_waits(server: LlmServer, fault: str) -> None:
+    """An answer that is lost half way is paid for."""
     server.fault, time = in_turn(fault, fault), Time()
     client = client_of(server, time)
     assert ask(client, question()).text == "yes"
     assert time.sleeps == [1.5, 3.0]
     assert (client.ledger.counts["requests"], client.ledger.counts["retries"]) == (3, 2)
+    guessed = client.ledger.counts["tokens_guessed"]
+    assert (client.ledger.tokens - guessed, guessed > 0) == (110, fault == "cut-stream")
 
 
 @pytest.mark.parametrize("tries", [1, 3])
@@ -190,19 +185,12 @@ def test_what_cannot_pass_is_not_tried_again(
     server: LlmServer, fault: str, error: type[Exception], words: str
 ) -> None:
     server.fault = in_turn(fault)
-    with pytest.raises(error, match=words):
-        ask(client_of(server), question())
-    assert server.requests == 1
-
-
-def test_the_key_is_in_no_message(server: LlmServer) -> None:
-    server.fault = in_turn("401")
     client = client_of(server, api_key="sk-hush")
-    with pytest.raises(LlmDenied) as caught:
+    with pytest.raises(error, match=words) as caught:
         ask(client, question())
-    assert "sk-hush" not in str(caught.value)
-    assert "***" in str(caught.value)
-    assert "sk-hush" not in repr(client.endpoint)
+    assert "sk-hush" not in f"{caught.value} {client.endpoint!r}"
+    assert ("***" in str(caught.value)) == (fault == "401")
+    assert server.requests == 1
 
 
 def test_a_response_format_that_is_not_offered_is_left_out_from_then_on(server: LlmServer) -> None:

@@ -27,7 +27,7 @@ from tasks.models.model_cache import (
 )
 from tasks.models.onnx_export import require_encoder
 from tasks.models.preloaded import loaded_once
-from tests.support.models.loopback_hub import loopback_hub
+from tests.support.loopback import loopback_hub
 from tests.support.models.tiny_models import WEIGHT, bare_graph
 from tests.support.roots.skill_root import MINILM, Export
 

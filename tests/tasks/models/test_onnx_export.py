@@ -14,7 +14,7 @@ from storage.errors import ModelMismatch, TerminalError
 from tasks.models import onnx_export as export
 from tasks.models.encoder import OnnxEncoder, card_of
 from tasks.models.onnx_export import PACKAGED, export_ahead, exported_encoder, resolve
-from tests.support.models.loopback_hub import loopback_hub
+from tests.support.loopback import loopback_hub
 from tests.support.models.tiny_models import save_bi_encoder
 from tests.support.roots.skill_root import MINILM, Export
 

@@ -21,11 +21,10 @@ from tasks.induce.replay.chromium import ApplicationUnusable, WebApplication, la
 from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer
 from tasks.induce.replay.snapshot import outline_text
 from tasks.induce.trajectories.outline import Element, folded, outline_of
-from tests.support.chromium_there import require_chromium
 from tests.support.induce.runs import JSON
 from tests.support.induce.workshop.application import workshop
 from tests.support.induce.workshop.server import Asked, Said, goes_to, says_json, served
-from tests.support.processes import marked
+from tests.support.processes import marked, require_chromium
 
 Answer = Callable[[Asked], Said]
 

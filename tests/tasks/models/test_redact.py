@@ -243,7 +243,7 @@ CLASSES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 )
 def test_control_characters_stand_as_escapes_and_writing_stays(text: str, shown: str | None) -> None:
     assert visible(text) == (text if shown is None else shown)
-    assert visible("a\n\tb\r\n\x1bc", lines=True) == "a\n\tb\\r\\n\\x1bc"
+    assert visible("a\n\tb\r\n\x1bc", lines=True) == "a\n\tb\\r\n\\x1bc"
 
 
 def test_every_control_and_format_character_is_escaped_but_for_what_writing_needs() -> None:

@@ -34,7 +34,7 @@ def renamed(body: Body) -> Body:
 
 def test_a_verdict_holds_for_the_draft_s_own_windows_alone() -> None:
     body = (call("a", x=Arg("p")), call("b"))
-    own = SkillDraft(draft(body).skill.with_verdict(("recorded",), 1), [])
+    own = SkillDraft(replace(draft(body).skill, verified=("recorded",), verified_sources=1), [])
     (alone,), (joined,) = merged([own], "llm"), merged([own, draft(renamed(body))], "llm")
     assert (alone.skill.verified, joined.skill.verified) == (("recorded",), ())
 

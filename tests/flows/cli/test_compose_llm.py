@@ -15,7 +15,7 @@ import pytest
 from tests.support.command import MAIN, Ask, lines_of
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.plan_llm import plans, record_of
+from tests.support.llm.scripted import plans, record_of
 from tests.support.roots.skill_root import SkillRoot
 
 TASK = "Bake a loaf of wheat bread with yeast, and then brew a pot of green tea."

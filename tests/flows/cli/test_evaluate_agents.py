@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 from tasks.induce.trajectories.read import Reading, read_trajectories
-from tests.support.agents.scripted import PASSED, scripted
 from tests.support.command import MAIN, Ask
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.scripted_agent import PASSED, scripted
 
 # By hand: of the ten tasks three are never done in three attempts, three once, two twice and two always.
 BY_HAND = {

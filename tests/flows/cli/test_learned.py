@@ -11,12 +11,12 @@ import pytest
 
 from flows.cli.main import main
 from tasks.induce.trajectories.record import Trajectory
-from tests.support.chromium_there import require_chromium
 from tests.support.command import Ask
 from tests.support.induce.learning import RUNS
 from tests.support.induce.learning import written as runs_written
 from tests.support.induce.runs import FORM, HOME, Done, page, web_run
 from tests.support.induce.workshop.application import workshop
+from tests.support.processes import require_chromium
 from tests.support.roots.skill_root import Export
 
 

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from tests.support.command import Ask, lines_of
-from tests.support.llm.bench_llm import judges_by_length, requests_about
 from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import judges_by_length, requests_about
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 

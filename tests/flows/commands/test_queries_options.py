@@ -22,9 +22,9 @@ from tasks.refine.filters import FilterLimits
 from tasks.refine.licences.policy import EXPORT_POLICY, SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
 from tests.support.command import Ask, lines_of
-from tests.support.llm.bench_llm import requests_about
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import requests_about
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
 

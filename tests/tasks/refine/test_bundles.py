@@ -22,7 +22,7 @@ from tasks.crawl.source.base import Source
 from tasks.crawl.source.bundle import DEFAULT_LIMITS, plan, read_skill
 from tasks.refine.document import RefinedBundle, refine_bundles
 from tasks.refine.filters import FilterLimits
-from tests.support.marketplace import malice
+from tests.support.crawl.zip_files import bomb, climbing
 from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files
 
 # Put together, so that no scanner takes this file for one that leaks.
@@ -188,7 +188,7 @@ def test_links_out_of_the_folder_are_named_and_not_followed(inside: Nights, tmp_
 
 
 def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_named(inside: Nights, tmp_path: Path) -> None:
-    (tmp_path / "bomb.zip").write_bytes(malice.bundle_bomb(20_000_000))
+    (tmp_path / "bomb.zip").write_bytes(bomb(20_000_000, "bait/assets/zeros.bin"))
     with Archive(tmp_path / "bomb.zip") as archive:
         (skill,) = plan(archive.entries(), "o/r", "hand")
         document = read_skill(skill, archive.read, DEFAULT_LIMITS, "hand")  # type: ignore[arg-type]
@@ -201,7 +201,7 @@ def test_an_archive_in_a_bundle_is_a_file_and_is_never_unpacked(inside: Nights, 
     folder = tmp_path / "market" / "bait"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_bytes(TEXT)
-    packed = malice.climbing()
+    packed = climbing()
     (folder / "assets.zip").write_bytes(packed)
     found = refined(inside, DirectorySource(str(tmp_path / "market")))
     assert found == ({"assets.zip": packed}, set())

@@ -10,9 +10,8 @@ import pytest
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.routing_llm import say, writes_distractors
-from tests.support.models.routing_answers import Set, rows, untimed
-from tests.support.models.routing_material import Written
+from tests.support.llm.scripted import say, writes_distractors
+from tests.support.models.routing_material import Set, Written, rows, untimed
 from tests.support.models.tiny_models import save_cross_encoder
 
 CONTRACT = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "fc@10")

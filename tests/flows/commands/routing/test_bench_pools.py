@@ -10,7 +10,7 @@ from flows.commands import console
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.working_llm import works
+from tests.support.llm.scripted import works
 from tests.support.models.routing_material import Written, write_bench, write_bench_folder
 from tests.support.roots.hand_written import skill
 

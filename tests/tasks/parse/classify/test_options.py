@@ -38,7 +38,7 @@ from tasks.parse.classify.options import (
 from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments, write_typed
 from tests.support.llm.llm_asking import IMPATIENT, classifier_of, fragments_of
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.typing_llm import says
+from tests.support.llm.scripted import says
 
 LOCAL = LocalClassifier()
 

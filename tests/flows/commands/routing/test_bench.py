@@ -7,13 +7,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from flows.commands import console
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import LlmServer
 from tests.support.llm.routing_llm import say, writes_distractors
+from tests.support.llm.working_llm import works
 from tests.support.models.routing_answers import Set, rows, untimed
-from tests.support.models.routing_material import Written
+from tests.support.models.routing_material import Written, write_bench, write_bench_folder
 from tests.support.models.tiny_models import save_cross_encoder
+from tests.support.roots.hand_written import skill
 
 CONTRACT = ("hit@1", "mrr@10", "ndcg@10", "recall@10", "recall@20", "recall@50", "fc@10")
 
@@ -222,3 +225,206 @@ def test_a_hard_tier_needs_a_language_model_and_the_relevant_skills(
     code, _, told = ask(*command, str(other))
     assert (code, "holds no skill that" in told) == (2, True)
     assert not (tmp_path / "hard").exists()
+
+
+METHODS = ("--method", "zsum", "--method", "bm25-full", "--baseline", "bm25-full")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_bench_folder(tmp_path / "authors")
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> Written:
+    return write_bench(tmp_path / "others")
+
+
+def test_the_language_model_that_is_set_up_is_measured_as_an_agent(
+    ask: Ask, root: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["evaluate", "routing", "--bench", str(folder), "--method", "default", "--agents", "llm"]
+    code, _, told = ask(*command, "--root", root)
+    assert (code, "--agents llm needs answers.jsonl" in told) == (2, True)
+    expected = {"query_id": "g1", "assertions": ["cut above a bud", "whistle"]}
+    (folder / "answers.jsonl").write_text(f"{json.dumps(expected)}\n", "utf-8")
+    code, _, told = ask(*command, "--root", root)
+    assert (code, "SKILLERY_LLM" in told) == (2, True)
+    with LlmServer(say=works) as server:
+        for name, value in settings_of(server).items():
+            monkeypatch.setenv(name, value)
+        code, printed, _ = ask(*command, "--root", root, "--json")
+        (folder / "answers.jsonl").write_text('{"query_id": "g1"}\n', "utf-8")
+        wrong, _, told = ask(*command, "--root", root)
+    assert (code, server.requests) == (0, 4)
+    assert (wrong, "no line says what an answer must do" in told) == (2, True)
+    found = json.loads(printed)
+    (agent,) = found["scenario"][0]["agents"]
+    assert (agent["without"], agent["with"]) == (0.0, 0.5)
+    assert agent["hit@1"] == 0.5 * found["methods"][0]["hit@1"]
+
+
+def test_a_folder_is_a_bench_measured_in_three_pools(
+    ask: Ask, root: str, folder: Path, others: Written, tmp_path: Path
+) -> None:
+    report = tmp_path / "report"
+
+    code, printed, _ = ask(
+        "evaluate", "routing", "--bench", str(folder), "--corpus", str(others.corpus), *METHODS,
+        "--root", root, "--report", str(report), "--json",
+    )  # fmt: skip
+
+    assert code == 0
+    found = json.loads(printed)
+    assert [(pool["pool"], pool["skills"]) for pool in found["pools"]] == [
+        ("all", 12), ("bench", 5), ("repository", 5),
+    ]  # fmt: skip
+    assert {key: found[key] for key in found["pools"][0]} == found["pools"][0]
+    for pool in found["pools"]:
+        for row in pool["methods"]:
+            assert (row["queries"], row["interval_over"]) == (4, "repositories")
+            assert {repo: part["queries"] for repo, part in row["by_repo"].items()} == {
+                "home/garden": 2, "home/kitchen": 2,
+            }  # fmt: skip
+            rejection = row["rejection"]
+            assert (rejection["queries"], rejection["negatives"], rejection["recall"]) == (4, 2, 0.95)
+            assert set(rejection["score"]["by_repo"]) == {"home/garden", "home/kitchen"}
+        assert {c["method"] for c in pool["contests"]} == {"zsum"}
+    alone = {row["method"]: row for row in found["pools"][2]["methods"]}
+    assert alone["zsum"]["hit@1"] == alone["bm25-full"]["hit@1"] == 1.0
+    # No word of the negatives is in a skill but honey: the lexical scores tell them from the tasks.
+    assert alone["bm25-full"]["rejection"]["score"]["auroc"] == 1.0
+    assert alone["bm25-full"]["rejection"]["score"]["false_route_rate"] == 0.0
+    run = pl.read_parquet(report / "routing.parquet")
+    assert run["pool"].unique().sort().to_list() == ["all", "bench", "repository"]
+    assert run.filter("negative", measure="score").height == 3 * 2 * 2
+    text = (report / "routing.md").read_text("utf-8")
+    assert text.count("## Tasks that no skill serves") == 3
+    assert "repository: home/garden" in text
+
+
+def test_copies_of_a_folder_are_folded_among_other_skills(
+    ask: Ask, root: str, folder: Path, others: Written
+) -> None:
+    command = ["evaluate", "routing", "--bench", str(folder), "--corpus", str(others.corpus), "--root", root]
+    _, printed, _ = ask(*command, "--pool", "all", "--method", "bm25-full", "--json")
+    (row,) = json.loads(printed)["methods"]
+    # Of the same text in two skills the one whose id comes first is first: of the bees, the copy.
+    assert (row["hit@1"], row["unfolded"]["hit@1"]) == (1.0, 0.75)
+
+
+def test_a_folder_alone_is_a_bench_of_its_own_skills_whose_text_counts(
+    ask: Ask, root: str, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "negatives.jsonl").unlink()
+    other = json.dumps({"doc_id": "home/kitchen/knife", "content": skill("knife", "Sails boats", "# Sails")})
+    (tmp_path / "other.jsonl").write_text(other, "utf-8")
+    report, command = tmp_path / "report", ["evaluate", "routing", "--bench", str(folder), "--root", root]
+    _, alone, _ = ask(*command, "--method", "bm25-full", "--json", "--report", str(report))
+    _, beside, _ = ask(
+        *command, "--method", "bm25-full", "--json", "--corpus", str(tmp_path / "other.jsonl"),
+        "--pool", "all", "--pool", "all",
+    )  # fmt: skip
+    assert [pool["pool"] for pool in json.loads(alone)["pools"]] == ["all", "repository"]
+    assert sorted(file.name for file in report.glob("*.parquet")) == ["routing.parquet"]
+    assert [(pool["pool"], pool["skills"]) for pool in json.loads(beside)["pools"]] == [("all", 5)]
+    assert json.loads(beside)["methods"][0]["hit@1"] == 1.0
+
+
+def test_a_person_reads_pools_in_80_columns(
+    ask: Ask, root: str, folder: Path, others: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_WIDE", 80)
+    command = ["evaluate", "routing", "--bench", str(folder), "--corpus", str(others.corpus), "--root", root]
+    code, printed, _ = ask(*command, *METHODS)
+    assert code == 0
+    assert [line for line in printed.splitlines() if len(line) > 80] == []
+    for said in (
+        "routing, 4 tasks over 12 skills, copies folded",
+        "routing, 4 tasks over 5 skills, copies folded",
+        "skills: the bench's own alone",
+        "skills: those of a task's repository alone",
+        "zsum, by repository",
+        "the same by repository",
+        "2 tasks that their skill is not for: how many are routed where 0.95 of 4 are",
+    ):
+        assert said in printed
+
+
+def test_a_pool_a_share_and_a_file_can_be_named_one_by_one(
+    ask: Ask, root: str, folder: Path, others: Written
+) -> None:
+    files = [
+        "--corpus", str(folder / "documents.parquet"), "--queries", str(folder / "queries.jsonl"),
+        "--qrels", str(folder / "qrels.jsonl"), "--negatives", str(folder / "negatives.jsonl"),
+    ]  # fmt: skip
+    command = ["evaluate", "routing", *files, "--root", root, "--method", "bm25-full", "--json"]
+    _, plain, _ = ask(*command)
+    _, within, _ = ask(*command, "--pool", "repository", "--recall", "0.5")
+    _, without, _ = ask(
+        "evaluate", "routing", *others.options(), "--root", root, "--method", "zsum", "--json"
+    )
+    assert [pool["pool"] for pool in json.loads(plain)["pools"]] == ["all"]
+    assert [pool["pool"] for pool in json.loads(within)["pools"]] == ["repository"]
+    assert json.loads(within)["methods"][0]["rejection"]["recall"] == 0.5
+    assert json.loads(without)["methods"][0]["rejection"] is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--pool", "pond"], "unknown pool 'pond'; choose some of all, bench, repository"),
+        (["--recall", "0"], "--recall 0: give a share"),
+        (["--recall", "1.1"], "--recall 1.1: give a share"),
+        (["--recall", "nan"], "--recall nan: give a share"),
+        (["--negatives", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
+    ],
+)
+def test_a_wish_that_cannot_be_measured_is_named_before_anything_is_encoded(
+    wrong: list[str], said: str, ask: Ask, folder: Path, tmp_path: Path
+) -> None:
+    code, _, told = ask(
+        "evaluate", "routing", "--bench", str(folder), "--root", str(tmp_path / "new"), *wrong
+    )
+    assert (code, said in told) == (2, True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_that_neither_an_option_nor_the_folder_gives_is_named(
+    ask: Ask, folder: Path, others: Written, tmp_path: Path
+) -> None:
+    (folder / "documents.parquet").unlink()
+    new = ["--root", str(tmp_path / "new")]
+    told = [
+        ask("evaluate", "routing", *new).stderr,
+        ask("evaluate", "routing", "--queries", "q.jsonl", "--corpus", "c.parquet", *new).stderr,
+        ask("evaluate", "routing", "--bench", str(folder), *new).stderr,
+        ask("evaluate", "routing", *others.options(), "--pool", "bench", *new).stderr,
+    ]
+    assert "no --queries is given: name a file by it, or a folder with all files by --bench" in told[0]
+    assert "no --qrels is given" in told[1]
+    assert f"--bench {folder} holds no documents.parquet: add it, or name a file by --corpus" in told[2]
+    assert "--pool bench: the bench has no skills of its own" in told[3]
+
+
+def test_distractors_make_a_pool_hard_and_both_have_an_average(
+    ask: Ask, root: str, folder: Path, others: Written, tmp_path: Path
+) -> None:
+    command = ["evaluate", "routing", "--bench", str(folder), *METHODS, "--root", root]
+    report = tmp_path / "report"
+    code, printed, told = ask(
+        *command, "--distractors", str(others.corpus), "--json", "--report", str(report)
+    )
+    assert code == 0, told
+    pools = {pool["pool"]: pool for pool in json.loads(printed)["pools"]}
+    assert {name: pool["skills"] for name, pool in pools.items()} == {
+        "repository": 5, "easy": 5, "hard": 12, "average": 12,
+    }  # fmt: skip
+    for number in range(2):
+        easy, hard, both = (pools[name]["methods"][number] for name in ("easy", "hard", "average"))
+        assert both["hit@1"] == pytest.approx((easy["hit@1"] + hard["hit@1"]) / 2)
+        assert both["queries"] == easy["queries"]
+        assert both["ci95"]["hit@1"][0] <= both["hit@1"] <= both["ci95"]["hit@1"][1]
+    assert "the mean of easy and hard, task by task" in (report / "routing.md").read_text("utf-8")
+    code, _, told = ask(*command, "--pool", "hard")
+    assert (code, "name a file with them by --distractors" in told) == (2, True)

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from flows.serve.answers.service import Service, load_serving
+from flows.serve.answers.tool import ToolOutcome
+from flows.serve.answers.tools import TOOLS
+from flows.settings import load_settings
 from storage.errors import ModelMismatch, NotPublished, WrongInput
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.command import Ask
@@ -235,3 +240,24 @@ def test_what_cannot_be_suggested_for_is_told(
 ) -> None:
     with pytest.raises(WrongInput, match=said):
         suggest(tools_of(taught), **{**MOOR, **changed})
+
+
+@pytest.fixture
+def tools_of() -> Iterator[Callable[[SkillRoot], Tools]]:
+    """Return what calls the tools of a root's service by name, as all its protocols do."""
+    services: list[Service] = []
+
+    def of(root: SkillRoot) -> Tools:
+        service = Service(root.root, load_settings(), load_serving())
+        services.append(service)
+
+        def call(name: str, given: dict[str, Any]) -> ToolOutcome:
+            tool = next(tool for tool in TOOLS if tool.name == name)
+            found: ToolOutcome = asyncio.run(tool.answer(service, given, "mcp"))
+            return found
+
+        return call
+
+    yield of
+    for service in services:
+        service.close()

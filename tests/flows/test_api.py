@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Callable
@@ -30,9 +29,7 @@ def index(served_bakery: SkillRoot) -> SkillIndex:
 
 def test_answers_are_those_of_the_command(index: SkillIndex, ask: Ask, served_bakery: SkillRoot) -> None:
     def command(*arguments: str) -> dict[str, object]:
-        found: dict[str, object] = json.loads(
-            ask(*arguments, "--root", served_bakery.root.uri, "--json").stdout
-        )
+        found: dict[str, object] = ask.told(*arguments, "--root", served_bakery.root.uri)
         return found
 
     hit = index.search(MITES, 1).results[0]
@@ -120,7 +117,7 @@ def told(line: str) -> list[str]:
 def test_the_example_answers_as_readme_shows_it(sample: str, ask: Ask) -> None:
     arguments = shlex.split(COMMAND)
     printed = ask(*arguments, "--root", sample)
-    plan = json.loads(ask(*arguments, "--root", sample, "--json").stdout)
+    plan = ask.told(*arguments, "--root", sample)
     assert printed.code == 0, printed.stderr
     lines = [[part for line in text.splitlines() for part in told(line)] for text in (SHOWN, printed.stdout)]
     assert lines[0] == lines[1]
@@ -131,7 +128,7 @@ def test_the_example_answers_as_readme_shows_it(sample: str, ask: Ask) -> None:
 def test_the_example_can_be_drawn_and_has_pages(sample: str, ask: Ask, tmp_path: Path) -> None:
     out = tmp_path / "plan.mmd"
     arguments = [*shlex.split(COMMAND), "--out", str(out), "--pages", "0.3"]
-    plan = json.loads(ask(*arguments, "--root", sample, "--json").stdout)
+    plan = ask.told(*arguments, "--root", sample)
     for step in plan["steps"]:
         assert 0 < step["page"]["tokens"] <= 0.3 * step["page"]["document_tokens"]
         assert step["doc_id"] in out.read_text("utf-8")

@@ -211,22 +211,6 @@ def test_a_night_measures_a_model_before_anything_else_and_only_once(
     assert (night(root)["llm"]["requests"], server.requests) == (0, 4 + sent)
 
 
-@pytest.mark.slow
-def test_nodes_typed_before_any_measurement_are_typed_anew_from_the_answers_kept(
-    no_server: None, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.say = says()
-    night(root, skills)
-    sent = server.requests
-    monkeypatch.delenv("SKILLERY_LLM_ACCURACY")
-    server.fault = lambda asked: None if asked.fragments[0]["text"].startswith("Pulls") else "500"
-    assert night(root)["state"] == "partial"
-    server.fault = lambda _: None
-    assert night(root)["state"] == "complete"
-    assert set(nodes_table(Root(root)).read()["confidence"].cast(pl.Float64).round(3)) == {0.999}
-    assert len(server.answered()) == sent + 4
-
-
 MODEL = "edges-1@small-model"
 
 

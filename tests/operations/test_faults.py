@@ -123,21 +123,6 @@ def test_a_parquet_file_that_goes_bad_is_made_anew(
     require_mended(place, expected)
 
 
-@pytest.mark.slow
-def test_a_record_of_what_was_dropped_that_goes_bad_is_told_and_left_and_nights_go_on(
-    place: Place, expected: dict[str, Any]
-) -> None:
-    file = place.root.files("dropped", ".parquet")[0]
-    spoiled(place.root, file)
-    damaged = place.root.read(file)
-    place.night()
-    (found,) = examine(place.root)
-    assert (found.where, found.mended) == (file, False)
-    assert place.root.read(file) == damaged
-    place.root.delete(file)
-    require_mended(place, expected)
-
-
 INDEX = ["lance/skills.lance/data/*"]
 MORE_INDEX = [
     *(

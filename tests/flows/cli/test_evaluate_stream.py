@@ -93,8 +93,8 @@ def test_a_report_has_all_methods_and_the_paper_s_tables(
 
 def test_verdicts_that_are_turned_teach_the_wrong_runs(root: str, runs: str, ask: Ask) -> None:
     arguments = ["evaluate", "stream", runs, "--root", root, "--json"]
-    whole = json.loads(ask(*arguments).stdout)["methods"][0]
-    turned = json.loads(ask(*arguments, "--turned", "0.6").stdout)["methods"][0]
+    whole = ask.told(*arguments)["methods"][0]
+    turned = ask.told(*arguments, "--turned", "0.6")["methods"][0]
     assert turned["usable@5"] < whole["usable@5"]
 
 
@@ -114,8 +114,8 @@ def test_what_a_root_has_learned_serves_from_the_first_question_on(
     path = tmp_path / "later.jsonl"
     path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in RUNS[4:]), "utf-8")
     arguments = ["evaluate", "stream", str(path), "--root", warm, "--json"]
-    cold = json.loads(ask(*arguments).stdout)
-    found = json.loads(ask(*arguments, "--warm", warm, "--report", str(tmp_path / "report")).stdout)
+    cold = ask.told(*arguments)
+    found = ask.told(*arguments, "--warm", warm, "--report", str(tmp_path / "report"))
     assert cold["warm"] is None
     assert found["warm"] == {"root": warm, "taught": 4, "left_out": 0}
     assert cold["methods"][0]["usable@5"] == pytest.approx((4 + 2) / 18)
@@ -129,8 +129,8 @@ def test_what_a_root_has_learned_serves_from_the_first_question_on(
 
 def test_runs_of_the_stream_do_not_answer_their_own_questions(warm: str, runs: str, ask: Ask) -> None:
     arguments = ["evaluate", "stream", runs, "--root", warm]
-    cold = json.loads(ask(*arguments, "--json").stdout)
-    found = json.loads(ask(*arguments, "--warm", warm, "--json").stdout)
+    cold = ask.told(*arguments)
+    found = ask.told(*arguments, "--warm", warm)
     assert found["warm"] == {"root": warm, "taught": 0, "left_out": 4}
     assert found["methods"] == cold["methods"]
     assert f"learned before: 0 of {warm}; 4 in it left out" in ask(*arguments, "--warm", warm).stdout
@@ -146,17 +146,13 @@ def test_runs_of_the_stream_do_not_answer_their_own_questions(warm: str, runs: s
     ],
 )
 def test_wrong_use_is_told_in_a_line(root: str, runs: str, ask: Ask, arguments: list[str], said: str) -> None:
-    done = ask("evaluate", "stream", runs, "--root", root, *arguments)
-    assert done.code == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    assert said in ask.refused("evaluate", "stream", runs, "--root", root, *arguments)
 
 
 def test_a_file_without_a_run_to_measure_is_told(root: str, ask: Ask, tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text('{"trajectory_id": "x"}\n', "utf-8")
-    done = ask("evaluate", "stream", str(path), "--root", root)
-    assert (done.code, "nothing to measure" in done.stderr) == (2, True)
+    assert "nothing to measure" in ask.refused("evaluate", "stream", str(path), "--root", root)
 
 
 TEXT = "---\nname: knots\ndescription: Ties a fishing knot that holds.\n---\n# Knots\n\nWet the line first.\n"
@@ -192,11 +188,7 @@ def test_hostile_skills_are_counted_by_class_and_place_and_harmless_ones_beside(
     corpus, report = tmp_path / "real.parquet", tmp_path / "report"
     real = {"id": [f"o/r/{n}" for n in range(4)], "content": [TEXT, TEXT + PIPED, TEXT, TEXT]}
     pl.DataFrame(real).write_parquet(corpus)
-    done = ask(
-        "evaluate", "risks", str(risks_bench), "--corpus", str(corpus), "--report", str(report), "--json"
-    )
-    assert done.code == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = ask.told("evaluate", "risks", str(risks_bench), "--corpus", str(corpus), "--report", str(report))
 
     def shares(of: dict[str, float]) -> tuple[float, ...]:
         return of["skills"], of["warned"], of["blocked"]
@@ -221,8 +213,7 @@ def test_hostile_skills_are_counted_by_class_and_place_and_harmless_ones_beside(
 
 
 def test_what_is_no_bench_is_named(tmp_path: Path, ask: Ask) -> None:
-    done = ask("evaluate", "risks", str(tmp_path))
-    assert (done.code, "is no risks_bench of risks" in done.stderr) == (2, True)
+    assert "is no risks_bench of risks" in ask.refused("evaluate", "risks", str(tmp_path))
 
 
 # By hand: of the ten tasks three are never done in three attempts, three once, two twice and two always.
@@ -246,7 +237,7 @@ def test_a_bench_that_is_killed_goes_on_and_has_the_figures_known_by_hand(
     there = len(list(report.glob("runs/*.json")))
     assert 4 <= there < 30
     for k, figures in BY_HAND.items():
-        found = json.loads(ask(*given, "-k", str(k), "--json").stdout)
+        found = ask.told(*given, "-k", str(k))
         (row,) = found["methods"]
         assert (row["pass@1"], row["pass@k"], row["pass^k"]) == pytest.approx(figures)
         kept = there if k == 1 else 30
@@ -327,7 +318,7 @@ def test_attempts_are_bounded_and_say_how_they_ended(
 
 def test_what_was_done_is_learned_for_the_tasks_that_follow(root: str, ask: Ask) -> None:
     given = ("example", "--agent", scripted(), "--root", root, "--method", "none", "--method", "cer")
-    found = json.loads(ask("evaluate", "agents", *given, "--online", "--runs", "1", "--json").stdout)
+    found = ask.told("evaluate", "agents", *given, "--online", "--runs", "1")
     none, cer = found["methods"]
     # The tasks at the places 1, 2, 3, 5, ... are done: from place 2 on there is something.
     assert (none["given"], cer["given"]) == (0, pytest.approx(8 / 10))
@@ -370,9 +361,9 @@ def test_a_model_is_given_what_methods_retrieve_and_pays_for_no_turn_twice(
         monkeypatch.setenv("SKILLERY_LLM_BASE_URL", server.url)
         monkeypatch.setenv("SKILLERY_LLM_MODEL", "small-model")
         monkeypatch.setenv("SKILLERY_LLM_PROMPT_PRICE", "1000")
-        found = json.loads(ask(*given, *report, "--root", served_bakery.root.uri).stdout)
+        found = ask.told(*given, *report, "--root", served_bakery.root.uri)
         asked = server.requests
-        again = json.loads(ask(*given, "--root", served_bakery.root.uri).stdout)
+        again = ask.told(*given, "--root", served_bakery.root.uri)
         drawn = {(one.body["temperature"], one.body["seed"]) for one in server.asked}
     rows = {row["method"]: row for row in found["methods"]}
     figures = {name: (rows[name]["pass@1"], rows[name]["steps"], rows[name]["used"]) for name in names}

@@ -240,35 +240,6 @@ def test_what_a_person_must_know_of_a_page_is_said_on_stderr(ask: Ask, served_ba
     assert "no part" not in done.stdout
 
 
-def test_a_mistyped_id_is_answered_by_the_nearest(ask: Ask, served_bakery: SkillRoot) -> None:
-    done = ask("page", "beez", "mites", "--root", served_bakery.root.uri)
-    assert done.code == 2
-    assert "no served document has the id 'beez'; near it are local/market/bees" in done.stderr
-
-
-def test_two_forms_of_one_answer_are_refused(ask: Ask, served_bakery: SkillRoot) -> None:
-    done = ask("page", "bees", "mites", "--json", "--markdown", "--root", served_bakery.root.uri)
-    assert (done.code, "give one of them" in done.stderr) == (2, True)
-
-
-def test_a_batch_with_a_line_that_failed_ends_with_1_unless_errors_are_allowed(
-    ask: Ask, served_bakery: SkillRoot, tmp_path: Path
-) -> None:
-    batch = tmp_path / "q.jsonl"
-    batch.write_text('{"query": "bees"}\n{"query": " "}\n')
-    asked = [
-        "search",
-        "--batch",
-        str(batch),
-        "--out",
-        str(tmp_path / "r.jsonl"),
-        "--root",
-        served_bakery.root.uri,
-    ]
-    assert ask(*asked).code == 1
-    assert ask(*asked, "--allow-errors").code == 0
-
-
 def test_a_misspelt_setting_is_named_with_the_one_meant(
     ask: Ask, served_bakery: SkillRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +291,7 @@ def test_the_help_of_run_names_every_form_of_a_source(ask: Ask) -> None:
     ("command", "setting", "said"),
     [
         ("train pairs --corpus a --out b", None, "`train pairs` was deleted: `skillery train routing`"),
+        ("bench compose --llm --out b", None, "--llm of `bench compose` was deleted"),
         ("status", "SKILLERY_TRAINING_DISTILLED", "SKILLERY_TRAINING_DISTILLED was deleted: leave it out"),
     ],
 )

@@ -40,9 +40,7 @@ def _rows(ask: Ask, root: str) -> dict[str, dict[str, Any]]:
 
 
 def _done(ask: Ask, *arguments: str) -> dict[str, Any]:
-    done = ask("sources", *arguments, "--json")
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found = ask.told("sources", *arguments)
     return found
 
 

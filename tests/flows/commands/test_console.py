@@ -125,7 +125,7 @@ def test_a_skill_with_a_hostile_folder_name_is_found_and_read_without_harm(
     root.remove("bees")
     root.publish()
     at = ["--root", root.root.uri]
-    [found] = json.loads(ask("search", "keep bees", "-k", "1", "--json", *at).stdout)["results"]
+    [found] = ask.told("search", "keep bees", "-k", "1", *at)["results"]
     for done in (ask("search", "keep bees", *at), ask("page", found["doc_id"], "sugar syrup", *at)):
         assert done.code in (0, None)
         assert not {"\x1b", "\x07", "\u202e"} & {*done.stdout}

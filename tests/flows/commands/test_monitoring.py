@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
@@ -133,29 +132,6 @@ def test_it_listens_on_this_machine_and_says_where_it_cannot(served_bakery: Skil
     finally:
         end()
     assert found["skillery_readable"] == 1
-
-
-@pytest.mark.slow
-def test_the_command_says_where_it_serves_and_ends_when_interrupted(served_bakery: SkillRoot) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        "from flows.cli.main import main; main()",
-        "serve-metrics",
-        "--port",
-        "0",
-    ]
-    with subprocess.Popen(
-        [*command, "--root", served_bakery.root.uri], stderr=subprocess.PIPE, text=True
-    ) as done:
-        assert done.stderr is not None
-        at = re.fullmatch(r"metrics at (http://127\.0\.0\.1:\d+)/metrics\n", done.stderr.readline())
-        assert at is not None
-        with urllib.request.urlopen(f"{at[1]}/metrics") as answer:  # noqa: S310 (our own)
-            assert b"skillery_served_info" in answer.read()
-        done.send_signal(2)
-        _, said = done.communicate()
-    assert done.returncode == 130, said
 
 
 NIGHT = "20260203T021500-abcdef"

@@ -163,10 +163,7 @@ def test_the_commands_print_what_they_did(
         shelf.write(name, SKILLS[name] + "\nPut everything back afterwards.\n")
 
     def printed(*command: str) -> dict[str, Any]:
-        done = ask(*command, *root, "--json")
-        assert done.code == 0, done
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        found = ask.told(*command, *root)
 
     record = printed("refresh", "market/tea")
     assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
@@ -207,7 +204,7 @@ def test_a_dry_run_lists_what_would_go_with_its_copies_and_removes_nothing(ask: 
     before = held(root)
     assert root_status(root.root)["dropped"] == {"duplicate": 1}
     shown = ask("forget", BREAD, "--dry-run", "--root", root.root.uri)
-    found = json.loads(ask("forget", BREAD, "--dry-run", "--json", "--root", root.root.uri).stdout)
+    found = ask.told("forget", BREAD, "--dry-run", "--root", root.root.uri)
     assert (found["doc_ids"], found["copies"]) in (([BREAD], [LOAF]), ([BREAD, LOAF], []))
     assert f"  {BREAD}\n" in shown.stdout
     assert LOAF in shown.stdout
@@ -216,9 +213,9 @@ def test_a_dry_run_lists_what_would_go_with_its_copies_and_removes_nothing(ask: 
 
 def test_without_a_terminal_it_needs_yes(ask: Ask, root: SkillRoot) -> None:
     before = held(root)
-    refused = ask("forget", BREAD, "--root", root.root.uri)
-    assert refused.code == 2
-    assert "2 documents would be gone for good: give --yes, or --dry-run" in refused.stderr
+    assert "2 documents would be gone for good: give --yes, or --dry-run" in ask.refused(
+        "forget", BREAD, "--root", root.root.uri
+    )
     assert held(root) == before
     assert ask("forget", BREAD, "--yes", "--root", root.root.uri).code in (0, None)
     assert BREAD not in held(root)

@@ -32,9 +32,7 @@ MARKET = {"claude": ".claude-plugin/marketplace.json", "codex": ".agents/plugins
 
 
 def written(ask: Ask, out: Path, agent: str, *options: str) -> dict[str, Any]:
-    done = ask("plugin", "--agent", agent, "--out", str(out), *options, "--json")
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found = ask.told("plugin", "--agent", agent, "--out", str(out), *options)
     return found
 
 
@@ -109,8 +107,7 @@ def test_a_plugin_may_ask_a_server_elsewhere(ask: Ask, tmp_path: Path, agent: st
 
 def test_a_folder_that_holds_something_is_refused(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
-    refused = ask("plugin", "--agent", "claude", "--out", str(tmp_path))
-    assert (refused.code, "no empty folder" in refused.stderr) == (2, True)
+    assert "no empty folder" in ask.refused("plugin", "--agent", "claude", "--out", str(tmp_path))
     assert os.listdir(tmp_path) == ["mine"]
 
 

@@ -4,7 +4,6 @@ import base64
 import copy
 import functools
 import itertools
-import json
 import math
 import operator
 import re
@@ -43,7 +42,7 @@ def test_an_answer_is_that_of_the_command(
 
     answer = ask_http(server, target)
     assert answer.status == 200, answer.body
-    printed = json.loads(ask(*command, "--root", storied.root.uri, "--json").stdout)
+    printed = ask.told(*command, "--root", storied.root.uri)
     same = without_time(answer.json())
     if command[0] == "show":
         assert same.pop("index_version") == storied.served().version

@@ -221,9 +221,9 @@ def test_another_server_in_the_environment_is_not_passed_over(
     ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://prefect.example/api")
-    done = ask("up", "--root", str(tmp_path / "root"))
-    assert done.code == 2
-    assert "PREFECT_API_URL names the server http://prefect.example/api" in done.stderr
+    assert "PREFECT_API_URL names the server http://prefect.example/api" in ask.refused(
+        "up", "--root", str(tmp_path / "root")
+    )
 
 
 _GIVEN: list[dict[str, Any]] = yaml.safe_load((PROJECT / "prefect.yaml").read_text("utf-8"))["deployments"]

@@ -28,22 +28,19 @@ def index(served_bakery: SkillRoot) -> SkillIndex:
 
 
 def test_answers_are_those_of_the_command(index: SkillIndex, ask: Ask, served_bakery: SkillRoot) -> None:
-    def command(*arguments: str) -> dict[str, object]:
-        found: dict[str, object] = ask.told(*arguments, "--root", served_bakery.root.uri)
-        return found
-
+    at = ["--root", served_bakery.root.uri]
     hit = index.search(MITES, 1).results[0]
-    told = command("search", MITES, "-k", "1")
+    told = ask.told("search", MITES, "-k", "1", *at)
     assert [{name: getattr(hit, name) for name in ("doc_id", "fit", "licence")}] == [
-        {name: row[name] for name in ("doc_id", "fit", "licence")}
-        for row in told["results"]  # type: ignore[attr-defined]
+        {name: row[name] for name in ("doc_id", "fit", "licence")} for row in told["results"]
     ]
     assert (
-        index.page(BEES_ID, MITES, 60).context == command("page", BEES_ID, MITES, "--budget", "60")["context"]
+        index.page(BEES_ID, MITES, 60).context
+        == ask.told("page", BEES_ID, MITES, "--budget", "60", *at)["context"]
     )
     plan = index.compose("treat the bees, then bake bread")
-    assert plan.steps == command("compose", "treat the bees, then bake bread")["steps"]
-    assert index.show("bees").body == command("show", "bees")["body"]
+    assert plan.steps == ask.told("compose", "treat the bees, then bake bread", *at)["steps"]
+    assert index.show("bees").body == ask.told("show", "bees", *at)["body"]
 
 
 def test_mistakes_are_told_by_their_kind(index: SkillIndex, served_bakery: SkillRoot) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -280,11 +279,6 @@ def raw(*arguments: str) -> bytes:
     return done.stdout
 
 
-def answer(ask: Ask, *arguments: str) -> dict[str, Any]:
-    found = ask.told(*arguments)
-    return found
-
-
 def test_show_prints_a_skill_for_a_person(ask: Ask, storied: SkillRoot) -> None:
     done = ask("show", "bread", "--root", storied.root.uri)
     assert (done.code, done.stderr) == (0, "")
@@ -294,9 +288,9 @@ def test_show_prints_a_skill_for_a_person(ask: Ask, storied: SkillRoot) -> None:
 
 
 def test_show_prints_one_json_object(ask: Ask, storied: SkillRoot) -> None:
-    found = answer(ask, "show", BREAD_ID, "--root", storied.root.uri)
+    found = ask.told("show", BREAD_ID, "--root", storied.root.uri)
     assert (found["doc_id"], found["files"][0]["path"]) == (BREAD_ID, "keys.env")
-    then = answer(ask, "show", BREAD_ID, "--revision", "2025-03-02", "--root", storied.root.uri)
+    then = ask.told("show", BREAD_ID, "--revision", "2025-03-02", "--root", storied.root.uri)
     assert then["fetched_at"] < found["fetched_at"]
 
 
@@ -309,10 +303,10 @@ def test_raw_prints_bytes_and_nothing_else(storied: SkillRoot) -> None:
 def test_a_file_is_printed_as_text_or_told_to_be_none(ask: Ask, storied: SkillRoot) -> None:
     root = ["--root", storied.root.uri]
     assert ask("show", "bread", "--file", "notes.md", *root).stdout == "Use spelt.\n\n"
-    found = answer(ask, "show", "bread", "--file", "notes.md", *root)
+    found = ask.told("show", "bread", "--file", "notes.md", *root)
     assert (found["path"], found["text"], found["size"]) == ("notes.md", "Use spelt.\n", 11)
     picture = ["show", "bread", "--file", "logo.png", "--revision", "2025-03-02", *root]
-    assert answer(ask, *picture)["base64"].startswith("iVBORw")
+    assert ask.told(*picture)["base64"].startswith("iVBORw")
     assert "is no text: --raw prints" in ask.refused(*picture)
 
 
@@ -346,11 +340,11 @@ def test_diff_tells_what_changed_between_two_nights(ask: Ask, storied: SkillRoot
     ):
         assert said in done.stdout
     assert "nothing changed" in ask("diff", "bread", "2025-03-02", "2025-03-03", *root).stdout
-    assert answer(ask, "diff", "bread", *root)["files"][0]["change"] == "changed"
+    assert ask.told("diff", "bread", *root)["files"][0]["change"] == "changed"
     alone = ask("diff", "local/market/old/bees", *root)
     assert "it has no other revision" in alone.stdout
 
 
 def test_page_takes_the_end_of_an_id(ask: Ask, storied: SkillRoot) -> None:
-    found = answer(ask, "page", "bread", "how long does it rise?", "--root", storied.root.uri)
+    found = ask.told("page", "bread", "how long does it rise?", "--root", storied.root.uri)
     assert found["doc_id"] == BREAD_ID

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -162,18 +161,15 @@ def test_the_commands_print_what_they_did(
     for name in ("tea", "bike"):
         shelf.write(name, SKILLS[name] + "\nPut everything back afterwards.\n")
 
-    def printed(*command: str) -> dict[str, Any]:
-        found = ask.told(*command, *root)
-
-    record = printed("refresh", "market/tea")
+    record = ask.told("refresh", "market/tea", *root)
     assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
     assert [(s["listed"], s["changed"], s["retired"]) for s in record["sources"]] == [(1, 1, 0)]
     assert record["checks"]
     assert all(check["passed"] for check in record["checks"])
     assert specs_to_read(shelf.root) == specs, "the next night would read what was refreshed alone"
-    assert printed("rebuild", "--keep-vectors")["published"]
+    assert ask.told("rebuild", "--keep-vectors", *root)["published"]
     BlobStore(shelf.root).put([b"no document names this"])
-    compacted = printed("compact")
+    compacted = ask.told("compact", *root)
     assert (compacted["files_after"] > 0, compacted["blobs_gone"]) == (True, 1)
     assert ask("refresh", "nobody/here", *root).code == 2
     monkeypatch.setenv("SKILLERY_EVALUATION_MAX_MS", "0.000001")

@@ -305,6 +305,13 @@ def unknown_settings() -> dict[str, str | None]:
 
 
 Kind = Literal["local", "llm", "hybrid"]
+Index = Literal["all", "skills"]  # of what a run makes vectors: of nodes too, or of skills alone
+Stage = Literal["refine", "parse"]  # of a backfill
+
+
+def is_set_up(settings: Settings) -> bool:
+    """Tell whether an LLM is set up."""
+    return bool(settings.llm_base_url or settings.llm_model)
 
 
 def run_llm(settings: Settings) -> TypingOptions | None:
@@ -313,8 +320,7 @@ def run_llm(settings: Settings) -> TypingOptions | None:
     Without `SKILLERY_CLASSIFIER`, an LLM that is set up is asked about nodes of which the local classifier is
     unsure.
     """
-    set_up: Kind = "hybrid" if settings.llm_base_url or settings.llm_model else "local"
-    return llm_options(settings, settings.classifier or set_up)
+    return llm_options(settings, settings.classifier or ("hybrid" if is_set_up(settings) else "local"))
 
 
 def run_edges(settings: Settings) -> EdgeOptions | None:
@@ -323,9 +329,7 @@ def run_edges(settings: Settings) -> EdgeOptions | None:
         return None
     from tasks.parse.edges.linker import EdgeOptions  # noqa: PLC0415
 
-    llm = llm_options(settings, "llm")
-    assert llm is not None  # noqa: S101 (for the types: `local` alone gives none)
-    return EdgeOptions(settings.edges, llm)
+    return EdgeOptions(settings.edges, asked_llm(settings))
 
 
 def run_opinions(settings: Settings) -> TypingOptions | None:
@@ -355,8 +359,11 @@ def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
         WrongInput: An LLM is to be asked, and its address, name or key is missing or wrong, or the package
             that asks it is not installed.
     """
-    if kind == "local":
-        return None
+    return None if kind == "local" else asked_llm(settings, hybrid=kind == "hybrid")
+
+
+def asked_llm(settings: Settings, *, hybrid: bool = False) -> TypingOptions:
+    """Return how the LLM that is set up is asked; raises as `llm_options`."""
     from tasks.models.llm.budget import Ceiling, Prices  # noqa: PLC0415
     from tasks.models.llm.client import require_openai  # noqa: PLC0415
     from tasks.models.llm.question import Sampling  # noqa: PLC0415
@@ -364,7 +371,7 @@ def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
 
     options = TypingOptions(
         _endpoint(settings),
-        threshold=_threshold(settings) if kind == "hybrid" else None,
+        threshold=_threshold(settings) if hybrid else None,
         sampling=Sampling(
             settings.llm_temperature, settings.llm_seed, settings.llm_max_tokens, settings.llm_top_p
         ),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.console import Report, progress
-from flows.settings import Kind, Settings, llm_options
+from flows.settings import Kind, Settings, asked_llm, llm_options
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
@@ -154,8 +154,7 @@ def edges_bench(root: Root, settings: Settings, count: int) -> dict[str, Any]:
         WrongInput: No LLM is set up, or the root holds no parsed skill.
         LlmDenied: The server denies access, or has no such model.
     """
-    llm = llm_options(settings, "llm")
-    assert llm is not None  # noqa: S101 (for the types: `local` alone gives none)
+    llm = asked_llm(settings)
     edges, documents = EdgeOptions("llm", llm), sampled_documents(root, count)
     ledger = Ledger(llm.prices, llm.ceiling)
     with open_asked(root, LocalClassifier(), None, edges, ledger) as (_, linker):

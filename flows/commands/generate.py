@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.commands.console import folder_at, progress
 from flows.commands.queries import SkillPagerSettings
-from flows.settings import Settings, llm_options, load
+from flows.settings import Settings, asked_llm, load
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.lance.served import require_served
@@ -201,8 +201,7 @@ def grow_compose_bench(
 
 def _options(settings: Settings, longest: int) -> LlmOptions:
     """Return how the model is asked for answers of up to `longest` tokens, or more if the settings say so."""
-    llm = llm_options(settings, "llm")
-    assert llm is not None  # noqa: S101 - None is for `local`
+    llm = asked_llm(settings)
     sampling = replace(llm.sampling, max_tokens=max(llm.sampling.max_tokens, longest))
     return replace(llm, sampling=sampling)
 

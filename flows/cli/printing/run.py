@@ -9,8 +9,7 @@ from typing import Any
 
 import typer
 
-from flows.cli.printing.cost import between
-from flows.cli.printing.measures import print_paging
+from flows.cli.printing.measures import between, print_paging
 from flows.commands.console import counts as _counts
 from flows.commands.console import say as _say
 from flows.commands.console import say_aside as _say_aside

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.commands.console import counts, folder_at, steps
-from flows.commands.llm import is_set_up
 from flows.commands.queries import open_index
 from flows.commands.routing.searching import SEARCHING, other_ranker
 from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, base_of
-from flows.settings import Settings, llm_options, load
+from flows.settings import Settings, asked_llm, is_set_up, load
 from storage.answers import Answers
 from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 from storage.jsonl import write_lines
@@ -118,8 +117,7 @@ def _acting(
         return _Agent(agent, agent, partial(command_agent, agent.removeprefix(_COMMAND), seconds))
     if agent != LLM:
         raise WrongInput(f"--agent {agent} is not known: say {LLM} or {_COMMAND}CMD")
-    options = llm_options(settings, "llm")
-    assert options is not None  # noqa: S101 - None is for `local`
+    options = asked_llm(settings)
     endpoint, sampling = options.endpoint, options.sampling
     if runs > 1 and "llm_temperature" not in settings.model_fields_set:
         sampling = replace(sampling, temperature=_WARMER)
@@ -252,9 +250,7 @@ class _Sources:
     @functools.cached_property
     def _judging(self) -> Llm:
         """The LLM of all verdicts, which have one ceiling."""
-        options = llm_options(self._settings, "llm")
-        assert options is not None  # noqa: S101 - None is for `local`
-        return self._stack.enter_context(open_llm(self._root, options))
+        return self._stack.enter_context(open_llm(self._root, asked_llm(self._settings)))
 
     def key(self) -> str:
         """Return all that what methods give depends on."""

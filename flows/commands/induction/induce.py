@@ -13,9 +13,9 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from flows.commands.console import progress, say_aside
-from flows.commands.llm import is_set_up, opened_llm
+from flows.commands.llm import opened_llm
 from flows.run_record import new_run_id, recorded
-from flows.settings import Settings, load
+from flows.settings import Settings, is_set_up, load
 from storage.errors import WrongInput
 from storage.locks import writer_lock
 from storage.root import Root

@@ -13,7 +13,7 @@ import polars as pl
 from flows.commands.console import folder_at, progress, steps, write_report
 from flows.commands.routing.methods import Methods, RoutingModels, require_methods, require_names
 from flows.commands.routing.settings import expanded
-from flows.settings import Settings, llm_options
+from flows.settings import Settings, asked_llm
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.corpus.read import scan_corpus
@@ -286,7 +286,7 @@ def _expectations(answers: Path | None, settings: Settings) -> dict[str, tuple[s
     if answers is None:
         msg = "--agents llm needs answers.jsonl, lines {query_id, assertions}, in the folder of --bench"
         raise WrongInput(msg)
-    llm_options(settings, "llm")
+    asked_llm(settings)
     if found := read_answers(answers):
         return found
     raise WrongInput(f"{answers}: no line says what an answer must do: give lines {{query_id, assertions}}")

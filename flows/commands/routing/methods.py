@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from flows.commands.llm import is_set_up
 from flows.commands.routing.settings import (
     VARIED,
     SkillFlowSettings,
@@ -25,7 +24,7 @@ from flows.commands.routing.settings import (
     require_skillflow,
     settings_of,
 )
-from flows.settings import Settings, llm_options, load
+from flows.settings import Settings, asked_llm, is_set_up, load
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.paging.bench import Remembering
@@ -227,14 +226,14 @@ def _require_llm(name: str, settings: Settings) -> None:
     if base_of(name) == "skillflow":
         require_skillflow(settings_of(name, SkillFlowSettings))
         if is_set_up(settings):
-            llm_options(settings, "llm")
+            asked_llm(settings)
         elif said := llm_setting(name):
             msg = f"method {name}: {said} needs an LLM: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
             raise WrongInput(msg)
     else:
         router = settings_of(name, SkillRouterSettings)
         if router.reranker == JUDGE or router.encoder.startswith(API):
-            llm_options(settings, "llm")
+            asked_llm(settings)
 
 
 def _dense_model(name: str) -> list[str]:
@@ -294,8 +293,7 @@ class RoutingModels:
         """Writes queries and selects skills; None if no LLM is set up."""
         if not is_set_up(self._settings):
             return None
-        options = llm_options(self._settings, "llm")
-        return self._held.enter_context(open_llm(self.root, options)) if options else None
+        return self._held.enter_context(open_llm(self.root, asked_llm(self._settings)))
 
     @property
     def attending(self) -> tuple[CausalReranker, tuple[int, int]]:
@@ -315,7 +313,7 @@ class RoutingModels:
 
     def api(self, model: str) -> ApiEncoder:
         """Return what encodes by a model of the endpoint that is set up, on the account of its LLM."""
-        llm_options(self._settings, "llm")  # says what is missing
+        asked_llm(self._settings)  # says what is missing
         assert self.llm is not None  # noqa: S101 (for the types)
         return ApiEncoder(self.llm.cache.client.endpoint, model, self.llm.ledger)
 

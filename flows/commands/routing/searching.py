@@ -21,7 +21,7 @@ from flows.commands.routing.methods import (
     reranking,
 )
 from flows.commands.routing.settings import SkillRouterSettings, base_of
-from flows.settings import Settings, llm_options, load
+from flows.settings import Settings, asked_llm, load
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.routing.baselines import BASELINES
@@ -64,7 +64,7 @@ def other_ranker(
 def _router(reranker: str, settings: Settings) -> SkillRouterSettings:
     router = load(SkillRouterSettings) if reranker == _OWN else SkillRouterSettings(reranker=reranker)
     if router.reranker == JUDGE:
-        llm_options(settings, "llm")
+        asked_llm(settings)
     else:
         device_of(settings.device)
     return router

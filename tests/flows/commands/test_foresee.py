@@ -34,7 +34,7 @@ from tests.support.processes import slow_but
 from tests.support.roots.skill_root import SkillRoot
 
 if TYPE_CHECKING:
-    from flows.backfill import Stage
+    from flows.settings import Stage
 
 CORPORA = ("served_bakery", "storied", "shipped")
 NAMES = [f"2026020{day}T021500-abcdef" for day in range(1, 6)]

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from flows.commands.console import say_aside
 from flows.run_record import new_run_id, recorded
@@ -193,20 +193,14 @@ def _served(root: Root) -> str | None:
 
 
 def export_root(
-    root: Root, out: Path, form: str, licences: list[str], policy: dict[str, Any]
+    root: Root, out: Path, form: Format, licences: list[str], policy: dict[str, Any]
 ) -> dict[str, Any]:
-    """Export the corpus of a root and return what the export holds.
+    """Export documents of these classes of licences to a folder; return what the export holds.
 
-    Args:
-        root: The root.
-        out: A folder that is empty or does not exist yet, else `WrongInput`.
-        form: `parquet`, `jsonl` or `folder`.
-        licences: The classes of licences to export.
-        policy: The class of each licence: the fields of a `LicencePolicy`.
+    `policy` has the fields of a `LicencePolicy`. Raises `WrongInput` if the folder holds something.
     """
     classes, now = LicencePolicy(**policy), datetime.now(UTC)
-    form_ = cast(Format, form)
-    return asdict(export_corpus(root, out, format=form_, licences=licences, policy=classes, now=now))
+    return asdict(export_corpus(root, out, format=form, licences=licences, policy=classes, now=now))
 
 
 def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from tasks.evaluate.judge.agreement import Label, read_labels, require_labelled
 from tasks.evaluate.judge.judge import PROMPT, VOTES
 from tasks.evaluate.judge.label_form import SUFFIX, form_of, read_form, require_same_contexts
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_paging_bench
-from tasks.evaluate.measures.runs import write_run
 from tasks.evaluate.paging.bench import PagingBench, Remembering, measure, prepare_all, require_paging
 from tasks.evaluate.paging.judged import (
     SAMPLED,
@@ -218,8 +217,7 @@ def _reported(
         probes = probed()
         with steps("probed", len(probes.queries) * len(probe_settings())) as step:
             report_probes(found, probes, step)
-    write, draw = partial(write_run, tables=[found.run]), partial(draw_paging, found)
-    files = write_report(folder, "paging", paging_markdown(found), write, draw)
+    files = write_report(folder, "paging", paging_markdown(found), [found.run], partial(draw_paging, found))
     return {
         **_answer(found.all_rows(), found.rows, bench, found.judge),
         "contests": found.contests,

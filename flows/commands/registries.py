@@ -37,15 +37,8 @@ def publish_registry(
 ) -> dict[str, Any]:  # fmt: skip
     """Write what a root serves as a registry, and tell what was written.
 
-    Args:
-        root: The root.
-        out: A folder, or `s3://bucket/prefix`.
-        licences: Only skills of these licences, `unknown` included; empty: of any that is not withheld.
-        sources: Only skills from these sources, or kinds of sources.
-        risks: Only skills with one of these risks, or `none`; what is refused to `install` stays out.
-        public_url: Where `out` will be reached; without it there is no marketplace to be added by address.
-        keep: In how many publications an archive was listed that stays.
-        sign: A PEM file with the private key that signs all of it; without it an older signature goes.
+    The keywords are the options of `skillery publish`. What is refused to `install` stays out; without
+    `public_url` there is no marketplace to be added by address, and without `sign` an older signature goes.
 
     Raises:
         NotPublished: Nothing is served.
@@ -89,11 +82,7 @@ def _place(root: Root, out: str) -> Root:
 def editions_from(root: Root, settings: Settings, url: str, names: Collection[str]) -> list[Edition]:
     """Return skills of a registry for well-known discovery, verified by its digests and refined here.
 
-    Args:
-        root: The root, whose licence policy holds where a run has left one.
-        settings: How registries are asked.
-        url: Where the registry is.
-        names: The skills, as it names them.
+    The licence policy is the one that a run has left in the root, else that of the settings.
 
     Raises:
         SourceError, SourceUnavailable: It cannot be read.
@@ -145,10 +134,7 @@ def _class_of(root: Root, settings: Settings) -> Callable[[str | None], str]:
 def verify_skills(folder: Path, project: Path | None, others: Collection[Path]) -> dict[str, Any]:
     """Tell how the files of a folder of skills differ from its locks; nothing is asked for elsewhere.
 
-    Args:
-        folder: The folder of skills.
-        project: Where `skills-lock.json` lies; None: there is none.
-        others: Folders in which skills of that lock may lie instead.
+    `skills-lock.json` lies in `project`, if there is one; its skills may lie in `others` too.
 
     Raises:
         WrongInput: Nothing is there to be verified.

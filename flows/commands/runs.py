@@ -158,12 +158,7 @@ def run_refresh(
 ) -> dict[str, Any]:
     """Read one document or repository again and return the run's record, also if the run failed.
 
-    Args:
-        root: The root.
-        target: What is read again.
-        index: What is indexed.
-        wait: Minutes for which another run is waited for.
-        accepted: Rules whose risks in what was fetched of the one document until now are accepted.
+    Risks of the `accepted` rules in what was fetched of the one document until now are accepted.
 
     Raises:
         WrongInput: No source has such a document, or a rule is none; nothing was started.

@@ -107,16 +107,8 @@ def update_skills(
     What is, or would be, put in place has the differences of its `files`, as `skillery diff --json` has them,
     of its `risks` and `licence`.
 
-    Args:
-        root: The root.
-        folder: The folder of skills.
-        texts: Which ones, by name or id; none: all of them.
-        accepted: Rules of risks that are not refused, besides those accepted before.
-        settings: What is refused.
-        dry_run: Whether to write nothing: what would be written is `outdated`.
-        any_publisher: Whether what another publisher has put at its id by now is not refused.
-        project: As for `installing.install_skills`.
-        prefer: Whose is taken where both changed the same; None: it conflicts.
+    The parameters are as for `installing.install_skills`; without texts all are updated, and in a dry run,
+    which writes nothing, what would be is `outdated`.
 
     Raises:
         WrongInput: There is no such folder, or one of `texts` is not installed there.

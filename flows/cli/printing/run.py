@@ -11,9 +11,9 @@ import typer
 
 from flows.cli.printing.measures import between, print_paging
 from flows.commands.console import counts as _counts
+from flows.commands.console import minute, say_text
 from flows.commands.console import say as _say
 from flows.commands.console import say_aside as _say_aside
-from flows.commands.console import say_text
 from flows.commands.console import table as _table
 from storage.errors import WrongInput
 
@@ -218,11 +218,6 @@ def print_status(status: dict[str, Any]) -> None:
         for r in status["runs"]
     ]
     _table("last runs", ["run", "flow", "state", "published", "seconds"], rows)
-
-
-def minute(time: str | None) -> str | None:
-    """Return an ISO time, in UTC as all times are, without seconds."""
-    return time and f"{time[:16].replace('T', ' ')} UTC"
 
 
 def print_search(answer: dict[str, Any]) -> None:

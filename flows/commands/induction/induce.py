@@ -97,15 +97,8 @@ def induce(
 ) -> dict[str, Any]:  # fmt: skip
     """Keep the trajectories of files that are new, learn the libraries of their domains, and serve them.
 
-    Args:
-        root: Where all is kept.
-        settings: The encoder, and the limits of the gate.
-        paths: Files and folders.
-        how: How skills are learned. An LLM judges all runs of a domain that is learned: `waiting` counts
-            them.
-        form: What a row of the files is.
-        domain: Of chats that name none.
-        wait: Minutes to wait for another run that writes to the root.
+    `domain` is that of chats that name none. An LLM judges all runs of a domain that is learned: `waiting`
+    counts them.
 
     Returns:
         `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,6 @@ from tasks.evaluate.compose.methods import (
 )
 from tasks.evaluate.compose.report import compose_markdown
 from tasks.evaluate.compose.requests import KnownRequest, read_categories, read_requests
-from tasks.evaluate.measures.runs import write_run
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.llm.ask import Llm
 from tasks.models.onnx_export import exported_encoder
@@ -190,12 +189,9 @@ def _reported(report: Path, found: dict[str, Any], runs: Mapping[str, MethodRun]
         "when_right": {name: when_right(run) for name, run in runs.items()},
         "simulation": simulated(runs[DEFAULT], found["seed"]),
     }  # fmt: skip
-    (report / "compose.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
-    files = write_report(
-        report, "compose", compose_markdown(found),
-        lambda path: write_run(path, [run_table(runs)]), lambda path: draw_rounds(rounds_of(runs), path),
-    )  # fmt: skip
-    return {**found, "report": [files[0], str(report / "compose.json"), *files[1:]]}
+    draw = partial(draw_rounds, rounds_of(runs))
+    files = write_report(report, "compose", compose_markdown(found), [run_table(runs)], draw, found)
+    return {**found, "report": files}
 
 
 _SPECS = {".md": "awesome", ".parquet": "parquet"}

@@ -17,7 +17,6 @@ from flows.settings import Settings, asked_llm
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.corpus.read import scan_corpus
-from tasks.evaluate.measures.runs import write_run
 from tasks.evaluate.measures.separation import RECALL
 from tasks.evaluate.routing.agents import (
     Expected,
@@ -302,15 +301,12 @@ def _attention(bench: RoutingBench, skills: pl.DataFrame, models: RoutingModels)
 
 
 def _written(
-    folder: Path,
-    measured: Mapping[str, _Measured],
-    summaries: Sequence[dict[str, Any]],
+    folder: Path, measured: Mapping[str, _Measured], summaries: Sequence[dict[str, Any]],
     looks: Sequence[dict[str, Any]],
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     text = "\n".join([*map(routing_markdown, summaries), *([attention_markdown(looks)] if looks else [])])
     runs = [
         run_table(*(rows.with_columns(pool=pl.lit(pool)) for rows in found))
         for pool, found in measured.items()
     ]
-    write, draw = partial(write_run, tables=runs), partial(draw_routing, summaries[0]["methods"])
-    return write_report(folder, "routing", text, write, draw)
+    return write_report(folder, "routing", text, runs, partial(draw_routing, summaries[0]["methods"]))

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import Response
 
+from flows.commands.console import minute
 from storage.errors import TransientError
 from tasks.models.visible import visible
 
@@ -31,7 +32,7 @@ def _environment() -> Environment:
         lstrip_blocks=True, finalize=_text,
     )  # fmt: skip
     made.globals["link"] = link_to
-    made.filters |= {"minute": _minute, "number": lambda n: f"{n:,}"}
+    made.filters |= {"minute": lambda moment: minute(moment) or "never", "number": lambda n: f"{n:,}"}
     return made
 
 
@@ -74,8 +75,3 @@ def link_to(page: str, /, **query: object) -> str:
 
 def _text(value: Any) -> Any:  # noqa: ANN401 (whatever a template shows)
     return visible(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _minute(moment: str | None) -> str:
-    """Return a moment in UTC to the minute, as a person reads it."""
-    return "never" if moment is None else f"{moment[:16].replace('T', ' ')} UTC"

@@ -75,29 +75,18 @@ def _foreseen(root: Root, skills: SkillsFolder, name: str) -> dict[str, Any]:
         called = name if installed.called else None
         # Nothing is written: what would be refused is told.
         prepared = prepare(
-            present_edition(root, row),
-            (),
-            [rule_id(r["code"]) for r in row["risks"] or ()],
-            installed,
+            present_edition(root, row), (), [rule_id(r["code"]) for r in row["risks"] or ()], installed,
             called,
-        )
+        )  # fmt: skip
     except (WrongInput, Withheld, UnknownDocument) as error:
         return {**told, "risks": None, "reason": str(error)}
     return {**told, "risks": _of_risks(installed, prepared)}
 
 
 def update_skills(
-    root: Root,
-    folder: Path,
-    texts: Sequence[str],
-    accepted: Sequence[str],
-    settings: InstallSettings,
-    *,
-    dry_run: bool,
-    any_publisher: bool = False,
-    project: Path | None = None,
-    prefer: Side | None = None,
-) -> dict[str, Any]:
+    root: Root, folder: Path, texts: Sequence[str], accepted: Sequence[str], settings: InstallSettings, *,
+    dry_run: bool, any_publisher: bool = False, project: Path | None = None, prefer: Side | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Put what the corpus holds now in place of what is installed, each skill in one step.
 
     Into a skill that was edited by hand it is merged; where both changed the same, the folder stays as it is
@@ -171,17 +160,9 @@ def _row(root: Root, doc_id: str) -> dict[str, Any] | None:
 
 
 def _update(
-    root: Root,
-    skills: SkillsFolder,
-    name: str,
-    rules: Sequence[str],
-    settings: InstallSettings,
-    *,
-    dry_run: bool,
-    any_publisher: bool,
-    prefer: Side | None,
-    project: Path | None,
-) -> dict[str, Any]:
+    root: Root, skills: SkillsFolder, name: str, rules: Sequence[str], settings: InstallSettings, *,
+    dry_run: bool, any_publisher: bool, prefer: Side | None, project: Path | None,
+) -> dict[str, Any]:  # fmt: skip
     installed, edits = skills.skills[name], skills.edits(name)
     told, row = _state(root, skills, name, edits)
     if row is None:

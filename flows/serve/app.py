@@ -46,12 +46,9 @@ def serving_app(service: Service, names: list[str], public_url: str | None = Non
         service.close()
 
     app = FastAPI(
-        title="Skillery",
-        version=metadata.version("skillery"),
-        lifespan=lifespan,
-        docs_url=None,
+        title="Skillery", version=metadata.version("skillery"), lifespan=lifespan, docs_url=None,
         redoc_url=None,
-    )
+    )  # fmt: skip
     figures, registry = Figures(service), LiveRegistry(service, public_url)
     app.include_router(api_router(service))
     app.include_router(page_router(app, service, figures))

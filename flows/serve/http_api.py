@@ -260,12 +260,9 @@ def _raw(service: Service, doc_id: str, file: str | None) -> tuple[bytes, str, s
 
 
 async def _tagged(
-    service: Service,
-    request: Request,
-    found: Callable[[], Json | tuple[bytes, str, str]],
-    *,
+    service: Service, request: Request, found: Callable[[], Json | tuple[bytes, str, str]], *,
     slow: bool = False,
-) -> Response:
+) -> Response:  # fmt: skip
     """Return an answer under an ETag by served version; one that the caller holds is not worked out again."""
     asked = f"{request.url.path}?{request.url.query}"
     before = await service.run(service.tag)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.commands.console import counts, folder_at, steps
+from flows.commands.console import counts, folder_at, steps, write_report
 from flows.commands.queries import open_index
 from flows.commands.routing.searching import SEARCHING, other_ranker
 from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, base_of
@@ -33,7 +33,7 @@ from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn,
 from tasks.evaluate.agents.memory import CER, LEARNED, Experiences, Memory, Procedures
 from tasks.evaluate.agents.report import MEASURES, summarise_agents, task_row, terminal_blocks
 from tasks.evaluate.agents.task import AgentTask, read_agent_tasks
-from tasks.evaluate.measures.runs import long_table, write_run
+from tasks.evaluate.measures.runs import long_table
 from tasks.evaluate.measures.tables import markdown
 from tasks.induce.library.held import HeldVerdicts, KeptTrajectories
 from tasks.induce.library.judge import LlmTrajectoryJudge
@@ -353,15 +353,13 @@ class _Bench:
 
 
 def _written(folder: Path, bench: _Bench, rows: Sequence[Found], found: Found) -> list[str]:
-    files = [folder / name for name in ("agents.md", "agents.json", "agents.parquet", "trajectories.jsonl")]
     shown = [block for block in terminal_blocks(found) if isinstance(block, str) or block.rows]
-    files[0].write_text(markdown(["# Agents that act", *shown]), "utf-8")
-    files[1].write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
-    run = pl.DataFrame(rows, infer_schema_length=None)
-    write_run(files[2], [long_table("agents", run, MEASURES)])
-    write_lines(files[3], (one["trajectory"] for attempts in bench.records.values() for one in attempts))
+    run = long_table("agents", pl.DataFrame(rows, infer_schema_length=None), MEASURES)
+    files = write_report(folder, "agents", markdown(["# Agents that act", *shown]), [run], told=found)
+    lines = {"trajectories": [one["trajectory"] for made in bench.records.values() for one in made]}
     rates = {row["method"]: row["pass@1"] for row in found["methods"]}
     if {NONE, ORACLE} <= rates.keys():
-        files.append(folder / "rates.jsonl")
-        write_lines(files[-1], [{"agent": found["agent"], "without": rates[NONE], "with": rates[ORACLE]}])
-    return list(map(str, files))
+        lines["rates"] = [{"agent": found["agent"], "without": rates[NONE], "with": rates[ORACLE]}]
+    for name, held in lines.items():
+        write_lines(folder / f"{name}.jsonl", held)
+    return [*files, *(str(folder / f"{name}.jsonl") for name in lines)]

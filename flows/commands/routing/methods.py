@@ -74,12 +74,9 @@ _KEPT_AT_ONCE = 1_024
 
 
 def skillflow(
-    skills: Sequence[Skill],
-    flow: SkillFlowSettings,
-    kept: Encoder,
-    encoder: OnnxEncoder,
+    skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: OnnxEncoder,
     models: RoutingModels,
-) -> Staged:
+) -> Staged:  # fmt: skip
     """Return SkillFlow's stages; without an LLM a task is its own query, and nothing is selected.
 
     `kept` encodes the skills and keeps their vectors; `encoder` encodes the queries. Settings that leave no

@@ -75,13 +75,9 @@ def test_a_file_of_another_form_is_one_line(
 ) -> None:
     (tmp_path / "q.jsonl").write_text(line + "\n" if line else "", "utf-8")
     assert said in ask.refused(
-        "evaluate",
-        "compose",
-        "--root",
-        str(served_bakery.root.folder),
-        "--queries",
+        "evaluate", "compose", "--root", str(served_bakery.root.folder), "--queries",
         str(tmp_path / "q.jsonl"),
-    )
+    )  # fmt: skip
 
 
 def test_a_method_that_is_not_known_is_named(served_bakery: SkillRoot, bench: str, ask: Ask) -> None:

@@ -123,16 +123,8 @@ def test_what_fits_the_state_is_suggested_with_its_code_and_sources(
     first = found["results"][0]
     assert first["actions"][0]["name"] == "fill"
     assert {
-        "skill_id",
-        "code",
-        "callable",
-        "support",
-        "verified",
-        "score",
-        "parts",
-        "sources",
-        "near",
-    } <= set(first)
+        "skill_id", "code", "callable", "support", "verified", "score", "parts", "sources", "near",
+    } <= set(first)  # fmt: skip
     assert found["domain"] == "greenhouse"
     assert "name textbox" in found["state"]
 
@@ -339,15 +331,8 @@ def test_the_skills_of_a_model_are_suggested_at_the_states_where_they_were_done(
         json.dumps({"observation": FORM, "url": "http://green.example", "title": "Green"}), "utf-8"
     )
     given = [
-        "suggest",
-        "--root",
-        root,
-        "--domain",
-        "greenhouse",
-        "--task",
-        "Add the bed Iris bank.",
-        "--json",
-    ]
+        "suggest", "--root", root, "--domain", "greenhouse", "--task", "Add the bed Iris bank.", "--json",
+    ]  # fmt: skip
 
     found = ask.told(*given, "--state", str(state))
     assert "bed_name" in found["results"][0]["code"]

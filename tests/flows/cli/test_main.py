@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import MAIN, Ask, lines_of, skillery
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot
@@ -149,23 +148,6 @@ def test_a_batch_is_answered_by_its_command(
     assert (done.code, done.stdout) == (failed, "")
     assert ("1 of 2 lines failed" in done.stderr, done.stderr.count("\n")) == (bool(failed), failed)
     assert [("error" in line, line["query_id"]) for line in lines_of(out)] == [(False, 0), (bool(failed), 1)]
-
-
-def test_classify_types_every_fragment_in_order(tmp_path: Path, ask: Ask) -> None:
-    fragments, out = tmp_path / "f.jsonl", tmp_path / "t.jsonl"
-    rows = [
-        {"id": "a", "heading_path": ["Steps"], "block": "list_item", "previous": None,
-         "text": "1. Run the formatter before you commit.", "next": None},
-        {"id": "b", "heading_path": ["Options"], "block": "table", "previous": None,
-         "text": "| option | default |\n|---|---|\n| depth | 3 |", "next": None},
-    ]  # fmt: skip
-    fragments.write_text("".join(json.dumps(r) + "\n" for r in rows), "utf-8")
-    done = ask("classify", str(fragments), "--out", str(out))
-    assert (done.code, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"2 fragments typed by {LocalClassifier.name} 2\nas step 1, param 1; in ")
-    typed = lines_of(out)
-    assert [(t["id"], t["node_type"]) for t in typed] == [("a", "step"), ("b", "param")]
-    assert all(0 < t["confidence"] <= 1 for t in typed)
 
 
 @pytest.fixture

@@ -142,13 +142,8 @@ def test_a_hybrid_asks_about_what_the_local_classifier_is_unsure_of(
     command: Command, server: LlmServer, tmp_path: Path
 ) -> None:
     texts = [
-        "Run `make`.",
-        "Honey.",
-        "Never open the hive in rain.",
-        "--depth: how deep",
-        "Bees dance.",
-        "No.",
-    ]
+        "Run `make`.", "Honey.", "Never open the hive in rain.", "--depth: how deep", "Bees dance.", "No.",
+    ]  # fmt: skip
     lines = [
         {"id": f"x{k}", "doc_id": "m/b", "heading_path": [], "block": "prose", "text": text}
         for k, text in enumerate(texts)
@@ -281,13 +276,8 @@ def test_a_person_reads_the_counts(ask: Ask, given: list[str], tmp_path: Path) -
     ],
 )
 def test_what_cannot_be_drawn_is_said_and_nothing_written(
-    ask: Ask,
-    given: list[str],
-    tmp_path: Path,
-    doc_id: str,
-    out: str,
-    said: str,
-) -> None:
+    ask: Ask, given: list[str], tmp_path: Path, doc_id: str, out: str, said: str,
+) -> None:  # fmt: skip
     assert said in ask.refused("graph", doc_id, "--out", str(tmp_path / out), *given)
     assert not [*tmp_path.iterdir()]
 

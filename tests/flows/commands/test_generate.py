@@ -209,16 +209,6 @@ def test_a_bench_that_a_model_writes_is_counted_and_can_be_measured(
     assert json.loads(done.stdout)["queries"] == len(rows)
 
 
-def test_too_little_is_said_in_a_line(
-    bakery: str, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = ["--queries", "300", "--out", str(tmp_path / "b"), "--root", bakery]
-    with llm_set_up(monkeypatch, say=lambda _: '{"query": "Use it.", "needs": ["a", "b"]}'):
-        done = ask("bench", "compose", *given, "--seed", "3")
-    assert done.code == 0, done.stderr
-    assert "rows used: " in done.stdout
-
-
 def test_the_papers_way_asks_a_model_for_paraphrases_alone(
     kitchen: str, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flows.commands.monitoring import RootCollector, serve_metrics
 from flows.commands.operate import root_status
-from flows.run_record import recorded, run_as, this_run
+from flows.run_record import recorded
 from storage.errors import GateRefused, WrongInput
 from storage.lance.served import require_served
 from storage.locks import writer_lock
@@ -100,12 +100,6 @@ def test_a_record_of_before_flows_were_named_is_a_nightlys(tmp_path: Path) -> No
         older = {key: value for key, value in record.as_dict().items() if key != "flow"}
     write_run(root, {**older, "state": "complete"})
     assert values(root)["skillery_last_run_state nightly complete"] == 1
-
-
-def test_a_run_has_the_id_that_is_set_for_it_or_one_by_its_time() -> None:
-    with run_as("one"):
-        assert this_run() == "one"
-    assert re.fullmatch(r"\d{8}T\d{6}-[0-9a-f]{6}", this_run())
 
 
 def test_a_root_that_cannot_be_read_is_told_and_scraping_goes_on(tmp_path: Path) -> None:

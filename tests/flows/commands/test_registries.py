@@ -40,13 +40,8 @@ def told(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Ski
     """A root of a skill with files, two of one name, one without front matter, a grave one, one kept back."""
     other = BIKE.replace("name: bike", "name: bees")
     texts = {
-        "bread": BREAD,
-        "bees": BEES,
-        "old/bees": other,
-        "tea": NO_FRONT_MATTER,
-        "bad": GRAVE,
-        "in": INNER,
-    }
+        "bread": BREAD, "bees": BEES, "old/bees": other, "tea": NO_FRONT_MATTER, "bad": GRAVE, "in": INNER,
+    }  # fmt: skip
     root = SkillRoot.below(tmp_path_factory.mktemp("told"), minilm_export, texts)
     root.write_file("bread", "scripts/knead.py", b"print('knead')\n")
     root.publish(nodes=False)

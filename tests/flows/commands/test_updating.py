@@ -178,13 +178,9 @@ QUICK = [BY_LOCK[0], BY_LOCK[1], BY_LOCK[6]]
     [one if one in QUICK else pytest.param(*one, marks=pytest.mark.slow) for one in BY_LOCK],
 )
 def test_what_was_accepted_is_a_hit_not_a_rule(
-    nights: Nights,
-    place: Path,
-    files: dict[str, bytes],
-    is_same: bool,
-    is_same_by_files: bool,
+    nights: Nights, place: Path, files: dict[str, bytes], is_same: bool, is_same_by_files: bool,
     old_lock: bool,
-) -> None:
+) -> None:  # fmt: skip
     def source(text: str, files: dict[str, bytes]) -> HandSource:
         return HandSource("dir:kitchen", with_files(skill(BREAD, text), files))
 

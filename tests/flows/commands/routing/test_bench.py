@@ -162,18 +162,6 @@ def test_a_model_that_misbehaves_is_gone_without_and_what_was_missed_is_told(
     assert json.loads(printed)["llm"]["fallbacks"]["flow-relevant-1: malformed"] == 4
 
 
-def test_a_model_that_is_not_there_is_named_with_what_to_do(
-    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
-) -> None:
-    environment(
-        {"SKILLERY_SKILLFLOW_SHALLOW_MODEL": str(tmp_path), "SKILLERY_SKILLFLOW_STAGES": '["shallow"]'}
-    )
-    code, _, told = ask("evaluate", "routing", *bench.options(), "--root", root, "--method", "skillflow")
-    assert code == 1
-    assert f"model {tmp_path} cannot be loaded" in told
-    assert "name a folder that holds it" in told
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [

@@ -166,12 +166,6 @@ def test_a_language_model_that_no_stage_needs_is_not_opened(
     assert json.loads(printed)["llm"] is None
 
 
-def test_a_judge_needs_a_language_model(ask: Ask, root: str, bench: Written) -> None:
-    assert "SKILLERY_LLM" in ask.refused(
-        "evaluate", "routing", *bench.options(), "--root", root, "--method", "reranked:reranker=judge"
-    )
-
-
 def test_a_device_that_is_not_there_is_named_before_anything_is_encoded(
     ask: Ask, bench: Written, environment: Set, tmp_path: Path
 ) -> None:

@@ -55,17 +55,6 @@ def test_of_a_method_without_parts_of_a_score_none_are_told(where: list[str], as
     assert printed.splitlines()[:3] == plain[1].splitlines()[:3]
 
 
-def test_stages_of_a_pipeline_rank_what_is_served(
-    where: list[str], ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SKILLERY_SKILLROUTER_ENCODER", str(save_qwen3(tmp_path / "qwen3")))
-    code, printed, _ = ask("search", QUERY, "--method", "skillrouter:reranker=", "--json", *where)
-    assert code == 0
-    assert set(ids(printed)) <= {f"local/market/{name}" for name in SKILLS}
-    scores = [result["score"] for result in results(printed)]
-    assert scores == sorted(scores, reverse=True)
-
-
 def test_how_far_skills_are_read_is_asked_for_or_set(
     where: list[str], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -296,12 +296,9 @@ def unknown_settings() -> dict[str, str | None]:
     """Return the environment variables named like a setting that are none, each with the nearest setting."""
     prefix = str(Settings.model_config.get("env_prefix"))
     known = [f"{prefix}{field.upper()}" for field in Settings.model_fields]
-    given = sorted(name for name in os.environ if name.startswith(prefix) and not name.startswith(_OTHERS))
-    return {
-        name: next(iter(difflib.get_close_matches(name, known, n=1)), None)
-        for name in given
-        if name not in known
-    }
+    unknown = sorted(os.environ.keys() - set(known))
+    given = [name for name in unknown if name.startswith(prefix) and not name.startswith(_OTHERS)]
+    return {name: next(iter(difflib.get_close_matches(name, known, n=1)), None) for name in given}
 
 
 Kind = Literal["local", "llm", "hybrid"]
@@ -367,11 +364,15 @@ def asked_llm(settings: Settings, *, hybrid: bool = False) -> TypingOptions:
     from tasks.models.llm.budget import Ceiling, Prices  # noqa: PLC0415
     from tasks.models.llm.client import require_openai  # noqa: PLC0415
     from tasks.models.llm.question import Sampling  # noqa: PLC0415
+    from tasks.parse.classify.llm import ACCURACY  # noqa: PLC0415
     from tasks.parse.classify.options import TypingOptions  # noqa: PLC0415
 
+    # Local answers that are surer than the model is right are right more often than its own.
+    accuracy = ACCURACY if settings.llm_accuracy is None else settings.llm_accuracy
+    threshold = accuracy if settings.llm_threshold is None else settings.llm_threshold
     options = TypingOptions(
         _endpoint(settings),
-        threshold=_threshold(settings) if hybrid else None,
+        threshold=threshold if hybrid else None,
         sampling=Sampling(
             settings.llm_temperature, settings.llm_seed, settings.llm_max_tokens, settings.llm_top_p
         ),
@@ -382,14 +383,6 @@ def asked_llm(settings: Settings, *, hybrid: bool = False) -> TypingOptions:
     )
     require_openai()
     return options
-
-
-def _threshold(settings: Settings) -> float:
-    """Return the threshold, by default the model's accuracy: local answers above it are more often right."""
-    from tasks.parse.classify.llm import ACCURACY  # noqa: PLC0415
-
-    accuracy = ACCURACY if settings.llm_accuracy is None else settings.llm_accuracy
-    return accuracy if settings.llm_threshold is None else settings.llm_threshold
 
 
 def _endpoint(settings: Settings) -> Endpoint:

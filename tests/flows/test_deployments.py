@@ -1,17 +1,11 @@
 from __future__ import annotations
 
 import importlib
-import json
-from collections.abc import Iterator
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import pytest
-import tenacity
 import yaml
 
-from storage.errors import WrongInput
 from tests.support.paths import PROJECT
 
 _FILE = PROJECT / "prefect.yaml"

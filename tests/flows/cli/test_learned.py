@@ -18,7 +18,7 @@ import pytest
 
 from flows.cli.main import main
 from tasks.induce.trajectories.record import Trajectory
-from tests.support.command import MAIN, Ask
+from tests.support.command import MAIN, Ask, lines_of
 from tests.support.induce.learning import RUNS
 from tests.support.induce.learning import written as runs_written
 from tests.support.induce.runs import FORM, HOME, add_bed, mooring
@@ -159,20 +159,12 @@ def test_an_agent_s_prompt_has_the_functions_and_says_that_they_are_records(
 
 
 def test_a_file_of_states_is_answered_line_by_line(learned: str, tmp_path: Path, ask: Ask) -> None:
-    lines = [
-        {
-            "query_id": "a",
-            "task": "Moor the Gull.",
-            "domain": "harbour",
-            "state": {"observation": "user: hi"},
-        },
-        {"query_id": "c", "task": "Moor the Gull.", "domain": 5, "state": {"observation": "user: hi"}},
-        {"query_id": "b", "task": "Moor the Gull.", "domain": "harbor", "state": {"observation": "user: hi"}},
-    ]
+    same = {"task": "Moor the Gull.", "state": {"observation": "user: hi"}}
+    lines = [{**same, "query_id": str(domain), "domain": domain} for domain in ("harbour", 5, "harbor")]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     out = tmp_path / "r.jsonl"
     done = ask("suggest", "--root", learned, "--batch", str(tmp_path / "q.jsonl"), "--out", str(out))
-    good, wrong, bad = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    good, wrong, bad = lines_of(out)
     assert done.code == 1
     assert good["results"][0]["actions"][0]["name"] == "find_berth"
     assert "did you mean 'harbour'?" in bad["error"]
@@ -182,7 +174,7 @@ def test_a_file_of_states_is_answered_line_by_line(learned: str, tmp_path: Path,
 def test_the_library_is_listed_shown_written_and_exported(learned: str, tmp_path: Path, ask: Ask) -> None:
     out, folder = tmp_path / "l.jsonl", tmp_path / "skills"
     done = ask("library", "--root", learned, "--out", str(out), "--export", str(folder), "--json")
-    rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    rows = lines_of(out)
     shown = ask("library", rows[0]["skill_id"].rpartition("/")[2], "--root", learned).stdout
     assert json.loads(done.stdout)["skills"] == rows
     assert rows[0]["code"] in shown
@@ -245,9 +237,7 @@ def runs(tmp_path: Path) -> str:
 
 
 def induced(ask: Ask, runs: str, root: str, *more: str) -> dict[str, Any]:
-    done = ask("induce", runs, "--root", root, *more, "--json")
-    assert done.code == 0, done.stderr
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
+    return ask.told("induce", runs, "--root", root, *more)
 
 
 def library_of(ask: Ask, root: str) -> list[dict[str, Any]]:
@@ -326,22 +316,25 @@ def test_the_skills_of_a_model_are_suggested_at_the_states_where_they_were_done(
 
     llm.say = lambda asked: renamed(asked) if windows_of(asked) else teaches(asked)
     induced(ask, runs, root, "--judge", "llm", "--inducer", "llm")
-    state = tmp_path / "s.json"
-    state.write_text(
-        json.dumps({"observation": FORM, "url": "http://green.example", "title": "Green"}), "utf-8"
-    )
     given = [
-        "suggest", "--root", root, "--domain", "greenhouse", "--task", "Add the bed Iris bank.", "--json",
-    ]  # fmt: skip
-
-    found = ask.told(*given, "--state", str(state))
+        "suggest",
+        "--root",
+        root,
+        "--domain",
+        "greenhouse",
+        "--task",
+        "Add the bed Iris bank.",
+        "--state",
+    ]
+    given += [state(tmp_path, observation=FORM, url="http://green.example", title="Green")]
+    found = ask.told(*given)
     assert "bed_name" in found["results"][0]["code"]
     assert found["state"].startswith("on the Green")
     monkeypatch.setenv("SKILLERY_INDUCE_SUMMARIES", "llm")
-    told = ask.told(*given, "--state", str(state), "--method", "sgdr")
+    told = ask.told(*given, "--method", "sgdr")
     assert told["state"] == "A page of the greenhouse, where beds can be added."
     asked = llm.requests
-    assert ask.told(*given, "--state", str(state))["state"] == told["state"]
+    assert ask.told(*given)["state"] == told["state"]
     assert llm.requests == asked
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +10,9 @@ Set = Callable[[dict[str, str]], None]
 """Puts variables into the environment."""
 
 
-def rows(printed: str) -> dict[str, dict[str, Any]]:
+def rows(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the rows of methods by their names."""
-    return {row["method"]: row for row in json.loads(printed)["methods"]}
+    return {row["method"]: row for row in found["methods"]}
 
 
 def untimed(found: object) -> object:

@@ -25,6 +25,7 @@ from tasks.train.search.own_requests import Tuning
 from tests.support.command import Ask, lines_of
 from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.models.routing_answers import Set
 from tests.support.models.tiny_models import save_bi_encoder, save_qwen3
 from tests.support.models.training_material import pairs_of, tools, trades
 from tests.support.roots.hand_written import SKILLS, skill
@@ -42,18 +43,10 @@ def corpus(tmp_path: Path) -> Path:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Train as little as can be, beginning with a tiny encoder."""
-    monkeypatch.setenv(
-        "SKILLERY_ENCODER",
-        str(save_bi_encoder(tmp_path / "tiny", words_of(" ".join(s.body for s in trades())))),
-    )
-    for name, value in {
-        "TOKENS": 16,
-        "BATCH": 4,
-        "HELD_OUT": 0.3,
-        "CLUSTERS": 3,
-        "CANDIDATES": 4,
-        "FALSE_EMBEDDING": 1,
-    }.items():
+    encoder = save_bi_encoder(tmp_path / "tiny", words_of(" ".join(s.body for s in trades())))
+    monkeypatch.setenv("SKILLERY_ENCODER", str(encoder))
+    least = {"TOKENS": 16, "BATCH": 4, "HELD_OUT": 0.3, "CLUSTERS": 3, "CANDIDATES": 4, "FALSE_EMBEDDING": 1}
+    for name, value in least.items():
         monkeypatch.setenv(f"SKILLERY_TRAINING_{name}", str(value))
 
 
@@ -112,7 +105,7 @@ def test_a_model_is_trained_by_skillrouter_s_recipe_measured_on_skills_it_never_
 
 
 def test_a_language_model_writes_the_requests_that_are_trained_on(
-    ask: Ask, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, corpus: Path, tmp_path: Path, environment: Set
 ) -> None:
     out = tmp_path / "pairs"
     command = ["bench", "requests", "--corpus", str(corpus), "--out", str(out), "--root", str(tmp_path)]
@@ -124,14 +117,11 @@ def test_a_language_model_writes_the_requests_that_are_trained_on(
         return f"Please help me with {named}: I have two of them here and want it done by noon today."
 
     with LlmServer(say=say) as server:
-        for name, value in settings_of(server).items():
-            monkeypatch.setenv(name, value)
-        code, printed, told = ask(*command, "--pairs", "9", "--json")
-        assert code == 0, told
+        environment(settings_of(server))
+        found = ask.told(*command, "--pairs", "9")
         sent = server.requests
         assert ask.told(*command, "--pairs", "9")["kept"] == 9
         assert server.requests == sent
-    found = json.loads(printed)
     assert (found["asked"], found["pairs"], sum(found["split"].values())) == (9, 9, 9)
     skills = {
         one.doc_id: one for one in (Skill(*skill_of(r["doc_id"], r["content"])) for r in lines_of(corpus))
@@ -152,10 +142,8 @@ def test_an_encoder_is_trained_on_what_authors_ask(
     made.write_parquet(pairs / "pairs.parquet")
     monkeypatch.setenv("SKILLERY_TRAINING_DROP_FALSE", "false")  # of skills that are much alike
     command = ["train", "routing", "--corpus", str(corpus), "--out", str(tmp_path / "out"), "--root", root]
-    command += ["--requests", str(pairs), "--pairs", "400", "--json"]
-    code, printed, told = ask(*command)
-    assert code == 0, told
-    found = json.loads(printed)
+    command += ["--requests", str(pairs), "--pairs", "400"]
+    found = ask.told(*command)
     assert found["material"]["queries"] == 400 > found["material"]["train"]
     assert 0 < found["material"]["held_out_queries"] <= 300
     asked = set(made.filter(split="train")["query"])

@@ -52,4 +52,4 @@ def skillery(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line]

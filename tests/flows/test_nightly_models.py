@@ -189,9 +189,8 @@ def test_a_night_measures_a_model_before_anything_else_and_only_once(
 ) -> None:
     monkeypatch.delenv("SKILLERY_LLM_ACCURACY")
     server.say = says(lambda _text, _true: "example")
-    with pytest.raises(
-        WrongInput, match=r"0\.17 of these right, the local classifier 0\.72 \(mistaken: 12 of 12"
-    ):
+    wrong = r"0\.17 of these right, the local classifier 0\.72 \(mistaken: 12 of 12"
+    with pytest.raises(WrongInput, match=wrong):
         night(root, skills)
     assert server.requests == 4
     assert not [path for path in Path(root).iterdir() if path.name not in ("models", "state", "answers")]
@@ -200,11 +199,8 @@ def test_a_night_measures_a_model_before_anything_else_and_only_once(
     monkeypatch.setenv("SKILLERY_LLM_MODEL", "good-model")
     server.say = says(lambda _text, true: "step" if true == "error_handling" else true)
     first, sent = night(root, skills), server.requests - 4
-    assert (first["state"], first["llm"]["requests"], first["llm"]["tokens"]) == (
-        "complete",
-        sent,
-        110 * sent,
-    )
+    llm = first["llm"]
+    assert (first["state"], llm["requests"], llm["tokens"]) == ("complete", sent, 110 * sent)
     nodes = nodes_table(Root(root)).read().select("node_type", pl.col("confidence").cast(pl.Float64).round(2))
     found = dict(nodes.unique().iter_rows())
     assert found == {t: 0.56 if t == "step" else 0.95 for t in found}
@@ -343,22 +339,18 @@ def test_a_context_that_holds_no_question_beside_an_answer_is_refused() -> None:
     assert options(llm_context=1025).endpoint.context == 1025
 
 
-def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_sent_and_never_shown_and_no_crawl_is_handed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLERY_LLM_API_KEY", "sk-hush")
+    monkeypatch.setenv("SKILLERY_REQUEST_DELAY", "0.25")
     settings = load_settings()
     assert "sk-hush" not in f"{settings!r} {settings.model_dump_json()}"
     found = llm_options(settings.model_copy(update=SERVER), "llm")
     assert found is not None
     assert found.endpoint.api_key == "sk-hush"
     assert "sk-hush" not in repr(found)
-
-
-def test_a_crawl_is_handed_its_own_settings_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKILLERY_LLM_API_KEY", "sk-not-for-crawls")
-    monkeypatch.setenv("SKILLERY_REQUEST_DELAY", "0.25")
-    given = load_settings().crawl()
-    assert given.request_delay == 0.25
-    assert not hasattr(given, "llm_api_key")
+    crawl = settings.crawl()
+    assert crawl.request_delay == 0.25
+    assert not hasattr(crawl, "llm_api_key")
 
 
 def test_without_the_package_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,13 +139,11 @@ def test_of_a_folder_that_was_read_whole_what_was_written_since_is_foreseen(
     next(market.rglob("SKILL.md")).touch()
     assert foresee(root, load_settings(), [spec])["documents"] == 1
     now = datetime.now(UTC).isoformat()
-    write_source(
-        root, spec, {**read, "state": "limited", "last_read": now, "last_complete": None, "limit": 2}
-    )
+    limited = {"state": "limited", "last_read": now, "last_complete": None, "limit": 2}
+    write_source(root, spec, {**read, **limited})
     told = [foresee(root, load_settings(), [spec], limit=limit)["documents"] for limit in (2, 1, None)]
-    assert told == [0, 1, len(list(market.rglob("SKILL.md")))], (
-        "other limits than the last have it read again"
-    )
+    # Other limits than the last have it read again.
+    assert told == [0, 1, len(list(market.rglob("SKILL.md")))]
 
 
 @pytest.mark.parametrize("left", [b"", b"PAR1 not a parquet", b"PAR1" + bytes(40) + b"PAR1"])
@@ -262,10 +260,7 @@ _BAD = {
 }
 _ODD = {
     "nul": (b"# Soup\n\nStir\x00 it now and then.\n", "document.control-characters"),
-    "latin": (
-        "# Café\n\nMahlen Sie die Bohnen für jede Tasse frisch.\n".encode("cp1252"),
-        "document.not-utf8",
-    ),
+    "latin": ("# Café\n\nMahlen Sie die Bohnen für jede Tasse.\n".encode("cp1252"), "document.not-utf8"),
 }
 
 

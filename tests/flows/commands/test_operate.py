@@ -21,7 +21,7 @@ from flows.commands.operate import examine_root, export_root, forget_target, rol
 from flows.settings import load_settings
 from storage.blobs import BlobStore
 from storage.errors import Locked, UnknownDocument, WrongInput
-from storage.lance.served import read_served, require_served
+from storage.lance.served import require_served
 from storage.root import Root
 from storage.state import documents_table, read_runs
 from tasks.crawl.local.directory import DirectorySource
@@ -57,9 +57,7 @@ def filled(shelf: SkillRoot) -> str:
 
 
 def _served(root: str) -> str:
-    served = read_served(Root(root))
-    assert served is not None
-    return served.version
+    return require_served(Root(root)).version
 
 
 def test_what_no_source_has_brought_is_not_refreshed(filled: str) -> None:
@@ -126,9 +124,8 @@ def test_a_compacted_version_is_as_old_as_what_it_was_made_of(
     from flows.compact import compact
 
     with monkeypatch.context() as patched:
-        patched.setattr(
-            "storage.lance.tables.make_indices", lambda *_: None
-        )  # which compacts what it is called for
+        # Which compacts what it is called for.
+        patched.setattr("storage.lance.tables.make_indices", lambda *_: None)
         for name in ("tea", "bike"):
             shelf.write(name, SKILLS[name] + "\nWash your hands afterwards.\n")
             shelf.crawl()
@@ -217,21 +214,17 @@ def test_without_a_terminal_it_needs_yes(ask: Ask, root: SkillRoot) -> None:
     assert BREAD not in held(root)
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y", 0), pytest.param("n", 2, marks=pytest.mark.slow)])
-def test_on_a_terminal_it_lists_and_asks(root: SkillRoot, answer: str, code: int) -> None:
-    ours, its = pty.openpty()
-    command = [*MAIN, "forget", BREAD, "--root", root.root.uri]
-    with subprocess.Popen(
-        command, stdin=its, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
+def test_on_a_terminal_it_lists_and_asks(root: SkillRoot) -> None:
+    for answer, code, there in (("n", 2, True), ("y", 0, False)):
+        ours, its = pty.openpty()
         os.write(ours, f"{answer}\n".encode())
-        out, asked = run.communicate(timeout=60)
-    assert run.returncode == code
-    assert f"  {BREAD}" in asked
-    assert "Remove them everywhere?" in asked
-    assert (BREAD in held(root)) == (answer == "n")
-    assert ("nothing was removed" in asked) == (answer == "n")
-    assert ("forgotten, the document" in out) == (answer == "y")
+        command = [*MAIN, "forget", BREAD, "--root", root.root.uri]
+        run = subprocess.run(command, stdin=its, capture_output=True, text=True, timeout=60, check=False)
+        assert run.returncode == code
+        assert f"  {BREAD}" in run.stderr
+        assert "Remove them everywhere?" in run.stderr
+        assert (BREAD in held(root)) == ("nothing was removed" in run.stderr) == there
+        assert ("forgotten, the document" in run.stdout) != there
 
 
 Make = Callable[[dict[str, str]], SkillRoot]
@@ -297,16 +290,11 @@ def test_going_back_tells_what_is_served_what_was_and_what_there_is(skill_root: 
     assert [(run["flow"], run["state"]) for run in read_runs(root.root)] == [("rollback", "complete")]
 
 
-def test_a_sound_root_has_nothing_to_mend(skill_root: Make) -> None:
+def test_a_sound_root_has_nothing_to_mend_and_else_the_file_is_told_and_what_to_do(skill_root: Make) -> None:
     root = skill_root({"bread": SKILLS["bread"]})
     root.publish()
     served = root.served().version
     assert examine_root(root.root) == {"findings": [], "mended": True, "served": served, "tuned": None}
-
-
-def test_what_cannot_be_mended_is_told_with_the_file_and_what_to_do(skill_root: Make) -> None:
-    root = skill_root({"bread": SKILLS["bread"]})
-    root.publish()
     raw = root.root.files("raw/documents", ".parquet")[0]
     Path(root.root.at(raw)).write_bytes(b"")
     found = examine_root(root.root)
@@ -322,9 +310,7 @@ def test_a_command_waits_for_another_writer_as_long_as_it_is_asked_to_and_says_f
     held.enter_context(other_writer(root))
     add = ("sources", "add", f"dir:{tmp_path}", "--root", root)
     refused = ask(*add)
-    assert refused.code == 1
-    assert refused.stderr.count("\n") == 1
-    assert "give --wait MINUTES" in refused.stderr
+    assert (refused.code, refused.stderr.count("\n"), "give --wait MINUTES" in refused.stderr) == (1, 1, True)
     ending = threading.Timer(0.4, held.close)
     ending.start()
     added = ask(*add, "--wait", "5")

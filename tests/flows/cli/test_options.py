@@ -13,10 +13,7 @@ from flows.cli.main import app
 from flows.cli.options import presets, set_preset
 from flows.commands.induction.induce import InductionSettings
 from flows.commands.queries import SkillPagerSettings, load_skillpager
-from flows.commands.routing.settings import (
-    SkillFlowSettings,
-    SkillRouterSettings,
-)
+from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings
 from flows.commands.routing.training import TrainingEnvironment
 from flows.settings import Settings, load_settings
 from tests.support.command import Ask

@@ -190,11 +190,7 @@ def found(*rows: dict[str, Any], nothing: bool = False) -> dict[str, Any]:
 
 
 def told(
-    answer: dict[str, Any],
-    marks: frozenset[str] = frozenset(),
-    *,
-    budget: int = 400,
-    **page: Any,  # noqa: ANN401
+    answer: dict[str, Any], marks: frozenset[str] = frozenset(), *, budget: int = 400, **page: object
 ) -> Told | None:
     paged = {"context": "Do this.", "over_budget": False, **page}
     return facts_of(answer, budget, marks, lambda _, __: paged)
@@ -208,10 +204,7 @@ def told(
         (found(row("a", 0.9), row("b", 0.85), row("c", 0.1)), ("name a", "name b")),
         (found(row("a", 0.9, risks=["remote.pipe"])), ("name a",)),
         (found(row("a", 0.9, licence_class="metadata-only")), ("name a",)),
-        (
-            found(row("a", 0.9, evidence={"reading": -2.0}), row("b", 0.4, evidence={"reading": 1.0})),
-            ("page b",),
-        ),
+        (found(row("a", 0.9, evidence={"reading": -2}), row("b", 0.4, evidence={"reading": 1})), ("page b",)),
         (found(row("a", 0.9, evidence={"reading": -2.0})), None),
         (found(row("a", 0.25, description="Kneads doughs")), ("page a",)),
         (found(row("a", 0.25, description="Checks dough")), None),  # too little of what is asked
@@ -263,10 +256,8 @@ def test_the_budget_holds_whatever_third_parties_call_their_skills(
     rows: list[tuple[str, float, str]], budget: int
 ) -> None:
     ranked = sorted(rows, key=lambda r: -r[1])
-    got = told(
-        found(*(row(f"o/r/{i}", f, name=n, description=d) for i, (n, f, d) in enumerate(ranked))),
-        budget=budget,
-    )
+    given = (row(f"o/r/{i}", f, name=n, description=d) for i, (n, f, d) in enumerate(ranked))
+    got = told(found(*given), budget=budget)
     if got:
         assert tokens(got.text) <= budget
         assert got.text.count("\n") <= 4

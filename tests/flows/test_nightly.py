@@ -17,7 +17,7 @@ from flows.cli.printing.run import print_run
 from flows.commands.operate import root_status
 from flows.server.temporary import as_functions
 from storage.errors import GateRefused, Locked, NothingReadable
-from storage.lance.served import read_served, require_served
+from storage.lance.served import require_served
 from storage.root import Root
 from storage.state import accept_risks, parsed_table, read_runs, seen_table
 from tasks.crawl.local.directory import DirectorySource
@@ -46,19 +46,15 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
     assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
     assert record["nodes"] == record["vectors_new"] - 2 > 5
     assert all(check["passed"] for check in record["checks"])
-    served = read_served(Root(root))
-    assert served is not None
-    assert record["served"] == served.version
+    assert record["served"] == require_served(Root(root)).version
 
     # Every flow leaves its table under a stable key.
     assert _artifact(prefect_server, "skillery-crawl")[0]["new"] == 2
     assert {"what": "documents", "count": 2} in _artifact(prefect_server, "skillery-refine")
     licences = _artifact(prefect_server, "skillery-licences")
     assert {"class": "allow", "licence": "unknown", "documents": 2} in licences
-    assert {row["node_type"] for row in _artifact(prefect_server, "skillery-node-types")} >= {
-        "step",
-        "concept",
-    }
+    types = {row["node_type"] for row in _artifact(prefect_server, "skillery-node-types")}
+    assert types >= {"step", "concept"}
     assert all(row["passed"] for row in _artifact(prefect_server, "skillery-checks"))
     skill_table, node_table = _artifact(prefect_server, "skillery-index")
     assert (skill_table["table"], skill_table["rows"], node_table["table"]) == ("skills", 2, "nodes")
@@ -118,9 +114,8 @@ def test_a_revision_that_turned_hostile_is_told_and_held_until_it_is_accepted(
         assert (told["doc_id"], told["held"], told["new"]) == (tea, True, is_new)
         assert record["published"] is False  # nothing that is served has changed
         assert _served_risks(root, tea) == []
-    assert [told["message"]] == [
-        row["value"] for row in _artifact(prefect_server, "skillery-nightly") if "risks added" in row["what"]
-    ]
+    table = _artifact(prefect_server, "skillery-nightly")
+    assert [told["message"]] == [row["value"] for row in table if "risks added" in row["what"]]
     accept_risks(Root(root), tea, [RULE], datetime.now(UTC))
     accepted = refresh_one(tea, root)
     assert [one["held"] for one in accepted["risks_added"]] == [False]
@@ -248,9 +243,8 @@ def test_a_day_is_rebuilt_beside_what_is_served_and_served_when_asked(
         rows = backfill(date(2020, 1, 1), NOW, root, stages=["refine"])
         assert [(r["day"], r["documents"], r["nodes"]) for r in rows] == [(BEFORE, 2, 0), (TODAY, 3, 0)]
         rows = backfill(THEN, NOW, root)
-        assert [(r["documents"], r["refined now"], r["published"]) for r in rows] == [
-            (2, 0, None), (3, 0, None)
-        ]  # fmt: skip
+        made = [(r["documents"], r["refined now"], r["published"]) for r in rows]
+        assert made == [(2, 0, None), (3, 0, None)]
         assert rows[-1]["nodes"] == two_days["nodes"]
         foreseen = read_runs(Root(root), 1)[0]["foreseen"]["days"]
         assert [(day["day"], day["documents to make"]) for day in foreseen] == [(BEFORE, 0), (TODAY, 0)]

@@ -129,16 +129,15 @@ def test_flows_are_functions_only_where_that_was_said(prefect_server: str) -> No
         assert [*found, two.result(), on_page()] == [False, True, False, True]
 
 
-def test_a_runner_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runner_of_no_kind_is_refused_and_one_that_is_not_installed_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from flows.runners import require_runner
 
     monkeypatch.setenv("SKILLERY_TASK_RUNNER", "ray")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(WrongInput, match=r"SKILLERY_TASK_RUNNER=ray needs .* pip install '\.\[ray\]'"):
         require_runner(load_settings())
-
-
-def test_a_runner_of_no_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLERY_TASK_RUNNER", "slurm")
     with pytest.raises(WrongInput, match="SKILLERY_TASK_RUNNER='slurm'"):
         load_settings()
@@ -259,10 +258,10 @@ def test_the_waits_are_those_of_the_policy() -> None:
     assert (given["retries"], given["retry_delay_seconds"]) == (3, [1.5, 3.0, 5])
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["crawl-source", "refresh-source", "prepare-encoder", "parse-batch", "embed-batch", "build-tables"],
-)
-def test_tasks_that_ask_the_network_or_a_model_are_among_them(name: str) -> None:
+ASKING = "crawl-source", "refresh-source", "prepare-encoder", "parse-batch", "embed-batch", "build-tables"
+
+
+def test_tasks_that_ask_the_network_or_a_model_are_among_them() -> None:
     shells = "".join(file.read_text() for file in PROJECT.glob("tasks/*/shells.py"))
-    assert re.search(rf'@task\(\s*name="{name}"[^@]*?task_retries\(\)', shells)
+    for name in ASKING:
+        assert re.search(rf'@task\(\s*name="{name}"[^@]*?task_retries\(\)', shells), name

@@ -46,9 +46,7 @@ def skills(project: Path, ask: Ask) -> Path:
 
 
 def verified(ask: Ask, code: int) -> set[tuple[str, str, str]]:
-    done = ask("verify", *HERE, "--json")
-    assert done.code == code, done.stderr
-    told = json.loads(done.stdout)["skills"]
+    told = ask.told("verify", *HERE, code=code)["skills"]
     return {(s["name"], one["change"], one["path"]) for s in told for one in s["differences"]}
 
 
@@ -130,9 +128,8 @@ def test_what_the_locks_say_is_had_again_and_nothing_else(skills: Path, ask: Ask
 
 
 def states(ask: Ask, code: int) -> dict[str, str]:
-    done = ask("install", "--frozen", *HERE, "--json")
-    assert done.code == code, done.stderr
-    return {skill["name"]: skill["state"] for skill in json.loads(done.stdout)["skills"]}
+    told = ask.told("install", "--frozen", *HERE, code=code)["skills"]
+    return {skill["name"]: skill["state"] for skill in told}
 
 
 @pytest.fixture
@@ -221,11 +218,8 @@ def test_what_another_client_locked_is_had_out_of_its_repository_or_folder(
     shutil.rmtree(project / ".agents")
     entry["computedHash"] = "0" * 64
     (project / SKILLS_LOCK).write_text(json.dumps(lock), "utf-8")
-    why = (
-        "holds no skill in its first folder"
-        if kind == "folder of skills"
-        else "gives other bytes than the lock"
-    )
+    of_many = kind == "folder of skills"
+    why = "holds no skill in its first folder" if of_many else "gives other bytes than the lock"
     assert why in ask("install", "--frozen", *HERE).stdout
     assert not (project / ".agents/skills/tea").exists()
 

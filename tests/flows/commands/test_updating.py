@@ -279,9 +279,8 @@ def test_what_a_revision_adds_is_foreseen_and_refused_until_it_is_accepted_by_na
     nights.run(source("Wait for two hours.", WARNED))
     (foreseen,) = outdated_skills(nights.root, place)["skills"]
     assert foreseen["state"] == "outdated"
-    assert [(risk["code"], risk["severity"]) for risk in foreseen["risks"]["added"]] == [
-        (f"risk.{RULE}", "warning")
-    ]
+    (risk,) = foreseen["risks"]["added"]
+    assert (risk["code"], risk["severity"]) == (f"risk.{RULE}", "warning")
     lax = InstallSettings(refuse=[])
     (told,) = update_skills(nights.root, place, [], [], lax, dry_run=False)["skills"]
     assert (told["state"], f"--accept-risk {RULE}" in told["reason"]) == ("refused", True)

@@ -93,13 +93,6 @@ def test_one_that_was_left_behind_is_ended_by_the_next_command(
     assert not record.exists()
 
 
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 _PASSWORD = "somebody:open-sesame"  # noqa: S105 (of servers of these tests alone)
 
 
@@ -137,8 +130,11 @@ class Up:
 
 
 @pytest.fixture
-def up(root: str, port: int) -> Iterator[Callable[[], Up]]:
+def up(root: str) -> Iterator[Callable[[], Up]]:
     started: list[Up] = []
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
 
     def start() -> Up:
         started.append(Up(root, port))
@@ -155,18 +151,12 @@ def children(process: subprocess.Popen[str]) -> list[int]:
     return [int(pid) for pid in listed]
 
 
-def gone(pids: list[int], seconds: float = 10) -> bool:
-    until = time.monotonic() + seconds
-    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < until:
-        time.sleep(0.05)
-    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+def gone(pids: list[int]) -> bool:
+    return within(10, lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
 def await_state(up: Up, run: str, state: str, seconds: float = 90) -> None:
-    until = time.monotonic() + seconds
-    while (found := up.ask(f"flow_runs/{run}")["state_type"]) != state and time.monotonic() < until:
-        time.sleep(0.5)
-    assert found == state
+    assert within(seconds, lambda: up.ask(f"flow_runs/{run}")["state_type"] == state), state
 
 
 @pytest.mark.slow
@@ -210,10 +200,9 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = ask("up", "--root", str(tmp_path / "root"), "--port", str(port))
-    assert done.code == 2
-    assert f"port {port} of this machine cannot be used" in done.stderr
-    assert "--port" in done.stderr
+        told = ask.refused("up", "--root", str(tmp_path / "root"), "--port", str(port))
+    assert f"port {port} of this machine cannot be used" in told
+    assert "--port" in told
     assert not (tmp_path / "root").exists()
 
 

@@ -74,12 +74,10 @@ def test_a_night_is_told_stage_by_stage_with_schemas_rows_versions_and_checks(
     assert "pa55wort" not in told.read_text()
     refined, indexed = outputs(found[4]), outputs(found[8])
     assert refined["documents"]["outputFacets"]["outputStatistics"]["rowCount"] == 4
-    assert {"name": "doc_id", "type": "string"}.items() <= refined["documents"]["facets"]["schema"]["fields"][
-        0
-    ].items()
-    assert indexed["lance/skills"]["facets"]["version"]["datasetVersion"] == str(
-        served_bakery.served().skills
-    )
+    field = refined["documents"]["facets"]["schema"]["fields"][0]
+    assert (field["name"], field["type"]) == ("doc_id", "string")
+    version = indexed["lance/skills"]["facets"]["version"]["datasetVersion"]
+    assert version == str(served_bakery.served().skills)
     (gate,) = found[-1]["inputs"]
     (checked,) = gate["inputFacets"]["dataQualityAssertions"]["assertions"]
     assert (checked["assertion"], checked["success"]) == ("rows", True)
@@ -240,11 +238,8 @@ def test_a_line_says_when_where_and_of_which_run(
         monkeypatch.setattr(DOING, name, None)
     logger = logging.Logger("tasks.crawl")
     logger.addHandler(JsonLines(sys.stderr))
-    with (
-        run_as("20260203T021500-abcdef"),
-        recorded(Root(tmp_path), "20260203T021500-abcdef", [], flow="nightly") as record,
-        record.stage("crawl"),
-    ):
+    night = recorded(Root(tmp_path), RUN, [], flow="nightly")
+    with run_as(RUN), night as record, record.stage("crawl"):
         logger.warning("%s: two\nlines :bug: \x1b[31m", "dir:a", extra={"source": "dir:a", "tried": 2})
         try:
             raise OSError("disk")
@@ -253,7 +248,7 @@ def test_a_line_says_when_where_and_of_which_run(
     first, second = objects(capsys.readouterr().err)
     assert first.pop("time").startswith("20")
     assert first == {
-        "level": "warning", "run": "20260203T021500-abcdef", "flow": "nightly", "stage": "crawl",
+        "level": "warning", "run": RUN, "flow": "nightly", "stage": "crawl",
         "source": "dir:a", "message": "dir:a: two\nlines :bug: \x1b[31m",
         "fields": {"logger": "tasks.crawl", "tried": 2},
     }  # fmt: skip

@@ -61,11 +61,9 @@ def night(root: Root, market: Path, words: Path) -> subprocess.Popen[bytes]:
 
 
 def written(number: int, words: list[str], draw: random.Random) -> str:
-    lines = (f"- {' '.join(draw.choices(words, k=9))}." for _ in range(12))
+    lines = "\n".join(f"- {' '.join(draw.choices(words, k=9))}." for _ in range(12))
     described = " ".join(draw.choices(words, k=8)).replace("'", "")
-    return f"---\nname: skill-{number}\ndescription: '{described}'\n---\n# Skill {number}\n\n" + "\n".join(
-        lines
-    )
+    return f"---\nname: skill-{number}\ndescription: '{described}'\n---\n# Skill {number}\n\n{lines}"
 
 
 def interrupted(root: Root, market: Path, words: Path, after: float) -> float | None:

@@ -13,7 +13,7 @@ import pytest
 from tasks.evaluate.generate.plans import DIFFICULTIES, plan_words
 from tests.support.command import Ask, lines_of
 from tests.support.llm.bench_llm import judges_by_length, requests_about
-from tests.support.llm.llm_asking import llm_set_up, settings_of
+from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.kitchen_servers import serve_kitchen
@@ -34,16 +34,9 @@ def one_request(asked: Asked) -> str:
 
 
 @pytest.fixture
-def server() -> Iterator[LlmServer]:
-    with LlmServer(say=one_request) as running:
+def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
+    with llm_set_up(monkeypatch, say=one_request, PROMPT_PRICE=10) as running:
         yield running
-
-
-@pytest.fixture
-def llm(server: LlmServer, monkeypatch: pytest.MonkeyPatch) -> LlmServer:
-    for name, value in settings_of(server, PROMPT_PRICE=10).items():
-        monkeypatch.setenv(name, value)
-    return server
 
 
 @pytest.fixture
@@ -63,7 +56,7 @@ def test_a_bench_grows_from_what_is_served_and_can_be_measured(
     llm: LlmServer, served_bakery: SkillRoot, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, root = tmp_path / "bench", served_bakery.root.uri
-    arguments = ["bench", "paging", "--skills", "3", "--out", str(out), "--root", root, "--json"]
+    arguments = ["bench", "paging", "--skills", "3", "--out", str(out), "--root", root]
     found = ask.told(*arguments)
     assert (found["wanted"], found["skills"], found["asked"], found["kept"]) == (3, 3, 3, 0)
     assert found["queries"] == len(lines_of(out / "queries.jsonl")) == sum(found["by_breadth"].values())
@@ -73,17 +66,15 @@ def test_a_bench_grows_from_what_is_served_and_can_be_measured(
     assert found["rejected"] == {"missing": 15 - found["queries"]}
     assert {asked.body["max_tokens"] for asked in llm.asked} == {4096}
     sent = llm.requests
-    more = ask(*arguments[:2], "--skills", "100", *arguments[4:-1])
+    more = ask(*arguments, "--skills", "100")
     assert more.code == 0, more.stderr
     assert f"asked about {len(SKILLS) - 3} skills, 3 kept from before" in more.stdout
     assert "100 were wanted" in more.stdout
     assert llm.requests > sent
     files = ["--documents", str(out / "documents.jsonl"), "--queries", str(out / "queries.jsonl")]
-    measured = ask("evaluate", "paging", *files, "--method", "full", "--root", root, "--json")
-    assert json.loads(measured.stdout)["methods"][0]["sufficient"] == 1.0
-    whole = sum(
-        kept["rejected"] == {} for kept in map(json.loads, map(Path.read_text, out.glob("queries/*")))
-    )
+    measured = ask.told("evaluate", "paging", *files, "--method", "full", "--root", root)
+    assert measured["methods"][0]["sufficient"] == 1.0
+    whole = sum(json.loads(file.read_text())["rejected"] == {} for file in out.glob("queries/*"))
     monkeypatch.setenv("SKILLERY_SKILLPAGER_REQUEST_EXACTLY", "true")
     assert ask.told(*arguments)["documents"] == whole < len(SKILLS)
 
@@ -173,9 +164,8 @@ def bakery(served_bakery: SkillRoot) -> str:
 def kitchen(tmp_path: Path, minilm_export: Export, monkeypatch: pytest.MonkeyPatch) -> str:
     """A bakery of servers whose sections are taken for categories of the paper."""
     words = plan_words()
-    words["categories"] = dict.fromkeys(("Baking", "Drinks"), "databases") | dict.fromkeys(
-        ("Shopping", "Messages"), "security"
-    )
+    kinds = {"databases": ("Baking", "Drinks"), "security": ("Shopping", "Messages")}
+    words["categories"] = {name: kind for kind, names in kinds.items() for name in names}
     monkeypatch.setattr("flows.commands.generate.plan_words", lambda: words)
     monkeypatch.setattr("tasks.evaluate.generate.plans._FEWEST_ROWS", 4)
     monkeypatch.setattr("tasks.evaluate.generate.plans.DIFFICULTIES", dict.fromkeys(DIFFICULTIES, (2,)))
@@ -205,8 +195,8 @@ def test_a_bench_that_a_model_writes_is_counted_and_can_be_measured(
     assert found["discarded"] == {"steps": 3}  # no four skills make a request of five
     assert "discarded: steps 3" in printed.stdout
     assert printed.stdout.count("0 requests") == 1
-    done = ask("evaluate", "compose", "--root", bakery, "--queries", str(out / "requests.jsonl"), "--json")
-    assert json.loads(done.stdout)["queries"] == len(rows)
+    done = ask.told("evaluate", "compose", "--root", bakery, "--queries", str(out / "requests.jsonl"))
+    assert done["queries"] == len(rows)
 
 
 def test_the_papers_way_asks_a_model_for_paraphrases_alone(
@@ -221,5 +211,5 @@ def test_the_papers_way_asks_a_model_for_paraphrases_alone(
     rows = lines_of(out / "requests.jsonl")
     assert [row.get("paraphrase") for row in rows].count("In other words.") == 2
     options = ["--queries", str(out / "requests.jsonl"), "--categories", str(out / "categories.json")]
-    done = ask("evaluate", "compose", "--root", kitchen, *options, "--method", "local-compose", "--json")
-    assert json.loads(done.stdout)["queries"] == len(rows) == 6
+    done = ask.told("evaluate", "compose", "--root", kitchen, *options, "--method", "local-compose")
+    assert done["queries"] == len(rows) == 6

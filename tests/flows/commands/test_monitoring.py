@@ -53,12 +53,6 @@ def test_a_served_root_tells_its_version_age_and_size(served_bakery: SkillRoot) 
     assert found["skillery_rows nodes"] > 6
 
 
-def test_an_empty_root_has_no_age(tmp_path: Path) -> None:
-    found = values(Root(tmp_path))
-    assert found["skillery_readable"] == 1
-    assert "skillery_served_age_seconds" not in found
-
-
 def test_the_last_run_its_checks_and_each_source_are_told(tmp_path: Path) -> None:
     root = Root(tmp_path)
     complete, stale = "2026-02-03T03:00:00+00:00", "2026-02-03T02:00:00+00:00"
@@ -102,8 +96,13 @@ def test_a_record_of_before_flows_were_named_is_a_nightlys(tmp_path: Path) -> No
     assert values(root)["skillery_last_run_state nightly complete"] == 1
 
 
-def test_a_root_that_cannot_be_read_is_told_and_scraping_goes_on(tmp_path: Path) -> None:
+def test_an_empty_root_has_no_age_and_one_that_cannot_be_read_is_told_and_scraping_goes_on(
+    tmp_path: Path,
+) -> None:
     root = Root(tmp_path)
+    found = values(root)
+    assert found["skillery_readable"] == 1
+    assert "skillery_served_age_seconds" not in found
     root.write("state/served.json", b"{")
     assert values(root) == {"skillery_readable": 0}
 
@@ -140,12 +139,9 @@ def night(root: Root, error: Exception | None = None, state: str = "complete") -
         if error is not None:
             raise error
     if state != "complete" or error is None:
-        now = datetime.now(UTC).isoformat()
-        read = None if state == "failed" else now
-        stale = now if state == "failed" else None
-        write_source(
-            root, "dir:a", {"state": state, "in_list": True, "last_read": read, "stale_since": stale}
-        )
+        now, is_stale = datetime.now(UTC).isoformat(), state == "failed"
+        times = {"last_read": None if is_stale else now, "stale_since": now if is_stale else None}
+        write_source(root, "dir:a", {"state": state, "in_list": True, **times})
 
 
 def died(root: Root) -> None:

@@ -31,13 +31,10 @@ def test_answers_are_those_of_the_command(index: SkillIndex, ask: Ask, served_ba
     at = ["--root", served_bakery.root.uri]
     hit = index.search(MITES, 1).results[0]
     told = ask.told("search", MITES, "-k", "1", *at)
-    assert [{name: getattr(hit, name) for name in ("doc_id", "fit", "licence")}] == [
-        {name: row[name] for name in ("doc_id", "fit", "licence")} for row in told["results"]
-    ]
-    assert (
-        index.page(BEES_ID, MITES, 60).context
-        == ask.told("page", BEES_ID, MITES, "--budget", "60", *at)["context"]
-    )
+    (row,) = told["results"]
+    assert (hit.doc_id, hit.fit, hit.licence) == (row["doc_id"], row["fit"], row["licence"])
+    page = ask.told("page", BEES_ID, MITES, "--budget", "60", *at)
+    assert index.page(BEES_ID, MITES, 60).context == page["context"]
     plan = index.compose("treat the bees, then bake bread")
     assert plan.steps == ask.told("compose", "treat the bees, then bake bread", *at)["steps"]
     assert index.show("bees").body == ask.told("show", "bees", *at)["body"]
@@ -46,11 +43,8 @@ def test_answers_are_those_of_the_command(index: SkillIndex, ask: Ask, served_ba
 def test_mistakes_are_told_by_their_kind(index: SkillIndex, served_bakery: SkillRoot) -> None:
     with pytest.raises(UnknownDocument):
         index.show("nobody/knows/this")
-    for wrong in (
-        lambda: index.search(" "),
-        lambda: index.page(BEES_ID, "q", -1),
-        lambda: index.search("q", 0),
-    ):
+    search = index.search
+    for wrong in (lambda: search(" "), lambda: index.page(BEES_ID, "q", -1), lambda: search("q", 0)):
         with pytest.raises(WrongInput):
             wrong()
     with pytest.raises(WrongInput, match="learned"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.support.command import Ask
+from tests.support.command import Ask, lines_of
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer, sorted_out
 from tests.support.paging.paging_bench import workshop
@@ -55,9 +55,7 @@ def test_a_sample_is_drawn_filled_in_and_read_back(
     bench: list[str], llm: LlmServer, tmp_path: Path, ask: Ask
 ) -> None:
     form = tmp_path / "forms" / "labels.md"
-    done = ask(*bench, *METHODS, "--judge", "both", "--sample-labels", str(form), "--json")
-    assert done.code == 0, done.stderr
-    sample = json.loads(done.stdout)["judge"]["sample"]
+    sample = ask.told(*bench, *METHODS, "--judge", "both", "--sample-labels", str(form))["judge"]["sample"]
     assert len(sample["cells"]) == 2 * 2 * 2
     assert sample["pairs"] == sum(cell["drawn"] for cell in sample["cells"]) > 0
     assert {cell["votes"] for cell in sample["cells"] if cell["drawn"]} == {"3-0", "2-1"}
@@ -66,9 +64,8 @@ def test_a_sample_is_drawn_filled_in_and_read_back(
     assert "--documents ... --queries ... --method skillpager --method chunks" in text
     form.write_text(re.sub("^Sufficient: $", "Sufficient: yes", text, flags=re.MULTILINE), "utf-8")
     asked = llm.requests
-    again = ask(*bench, *METHODS, "--judge", "both", "--labels", str(form), "--json")
-    assert again.code == 0, again.stderr
-    people = json.loads(again.stdout)["judge"]["agreement"]["people_llm"]
+    judge = ask.told(*bench, *METHODS, "--judge", "both", "--labels", str(form))["judge"]
+    people = judge["agreement"]["people_llm"]
     said_yes = sum(cell["drawn"] for cell in sample["cells"] if cell["sufficient"])
     assert (people["cases"], people["raw"]) == (sample["pairs"], said_yes / sample["pairs"])
     assert set(people["by_pattern"]) == {"3-0", "2-1"}
@@ -83,9 +80,8 @@ def test_a_form_is_read_only_with_the_contexts_that_it_shows(
     form.write_text(form.read_text("utf-8").replace("Sufficient: \n", "Sufficient: no\n"), "utf-8")
     asked = llm.requests
     monkeypatch.setenv("SKILLERY_SKILLPAGER_CHUNK_TOKENS", "64")
-    assert "the context is another one than the form shows" in ask.refused(
-        *bench, *options, "--labels", str(form)
-    )
+    told = ask.refused(*bench, *options, "--labels", str(form))
+    assert "the context is another one than the form shows" in told
     assert llm.requests == asked
 
 
@@ -108,14 +104,11 @@ def test_queries_without_evidence_are_judged_by_a_language_model_alone(
     bench: list[str], llm: LlmServer, tmp_path: Path, ask: Ask
 ) -> None:
     queries = Path(bench[bench.index("--queries") + 1])
-    rows = [{**json.loads(line), "evidence": []} for line in queries.read_text("utf-8").splitlines()]
+    rows = [{**line, "evidence": []} for line in lines_of(queries)]
     queries.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     assert "--judge llm needs none" in ask.refused(*bench, *METHODS)
-    done = ask(
-        *bench, "--method", "skillpager", "--judge", "llm", "--report", str(tmp_path / "out"), "--json"
-    )
-    assert done.code == 0, done.stderr
-    (row,) = json.loads(done.stdout)["methods"]
+    options = ["--method", "skillpager", "--judge", "llm", "--report", str(tmp_path / "out")]
+    (row,) = ask.told(*bench, *options)["methods"]
     assert (row["method"], row["coverage"], row["llm"]["queries"]) == ("skillpager", None, len(THINGS))
     run = pl.read_parquet(tmp_path / "out/paging.parquet")
     said = run.filter(pl.col("measure") == "verdict")

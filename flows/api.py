@@ -182,8 +182,7 @@ def pages_for(
 def open_index(root: str | Path | None = None) -> SkillIndex:
     """Return what answers for a root, a folder or `s3://bucket/prefix`; None: SKILLERY_ROOT, or `data`.
 
-    Raises:
-        WrongInput: A setting, or the root, cannot be used.
+    Raises `WrongInput` if a setting, or the root, cannot be used.
     """
     return SkillIndex(Root(root or load_settings().root, remembering=True))
 

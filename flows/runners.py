@@ -58,8 +58,7 @@ def batches_at_once(total: int) -> int:
 def shared_runner() -> Iterator[None]:
     """Share one task runner between all stages inside; a cluster starts once, with the first batch.
 
-    Raises:
-        WrongInput: As `require_runner`.
+    Raises `WrongInput` as `require_runner`.
     """
     with ExitStack() as stack:
         if _shared.get() is None:

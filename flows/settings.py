@@ -234,8 +234,7 @@ class Settings(BaseSettings, CrawlSettings):
     def licence_policies(self) -> dict[str, dict[str, Any]]:
         """Return the fields of a `LicencePolicy` for `serve` and for `export`.
 
-        Raises:
-            WrongInput: A list holds what is no SPDX identifier, or both lists hold the same one.
+        Raises `WrongInput` if a list holds what is no SPDX identifier, or both lists hold the same one.
         """
         from tasks.refine.licences.policy import licence_policy  # noqa: PLC0415 (its library: queries do without)
 
@@ -337,8 +336,7 @@ def run_opinions(settings: Settings) -> TypingOptions | None:
 def run_expansion(settings: Settings) -> TypingOptions | None:
     """Return how an LLM foretells requests in a run; None: it does not.
 
-    Raises:
-        WrongInput: As `llm_options`, or the encoder is not the default one.
+    Raises `WrongInput` as `llm_options`, or the encoder is not the default one.
     """
     if settings.expand == "llm":
         from tasks.models.adapted_encoder import BASE  # noqa: PLC0415
@@ -352,9 +350,8 @@ def run_expansion(settings: Settings) -> TypingOptions | None:
 def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
     """Return how an LLM takes part in a classification of this kind; None for `local`.
 
-    Raises:
-        WrongInput: An LLM is to be asked, and its address, name or key is missing or wrong, or the package
-            that asks it is not installed.
+    Raises `WrongInput` if an LLM is to be asked, and its address, name or key is missing or wrong, or the
+    package that asks it is not installed.
     """
     return None if kind == "local" else asked_llm(settings, hybrid=kind == "hybrid")
 

@@ -73,11 +73,7 @@ def form_of(out: Path, forms: Sequence[str]) -> str:
 
 
 def put_drawing(out: Path, drawing: bytes) -> None:
-    """Write a drawing, whole or not at all.
-
-    Raises:
-        WrongInput: `out` cannot be written.
-    """
+    """Write a drawing, whole or not at all; raises `WrongInput` if `out` cannot be written."""
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         beside.write_bytes(drawing)

@@ -68,9 +68,8 @@ def risks_bench(
 def draw_graph(root: Root, settings: Settings, doc_id: str, out: Path) -> dict[str, Any]:
     """Draw the graph of a served skill to an SVG file, and return what it shows.
 
-    Raises:
-        WrongInput: `out` has another suffix than `.svg`, or cannot be written.
-        UnknownDocument, Withheld, NotPublished: As `ServedIndex.document`.
+    Raises `WrongInput` if `out` has another suffix than `.svg`, or cannot be written, and `UnknownDocument`
+    or `Withheld` or `NotPublished` as `ServedIndex.document`.
     """
     form_of(out, ("svg",))
     graph = graph_of(open_index(root, settings).document(doc_id))

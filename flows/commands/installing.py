@@ -72,13 +72,9 @@ def install_skills(
     A text is an id, the end of one, or a name, with `id:` before an id that is also another skill's name; it
     is not looked up where a registry `brought` the skills. The others are the options of `skillery install`:
     `accepted` are rules of risks, `called` names the folder of the one skill, `project` is where
-    `skills-lock.json` lies, None: none is kept.
-
-    Raises:
-        UnknownDocument, Withheld: As `show`.
-        WrongInput: One is refused (`prepare`), two may be meant, or its folder is not free.
-        Locked: Another process installs there.
-        StorageError: A file of the root, or the lock, cannot be read.
+    `skills-lock.json` lies, None: none is kept. Raises `UnknownDocument` or `Withheld` as `show`;
+    `WrongInput` if one is refused (`prepare`), two may be meant, or its folder is not free; `Locked` if
+    another process installs there; `StorageError` if a file of the root, or the lock, cannot be read.
     """
     rules = require_rules(accepted)
     meant_ones = (_meant(root, text, revision) for text in dict.fromkeys(texts))
@@ -138,9 +134,8 @@ def remove_skills(
 ) -> dict[str, Any]:
     """Remove installed skills, `edited` ones too where that is said; all are checked before the first goes.
 
-    Raises:
-        WrongInput: One is not installed there, or was edited.
-        Locked, StorageError: As `install_skills`.
+    Raises `WrongInput` if one is not installed there, or was edited, and `Locked` or `StorageError` as
+    `install_skills`.
     """
     with open_skills_folder(folder) as skills:
         names = list(dict.fromkeys(installed_name(skills, text) for text in texts))

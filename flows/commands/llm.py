@@ -15,10 +15,8 @@ from tasks.models.llm.ask import Llm, open_llm
 def opened_llm(root: Root, settings: Settings, instead: str) -> Iterator[Llm]:
     """Yield the LLM that is set up, whose answers are kept below a root.
 
-    If it gave no answer, stderr says so at the end, and what is there `instead`.
-
-    Raises:
-        WrongInput: None is set up.
+    If it gave no answer, stderr says so at the end, and what is there `instead`. Raises `WrongInput` if none
+    is set up.
     """
     with open_llm(root, asked_llm(settings)) as llm:
         yield llm

@@ -127,8 +127,7 @@ def add_source(root: Root, given: str, wait: float = 0) -> dict[str, Any]:
 def remove_listed(root: Root, given: str, wait: float = 0, *, retire: bool) -> dict[str, Any]:
     """Take a source off the list; return whether it was on it, how many documents retire, how many stay.
 
-    Raises:
-        WrongInput: No such source is known; the message names those with a similar spec.
+    Raises `WrongInput` if no such source is known; the message names those with a similar spec.
     """
     with _writing(root, wait):
         known = known_sources(root)
@@ -216,8 +215,7 @@ def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
 def forget_target(root: Root, target: str, wait: float = 0) -> dict[str, Any]:
     """Forget a document, a repository, a trajectory or a learned skill; return what was removed.
 
-    Raises:
-        UnknownDocument: Nothing has or had that id.
+    Raises `UnknownDocument` if nothing has or had that id.
     """
     from tasks.retrieve.versions.forget import forget  # noqa: PLC0415 (loads what induces)
 

@@ -240,8 +240,7 @@ def labels_for(
 ) -> list[Label]:
     """Return people's labels on what will be measured, of a form or of JSON lines; none without a file.
 
-    Raises:
-        WrongInput: A line cannot be used, or its context is not measured; the message names the line.
+    Raises `WrongInput` if a line cannot be used, or its context is not measured; the message names the line.
     """
     if path is None:
         return []

@@ -103,10 +103,9 @@ def run_backfill(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Run the backfill flow and return one row for each rebuilt day.
 
-    Raises:
-        WrongInput: An argument is no date, the end lies before the start, or nothing was crawled in between.
-        Locked: Another run writes to the root.
-        GateRefused: The last day's corpus was to be published and failed a check.
+    Raises `WrongInput` if an argument is no date, the end lies before the start, or nothing was crawled in
+    between; `Locked` if another run writes to the root; `GateRefused` if the last day's corpus was to be
+    published and failed a check.
     """
     _require_days(root, start, end)
     days = date.fromisoformat(start), date.fromisoformat(end)
@@ -140,8 +139,7 @@ def _require_days(root: Root, start: str, end: str) -> list[str]:
 def run_evaluation(root: Root) -> dict[str, Any]:
     """Run the evaluation flow on what is served and return its figures; `fallen` lists what is too low.
 
-    Raises:
-        NotPublished: Nothing is served.
+    Raises `NotPublished` if nothing is served.
     """
     require_served(root)
     with prefect_for(root, "flows.evaluate"):
@@ -158,11 +156,9 @@ def run_refresh(
 ) -> dict[str, Any]:
     """Read one document or repository again and return the run's record, also if the run failed.
 
-    Risks of the `accepted` rules in what was fetched of the one document until now are accepted.
-
-    Raises:
-        WrongInput: No source has such a document, or a rule is none; nothing was started.
-        Locked: Another run writes to the root.
+    Risks of the `accepted` rules in what was fetched of the one document until now are accepted. Raises
+    `WrongInput` if no source has such a document, or a rule is none; nothing was started, and `Locked` if
+    another run writes to the root.
     """
     wanted, rules = target_of(root, target).name, require_rules(accepted)
     if rules:
@@ -176,8 +172,7 @@ def run_refresh(
 def run_rebuild(root: Root, index: Index, wait: float = 0, *, keep_vectors: bool) -> dict[str, Any]:
     """Make everything again from raw snapshots and return the run's record, also if the run failed.
 
-    Raises:
-        Locked: Another run writes to the root.
+    Raises `Locked` if another run writes to the root.
     """
     with prefect_for(root, "flows.full_rebuild", encodes=True):
         from flows.full_rebuild import full_rebuild  # noqa: PLC0415
@@ -188,10 +183,8 @@ def run_rebuild(root: Root, index: Index, wait: float = 0, *, keep_vectors: bool
 def run_compaction(root: Root, wait: float = 0) -> dict[str, Any]:
     """Compact the tables, remove old files, and return the counts.
 
-    Raises:
-        NotPublished: Nothing is served.
-        GateRefused: A compacted table differs from the served one, which stays.
-        Locked: Another run writes to the root.
+    Raises `NotPublished` if nothing is served; `GateRefused` if a compacted table differs from the served
+    one, which stays; `Locked` if another run writes to the root.
     """
     require_served(root)
     with prefect_for(root, "flows.compact"):

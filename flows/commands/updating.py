@@ -57,9 +57,8 @@ def outdated_skills(root: Root, folder: Path) -> dict[str, Any]:
     outdated has the `risks` that an update would add, null (and the `reason`) where none could be told;
     `held` says which newer revision is not served.
 
-    Raises:
-        WrongInput: There is no such folder.
-        Locked, StorageError: As `installing.install_skills`.
+    Raises `WrongInput` if there is no such folder, and `Locked` or `StorageError` as
+    `installing.install_skills`.
     """
     with open_skills_folder(folder) as skills:
         told = [_foreseen(root, skills, name) for name in skills.skills]
@@ -97,11 +96,8 @@ def update_skills(
     of its `risks` and `licence`.
 
     The parameters are as for `installing.install_skills`; without texts all are updated, and in a dry run,
-    which writes nothing, what would be is `outdated`.
-
-    Raises:
-        WrongInput: There is no such folder, or one of `texts` is not installed there.
-        Locked, StorageError: As `installing.install_skills`.
+    which writes nothing, what would be is `outdated`. Raises `WrongInput` if there is no such folder, or one
+    of `texts` is not installed there, and `Locked` or `StorageError` as `installing.install_skills`.
     """
     rules = require_rules(accepted)
     with open_skills_folder(folder) as skills:
@@ -232,9 +228,8 @@ def _merge(
 def _installed_contents(root: Root, installed: Installed, ours: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files that were installed: what is unchanged in the folder, the rest of what is kept.
 
-    Raises:
-        WrongInput: The bytes of one are not kept any more.
-        UnknownDocument, Withheld, StorageError: As `past_edition`.
+    Raises `WrongInput` if the bytes of one are not kept any more, and `UnknownDocument` or `Withheld` or
+    `StorageError` as `past_edition`.
     """
     held = digests_of(ours)
     found = {p: ours[p] for p, digest in installed.files.items() if held.get(p) == digest}

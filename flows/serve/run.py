@@ -51,8 +51,7 @@ def serve_http(
     `public_url` is the address of the registry, where that is not the one that a client asks at; of several
     `workers` each is a process that answers.
 
-    Raises:
-        WrongInput: It may not, or cannot, listen there.
+    Raises `WrongInput` if it may not, or cannot, listen there.
     """
     base, limits = None if public_url is None else normal_base(public_url), load_serving()
     require_token(host, limits)

@@ -62,8 +62,7 @@ def taught(
 
     `judge` is `declared` or `llm`, None: the LLM where one is set up; `inducer` is `recurrence` or `llm`.
 
-    Raises:
-        WrongInput: A name is not known, or the LLM is to be asked and none is set up.
+    Raises `WrongInput` if a name is not known, or the LLM is to be asked and none is set up.
     """
     by = judge or (LLM if is_set_up(settings) else DECLARED)
     for option, name, known in (("--judge", by, JUDGES), ("--inducer", inducer, INDUCERS)):

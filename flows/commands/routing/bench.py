@@ -130,8 +130,7 @@ def _wanted(
 ) -> tuple[list[str], str]:
     """Return the methods to measure, and the one that others are compared with.
 
-    Raises:
-        WrongInput: One of them is not known, or the baseline is not measured.
+    Raises `WrongInput` if one of them is not known, or the baseline is not measured.
     """
     wanted = expanded(method or (() if sweep else USUAL), sweep or ())
     base = baseline or (expanded((), sweep)[0] if sweep else BASELINE)
@@ -154,8 +153,7 @@ def _files_of(
 ) -> _Files:  # fmt: skip
     """Return the files of a bench; those that are not given are the ones of its folder.
 
-    Raises:
-        WrongInput: There are no queries, no qrels or no skills.
+    Raises `WrongInput` if there are no queries, no qrels or no skills.
     """
 
     def held(name: str) -> Path | None:

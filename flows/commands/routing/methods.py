@@ -127,9 +127,8 @@ def _bi_encoder(router: SkillRouterSettings, models: RoutingModels) -> IndexEnco
 def reranking(router: SkillRouterSettings, models: RoutingModels) -> Callable[[Sequence[Skill]], Stage]:
     """Return what makes the stage that puts skills in order, by a model, loaded once, or the LLM as judge.
 
-    Raises:
-        WrongInput: The LLM is to judge, and none is set up.
-        ModelMismatch: There is no such model.
+    Raises `WrongInput` if the LLM is to judge, and none is set up, and `ModelMismatch` if there is no such
+    model.
     """
     if router.reranker == JUDGE:
         if (llm := models.llm) is None:
@@ -200,10 +199,8 @@ def require_names(names: Sequence[str]) -> None:
 def require_methods(names: Sequence[str], settings: Settings, root: Root) -> None:
     """Raise an error if a method cannot be used, before others are measured for an hour.
 
-    Raises:
-        WrongInput: Its settings cannot be used, its library is not installed, or no LLM is set up that it is
-            a variant of asking.
-        TerminalError: A model of it is no folder, and no hub has it.
+    Raises `WrongInput` if its settings cannot be used, its library is not installed, or no LLM is set up that
+    it is a variant of asking, and `TerminalError` if a model of it is no folder, and no hub has it.
     """
     if LEXICAL & set(names):
         require_bm25()
@@ -296,8 +293,7 @@ class RoutingModels:
     def attending(self) -> tuple[CausalReranker, tuple[int, int]]:
         """The causal reranker of the settings, and the tokens that it reads of description and body.
 
-        Raises:
-            WrongInput: The settings name another kind of reranker, or none.
+        Raises `WrongInput` if the settings name another kind of reranker, or none.
         """
         router = load(SkillRouterSettings)
         limits = router.reranker_description_tokens, router.reranker_body_tokens

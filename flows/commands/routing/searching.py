@@ -43,10 +43,8 @@ def other_ranker(
 ) -> Iterator[SkillRanker]:
     """Yield what ranks by a method of `SEARCHING`, then by a reranker if one is named.
 
-    A reranker is `skillrouter` (that of the settings), `judge` (the LLM that is set up), or a model.
-
-    Raises:
-        WrongInput: The method is not known, or its settings, library or LLM cannot be used.
+    A reranker is `skillrouter` (that of the settings), `judge` (the LLM that is set up), or a model. Raises
+    `WrongInput` if the method is not known, or its settings, library or LLM cannot be used.
     """
     require_names([method])
     if base_of(method) not in SEARCHING:

@@ -58,8 +58,7 @@ def static_answer(name: str) -> Response | None:
 def of_one_version(make: Callable[[], str | None]) -> str:
     """Return a page whose parts are of one version; `make` returns None if one was published between them.
 
-    Raises:
-        TransientError: Versions are published faster than the page is made.
+    Raises `TransientError` if versions are published faster than the page is made.
     """
     for _ in range(_TRIES):
         if (page := make()) is not None:

@@ -34,11 +34,9 @@ _LONGEST = 200_000  # characters of a file that a page shows
 def file_page(service: Service, text: str, path: str) -> str:
     """Return the page of a file of a skill.
 
-    Raises:
-        UnknownDocument: No served document is meant.
-        WrongInput: It has no such file, or its bytes are not kept.
-        Withheld: The policy keeps the skill's text back.
-        NotPublished, StorageError: As `SkillCatalogue.edition`.
+    Raises `UnknownDocument` if no served document is meant; `WrongInput` if it has no such file, or its bytes
+    are not kept; `Withheld` if the policy keeps the skill's text back; `NotPublished` or `StorageError` as
+    `SkillCatalogue.edition`.
     """
     edition, _, version = service.skills.edition(text)
     found = file_of(edition, path)

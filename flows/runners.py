@@ -159,10 +159,7 @@ def _submitted(runner: _Runs, task: Task[..., Any], parameters: Mapping[str, Any
         # In a thread, too, it is known that flows are functions here.
         return runner.submit(copy_context().run, partial(task, **parameters))
     # Without the address every worker starts its own server, on one database.
-    with (
-        get_client(sync_client=True) as client,
-        temporary_settings({PREFECT_API_URL: str(client.api_url)}),
-    ):
+    with get_client(sync_client=True) as client, temporary_settings({PREFECT_API_URL: str(client.api_url)}):
         return runner.submit(task, parameters=dict(parameters))
 
 

@@ -168,8 +168,7 @@ def backfill(
         bool, Option("--publish", help="Serve the last day's corpus, if it passes the gate.")
     ] = False,
     stage: Annotated[
-        list[Stage] | None,
-        Option(metavar="STAGE", help="Only refine or parse; repeatable  [both]"),
+        list[Stage] | None, Option(metavar="STAGE", help="Only refine or parse; repeatable  [both]")
     ] = None,
     wait: opt.WaitOption = 0,
     root: opt.RootOption = None,

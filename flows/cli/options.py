@@ -58,8 +58,7 @@ FormatOption = Annotated[
     Option("--format", help="Of rows: trajectories, messages (OpenAI chats), or sessions of claude, codex."),
 ]
 TrajectoriesArgument = Annotated[
-    list[Path],
-    Argument(metavar="TRAJECTORIES", hidden=True),  # its line in the help would name Python's list
+    list[Path], Argument(metavar="TRAJECTORIES", hidden=True)  # its line in the help would name Python's list
 ]
 PublicUrlOption = Annotated[
     str | None,

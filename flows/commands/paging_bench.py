@@ -161,10 +161,7 @@ def _prepared(
 ) -> PagingBench:  # fmt: skip
     """Return a bench of documents encoded by one encoder and queries encoded by another."""
     typed: Counter[str] = Counter()
-    with (
-        open_classifier(root, LocalClassifier(), typing) as (classifier, ledger),
-        progress(verb) as report,
-    ):
+    with open_classifier(root, LocalClassifier(), typing) as (classifier, ledger), progress(verb) as report:
         ready = prepare_all(
             texts, queries, encoder=KeptEncoder(encoder, root), tokenizer=tokenizer, classifier=classifier,
             progress=report, skillpager=skillpager, typed=typed,

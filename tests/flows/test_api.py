@@ -125,18 +125,15 @@ def test_the_example_can_be_drawn_and_has_pages(sample: str, ask: Ask, tmp_path:
         assert step["doc_id"] in out.read_text("utf-8")
 
 
-def test_the_lines_of_python_run(
+def test_the_lines_of_python_run_and_readme_is_short(
     sample: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (lines,) = re.findall(r"^<!-- python -->\n```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     assert lines.count("\n") <= 10
+    assert README.count("\n") < 150
     monkeypatch.chdir(Path(sample).parent)
     (Path(sample).parent / "data").symlink_to(sample)
     exec(compile(lines, "README.md", "exec"), {})  # noqa: S102 (our own)
     printed = capsys.readouterr().out
     assert "local/marketplace/data/csv-cleaning" in printed
     assert "compost" in printed
-
-
-def test_readme_is_short() -> None:
-    assert README.count("\n") < 150

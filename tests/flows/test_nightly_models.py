@@ -304,15 +304,6 @@ def test_a_run_asks_a_model_that_is_set_up_where_the_local_one_is_unsure(
     assert (found.threshold if found else "no model") == threshold
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"llm_model": "m"}, {"llm_base_url": "http://127.0.0.1:9/v1"}, {"classifier": "llm"}],
-)
-def test_half_an_endpoint_is_refused_by_name(given: dict[str, Any]) -> None:
-    with pytest.raises(WrongInput, match="SKILLERY_LLM_BASE_URL"):
-        run_llm(Settings(**given))
-
-
 def test_requests_are_foretold_for_the_default_encoder_alone_which_is_told_before_a_run_begins() -> None:
     given = {**SERVER, "expand": "llm"}
     assert run_expansion(Settings(**SERVER)) is None
@@ -353,7 +344,12 @@ def test_the_key_is_sent_and_never_shown_and_no_crawl_is_handed_it(monkeypatch: 
     assert not hasattr(crawl, "llm_api_key")
 
 
-def test_without_the_package_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_an_endpoint_or_one_without_the_package_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for given in ({"llm_model": "m"}, {"llm_base_url": SERVER["llm_base_url"]}, {"classifier": "llm"}):
+        with pytest.raises(WrongInput, match="SKILLERY_LLM_BASE_URL"):
+            run_llm(Settings.model_validate(given))
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(WrongInput, match=r"pip install '\.\[llm\]'"):
         options()

@@ -59,8 +59,7 @@ class FilterForm(Arguments):
 
 
 ShortFilters = Annotated[
-    FilterForm,
-    WithJsonSchema({"type": "object", "description": "lists: kind, licence, source, risk"}),
+    FilterForm, WithJsonSchema({"type": "object", "description": "lists: kind, licence, source, risk"})
 ]
 
 

@@ -138,10 +138,13 @@ def test_wrong_use_is_told_in_a_line(root: str, runs: str, ask: Ask, arguments: 
     assert said in ask.refused("evaluate", "stream", runs, "--root", root, *arguments)
 
 
-def test_a_file_without_a_run_to_measure_is_told(root: str, ask: Ask, tmp_path: Path) -> None:
+def test_a_file_without_a_run_to_measure_and_a_folder_without_a_bench_are_told(
+    root: str, ask: Ask, tmp_path: Path
+) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text('{"trajectory_id": "x"}\n', "utf-8")
     assert "nothing to measure" in ask.refused("evaluate", "stream", str(path), "--root", root)
+    assert "is no bench of risks" in ask.refused("evaluate", "risks", str(tmp_path))
 
 
 TEXT = "---\nname: knots\ndescription: Ties a fishing knot that holds.\n---\n# Knots\n\nWet the line first.\n"
@@ -199,10 +202,6 @@ def test_hostile_skills_are_counted_by_class_and_place_and_harmless_ones_beside(
     run = pl.read_parquet(report / "risks.parquet")
     assert run.filter(measure="warned")["value"].sum() == 4
     assert "hostile by class" in (report / "risks.md").read_text("utf-8")
-
-
-def test_what_is_no_bench_is_named(tmp_path: Path, ask: Ask) -> None:
-    assert "is no risks_bench of risks" in ask.refused("evaluate", "risks", str(tmp_path))
 
 
 # By hand: of the ten tasks three are never done in three attempts, three once, two twice and two always.

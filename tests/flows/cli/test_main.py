@@ -227,6 +227,7 @@ def test_settings_are_printed_with_value_origin_and_meaning(
 ) -> None:
     monkeypatch.setenv("SKILLERY_KEEP_VERSIONS", "3")
     monkeypatch.setenv("SKILLERY_LLM_API_KEY", "hush-hush")
+    monkeypatch.setenv("SKILLERY_SERVE_TOKEN", "a-secret-of-some-length")
     rows = {row["name"]: row for row in ask.told("settings")["settings"]}
     kept = rows["SKILLERY_KEEP_VERSIONS"]
     assert (kept["value"], kept["origin"]) == (3, "environment")
@@ -236,9 +237,11 @@ def test_settings_are_printed_with_value_origin_and_meaning(
     assert all(row["description"] for row in rows.values())
     assert "hush-hush" not in str(rows)
     assert "SKILLERY_SKILLFLOW_DENSE_K" not in rows
-    printed = ask("settings", "--all").stdout.splitlines()
-    assert "SKILLERY_KEEP_VERSIONS=3  (from the environment)" in printed
-    assert "SKILLERY_SKILLFLOW_DENSE_K=1000" in printed
+    printed = ask("settings", "--all").stdout
+    assert "\nSKILLERY_KEEP_VERSIONS=3  (from the environment)\n" in printed
+    assert "\nSKILLERY_SKILLFLOW_DENSE_K=1000\n" in printed
+    assert "SKILLERY_SERVE_BODY_BYTES" in printed
+    assert "a-secret" not in printed
 
 
 def raw(*arguments: str) -> bytes:
@@ -310,7 +313,3 @@ def test_diff_tells_what_changed_between_two_nights(ask: Ask, storied: SkillRoot
     assert "nothing changed" in ask("diff", "bread", "2025-03-02", "2025-03-03", *root).stdout
     assert ask.told("diff", "bread", *root)["files"][0]["change"] == "changed"
     assert "it has no other revision" in ask("diff", "local/market/old/bees", *root).stdout
-
-
-def test_page_takes_the_end_of_an_id(ask: Ask, storied: SkillRoot) -> None:
-    assert ask.told("page", "bread", "how long?", "--root", storied.root.uri)["doc_id"] == BREAD_ID

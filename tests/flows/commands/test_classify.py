@@ -242,9 +242,6 @@ def test_the_picture_is_written_and_described(ask: Ask, given: list[str], tmp_pa
     assert (found["doc_id"], found["out"]) == (BEES, str(out))
     assert sum(found["counts"]["nodes"].values()) == len(found["nodes"]) > 3
     assert found["counts"]["edges"]["sequence"] == len(found["nodes"]) - 1
-
-
-def test_a_person_reads_the_counts(ask: Ask, given: list[str], tmp_path: Path) -> None:
     answer = ask("graph", BEES, "--out", str(tmp_path / "bees.SVG"), *given)
     assert f"{BEES}: drawn to " in answer.stdout
     assert "sequence" in answer.stdout

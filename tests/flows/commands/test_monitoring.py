@@ -76,22 +76,18 @@ def test_the_last_run_its_checks_and_each_source_are_told(tmp_path: Path) -> Non
     assert found["skillery_last_run_seconds nightly crawl"] >= 0
 
 
-def test_a_refresh_that_goes_well_does_not_hide_that_the_night_failed(tmp_path: Path) -> None:
+def test_a_refresh_that_goes_well_hides_no_failed_night_and_older_records_without_a_flow_are_nightlies(
+    tmp_path: Path,
+) -> None:
     root = Root(tmp_path)
     with suppress(InterruptedError), recorded(root, "r1", ["dir:a"], flow="nightly"):
         raise InterruptedError
-    with recorded(root, "r2", ["dir:a"], flow="refresh-one"):
-        pass
+    with recorded(root, "r2", ["dir:a"], flow="refresh-one") as record:
+        older = {key: value for key, value in record.as_dict().items() if key != "flow"}
     found = values(root)
     assert found["skillery_last_run_state nightly failed"] == 1
     assert found["skillery_last_run_state refresh-one complete"] == 1
     assert [run["flow"] for run in root_status(root)["runs"]] == ["refresh-one", "nightly"]
-
-
-def test_a_record_of_before_flows_were_named_is_a_nightlys(tmp_path: Path) -> None:
-    root = Root(tmp_path)
-    with recorded(root, "r1", ["dir:a"], flow="refresh-one") as record:
-        older = {key: value for key, value in record.as_dict().items() if key != "flow"}
     write_run(root, {**older, "state": "complete"})
     assert values(root)["skillery_last_run_state nightly complete"] == 1
 

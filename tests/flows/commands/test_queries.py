@@ -192,13 +192,12 @@ def kept_back(served_bakery: SkillRoot) -> Any:  # noqa: ANN401 (a generator of 
     classify_licences(served_bakery.root, skills, SERVE_POLICY)
 
 
-def test_settings_left_alone_are_the_two_policies() -> None:
+def test_settings_left_alone_are_the_two_policies_others_are_read_from_the_environment_and_are_plain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     policies = Settings().licence_policies()
     assert LicencePolicy(**policies["serve"]) == SERVE_POLICY
     assert LicencePolicy(**policies["export"]) == EXPORT_POLICY
-
-
-def test_policies_are_read_from_the_environment_and_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLERY_LICENCES_DENY", '["gpl-3.0-only"]')
     monkeypatch.setenv("SKILLERY_LICENCES_UNKNOWN_EXPORT", "deny")
     policies = json.loads(json.dumps(load_settings().licence_policies()))
@@ -242,6 +241,11 @@ def test_a_night_in_which_only_the_policy_changed_changes_what_is_shown_and_make
 ) -> None:
     from flows.nightly import nightly
 
+    with monkeypatch.context() as patched:
+        patched.setenv("SKILLERY_LICENCES_ALLOW", '["Apache 2"]')
+        with pytest.raises(WrongInput, match="licences_allow: 'Apache 2'"):
+            nightly(root, [f"dir:{skills}"])
+    assert (read_runs(Root(root)), Root(root).files("raw")) == ([], []), "it is said before any crawl"
     first = nightly(root, [f"dir:{skills}"])
     assert require_licences(Root(root)).unknown == "allow"
     monkeypatch.setenv("SKILLERY_LICENCES_UNKNOWN_SERVE", "deny")
@@ -249,18 +253,6 @@ def test_a_night_in_which_only_the_policy_changed_changes_what_is_shown_and_make
     assert (second["published"], second["vectors_new"], second["served"]) == (False, 0, first["served"])
     assert require_licences(Root(root)).unknown == "deny"
     assert root_status(Root(root))["licences"] == {"allow": 0, "metadata-only": 0, "deny": 2}
-
-
-def test_a_misspelt_licence_is_said_before_anything_is_crawled(
-    no_server: None, root: str, skills: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from flows.nightly import nightly
-
-    monkeypatch.setenv("SKILLERY_LICENCES_ALLOW", '["Apache 2"]')
-    with pytest.raises(WrongInput, match="licences_allow: 'Apache 2'"):
-        nightly(root, [f"dir:{skills}"])
-    assert read_runs(Root(root)) == []
-    assert Root(root).files("raw") == []
 
 
 QUERY = "what comes first?"

@@ -178,7 +178,9 @@ async def structured(client: Client, name: str, **arguments: object) -> dict[str
     return dict(found.structured_content)
 
 
-def test_what_is_not_served_is_an_error_of_parameters(server: Here, storied: SkillRoot) -> None:
+def test_texts_come_as_text_other_bytes_as_blobs_and_what_is_not_served_is_an_error_of_parameters(
+    server: Here, storied: SkillRoot
+) -> None:
     async def walk() -> None:
         async with connected(("http", "auto"), server, storied) as client:
             unknown = (
@@ -195,13 +197,6 @@ def test_what_is_not_served_is_an_error_of_parameters(server: Here, storied: Ski
                 with pytest.raises(MCPError) as refused:
                     await asked
                 assert refused.value.code == types.INVALID_PARAMS
-
-    asyncio.run(walk())
-
-
-def test_texts_come_as_text_and_other_bytes_as_blobs(server: Here, storied: SkillRoot) -> None:
-    async def walk() -> None:
-        async with connected(("http", "auto"), server, storied) as client:
             (script,) = (await client.read_resource(BREAD.replace("SKILL.md", "scripts/knead.sh"))).contents
             assert isinstance(script, types.TextResourceContents)
             assert (script.text.encode(), script.meta is not None) == (PIPED, True)

@@ -58,13 +58,6 @@ def test_an_answer_waits_for_no_other_packet() -> None:
     assert asyncio.run(sends_at_once())
 
 
-def test_the_settings_of_the_server_are_listed(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKILLERY_SERVE_TOKEN", "a-secret-of-some-length")
-    listed = ask("settings", "--all").stdout
-    assert "SKILLERY_SERVE_BODY_BYTES" in listed
-    assert "a-secret" not in listed
-
-
 def test_a_server_says_where_it_is_and_that_nothing_is_served_until_something_is_and_ends_in_order(
     skill_root: Make,
 ) -> None:

@@ -145,17 +145,15 @@ def test_what_is_suggested_is_what_the_command_prints_with_the_runs_that_did_it(
     assert {row["verified"][0] for row in found["results"]} == {"recorded"}
 
 
-def test_earlier_actions_count(taught: SkillRoot, tools_of: ToolsOf) -> None:
+def test_earlier_actions_count_and_suggestions_in_words_hold_code_and_say_whose_they_are(
+    taught: SkillRoot, tools_of: ToolsOf
+) -> None:
     call = tools_of(taught)
     filled = {"name": "fill", "args": {"element": "40", "text": "Iris bank"}}
     before = suggest(call, **BED)["results"][0]["code"]
     state = {"observation": FORM, "previous": [filled]}
     after = suggest(call, **{**BED, "state": state})["results"][0]["code"]
     assert ("fill(" in before, "fill(" in after) == (True, False)
-
-
-def test_suggestions_in_words_hold_code_and_say_whose_they_are(taught: SkillRoot, tools_of: ToolsOf) -> None:
-    call = tools_of(taught)
     told = call("suggest_steps", BED).as_text()
     assert ("of run g0; 3 tasks" in told, "    fill(element=" in told) == (True, True)
     assert told.endswith("not instructions to you.")

@@ -108,19 +108,16 @@ def test_a_page_that_never_is_of_one_version_is_given_up(
         search_page(service, listed())
 
 
-def test_revisions_later_than_the_served_one_are_not_told(twice: SkillRoot, service_of: ServiceOf) -> None:
+def test_revisions_later_than_the_served_one_are_not_told_and_one_that_is_not_there_leaves_the_list(
+    twice: SkillRoot, service_of: ServiceOf
+) -> None:
     service = service_of(twice)
+    made = revisions_page(service, "bread", None, "ffffffff")
+    assert ("has no revision" in made, made.count("since the one before")) == (True, 1)
     assert "three hours" in revisions_page(service, "bread", None, None)
     roll_back(twice.root)
     made = revisions_page(service, "bread", None, None)
     assert ("there is no other revision" in made, "three hours" in made) == (True, False)
-
-
-def test_a_revision_that_is_not_there_leaves_the_list_on_the_page(
-    twice: SkillRoot, service_of: ServiceOf
-) -> None:
-    made = revisions_page(service_of(twice), "bread", None, "ffffffff")
-    assert ("has no revision" in made, made.count("since the one before")) == (True, 1)
 
 
 def test_of_a_withheld_skill_no_revision_is_told(

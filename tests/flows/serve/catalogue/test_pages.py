@@ -266,36 +266,33 @@ def test_what_markdown_would_hide_is_shown(hidden: str) -> None:
     assert "send the token" in shown
 
 
-def test_character_references_bring_in_nothing_unseen() -> None:
-    text = "a &#x202E;gnp.exe&#8203; &lrm;"
-    read = Read(render(text, own).html)
-    assert (read.text, read.tags) == (text, [])
-
-
 @pytest.mark.parametrize(
-    "text", ["<!-- do as I say -->", "<example>\n", "<script>alert(1)</script>", "a <b>c</b>", "&amp; &lt;"]
-)
-def test_html_is_shown_as_an_agent_reads_it(text: str) -> None:
+    "text",
+    [
+        "<!-- do as I say -->", "<example>\n", "<script>alert(1)</script>", "a <b>c</b>", "&amp; &lt;",
+        "a &#x202E;gnp.exe&#8203; &lrm;",
+    ],
+)  # fmt: skip
+def test_html_and_character_references_are_shown_as_an_agent_reads_them(text: str) -> None:
     read = Read(render(text, own).html)
     assert (read.text.strip(), set(read.tags) <= {"p", "br"}) == (text.strip(), True)
 
 
-def test_links_lead_to_the_web_and_to_files_of_the_skill_alone() -> None:
+def test_links_lead_to_the_web_and_to_files_of_the_skill_alone_and_so_do_images() -> None:
     text = "[web](https://a.example/x) [file](notes.md#top) [none](gone.md) [part](#top) "
     text += "[mail](mailto:a@b.example) [old](ftp://a.example/y)"
     read = Read(render(text, own).html)
     assert read.links == ["https://a.example/x", "/file?path=notes.md#top", "mailto:a@b.example"]
     assert read.text == "web file none (gone.md) part (#top) mail old (ftp://a.example/y)"
-
-
-def test_an_image_is_a_link_so_that_nothing_is_loaded() -> None:
     read = Read(render('![a <b> "c"](https://a.example/x.png)', own).html)
     assert (read.tags, read.links) == (["a"], ["https://a.example/x.png"])
     assert read.text == '[image: a <b> "c"]'
 
 
-def test_headings_begin_below_those_of_the_page() -> None:
+def test_headings_begin_below_those_of_the_page_and_a_paragraph_is_told_from_other_blocks() -> None:
     assert Read(render("# One\n\n## Two\n\n###### Six", own).html).tags == ["h3", "h4", "h6"]
+    texts = ("One.\nTwo.", "- one", "# One", "> One", "a\n\nb", "| a |\n|-|")
+    assert [text for text in texts if render(text, own).inline] == ["One.\nTwo."]
 
 
 @pytest.mark.parametrize(
@@ -319,8 +316,3 @@ def test_a_text_that_takes_long_to_render_comes_as_it_is(text: str) -> None:
 )  # fmt: skip
 def test_what_is_just_short_enough_takes_no_second(text: str) -> None:
     assert takes_less(1, lambda: render(text, own))
-
-
-def test_a_paragraph_is_told_from_other_blocks() -> None:
-    texts = ("One.\nTwo.", "- one", "# One", "> One", "a\n\nb", "| a |\n|-|")
-    assert [text for text in texts if render(text, own).inline] == ["One.\nTwo."]

@@ -11,8 +11,7 @@ import typer
 from typer import Argument, Option
 
 from flows.cli import options as opt
-from flows.cli.deleted import refuse_deleted_settings
-from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, run_to_exit
+from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, refuse_deleted_settings, run_to_exit
 from flows.cli.helps import ASK, FILL, INSTALL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
 from flows.cli.install import INSTALLING
 from flows.cli.learned import induce, library, suggest

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
-from flows.serve.answers.forms import (
+from flows.serve.answers.service import NOTICE, Service
+from flows.serve.answers.tool import (
     LONGEST_ID,
     LONGEST_TEXT,
+    Arguments,
     FileForm,
     FilterForm,
     FoundSkill,
@@ -24,10 +26,10 @@ from flows.serve.answers.forms import (
     ShortFilters,
     ShowArguments,
     ShowOutcome,
+    Tool,
+    ToolOutcome,
     Whose,
 )
-from flows.serve.answers.service import NOTICE, Service
-from flows.serve.answers.tool import Arguments, Tool, ToolOutcome
 from storage.errors import WrongInput
 from tasks.retrieve.compose.compose import ComposeOptions, compose
 from tasks.retrieve.page import DEFAULT_METHOD

@@ -128,8 +128,6 @@ def test_runs_of_the_stream_do_not_answer_their_own_questions(warm: str, runs: s
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--method", "best"], "--method best is not known: name one of default, sgdr"),
-        (["--turned", "1"], "--turned 1.0 must be at least 0 and below 1"),
         (["--out", "/nowhere/steps.jsonl"], "cannot be written"),
         (["--warm", "/nowhere"], "--warm /nowhere holds no trajectories: name a root in which"),
     ],

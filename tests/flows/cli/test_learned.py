@@ -59,7 +59,9 @@ def state(tmp_path: Path, **fields: object) -> str:
     return str(path)
 
 
-def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
+def test_runs_are_learned_once_and_a_library_anew_with_another_support_or_where_it_was_not_written(
+    root: str, tmp_path: Path, ask: Ask
+) -> None:
     files = [written(tmp_path / "a.jsonl", *RUNS[:3]), written(tmp_path / "b.jsonl", *RUNS[2:])]
     first = ask.told("induce", *files, "--root", root)
     again = ask.told("induce", *files, "--root", root)
@@ -70,6 +72,11 @@ def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
     assert first["skills"]["new"] == first["verified"]["recorded"] > 0
     assert {row["domain"] for row in first["domains"]} == {"greenhouse", "harbour"}
     assert (again["trajectories"]["new"], again["skills"]["new"], again["windows"]) == (0, 0, 0)
+    assert again["domains"] == first["domains"]
+    fewer = ask.told("induce", *files, "--root", root, "--support", "4")
+    Path(root, "induced", "made-of.json").unlink()  # as if the process had died before
+    again = ask.told("induce", *files, "--root", root)
+    assert fewer["skills"]["retired"] > 0
     assert again["domains"] == first["domains"]
 
 
@@ -83,18 +90,6 @@ def test_the_first_lines_that_are_no_runs_are_named_with_what_is_wrong(
     assert f"{bad}:1: wrong-field: trajectory h1: steps must be a list" in said
     assert f"{bad}:2: broken-line: not JSON" in said
     assert ("broken-line 30" in said, said.count("broken-line: not JSON")) == (True, 19)
-
-
-def test_a_library_is_built_again_when_another_support_is_asked_for_or_it_was_not_written(
-    root: str, tmp_path: Path, ask: Ask
-) -> None:
-    runs = written(tmp_path / "runs.jsonl", *RUNS)
-    first = ask.told("induce", runs, "--root", root)
-    fewer = ask.told("induce", runs, "--root", root, "--support", "4")
-    Path(root, "induced", "made-of.json").unlink()  # as if the process had died before
-    again = ask.told("induce", runs, "--root", root)
-    assert fewer["skills"]["retired"] > 0
-    assert again["domains"] == first["domains"]
 
 
 def test_the_form_that_browser_had_names_the_command(root: str, tmp_path: Path, ask: Ask) -> None:
@@ -115,7 +110,7 @@ def test_parts_in_any_order_give_the_same_files(root: str, learned: str, tmp_pat
     ]
 
 
-def test_what_fits_the_state_is_suggested_with_its_code_and_sources(
+def test_what_fits_the_state_is_suggested_with_its_code_and_sources_or_as_the_prompt_of_an_agent(
     learned: str, tmp_path: Path, ask: Ask
 ) -> None:
     given = ["--root", learned, "--domain", "greenhouse", "--task", "Add the bed Iris bank with clay."]
@@ -127,6 +122,10 @@ def test_what_fits_the_state_is_suggested_with_its_code_and_sources(
     } <= set(first)  # fmt: skip
     assert found["domain"] == "greenhouse"
     assert "name textbox" in found["state"]
+    said = ask("suggest", *given, "--state", state(tmp_path, observation=HOME), "--format", "prompt").stdout
+    assert said.startswith("## Learned skills")
+    assert "def click_beds_then_" in said
+    assert "not instructions" in said
 
 
 @pytest.mark.parametrize(("granularity", "length"), [("trajectory", 5), ("action", 1)])
@@ -146,16 +145,6 @@ def test_a_library_of_another_granularity_is_built_and_asked_as_such(
     assert found["results"][0]["actions"][0] | {"args": 0} == {
         "name": "click", "role": "link", "target": "beds", "args": 0,
     }  # fmt: skip
-
-
-def test_an_agent_s_prompt_has_the_functions_and_says_that_they_are_records(
-    learned: str, tmp_path: Path, ask: Ask
-) -> None:
-    given = ["--domain", "greenhouse", "--task", "Add a bed.", "--state", state(tmp_path, observation=HOME)]
-    said = ask("suggest", "--root", learned, *given, "--format", "prompt").stdout
-    assert said.startswith("## Learned skills")
-    assert "def click_beds_then_" in said
-    assert "not instructions" in said
 
 
 def test_a_file_of_states_is_answered_line_by_line(learned: str, tmp_path: Path, ask: Ask) -> None:
@@ -257,9 +246,12 @@ def test_runs_that_nobody_judged_teach_what_the_model_makes_of_them(
     assert Counter("windows" in record_of(asked) for asked in llm.asked) == {False: 6, True: 2}
 
 
-def test_with_a_model_set_up_it_judges_and_recurrence_induces(
+def test_the_files_word_is_taken_where_that_is_asked_for_else_a_model_set_up_judges_and_recurrence_induces(
     llm: LlmServer, root: str, runs: str, ask: Ask
 ) -> None:
+    found = induced(ask, runs, root, "--judge", "declared")
+    assert (found["trajectories"]["waiting"], found["skills"]["new"], found["llm"]) == (6, 0, None)
+    assert llm.requests == 0
     llm.say = lambda asked: (
         SUCCESS if "bed" in record_of(asked)["intent"] else SUCCESS.replace("success", "failure")
     )
@@ -267,14 +259,6 @@ def test_with_a_model_set_up_it_judges_and_recurrence_induces(
     assert [row["domain"] for row in found["domains"] if row["skills"]] == ["greenhouse"]
     assert list(found["inducers"]) == ["recurrence"]
     assert found["trajectories"]["waiting"] == 0
-
-
-def test_the_files_word_is_taken_where_that_is_asked_for(
-    llm: LlmServer, root: str, runs: str, ask: Ask
-) -> None:
-    found = induced(ask, runs, root, "--judge", "declared")
-    assert (found["trajectories"]["waiting"], found["skills"]["new"], found["llm"]) == (6, 0, None)
-    assert llm.requests == 0
 
 
 def test_another_judge_or_inducer_builds_the_library_again_and_asks_nothing_twice(

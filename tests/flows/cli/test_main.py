@@ -56,8 +56,11 @@ PAGING = ["evaluate", "paging", "--documents", "nowhere.jsonl", "--queries", "q.
         (["compose", "Bake.", "--decomposer", "best"], "choose one of local, llm, hybrid, paper"),
         (["compose", "Bake.", "--rerank"], "SKILLERY_LLM_BASE_URL"),
         (["evaluate", "edges"], "SKILLERY_LLM_BASE_URL"),
-        (["evaluate", "stream", "r.jsonl", "--method", "best"], "name one of default, sgdr"),
-        (["evaluate", "stream", "r.jsonl", "--turned", "1"], "must be at least 0 and below 1"),
+        (
+            ["evaluate", "stream", "r.jsonl", "--method", "best"],
+            "best is not known: name one of default, sgdr",
+        ),
+        (["evaluate", "stream", "r.jsonl", "--turned", "1"], "--turned 1.0 must be at least 0 and below 1"),
         (["induce", "r.jsonl", "--judge", "best"], "choose one of declared, llm"),
         (["induce", "r.jsonl", "--inducer", "best"], "choose one of recurrence, llm"),
         (["induce", "r.jsonl", "--judge", "llm"], "SKILLERY_LLM_BASE_URL"),

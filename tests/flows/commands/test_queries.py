@@ -220,20 +220,19 @@ def test_a_page_that_is_kept_back_is_wrong_use_and_prints_nothing(
     assert told.startswith(f"skillery: {BREAD} is withheld: its licence, unknown, is of class metadata")
 
 
-def test_a_line_of_a_batch_that_is_kept_back_says_why(kept_back: SkillRoot, tmp_path: Path) -> None:
+def test_a_line_of_a_batch_that_is_kept_back_says_why_and_status_counts_by_class(
+    kept_back: SkillRoot, tmp_path: Path
+) -> None:
     line = {"query_id": 1, "doc_id": BREAD, "query": "how long to knead?"}
     page(kept_back.ask(), batch_file(tmp_path, line), tmp_path / "r.jsonl")
     (answer,) = answers(tmp_path / "r.jsonl")
     assert {**line, "error": answer["error"]} == answer
     assert "SKILLERY_LICENCES_UNKNOWN_SERVE" in answer["error"]
-
-
-def test_status_counts_documents_by_class(kept_back: SkillRoot, tmp_path: Path) -> None:
     assert root_status(kept_back.root)["licences"] == {"allow": 0, "metadata-only": 4, "deny": 0}
     kept_back.root.delete(LICENCES)
     found = root_status(kept_back.root)["licences"]
     assert found == {"allow": 0, "metadata-only": 0, "deny": 0, "unclassed": 4}
-    assert root_status(Root(tmp_path))["licences"] == {"allow": 0, "metadata-only": 0, "deny": 0}
+    assert root_status(Root(tmp_path / "none"))["licences"] == {"allow": 0, "metadata-only": 0, "deny": 0}
 
 
 def test_a_night_in_which_only_the_policy_changed_changes_what_is_shown_and_makes_no_vector(
@@ -264,8 +263,8 @@ def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
         yield running
 
 
-def test_a_page_says_what_the_model_added_and_asks_it_once(
-    llm: LlmServer, served_bakery: SkillRoot, ask: Ask
+def test_a_page_and_each_line_of_a_batch_say_what_the_model_added_and_ask_it_once(
+    llm: LlmServer, served_bakery: SkillRoot, tmp_path: Path, ask: Ask
 ) -> None:
     arguments = ["page", DOC_ID, QUERY, "--rerank", "--root", served_bakery.root.uri]
     found = ask.told(*arguments)
@@ -275,17 +274,12 @@ def test_a_page_says_what_the_model_added_and_asks_it_once(
     assert again.code == 0
     assert "method facets, reranked" in again.stdout
     assert llm.requests == 1
-
-
-def test_a_batch_is_reranked_line_by_line(
-    llm: LlmServer, served_bakery: SkillRoot, tmp_path: Path, ask: Ask
-) -> None:
     lines = [{"query_id": n, "doc_id": DOC_ID, "query": f"{QUERY} {n}"} for n in range(3)]
     batch, out = batch_file(tmp_path, *lines), tmp_path / "r.jsonl"
     arguments = ["--batch", str(batch), "--out", str(out), "--root", served_bakery.root.uri]
     assert ask("page", *arguments, "--rerank").code == 0
     assert [line["reranked"] for line in answers(out)] == [True] * 3
-    assert llm.requests == 3
+    assert llm.requests == 1 + 3
 
 
 def test_a_model_that_gives_no_answer_leaves_the_page_and_is_told_of(

@@ -172,6 +172,9 @@ def test_a_variant_has_the_settings_that_its_name_says_and_the_others_of_the_env
     assert (found.stages, found.deep_tokens, found.dense_model) == (["dense", "deep"], 512, "")
     assert (found.dense_k, found.shallow_k) == (70, 100)
     assert settings_of("skillflow", SkillFlowSettings).deep_tokens == 99
+    monkeypatch.setenv("SKILLERY_SKILLFLOW_DENSE_K", "many")
+    with pytest.raises(WrongInput, match=r"^SKILLERY_SKILLFLOW_DENSE_K='many'"):
+        settings_of("skillflow:deep_k=3", SkillFlowSettings)
 
 
 @pytest.mark.parametrize("sweep", sorted(SWEEPS))
@@ -184,12 +187,7 @@ def test_all_variants_of_a_sweep_can_be_made(sweep: str) -> None:
             require_skillflow(settings_of(name, SkillFlowSettings))
         elif base_of(name) in VARIED:
             settings_of(name, SkillRouterSettings)
-
-
-def test_a_variable_that_cannot_be_used_is_named_not_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKILLERY_SKILLFLOW_DENSE_K", "many")
-    with pytest.raises(WrongInput, match=r"^SKILLERY_SKILLFLOW_DENSE_K='many'"):
-        settings_of("skillflow:deep_k=3", SkillFlowSettings)
+    assert expanded(["zsum", names[0]], [sweep]) == ["zsum", *names], "each is measured once"
 
 
 @pytest.mark.parametrize(
@@ -205,11 +203,6 @@ def test_a_variable_that_cannot_be_used_is_named_not_the_variant(monkeypatch: py
 )
 def test_a_variant_that_means_nothing_without_an_llm_is_told(name: str, said: str | None) -> None:
     assert llm_setting(name) == said
-
-
-def test_methods_and_sweeps_are_measured_once_each() -> None:
-    first, *others = SWEEPS["skillrouter-candidates"]
-    assert expanded(["zsum", first], ["skillrouter-candidates"]) == ["zsum", first, *others]
 
 
 MODELS = {

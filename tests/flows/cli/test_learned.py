@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -18,7 +15,7 @@ import pytest
 
 from flows.cli.main import main
 from tasks.induce.trajectories.record import Trajectory
-from tests.support.command import MAIN, Ask, lines_of
+from tests.support.command import Ask, lines_of
 from tests.support.induce.learning import RUNS
 from tests.support.induce.learning import written as runs_written
 from tests.support.induce.runs import FORM, HOME, add_bed, mooring
@@ -97,17 +94,6 @@ def test_the_form_that_browser_had_names_the_command(root: str, tmp_path: Path, 
     assert "'command:python -m tasks.induce.replay.chromium http://127.0.0.1:8000/'" in ask.refused(
         "induce", runs, "--root", root, "--verify", "browser:http://127.0.0.1:8000/"
     )
-
-
-@pytest.mark.slow
-def test_parts_in_any_order_give_the_same_files(root: str, learned: str, tmp_path: Path, ask: Ask) -> None:
-    for n, run in enumerate(reversed(RUNS)):
-        assert ask("induce", written(tmp_path / f"p{n}.jsonl", run), "--root", root).code == 0
-    files = sorted(file.relative_to(learned) for file in Path(learned, "induced").rglob("*.parquet"))
-    assert files == sorted(file.relative_to(root) for file in Path(root, "induced").rglob("*.parquet"))
-    assert [Path(learned, file).read_bytes() for file in files] == [
-        Path(root, file).read_bytes() for file in files
-    ]
 
 
 def test_what_fits_the_state_is_suggested_with_its_code_and_sources_or_as_the_prompt_of_an_agent(
@@ -331,33 +317,6 @@ def test_settings_of_inducing_are_listed_and_checked(
     assert "SKILLERY_INDUCE_SUMMARY_TOKENS" in ask("settings", "--all").stdout
     monkeypatch.setenv("SKILLERY_INDUCE_WINDOWS", "none")
     assert "SKILLERY_INDUCE_WINDOWS" in ask.refused("induce", runs, "--root", root, "--judge", "llm")
-
-
-@pytest.mark.slow
-def test_a_killed_run_asks_nothing_twice(llm: LlmServer, root: str, runs: str) -> None:
-    given = ["induce", runs, "--root", root, "--judge", "llm", "--inducer", "llm", "--json"]
-    environment = {**os.environ, "SKILLERY_LLM_CONCURRENCY": "2", "SKILLERY_INDUCE_WINDOWS": "2"}
-    llm.delay = 0.1
-    killed = subprocess.Popen(
-        [*MAIN, *given], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 60
-    # The greenhouse comes first: three runs, then its ten windows in twos.
-    while llm.requests < 6 and killed.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.005)
-    killed.kill()
-    killed.wait()
-    struck = llm.requests
-    done = subprocess.run([*MAIN, *given], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["trajectories"]["unchanged"], found["trajectories"]["waiting"]) == (6, 0)
-    assert list(found["inducers"]) == ["llm"]
-    assert any(windows_of(asked) for asked in llm.asked[:struck])
-    asked = Counter(one.key for one in llm.asked)
-    assert struck < llm.requests
-    # At most the two questions under way when the process died were not kept.
-    assert sum(asked.values()) - len(asked) <= 2
 
 
 def test_in_a_stream_only_runs_that_the_model_passes_are_learned_from(

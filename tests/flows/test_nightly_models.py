@@ -260,23 +260,6 @@ def test_a_ceiling_holds_over_types_and_edges_together(
     assert set(edges_table(Root(root)).read().filter(edge_type="condition")["inferred_by"]) == {MODEL}
 
 
-@pytest.mark.slow
-def test_batches_ask_at_once_and_keep_the_limit_together(
-    no_server: None, root: str, tmp_path: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SKILLERY_TASK_WORKERS", "2")
-    for k in range(120):  # two batches
-        (tmp_path / f"shelf/knob-{k}").mkdir(parents=True)
-        head = f"---\nname: knob-{k}\ndescription: Turns knob {k}.\n---\n"
-        text = f"{head}You must wear gloves {k}.\n\n1. Turn {k}.\n"
-        (tmp_path / f"shelf/knob-{k}/SKILL.md").write_text(text, "utf-8")
-    edges_server.delay = 0.03
-    record = night(root, tmp_path / "shelf")
-    assert record["state"] == "complete"
-    assert record["llm"]["requests"] == edges_server.requests == 120
-    assert 2 < edges_server.most_at_once <= 4
-
-
 SERVER = {"llm_base_url": "http://127.0.0.1:9/v1", "llm_model": "small-model"}
 
 

@@ -54,6 +54,7 @@ def test_each_entrypoint_is_a_flow_that_takes_the_parameters_and_explains_each_f
     fields = flow.parameters.properties
     assert all(len(field.get("description", "")) > 10 for field in fields.values()), fields
     assert all({"type", "anyOf", "enum"} & field.keys() for field in fields.values()), fields
+    assert {fields[name].get("format") for name in {"start", "end"} & fields.keys()} <= {"date"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prefect.utilities.callables import parameter_schema
 
 from flows.commands.foresee import _stage_seconds, foresee, foresee_days, foreseen_of
 from flows.commands.runs import foresee_backfill
@@ -120,15 +119,14 @@ def test_of_a_folder_that_was_read_whole_what_was_written_since_is_foreseen(
     assert told == [0, 1, len(list(market.rglob("SKILL.md")))]
 
 
-@pytest.mark.parametrize("left", [b"", b"PAR1 not a parquet", b"PAR1" + bytes(40) + b"PAR1"])
-def test_a_damaged_source_is_not_foreseen_and_ends_nothing(left: bytes, tmp_path: Path) -> None:
-    (tmp_path / "x.parquet").write_bytes(left)
-    spec = f"parquet:{tmp_path}/x.parquet"
-    (source,) = foresee(Root(tmp_path / "root"), load_settings(), [spec])["sources"]
-    assert (source["documents"], source["bytes"]) == (None, 0)
-
-
-def test_an_estimate_that_fails_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_source_is_not_foreseen_and_an_estimate_that_fails_is_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for left in (b"", b"PAR1 not a parquet", b"PAR1" + bytes(40) + b"PAR1"):
+        (tmp_path / "x.parquet").write_bytes(left)
+        spec = f"parquet:{tmp_path}/x.parquet"
+        (source,) = foresee(Root(tmp_path / "root"), load_settings(), [spec])["sources"]
+        assert (source["documents"], source["bytes"]) == (None, 0)
     (tmp_path / "state").mkdir()
     (tmp_path / "state/sources.json").write_text("{")
     assert foreseen_of(Root(tmp_path), load_settings(), ["dir:a"]) is None
@@ -309,10 +307,3 @@ def test_what_a_backfill_would_do_is_told_without_a_contradiction(tmp_path: Path
     assert "nothing was done" in said
     assert "that of 2026-03-02 would be served if it passed the gate" in said
     assert "what is served stays" in " ".join(ask(*dry).stdout.split())
-
-
-def test_the_form_asks_for_days() -> None:
-    from flows.backfill import backfill
-
-    fields = parameter_schema(backfill.fn).model_dump()["properties"]
-    assert {name: fields[name]["format"] for name in ("start", "end")} == {"start": "date", "end": "date"}

@@ -60,14 +60,6 @@ def _served(root: str) -> str:
     return require_served(Root(root)).version
 
 
-def test_what_no_source_has_brought_is_not_refreshed(filled: str) -> None:
-    from flows.refresh_one import refresh_one
-
-    with pytest.raises(WrongInput, match="no source has brought 'ann/garden'"):
-        refresh_one("ann/garden", filled)
-    assert read_runs(Root(filled)) == []
-
-
 def test_a_full_rebuild_makes_a_new_version_of_all_that_is_there(filled: str) -> None:
     from flows.full_rebuild import full_rebuild
 
@@ -78,14 +70,16 @@ def test_a_full_rebuild_makes_a_new_version_of_all_that_is_there(filled: str) ->
     assert _served(filled) == record["served"] != before
 
 
-def test_a_wrong_setting_ends_an_operators_run_before_it_reads_or_writes(
+def test_a_wrong_setting_or_what_no_source_has_brought_ends_an_operators_run_before_it_reads_or_writes(
     filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows.full_rebuild import full_rebuild
     from flows.refresh_one import refresh_one
 
-    monkeypatch.setenv("SKILLERY_EXPAND", "llm")
     before = read_runs(Root(filled))
+    with pytest.raises(WrongInput, match="no source has brought 'ann/garden'"):
+        refresh_one("ann/garden", filled)
+    monkeypatch.setenv("SKILLERY_EXPAND", "llm")
     for run in (partial(full_rebuild, filled), partial(refresh_one, "local/market/tea", filled)):
         with pytest.raises(WrongInput, match="SKILLERY_LLM_BASE_URL"):
             run()

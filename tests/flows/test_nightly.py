@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -8,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
-from urllib.request import Request, urlopen
 
 import polars as pl
 import pytest
@@ -23,6 +21,7 @@ from storage.state import accept_risks, parsed_table, read_runs, seen_table
 from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.served_index import ServedIndex
+from tests.support.prefect_page import answer_of, table
 from tests.support.roots.skill_root import MINILM
 from tests.support.roots.storied import PIPED, RULE
 
@@ -31,12 +30,6 @@ def _nightly(root: str, *sources: str) -> dict[str, Any]:
     from flows.nightly import nightly
 
     return nightly(root, list(sources) or None)
-
-
-def _artifact(api: str, key: str) -> list[dict[str, Any]]:
-    wanted = {"artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1}
-    rows: list[dict[str, Any]] = json.loads(_posted(f"{api}/artifacts/filter", wanted)[0]["data"])
-    return rows
 
 
 def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
@@ -49,14 +42,14 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
     assert record["served"] == require_served(Root(root)).version
 
     # Every flow leaves its table under a stable key.
-    assert _artifact(prefect_server, "skillery-crawl")[0]["new"] == 2
-    assert {"what": "documents", "count": 2} in _artifact(prefect_server, "skillery-refine")
-    licences = _artifact(prefect_server, "skillery-licences")
+    assert table(prefect_server, "skillery-crawl")[0]["new"] == 2
+    assert {"what": "documents", "count": 2} in table(prefect_server, "skillery-refine")
+    licences = table(prefect_server, "skillery-licences")
     assert {"class": "allow", "licence": "unknown", "documents": 2} in licences
-    types = {row["node_type"] for row in _artifact(prefect_server, "skillery-node-types")}
+    types = {row["node_type"] for row in table(prefect_server, "skillery-node-types")}
     assert types >= {"step", "concept"}
-    assert all(row["passed"] for row in _artifact(prefect_server, "skillery-checks"))
-    skill_table, node_table = _artifact(prefect_server, "skillery-index")
+    assert all(row["passed"] for row in table(prefect_server, "skillery-checks"))
+    skill_table, node_table = table(prefect_server, "skillery-index")
     assert (skill_table["table"], skill_table["rows"], node_table["table"]) == ("skills", 2, "nodes")
     assert skill_table["database_uri"] == (Path(root) / "lance").as_uri()
 
@@ -67,7 +60,7 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
     assert second["served"] == first["served"]
     assert second["sources"][0]["unchanged"] == 2
     assert Root(root).files("raw", ".parquet") == raw
-    assert {"what": "unchanged, skipped", "count": 2} in _artifact(prefect_server, "skillery-parse")
+    assert {"what": "unchanged, skipped", "count": 2} in table(prefect_server, "skillery-parse")
 
     path = skills / "tea" / "SKILL.md"
     path.write_text(path.read_text("utf-8") + "\nRinse the pot afterwards.\n", "utf-8")
@@ -80,12 +73,6 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
         assert 0.5 < record["foreseen"]["bytes_written"] / record["bytes_written"] < 2
 
 
-def _posted(url: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 (what the server answers)
-    request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})  # noqa: S310
-    with urlopen(request) as response:  # noqa: S310 (the harness' own server)
-        return json.load(response)
-
-
 def _served_risks(root: str, doc_id: str) -> list[str]:
     rows = require_served(Root(root)).skills_table(Root(root)).frame(["doc_id", "risks"])
     return list(rows.filter(doc_id=doc_id)["risks"][0])
@@ -94,7 +81,7 @@ def _served_risks(root: str, doc_id: str) -> list[str]:
 def _risks_told(api: str) -> list[list[str]]:
     """Return the skills of each event that a revision added risks, once the server has the last ones."""
     asked = {"filter": {"event": {"name": ["skillery.risk-added"]}, "order": "ASC"}}
-    events = _posted(f"{api}/events/filter", asked)["events"]
+    events = answer_of(api, "events/filter", asked)["events"]
     return [[one["doc_id"] for one in event["payload"]["skills"]] for event in events]
 
 
@@ -114,8 +101,8 @@ def test_a_revision_that_turned_hostile_is_told_and_held_until_it_is_accepted(
         assert (told["doc_id"], told["held"], told["new"]) == (tea, True, is_new)
         assert record["published"] is False  # nothing that is served has changed
         assert _served_risks(root, tea) == []
-    table = _artifact(prefect_server, "skillery-nightly")
-    assert [told["message"]] == [row["value"] for row in table if "risks added" in row["what"]]
+    rows = table(prefect_server, "skillery-nightly")
+    assert [told["message"]] == [row["value"] for row in rows if "risks added" in row["what"]]
     accept_risks(Root(root), tea, [RULE], datetime.now(UTC))
     accepted = refresh_one(tea, root)
     assert [one["held"] for one in accepted["risks_added"]] == [False]

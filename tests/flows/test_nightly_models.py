@@ -27,6 +27,7 @@ from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer, sorted_out
 from tests.support.llm.typing_llm import says
+from tests.support.prefect_page import table
 
 LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"
 
@@ -47,17 +48,6 @@ def typists(root: str) -> dict[str, set[str]]:
     """Return the classifiers of each document's nodes."""
     rows = nodes_table(Root(root)).read(columns=["doc_id", "classifier"]).unique()
     return {doc_id: set(own["classifier"]) for (doc_id,), own in rows.group_by("doc_id")}
-
-
-def artifact(key: str) -> list[dict[str, Any]]:
-    from prefect.client.orchestration import get_client
-
-    wanted = {"artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1}
-    with get_client(sync_client=True) as client:
-        rows: list[dict[str, Any]] = json.loads(
-            client.request("POST", "/artifacts/filter", json=wanted).json()[0]["data"]
-        )
-    return rows
 
 
 @contextmanager
@@ -157,8 +147,8 @@ def test_a_changed_model_types_anew_and_workers_share_one_limit(
     with one_question_at_once():
         record = night(root)
     assert server.requests == 2 * sent
-    assert {"what": "requests", "count": sent} in artifact("skillery-llm")
-    assert {"what": "llm: cost", "value": record["llm"]["cost"]} in artifact("skillery-nightly")
+    assert {"what": "requests", "count": sent} in table(prefect_server, "skillery-llm")
+    assert {"what": "llm: cost", "value": record["llm"]["cost"]} in table(prefect_server, "skillery-nightly")
     assert set().union(*typists(root).values()) == {"classify-1@large-model"}
     assert record["published"]
     assert server.most_at_once == 1

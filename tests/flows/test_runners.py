@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
@@ -11,8 +10,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 
@@ -22,18 +19,10 @@ from storage.errors import StorageError, TransientError, Unreachable, WrongInput
 from storage.root import Root
 from tasks.models.retry import RetryPolicy, task_retries
 from tests.support.paths import PROJECT
+from tests.support.prefect_page import artifact
 from tests.support.roots.built import built_at, lowest_cosine
 from tests.support.roots.many_skills import many_skills
 from tests.support.s3_server import BUCKET, machine_at
-
-
-def _artifact(api: str, key: str) -> dict[str, Any]:
-    wanted = {"artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1}
-    body = json.dumps(wanted).encode()
-    request = Request(f"{api}/artifacts/filter", body, {"Content-Type": "application/json"})  # noqa: S310
-    with urlopen(request) as response:  # noqa: S310 (the harness' own server)
-        (found,) = json.load(response)
-    return dict(found)
 
 
 def _ran(count: int, *, in_turn: bool = False) -> list[tuple[int, int, int]]:
@@ -60,7 +49,7 @@ def _ran(count: int, *, in_turn: bool = False) -> list[tuple[int, int, int]]:
 def test_batches_run_in_this_thread_by_default_and_in_order(prefect_server: str) -> None:
     found = _ran(3)
     assert found == [(n, os.getpid(), threading.get_ident()) for n in range(3)]
-    shown = _artifact(prefect_server, "skillery-numbers-progress")
+    shown = artifact(prefect_server, "skillery-numbers-progress")
     assert (shown["type"], float(shown["data"])) == ("progress", 100.0)
 
 

@@ -26,6 +26,7 @@ from storage.root import Root
 from storage.state import read_runs
 from tests.support.command import MAIN, Ask
 from tests.support.paths import PROJECT
+from tests.support.prefect_page import answer_of
 from tests.support.roots.hand_written import BREAD
 
 _HOLD = """
@@ -289,14 +290,6 @@ def two_roots(tmp_path: Path, root: str) -> list[Root]:
     return found
 
 
-def _ask(server: str, path: str, **given: object) -> Any:  # noqa: ANN401
-    import httpx
-
-    answer = httpx.post(f"{server}/{path}", json=given) if given else httpx.get(f"{server}/{path}")
-    answer.raise_for_status()
-    return answer.json() if answer.content else None
-
-
 @pytest.mark.slow
 @pytest.mark.prefect
 @pytest.mark.timeout(900)
@@ -315,13 +308,13 @@ def test_a_night_of_one_root_ends_while_that_of_the_other_is_held_up_and_runs_of
     own, team = deployments._deploy(deployments.root_names(two_roots), project, tmp_path)
 
     def start(name: str) -> str:
-        made = _ask(prefect_server, f"deployments/name/nightly/{name}")
-        run = _ask(prefect_server, f"deployments/{made['id']}/create_flow_run", state={"type": "SCHEDULED"})
-        return str(run["id"])
+        made = answer_of(prefect_server, f"deployments/name/nightly/{name}")
+        place, at_once = f"deployments/{made['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}}
+        return str(answer_of(prefect_server, place, at_once)["id"])
 
     def state(run: str, *wanted: str) -> str:
         until = time.monotonic() + 300
-        while (found := str(_ask(prefect_server, f"flow_runs/{run}")["state_type"])) not in wanted:
+        while (found := str(answer_of(prefect_server, f"flow_runs/{run}")["state_type"])) not in wanted:
             assert time.monotonic() < until, (found, wanted)
             time.sleep(0.5)
         return found
@@ -337,10 +330,11 @@ def test_a_night_of_one_root_ends_while_that_of_the_other_is_held_up_and_runs_of
     assert state(waiting, "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
     process.terminate()
     process.wait(60)
-    runs = [_ask(prefect_server, f"flow_runs/{run}") for run in (held, waiting)]
+    runs = [answer_of(prefect_server, f"flow_runs/{run}") for run in (held, waiting)]
     assert runs[0]["state_type"] == "COMPLETED"
     assert runs[0]["end_time"] <= runs[1]["start_time"]
     assert [[run["state"] for run in read_runs(one)] for one in two_roots] == [["complete"] * 2, ["complete"]]
     assert len(deployments._deploy({"own": two_roots[0].uri}, project, tmp_path)) == 1
-    left = _ask(prefect_server, "deployments/filter", deployments={"tags": {"all_": ["nightly"]}})
+    nightlies = {"deployments": {"tags": {"all_": ["nightly"]}}}
+    left = answer_of(prefect_server, "deployments/filter", nightlies)
     assert [one["name"] for one in left] == ["nightly-reindex"]

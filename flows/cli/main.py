@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 from typer import Argument, Option
@@ -23,8 +24,11 @@ from flows.cli.printing import run as printing
 from flows.cli.printing.measures import print_cost
 from flows.cli.query import compose, diff, page, search, show
 from flows.cli.sources import sources_app
-from flows.settings import Stage, load_settings, unknown_settings
+from flows.settings import load_settings, unknown_settings
 from storage.errors import WrongInput
+
+if TYPE_CHECKING:
+    from flows.settings import Stage
 
 app = typer.Typer(
     cls=GroupedHelp, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -158,6 +162,13 @@ def rollback(
     print_json(found) if as_json else printing.print_rollback(found)
 
 
+class _Stage(str, Enum):  # noqa: UP042 (Typer takes no list of literals, and prints a StrEnum otherwise)
+    """What a backfill does of each day."""
+
+    refine = "refine"
+    parse = "parse"
+
+
 @app.command(rich_help_panel=REPAIR)
 def backfill(
     start: Annotated[str, Option("--from", metavar="DAY", help="First day, YYYY-MM-DD.")],
@@ -167,7 +178,7 @@ def backfill(
         bool, Option("--publish", help="Serve the last day's corpus, if it passes the gate.")
     ] = False,
     stage: Annotated[
-        list[Stage] | None, Option(metavar="STAGE", help="Only refine or parse; repeatable  [both]")
+        list[_Stage] | None, Option(metavar="STAGE", help="Only refine or parse; repeatable  [both]")
     ] = None,
     wait: opt.WaitOption = 0,
     root: opt.RootOption = None,
@@ -176,11 +187,11 @@ def backfill(
     """Rebuild the corpus of past days from raw snapshots, beside what is served."""
     from flows.commands.runs import foresee_backfill, run_backfill  # noqa: PLC0415
 
-    place = root_of(load_settings(), root)
+    place, stages = root_of(load_settings(), root), cast("list[Stage]", [one.value for one in stage or ()])
     if dry_run:
-        found = foresee_backfill(place, start, end, publish=publish, stages=stage or ())
+        found = foresee_backfill(place, start, end, publish=publish, stages=stages)
     else:
-        found = run_backfill(place, start, end, publish=publish, stages=stage, wait=wait)
+        found = run_backfill(place, start, end, publish=publish, stages=stages, wait=wait)
     print_json({"days": found}) if as_json else printing.print_backfill(found)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,7 @@ _WRONG: dict[str, list[Any]] = {
     "query": [None, 3],
     "doc_id": [None, 3, ["a"]],
     "k": [0, -1, True, 2.0, "3", None],
-    "budget": [0, -0.5, True, "40", [], 10**400, math.inf],
+    "budget": [0, -0.5, True, "40", [], 10**400],
 }
 
 
@@ -104,6 +103,13 @@ def test_a_line_that_is_not_as_it_should_be_is_named_before_anything_is_answered
         with pytest.raises(WrongInput, match=rf"q\.jsonl:1: `{key}` is missing"):
             answered(index, batch, out)
     assert not out.exists()
+
+
+def test_an_infinite_budget_is_named(index: ServedIndex, tmp_path: Path) -> None:
+    batch = batch_file(tmp_path, ASKED)
+    batch.write_text(batch.read_text("utf-8").replace("}", ', "budget": 1e999}'), "utf-8")
+    with pytest.raises(WrongInput, match=r"q\.jsonl:1: `budget` is inf"):
+        page(index, batch, tmp_path / "r.jsonl")
 
 
 def test_a_line_that_has_no_answer_says_why_and_the_others_are_answered(

@@ -78,7 +78,7 @@ def measure(skills: Skills, faults: int, replay: Replay, changes: Changes) -> No
         put[kind] += 1
         is_changed, dropped = (
             changes(faulty, body, call, window),
-            not verify(faulty, [window], replay).verified,
+            verify(faulty, [window], replay).broken is not None,
         )
         changed[kind] += is_changed
         refused[kind] += is_changed and dropped
@@ -97,7 +97,7 @@ def measure(skills: Skills, faults: int, replay: Replay, changes: Changes) -> No
 def sound(skills: Skills, replay: Replay) -> None:
     """Verify the skills as they are, and print which share passes."""
     verdicts = {body: verify(body, own, replay) for body, own in skills.items()}
-    passed = [verdict for verdict in verdicts.values() if verdict.verified]
+    passed = [verdict for verdict in verdicts.values() if verdict.broken is None]
     how = Counter("+".join(verdict.how) for verdict in passed)
     print(f"  sound skills: {len(passed)} of {len(verdicts)} pass "
           f"({len(passed) / max(1, len(verdicts)):.3f}), by {dict(how)}")  # fmt: skip

@@ -14,8 +14,8 @@ from storage.root import Root
 from tasks.retrieve.suggest.stored import ServedSkills
 from tests.support.induce.learning import RUNS, written
 from tests.support.induce.runs import mooring
-from tests.support.llm.induce_llm import teaches
 from tests.support.llm.llm_asking import llm_set_up
+from tests.support.llm.scripted import teaches
 from tests.support.prefect_page import table
 
 

@@ -26,7 +26,7 @@ from tasks.parse.classify.options import TypingOptions
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer, sorted_out
-from tests.support.llm.typing_llm import says
+from tests.support.llm.scripted import says
 from tests.support.prefect_page import table
 
 LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"

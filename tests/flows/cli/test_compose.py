@@ -11,7 +11,7 @@ import pytest
 from tests.support.command import Ask, lines_of
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.plan_llm import plans, record_of
+from tests.support.llm.scripted import plans, record_of
 from tests.support.processes import slow_but
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot

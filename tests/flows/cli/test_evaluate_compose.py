@@ -12,7 +12,7 @@ from tasks.evaluate.compose.methods import METHODS, NEED_BODIES, NEED_ENDPOINT
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.plan_llm import plans
+from tests.support.llm.scripted import plans
 from tests.support.roots.kitchen_servers import LIST, serve_kitchen
 from tests.support.roots.kitchen_servers import REQUESTS as KITCHEN
 from tests.support.roots.skill_root import Export, SkillRoot

@@ -16,13 +16,13 @@ import polars as pl
 import pytest
 
 from tasks.induce.trajectories.read import Reading, read_trajectories
-from tests.support.agents.scripted import PASSED, scripted
 from tests.support.command import MAIN, Ask, lines_of
 from tests.support.induce.learning import written
 from tests.support.induce.runs import add_bed, mooring
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked
 from tests.support.roots.skill_root import SkillRoot
+from tests.support.scripted_agent import PASSED, scripted
 
 BEDS = ("Fern corner", "Rose row", "Lily pond", "Herb steps")
 RUNS = [

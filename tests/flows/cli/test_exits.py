@@ -19,7 +19,7 @@ from flows.cli.helps import ASK, FILL, MEASURE, REPAIR, WATCH
 from flows.cli.main import app
 from tasks.crawl.sources import ACCEPTED
 from tests.support.command import Ask, skillery
-from tests.support.models.loopback_hub import loopback_hub
+from tests.support.loopback import loopback_hub
 from tests.support.paths import PROJECT
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import SkillRoot

@@ -19,10 +19,9 @@ from tests.support.command import Ask, lines_of
 from tests.support.induce.learning import RUNS
 from tests.support.induce.learning import written as runs_written
 from tests.support.induce.runs import FORM, HOME, add_bed, mooring
-from tests.support.llm.induce_llm import SUCCESS, skill_of, skills, teaches, windows_of
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer
-from tests.support.llm.plan_llm import record_of
+from tests.support.llm.scripted import SUCCESS, record_of, skill_of, skills, teaches, windows_of
 from tests.support.roots.skill_root import Export
 
 

@@ -16,7 +16,7 @@ from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import Ask, lines_of
 from tests.support.llm.llm_asking import fragments_of, llm_set_up, mischief, settings_of, write_fragments
 from tests.support.llm.llm_server import Asked, LlmServer, label_of
-from tests.support.llm.typing_llm import says
+from tests.support.llm.scripted import says
 from tests.support.roots.hand_written import SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
 

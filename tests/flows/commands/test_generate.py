@@ -12,9 +12,9 @@ import pytest
 
 from tasks.evaluate.generate.plans import DIFFICULTIES, plan_words
 from tests.support.command import Ask, lines_of
-from tests.support.llm.bench_llm import judges_by_length, requests_about
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import judges_by_length, requests_about
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.kitchen_servers import serve_kitchen
 from tests.support.roots.skill_root import Export, SkillRoot

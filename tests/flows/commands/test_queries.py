@@ -22,9 +22,9 @@ from tasks.retrieve.index.licence_classes import classify_licences
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.command import Ask
 from tests.support.command import lines_of as answers
-from tests.support.llm.bench_llm import requests_about
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import LlmServer
+from tests.support.llm.scripted import requests_about
 from tests.support.roots.hand_written import SKILLS
 from tests.support.roots.skill_root import MINILM, SkillRoot
 

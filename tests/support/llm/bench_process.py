@@ -7,8 +7,8 @@ import sys
 from storage.answers import Answers
 from storage.root import Root
 from tasks.evaluate.generate.requests import write_requests
-from tests.support.llm.bench_llm import skill_about
 from tests.support.llm.llm_asking import llm_of
+from tests.support.llm.scripted import skill_about
 
 
 def grow_all(root: str, out: str, url: str, count: int) -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.models.routing_answers import Set
-from tests.support.models.routing_material import Written, write_bench
+from tests.support.models.routing_material import Set, Written, write_bench
 
 
 @pytest.fixture

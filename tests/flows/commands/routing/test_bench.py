@@ -11,10 +11,8 @@ from flows.commands import console
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.routing_llm import say, writes_distractors
-from tests.support.llm.working_llm import works
-from tests.support.models.routing_answers import Set, rows, untimed
-from tests.support.models.routing_material import Written, write_bench, write_bench_folder
+from tests.support.llm.scripted import say, works, writes_distractors
+from tests.support.models.routing_material import Set, Written, rows, untimed, write_bench, write_bench_folder
 from tests.support.models.tiny_models import save_cross_encoder
 from tests.support.roots.hand_written import skill
 

@@ -31,8 +31,8 @@ from tasks.retrieve.routing.skill import Skill
 from tests.support.command import Ask, skillery
 from tests.support.llm.llm_asking import settings_of as llm_settings
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.routing_llm import say
-from tests.support.models.routing_answers import Set, rows
+from tests.support.llm.scripted import say
+from tests.support.models.routing_material import Set, rows
 from tests.support.models.tiny_models import save_bi_encoder, save_cross_encoder, save_qwen3
 
 

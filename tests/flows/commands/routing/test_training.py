@@ -25,7 +25,7 @@ from tasks.train.search.own_requests import Tuning
 from tests.support.command import Ask, lines_of
 from tests.support.llm.llm_asking import settings_of
 from tests.support.llm.llm_server import Asked, LlmServer
-from tests.support.models.routing_answers import Set
+from tests.support.models.routing_material import Set
 from tests.support.models.tiny_models import save_bi_encoder, save_qwen3
 from tests.support.models.training_material import pairs_of, tools, trades
 from tests.support.roots.hand_written import SKILLS, skill

@@ -18,7 +18,7 @@ from tasks.evaluate.compose.requests import KnownRequest
 from tasks.models.llm.ask import Llm
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer, Say
-from tests.support.llm.plan_llm import hints_of, plans, record_of
+from tests.support.llm.scripted import hints_of, plans, record_of
 from tests.support.processes import slow_but
 
 

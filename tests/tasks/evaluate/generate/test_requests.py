@@ -18,9 +18,9 @@ from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling
 from tasks.retrieve.routing.skill import Skill
-from tests.support.llm.bench_llm import requests_about, skill_about, writes_five
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import requests_about, skill_about, writes_five
 
 Reader = Callable[[Root], list[dict[str, Any]]]
 SKILLS = [skill_about(f"mill{n}") for n in range(12)]

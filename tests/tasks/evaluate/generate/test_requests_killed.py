@@ -11,9 +11,9 @@ import pytest
 
 from storage.root import Root
 from tasks.evaluate.generate.requests import read_requests
-from tests.support.llm.bench_llm import writes_five
 from tests.support.llm.bench_process import grow_all
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import writes_five
 from tests.support.paths import PROJECT
 
 SKILLS, AT_ONCE = 24, 3

@@ -17,9 +17,9 @@ from tasks.evaluate.judge.judge import PROMPT, Case, Verdict, judge
 from tasks.evaluate.judge.label_form import Pair, form_of, read_form, require_same_contexts
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import Rejected
-from tests.support.llm.bench_llm import judges_by_length
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import judges_by_length
 
 LONG, SHORT = "Turn the crank ten times, then oil the axle and lock the gate.", "Turn the crank."
 CASES = [Case(f"market/mill{n}", f"How, case {n}?", LONG if n % 2 else SHORT) for n in range(8)]
@@ -54,7 +54,7 @@ def test_every_case_gets_three_votes_of_its_own_and_none_is_asked_for_twice(
     judged = judge(llm_of(server.url, answers), [*CASES, CASES[0]])
     assert [v.votes for v in judged.verdicts] == [(bool(n % 2),) * 3 for n in [*range(8), 0]]
     assert server.requests == 24
-    assert {kept.attempt for kept in answers.accepted()} == {0, 1, 2}
+    assert {kept.attempt for kept in answers.kept(rejected=False)} == {0, 1, 2}
     ledger = Ledger()
     assert judge(llm_of(server.url, answers, ledger), CASES).verdicts == judged.verdicts[:8]
     assert (server.requests, ledger.report()["cached"]) == (24, 24)

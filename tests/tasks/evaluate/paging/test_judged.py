@@ -22,9 +22,9 @@ from tasks.evaluate.paging.judged import (
     judged_rows,
 )
 from tasks.evaluate.paging.outcomes import Outcome
-from tests.support.llm.bench_llm import judges_by_length
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import LlmServer
+from tests.support.llm.scripted import judges_by_length
 
 LONG, SHORT = "Turn the crank ten times, then oil the axle and lock the gate.", "Turn the crank."
 QUERIES = [EvidenceQuery(f"q{n}", "mill", f"How, case {n}?", (("crank",),)) for n in range(4)]

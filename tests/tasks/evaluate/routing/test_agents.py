@@ -22,7 +22,7 @@ from tasks.evaluate.routing.agents import (
 from tasks.retrieve.routing.skill import Skill
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
-from tests.support.llm.working_llm import works
+from tests.support.llm.scripted import works
 
 OVEN = Skill("home/oven", "oven", "heats up", "Heat the oven, then wait until it is hot.")
 HIVE = Skill("home/hive", "hive", "houses bees", "Open it on a warm day.")

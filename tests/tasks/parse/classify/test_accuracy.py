@@ -28,7 +28,7 @@ from tasks.parse.classify.options import (
 )
 from tests.support.llm.llm_asking import IMPATIENT, classifier_of, fragments_of
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.typing_llm import says
+from tests.support.llm.scripted import says
 
 LOCAL = LocalClassifier()
 

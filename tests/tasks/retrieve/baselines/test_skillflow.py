@@ -12,7 +12,7 @@ from tasks.models.llm.question import Sampling
 from tasks.retrieve.baselines.skillflow import LlmQueries, SelectStage
 from tests.support.llm import llm_asking
 from tests.support.llm.llm_server import Asked, LlmServer
-from tests.support.llm.routing_llm import say, temperatures
+from tests.support.llm.scripted import say, temperatures
 from tests.support.models.routing_material import SKILLS
 
 TASK = "Treat the colony against mites"

@@ -1,4 +1,4 @@
-"""`python scripted.py [MISCHIEF]` is an agent that does the tasks of the example on some attempts alone.
+"""`python scripted_agent.py [MISCHIEF]`: an agent that does the tasks of the example on some attempts alone.
 
 The task at place n, by name, is done on the first n % 4 attempts, and on all of them if a skill was read. On
 others the agent ends at once, or does its MISCHIEF: `die`, `nonsense`, `hang`, `wander` (it never ends).
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-TASKS = Path(__file__).parents[3] / "tasks/evaluate/data/agents"
+TASKS = Path(__file__).parents[2] / "tasks/evaluate/data/agents"
 NAMES = sorted(path.parent.name for path in TASKS.glob("*/instruction.md"))
 PASSED = [place % 4 for place in range(len(NAMES))]  # of three attempts, without skills
 

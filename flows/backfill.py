@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from prefect import flow
 from pydantic import Field
@@ -15,7 +15,7 @@ from flows.refine import refine_batches
 from flows.run_page import named, recorded_writing, show_table, tell
 from flows.run_record import this_run
 from flows.runners import run_batches
-from flows.settings import load_settings
+from flows.settings import Stage, load_settings
 from storage.lance.served import read_served
 from storage.locks import writer_lock
 from storage.root import Root
@@ -27,8 +27,6 @@ from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.filters import FilterLimits
 from tasks.refine.shells import plan_refining, update_refined
 from tasks.refine.workers import WORTH_IT
-
-Stage = Literal["refine", "parse"]
 
 
 @flow(name="backfill", flow_run_name=named("backfill {start} to {end}"))

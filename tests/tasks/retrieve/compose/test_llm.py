@@ -169,13 +169,6 @@ def test_no_steps_are_believed_only_where_the_local_decomposer_agrees(
     assert llm.told() == "1 x compose-steps-1: no steps"
 
 
-def test_what_was_answered_is_not_asked_again(composed: Composed, server: LlmServer) -> None:
-    first = composed()
-    sent = server.requests
-    assert composed() == first
-    assert server.requests == sent > 0
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -236,7 +229,9 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def test_the_candidate_that_is_named_comes_first(server: LlmServer, llm: Llm) -> None:
+def test_the_candidate_that_is_named_in_any_form_comes_first_and_one_is_no_question(
+    server: LlmServer, llm: Llm
+) -> None:
     server.say = lambda _: '{"best": 2}'
     assert llm_reranker(llm)("write a mail", ROWS) == [1, 0, 2]
     record = record_of(server.asked[0])
@@ -247,12 +242,12 @@ def test_the_candidate_that_is_named_comes_first(server: LlmServer, llm: Llm) ->
     ]
     assert len(record["candidates"][2]["description"]) == 140
     assert ORDER.strip() not in str(server.asked[0].body["messages"][0])
-
-
-@pytest.mark.parametrize("said", ["2", "[2]", '{"best": 2}', '<think>3?</think>{"best": 2}'])
-def test_a_number_is_read_in_any_form(server: LlmServer, llm: Llm, said: str) -> None:
-    server.say = lambda _: said
-    assert llm_reranker(llm)("write a mail", ROWS) == [1, 0, 2]
+    for number, said in enumerate(("2", "[2]", '<think>3?</think>{"best": 2}')):
+        server.say = lambda _, said=said: said  # type: ignore[misc]
+        assert llm_reranker(llm)(f"write mail {number}", ROWS) == [1, 0, 2]
+    sent = server.requests
+    assert (llm_reranker(llm)("bake bread", ROWS[:1]), llm_reranker(llm)("bake bread", [])) == ([0], [])
+    assert server.requests == sent
 
 
 @pytest.mark.parametrize(
@@ -267,12 +262,6 @@ def test_what_is_out_of_range_is_asked_again_and_then_the_order_stays(
     server.say = lambda _: wrong
     assert llm_reranker(llm)("bake bread", ROWS) == [0, 1, 2]
     assert llm.told() == "1 x compose-rerank-1: malformed"
-
-
-def test_one_candidate_is_no_question(server: LlmServer, llm: Llm) -> None:
-    assert llm_reranker(llm)("bake bread", ROWS[:1]) == [0]
-    assert llm_reranker(llm)("bake bread", []) == []
-    assert server.requests == 0
 
 
 def test_a_plan_chooses_what_the_model_names_and_keeps_all_candidates(

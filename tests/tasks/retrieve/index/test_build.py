@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from storage.lance.tables import NODES, SKILLS, TableWriter
+from storage.lance.tables import NODES, TableWriter
 from storage.lance.tables import SKILLS as SKILLS_TABLE
 from storage.state import documents_table, nodes_table, refined_table
 from tasks.crawl.local.directory import DirectorySource
@@ -18,7 +18,6 @@ from tasks.retrieve.index import build as index
 from tasks.retrieve.index.build import redo_all
 from tasks.retrieve.routing.store import open_routing
 from tests.support.processes import slow_but
-from tests.support.roots import hand_written
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
 from tests.support.roots.tables import in_step, rows
@@ -258,7 +257,7 @@ def test_ids_with_quotes_are_no_hazard(skill_root: Make) -> None:
 
 @pytest.fixture
 def root(skill_root: Make) -> SkillRoot:
-    made = skill_root(hand_written.SKILLS)
+    made = skill_root(SKILLS)
     made.publish()
     return made
 
@@ -270,15 +269,15 @@ def contents(root: SkillRoot, name: str, version: int, key: str) -> pl.DataFrame
 
 def test_after_it_every_document_is_to_be_done_again(root: SkillRoot) -> None:
     assert plan_refine(root.root, FilterLimits()).todo == 0
-    assert redo_all(root.root, keep_vectors=True) == len(hand_written.SKILLS)
-    assert plan_refine(root.root, FilterLimits()).todo == len(hand_written.SKILLS)
+    assert redo_all(root.root, keep_vectors=True) == len(SKILLS)
+    assert plan_refine(root.root, FilterLimits()).todo == len(SKILLS)
 
 
 def test_until_it_is_done_again_all_is_served_as_it_was(root: SkillRoot) -> None:
     before = root.ask().search("treat varroa mites")["results"]
     redo_all(root.root, keep_vectors=False)
     assert root.ask().search("treat varroa mites")["results"] == before
-    assert documents_table(root.root).read().height == len(hand_written.SKILLS)
+    assert documents_table(root.root).read().height == len(SKILLS)
     assert set(refined_table(root.root).read()["outcome"]) == {"kept"}
 
 
@@ -286,15 +285,15 @@ def test_what_is_built_anew_lies_beside_what_is_served_and_says_the_same(root: S
     served = root.served()
     redo_all(root.root, keep_vectors=True)
     root.crawl()
-    assert root.parse()["documents"] == len(hand_written.SKILLS)
+    assert root.parse()["documents"] == len(SKILLS)
     built = root.build(anew=True)
     assert built.changed
     assert all(check.passed for check in root.check(built))
     assert root.served() == served
     assert built.nodes is not None
     assert served.nodes is not None
-    assert contents(root, SKILLS, built.skills, "doc_id").equals(
-        contents(root, SKILLS, served.skills, "doc_id")
+    assert contents(root, SKILLS_TABLE, built.skills, "doc_id").equals(
+        contents(root, SKILLS_TABLE, served.skills, "doc_id")
     )
     assert contents(root, NODES, built.nodes, "node_id").equals(
         contents(root, NODES, served.nodes, "node_id")
@@ -302,7 +301,7 @@ def test_what_is_built_anew_lies_beside_what_is_served_and_says_the_same(root: S
 
 
 def vectors(root: SkillRoot) -> dict[str, list[float]]:
-    table = open_at(connect(root.root), SKILLS, root.served().skills)
+    table = open_at(connect(root.root), SKILLS_TABLE, root.served().skills)
     rows = table.search().select(["doc_id", "vector"]).to_arrow().to_pylist()
     return {row["doc_id"]: row["vector"] for row in rows}
 

@@ -91,8 +91,7 @@ class OpenVersion:
     def row(self, doc_id: str) -> dict[str, Any] | None:
         """Return what answers say of a skill, by its id in any letter case; None if it is not served.
 
-        Raises:
-            StorageError: Neither the routing index nor the table can be read.
+        Raises `StorageError` if neither the routing index nor the table can be read.
         """
         if not self._by_rows:
             return self._held_row(doc_id.casefold())
@@ -117,8 +116,7 @@ class OpenVersion:
     def body(self, row: dict[str, Any]) -> str:
         """Return the body of the skill of a row that `row` returned.
 
-        Raises:
-            StorageError: The table of skills cannot be read, or lacks the skill.
+        Raises `StorageError` if the table of skills cannot be read, or lacks the skill.
         """
         if "text" not in row and not self.skills.is_open and (body := self._in_corpus(row)) is not None:
             return body
@@ -172,8 +170,7 @@ class OpenVersion:
     def searcher(self) -> Searcher:
         """Return the searcher of this version, which the first call makes.
 
-        Raises:
-            StorageError: The table cannot be read.
+        Raises `StorageError` if the table cannot be read.
         """
         with self.lock:
             return self._searcher

@@ -57,14 +57,11 @@ def page(
     is returned, whole and without headings, and `over_budget` is true if it is too long; for `full` it is the
     body.
 
-    The encoder is the one that made the vectors; it encodes the query, and nodes or chunks without vectors.
-    A reranker changes the scores of the default method, and `scorer` takes the packaged one's place in it;
-    `skillpager` is what its paper leaves open.
-
-    Raises:
-        WrongInput: The query is blank, the method unknown or not one to rerank, or the budget not a positive
-            number.
-        ValueError: The vectors' shape does not fit the nodes.
+    The encoder is the one that made the vectors; it encodes the query, and nodes or chunks without vectors. A
+    reranker changes the scores of the default method, and `scorer` takes the packaged one's place in it;
+    `skillpager` is what its paper leaves open. Raises `WrongInput` if the query is blank, the method unknown
+    or not one to rerank, or the budget not a positive number; `ValueError` if the vectors' shape does not fit
+    the nodes.
     """
     _check(query, method, budget)
     require_reranked(method, reranked=reranker is not None)

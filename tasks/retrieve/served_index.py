@@ -96,13 +96,10 @@ class ServedIndex:
         result tells the parts of its score and fit. `nothing_fits` is true if the fit of none of the three
         best reaches `least_fit`: `min_fit`, in [0, 1], or the packaged model's; null if no fit is known.
         Results below a given `min_fit` are left out, unless nothing fits. `ranker` replaces the default; a
-        score it does not tell is null. `tuned` is there if the root's own requests taught the default.
-
-        Raises:
-            WrongInput: The query is blank, `k` is not positive, nothing has what a filter asks for, or
-                `min_fit` is out of its range, or given where no fit is known.
-            StorageError: A table or the file of licences' classes is damaged or missing.
-            NotPublished: Nothing is served.
+        score it does not tell is null. `tuned` is there if the root's own requests taught the default. Raises
+        `WrongInput` if the query is blank, `k` is not positive, nothing has what a filter asks for, or
+        `min_fit` is out of its range, or given where no fit is known; `StorageError` if a table or the file
+        of licences' classes is damaged or missing; `NotPublished` if nothing is served.
         """
         started = time.perf_counter()
         require_text("query", query)
@@ -139,14 +136,10 @@ class ServedIndex:
 
         With a reranker, `reranked` tells whether it answered. `by_words` is there, and true, if the document
         was read by its words alone, since encoding takes longer than `page_seconds`; `unmatched`, if it has
-        no word of the query.
-
-        Raises:
-            UnknownDocument: Neither a served document nor an alias of one has this id.
-            Withheld: The document's licence is of another class than `allow`.
-            WrongInput: Query, budget or method cannot be used.
-            NotPublished: Nothing is served.
-            StorageError: A table or the file of licences' classes is damaged or missing.
+        no word of the query. Raises `UnknownDocument` if neither a served document nor an alias of one has
+        this id; `Withheld` if the document's licence is of another class than `allow`; `WrongInput` if query,
+        budget or method cannot be used; `NotPublished` if nothing is served; `StorageError` if a table or the
+        file of licences' classes is damaged or missing.
         """
         started = time.perf_counter()
         require_text("query", query)
@@ -183,10 +176,8 @@ class ServedIndex:
     def document(self, doc_id: str) -> PagedDocument:
         """Return a served document with its nodes and their vectors, which are computed if none are indexed.
 
-        Raises:
-            UnknownDocument: Neither a served document nor an alias of one has this id.
-            Withheld: The document's licence is of another class than `allow`.
-            NotPublished: Nothing is served.
+        Raises `UnknownDocument` if neither a served document nor an alias of one has this id; `Withheld` if
+        the document's licence is of another class than `allow`; `NotPublished` if nothing is served.
         """
         with self.version() as now:
             document, row, _ = self._found(now, doc_id)
@@ -203,10 +194,8 @@ class ServedIndex:
     def find(self, doc_id: str) -> str:
         """Return the id of the served document that an id or alias, in any letter case, leads to.
 
-        Raises:
-            UnknownDocument: Neither a served document nor an alias of one has this id.
-            Withheld: The document's licence is of another class than `allow`.
-            NotPublished: Nothing is served.
+        Raises `UnknownDocument` if neither a served document nor an alias of one has this id; `Withheld` if
+        the document's licence is of another class than `allow`; `NotPublished` if nothing is served.
         """
         with self.version() as now:
             row, alias_of = self._shown(now, doc_id)
@@ -216,11 +205,9 @@ class ServedIndex:
     def version(self) -> Iterator[OpenVersion]:
         """Open what is served; what is read of it in the body is of one version.
 
-        Raises:
-            VersionGone: The version was removed meanwhile, by `forget`: `asked_again` puts the question anew.
-            StorageError: A file of a table is gone or damaged.
-            ModelMismatch: Another encoder made the index.
-            NotPublished: Nothing is served.
+        Raises `VersionGone` if the version was removed meanwhile, by `forget`: `asked_again` puts the
+        question anew; `StorageError` if a file of a table is gone or damaged; `ModelMismatch` if another
+        encoder made the index; `NotPublished` if nothing is served.
         """
         served = self._pinned or require_served(self._root)
         try:

@@ -99,8 +99,7 @@ class LlmQueries:
     def write(self, task: str, count: int, rules: str | None) -> list[str]:
         """Return about `count` queries for a task, at least one; `rules` replace the packaged prompt.
 
-        Raises:
-            LlmDenied: The server denies access, or has no such model.
+        Raises `LlmDenied` if the server denies access, or has no such model.
         """
         (found,) = self._llm.gather([self._write(task, count, rules)])
         return found
@@ -241,8 +240,7 @@ class SelectStage:
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
         """Return positions of the skills selected.
 
-        Raises:
-            LlmDenied: The server denies access, or has no such model.
+        Raises `LlmDenied` if the server denies access, or has no such model.
         """
         if not among:
             return []

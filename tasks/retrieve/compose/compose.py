@@ -71,12 +71,10 @@ def compose(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the plan of a task, as the command prints it; by default the local decomposer takes it apart.
 
-    Raises:
-        WrongInput: The task is blank or no valid Unicode text, an option is out of its range, or nothing has
-            what a filter asks for.
-        StorageError: A table or the file of licences' classes is damaged or missing.
-        NotPublished: Nothing is served.
-        LlmDenied: A language model is asked, and its server denies access or has no such model.
+    Raises `WrongInput` if the task is blank or no valid Unicode text, an option is out of its range, or
+    nothing has what a filter asks for; `StorageError` if a table or the file of licences' classes is damaged
+    or missing; `NotPublished` if nothing is served; `LlmDenied` if a language model is asked, and its server
+    denies access or has no such model.
     """
     started, chosen = time.perf_counter(), options or ComposeOptions()
     require_text("task", task)

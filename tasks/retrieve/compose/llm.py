@@ -69,8 +69,7 @@ def _paper_ask(hinted: bool, _most: int, exactly: int | None) -> str:
 def _read_steps(text: str, info: ValidationInfo) -> list[str]:
     """Return the steps that an answer lists, each with single blanks; none, if it is an empty list.
 
-    Raises:
-        Rejected: It is no JSON list of at most as many texts as are known of, of 1 to 300 characters.
+    Raises `Rejected` if it is no JSON list of at most as many texts as are known of, of 1 to 300 characters.
     """
     if _NO_STEPS.fullmatch(text):
         return []
@@ -134,8 +133,7 @@ class LlmDecomposer:
     def decompose(self, task: str, hints: Sequence[int] | None, matcher: Matcher) -> Draft:
         """Return the draft of a task, as `Decomposer` says.
 
-        Raises:
-            LlmDenied: The server denies access, or has no such model.
+        Raises `LlmDenied` if the server denies access, or has no such model.
         """
         steps = None if self._fell_back else self._asked(task, matcher.index.rows(hints or ()))
         if steps:
@@ -209,8 +207,7 @@ class BestCandidate(Answer):
 def _read_best(text: str, info: ValidationInfo) -> int:
     """Return the place from 0 that an answer names by one number, from 1 to as many as are known of.
 
-    Raises:
-        Rejected: It names none.
+    Raises `Rejected` if it names none.
     """
     most = known_of(info)
     if found := _NUMBER.fullmatch(text):

@@ -108,10 +108,8 @@ def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[
     """Check that the routing index has a row a skill, and finds a sample of skills by their rarest words.
 
     The index is made here, by as many processes as `workers` (`prepare_routing`), and goes if it fails. It is
-    that of `candidate`, the version built, under the name that it is to be published by.
-
-    Raises:
-        StorageError: The table cannot be read, or a file cannot be written.
+    that of `candidate`, the version built, under the name that it is to be published by. Raises
+    `StorageError` if the table cannot be read, or a file cannot be written.
     """
     prepare_routing(root, candidate, workers)
     index, table = open_routing(root, candidate), candidate.skills_table(root)
@@ -282,9 +280,7 @@ def check_shrink(root: Root, built: Built, *, max_shrink: float, few: int) -> li
     """Compare the number of rows of the built tables with the served version; no check if nothing is served.
 
     At most the share `max_shrink` of the rows, 0 to 1, may be lost. A loss of up to `few` rows always passes.
-
-    Raises:
-        StorageError: What is served cannot be opened.
+    Raises `StorageError` if what is served cannot be opened.
     """
     served, checks = read_served(root), []
     for name, rows in ((SKILLS, built.skills_rows), (NODES, built.nodes_rows)):

@@ -27,8 +27,7 @@ _FIRST = ("claude", "codex", "cursor", "gemini", "copilot")
 class Destination:
     """Where a person wants skills: a folder `to`, or that of an agent, in the user's home or the project.
 
-    Raises:
-        WrongInput: No agent of this name is known.
+    Raises `WrongInput` if no agent of this name is known.
     """
 
     to: Path | None = None
@@ -44,12 +43,10 @@ class Destination:
         """Return the folder of skills.
 
         `to` comes first, then the agent's. Without both it is the one folder of an agent that is there.
+        Raises `WrongInput` if there is no such folder, or several.
 
         Args:
             installed: Whether folders in which something is installed come before others then.
-
-        Raises:
-            WrongInput: There is no such folder, or several.
         """
         from tasks.retrieve.install.lock import LOCK_FILE  # noqa: PLC0415
 

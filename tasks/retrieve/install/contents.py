@@ -68,7 +68,9 @@ def prepare(
     """Return what is to be written of an edition.
 
     Files whose bytes are not kept are named in the lock. Of a skill whose files are not known, SKILL.md alone
-    is written; the lock says that too.
+    is written; the lock says that too. Raises `Withheld` if the licence policy keeps its text back;
+    `WrongInput` if it is no skill, no folder can be called after it, or it holds a risk that is refused;
+    `StorageError` if a file of it is missing or damaged.
 
     Args:
         edition: The skill.
@@ -77,11 +79,6 @@ def prepare(
         accepted: Rules, by `rule_id`, whose risks are not refused.
         before: What was installed of it; what was accepted then, and is there unchanged, stays accepted.
         called: The folder's name; None: after the skill's.
-
-    Raises:
-        Withheld: The licence policy keeps its text back.
-        WrongInput: It is no skill, no folder can be called after it, or it holds a risk that is refused.
-        StorageError: A file of it is missing or damaged.
     """
     row = edition.row
     edition.require_text()

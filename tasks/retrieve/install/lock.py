@@ -94,9 +94,8 @@ def is_folder_name(name: str) -> bool:
 def read_lock(folder: Path) -> InstallLock:
     """Return the lock of a folder of skills, an empty one if there is none.
 
-    Raises:
-        StorageError: It is damaged, a newer version of this program wrote it, or a path in it leads
-            elsewhere: others may have written to it, and what it names may be removed.
+    Raises `StorageError` if it is damaged, a newer version of this program wrote it, or a path in it leads
+    elsewhere: others may have written to it, and what it names may be removed.
     """
     path = folder / LOCK_FILE
     remedy = "restore it, or delete it: its skills then count as not installed"

@@ -53,8 +53,7 @@ class LockedSources:
     def skill(self, entry: Entry) -> RawDocument | None:
         """Return the skill that an entry names; None: it names no repository and no folder.
 
-        Raises:
-            SkilleryError: The source cannot be read, or holds no such skill.
+        Raises `SkilleryError` if the source cannot be read, or holds no such skill.
         """
         if (spec := self._spec(entry)) is None:
             return None

@@ -66,8 +66,7 @@ def _digest(path: Path) -> str:
 def contents_in(folder: Path) -> dict[str, bytes]:
     """Return the bytes of each file below a folder, by path, but for what programs leave there.
 
-    Raises:
-        WrongInput: It holds a link, or what else is neither a file nor a folder, or cannot be read.
+    Raises `WrongInput` if it holds a link, or what else is neither a file nor a folder, or cannot be read.
     """
     found = {path: said for path, said in digests_in(folder).items() if not _GENERATED.fullmatch(path)}
     if odd := [path for path, said in found.items() if said == _NO_FILE]:
@@ -168,6 +167,9 @@ class SkillsFolder:
     ) -> None:  # fmt: skip
         """Write a skill's folder, in place of what was installed there; no file is made executable.
 
+        Raises `WrongInput` as `require_free`, the folder is not as `onto` says, or it cannot be written.
+        Raises `StorageError` if the disk holds other bytes than were written; nothing has been changed.
+
         Args:
             name: The folder, of which `is_folder_name` is true.
             installed: What the lock is to say of it.
@@ -175,10 +177,6 @@ class SkillsFolder:
             before: The document that was installed there, if that is another.
             onto: The digests of the folder whose edits `contents` holds, merged: the lock says what was
                 installed all the same, so that they count as edits on.
-
-        Raises:
-            WrongInput: As `require_free`, the folder is not as `onto` says, or it cannot be written.
-            StorageError: The disk holds other bytes than were written; nothing has been changed.
         """
         with self._writing():
             try:
@@ -282,14 +280,12 @@ def how_to_replace(name: str) -> str:
 def open_skills_folder(path: Path, *, create: bool = False) -> Iterator[SkillsFolder]:
     """Hold a folder of skills, and mend what a killed process left there.
 
+    Raises `WrongInput` if it is not there, or cannot be made or opened; `Locked` if another process holds it;
+    `StorageError` if its lock is damaged.
+
     Args:
         path: The folder.
         create: Whether it is made where it is not there.
-
-    Raises:
-        WrongInput: It is not there, or cannot be made or opened.
-        Locked: Another process holds it.
-        StorageError: Its lock is damaged.
     """
     try:
         if create:

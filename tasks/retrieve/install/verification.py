@@ -20,15 +20,12 @@ def differences(
 
     What lies there and is in no lock differs too, and so does what `skills-lock.json` alone names and no
     folder holds; what another folder holds is verified where it lies. What programs leave, such as
-    `__pycache__`, counts: an interpreter may run it.
+    `__pycache__`, counts: an interpreter may run it. Raises `StorageError` if a lock is damaged.
 
     Args:
         folder: The folder of skills.
         project: Where `skills-lock.json` lies; None: there is none.
         others: Folders of the project in which skills of that lock may lie instead.
-
-    Raises:
-        StorageError: A lock is damaged.
     """
     lock = read_lock(folder)
     shared = {} if project is None else read_skills_lock(project)

@@ -48,9 +48,8 @@ class Scored:
 def ready_for(document: PagedDocument, *, encoder: Encoder, tokenizer: Tokenizer) -> Ready:
     """Return the document's prepared form, computed if the document does not bring it.
 
-    Raises:
-        StorageError: Nodes or vectors cannot belong to this body.
-        ValueError: The vectors' shape does not fit the nodes.
+    Raises `StorageError` if nodes or vectors cannot belong to this body; `ValueError` if the vectors' shape
+    does not fit the nodes.
     """
     if document.ready is not None:
         return document.ready

@@ -43,10 +43,8 @@ def states_of(
     """Return the token embeddings of units; a node without any has its vector as the only one.
 
     `packed` are the nodes' token embeddings, packed by `tasks.models.token_states`; `tokenizer` is that of
-    the encoder that made them and the vectors. There is at least one node.
-
-    Raises:
-        ValueError: The length of some bytes is not a multiple of a state's.
+    the encoder that made them and the vectors. There is at least one node. Raises `ValueError` if the length
+    of some bytes is not a multiple of a state's.
     """
     projected = any(packed)
     own = project(vectors) if projected else vectors

@@ -207,10 +207,8 @@ def packaged_scorer() -> Scorer:
 def scorer_of(stored: Mapping[str, Any]) -> Scorer:
     """Return a scorer from its stored form, `{version, bias, features: {name: numbers}}`.
 
-    The numbers are mean, deviation, weight and lean.
-
-    Raises:
-        ValueError: The version or the features are others than these.
+    The numbers are mean, deviation, weight and lean. Raises `ValueError` if the version or the features are
+    others than these.
     """
     if stored["version"] != SCORER_VERSION or tuple(stored["features"]) != NAMES:
         msg = f"the paging scorer is of version {stored['version']} or of other features: fit it anew"

@@ -88,8 +88,7 @@ def make_ready(
 ) -> Ready:
     """Prepare a document with at least one node for paging; every request can use the result.
 
-    Raises:
-        ValueError: A node's states are no whole number of them.
+    Raises `ValueError` if a node's states are no whole number of them.
     """
     prepared = prepare_pages(body, nodes, vectors)
     pieces = pieces_of(body, nodes, prepared)
@@ -118,8 +117,7 @@ def tokens_of(ready: Ready, chosen: Sequence[int], marks: int) -> int:
 def node_vectors(document: PagedDocument, encoder: Encoder) -> Vectors:
     """Return the nodes' vectors, computed if the document has none.
 
-    Raises:
-        ValueError: Their shape does not fit the nodes.
+    Raises `ValueError` if their shape does not fit the nodes.
     """
     vectors = document.vectors
     if vectors is None:

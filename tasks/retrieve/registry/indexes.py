@@ -158,8 +158,7 @@ def _marketplace(offers: Mapping[str, OfferedSkill], source: Callable[[str, Offe
 def normal_base(url: str) -> str:
     """Return the address at which a registry is reached, without a slash at its end.
 
-    Raises:
-        WrongInput: It is no address of http or https, or holds more than host, port and path.
+    Raises `WrongInput` if it is no address of http or https, or holds more than host, port and path.
     """
     try:
         parts = urlsplit(url)

@@ -47,9 +47,8 @@ class Revision:
 def revisions_of(root: Root, doc_id: str, source: str | None = None) -> list[Revision]:
     """Return the revisions of a document, of one source (as kept or printed) or of all, in the order of time.
 
-    Raises:
-        StorageError: A raw part cannot be read.
-        UnknownDocument: There is none: it was never fetched, or has been forgotten.
+    Raises `StorageError` if a raw part cannot be read; `UnknownDocument` if there is none: it was never
+    fetched, or has been forgotten.
     """
 
     def revisions_in(file: str) -> list[Revision]:
@@ -98,16 +97,14 @@ def choose(
     """Return the revision that a text means; of several the newest.
 
     A text is the beginning, from 4 digits on, of a revision, of a commit or of a hash of the content; a day
-    (YYYY-MM-DD), at whose end the document was so; or a run, after which it was.
+    (YYYY-MM-DD), at whose end the document was so; or a run, after which it was. Raises `WrongInput` if it
+    means none of them.
 
     Args:
         root: Holds the records of runs.
         revisions: Those of a document, in the order of time.
         text: What a person wrote.
         content_hash: Gives the content hash of a revision, which is worked out if nothing else fits.
-
-    Raises:
-        WrongInput: It means none of them.
     """
     newest = list(reversed(revisions))
     if (until := _time_of(root, newest, text)) is not None:

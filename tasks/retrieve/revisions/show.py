@@ -32,15 +32,13 @@ _TOLD = (
 def open_edition(root: Root, text: str, revision: str | None = None) -> tuple[Edition, str | None]:
     """Return the edition of the document that a text means, and the alias by which, None if by none.
 
+    Raises `UnknownDocument` if there is no such document; `WrongInput` if it has no such revision, or that
+    was dropped; `StorageError` if a file cannot be read.
+
     Args:
         root: The root.
         text: An id or alias in any letter case, or the end of one id, or the name of one document.
         revision: What `history.choose` takes; None: as the document is now.
-
-    Raises:
-        UnknownDocument: There is no such document.
-        WrongInput: It has no such revision, or that was dropped.
-        StorageError: A file cannot be read.
     """
     row, alias = find_row(root, text)
     if revision is None:
@@ -135,19 +133,15 @@ def differences(root: Root, text: str, a: str | None = None, b: str | None = Non
 
     `changed` tells whether anything did. `text` is the difference of SKILL.md, null where there is none;
     `files` has an object a file that was added, removed or changed, with the `difference` of its lines where
-    both are texts of some 5,000 lines at most.
+    both are texts of some 5,000 lines at most. Raises `UnknownDocument` if there is no such document;
+    `WrongInput` if it has no such revision, or that was dropped; `Withheld` if the policy keeps the text of
+    one of them back; `StorageError` if a file cannot be read.
 
     Args:
         root: The root.
         text: An id or alias in any letter case, or the end of one id, or the name of one document.
         a: The earlier revision, as `history.choose` takes it; None: the one before `b`.
         b: The later one; None: the newest.
-
-    Raises:
-        UnknownDocument: There is no such document.
-        WrongInput: It has no such revision, or that was dropped.
-        Withheld: The policy keeps the text of one of them back.
-        StorageError: A file cannot be read.
     """
     row, _ = find_row(root, text)
     revisions = revisions_of(root, row["doc_id"], row["source"])
@@ -228,10 +222,8 @@ def difference_of_lines(path: str, old: bytes, new: bytes) -> str | None:
 def skill_of(root: Root, text: str, revision: str | None) -> dict[str, Any]:
     """Return what is known of the skill that a text means, now or at a revision.
 
-    Raises:
-        UnknownDocument: No document has this id or name, or several may be meant.
-        WrongInput: It has no such revision.
-        StorageError: A file of the root cannot be read.
+    Raises `UnknownDocument` if no document has this id or name, or several may be meant; `WrongInput` if it
+    has no such revision; `StorageError` if a file of the root cannot be read.
     """
     return shown(*open_edition(root, text, revision))
 
@@ -239,10 +231,8 @@ def skill_of(root: Root, text: str, revision: str | None) -> dict[str, Any]:
 def skill_bytes(root: Root, text: str, file: str | None, revision: str | None) -> bytes:
     """Return the bytes of a skill's file, as they are kept; None stands for its SKILL.md.
 
-    Raises:
-        UnknownDocument, StorageError: As `skill_of`.
-        WrongInput: Also if there is no such file, or its bytes are not kept.
-        Withheld: The licence policy keeps its text back.
+    Raises `UnknownDocument`, `StorageError` as `skill_of`; `WrongInput` also if there is no such file, or its
+    bytes are not kept; `Withheld` if the licence policy keeps its text back.
     """
     return open_edition(root, text, revision)[0].read(SKILL_FILE if file is None else file)
 

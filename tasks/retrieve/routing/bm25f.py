@@ -99,8 +99,7 @@ class Descriptions:
     def scores(self, query: str) -> Scores:
         """Return every document's score for a query, as `Described.scores`.
 
-        Raises:
-            StorageError: The postings contradict themselves.
+        Raises `StorageError` if the postings contradict themselves.
         """
         with self._making:
             try:

@@ -63,14 +63,12 @@ def expand(root: Root, llm: Llm) -> dict[str, Any]:
     """Have requests written about each document of the corpus whose text, as it is, has none yet by a model.
 
     What could not be asked about for now is asked about by the next call; about a text on which the model
-    gives nothing that can be used, nobody is asked again.
+    gives nothing that can be used, nobody is asked again. Raises `LlmDenied` if the server rejects the key,
+    or has no such model.
 
     Returns:
         `asked` (documents), `written` (requests), `unfinished` (documents), `partial`, and the keys of
         `Llm.report`.
-
-    Raises:
-        LlmDenied: The server rejects the key, or has no such model.
     """
     table, corpus, counts = expansions_table(root), documents_table(root), Counter[str]()
     todo, gone = waiting(root, llm.model)

@@ -147,10 +147,8 @@ class Searcher:
     ) -> list[tuple[dict[str, Any], Ranked]]:
         """Return the rows of the `k` best skills, best first, with scores; denied licences take no rank.
 
-        `ranker` takes the place of the default.
-
-        Raises:
-            WrongInput: No skill has a kind, licence, source or risk that is asked for.
+        `ranker` takes the place of the default. Raises `WrongInput` if no skill has a kind, licence, source
+        or risk that is asked for.
         """
         allowed = self.allowed(filters, licences)
         if ranker is None:
@@ -255,9 +253,7 @@ class Searcher:
         """Return which rows may be found, shape `(rows,)`: none of a denied licence, all that is asked for.
 
         The masks of the last filters are kept, since most questions have the same; nobody may change one.
-
-        Raises:
-            WrongInput: No skill has a kind, licence, source or risk that is asked for.
+        Raises `WrongInput` if no skill has a kind, licence, source or risk that is asked for.
         """
         known = self._masks.get(filters)
         if known is None or known[0] != licences:
@@ -299,10 +295,8 @@ def fitting(
     """Return the results whose fit suffices, all if none does, and whether none does; None: it is not known.
 
     The first `DECIDING` results decide whether none does. Without `min_fit`, in [0, 1], all results are
-    returned, and the least fit of the model decides.
-
-    Raises:
-        WrongInput: `min_fit` is out of its range, or no fit is known.
+    returned, and the least fit of the model decides. Raises `WrongInput` if `min_fit` is out of its range, or
+    no fit is known.
     """
     require_min_fit(min_fit)
     if model is None:

@@ -92,10 +92,8 @@ def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None
     """Make the routing index of a version before it is served, unless it is there in today's form.
 
     What was foretold since is for the next version. Rows of skills whose content did not change are copied
-    from the served version's index. Of others `workers` processes read thousands; None: one a core.
-
-    Raises:
-        StorageError: The table cannot be read, or a file cannot be written.
+    from the served version's index. Of others `workers` processes read thousands; None: one a core. Raises
+    `StorageError` if the table cannot be read, or a file cannot be written.
     """
     if (card := _card(root, _folder(served), served)) is None or not _is_current(card):
         parts, rows = _brought_up(root, served, workers)
@@ -117,8 +115,7 @@ def holds_expansions(root: Root, served: Served) -> bool:
 def open_routing(root: Root, served: Served) -> RoutingIndex:
     """Return the routing index of a published version; if it is missing it is computed, but not kept.
 
-    Raises:
-        StorageError: The table cannot be read, or holds other skills than the index.
+    Raises `StorageError` if the table cannot be read, or holds other skills than the index.
     """
     try:
         if (found := _opened(root, served)) is not None:
@@ -165,8 +162,7 @@ def _tokens(place: Path) -> SkillTokens:
 def routing_rows(root: Root, served: Served) -> pl.DataFrame:
     """Return what answers say of the skills of a version, out of its routing index, else of its table.
 
-    Raises:
-        StorageError: Neither can be read.
+    Raises `StorageError` if neither can be read.
     """
     try:
         if (card := _card(root, _folder(served), served)) is not None:

@@ -57,8 +57,7 @@ def package_digest() -> str:
 def read_tuned(root: Root) -> Tuned | None:
     """Return what a root's own requests taught, None if nothing; keys that are not known are left out.
 
-    Raises:
-        StorageError: It is damaged, or was learned beside another version of the packaged files.
+    Raises `StorageError` if it is damaged, or was learned beside another version of the packaged files.
     """
     try:
         held = root.read_json(FILE)

@@ -97,9 +97,7 @@ class SkillCatalogue:
     def page(self, after: str | None = None, size: int = PAGE_SKILLS) -> EntryPage:
         """Return the page of entries that follows a key; the key need not be served any more.
 
-        Raises:
-            NotPublished: Nothing is served.
-            StorageError: A file of the root cannot be read.
+        Raises `NotPublished` if nothing is served; `StorageError` if a file of the root cannot be read.
         """
         with self._index.version() as now:
             return self._page(now, after, size)
@@ -108,9 +106,7 @@ class SkillCatalogue:
     def bundle(self, uri: str) -> tuple[ServedBundle, Address]:
         """Return the skill that an address leads to, and the parts of the address.
 
-        Raises:
-            UnknownDocument: No skill is served there.
-            NotPublished, StorageError: As `page`.
+        Raises `UnknownDocument` if no skill is served there; `NotPublished`, `StorageError` as `page`.
         """
         address = parse_uri(uri)
         with self._index.version() as now:
@@ -125,9 +121,8 @@ class SkillCatalogue:
     def edition(self, text: str) -> tuple[Edition, str | None, str]:
         """Return the served edition of the document that a text means, its alias if any, and the version.
 
-        Raises:
-            UnknownDocument: No served document has this id or name, or its snapshot is gone.
-            NotPublished, StorageError: As `page`.
+        Raises `UnknownDocument` if no served document has this id or name, or its snapshot is gone;
+        `NotPublished`, `StorageError` as `page`.
         """
         read = self.reading(text)
         return read.edition, read.alias, read.version

@@ -52,10 +52,8 @@ class SkillList:
     def page(self, filters: Filters, begin: int, size: int) -> ListedPage:
         """Return `size` rows that pass filters, in the order of names, from the one at `begin` on.
 
-        Raises:
-            WrongInput: Nothing served has what a filter asks for.
-            NotPublished: Nothing is served.
-            StorageError: A file of the root cannot be read.
+        Raises `WrongInput` if nothing served has what a filter asks for; `NotPublished` if nothing is served;
+        `StorageError` if a file of the root cannot be read.
         """
         with self._index.version() as now:
             order, searcher = self._order(now), now.searcher()

@@ -247,13 +247,12 @@ NONE_YET = "no learned skills are served here: `skillery induce TRAJECTORIES` le
 class ServedSkills:
     """The learned skills of a version that a root serves; each domain is read once.
 
+    Raises `WrongInput` if no learned skills are served; `StorageError` if the table cannot be opened at the
+    version that is served.
+
     Args:
         root: The root.
         served: The version; None is the one that is served when this is made.
-
-    Raises:
-        WrongInput: No learned skills are served.
-        StorageError: The table cannot be opened at the version that is served.
     """
 
     def __init__(self, root: Root, served: Served | None = None) -> None:
@@ -278,8 +277,7 @@ class ServedSkills:
     def named(self, given: str | None) -> str:
         """Return the domain that is meant: the one given, or the only one there is.
 
-        Raises:
-            WrongInput: There is none of that name, or several; the nearest, or all, are named.
+        Raises `WrongInput` if there is none of that name, or several; the nearest, or all, are named.
         """
         if given in self.domains:
             return str(given)
@@ -304,12 +302,11 @@ class ServedSkills:
     def encoder(self, name: str, threads: int) -> OnnxEncoder:
         """Return the encoder that made the table's vectors.
 
+        Raises `ModelMismatch` if the table was made with another one.
+
         Args:
             name: Its name in the settings.
             threads: Those of one encoding.
-
-        Raises:
-            ModelMismatch: The table was made with another one.
         """
         served = self._served.model
         if name != served["name"]:

@@ -281,9 +281,8 @@ def _blobs(root: Root) -> Iterator[Defect]:
 def examine_served(root: Root) -> Iterator[Defect]:
     """Read the served version and the records of all published ones; mend and yield the defects found.
 
-    Raises:
-        SchemaMismatch: A newer version of this program wrote a table; it is not damaged.
-        Unreachable: The bucket does not answer.
+    Raises `SchemaMismatch` if a newer version of this program wrote a table; it is not damaged. Raises
+    `Unreachable` if the bucket does not answer.
     """
     yield from _published(root)
     yield from _manifests(root, published_versions(root))

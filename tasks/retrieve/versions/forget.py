@@ -64,12 +64,9 @@ def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetRepo
 
     A call that was killed is finished by calling again. Older versions of the tables are removed, so there is
     no rollback to them. Readers that use one fail, and find the new version `v-<run_id>` when they read
-    `state/served.json` again.
-
-    Raises:
-        UnknownDocument: Nothing has or had this id, or lies below it.
-        Locked: A backfill is being written; nothing has been removed yet.
-        StorageError: A file or table cannot be read; all others have been cleaned.
+    `state/served.json` again. Raises `UnknownDocument` if nothing has or had this id, or lies below it.
+    Raises `Locked` if a backfill is being written; nothing has been removed yet. Raises `StorageError` if a
+    file or table cannot be read; all others have been cleaned.
     """
     found, learned = targets_of(root, target), is_learned(target)
     with ExitStack() as locks:
@@ -101,10 +98,7 @@ def find_targets(root: Root, target: str, forgotten: Forgotten) -> Targets:
 
     The end of an id, or a name, names the one document that has it. Other documents are forgotten too if they
     hold a text now that the target holds now. A text that only the target held before is kept from coming
-    back under any id.
-
-    Raises:
-        UnknownDocument: Nothing has or had this id, or lies below it.
+    back under any id. Raises `UnknownDocument` if nothing has or had this id, or lies below it.
     """
     rows = _known_texts(root)
     aliases = aliases_table(root).read().select("doc_id", "survivor", "kind")

@@ -60,6 +60,8 @@ def build_learned(
 ) -> LearnedBuild:  # fmt: skip
     """Write to `induced` what differs from the served version, which stays as it is.
 
+    Raises `ModelMismatch` if what is served was made with another encoder.
+
     Args:
         root: The root; the caller holds its writer lock.
         encoder: Encodes descriptions, tasks and states.
@@ -67,9 +69,6 @@ def build_learned(
         said: Names how.
         how: Names how skills were learned.
         report: Is told how many rows are written, of how many.
-
-    Raises:
-        ModelMismatch: What is served was made with another encoder.
     """
     require_model(root, encoder.card)
     model, served = model_identity(encoder.card), read_served(root)
@@ -177,7 +176,8 @@ def serve_learned(
 ) -> dict[str, Any]:  # fmt: skip
     """Write the libraries of a root to a new version of `induced`, and serve it if it passes the gate.
 
-    Where there are none, or nothing changed, what is served stays.
+    Where there are none, or nothing changed, what is served stays. Raises `ModelMismatch` if what is served
+    was made with another encoder.
 
     Args:
         root: The root; the caller holds its writer lock.
@@ -192,9 +192,6 @@ def serve_learned(
 
     Returns:
         `published`, `served`, `vectors_new`, `checks`, and `message` where the gate refused it.
-
-    Raises:
-        ModelMismatch: What is served was made with another encoder.
     """
     last, now = read_served(root), datetime.now(UTC)
     if not HeldLibraries(root).domains():

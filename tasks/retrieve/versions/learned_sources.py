@@ -29,8 +29,7 @@ def is_learned(target: str) -> bool:
 def learned_tombstone(root: Root, target: str) -> Tombstone:
     """Return the tombstone of what a target names: one that is kept, served, or forgotten before.
 
-    Raises:
-        UnknownDocument: Nothing has or had this id; the nearest are named.
+    Raises `UnknownDocument` if nothing has or had this id; the nearest are named.
     """
     scope, _, name = target.partition(":")
     skills = {} if scope == _RUN else _skills(root)

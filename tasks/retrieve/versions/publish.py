@@ -73,12 +73,10 @@ def roll_back(root: Root, version: str | None = None) -> tuple[Served, Served]:
     """Serve an earlier version again; return the version served before, and the one served now.
 
     Without a name it is the last one published before the served version. Nothing is built or removed, so the
-    same call with the other name goes forward again. The next run builds on the version served then.
-
-    Raises:
-        NotPublished: Nothing is served.
-        WrongInput: No such version is kept, or none before the one served; the message names those kept.
-        StorageError: Its tables or its encoder cannot be opened; the served version stays served.
+    same call with the other name goes forward again. The next run builds on the version served then. Raises
+    `NotPublished` if nothing is served. Raises `WrongInput` if no such version is kept, or none before the
+    one served; the message names those kept. Raises `StorageError` if its tables or its encoder cannot be
+    opened; the served version stays served.
     """
     served, kept = require_served(root), published_versions(root)
     if version:

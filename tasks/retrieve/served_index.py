@@ -69,7 +69,6 @@ class ServedIndex:
         threads: Threads of one query encoding; None: one a core.
         page_seconds: The longest that a document is encoded for a page, else words decide; None: no limit.
         pinned: The version that answers, whatever is published meanwhile; None follows the pointer.
-        skillpager: How SkillPager's methods page.
         rerank: How far a search reads the first skills beside the query, of `RERANKS`.
         exact_rows: Of more skills a coarse scan tells which ones are compared by whole vectors.
     """

@@ -133,9 +133,6 @@ class DenseStage:
 
     Args:
         vectors: Of all skills, shape `(n, d)`.
-        encoder: Encodes queries.
-        writer: Makes them.
-        k: Number of skills kept.
         gathering: How the rankings of several queries are fused: `union` of the best `depth` skills of each
             query, by their largest cosine; `rrf`, `mean` or `max` over all skills.
         depth: Number of skills per query in a union.
@@ -219,9 +216,6 @@ class SelectStage:
     `llm.fallbacks` counts both.
 
     Args:
-        skills: All skills.
-        llm: Is asked.
-        k: The most skills kept.
         specific: Whether relevant skills must also be specific, which is asked for one skill at a time.
         characters: Characters of each skill's text that are sent, from its two ends; 0: all.
         relevant_rules: The prompt of the first filter; None for the packaged one.

@@ -301,12 +301,10 @@ def mmr_order(
     items `s` picked so far, and `w * relevance[n]` while there are none (SkillPager, equation 2). A step
     costs O(n * d). Ties go to the lower index. Yielded are `(index, marginal value)` of the items in turn.
     Raises `ValueError` if the shapes disagree, a number is not finite, or `relevance_weight` is out of range.
-
-    Args:
-        relevance: Similarity of each item to the query, shape `(n,)`.
-        vectors: One unit vector for each item, shape `(n, d)`.
-        relevance_weight: `w` in [0, 1]: 1 ranks by relevance alone; 0 only avoids what is picked already.
-        stop_below: End when the best marginal value left is below this (equation 3); None never ends early.
+    `relevance`: similarity of each item to the query, shape `(n,)`. `vectors`: one unit vector for each item,
+    shape `(n, d)`. `relevance_weight`: `w` in [0, 1]: 1 ranks by relevance alone; 0 only avoids what is
+    picked already. It ends when the best marginal value left is below `stop_below` (equation 3); None never ends
+    early.
     """
     if relevance.ndim != 1 or vectors.ndim != 2 or len(relevance) != len(vectors):
         msg = f"relevance must be (n,) and vectors (n, d), got {relevance.shape} and {vectors.shape}"

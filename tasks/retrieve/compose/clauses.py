@@ -146,13 +146,8 @@ def aligned(
     """Return steps with spans of the task, and what of it no step says.
 
     A clause belongs to the step that says it best. A step to which none belongs shares the one that says it
-    best, so that spans of two steps are either the same or apart.
-
-    Args:
-        task: What was asked for.
-        found: Its clauses; what comes after the first `MOST_CLAUSES` is left out.
-        texts: The steps, in their order.
-        cosines: Of steps and clauses, shape `(steps, clauses read)`.
+    best, so that spans of two steps are either the same or apart. `found` is its clauses; what comes after
+    the first `MOST_CLAUSES` is left out. `cosines`: of steps and clauses, shape `(steps, clauses read)`.
     """
     read = found[:MOST_CLAUSES]
     if not read or not texts:

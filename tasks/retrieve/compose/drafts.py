@@ -89,12 +89,8 @@ def left_out(task: str, draft: Draft, read: int) -> list[dict[str, Any]]:
     """Return what stands in no step of a draft, in the order of the task, as a plan tells it.
 
     Beside what the decomposer left out these are `too-long`: what stands after the characters that were read,
-    and `no-words`: signs and symbols alone. Where there is no step, `context` is `no-request`.
-
-    Args:
-        task: What was asked for.
-        draft: What its first `read` characters became.
-        read: The number of characters that were read.
+    and `no-words`: signs and symbols alone. Where there is no step, `context` is `no-request`. `draft` is
+    what its first `read` characters became. `read` is the number of characters that were read.
     """
     told = [*draft.left_out, *_between(task[:read], draft)]
     if task[read:].strip():

@@ -106,14 +106,7 @@ class LlmDecomposer:
     """Asks a model for the steps of one task, round by round; make one for each task.
 
     Once it gives no usable answer, the local decomposer drafts this and all later rounds of the task.
-
-    Args:
-        llm: Is asked.
-        local: Answers instead.
-        encoder: Tells which words of the task say a step.
-        wording: How the model is asked.
-        most: The largest number of steps.
-        exactly: Their number, if the model is told.
+    `encoder` tells which words of the task say a step. `exactly`: their number, if the model is told.
     """
 
     def __init__(
@@ -164,10 +157,8 @@ class LlmDecomposer:
 class HybridDecomposer:
     """Asks a model only about tasks of which the local decomposer is unsure; make one for each task.
 
-    Args:
-        local: Answers first.
-        llm: Answers from the first round on of which the local decomposer is unsure.
-        certain: The certainty above which the local draft is taken.
+    `llm`: answers from the first round on of which the local decomposer is unsure. `certain` is the certainty
+    above which the local draft is taken.
     """
 
     def __init__(self, local: Decomposer, llm: LlmDecomposer, certain: float) -> None:

@@ -67,10 +67,8 @@ class Matcher:
     """WordScores the rows of one index for the steps of one task.
 
     Args:
-        index: The rows.
         model: Tells what steps of the task seek among vectors of name and description; None: the vectors of
             their texts tell it.
-        task: What is asked for.
         allowed: Marks the rows that may be found, shape `(rows,)`; None: all.
         most: Rows that are kept of a step's ranking.
     """
@@ -193,9 +191,7 @@ class StepRanking:
 class StepRanker:
     """Ranks rows for the steps of one task.
 
-    Args:
-        matcher: Scores rows for texts.
-        weights: Of `RANKING_FEATURES`; None: the packaged ones.
+    `weights`: of `RANKING_FEATURES`; None: the packaged ones.
     """
 
     def __init__(self, matcher: Matcher, weights: Scores | None = None) -> None:

@@ -74,12 +74,8 @@ def update_table(
 ) -> set[str]:  # fmt: skip
     """Bring a table up to date by digests: what changed is written, what is gone is removed.
 
-    Args:
-        writer: The table's.
-        held: The ids that it has rows of.
-        have: The digest that these rows were made by, of each id; a missing one is None.
-        want: The digest of each id that the table is to have.
-        rows: Yields the rows of ids that changed, a write each.
+    `have` holds the digest that these rows were made by, of each id; a missing one is None. `want` holds the digest
+    of each id that the table is to have. `rows` yields the rows of ids that changed, a write each.
 
     Returns:
         The ids whose digest was another one.
@@ -96,13 +92,10 @@ def build(
 ) -> Built:
     """Write to both tables what changed since the served version, which stays as it is.
 
-    Args:
-        root: The root of the tables; the caller holds its writer lock.
-        encoder: Encodes name and description of skills, and nodes that parse made no vectors of.
-        with_nodes: Whether `nodes` is updated too.
-        anew: Write every row into new files beside those of the served version. Every later build does the
-            same until a version made this way is served.
-        corpus: The root of the documents, if it is not `root`.
+    `root` is the root of the tables; the caller holds its writer lock. `encoder` encodes name and description
+    of skills, and nodes that parse made no vectors of. `with_nodes` says whether `nodes` is updated too.
+    With `anew` every row is written into new files beside those of the served version. Every later build does the same
+    until a version made this way is served. `corpus` is the root of the documents, if it is not `root`.
     """
     model, source = model_identity(encoder.card), corpus or root
     mend_tags(root)

@@ -139,14 +139,9 @@ def check_learned(
 ) -> list[Check]:  # fmt: skip
     """Check the table `induced` as built: as `check_index` checks tables, and its rows by kind.
 
-    Args:
-        root: The root of the tables.
-        built: What was built.
-        expected: How many rows of each kind there must be.
-        encoder: Encodes a sample again.
-        max_shrink: The share of the rows of a kind that are served, 0 to 1, that may be lost.
-        few: A loss of up to so many rows always passes.
-        kinds: The kinds of rows that are compared with those served.
+    `expected` is how many rows of each kind there must be. `max_shrink` is the share of the rows of a kind
+    that are served, 0 to 1, that may be lost. A loss of up to `few` rows always passes. `kinds` are the
+    kinds of rows that are compared with those served.
     """
     if built.induced is None:
         return []

@@ -43,10 +43,8 @@ class Destination:
         """Return the folder of skills.
 
         `to` comes first, then the agent's. Without both it is the one folder of an agent that is there.
-        Raises `WrongInput` if there is no such folder, or several.
-
-        Args:
-            installed: Whether folders in which something is installed come before others then.
+        Raises `WrongInput` if there is no such folder, or several. `installed` says whether folders in which
+        something is installed come before others then.
         """
         from tasks.retrieve.install.lock import LOCK_FILE  # noqa: PLC0415
 

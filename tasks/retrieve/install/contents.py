@@ -70,15 +70,10 @@ def prepare(
     Files whose bytes are not kept are named in the lock. Of a skill whose files are not known, SKILL.md alone
     is written; the lock says that too. Raises `Withheld` if the licence policy keeps its text back;
     `WrongInput` if it is no skill, no folder can be called after it, or it holds a risk that is refused;
-    `StorageError` if a file of it is missing or damaged.
-
-    Args:
-        edition: The skill.
-        refused: Severities and groups of risk rules that are refused; what came since `before` is refused
-            from `warning` on.
-        accepted: Rules, by `rule_id`, whose risks are not refused.
-        before: What was installed of it; what was accepted then, and is there unchanged, stays accepted.
-        called: The folder's name; None: after the skill's.
+    `StorageError` if a file of it is missing or damaged. `refused`: severities and groups of risk rules that
+    are refused; what came since `before` is refused from `warning` on. `accepted`: rules, by `rule_id`, whose
+    risks are not refused. `before` is what was installed of it; what was accepted then, and is there
+    unchanged, stays accepted. `called` is the folder's name; None: after the skill's.
     """
     row = edition.row
     edition.require_text()

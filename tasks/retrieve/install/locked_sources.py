@@ -33,11 +33,7 @@ def folder_of(entry: Mapping[str, object]) -> str:
 class LockedSources:
     """Reads what entries of a lock name, at the commit that they name.
 
-    Args:
-        settings: How sources are asked.
-        now: The time of the reading.
-        project: Where the lock lies, to which its folders are relative.
-        entries: All entries that may be asked for.
+    `project`: where the lock lies, to which its folders are relative.
     """
 
     def __init__(

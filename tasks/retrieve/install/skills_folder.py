@@ -80,12 +80,9 @@ def contents_in(folder: Path) -> dict[str, bytes]:
 def hand_edits(folder: Path, files: Mapping[str, str], *, generated: bool = False) -> list[HandEdit]:
     """Return the differences between a folder and the digests of what was written there, by path.
 
-    `__pycache__` and `.DS_Store`, which programs leave, are no edits unless `generated` says so.
-
-    Args:
-        folder: A skill's folder; where there is none, every file is missing.
-        files: The digest of each file that was written, by path.
-        generated: Whether what programs leave counts.
+    `__pycache__` and `.DS_Store`, which programs leave, are no edits unless `generated` says so. `folder` is
+    a skill's folder; where there is none, every file is missing. `files` holds the digest of each file that was
+    written, by path. `generated` says whether what programs leave counts.
     """
     found = digests_in(folder)
     edits = [HandEdit(path, "missing") for path in files if path not in found]
@@ -114,10 +111,7 @@ class SkillsFolder:
 
     A change is noted as pending in the lock before it is made, and after it the lock says what was done. A
     process that is killed in between leaves a note and the old or the new folder, which the next to open it
-    tells by the digests; `mended` says what that one did.
-
-    Args:
-        path: The folder; the caller holds it.
+    tells by the digests; `mended` says what that one did. `path` is the folder; the caller holds it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -167,16 +161,12 @@ class SkillsFolder:
     ) -> None:  # fmt: skip
         """Write a skill's folder, in place of what was installed there; no file is made executable.
 
-        Raises `WrongInput` as `require_free`, the folder is not as `onto` says, or it cannot be written.
-        Raises `StorageError` if the disk holds other bytes than were written; nothing has been changed.
-
-        Args:
-            name: The folder, of which `is_folder_name` is true.
-            installed: What the lock is to say of it.
-            contents: The bytes of each of its files.
-            before: The document that was installed there, if that is another.
-            onto: The digests of the folder whose edits `contents` holds, merged: the lock says what was
-                installed all the same, so that they count as edits on.
+        `name` is the folder, of which `is_folder_name` is true. `contents` are the bytes of each of its
+        files. `before` is the document that was installed there, if that is another. `onto` are the digests
+        of the folder whose edits `contents` holds, merged: the lock says what was installed all the same, so
+        that they count as edits on. Raises `WrongInput` as `require_free`, the folder is not as `onto` says,
+        or it cannot be written. Raises `StorageError` if the disk holds other bytes than were written;
+        nothing has been changed.
         """
         with self._writing():
             try:
@@ -280,12 +270,8 @@ def how_to_replace(name: str) -> str:
 def open_skills_folder(path: Path, *, create: bool = False) -> Iterator[SkillsFolder]:
     """Hold a folder of skills, and mend what a killed process left there.
 
-    Raises `WrongInput` if it is not there, or cannot be made or opened; `Locked` if another process holds it;
-    `StorageError` if its lock is damaged.
-
-    Args:
-        path: The folder.
-        create: Whether it is made where it is not there.
+    `create` says whether it is made where it is not there. Raises `WrongInput` if it is not there, or cannot
+    be made or opened; `Locked` if another process holds it; `StorageError` if its lock is damaged.
     """
     try:
         if create:

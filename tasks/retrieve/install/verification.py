@@ -20,12 +20,9 @@ def differences(
 
     What lies there and is in no lock differs too, and so does what `skills-lock.json` alone names and no
     folder holds; what another folder holds is verified where it lies. What programs leave, such as
-    `__pycache__`, counts: an interpreter may run it. Raises `StorageError` if a lock is damaged.
-
-    Args:
-        folder: The folder of skills.
-        project: Where `skills-lock.json` lies; None: there is none.
-        others: Folders of the project in which skills of that lock may lie instead.
+    `__pycache__`, counts: an interpreter may run it. Raises `StorageError` if a lock is damaged. `project`:
+    where `skills-lock.json` lies; None: there is none. `others`: folders of the project in which skills of
+    that lock may lie instead.
     """
     lock = read_lock(folder)
     shared = {} if project is None else read_skills_lock(project)

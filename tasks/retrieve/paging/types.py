@@ -133,7 +133,6 @@ class PagedDocument:
     """A document for paging; a field that is None is computed for every page.
 
     Args:
-        nodes: All nodes, in order.
         vectors: The nodes' unit vectors, shape `(n, d)`.
         states: The nodes' packed token embeddings; None beside vectors means that there are none.
         n_tokens: Tokens of `body`.

@@ -78,11 +78,8 @@ _NOTED = TypeAdapter(dict[str, OfferedSkill])
 def released(uri: str, served: Served, refused: Collection[str], noted: bytes | None) -> Release:
     """Return what a version of a root offers.
 
-    Args:
-        uri: Address of the root, which a process of its own may be given.
-        served: The version.
-        refused: As for `contents_of`.
-        noted: That of a release before; what is unchanged since is not read again.
+    `uri`: address of the root, which a process of its own may be given. `refused` is as for `contents_of`.
+    `noted` is that of a release before; what is unchanged since is not read again.
     """
     root, known = Root(uri), _NOTED.validate_json(zlib.decompress(noted)) if noted else {}
     found = offers_of(root, served, refused, known, served_rows(root, served))

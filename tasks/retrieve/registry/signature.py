@@ -25,10 +25,6 @@ class RegistrySigner:
     """Signs a registry with the private key of a PEM file.
 
     Raises `WrongInput` if the place is no folder, the file holds no such key, or the extra is missing.
-
-    Args:
-        place: The registry, a folder.
-        key: The file, without a password.
     """
 
     def __init__(self, place: Root, key: Path) -> None:
@@ -65,12 +61,8 @@ class RegistrySigner:
 def difference(place: Root, key: Path) -> str | None:
     """Return how a registry differs from what the holder of a key signed; None: it does not.
 
-    Raises `WrongInput` if the place is no folder or has no signature, the file holds no such key, or the
-    extra is missing.
-
-    Args:
-        place: The registry, a folder.
-        key: A PEM file with the public key.
+    `key` is a PEM file with the public key. Raises `WrongInput` if the place is no folder or has no
+    signature, the file holds no such key, or the extra is missing.
     """
     _require_folder(place)
     if not place.exists(SIGNATURE):

@@ -54,12 +54,9 @@ _FORM = TypeAdapter(_Notes)
 class StaticRegistry:
     """Writes a registry to a place; readers see the old index, or the new one with all that it names.
 
+    `anew` says whether what is there is not believed: all is written again, and no older archive stays.
     Raises `WrongInput` if a registry is there that Skillery did not write; `StorageError` if its notes are
     damaged.
-
-    Args:
-        place: A folder, or a prefix of a bucket.
-        anew: Whether what is there is not believed: all is written again, and no older archive stays.
     """
 
     def __init__(self, place: Root, *, anew: bool = False) -> None:
@@ -93,15 +90,10 @@ class StaticRegistry:
     ) -> tuple[dict[str, OfferedSkill], dict[str, int]]:  # fmt: skip
         """Write what is served, and return it by name with why other rows were left out.
 
-        Raises `StorageError` if a file of the root, or of the place, cannot be read or written.
-
-        Args:
-            root: What serves it.
-            served: The version.
-            rows: Those of its rows that are wanted.
-            refused: Severities and groups of risks that keep a skill out.
-            base: The address at which the place will be reached; None: it is not known.
-            keep: In how many publications, this one included, an archive was listed that stays.
+        `refused`: severities and groups of risks that keep a skill out. `base` is the address at which the
+        place will be reached; None: it is not known. `keep` says in how many publications, this one included,
+        an archive was listed that stays. Raises `StorageError` if a file of the root, or of the place, cannot
+        be read or written.
         """
         if not self._place.exists(NOTES):  # what a killed publication leaves is known as Skillery's
             self._place.write(NOTES, as_json(asdict(self._notes)))

@@ -164,13 +164,8 @@ def refined_edition(
 ) -> Edition:
     """Return a document as it was fetched, refined by the rules of now.
 
-    Raises `WrongInput`, `StorageError` as `past_edition`.
-
-    Args:
-        root: The root.
-        revision: What is fetched.
-        raw: The document.
-        class_of: Gives the class of a licence; None: as the root's last run has it.
+    `class_of` gives the class of a licence; None: as the root's last run has it. Raises `WrongInput`,
+    `StorageError` as `past_edition`.
     """
     # Refining takes a second to load, which what is there now does without.
     from tasks.refine.document import refine_bundles, refine_document  # noqa: PLC0415

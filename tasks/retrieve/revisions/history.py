@@ -98,13 +98,8 @@ def choose(
 
     A text is the beginning, from 4 digits on, of a revision, of a commit or of a hash of the content; a day
     (YYYY-MM-DD), at whose end the document was so; or a run, after which it was. Raises `WrongInput` if it
-    means none of them.
-
-    Args:
-        root: Holds the records of runs.
-        revisions: Those of a document, in the order of time.
-        text: What a person wrote.
-        content_hash: Gives the content hash of a revision, which is worked out if nothing else fits.
+    means none of them. `revisions` are those of a document, in the order of time. `content_hash` gives the
+    content hash of a revision, which is worked out if nothing else fits.
     """
     newest = list(reversed(revisions))
     if (until := _time_of(root, newest, text)) is not None:

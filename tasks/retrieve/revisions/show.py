@@ -32,13 +32,10 @@ _TOLD = (
 def open_edition(root: Root, text: str, revision: str | None = None) -> tuple[Edition, str | None]:
     """Return the edition of the document that a text means, and the alias by which, None if by none.
 
-    Raises `UnknownDocument` if there is no such document; `WrongInput` if it has no such revision, or that
-    was dropped; `StorageError` if a file cannot be read.
-
-    Args:
-        root: The root.
-        text: An id or alias in any letter case, or the end of one id, or the name of one document.
-        revision: What `history.choose` takes; None: as the document is now.
+    `text` is an id or alias in any letter case, or the end of one id, or the name of one document. `revision`
+    is what `history.choose` takes; None: as the document is now. Raises `UnknownDocument` if there is no such
+    document; `WrongInput` if it has no such revision, or that was dropped; `StorageError` if a file cannot be
+    read.
     """
     row, alias = find_row(root, text)
     if revision is None:
@@ -135,13 +132,9 @@ def differences(root: Root, text: str, a: str | None = None, b: str | None = Non
     `files` has an object a file that was added, removed or changed, with the `difference` of its lines where
     both are texts of some 5,000 lines at most. Raises `UnknownDocument` if there is no such document;
     `WrongInput` if it has no such revision, or that was dropped; `Withheld` if the policy keeps the text of
-    one of them back; `StorageError` if a file cannot be read.
-
-    Args:
-        root: The root.
-        text: An id or alias in any letter case, or the end of one id, or the name of one document.
-        a: The earlier revision, as `history.choose` takes it; None: the one before `b`.
-        b: The later one; None: the newest.
+    one of them back; `StorageError` if a file cannot be read. `text` is an id or alias in any letter case, or
+    the end of one id, or the name of one document. `a` is the earlier revision, as `history.choose` takes it;
+    None: the one before `b`. `b` is the later one; None: the newest.
     """
     row, _ = find_row(root, text)
     revisions = revisions_of(root, row["doc_id"], row["source"])

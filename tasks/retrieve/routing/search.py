@@ -110,8 +110,6 @@ class Searcher:
 
     Args:
         skills: The version's table, of which bodies alone are read.
-        index: The routing index.
-        encoder: What made its vectors.
         fit: Tells how likely a skill serves, if it was fitted on vectors of this encoder.
         rerank: How far skills are read beside the query, of `RERANKS`; an index from before has no tokens of
             them, and none is read.

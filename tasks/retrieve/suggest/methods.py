@@ -58,10 +58,8 @@ class SkillUses:
 class Offered:
     """The skills of a domain by their number, as they are learned, trajectory by trajectory.
 
-    Args:
-        encode: Returns unit vectors of texts, shape `(texts, 384)`.
-        descriptions: Of skills that are described already.
-        vectors: Of texts that are encoded already.
+    `encode` returns unit vectors of texts, shape `(texts, 384)`. `descriptions`: of skills that are described
+    already.
     """
 
     def __init__(

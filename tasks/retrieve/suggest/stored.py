@@ -60,11 +60,7 @@ def rows_of_domain(
 ) -> Iterator[InducedRow]:
     """Yield the rows of a domain, each once.
 
-    Args:
-        domain: Its name.
-        skills: Its library.
-        runs: The trajectories that it was learned from, with their moments.
-        summarise: Sums up states.
+    `runs` are the trajectories that it was learned from, with their moments.
     """
     named: defaultdict[tuple[str, int], list[str]] = defaultdict(list)  # by where a skill was done
     for skill in skills:
@@ -184,10 +180,7 @@ class WithoutForgotten:
     """Leaves out forgotten runs, states that they alone met, skills that they alone did, or that are named.
 
     A skill that other runs did too stays, without the forgotten ones among its sources and their tasks.
-
-    Args:
-        rows: `kind` and `record` of all rows.
-        forgotten: What is forgotten.
+    `rows`: `kind` and `record` of all rows.
 
     Attributes:
         gone: How many rows were left out so far.
@@ -247,12 +240,8 @@ NONE_YET = "no learned skills are served here: `skillery induce TRAJECTORIES` le
 class ServedSkills:
     """The learned skills of a version that a root serves; each domain is read once.
 
-    Raises `WrongInput` if no learned skills are served; `StorageError` if the table cannot be opened at the
-    version that is served.
-
-    Args:
-        root: The root.
-        served: The version; None is the one that is served when this is made.
+    `served` is the version; None is the one that is served when this is made. Raises `WrongInput` if no
+    learned skills are served; `StorageError` if the table cannot be opened at the version that is served.
     """
 
     def __init__(self, root: Root, served: Served | None = None) -> None:
@@ -303,10 +292,6 @@ class ServedSkills:
         """Return the encoder that made the table's vectors.
 
         Raises `ModelMismatch` if the table was made with another one.
-
-        Args:
-            name: Its name in the settings.
-            threads: Those of one encoding.
         """
         served = self._served.model
         if name != served["name"]:

@@ -60,15 +60,9 @@ def build_learned(
 ) -> LearnedBuild:  # fmt: skip
     """Write to `induced` what differs from the served version, which stays as it is.
 
-    Raises `ModelMismatch` if what is served was made with another encoder.
-
-    Args:
-        root: The root; the caller holds its writer lock.
-        encoder: Encodes descriptions, tasks and states.
-        summarise: Sums up states.
-        said: Names how.
-        how: Names how skills were learned.
-        report: Is told how many rows are written, of how many.
+    `root` is the root; the caller holds its writer lock. `encoder` encodes descriptions, tasks and states.
+    `report` is told how many rows are written, of how many. Raises `ModelMismatch` if what is served was made
+    with another encoder.
     """
     require_model(root, encoder.card)
     model, served = model_identity(encoder.card), read_served(root)
@@ -177,18 +171,11 @@ def serve_learned(
     """Write the libraries of a root to a new version of `induced`, and serve it if it passes the gate.
 
     Where there are none, or nothing changed, what is served stays. Raises `ModelMismatch` if what is served
-    was made with another encoder.
-
-    Args:
-        root: The root; the caller holds its writer lock.
-        encoder: The folder of the encoder's export, below the root.
-        run_id: Names the version.
-        how: Names how the skills were learned. Of those learned as before hardly any may be lost.
-        gate: How many rows may be lost: `max_shrink` and `few`.
-        policy: The fields of a `LicencePolicy`: searches ask for classes, also where there are no skills.
-        keep: So many published versions stay.
-        words: Sum up states.
-        report: Is told how many rows are written, of how many.
+    was made with another encoder. `root` is the root; the caller holds its writer lock. `encoder` is the
+    folder of the encoder's export, below the root. `how` names how the skills were learned. Of those learned
+    as before hardly any may be lost. `gate` is how many rows may be lost: `max_shrink` and `few`. `policy`
+    are the fields of a `LicencePolicy`: searches ask for classes, also where there are no skills. `report` is
+    told how many rows are written, of how many.
 
     Returns:
         `published`, `served`, `vectors_new`, `checks`, and `message` where the gate refused it.

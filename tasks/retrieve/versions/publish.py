@@ -36,15 +36,9 @@ def publish(
 ) -> Served:  # fmt: skip
     """Tag the tables' versions, make the routing index, replace `state/served.json`; return what is served.
 
-    Args:
-        root: The root; the caller holds its writer lock.
-        built: The versions, which passed the gate.
-        card: That of the encoder that they were made with.
-        path: Its export, relative to the root.
-        run_id: Names the version.
-        now: The time of publication.
-        workers: As in `prepare_routing`.
-        learned: Whether `induced` alone was built: what the corpus keeps for its tables stays as it is.
+    `root` is the root; the caller holds its writer lock. `built` holds the versions, which passed the gate.
+    `card` is that of the encoder that they were made with. `workers` is as in `prepare_routing`. `learned`
+    says whether `induced` alone was built: what the corpus keeps for its tables stays as it is.
     """
     served = candidate(root, built, card=card, path=path, run_id=run_id, now=now)
     for name in TABLES:

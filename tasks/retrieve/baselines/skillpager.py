@@ -303,8 +303,8 @@ def mmr_order(
     Raises `ValueError` if the shapes disagree, a number is not finite, or `relevance_weight` is out of range.
     `relevance`: similarity of each item to the query, shape `(n,)`. `vectors`: one unit vector for each item,
     shape `(n, d)`. `relevance_weight`: `w` in [0, 1]: 1 ranks by relevance alone; 0 only avoids what is
-    picked already. It ends when the best marginal value left is below `stop_below` (equation 3); None never ends
-    early.
+    picked already. It ends when the best marginal value left is below `stop_below` (equation 3); None never
+    ends early.
     """
     if relevance.ndim != 1 or vectors.ndim != 2 or len(relevance) != len(vectors):
         msg = f"relevance must be (n,) and vectors (n, d), got {relevance.shape} and {vectors.shape}"

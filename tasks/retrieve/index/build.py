@@ -74,8 +74,8 @@ def update_table(
 ) -> set[str]:  # fmt: skip
     """Bring a table up to date by digests: what changed is written, what is gone is removed.
 
-    `have` holds the digest that these rows were made by, of each id; a missing one is None. `want` holds the digest
-    of each id that the table is to have. `rows` yields the rows of ids that changed, a write each.
+    `have` holds the digest that these rows were made by, of each id; a missing one is None. `want` holds the
+    digest of each id that the table is to have. `rows` yields the rows of ids that changed, a write each.
 
     Returns:
         The ids whose digest was another one.
@@ -93,9 +93,9 @@ def build(
     """Write to both tables what changed since the served version, which stays as it is.
 
     `root` is the root of the tables; the caller holds its writer lock. `encoder` encodes name and description
-    of skills, and nodes that parse made no vectors of. `with_nodes` says whether `nodes` is updated too.
-    With `anew` every row is written into new files beside those of the served version. Every later build does the same
-    until a version made this way is served. `corpus` is the root of the documents, if it is not `root`.
+    of skills, and nodes that parse made no vectors of. `with_nodes` says whether `nodes` is updated too. With
+    `anew` every row is written into new files beside those of the served version. Every later build does the
+    same until a version made this way is served. `corpus` is the root of the documents, if it is not `root`.
     """
     model, source = model_identity(encoder.card), corpus or root
     mend_tags(root)

@@ -81,8 +81,8 @@ def hand_edits(folder: Path, files: Mapping[str, str], *, generated: bool = Fals
     """Return the differences between a folder and the digests of what was written there, by path.
 
     `__pycache__` and `.DS_Store`, which programs leave, are no edits unless `generated` says so. `folder` is
-    a skill's folder; where there is none, every file is missing. `files` holds the digest of each file that was
-    written, by path. `generated` says whether what programs leave counts.
+    a skill's folder; where there is none, every file is missing. `files` holds the digest of each file that
+    was written, by path. `generated` says whether what programs leave counts.
     """
     found = digests_in(folder)
     edits = [HandEdit(path, "missing") for path in files if path not in found]

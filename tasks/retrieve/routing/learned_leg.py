@@ -80,8 +80,8 @@ class BodyMap(NamedTuple):
 class Retriever:
     """Makes the vectors of requests and skills.
 
-    `arrays` holds the adapters (see `AdaptedEncoder`), and the fields of `BodyMap`. `threads`: batches that are
-    read at a time, each on one thread; None: one a core.
+    `arrays` holds the adapters (see `AdaptedEncoder`), and the fields of `BodyMap`. `threads`: batches that
+    are read at a time, each on one thread; None: one a core.
     """
 
     def __init__(self, arrays: dict[str, Any], threads: int | None = None) -> None:

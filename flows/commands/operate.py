@@ -211,8 +211,7 @@ def export_root(
 
 def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
     """Return what `forget_target` would remove; raises `UnknownDocument` as it does, and removes nothing."""
-    from tasks.retrieve.versions.forget import targets_of  # noqa: PLC0415 (loads what induces)
-    from tasks.retrieve.versions.learned_sources import SCOPES  # noqa: PLC0415
+    from tasks.retrieve.versions.forget import SCOPES, targets_of  # noqa: PLC0415 (loads what induces)
 
     found = targets_of(root, target)
     scope = SCOPES.get(found.scope, found.scope)

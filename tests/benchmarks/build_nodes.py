@@ -34,7 +34,7 @@ from storage.vectors import STATES, VectorStore, text_hash, vector_stores
 from tasks.models.encoder import OnnxEncoder
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.workers import batch_processes
-from tasks.retrieve.index.rows import skill_texts
+from tasks.retrieve.index.build import skill_texts
 from tasks.retrieve.shells import build_tables, check_tables, class_licences, publish_tables
 from tests.benchmarks.refining import crawl, refine
 

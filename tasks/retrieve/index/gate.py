@@ -16,8 +16,7 @@ from storage.root import Root
 from storage.state import documents_table, parsed_table
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.models.token_states import encoded, unpack
-from tasks.retrieve.index.build import Built
-from tasks.retrieve.index.rows import model_identity, nodes_identity
+from tasks.retrieve.index.build import Built, model_identity, nodes_identity
 from tasks.retrieve.index.stored_nodes import PLACED, misplaced
 from tasks.retrieve.routing.postings import term_counts
 from tasks.retrieve.routing.skill import TEMPLATE

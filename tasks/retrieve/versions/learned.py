@@ -26,10 +26,9 @@ from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.protocols import IndexEncoder
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.retrieve.index.build import Built, update_table
+from tasks.retrieve.index.build import Built, model_identity, update_table
 from tasks.retrieve.index.gate import Check, check_learned, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
-from tasks.retrieve.index.rows import model_identity
 from tasks.retrieve.suggest.stored import InducedRow, rows_of_domain
 from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import retain_versions

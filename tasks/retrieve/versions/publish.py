@@ -10,8 +10,7 @@ from storage.lance.served import Served, end_anew, published_versions, require_s
 from storage.lance.tables import TABLES
 from storage.lance.versions import tag
 from storage.root import Root
-from tasks.retrieve.index.build import Built
-from tasks.retrieve.index.rows import model_identity
+from tasks.retrieve.index.build import Built, model_identity
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
 from tasks.retrieve.versions.integrity import open_tables, seal_tables
 from tasks.retrieve.versions.retention import bound_vectors

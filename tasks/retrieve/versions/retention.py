@@ -21,9 +21,8 @@ from storage.state import documents_table, nodes_table
 from storage.vectors import FOLDER, STATES, state_stores, text_hash, vector_stores
 from tasks.crawl.backfill import rebuilt_days
 from tasks.models.cached_encoder import kept_states, vectors_of
-from tasks.retrieve.index.build import Built, nodes_base
+from tasks.retrieve.index.build import Built, nodes_base, skill_texts
 from tasks.retrieve.index.gate import Check
-from tasks.retrieve.index.rows import skill_texts
 
 log = logging.getLogger(__name__)
 _MOST_PER_TEXT = 1.25  # vectors per text of the corpus; only above that are unused ones looked for

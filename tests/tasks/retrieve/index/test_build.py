@@ -64,7 +64,7 @@ def test_states_packed_in_another_way_are_all_made_anew(
     root = skill_root(SKILLS)
     before = root.publish()
     root.encoder.encoded.clear()
-    monkeypatch.setattr("tasks.retrieve.index.rows.packing", lambda: "another")
+    monkeypatch.setattr("tasks.retrieve.index.build.packing", lambda: "another")
     monkeypatch.setattr("tasks.models.cached_encoder.packing", lambda: "another")
     root.use_encoder(root.encoder)
     root.crawl()

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tasks.models.protocols import Vectors
 from tasks.retrieve.compose.drafts import DraftStep, leads
 from tasks.retrieve.compose.task_model import TaskModel
+from tasks.retrieve.routing.coarse import leading
 from tasks.retrieve.routing.postings import function_terms, term_counts
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import RowFacts
@@ -101,10 +102,7 @@ class Matcher:
     def best_of(self, scores: WordScores, most: int) -> npt.NDArray[np.int64]:
         """Return the `most` best rows that may be found, best first; of equal score by place."""
         rows = np.arange(len(scores)) if self._allowed is None else np.flatnonzero(self._allowed)
-        if len(rows) > most:
-            # What ties with the last one stays in, so that the places decide.
-            least = -np.partition(-scores[rows], most - 1)[most - 1]
-            rows = rows[scores[rows] >= least]
+        rows = leading(rows, scores, most)
         return np.asarray(rows[np.argsort(-scores[rows], kind="stable")[:most]])
 
     def hints(self, steps: Sequence[DraftStep], most: int) -> tuple[int, ...]:

@@ -6,10 +6,8 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -136,11 +134,8 @@ def _is_below(file: str) -> bool:
 def write_lock(folder: Path, lock: InstallLock) -> None:
     """Replace the lock in one step; one that says nothing is removed."""
     if lock.skills or lock.pending:
-        said = json.dumps(_stated(asdict(lock)), ensure_ascii=False, indent=1, sort_keys=True)
+        stated = {key: value for key, value in asdict(lock).items() if key != "pending" or value}
+        said = json.dumps(stated, ensure_ascii=False, indent=1, sort_keys=True)
         put_file(folder / LOCK_FILE, f"{said}\n".encode())
     else:
         delete_path(folder / LOCK_FILE)
-
-
-def _stated(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key != "pending" or value}

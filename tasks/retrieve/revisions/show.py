@@ -212,34 +212,8 @@ def difference_of_lines(path: str, old: bytes, new: bytes) -> str | None:
     return "\n".join(difflib.unified_diff(one, other, f"a/{path}", f"b/{path}", n=_CONTEXT, lineterm=""))
 
 
-def skill_of(root: Root, text: str, revision: str | None) -> dict[str, Any]:
-    """Return what is known of the skill that a text means, now or at a revision.
-
-    Raises `UnknownDocument` if no document has this id or name, or several may be meant; `WrongInput` if it
-    has no such revision; `StorageError` if a file of the root cannot be read.
-    """
-    return shown(*open_edition(root, text, revision))
-
-
-def skill_bytes(root: Root, text: str, file: str | None, revision: str | None) -> bytes:
-    """Return the bytes of a skill's file, as they are kept; None stands for its SKILL.md.
-
-    Raises `UnknownDocument`, `StorageError` as `skill_of`; `WrongInput` also if there is no such file, or its
-    bytes are not kept; `Withheld` if the licence policy keeps its text back.
-    """
-    return open_edition(root, text, revision)[0].read(SKILL_FILE if file is None else file)
-
-
-def skill_file(root: Root, text: str, file: str, revision: str | None) -> dict[str, Any]:
-    """Return a skill's file as a JSON object: `text`, or `base64` where it is no UTF-8 text.
-
-    Raises as `skill_bytes`.
-    """
-    return file_of(open_edition(root, text, revision)[0], file)
-
-
 def file_of(edition: Edition, file: str) -> dict[str, Any]:
-    """Return a file of an edition as `skill_file` does; raises as `Edition.read`."""
+    """Return a file as a JSON object: `text`, or `base64` where it is no UTF-8; raises as `Edition.read`."""
     content = edition.read(file)
     digest = hashlib.sha256(content).hexdigest()
     told = {"path": edition.path_of(file), "size": len(content), "sha256": digest}
@@ -257,7 +231,7 @@ def _as_text(content: bytes) -> str | None:
 
 
 def require_text(found: dict[str, Any]) -> str:
-    """Return the text of what `skill_file` returned; raise `WrongInput` if it is none."""
+    """Return the text of what `file_of` returned; raise `WrongInput` if it is none."""
     if "text" not in found:
         msg = f"{found['path']} has {found['size']:,} bytes and is no text: --raw prints them as they are"
         raise WrongInput(msg)

@@ -24,8 +24,9 @@ from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Text, Values, is_last, known_of
 from tasks.models.llm.quoting import shortened
 from tasks.models.protocols import Vectors
+from tasks.models.token_states import unit
 from tasks.refine.text.words import WORD
-from tasks.retrieve.routing.learned_leg import packaged_digest, packaged_retriever, unit
+from tasks.retrieve.routing.learned_leg import packaged_digest, packaged_retriever
 from tasks.retrieve.routing.skill import Skill
 
 _WANTED, _TRIES = 5, 2

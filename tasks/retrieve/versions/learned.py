@@ -79,11 +79,6 @@ def build_learned(
     return LearnedBuild(built, expected, of, as_before)
 
 
-def note_learned(root: Root, found: LearnedBuild, how: str) -> None:
-    """Note that what was built is served, so that it is not compared again while nothing changes."""
-    root.write_json(_NOTE, {"version": found.built.induced, "of": found.of, "how": how})
-
-
 def require_model(root: Root, card: Mapping[str, Any]) -> None:
     """Raise `ModelMismatch` if skills of marketplaces are served that another encoder than this one encoded.
 
@@ -203,7 +198,8 @@ def serve_learned(
         )
         retain_versions(root, keep, now=now)
     if not words.unfinished():
-        note_learned(root, found, how)
+        # What is served is not compared again while nothing changes.
+        root.write_json(_NOTE, {"version": found.built.induced, "of": found.of, "how": how})
     return _answer(last, published=found.built.changed, **answer)
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tasks.retrieve.paging.prepared import cut, frame_of
@@ -181,10 +181,7 @@ def test_chunks_cover_every_token_in_order_without_overlap(body: str, size: int)
 
 @given(st.text(), st.integers(3, 9), st.integers(1, 4))
 def test_chunks_that_overlap_share_with_their_neighbours_alone(body: str, size: int, overlap: int) -> None:
-    if 2 * overlap >= size:
-        with pytest.raises(ValueError, match="less than half"):
-            chunk_spans(body, BytesTokenizer(), size=size, overlap=overlap)
-        return
+    assume(2 * overlap < size)
     spans = chunk_spans(body, BytesTokenizer(), size=size, overlap=overlap)
     assert {i for start, end in spans for i in range(start, end)} == set(range(len(body)))
     assert spans == sorted(spans)

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
+from tasks.models.token_states import unit
 from tasks.retrieve.routing import coarse
 from tasks.retrieve.routing import router as routing
 from tasks.retrieve.routing.bm25f import lexical_of
 from tasks.retrieve.routing.coarse import Coarse, best_of, coarse_of, leading, standardised
-from tasks.retrieve.routing.learned_leg import LearnedLeg, Retriever, packaged_retriever, unit
+from tasks.retrieve.routing.learned_leg import LearnedLeg, Retriever, packaged_retriever
 from tasks.retrieve.routing.micro_batches import MicroBatches, cosines
 from tasks.retrieve.routing.postings import postings_of
 from tasks.retrieve.routing.router import Router

@@ -14,8 +14,9 @@ from storage.seal import folder_holds
 from tasks.models import adapted_encoder
 from tasks.models.adapted_encoder import WIDTH, base_tokenizer, token_vectors
 from tasks.models.encoder import OnnxEncoder
+from tasks.models.token_states import unit
 from tasks.retrieve.routing.fit import FEATURES, FitModel, Leading, evidence_of, packaged_fit
-from tasks.retrieve.routing.learned_leg import QUERY, LearnedLeg, Retriever, packaged_retriever, unit
+from tasks.retrieve.routing.learned_leg import QUERY, LearnedLeg, Retriever, packaged_retriever
 from tasks.retrieve.routing.router import Router, RouterSettings
 from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.skill_tokens import kept_tokens, skill_tokens_of

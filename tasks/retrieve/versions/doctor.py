@@ -44,10 +44,9 @@ from storage.tombstones import FOLDER as FORGOTTEN_FOLDER
 from tasks.crawl.backfill import rebuilt_days, recover_seen
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
+from tasks.retrieve.routing.fit import TUNED_FILE, UNUSED, read_tuned
 from tasks.retrieve.routing.store import FOLDER as ROUTING
 from tasks.retrieve.routing.store import damaged_routing, drop_routing
-from tasks.retrieve.routing.tuned import FILE as TUNED
-from tasks.retrieve.routing.tuned import UNUSED, read_tuned
 from tasks.retrieve.versions.integrity import (
     FILE,
     changed_file,
@@ -124,7 +123,7 @@ def _unfinished(root: Root) -> Iterator[Defect]:
 _READERS: dict[str, Callable[[Root], object]] = {
     "state/sources.json": read_sources,
     FILE: known_digests,
-    TUNED: read_tuned,
+    TUNED_FILE: read_tuned,
 }
 
 
@@ -141,7 +140,7 @@ def _records(root: Root) -> Iterator[Defect]:
             why = "" if shaped else f"{root.at(file)} is no record of a run"
         except (StorageError, UnicodeDecodeError) as error:
             why = str(error)
-        if why and file == TUNED:  # another version of this program may know it
+        if why and file == TUNED_FILE:  # another version of this program may know it
             yield Defect(why, file, f"left: searches go on with the packaged numbers; {UNUSED}", mended=True)
         elif why:
             root.delete(file)

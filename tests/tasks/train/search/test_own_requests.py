@@ -11,10 +11,16 @@ import pytest
 
 from storage.errors import StorageError, WrongInput
 from storage.root import Root
-from tasks.retrieve.routing.fit import packaged_fit
+from tasks.retrieve.routing.fit import (
+    TUNED_FILE,
+    Tuned,
+    package_digest,
+    packaged_fit,
+    read_tuned,
+    write_tuned,
+)
 from tasks.retrieve.routing.reranker import REACHES
 from tasks.retrieve.routing.router import Ranked
-from tasks.retrieve.routing.tuned import FILE, Tuned, package_digest, read_tuned, write_tuned
 from tasks.train.search.own_requests import (
     OWN,
     OwnRequest,
@@ -175,13 +181,13 @@ def test_what_is_tuned_is_kept_and_removed(tmp_path: Path) -> None:
     )
     assert not write_tuned(root, tuned)
     assert read_tuned(root) == tuned
-    root.write_json(FILE, {**tuned._asdict(), "later": 1})
+    root.write_json(TUNED_FILE, {**tuned._asdict(), "later": 1})
     assert read_tuned(root) == tuned
     assert tuned.reach == REACH._replace(weight=1.2)
     fit = tuned.fit(MODEL)
     assert fit.reading is not None
     assert (fit.reading.tolist(), fit.least) == ([0.1, 0.2, 0.3, 0.4, 0.5], 0.2)
-    root.write_json(FILE, {**tuned._asdict(), "rerank": "worst"})
+    root.write_json(TUNED_FILE, {**tuned._asdict(), "rerank": "worst"})
     with pytest.raises(StorageError, match="train requests` learns anew, with --remove"):
         read_tuned(root)
     assert write_tuned(root, None)

@@ -248,9 +248,8 @@ class OpenVersion:
         """Keep a prepared document, and drop those requested longest ago if there are too many."""
         with self.lock:
             self.recent[document.doc_id] = document
+            size = sum(kept.ready.states.rows.nbytes for kept in self.recent.values() if kept.ready)
             # The document just requested stays, however large it is.
-            while len(self.recent) > _RECENT or (len(self.recent) > 1 and self._states() > _RECENT_BYTES):
-                self.recent.popitem(last=False)
-
-    def _states(self) -> int:
-        return sum(kept.ready.states.rows.nbytes for kept in self.recent.values() if kept.ready)
+            while len(self.recent) > _RECENT or (len(self.recent) > 1 and size > _RECENT_BYTES):
+                _, gone = self.recent.popitem(last=False)
+                size -= gone.ready.states.rows.nbytes if gone.ready else 0

@@ -59,7 +59,6 @@ def page_of(
 
 
 def _fit(body: str, selection: Selection, tokenizer: Tokenizer, ceiling: int) -> tuple[list[Pick], str, int]:
-    """Return picks whose context, counted as printed, is within the ceiling, or else the best one alone."""
     ranked = iter(selection.ranked)
     best = list(islice(ranked, 1))
     headings = selection.headings
@@ -94,7 +93,6 @@ def _printed(body: str, selection: Selection, picks: Sequence[Pick]) -> str:
 def _nodes_inside(
     nodes: Sequence[Node], selection: Selection, picks: Sequence[Pick]
 ) -> list[tuple[Node, float]]:
-    """Return the nodes that lie wholly in what is printed, with the score of the unit they begin in."""
     scores, spans = dict(picks), selection.spans
     together = [(unit, unit) for unit in sorted(scores)] if selection.apart else runs(scores)
     printed = [(spans[first][0], spans[last][1]) for first, last in together]

@@ -173,7 +173,6 @@ def aggregated(scores: Matrix, aggregation: Aggregation) -> Matrix:
 
 
 def _descending(scores: Matrix) -> npt.NDArray[np.int64]:
-    """Return the places of scores, best first; equal ones in their order."""
     return np.argsort(-scores, kind="stable")
 
 
@@ -248,7 +247,6 @@ class SelectStage:
     def _taken(
         self, prompt: Prompt[Selected], rules: str | None, task: str, groups: Sequence[Sequence[int]]
     ) -> list[list[int] | None]:
-        """Return those of each group that the LLM selects, in order; None without a usable answer."""
 
         def values(among: Sequence[int]) -> Values:
             skills = [self.skills[i] for i in among]

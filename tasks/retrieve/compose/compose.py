@@ -130,7 +130,6 @@ def _tokens(served: Sequence[StepCandidates]) -> int:
 
 
 def _steps(draft: Draft, plan: PlannedTask, served: Sequence[StepCandidates], k: int) -> list[dict[str, Any]]:
-    """Return the steps of a plan in its order, each with `k` candidates."""
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     groups = {place: number for number, group in enumerate(plan.groups, start=1) for place in group}
     steps = []
@@ -159,7 +158,6 @@ def _candidates(rows: Sequence[Found]) -> list[dict[str, Any]]:
 
 
 def _trace(found: Decomposition, searcher: Searcher) -> list[dict[str, Any]]:
-    """Return each round's steps, hints (ids), and Jaccard with the hints before."""
     return [
         {"steps": list(r.steps), "hints": searcher.ids(r.hints), "jaccard": r.jaccard} for r in found.rounds
     ]

@@ -115,14 +115,11 @@ def _between(task: str, draft: Draft) -> Iterator[LeftOut]:
     end = 0
     for start, last in [*sorted(spans), (len(task), len(task))]:
         part = task[end:start]
-        if part.strip() and (not _JOINING.fullmatch(part) or any(map(_is_symbol, part))):
+        if part.strip() and (
+            not _JOINING.fullmatch(part) or any(unicodedata.category(c) == "So" for c in part)
+        ):
             yield _stripped(task, (end, start))
         end = max(end, last)
-
-
-def _is_symbol(character: str) -> bool:
-    """Tell whether a character is a picture, as emoji are: a sign that joins nothing."""
-    return unicodedata.category(character) == "So"
 
 
 def _stripped(task: str, span: Span) -> LeftOut:
@@ -327,7 +324,6 @@ def _scores(clauses: Sequence[str], texts: Sequence[str], cosines: npt.NDArray[n
 
 
 def _terms(text: str) -> frozenset[int]:
-    """Return the terms of a text that tell what it is about; all, if none does."""
     terms = frozenset(term_sequence(text))
     return terms - function_terms() or terms
 

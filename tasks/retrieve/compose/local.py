@@ -98,7 +98,6 @@ def counted(scores: Scores, moves: Scores, most: int) -> CountedLabels:
 
 
 def _onward(before: Scores, moves: Scores, own: Scores, combined: Callable[[Scores], Scores]) -> Scores:
-    """Return the scores of counts and labels at the next word."""
     into = combined(before[:, :, None] + moves)
     after = np.full_like(before, _NEVER)
     after[1:, BEGIN] = into[:-1, BEGIN]

@@ -256,7 +256,6 @@ def _fits(
 
 
 def _shares(facts: Sequence[RowFacts]) -> Scores:
-    """Return the share of the best rows that are of each row's category."""
     counted = Counter(fact.category for fact in facts[:_NEAR])
     return np.array([counted[fact.category] / _NEAR for fact in facts])
 

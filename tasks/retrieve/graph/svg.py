@@ -265,7 +265,8 @@ def _picture(graph: SkillGraph, link: Callable[[Node], str] | None) -> Picture:
 def svg_file(picture: Picture, layout: Layout, legend: Legend) -> bytes:
     """Return a picture as an SVG file with title, legend and colours; every text is escaped."""
     looks = {**legend.dots, **legend.arcs}
-    signs = max(_legend_width(part) for part in (legend.dots, legend.arcs))
+    texts = ([text for _, text in part.values()] for part in (legend.dots, legend.arcs))
+    signs = max(2 * MARGIN + sum(2 * _SIGN + len(text) * CHARACTER for text in part) for part in texts)
     inches = max(layout.width, _LEAST_WIDTH, signs)
     top = layout.height + _EDGE + _HEAD
     width, height = inches * _UNIT, (top + _EDGE) * _UNIT
@@ -291,10 +292,6 @@ def svg_file(picture: Picture, layout: Layout, legend: Legend) -> bytes:
         f'<rect width="100%" height="100%" fill="#fff"/>{head}{signs_of}'
         f"{_drawn(picture, layout, top)}</svg>\n"
     ).encode()
-
-
-def _legend_width(part: Mapping[str, tuple[Look, str]]) -> float:
-    return 2 * MARGIN + sum(2 * _SIGN + len(text) * CHARACTER for _, text in part.values())
 
 
 def _signs(part: Mapping[str, tuple[Look, str]], y: int, *, arcs: bool) -> str:

@@ -224,7 +224,6 @@ def _update_nodes(
     root: Root, nodes: TableWriter, have: Mapping[str, str | None], want: Mapping[str, str | None],
     encoder: IndexEncoder,
 ) -> set[str]:  # fmt: skip
-    """Update the table of nodes; return the documents whose nodes changed."""
 
     def rows(doc_ids: set[str]) -> Iterator[pa.Table]:
         for partitions, ids in _batches(doc_ids, _DOCUMENTS_PER_WRITE):

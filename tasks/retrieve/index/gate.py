@@ -183,7 +183,6 @@ def _check_table(table: TableAt, expected: int) -> list[Check]:
 
 
 def _bad_vectors(table: TableAt) -> int:
-    """Count vectors that are missing or not of unit length."""
     bad = 0
     for batch in table.batches(["vector"]):
         column = batch.column("vector")
@@ -204,7 +203,7 @@ def _check_found(table: TableAt, sample: list[str], encoder: IndexEncoder, searc
     columns = [key, "vector", "text", *(["name", "description"] if name == SKILLS else [])]
     place = {row_id: at for at, row_id in enumerate(sample)}
     rows = sorted(table.rows(columns, **{key: sample}).to_pylist(), key=lambda row: place[row[key]])
-    vectors = encoder.encode([_text(name, row) for row in rows])
+    vectors = encoder.encode([TEMPLATE.format(**r) if name == SKILLS else str(r["text"]) for r in rows])
     pairs = [(_own(row["vector"], vector), vector) for row, vector in zip(rows, vectors, strict=True)]
     other = sum(not float(np.dot(own, vector)) >= _SAME for own, vector in pairs)
     # Rows with the same text tie, so a row need not come first: none may be nearer than the row itself.
@@ -244,7 +243,6 @@ def _check_placed(nodes: TableAt, sample: list[str], skills: TableAt) -> Check:
 
 
 def _check_states(nodes: TableAt, sample: list[str], encoder: IndexEncoder) -> Check:
-    """Check that the token embeddings are those that the encoder computes from the nodes' texts."""
     rows = nodes.rows(["text", "states"], node_id=sample)
     held, made = rows.column("states").to_pylist(), encoded(encoder, rows.column("text").to_pylist())[1]
     return _equal(f"{NODES}.other_states", sum(not _alike(*two) for two in zip(held, made, strict=True)), 0)
@@ -259,10 +257,6 @@ def _alike(held: bytes | None, made: bytes) -> bool:
 def _own(vector: list[float] | None, like: Vectors) -> Vectors:
     """Return a row's vector, zeros where it has none."""
     return np.zeros_like(like) if vector is None else np.asarray(vector, dtype=np.float32)
-
-
-def _text(name: str, row: dict[str, Any]) -> str:
-    return TEMPLATE.format(**row) if name == SKILLS else str(row["text"])
 
 
 def _is_nearest(table: TableAt, own: Vectors, vector: Vectors) -> bool:

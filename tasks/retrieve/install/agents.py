@@ -86,6 +86,5 @@ class Destination:
 
 
 def _moved(home: Path, folder: str) -> Path:
-    """Return the folder of an agent in a home, where variables may have moved it."""
     top, _, rest = folder.partition("/")
     return Path(os.environ.get(_MOVED.get(top, "")) or home / top) / rest

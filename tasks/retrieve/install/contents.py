@@ -119,7 +119,6 @@ def folder_name(name: str) -> str:
 
 
 def _named(row: Mapping[str, Any], called: str | None) -> str:
-    """Return the name of a skill's folder: the one that a person chose, or after the skill's."""
     name = folder_name(row["name"]) if called is None else called
     if not is_folder_name(name):
         said = f"the name of {row['doc_id']}, {row['name']!r}," if called is None else repr(called)

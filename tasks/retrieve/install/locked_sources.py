@@ -77,7 +77,6 @@ class LockedSources:
         return _SPECS[kind].format(source=source, url=url, at=at) if kind in _SPECS else None
 
     def _skills(self, spec: str, folders: set[str]) -> dict[str, RawDocument]:
-        """Return the skills of a source in those folders."""
         local = spec.startswith("dir:")
         if local and not Path(spec.removeprefix("dir:"), "SKILL.md").is_file():
             return {}

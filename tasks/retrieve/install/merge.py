@@ -72,7 +72,6 @@ def _clashes(paths: Collection[str]) -> set[frozenset[str]]:
 def _merged(
     path: str, was: bytes | None, mine: bytes | None, new: bytes | None, prefer: Side | None
 ) -> tuple[bytes | None, MergeConflict | None]:
-    """Return what a file becomes that both sides changed, and its conflict."""
     one = new if prefer == "theirs" else mine
     if mine is None or new is None:
         return one, None if prefer else MergeConflict(path, _REMOVED)

@@ -47,7 +47,6 @@ def differences(
 
 
 def _executable(skill: Path) -> list[HandEdit]:
-    """Return the files that may be executed: none is when it is installed."""
     files = ((path, skill / path) for path in digests_in(skill))
     return [
         HandEdit(p, "executable")
@@ -72,7 +71,6 @@ def _shared_edits(skill: Path, project: Path | None, said: str | None) -> list[H
 
 
 def _hashed(skill: Path, said: str | None) -> list[HandEdit]:
-    """Return a difference if the files of a skill have another hash than `skills-lock.json` says."""
     return [] if folder_hash(skill_files(skill)) == said else [HandEdit(SKILLS_LOCK, "hash")]
 
 

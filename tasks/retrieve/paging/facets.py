@@ -189,7 +189,6 @@ def _why(scored: Scored, node: int, parts: Sequence[float]) -> dict[str, float]:
 def _best_alone(
     document: PagedDocument, scored: Scored, tokenizer: Tokenizer, ceiling: float, budget: float | None
 ) -> Page:
-    """Return the node of the best unit, whole and without headings, because nothing else fits."""
     best = int(scored.ready.prepared.units.owner[int(np.argmax(scored.logits))])
     node: Node = document.nodes[best]
     printed = Printed(node.text, {best: node.text}, frozenset({best}), 0)
@@ -199,7 +198,6 @@ def _best_alone(
 
 
 def _best_units(scored: Scored) -> Integers:
-    """Return the best unit of each node, the first of equals."""
     first = scored.ready.prepared.units.first
     best = np.maximum.reduceat(scored.logits, first[:-1])
     at = np.flatnonzero(scored.logits == np.repeat(best, np.diff(first)))

@@ -105,7 +105,6 @@ def features(
 
 
 def _values(document: Prepared, matched: Matched, cosine: Floats, vector: Floats) -> dict[str, Floats]:
-    """Return the values of each unit for the whole request, by name."""
     units, section, sections = document.units, document.section, document.sections
     total = max(float(matched.weights.sum()), 1e-9)
     words, node_words, title_words = (part.sum(axis=0) / total for part in matched.parts())

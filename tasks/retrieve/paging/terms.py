@@ -209,7 +209,6 @@ def _facets(text: str) -> tuple[Span, ...]:
 
 
 def _clauses(text: str) -> Iterator[Span]:
-    """Yield the non-empty text between cuts, without the marks at its edges."""
     at = 0
     cuts = [match.span() for match in CLAUSE_BREAK.finditer(text)]
     for start, end in (*cuts, (len(text), len(text))):

@@ -114,7 +114,6 @@ def hosted_marketplace(offers: Mapping[str, OfferedSkill], base: str) -> bytes:
 
 
 def _hosted(offers: Mapping[str, OfferedSkill]) -> bytes:
-    """Return a marketplace of archives for any base."""
 
     def source(_: str, offer: OfferedSkill) -> dict[str, str]:
         sha256 = offer.digest.removeprefix("sha256:")

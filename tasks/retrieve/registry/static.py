@@ -100,7 +100,8 @@ class StaticRegistry:
         left_out: dict[str, str] = {}
         offers: list[OfferedSkill] = []
         fresh: list[tuple[str, bytes]] = []
-        for doc_id, offer, files in offers_of(root, served, refused, self._whole(), rows):
+        known = {i: o for i, o in self._notes.offers.items() if archive_path(o) in self._believed}
+        for doc_id, offer, files in offers_of(root, served, refused, known, rows):
             if isinstance(offer, str):
                 left_out[doc_id] = offer
                 continue
@@ -126,10 +127,6 @@ class StaticRegistry:
     def foreign(self) -> list[str]:
         """Return the files of the place that a publication did not write, hidden ones included, sorted."""
         return sorted(set(self._place.files("")) - self._listed)
-
-    def _whole(self) -> dict[str, OfferedSkill]:
-        """Return the offers noted whose archives are there."""
-        return {i: offer for i, offer in self._notes.offers.items() if archive_path(offer) in self._believed}
 
     def _gone(
         self, root: Root, served: Served, refused: Collection[str], judged: Mapping[str, str | None]
@@ -191,7 +188,6 @@ class StaticRegistry:
         return self._place.exists(path) and self._place.read(path) == content
 
     def _put(self, fresh: list[tuple[str, bytes]]) -> None:
-        """Write files, and empty the list."""
         self._place.each(lambda one: self._place.write(*one), fresh, spread=True)
         self.written += [path for path, _ in fresh]
         self.bytes += sum(len(content) for _, content in fresh)

@@ -106,7 +106,9 @@ def choose(
         found = [r for r in newest if until(r)]
     elif _HASH.fullmatch(text):
         begin = text.lower()
-        found = [r for r in newest if any((h or "").startswith(begin) for h in _hashes(r))]
+        found = [
+            r for r in newest if any((h or "").startswith(begin) for h in (r.revision, r.commit, r.raw_hash))
+        ]
         found = found or [r for r in newest if (content_hash(r) or "").startswith(begin)]
     else:
         found = []
@@ -115,10 +117,6 @@ def choose(
         msg = f"{newest[0].doc_id} has no revision {text!r}; there are {held}: give one, a day or a run"
         raise WrongInput(msg)
     return found[0]
-
-
-def _hashes(revision: Revision) -> tuple[str | None, ...]:
-    return revision.revision, revision.commit, revision.raw_hash
 
 
 def _time_of(root: Root, revisions: Sequence[Revision], text: str) -> Callable[[Revision], bool] | None:

@@ -166,7 +166,6 @@ def compared(
 
 
 def _of_findings(old: Edition, new: Edition) -> dict[str, list[dict[str, Any]]]:
-    """Return the risks that only one of both has, by rule and severity."""
     was, now = ({(f["code"], f["severity"]): f for f in e.row["risks"] or ()} for e in (old, new))
     return {
         "added": [risk for key, risk in now.items() if key not in was],

@@ -166,7 +166,6 @@ class Lexical(_Weighted):
 
 
 def _counted(query: str) -> dict[int, int]:
-    """Return the terms that count and how often each occurs."""
     counts = term_counts(query)
     return {t: n for t, n in counts.items() if t not in function_terms()} or dict(counts)
 

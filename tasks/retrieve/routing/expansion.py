@@ -77,7 +77,10 @@ def expand(root: Root, llm: Llm) -> dict[str, Any]:
     for partition in sorted(set(map(partition_of, todo))):
         rows = corpus.read([partition], [*Skill._fields, "content_hash"])
         rows = rows.filter(pl.col("doc_id").is_in(todo.implode()))
-        jobs = (llm.answer(PROMPT, _values(Skill(*row)), tries=_TRIES) for row in _skills(rows))
+        jobs = (
+            llm.answer(PROMPT, _values(Skill(*row)), tries=_TRIES)
+            for row in rows.select(Skill._fields).rows()
+        )
         told = [_told(said) for said in llm.gather(jobs)]
         done = rows.select(
             *_KEY, made_by=pl.lit(_made_by(llm.model)),
@@ -104,10 +107,6 @@ def waiting(root: Root, model: str) -> tuple[pl.Series, pl.Series]:
     return todo["doc_id"], held.join(documents, on="doc_id", how="anti")["doc_id"]
 
 
-def _skills(rows: pl.DataFrame) -> Sequence[tuple[Any, ...]]:
-    return rows.select(Skill._fields).rows()
-
-
 def _made_by(model: str) -> str:
     """Return all that a row depends on beside the text; with other weights its vector is made anew."""
     return f"{PROMPT.name}@{model} {_weights()}"
@@ -131,7 +130,6 @@ def _told(said: _Requests | Fallback) -> list[str] | None:
 
 
 def _vectors(told: Sequence[list[str] | None]) -> list[list[float] | None]:
-    """Return the unit vector of the mean of each one's requests, as the learned leg reads requests."""
     texts = [text for requests in told for text in requests or ()]
     vectors, _ = packaged_retriever(None).requests(texts) if texts else (np.zeros((0, WIDTH), np.float32), [])
     found, at = list[list[float] | None](), 0

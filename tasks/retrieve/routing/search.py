@@ -205,7 +205,6 @@ class Searcher:
 
     @functools.cached_property
     def _sources(self) -> pl.Series:
-        """The source of each row, as it is shown."""
         column = self._rows["source"]
         return column.replace({spec: shown_spec(spec) for spec in column.unique()})
 

@@ -131,7 +131,6 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
 
 
 def _opened(root: Root, served: Served) -> RoutingIndex | None:
-    """Return the kept index, or None."""
     folder = _folder(served)
     if (card := _card(root, folder, served)) is None:
         return None
@@ -236,7 +235,6 @@ def _unreadable(path: Path, error: Exception) -> StorageError:
 
 
 def _rows(root: Root, served: Served, card: dict[str, Any]) -> pl.DataFrame:
-    """Return what answers say of the skills of a version, in the order of its routing index."""
     if (digest := card.get(_DIGESTS, {}).get(_ROWS)) is None:  # a folder from before answers were read of it
         return _in_order(_held(root, served), card["doc_ids"])
     path = root.fetch(f"{_folder(served)}/{_ROWS}")
@@ -255,7 +253,6 @@ def _read_sealed(path: Path, digest: str, _changed: int) -> pl.DataFrame:
 
 
 def _held(root: Root, served: Served) -> pl.DataFrame:
-    """Return what answers say of the skills of a version, out of its table."""
     return served.skills_table(root).frame(_ROW_COLUMNS)
 
 
@@ -351,7 +348,6 @@ def _before(root: Root, served: Served) -> _Parts | None:
 
 
 def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None:
-    """Return the rows of parts whose content hash is that of the table."""
     if parts is None:
         return None
     pairs = zip(parts.doc_ids, parts.hashes, strict=True)
@@ -364,7 +360,6 @@ def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None
 
 
 def _batches(table: TableAt, doc_ids: Sequence[str], *, whole: bool) -> Iterator[pa.Table]:
-    """Yield the rows of these skills, which are all of the table if `whole`."""
     import pyarrow as pa  # noqa: PLC0415 (queries read no table)
 
     if whole:

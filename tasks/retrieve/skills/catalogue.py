@@ -205,7 +205,6 @@ class SkillCatalogue:
         return ServedBundle(row["doc_id"], skill, origin, *own_files(edition, skill))
 
     def _nested(self, snapshot: Snapshot, row: Row) -> list[tuple[str, Row]]:
-        """Return the skills in a skill's folder, each with its path there."""
         same = (row["kind"], row["source"])
         inside = snapshot.inside.get(doc_key(row["doc_id"]), ())
         return [

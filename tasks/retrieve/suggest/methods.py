@@ -149,7 +149,6 @@ class Offered:
         return found / np.maximum(self._n_words, 1)
 
     def _encoded(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one or more; each is encoded once."""
         new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
         if new:
             self._vectors |= dict(zip(new, self._encode(new), strict=True))

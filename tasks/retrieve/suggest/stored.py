@@ -29,7 +29,7 @@ from tasks.induce.skills.actions import Body, body_of
 from tasks.induce.skills.skill import InducedSkill, skill_told
 from tasks.induce.skills.texts import Summarise
 from tasks.induce.skills.windows import DecisionPoint, Target
-from tasks.induce.trajectories.cleaning import CleanStep, cleaned
+from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Trajectory
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
@@ -70,7 +70,8 @@ def rows_of_domain(
     known: set[str] = set()
     for run, moments in runs:
         told = []
-        for moment, step in zip(moments, _acting(run), strict=True):
+        acting = [step for step in cleaned(run)[0] if not step.action.speaks]
+        for moment, step in zip(moments, acting, strict=True):
             state = _state(domain, moment, summarise(step.observation, step.url, step.title))
             if state.row_id not in known:
                 known.add(state.row_id)
@@ -79,10 +80,6 @@ def rows_of_domain(
         record = as_json({"trajectory_id": run.trajectory_id, "task_id": run.task_id, "moments": told})
         row_id = f"run/{_digest(domain, run.trajectory_id)}"
         yield InducedRow(row_id, RUN, domain, run.task, record)
-
-
-def _acting(run: Trajectory) -> list[CleanStep]:
-    return [step for step in cleaned(run)[0] if not step.action.speaks]
 
 
 def _state(domain: str, moment: DecisionPoint, text: str) -> InducedRow:
@@ -158,7 +155,6 @@ def _last(told: Sequence[Sequence[str | None]]) -> Target | None:
 
 
 def _records(rows: pa.Table, kind: str) -> list[tuple[str, str, dict[str, Any], Vectors]]:
-    """Return id, text, record and vector of each row of a kind, in the order of the ids."""
     own = rows.filter(pa.compute.equal(rows.column("kind"), kind)).sort_by("row_id")
     column = own.column("vector").combine_chunks()
     vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(own.num_rows, -1)

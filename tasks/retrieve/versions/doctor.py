@@ -148,7 +148,6 @@ def _records(root: Root) -> Iterator[Defect]:
 
 
 def _licences(root: Root, policy: LicencePolicy) -> Iterator[Defect]:
-    """Work out the classes of licences again, without which nothing that is served may be shown."""
     try:
         served = read_served(root)
         if served is None:
@@ -354,7 +353,6 @@ def _published(root: Root) -> Iterator[Defect]:
 
 
 def _why_unreadable(root: Root, served: Served) -> str | None:
-    """Return why a version cannot be served, None if it can."""
     try:
         require_intact(root, served)
         changed = changed_file(root, served)

@@ -117,7 +117,6 @@ def _built(
 def _write(
     root: Root, writer: TableWriter, encoder: IndexEncoder, summarise: Summarise, report: Report
 ) -> tuple[dict[str, int], int]:
-    """Bring the table up to date; return how many rows there must be of each kind, and how many are new."""
     held = dict(writer.frame(["row_id", "digest"]).iter_rows())
     counts: Counter[str] = Counter()
     want: dict[str, str | None] = {}

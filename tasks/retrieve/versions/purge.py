@@ -81,7 +81,6 @@ def covered_rows(forgotten: Forgotten, frame: pl.DataFrame) -> pl.Series:
 
 
 def _tests(forgotten: Forgotten) -> dict[str, Callable[[str], bool]]:
-    """Return by column how a value is tested for being forgotten."""
 
     def node(value: str) -> bool:
         return forgotten.covers(_ORDINAL.sub("", value))

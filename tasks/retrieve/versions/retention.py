@@ -179,7 +179,6 @@ def check_compacted(root: Root, built: Built) -> list[Check]:
 
 
 def _row_digests(table: TableAt) -> dict[str, bytes]:
-    """Return a digest of each row by its id."""
     found: dict[str, bytes] = {}
     for batch in table.batches():
         column = batch.column("vector")

@@ -61,7 +61,10 @@ def asked_again(ask: Callable[P, R]) -> Callable[P, R]:
 class ServedIndex:
     """Searches and pages what a root serves; a publication between two answers shows in the second.
 
-    Threads may share one, since each answer is of one version.
+    Threads may share one, since each answer is of one version. Every question raises `NotPublished` if
+    nothing is served, and `StorageError` if a table or the file of licences' classes is damaged or missing;
+    one about a document raises `UnknownDocument` if neither a served document nor an alias of one has the id,
+    and `Withheld` if the document's licence is of another class than `allow`.
 
     Args:
         root: The root whose `state/served.json` is followed.
@@ -97,8 +100,7 @@ class ServedIndex:
         Results below a given `min_fit` are left out, unless nothing fits. `ranker` replaces the default; a
         score it does not tell is null. `tuned` is there if the root's own requests taught the default. Raises
         `WrongInput` if the query is blank, `k` is not positive, nothing has what a filter asks for, or
-        `min_fit` is out of its range, or given where no fit is known; `StorageError` if a table or the file
-        of licences' classes is damaged or missing; `NotPublished` if nothing is served.
+        `min_fit` is out of its range, or given where no fit is known.
         """
         started = time.perf_counter()
         require_text("query", query)
@@ -135,10 +137,7 @@ class ServedIndex:
 
         With a reranker, `reranked` tells whether it answered. `by_words` is there, and true, if the document
         was read by its words alone, since encoding takes longer than `page_seconds`; `unmatched`, if it has
-        no word of the query. Raises `UnknownDocument` if neither a served document nor an alias of one has
-        this id; `Withheld` if the document's licence is of another class than `allow`; `WrongInput` if query,
-        budget or method cannot be used; `NotPublished` if nothing is served; `StorageError` if a table or the
-        file of licences' classes is damaged or missing.
+        no word of the query. Raises `WrongInput` if query, budget or method cannot be used.
         """
         started = time.perf_counter()
         require_text("query", query)
@@ -173,11 +172,7 @@ class ServedIndex:
 
     @asked_again
     def document(self, doc_id: str) -> PagedDocument:
-        """Return a served document with its nodes and their vectors, which are computed if none are indexed.
-
-        Raises `UnknownDocument` if neither a served document nor an alias of one has this id; `Withheld` if
-        the document's licence is of another class than `allow`; `NotPublished` if nothing is served.
-        """
+        """Return a served document with its nodes and their vectors, computed if none are indexed."""
         with self.version() as now:
             document, row, _ = self._found(now, doc_id)
         if document.vectors is not None:
@@ -191,11 +186,7 @@ class ServedIndex:
 
     @asked_again
     def find(self, doc_id: str) -> str:
-        """Return the id of the served document that an id or alias, in any letter case, leads to.
-
-        Raises `UnknownDocument` if neither a served document nor an alias of one has this id; `Withheld` if
-        the document's licence is of another class than `allow`; `NotPublished` if nothing is served.
-        """
+        """Return the id of the served document that an id or alias, in any letter case, leads to."""
         with self.version() as now:
             row, alias_of = self._shown(now, doc_id)
             return str(alias_of or row["doc_id"])

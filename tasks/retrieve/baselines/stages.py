@@ -95,9 +95,7 @@ class Staged:
 RANK_CONSTANT = 60  # k of reciprocal rank fusion
 
 
-def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[str]],
-) -> list[tuple[str, float]]:
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]]) -> list[tuple[str, float]]:
     """Merge rankings by the sum of `1 / (60 + rank)` over those that contain an id, ranks from 1.
 
     Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and individual rank learning

@@ -97,7 +97,9 @@ def _check_tables(
     """
     checks = []
     for name, rows in expected.items():
-        checks += [*_check_table(tables[name], rows), _check_model(tables[name], encoder)]
+        made = (nodes_identity if name == NODES else model_identity)(encoder.card)
+        checks += _check_table(tables[name], rows)
+        checks.append(_equal(f"{name}.other_model", int(tables[name].model != made), 0))
         if sample := samples[name]:
             checks += _check_found(tables[name], sample, encoder, searched)
     return checks
@@ -190,11 +192,6 @@ def _bad_vectors(table: TableAt) -> int:
         # A NaN fails the comparison, so that vectors that are not finite count as bad too.
         bad += int((~(np.abs(np.linalg.norm(vectors, axis=1) - 1) < _UNIT)).sum()) + column.null_count
     return bad
-
-
-def _check_model(table: TableAt, encoder: IndexEncoder) -> Check:
-    identity = nodes_identity if table.name == NODES else model_identity
-    return _equal(f"{table.name}.other_model", int(table.model != identity(encoder.card)), 0)
 
 
 def _check_found(table: TableAt, sample: list[str], encoder: IndexEncoder, searched: int) -> list[Check]:

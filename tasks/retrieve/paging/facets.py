@@ -109,7 +109,9 @@ def page_by_facets(
     ceiling = math.inf if budget is None else ceiling_of(budget, tokens)
     if ceiling >= tokens and budget is not None:  # nothing is left to choose, nor to ask about
         scored = replace(scored, reranked=None if reranker is None else False)
-        return _answer(document, scored, _everything(document), tokens, budget)
+        texts = {node.ordinal: node.text for node in document.nodes}
+        everything = Printed(document.body, texts, frozenset(texts), 0)
+        return _answer(document, scored, everything, tokens, budget)
     if reranker is not None:
         scored = _reranked(scored, document, query, reranker)
     chosen = choose(
@@ -131,11 +133,6 @@ def _reranked(scored: Scored, document: PagedDocument, query: str, reranker: Rer
         return replace(scored, reranked=False)
     logits = scored.logits + added[scored.ready.prepared.units.owner]
     return replace(scored, logits=logits, added=added, reranked=True)
-
-
-def _everything(document: PagedDocument) -> Printed:
-    texts = {node.ordinal: node.text for node in document.nodes}
-    return Printed(document.body, texts, frozenset(texts), 0)
 
 
 def _fitted(ready: Ready, chosen: Sequence[int], ceiling: float, tokenizer: Tokenizer) -> tuple[Printed, int]:

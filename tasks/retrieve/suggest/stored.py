@@ -72,7 +72,8 @@ def rows_of_domain(
         told = []
         acting = [step for step in cleaned(run)[0] if not step.action.speaks]
         for moment, step in zip(moments, acting, strict=True):
-            state = _state(domain, moment, summarise(step.observation, step.url, step.title))
+            text, record = summarise(step.observation, step.url, step.title), as_json({"page": moment.page})
+            state = InducedRow(f"state/{_digest(domain, text, record)}", STATE, domain, text, record)
             if state.row_id not in known:
                 known.add(state.row_id)
                 yield state
@@ -80,11 +81,6 @@ def rows_of_domain(
         record = as_json({"trajectory_id": run.trajectory_id, "task_id": run.task_id, "moments": told})
         row_id = f"run/{_digest(domain, run.trajectory_id)}"
         yield InducedRow(row_id, RUN, domain, run.task, record)
-
-
-def _state(domain: str, moment: DecisionPoint, text: str) -> InducedRow:
-    record = as_json({"page": moment.page})
-    return InducedRow(f"state/{_digest(domain, text, record)}", STATE, domain, text, record)
 
 
 def _told(moment: DecisionPoint, state: str, skills: Sequence[str]) -> dict[str, Any]:
@@ -132,8 +128,9 @@ def domain_of(rows: pa.Table) -> StoredDomain:
     states = {row_id: (record["page"], text) for row_id, text, record, _ in kinds[STATE]}
     domain = rows.column("domain")[0].as_py() if rows.num_rows else ""
     runs = sorted(kinds[RUN], key=lambda row: str(row[2]["trajectory_id"]))
+    vectors = np.stack([vector for _, vector in skills]) if skills else np.zeros((0, 1), dtype=np.float32)
     return StoredDomain(
-        [skill for skill, _ in skills], _stacked([vector for _, vector in skills]),
+        [skill for skill, _ in skills], vectors,
         [list(_moments(domain, task, record, states, bodies)) for _, task, record, _ in runs],
         {text: vector for _, text, _, vector in (*kinds[STATE], *runs)},
         {str(record["task_id"]): text for _, text, record, _ in runs},
@@ -163,10 +160,6 @@ def _records(rows: pa.Table, kind: str) -> list[tuple[str, str, dict[str, Any], 
         (row_id, text, json.loads(record), vector)
         for row_id, text, record, vector in zip(*texts, vectors, strict=True)
     ]
-
-
-def _stacked(vectors: Sequence[Vectors]) -> Vectors:
-    return np.stack(vectors) if vectors else np.zeros((0, 1), dtype=np.float32)
 
 
 _FIELDS = ("row_id", "kind", "domain", "text", "record")

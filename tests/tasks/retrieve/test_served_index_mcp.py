@@ -73,29 +73,11 @@ def test_every_server_is_a_document_with_its_description_as_body(both: SkillRoot
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_page_of_a_server_is_its_description(both: SkillRoot, method: str) -> None:
-    for budget in (None, 1.0, 500):
-        require_description(both, method, budget)
-
-
-def require_description(root: SkillRoot, method: str, budget: float | None) -> None:
-    answer = root.ask().page(SCALES, "hive weight", budget=budget, method=method)
-    assert answer["context"] == "Weighs a hive. Reports it: every hour."
-    assert (answer["kind"], answer["nodes"], answer["over_budget"]) == ("mcp-server", [], False)
-    assert answer["tokens"] == answer["document_tokens"] > 0
-
-
-def test_so_it_is_where_no_nodes_are_indexed(skill_root: Make) -> None:
-    root = skill_root({"bees": SKILLS["bees"]})
-    list_servers(root)
-    root.publish(nodes=False)
-    for method in METHODS:
-        require_description(root, method, 1.0)
-
-
-def test_the_page_of_a_server_is_its_description_also_over_the_budget(both: SkillRoot) -> None:
-    answer = both.ask().page(SCALES, "hive weight", budget=2, method="mmr")
-    assert answer["context"] == "Weighs a hive. Reports it: every hour."
-    assert answer["over_budget"]
+    for budget in (None, 1.0, 500, 2):
+        answer = both.ask().page(SCALES, "hive weight", budget=budget, method=method)
+        assert answer["context"] == "Weighs a hive. Reports it: every hour."
+        assert (answer["kind"], answer["nodes"], answer["over_budget"]) == ("mcp-server", [], budget == 2)
+        assert answer["tokens"] == answer["document_tokens"] > 0
 
 
 def test_a_root_of_servers_alone_passes_the_gate_and_answers(skill_root: Make) -> None:

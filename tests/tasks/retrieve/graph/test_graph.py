@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -112,25 +110,6 @@ def test_nodes_and_edges_have_the_colour_of_their_type(graph: SkillGraph) -> Non
     )
     assert (without.count('"node step"'), without.count('"node concept"')) == (1, 2)
     assert (set(NODE_LOOKS), set(EDGE_LOOKS)) == (set(NODE_TYPES), set(EDGE_TYPES))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["</text><script>alert(1)</script>", "<!-- -->&amp; ]]>", "$x_$ costs $5", "$\\frac$", "面包", "الخبز"],
-)
-def test_text_of_a_skill_is_shown_and_never_obeyed(text: str) -> None:
-    picture = graph_file(SkillGraph(text, [node(0, text, "step", text)], []))
-    assert [t for t in texts(picture) if t == text] == [text, text]
-    assert not [e for e in Xml.fromstring(picture).iter() if e.tag.endswith("script")]  # noqa: S314
-
-
-def test_pictures_load_neither_matplotlib_nor_prefect() -> None:
-    script = (
-        "import sys, flows.commands.corpus, tasks.retrieve.compose.drawing;"
-        "print([m for m in ('matplotlib', 'prefect', 'torch') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_no_edge_runs_through_the_legend_or_out_of_the_picture() -> None:

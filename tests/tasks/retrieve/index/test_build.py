@@ -124,17 +124,6 @@ def test_a_document_that_is_gone_leaves_both_tables_and_a_changed_one_keeps_none
     assert in_step(root, built)
 
 
-def test_readers_of_the_served_version_see_none_of_the_next_build(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    first = root.publish()
-    root.remove("bees")
-    root.crawl()
-    root.parse()
-    root.build()
-    assert "local/market/bees" in rows(root, first)
-    assert root.served().skills == first.skills
-
-
 def test_nodes_left_for_later_are_caught_up_with(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     first = root.publish(nodes=False)

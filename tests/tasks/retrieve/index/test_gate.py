@@ -319,13 +319,6 @@ def test_a_vector_that_is_null_is_bad(built: tuple[SkillRoot, Built]) -> None:
     assert bad[f"{NODES}.bad_vectors"] == 1
 
 
-def test_a_build_without_nodes_has_only_its_skills_checked(skill_root: Make) -> None:
-    root = skill_root(TEXTS)
-    root.crawl()
-    root.parse(vectors=False)
-    assert {c.check.partition(".")[0] for c in root.check(root.build(nodes=False))} == {SKILLS}
-
-
 def test_the_gate_names_each_check_that_failed_with_value_and_limit() -> None:
     require_passed([])
     checks = [
@@ -380,10 +373,3 @@ def test_only_a_loss_of_more_than_few_rows_and_the_share_is_refused_of_skills_an
     # A version without nodes is compared by its skills alone.
     built = replace(published.build(), nodes=None, nodes_rows=0)
     assert [c.check for c in check_shrink(published.root, built, max_shrink=0, few=0)] == ["skills.shrink"]
-
-
-def test_the_first_version_has_nothing_to_shrink_from(skill_root: Make) -> None:
-    root = skill_root(TEXTS)
-    root.crawl()
-    root.parse()
-    assert check_shrink(root.root, root.build(), max_shrink=0, few=0) == []

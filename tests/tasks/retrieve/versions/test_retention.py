@@ -245,31 +245,6 @@ def test_what_was_published_within_a_day_stays_for_readers_that_hold_it(skill_ro
     assert gone == [published[1].version]
 
 
-@pytest.mark.slow
-def test_files_of_a_few_old_versions_wait_for_compaction_and_no_row_is_written_again(
-    skill_root: Make,
-) -> None:
-    root, margin = skill_root({"bread": BREAD, "bees": BEES}), timedelta(seconds=0.4)
-    nights(root, 3)
-    time.sleep(2 * margin.total_seconds())
-    nights(root, 2)
-    tables = [connect(root.root).open_table(name) for name in (SKILLS_TABLE, NODES)]
-    before = [table.list_versions() for table in tables]
-    assert len(retain_versions(root.root, 2, now=root.now + timedelta(days=2))) == 3
-    assert [table.list_versions() for table in tables] == before
-    clean_tables(root.root, margin)
-    for table, versions in zip(tables, before, strict=True):
-        assert len(table.list_versions()) < len(versions)
-
-
-def test_fewer_versions_than_may_stay_are_left_alone(skill_root: Make) -> None:
-    root = skill_root({"bread": BREAD})
-    nights(root, 2)
-    before = open_at(connect(root.root), SKILLS_TABLE, root.served().skills).list_versions()
-    assert retain_versions(root.root, 7, now=root.now + timedelta(days=9)) == []
-    assert open_at(connect(root.root), SKILLS_TABLE, root.served().skills).list_versions() == before
-
-
 def test_a_prune_that_was_killed_is_finished_by_the_next(skill_root: Make) -> None:
     root = skill_root({"bread": BREAD})
     published = nights(root, 3)

@@ -37,11 +37,11 @@ def disk(folder: Path) -> float:
 
 
 def night(root: Path, source: Path, name: str) -> dict[str, float]:
-    """Run a night and return its seconds, in all and by stage, and the GiB of all its processes together."""
+    """Run a night and return its seconds, in all, of the processor and by stage, and its processes' GiB."""
     with PeakMemory(own=False) as peak:
-        seconds, _, record = run(root, source, "skills")
+        seconds, spent, record = run(root, source, "skills")
     stages = {f"{name} {stage} s": record["seconds"].get(stage, 0.0) for stage in _STAGES}
-    return {f"{name} s": seconds, **stages, f"{name} GiB": peak.bytes / 2**30}
+    return {f"{name} s": seconds, f"{name} CPU s": spent, **stages, f"{name} GiB": peak.bytes / 2**30}
 
 
 def asked(root: Path, folder: Path, command: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from tasks.retrieve.paging.terms import Floats
 
 _MOST_SENT = 4_000  # characters of a request
 _HEADINGS = 120  # characters of the titles above a node, the last ones
+_CHOICE = 20  # nodes: who names all of so many has not chosen, as a small model did in 20 of 20 pages
 
 
 class _Needed(Answer):
@@ -29,8 +30,8 @@ class LlmReranker:
     """Asks an LLM once which nodes a request needs, and weighs its answer by Bayes' rule.
 
     A node that it takes gains the log-odds of its accuracy, every other one loses as much. Nodes that do not
-    fit one question are asked about by halves; without a usable answer to each the scores stay, and
-    `llm.fallbacks` counts it. Shown are the `nodes` with the best scores, of each
+    fit one question are asked about by halves; without a usable answer to each, or if it names all of many,
+    the scores stay, and `llm.fallbacks` counts it. Shown are the `nodes` with the best scores, of each
     so many `characters` from its two ends; `accuracy`, in (0.5, 1), is the share that it judges right.
     """
 
@@ -49,6 +50,9 @@ class LlmReranker:
                 self.llm.fell_back(_PROMPT, said)
                 return None
             needed += [part[number - 1] for number in said.needed]
+        if len(shown) >= _CHOICE and len(set(needed)) == len(shown):
+            self.llm.fell_back(_PROMPT, "rejected")
+            return None
         gain = math.log(self._accuracy / (1 - self._accuracy))
         # Nodes that were not shown lose too: they scored lower than all that were.
         found = np.full(len(nodes), -gain)

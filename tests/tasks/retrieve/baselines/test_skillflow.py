@@ -265,6 +265,16 @@ def test_taking_none_or_all_changes_no_order(answers: Answers) -> None:
             assert found == pytest.approx(math.log(4) if taken else -math.log(4))
 
 
+def test_who_names_all_of_many_nodes_has_not_chosen(answers: Answers) -> None:
+    for many, chosen in ((19, True), (20, False)):
+        nodes = [replace(READY.nodes[0], node_id=f"soup:{n}", text=f"Rinse pan {n}.") for n in range(many)]
+        with LlmServer(say=lambda asked: wants("pan", asked)) as server:
+            asking = reranker(server, answers)
+            found = asking.shifts("soup", nodes, QUERY, np.zeros(many))
+        assert (found is not None) is chosen
+        assert asking.llm.fallbacks == ({} if chosen else {"page-needed-1: malformed": 1})
+
+
 def test_long_headings_are_cut_to_their_end(answers: Answers) -> None:
     deep = replace(READY.nodes[0], heading_path=("A very long story. " * 40, "Rinsing"))
     with LlmServer(say=lambda asked: wants("pan", asked)) as server:

@@ -125,7 +125,7 @@ def test_selected_skills_are_kept_in_their_order_none_or_no_more_than_wanted(ans
         assert SelectStage(SKILLS, llm_of(server, answers)).narrow(TASK, EVERY) == []
     # No more are kept than wanted.
     with LlmServer(say=lambda _: json.dumps({"selected": [1, 2, 3, 4, 5, 6]})) as server:
-        assert SelectStage(SKILLS, llm_of(server, answers)).narrow(TASK, EVERY) == [0, 1, 2, 3, 4]
+        assert SelectStage(SKILLS, llm_of(server, answers)).narrow("Mend it.", EVERY) == [0, 1, 2, 3, 4]
     # A long skill is shown by its ends.
     with LlmServer(say=lambda _: '{"selected": [1]}') as server:
         SelectStage(SKILLS, llm_of(server, answers), characters=30).narrow(TASK, [1, 2])

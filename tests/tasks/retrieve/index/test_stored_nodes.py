@@ -65,7 +65,7 @@ def test_states_are_read_where_they_are_packed_as_now_and_else_there_are_none(
     tmp_path: Path, rows: list[dict[str, Any]]
 ) -> None:
     # States are read where they are packed as now.
-    *_, states = indexed_nodes(packed_as(packing(), rows, tmp_path), "bees")
+    *_, states = indexed_nodes(packed_as(packing(), rows, tmp_path / "now"), "bees")
     assert states == [b"s"] * len(rows)
     # States packed in another way and tables without any have none.
     for table in (packed_as("another", rows, tmp_path), table_of(tmp_path / "older", rows)):

@@ -151,10 +151,11 @@ def test_a_folder_of_others_and_another_document_of_that_name_are_never_touched(
     tmp_path: Path, place: Path
 ) -> None:
     # A folder of others is never touched.
-    (tmp_path / "Bread").mkdir()
-    with open_skills_folder(tmp_path) as skills, pytest.raises(WrongInput, match="not from Skillery"):
+    others = tmp_path / "others"
+    (others / "Bread").mkdir(parents=True)
+    with open_skills_folder(others) as skills, pytest.raises(WrongInput, match="not from Skillery"):
         put(NEW, skills)
-    assert files_in(tmp_path) == {}
+    assert files_in(others) == {}
     # Another document of that name is refused.
     with open_skills_folder(place) as skills, pytest.raises(WrongInput, match=f"holds {BREAD_ID}"):
         skills.put("bread", installed(NEW, "local/market/other/bread"), NEW)

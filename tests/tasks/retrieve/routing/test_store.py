@@ -195,6 +195,7 @@ def test_of_many_skills_principal_axes_are_kept_and_searched_by(
         assert [name for name, _ in other] == [name for name, _ in exact]
         assert [score for _, score in other] == pytest.approx([score for _, score in exact], abs=1e-3)
     assert told(2) == exact
+    (name,) = folders(root)
     path = Path(root.root.at(f"{FOLDER}/{name}/learned_frame.npy"))
     np.save(path, np.load(path)[1:])
     assert told(2) == exact
@@ -212,7 +213,6 @@ def test_what_is_damaged_is_named_and_search_answers_without_it(
     assert "impacts.npy cannot be read" in caplog.text
     root.root.write(f"{FOLDER}/{name}/impacts.npy", impacts)
     # Damaged rows are named and search answers without them.
-    (name,) = folders(root)
     path = Path(root.root.at(f"{FOLDER}/{name}/rows.arrow"))
     path.write_bytes(path.read_bytes().replace(b"Bakes loaves", b"Bakes nails."))
     assert best(root, "crust") == "bread"

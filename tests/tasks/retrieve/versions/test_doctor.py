@@ -85,15 +85,13 @@ def only(findings: list[Defect]) -> Defect:
     return findings[0]
 
 
-def test_a_sound_or_an_empty_root_has_no_findings_and_stays_as_it_is(
-    root: SkillRoot, skill_root: Make
-) -> None:
+def test_a_sound_or_an_empty_root_has_no_findings_and_stays_as_it_is(root: SkillRoot, tmp_path: Path) -> None:
     # A sound root has no findings and stays as it is.
     before = {p: p.stat().st_mtime_ns for p in root.root.folder.rglob("*") if p.is_file()}
     assert examine(root.root) == []
     assert {p: p.stat().st_mtime_ns for p in root.root.folder.rglob("*") if p.is_file()} == before
     # An empty root has no findings.
-    assert examine(skill_root({}).root) == []
+    assert examine(Root(str(tmp_path / "empty"))) == []
 
 
 def test_what_a_killed_write_left_is_removed(root: SkillRoot) -> None:

@@ -45,39 +45,24 @@ _COLUMNS = "key, model, prompt, attempt, text, rejected, prompt_tokens, completi
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """An answer as the server gave it.
+    """An answer as the server gave it."""
 
-    Args:
-        key: A digest of model, prompt version, sampling, payload and attempt.
-        model: The model asked.
-        prompt: Name and version of the prompt.
-        attempt: Which of several answers to the same question, from 0.
-        text: The answer; empty if the question was too long for the model.
-        rejected: Why the answer failed its checks; None: it passed, and may be used again.
-        prompt_tokens, completion_tokens: As the server counted; None: it did not say.
-        made_at: UTC time in ISO form.
-    """
-
-    key: str
+    key: str  # a digest of model, prompt version, sampling, payload and attempt
     model: str
-    prompt: str
-    attempt: int
-    text: str
-    rejected: str | None
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    made_at: str
+    prompt: str  # its name and version
+    attempt: int  # which of several answers to the same question, from 0
+    text: str  # empty if the question was too long for the model
+    rejected: str | None  # why it failed its checks; None: it passed, and may be used again
+    prompt_tokens: int | None  # as the server counted; None: it did not say
+    completion_tokens: int | None  # as the server counted, too
+    made_at: str  # UTC time in ISO form
 
 
 class Answers:
     """The answers kept below a root; several threads may share it, and several processes use it in turn.
 
-    An answer is on disk when `keep` returns. The first under a key stays. Close it, or use it in a `with`
-    statement.
-
-    Args:
-        root: Where they lie; the file is made if there is none.
-        wait: Seconds to wait for another process that is writing.
+    An answer is on disk when `keep` returns. The first under a key stays. Another process that is writing is
+    waited for `wait` seconds. Close it, or use it in a `with` statement.
 
     Raises:
         StorageError: The file is damaged.
@@ -95,7 +80,7 @@ class Answers:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.place, timeout=wait, check_same_thread=False)
             self._open(self._connection)
-            self._shared = _shared(root)
+            self._shared = None if isinstance(root.place, Folder) else SharedFile(root.place)
             if self._shared is not None and self._shared.receive(self._connection):
                 self.forget(Forgotten.load(root).covers)  # by another machine, perhaps
 
@@ -130,24 +115,20 @@ class Answers:
             pairs = [(doc_id, answer.key) for doc_id in sorted(set(doc_ids))]
             connection.executemany("INSERT OR IGNORE INTO documents VALUES (?, ?)", pairs)
 
-    def rejected(self) -> list[KeptAnswer]:
-        """Return every rejected answer, for reading, oldest first."""
-        return self._kept("rejected IS NOT NULL")
-
-    def accepted(self) -> list[KeptAnswer]:
-        """Return every answer that passed its checks, oldest first."""
-        return self._kept("rejected IS NULL")
+    def kept(self, *, rejected: bool) -> list[KeptAnswer]:
+        """Return every answer that passed its checks, or those that were rejected, oldest first."""
+        condition = f"rejected IS {'NOT ' * rejected}NULL"
+        order = f"SELECT {_COLUMNS} FROM answers WHERE {condition} ORDER BY made_at, key"  # noqa: S608
+        return [KeptAnswer(*row) for row in self._read(order, ())]
 
     def offered(self, endpoint: str) -> dict[str, str]:
         """Return what is known of an endpoint's features, as `learn` was told."""
-        rows = self._read("SELECT feature, offered FROM offers WHERE endpoint = ?", (endpoint,))
-        return dict(rows)
+        return dict(self._read("SELECT feature, offered FROM offers WHERE endpoint = ?", (endpoint,)))
 
     def learn(self, endpoint: str, feature: str, offered: str) -> None:
         """Remember what an endpoint offers, so that no later process has to try."""
         with self._writing() as connection:
-            row = (endpoint, feature, offered)
-            connection.execute("INSERT OR REPLACE INTO offers VALUES (?, ?, ?)", row)
+            connection.execute("INSERT OR REPLACE INTO offers VALUES (?, ?, ?)", (endpoint, feature, offered))
 
     def forget(self, covered: Callable[[str], bool]) -> int:
         """Remove, with its bytes, each answer to a question on a covered document; return how many."""
@@ -165,10 +146,6 @@ class Answers:
                 self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return count
 
-    def _kept(self, condition: str) -> list[KeptAnswer]:
-        order = f"SELECT {_COLUMNS} FROM answers WHERE {condition} ORDER BY made_at, key"  # noqa: S608
-        return [KeptAnswer(*row) for row in self._read(order, ())]
-
     def _open(self, connection: sqlite3.Connection) -> None:
         connection.isolation_level = None
         # The journal keeps each commit through a kill of the process; a power cut may take the last few.
@@ -176,10 +153,7 @@ class Answers:
             connection.execute(f"PRAGMA {pragma}")
         with self._writing():
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version > SCHEMA_VERSION:
-                raise SchemaMismatch(
-                    f"{self.place} has schema version {version}, this program knows {SCHEMA_VERSION}: upgrade"
-                )
+            _require_known(self.place, version)
             if version == 0:
                 for statement in filter(str.strip, _TABLES.split(";")):
                     connection.execute(statement)
@@ -226,13 +200,10 @@ class Answers:
             raise StorageError(msg) from error
 
 
-def _shared(root: Root) -> SharedFile | None:
-    if isinstance(root.place, Folder):
-        return None
-    from storage.s3 import Bucket  # noqa: PLC0415 (its library comes with an extra)
-
-    assert isinstance(root.place, Bucket)  # noqa: S101 (for the types: a root is the one or the other)
-    return SharedFile(root.place, FILE, _MERGED, SCHEMA_VERSION)
+def _require_known(place: str, version: int) -> None:
+    if version > SCHEMA_VERSION:
+        msg = f"{place} has schema version {version}, this program knows {SCHEMA_VERSION}: upgrade"
+        raise SchemaMismatch(msg)
 
 
 def forget_answers(root: Root, covered: Callable[[str], bool]) -> int:
@@ -247,17 +218,11 @@ class SharedFile:
     """The SQLite file below a bucket, and its copy on this machine, which holds what both know.
 
     A mark beside the copy says that it holds rows that the bucket lacks, so that they survive the process.
-
-    Args:
-        bucket: Where it lies.
-        relative: Its name.
-        tables: The tables that are merged: rows are only added, by primary key.
-        version: The schema version that is known; a newer file is refused.
+    Methods raise `Unreachable`.
     """
 
-    def __init__(self, bucket: Bucket, relative: str, tables: tuple[str, ...], version: int) -> None:
-        self._bucket, self._relative, self._tables, self._version = bucket, relative, tables, version
-        self.path = bucket.folder / relative
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket, self.path = bucket, bucket.folder / FILE
         self._mark = self.path.with_name(f"{self.path.name}.unsent")
         self._tag_file = self.path.with_name(f"{self.path.name}.tag")
 
@@ -268,20 +233,20 @@ class SharedFile:
     def receive(self, connection: sqlite3.Connection) -> bool:
         """Add to the copy what the bucket's file holds beyond it; tell whether that was changed since.
 
-        Raises:
-            SchemaMismatch: The bucket's file was written by a newer version.
-            Unreachable: The bucket does not answer.
+        Raises `SchemaMismatch` where the bucket's file was written by a newer version.
         """
-        head = self._bucket.head(self._relative)
+        head = self._bucket.head(FILE)
         if head is None or head["e_tag"] == self._tag():
             return False
         with tempfile.TemporaryDirectory(dir=self.path.parent) as scratch:
             theirs = Path(scratch) / "theirs.sqlite"
-            theirs.write_bytes(self._bucket.read(self._relative))
-            self._require_known(theirs)
+            theirs.write_bytes(self._bucket.read(FILE))
+            with closing(sqlite3.connect(theirs)) as file:
+                found = file.execute("PRAGMA user_version").fetchone()[0]
+            _require_known(f"{self._bucket.uri}/{FILE}", found)
             connection.execute("ATTACH ? AS theirs", (str(theirs),))
             try:
-                for table in self._tables:
+                for table in _MERGED:  # rows are only added, by primary key
                     connection.execute(f"INSERT OR IGNORE INTO {table} SELECT * FROM theirs.{table}")  # noqa: S608
             finally:
                 connection.execute("DETACH theirs")
@@ -289,18 +254,13 @@ class SharedFile:
         return True
 
     def send(self, connection: sqlite3.Connection) -> None:
-        """Put the copy in place of the bucket's file, with what others added to that meanwhile.
-
-        Raises:
-            StorageError: Others write to it all the time.
-            Unreachable: The bucket does not answer.
-        """
+        """Put the copy in place of the bucket's file, with what others added to that meanwhile."""
         if not self._mark.exists():
             return
         for _ in range(_TRIES):
             self._mark.unlink(missing_ok=True)  # what is kept from here on marks it again
             try:
-                tag = self._bucket.write_if(self._relative, self._whole(connection), self._tag())
+                tag = self._bucket.write_if(FILE, self._whole(connection), self._tag())
             except BaseException:
                 self._mark.touch()
                 raise
@@ -309,7 +269,7 @@ class SharedFile:
                 return
             self._mark.touch()
             self.receive(connection)
-        msg = f"{self._bucket.uri}/{self._relative} changes all the time: others write to it; try again"
+        msg = f"{self._bucket.uri}/{FILE} changes all the time: others write to it; try again"
         raise StorageError(msg)
 
     def _tag(self) -> str | None:
@@ -322,12 +282,3 @@ class SharedFile:
             with closing(sqlite3.connect(copy)) as target:
                 connection.backup(target)
             return copy.read_bytes()
-
-    def _require_known(self, theirs: Path) -> None:
-        with closing(sqlite3.connect(theirs)) as file:
-            found = file.execute("PRAGMA user_version").fetchone()[0]
-        if found > self._version:
-            raise SchemaMismatch(
-                f"{self._bucket.uri}/{self._relative} has schema version {found}, "
-                f"this program knows {self._version}: upgrade"
-            )

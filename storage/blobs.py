@@ -17,21 +17,16 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class BlobStore:
-    """The blobs of a root, in `blobs/ab/abcd...`; several processes may put, one writer may remove.
+    """The blobs that documents of a root name, in `blobs/ab/abcd...`; many may put, one writer may remove.
 
-    Args:
-        root: The root whose documents name them.
+    Methods raise as those of `Root`.
     """
 
     def __init__(self, root: Root) -> None:
         self._root = root
 
     def put(self, contents: Iterable[bytes]) -> list[str]:
-        """Keep these bytes and return their digests in order; a blob that is there is not written again.
-
-        Raises:
-            StorageError: One cannot be written.
-        """
+        """Keep these bytes and return their digests in order; a blob that is there is not written again."""
         by_digest: dict[str, bytes] = {}
         digests = []
         for content in contents:
@@ -45,12 +40,7 @@ class BlobStore:
             self._root.write(blob_file(digest), content)
 
     def read(self, digest: str) -> bytes:
-        """Return a blob's bytes.
-
-        Raises:
-            Missing: It is not there.
-            StorageError: Its bytes have another digest, or cannot be read.
-        """
+        """Return a blob's bytes; raise `StorageError` also where they have another digest."""
         content = self._root.read(blob_file(digest))
         if not Seal(blob_file(digest), digest).fits(content):
             place, root = self._root.at(blob_file(digest)), self._root.uri
@@ -67,11 +57,7 @@ class BlobStore:
         self._root.each(lambda digest: self._root.delete(blob_file(digest)), digests)
 
     def unreadable(self, digests: Sequence[str]) -> dict[str, str]:
-        """Return what is wrong with those of these blobs that are missing or damaged.
-
-        Raises:
-            Unreachable: The bucket does not answer.
-        """
+        """Return what is wrong with those of these blobs that are missing or damaged."""
         found = dict(zip(digests, self._root.each(self._wrong, digests), strict=True))
         return {digest: wrong for digest, wrong in found.items() if wrong is not None}
 
@@ -99,11 +85,7 @@ def blob_file(digest: str) -> str:
 
 
 def blobs_named(root: Root) -> pl.DataFrame:
-    """Return the blobs that documents name, copies included: columns doc_id, path and sha256.
-
-    Raises:
-        StorageError: The corpus cannot be read.
-    """
+    """Return the blobs that documents name, copies included: columns doc_id, path and sha256."""
     columns = ["doc_id", "blobs"]
     rows = pl.concat([table(root).read(columns=columns) for table in (documents_table, folded_table)])
     rows = rows.explode("blobs").drop_nulls("blobs")
@@ -114,7 +96,6 @@ def blobs_named(root: Root) -> pl.DataFrame:
 def drop_unused_blobs(root: Root) -> int:
     """Remove the blobs that no document of the root names; return how many. One writer may call it.
 
-    Raises:
-        StorageError: The corpus cannot be read; nothing has been removed.
+    Where the corpus cannot be read, `StorageError` is raised before anything is removed.
     """
     return BlobStore(root).keep_only(set(blobs_named(root)["sha256"])) if root.exists(FOLDER) else 0

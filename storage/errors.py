@@ -11,6 +11,8 @@ class SkilleryError(Exception):
 
 
 class _Reasoned(SkilleryError):
+    """Says about what (as the operator wrote it), why (a short stable code), what was found, what to do."""
+
     def __init__(self, about: str, reason: str, detail: str) -> None:
         super().__init__(f"{about}: {detail}")
         self.about, self.reason, self.detail = about, reason, detail
@@ -29,13 +31,7 @@ class WrongInput(TerminalError):
 
 
 class SourceError(_Reasoned, TerminalError):
-    """A source cannot be read.
-
-    Args:
-        about: The source's spec, as the operator wrote it.
-        reason: A short stable code such as `missing`, `not-a-repository`, `columns`, `blocked`.
-        detail: What was found and what to do.
-    """
+    """A source cannot be read; `about` is its spec, `reason` a code such as `missing` or `columns`."""
 
 
 class SourceUnavailable(_Reasoned, TransientError):
@@ -139,15 +135,9 @@ class NothingReadable(TerminalError):
 class EnvironmentUnusable(_Reasoned, TerminalError):
     """What trajectories are replayed in, a command or an application in a browser, cannot be used.
 
-    Args:
-        about: The command, or the browser or application, as the operator wrote it.
-        reason: A short stable code: `start`, `answer`, `size`, `repeat`.
-        detail: What was found and what to do.
+    Codes are `start`, `answer`, `size` and `repeat`.
     """
 
 
 class EnvironmentStopped(_Reasoned, TransientError):
-    """What trajectories are replayed in ended (`ended`) or did not answer in time (`time`).
-
-    Arguments are those of EnvironmentUnusable.
-    """
+    """What trajectories are replayed in ended (`ended`) or did not answer in time (`time`)."""

@@ -59,13 +59,9 @@ def threads_of_process() -> int:
 
 
 class Folder:
-    """Files below a folder, which need not be there yet; implements `storage.root.Place`.
+    """Files below a folder (else `WrongInput`), which need not be there yet; methods are those of `Root`."""
 
-    Raises:
-        WrongInput: `path` names a file.
-    """
-
-    patience = 0.0
+    patience = 0.0  # there is nobody to ask again
 
     def __init__(self, path: str | Path) -> None:
         self.folder = Path(path).expanduser().absolute()
@@ -114,7 +110,7 @@ class Folder:
             raise StorageError(f"{self.uri}/{relative} cannot be written ({error.strerror})") from error
 
     def modified(self, relative: str) -> datetime | None:
-        """Return when a file was last written."""
+        """Return when a file was last written; None where there is none."""
         try:
             return datetime.fromtimestamp((self.folder / relative).stat().st_mtime, UTC)
         except OSError:

@@ -31,8 +31,11 @@ def read_lines(path: Path, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
             for number, line in enumerate(lines, start=1):
                 where = f"{path}:{number}"
                 text = line_text(line, where, is_first=number == 1)
+                record = json_value(text, where, form) if text else {}
+                if not isinstance(record, dict):
+                    raise WrongInput(f"{where}: no object; write {form}")
                 if text:
-                    yield where, _object(text, where, form)
+                    yield where, record
     except OSError as error:
         msg = f"{path}: cannot be read ({error.strerror}); give a file of JSON lines {form}"
         raise WrongInput(msg) from error
@@ -47,12 +50,9 @@ def text_field(record: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write one object in each line, in order, all or nothing.
+    """Write one object in each line, in order, all or nothing, to a file in a folder that is there.
 
-    Args:
-        path: The file to write or replace; its folder must exist.
-        records: May be lazy: the first is asked for when it is sure that `path` can be written; if one
-            raises, `path` stays as it was.
+    `records` may be lazy: the first is asked for when it is sure that `path` can be written.
 
     Raises:
         WrongInput: The file cannot be written.
@@ -92,11 +92,7 @@ def _require_file(path: Path) -> None:
 
 
 def line_text(line: bytes, where: str, *, is_first: bool) -> str:
-    """Return the text of a line without blanks around it, and of the first without a byte order mark.
-
-    Raises:
-        WrongInput: The line is not UTF-8.
-    """
+    """Return the text of a UTF-8 line (else `WrongInput`) without blanks; the first may have a BOM."""
     try:
         return line.decode("utf-8-sig" if is_first else "utf-8").strip(" \t\r\n")
     except UnicodeDecodeError as error:
@@ -105,11 +101,7 @@ def line_text(line: bytes, where: str, *, is_first: bool) -> str:
 
 
 def json_value(text: str, where: str, form: str) -> Any:  # noqa: ANN401
-    """Return the value of a text of JSON; `form` is the value wanted, as shown in errors.
-
-    Raises:
-        WrongInput: It is no JSON, or holds half a surrogate pair, which no file could hold.
-    """
+    """Return the value of a text of JSON (else `WrongInput`); `form` is the value wanted, for errors."""
     try:
         value = json.loads(text, parse_constant=_refuse)
         # Only an escape can have smuggled one in.
@@ -120,13 +112,6 @@ def json_value(text: str, where: str, form: str) -> Any:  # noqa: ANN401
     if is_torn:
         raise WrongInput(f"{where}: half a surrogate pair is no text; mend the \\u escapes")
     return value
-
-
-def _object(text: str, where: str, form: str) -> dict[str, Any]:
-    record = json_value(text, where, form)
-    if not isinstance(record, dict):
-        raise WrongInput(f"{where}: no object; write {form}")
-    return record
 
 
 def _refuse(constant: str) -> float:

@@ -56,12 +56,9 @@ def writer_lock(
     The system releases a folder's lock at once. A bucket's is a lease that others may take when its holder
     has been silent for `SECONDS`, after which that one can write nothing more unless nobody took it.
 
-    Args:
-        root: The root to write to.
-        wait: Seconds to wait for another process; below 0: until it lets go.
-        spare: Whether a full disk is worth the reserve that the lock keeps: the work is small, or makes room.
-        run: The id of the run that takes it, for the others.
-        say: Is told who is waited for, at first and each minute.
+    Another process is waited for `wait` seconds; below 0: until it lets go; `say` is told who it is, at first
+    and each minute. With `spare` a full disk is worth the reserve that the lock keeps: the work is small, or
+    makes room.
 
     Raises:
         Locked: Another process writes to this root; the message says which, if that is known.
@@ -73,10 +70,7 @@ def writer_lock(
     if isinstance(root.place, Folder):
         held = _file_lock(root, taken, _this_process(run), spare=spare)
     else:
-        from storage.s3 import Bucket  # noqa: PLC0415 (its library comes with an extra)
-
-        assert isinstance(root.place, Bucket)  # noqa: S101 (for the types: a root is the one or the other)
-        held = leased(root.place, _HOLDER, asdict(_this_process(run)), taken)
+        held = leased(root.place, asdict(_this_process(run)), taken)
     with held as had:
         if not had:
             raise Locked(_locked(root))
@@ -84,7 +78,6 @@ def writer_lock(
 
 
 def _taken(take: Callable[[], bool], wait: float, waiting: Callable[[], object]) -> bool:
-    """Try until `take` succeeds or the wait is over; return whether it did."""
     until, told = time.monotonic() + (wait if wait >= 0 else math.inf), -math.inf
     while not take():
         now = time.monotonic()
@@ -218,25 +211,17 @@ _guard = threading.Lock()
 
 
 class Lease:
-    """One process' hold of a lease; entered again by the same process it is one hold.
+    """One process' hold of a bucket's lease; entered again by the same process it is one hold."""
 
-    Args:
-        bucket: The root's.
-        relative: The object.
-        record: What it says while it is held: who holds it.
-        seconds: As `SECONDS`.
-    """
-
-    def __init__(self, bucket: Bucket, relative: str, record: dict[str, Any], seconds: float) -> None:
-        self._bucket, self._relative, self._seconds = bucket, relative, seconds
-        self._record, self._tag = record, ""
+    def __init__(self, bucket: Bucket, record: dict[str, Any], seconds: float) -> None:
+        self._bucket, self._seconds, self._record, self._tag = bucket, seconds, record, ""
         self._renewed, self._lost, self.depth = 0.0, False, 0
         self._ended, self._turn = threading.Event(), threading.Lock()
         self._renewer = threading.Thread(target=self._renew, daemon=True, name="skillery-lease")
 
     def take(self) -> bool:
         """Take the lease where it is free or stale, and renew it from then on; tell whether that was so."""
-        head = self._bucket.head(self._relative)
+        head = self._bucket.head(_HOLDER)
         if head is not None and not self._free(head):
             return False
         if not self._put(None if head is None else head["e_tag"]):
@@ -246,11 +231,7 @@ class Lease:
         return True
 
     def held(self) -> bool:
-        """Tell whether nobody else has it; where it may be stale, by writing it anew.
-
-        Raises:
-            Unreachable: The bucket does not answer.
-        """
+        """Tell whether nobody else has it; where it may be stale, by writing it anew (or `Unreachable`)."""
         if self._stale():
             with self._turn:
                 self._lost = self._lost or (self._stale() and not self._put(self._tag))
@@ -266,16 +247,14 @@ class Lease:
         del self._bucket.holds[self._bucket.uri]
         if not self._lost:
             with suppress(Unreachable):  # it will be stale; what the body raised tells more
-                self._bucket.write_if(self._relative, _FREE, self._tag)
+                self._bucket.write_if(_HOLDER, _FREE, self._tag)
 
     def _free(self, head: dict[str, Any]) -> bool:
-        if self._bucket.read(self._relative) == _FREE:
+        if self._bucket.read(_HOLDER) == _FREE:
             return True
         self._bucket.write_if(_CLOCK, b"", (self._bucket.head(_CLOCK) or {}).get("e_tag"))
-        now = self._bucket.head(_CLOCK)
-        return (
-            now is not None and (now["last_modified"] - head["last_modified"]).total_seconds() > self._seconds
-        )
+        now = self._bucket.modified(_CLOCK)
+        return now is not None and (now - head["last_modified"]).total_seconds() > self._seconds
 
     def _renew(self) -> None:
         while not self._lost and not self._ended.wait(self._seconds / 6):
@@ -286,10 +265,10 @@ class Lease:
         """Write the lease in place of the one with this tag; each time other bytes, so that tags differ."""
         started = time.monotonic()
         data = json.dumps({**self._record, "turn": uuid.uuid4().hex}).encode()
-        new = self._bucket.write_if(self._relative, data, tag)
-        if new is None and self._bucket.read(self._relative) == data:
+        new = self._bucket.write_if(_HOLDER, data, tag)
+        if new is None and self._bucket.read(_HOLDER) == data:
             # Written, but the answer was lost on its way, and the second try found the first.
-            new = (self._bucket.head(self._relative) or {}).get("e_tag")
+            new = (self._bucket.head(_HOLDER) or {}).get("e_tag")
         if new is None:
             return False
         self._tag, self._renewed = new, started
@@ -298,21 +277,15 @@ class Lease:
 
 @contextmanager
 def leased(
-    bucket: Bucket, relative: str, record: dict[str, Any], taken: Callable[[Callable[[], bool]], bool],
+    bucket: Bucket, record: dict[str, Any], taken: Callable[[Callable[[], bool]], bool],
     seconds: float = SECONDS,
 ) -> Iterator[bool]:  # fmt: skip
-    """Hold a lease; yields whether it could be had.
+    """Hold a bucket's lease, which says `record`; yields whether it could be had.
 
-    A holder that was silent for `seconds` may have lost it: from then on its bucket refuses to write.
-
-    Args:
-        bucket: The root's.
-        relative: The object.
-        record: Who holds it.
-        taken: Tries to take it as often as it likes, and returns whether that succeeded.
-        seconds: How long a silent holder keeps it.
+    `taken` tries to take it as often as it likes, and returns whether that succeeded. A holder that was
+    silent for `seconds` may have lost it: from then on its bucket refuses to write.
     """
-    had = taken(lambda: _enter(bucket, relative, record, seconds))
+    had = taken(lambda: _enter(bucket, record, seconds))
     try:
         yield had
     finally:
@@ -320,9 +293,9 @@ def leased(
             _leave(bucket)
 
 
-def _enter(bucket: Bucket, relative: str, record: dict[str, Any], seconds: float) -> bool:
+def _enter(bucket: Bucket, record: dict[str, Any], seconds: float) -> bool:
     with _guard:
-        lease = _held.get(bucket.uri) or Lease(bucket, relative, record, seconds)
+        lease = _held.get(bucket.uri) or Lease(bucket, record, seconds)
         if lease.depth == 0 and not lease.take():
             return False
         lease.depth += 1

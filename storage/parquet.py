@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -44,11 +45,7 @@ _OLDEST = pl.CompatLevel.oldest()
 
 
 def write_frame(root: Root, relative: str, frame: pl.DataFrame, schema: pl.Schema) -> bytes:
-    """Write `frame` to a Parquet file in one step, and return the file's bytes.
-
-    Raises:
-        SchemaMismatch: The frame's columns or types are not `schema`'s.
-    """
+    """Write `frame`, of exactly this schema (else `SchemaMismatch`), in one step; return the file's bytes."""
     check_schema(relative, frame, schema)
     table = frame.to_arrow(compat_level=_OLDEST).replace_schema_metadata(
         {"schema_version": str(SCHEMA_VERSION)}
@@ -70,21 +67,14 @@ def read_frame(
         StorageError: The file is missing or damaged.
         SchemaMismatch: It was written by a newer version, or its columns are not `schema`'s.
     """
-    import pyarrow.parquet as pq  # noqa: PLC0415 (as above)
-
-    place = root.at(relative)
     wanted = [name for name in schema if columns is None or name in columns]
-    try:
-        with root.open(relative) as data, pq.ParquetFile(data, page_checksum_verification=True) as file:
-            absent = _check(place, file.schema_arrow, schema)
-            table = file.read(columns=[n for n in wanted if n not in absent], use_threads=False)
-        frame = pl.DataFrame(table)
+    with _opened(root, relative) as file:
+        absent = _check(root.at(relative), file.schema_arrow, schema)
+        frame = pl.DataFrame(file.read(columns=[n for n in wanted if n not in absent], use_threads=False))
         if frame.columns == wanted:  # a table is read as often as it has files: every step counts
             return frame
         nulls = (pl.lit(None, dtype=schema[n]).alias(n) for n in wanted if n in absent)
         return frame.with_columns(nulls).select(wanted)
-    except damage() as error:
-        raise _damaged(root, relative, error) from error
 
 
 def check_schema(name: str, frame: pl.DataFrame, schema: pl.Schema) -> None:
@@ -121,26 +111,19 @@ def read_columns(
 ) -> pl.DataFrame:
     """Return those of the columns wanted (None: all) that a file has; with none of them an empty frame.
 
-    Args:
-        root: Where it lies.
-        relative: The file.
-        wanted: The columns.
-        schema: What columns it must have, as `read_frame` checks them; None: any.
+    With a `schema` it must have its columns, as `read_frame` checks them.
 
     Raises:
         StorageError: The file is missing or damaged.
         SchemaMismatch: Its columns are others than `schema`'s; `NewerSchema` if they are later ones.
     """
-    with _open(root, relative) as file:
-        try:
-            found = file.schema_arrow
-            if schema is not None:
-                _check(root.at(relative), found, schema)
-            present = [name for name in found.names if wanted is None or name in wanted]
-            table = file.read(columns=present, use_threads=False)
-            return pl.DataFrame(table) if present else pl.DataFrame()
-        except damage() as error:
-            raise _damaged(root, relative, error) from error
+    with _opened(root, relative) as file:
+        found = file.schema_arrow
+        if schema is not None:
+            _check(root.at(relative), found, schema)
+        present = [name for name in found.names if wanted is None or name in wanted]
+        table = file.read(columns=present, use_threads=False)
+        return pl.DataFrame(table) if present else pl.DataFrame()
 
 
 def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Table]) -> tuple[int, bytes]:
@@ -152,26 +135,21 @@ def rewrite_rows(root: Root, relative: str, change: Callable[[pa.Table], pa.Tabl
     Raises:
         StorageError: The file is missing or damaged, or cannot be written.
     """
-    with _open(root, relative) as file:
-        try:
-            table = file.read(use_threads=False)
-        except damage() as error:
-            raise _damaged(root, relative, error) from error
+    with _opened(root, relative) as file:
+        table = file.read(use_threads=False)
     changed = change(table).cast(table.schema)
     data = parquet_bytes(changed)
     root.write(relative, data)
     return changed.num_rows, data
 
 
-def _open(root: Root, relative: str) -> pq.ParquetFile:
-    import pyarrow as pa  # noqa: PLC0415 (as above)
+@contextmanager
+def _opened(root: Root, relative: str) -> Iterator[pq.ParquetFile]:
     import pyarrow.parquet as pq  # noqa: PLC0415 (as above)
 
     try:
-        return pq.ParquetFile(pa.BufferReader(root.read(relative)), page_checksum_verification=True)
+        with root.open(relative) as data, pq.ParquetFile(data, page_checksum_verification=True) as file:
+            yield file
     except damage() as error:
-        raise _damaged(root, relative, error) from error
-
-
-def _damaged(root: Root, relative: str, error: BaseException) -> StorageError:
-    return StorageError(f"{root.at(relative)} cannot be read as Parquet ({str(error).splitlines()[0]})")
+        msg = f"{root.at(relative)} cannot be read as Parquet ({str(error).splitlines()[0]})"
+        raise StorageError(msg) from error

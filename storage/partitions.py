@@ -28,7 +28,6 @@ def partition_of(doc_id: str) -> int:
 
 
 def _by_partition(rows: pl.DataFrame, documents: pl.Series) -> dict[int, pl.DataFrame]:
-    """Return the rows of each partition; `documents` names the document of each row."""
     parts = {doc_id: partition_of(doc_id) for doc_id in documents.unique()}
     if len(set(parts.values())) < 2:
         return dict.fromkeys(parts.values(), rows)
@@ -41,11 +40,8 @@ class PartitionedTable:
     """Rows keyed by document below one folder of the root, one file a partition.
 
     Args:
-        root: Where the table lies.
-        folder: Its folder below the root.
-        schema: Its columns.
-        key: The column that names the document; `node_key` columns hold `doc_id#ordinal`.
-        node_key: Whether `key` holds node ids.
+        key: The column that names the document.
+        node_key: Whether `key` holds node ids, `doc_id#ordinal`.
         listed: Whether a manifest lists the files, so that a lost one is not taken for an empty one.
         unique: Columns whose values no two rows share, `key` among them, for `upsert`.
     """
@@ -105,9 +101,6 @@ class PartitionedTable:
 
         Polars reads them: it loads sooner than Arrow, but aborts the process on bits that were flipped. None
         where the file is on another machine, larger than `most` bytes, damaged, or without a seal.
-
-        Raises:
-            StorageError: The file or its seal cannot be read.
         """
         file = self.file(partition_of(doc_id))
         place = self.root.folder / file
@@ -192,10 +185,6 @@ class Manifest:
     """A seal for each file of a table, each in a note: partitions are written by several processes.
 
     A note is written after its file. If a run is killed in between, it describes the file before.
-
-    Args:
-        root: Where the table lies.
-        folder: The table's folder below the root.
     """
 
     def __init__(self, root: Root, folder: str) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from storage.errors import Missing, StorageError, WrongInput
 from storage.folder import Folder
@@ -14,34 +13,11 @@ from storage.folder import Folder
 if TYPE_CHECKING:  # its import takes a tenth of a query
     import pyarrow as pa
 
+    from storage.s3 import Bucket
+
 T = TypeVar("T")
 R = TypeVar("R")
 _S3 = "s3://"
-
-
-class Place(Protocol):
-    """Where a root's files lie; its methods are those of `Root`.
-
-    `modified` returns when a file was last written, by the place's clock; None where there is none.
-    """
-
-    uri: str
-    folder: Path
-    patience: float  # seconds for which a request that failed is made again; 0: there is nobody to ask
-
-    def exists(self, relative: str) -> bool: ...  # noqa: D102
-    def read(self, relative: str) -> bytes: ...  # noqa: D102
-    def sha256(self, relative: str) -> str: ...  # noqa: D102
-    def open(self, relative: str) -> pa.NativeFile: ...  # noqa: D102
-    def write(self, relative: str, data: bytes) -> None: ...  # noqa: D102
-    def modified(self, relative: str) -> datetime | None: ...  # noqa: D102
-    def delete(self, relative: str) -> None: ...  # noqa: D102
-    def unfinished(self) -> list[str]: ...  # noqa: D102
-    def files(self, folder: str, suffix: str) -> list[str]: ...  # noqa: D102
-    def sizes(self, since: float = 0.0) -> dict[str, int]: ...  # noqa: D102
-    def fetch(self, relative: str) -> Path: ...  # noqa: D102
-    def send(self, relative: str) -> None: ...  # noqa: D102
-    def each(self, work: Callable[[T], R], items: Iterable[T], *, spread: bool = False) -> list[R]: ...  # noqa: D102
 
 
 class Root:
@@ -50,12 +26,12 @@ class Root:
     `uri` names it, `Root(uri)` is it again. `folder` is a folder of this machine: the root itself, or where
     copies of a bucket's files lie, and what no other machine asks for.
 
-    Args:
-        spec: A folder's path, or `s3://bucket[/prefix]`; the folder need not be there yet, the bucket must.
-        remembering: Whether a server asks, which goes on with what it knows while a bucket does not answer.
+    `spec` is a folder's path, or `s3://bucket[/prefix]` (else `WrongInput`); the folder need not be there
+    yet, the bucket must. A server is `remembering`: it goes on with what it knows while a bucket does not
+    answer.
 
-    Raises:
-        WrongInput: `spec` names a file, no bucket, or an address of another kind.
+    Methods raise `StorageError` where a file is missing (`Missing`) or cannot be read or written,
+    `Unreachable` where the bucket does not answer.
     """
 
     def __init__(self, spec: str | Path, *, remembering: bool = False) -> None:
@@ -71,34 +47,22 @@ class Root:
         return self.place.exists(relative)
 
     def read(self, relative: str) -> bytes:
-        """Return a file's bytes.
-
-        Raises:
-            StorageError: The file is not there, or cannot be read.
-            Unreachable: The bucket does not answer.
-        """
+        """Return a file's bytes."""
         return self.place.read(relative)
 
     def sha256(self, relative: str) -> str:
-        """Return the SHA-256 of a file, in hexadecimal; raises as `read`."""
+        """Return the SHA-256 of a file, in hexadecimal."""
         return self.place.sha256(relative)
 
     def open(self, relative: str) -> pa.NativeFile:
-        """Return a file to read parts of; what is put in its place meanwhile is not seen.
-
-        Raises:
-            StorageError: The file is not there, or cannot be read.
-            Unreachable: The bucket does not answer.
-        """
+        """Return a file to read parts of; what is put in its place meanwhile is not seen."""
         return self.place.open(relative)
 
     def write(self, relative: str, data: bytes) -> None:
         """Put a file in place in one step: readers see the old bytes or the new ones, never a part.
 
-        Raises:
-            StorageError: It cannot be written; what was there stays.
-            Unreachable: The bucket does not answer.
-            Locked: This process has lost the root's lock to another.
+        What was there stays where it cannot be written; `Locked` is raised where this process has lost the
+        root's lock to another.
         """
         self.place.write(relative, data)
 
@@ -131,19 +95,11 @@ class Root:
 
         A copy that is as in the bucket is not fetched again; copies of what is gone from the bucket are
         removed.
-
-        Raises:
-            Unreachable: The bucket does not answer.
         """
         return self.place.fetch(relative)
 
     def send(self, relative: str) -> None:
-        """Put into a bucket the files that lie below `folder` there; in a folder they are in place already.
-
-        Raises:
-            StorageError: One cannot be read.
-            Unreachable: The bucket does not answer.
-        """
+        """Put into a bucket the files that lie below `folder` there; in a folder they are in place."""
         self.place.send(relative)
 
     def each(self, work: Callable[[T], R], items: Iterable[T], *, spread: bool = False) -> list[R]:
@@ -155,12 +111,7 @@ class Root:
         return self.place.each(work, items, spread=spread)
 
     def read_json(self, relative: str) -> dict[str, Any] | None:
-        """Return a JSON file's object, or None where there is no such file.
-
-        Raises:
-            StorageError: The file is not a JSON object.
-            Unreachable: The bucket does not answer.
-        """
+        """Return a JSON file's object, or None where there is no such file; another value is damage."""
         try:
             value = json.loads(self.read(relative))
         except Missing:
@@ -176,7 +127,7 @@ class Root:
         self.write(relative, json.dumps(value, ensure_ascii=False, indent=1).encode(errors="replace"))
 
 
-def _place(spec: str | Path, *, remembering: bool) -> Place:
+def _place(spec: str | Path, *, remembering: bool) -> Folder | Bucket:
     if isinstance(spec, str) and spec.startswith(_S3):
         from storage.s3 import Bucket, RememberingBucket  # noqa: PLC0415 (its library comes with an extra)
 

@@ -39,7 +39,7 @@ _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 
 
 class Bucket:
-    """Objects below a prefix `s3://bucket[/prefix]` (else `WrongInput`); implements `storage.root.Place`.
+    """Objects below a prefix `s3://bucket[/prefix]` (else `WrongInput`); its methods are those of `Root`.
 
     Address, region and credentials of the service are the environment's (`AWS_ENDPOINT_URL`, `AWS_REGION`,
     `AWS_ACCESS_KEY_ID` ..., or the role of the machine), for this and for LanceDB alike.
@@ -49,6 +49,7 @@ class Bucket:
     holds: ClassVar[dict[str, Callable[[], bool]]] = {}
 
     def __init__(self, spec: str, patience: float | None = None) -> None:
+        # Seconds for which a request that failed is made again.
         self.patience = Unreachable.AFTER if patience is None else patience
         found = _ADDRESS.fullmatch(spec.rstrip("/"))
         if found is None:

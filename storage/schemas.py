@@ -267,10 +267,7 @@ def _plain(value: object) -> object:
 def to_frame(rows: Iterable[object], schema: pl.Schema, **constant: object) -> pl.DataFrame:
     """Return dataclass rows as a frame with exactly `schema`'s columns; those that nothing gives are null.
 
-    Args:
-        rows: Dataclass instances whose fields are columns of `schema`.
-        schema: The frame's columns and types.
-        constant: Values for columns that are the same in every row (`run_id`, `schema_version`, ...).
+    `constant` columns are the same in every row (`run_id`, `schema_version`, ...).
     """
     held = list(rows)
     columns = {

@@ -63,11 +63,7 @@ def seals_of(digests: Mapping[str, str], folder: str = "") -> list[Seal]:
 
 
 def first_broken(root: Root, seals: Iterable[Seal]) -> str | None:
-    """Return the path of a file that is not as it was written, None if there is none.
-
-    Raises:
-        StorageError: A file is missing, or cannot be read.
-    """
+    """Return the path of a file that is not as it was written, if any; raise `StorageError` if one went."""
     return next((seal.path for seal in seals if not seal.holds(root)), None)
 
 

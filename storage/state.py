@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import PurePosixPath
 from socket import gethostname
 from typing import Any
@@ -18,81 +19,94 @@ from storage.locks import Holder, age_at, holder
 from storage.parquet import read_frame, write_frame
 from storage.partitions import PartitionedTable, list_file
 from storage.root import Root
-from storage.schemas import DOCUMENTS, DROPPED, EDGES, LISTINGS, NODES, RAW_DOCUMENTS
+from storage.schemas import DOCUMENTS, DROPPED, EDGES, LISTINGS, NODES, RAW_DOCUMENTS, TIME
 from storage.tombstones import FOLDER as FORGOTTEN_FOLDER
 from storage.tombstones import FORGOTTEN
 
-_TIME = pl.Datetime("us", "UTC")
-# One row a document and source: no text, so that an unchanged night rewrites none.
-_SEEN: dict[str, Any] = {
-    "doc_id": pl.String, "source": pl.String, "digest": pl.String, "raw_part": pl.String,
-    "first_seen_at": _TIME, "last_seen_at": _TIME, "stale_since": _TIME, "retired_at": _TIME,
-}  # fmt: skip
-SEEN = pl.Schema(_SEEN)
+SCHEMAS: dict[str, pl.Schema] = {}  # of each table of Parquet files below a root, by its folder
+
+
+def _table(folder: str, schema: pl.Schema, **options: Any) -> Callable[[Root], PartitionedTable]:  # noqa: ANN401
+    """Return what opens the table of a folder below a root, and note its schema."""
+    SCHEMAS[folder] = schema
+    return partial(PartitionedTable, folder=folder, schema=schema, **options)
+
+
+# The corpus: one row a document that survived.
+documents_table = _table("documents", DOCUMENTS, listed=True)
+# Documents that are copies of another: they come back when their survivor goes.
+folded_table = _table("state/folded", DOCUMENTS, listed=True)
 # What refine made of a document of a source: `outcome` is `kept`, the reason it was dropped for, or
 # `pending` where a run died in between.
 REFINED = pl.Schema({
     "doc_id": pl.String, "source": pl.String, "digest": pl.String, "outcome": pl.String,
 })  # fmt: skip
+refined_table = _table("state/refined", REFINED, listed=True)
+# What was seen, one row a document and source: no text, so that an unchanged night rewrites none.
+SEEN = pl.Schema({
+    "doc_id": pl.String(), "source": pl.String(), "digest": pl.String(), "raw_part": pl.String(),
+    "first_seen_at": TIME, "last_seen_at": TIME, "stale_since": TIME, "retired_at": TIME,
+})  # fmt: skip
+seen_table = _table("state/seen", SEEN, listed=True, unique=("doc_id", "source"))
+nodes_table = _table("nodes", NODES, listed=True)
+edges_table = _table("edges", EDGES, key="src_id", node_key=True, listed=True)
+# What has been parsed, by digest.
 PARSED = pl.Schema({"doc_id": pl.String, "digest": pl.String, "n_nodes": pl.Int32, "n_edges": pl.Int32})
-_ALIASES: dict[str, Any] = {
-    "doc_id": pl.String, "survivor": pl.String, "kind": pl.String, "since": _TIME,
+parsed_table = _table("state/parsed", PARSED, listed=True)
+# Folded, renamed and retired ids, each with the document that stands for it.
+ALIASES = pl.Schema({
+    "doc_id": pl.String(), "survivor": pl.String(), "kind": pl.String(), "since": TIME,
+})  # fmt: skip
+aliases_table = _table("state/aliases", ALIASES, listed=True)
+SCHEMAS |= {
+    "dropped": DROPPED, "raw/documents": RAW_DOCUMENTS, "raw/listings": LISTINGS, FORGOTTEN_FOLDER: FORGOTTEN,
 }  # fmt: skip
-ALIASES = pl.Schema(_ALIASES)
+# One row of a list a source. `repository` is lower-case `owner/repo`, `ref` the first part of what follows
+# /tree/ in its URL (empty: the default branch), `rest` what follows that. What looking brought: `doc_id`,
+# `outcome` (`ok`, or why there is no document, null: not looked at yet), `digest` of the skill's files.
+LISTED = pl.Schema({
+    "repository": pl.String(), "ref": pl.String(), "rest": pl.String(), "source": pl.String(),
+    "source_id": pl.String(), "written": pl.String(), "updated_at": TIME, "stars": pl.Int64(),
+    "category": pl.String(), "tags": pl.List(pl.String), "doc_id": pl.String(), "outcome": pl.String(),
+    "digest": pl.String(),
+})  # fmt: skip
+# An id that a list gives is lossy: two skills may share one. A place is one's own.
+listed_table = _table(
+    "state/listed", LISTED, key="repository", unique=("source", "repository", "ref", "rest")
+)
+# One row a repository, ref and source. `state` is `ok`, `refused` (its archive), `too-large`, `failed` (could
+# not be looked at), `missing`, `denied`, `gone` (missed too often) or `withdrawn`; `listed` is the digest of
+# its listed rows when it was last looked at; `misses` counts runs that missed it in a row.
+REPOSITORIES = pl.Schema({
+    "repository": pl.String(), "ref": pl.String(), "source": pl.String(), "full_name": pl.String(),
+    "repo_id": pl.String(), "licence": pl.String(), "stars": pl.Int64(), "commit": pl.String(),
+    "etag": pl.String(), "etag_key": pl.String(), "state": pl.String(), "listed": pl.String(),
+    "checked_at": TIME, "changed_at": TIME, "misses": pl.Int32(), "first_missed_at": TIME,
+    "last_missed_at": TIME, "detail": pl.String(),
+})  # fmt: skip
+repositories_table = _table(
+    "state/repositories", REPOSITORIES, key="repository", unique=("source", "repository", "ref")
+)
+# Signatures of texts. `rule` says how a row was made, another rule's rows are made again; `size` counts
+# distinct shingles; `bands` holds little-endian 32-bit numbers, empty for a text too short to have shingles.
+SIGNATURES = pl.Schema({
+    "body_hash": pl.String, "rule": pl.String, "size": pl.Int32, "bands": pl.Binary,
+})  # fmt: skip
+signatures_table = _table("state/signatures", SIGNATURES, key="body_hash")
+# Pairs of texts compared on their true shingles, near or not; `body_hash` is the smaller of the two.
+COMPARED = pl.Schema({
+    "body_hash": pl.String, "other": pl.String, "rule": pl.String, "similarity": pl.Float64,
+})  # fmt: skip
+compared_table = _table("state/near", COMPARED, key="body_hash")
 # What a language model wrote about a text: no `requests` where it gave none that can be used. `made_by` names
 # prompt, model, and the weights that made `vector`, the mean of the requests' vectors.
-_EXPANSIONS: dict[str, Any] = {
-    "doc_id": pl.String, "content_hash": pl.String, "made_by": pl.String,
+EXPANSIONS = pl.Schema({
+    "doc_id": pl.String(), "content_hash": pl.String(), "made_by": pl.String(),
     "requests": pl.List(pl.String), "vector": pl.List(pl.Float32),
-}  # fmt: skip
-EXPANSIONS = pl.Schema(_EXPANSIONS)
+})  # fmt: skip
+expansions_table = _table("state/expansions", EXPANSIONS, listed=True)
 # The names that runs are given sort by time, so that the last are known unread; a person may give any other.
 _BY_TIME = re.compile(r"/\d{8}T\d{6}-[0-9a-f]{6}\.json$")
-
-
-def seen_table(root: Root) -> PartitionedTable:
-    """Return the table of documents seen, by source."""
-    return PartitionedTable(root, "state/seen", SEEN, listed=True, unique=("doc_id", "source"))
-
-
-def refined_table(root: Root) -> PartitionedTable:
-    """Return the table of refine's verdicts."""
-    return PartitionedTable(root, "state/refined", REFINED, listed=True)
-
-
-def documents_table(root: Root) -> PartitionedTable:
-    """Return the corpus: one row a document that survived."""
-    return PartitionedTable(root, "documents", DOCUMENTS, listed=True)
-
-
-def folded_table(root: Root) -> PartitionedTable:
-    """Return the documents that are copies of another: they come back when their survivor goes."""
-    return PartitionedTable(root, "state/folded", DOCUMENTS, listed=True)
-
-
-def parsed_table(root: Root) -> PartitionedTable:
-    """Return the table of what has been parsed, by digest."""
-    return PartitionedTable(root, "state/parsed", PARSED, listed=True)
-
-
-def nodes_table(root: Root) -> PartitionedTable:
-    """Return the nodes of the corpus."""
-    return PartitionedTable(root, "nodes", NODES, listed=True)
-
-
-def edges_table(root: Root) -> PartitionedTable:
-    """Return the edges of the corpus."""
-    return PartitionedTable(root, "edges", EDGES, key="src_id", node_key=True, listed=True)
-
-
-def aliases_table(root: Root) -> PartitionedTable:
-    """Return folded, renamed and retired ids with the document that stands for them."""
-    return PartitionedTable(root, "state/aliases", ALIASES, listed=True)
-
-
-def expansions_table(root: Root) -> PartitionedTable:
-    """Return the requests that a language model wrote about documents."""
-    return PartitionedTable(root, "state/expansions", EXPANSIONS, listed=True)
 
 
 def rename(root: Root, survivors: Mapping[str, str], now: datetime) -> None:
@@ -194,10 +208,8 @@ def runs_under_way(root: Root, now: datetime | None = None) -> list[dict[str, An
             heard = record["heartbeat_at"]
             said = f"its process ended without a word after {heard[:19].replace('T', ' ')} UTC"
             record |= {
-                "state": "died",
-                "ended_at": heard,
-                "message": f"{said}; a later run picks up from there",
-            }
+                "state": "died", "ended_at": heard, "message": f"{said}; a later run picks up from there",
+            }  # fmt: skip
         found.append(record)
     return found
 
@@ -273,78 +285,9 @@ def corpus_counts(root: Root) -> CorpusCounts:
     near = folded.height - same.height
     copies = {"duplicate": folded.height - near, "near_duplicate": near}
     dropped = {reason: n for reason, n in sorted(outcomes.items()) if reason not in _NOT_DROPPED}
-    return CorpusCounts(
-        documents=documents.height,
-        nodes=int(parsed["n_nodes"].sum()),
-        edges=int(parsed["n_edges"].sum()),
-        dropped={**dropped, **{reason: n for reason, n in copies.items() if n}},
-    )
-
-
-# One row of a list a source. `repository` is lower-case `owner/repo`, `ref` the first part of what follows
-# /tree/ in its URL (empty: the default branch), `rest` what follows that. What looking brought: `doc_id`,
-# `outcome` (`ok`, or why there is no document, null: not looked at yet), `digest` of the skill's files.
-_LISTED: dict[str, Any] = {
-    "repository": pl.String, "ref": pl.String, "rest": pl.String, "source": pl.String,
-    "source_id": pl.String, "written": pl.String, "updated_at": _TIME, "stars": pl.Int64,
-    "category": pl.String, "tags": pl.List(pl.String), "doc_id": pl.String, "outcome": pl.String,
-    "digest": pl.String,
-}  # fmt: skip
-LISTED = pl.Schema(_LISTED)
-# One row a repository, ref and source. `state` is `ok`, `refused` (its archive), `too-large`, `failed` (could
-# not be looked at), `missing`, `denied`, `gone` (missed too often) or `withdrawn`; `listed` is the digest of
-# its listed rows when it was last looked at; `misses` counts runs that missed it in a row.
-_REPOSITORIES: dict[str, Any] = {
-    "repository": pl.String, "ref": pl.String, "source": pl.String, "full_name": pl.String,
-    "repo_id": pl.String, "licence": pl.String, "stars": pl.Int64, "commit": pl.String, "etag": pl.String,
-    "etag_key": pl.String, "state": pl.String, "listed": pl.String, "checked_at": _TIME, "changed_at": _TIME,
-    "misses": pl.Int32, "first_missed_at": _TIME, "last_missed_at": _TIME, "detail": pl.String,
-}  # fmt: skip
-REPOSITORIES = pl.Schema(_REPOSITORIES)
-
-
-def listed_table(root: Root) -> PartitionedTable:
-    """Return the rows of all lists, by repository."""
-    # An id that a list gives is lossy: two skills may share one. A place is one's own.
-    unique = ("source", "repository", "ref", "rest")
-    return PartitionedTable(root, "state/listed", LISTED, key="repository", unique=unique)
-
-
-def repositories_table(root: Root) -> PartitionedTable:
-    """Return the repositories looked at."""
-    unique = ("source", "repository", "ref")
-    return PartitionedTable(root, "state/repositories", REPOSITORIES, key="repository", unique=unique)
-
-
-# `rule` says how a row was made, another rule's rows are made again; `size` counts distinct shingles;
-# `bands` holds little-endian 32-bit numbers, empty for a text too short to have shingles.
-SIGNATURES = pl.Schema({
-    "body_hash": pl.String, "rule": pl.String, "size": pl.Int32, "bands": pl.Binary,
-})  # fmt: skip
-# Pairs of texts compared on their true shingles, near or not; `body_hash` is the smaller of the two.
-COMPARED = pl.Schema({
-    "body_hash": pl.String, "other": pl.String, "rule": pl.String, "similarity": pl.Float64,
-})  # fmt: skip
-
-
-def signatures_table(root: Root) -> PartitionedTable:
-    """Return the table of texts' signatures."""
-    return PartitionedTable(root, "state/signatures", SIGNATURES, key="body_hash")
-
-
-def compared_table(root: Root) -> PartitionedTable:
-    """Return the table of texts compared, with their similarity."""
-    return PartitionedTable(root, "state/near", COMPARED, key="body_hash")
-
-
-# The schema of each table of Parquet files below a root, by its folder.
-SCHEMAS = {
-    "documents": DOCUMENTS, "state/folded": DOCUMENTS, "state/refined": REFINED, "state/seen": SEEN,
-    "nodes": NODES, "edges": EDGES, "state/parsed": PARSED, "state/aliases": ALIASES, "dropped": DROPPED,
-    "raw/documents": RAW_DOCUMENTS, "raw/listings": LISTINGS, FORGOTTEN_FOLDER: FORGOTTEN,
-    "state/listed": LISTED, "state/repositories": REPOSITORIES, "state/signatures": SIGNATURES,
-    "state/near": COMPARED, "state/expansions": EXPANSIONS,
-}  # fmt: skip
+    dropped |= {reason: n for reason, n in copies.items() if n}
+    nodes, edges = (int(parsed[column].sum()) for column in ("n_nodes", "n_edges"))
+    return CorpusCounts(documents.height, nodes, edges, dropped)
 
 
 def split_backfill(file: str) -> tuple[str, str]:

@@ -5,45 +5,35 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import polars as pl
 
 from storage.partitions import PartitionedTable
 from storage.root import Root
+from storage.schemas import TIME
 
 FOLDER = "state/forgotten"
-_TIME = pl.Datetime("us", "UTC")
 # A row an id and text. `key` is the case-folded `doc_id`; `target` the key of what was asked to be forgotten;
 # `copy` tells a document that went because it held the same text; `purged_at` is null until every file and
 # table has been cleaned of it.
-_FORGOTTEN: dict[str, Any] = {
-    "key": pl.String, "doc_id": pl.String, "scope": pl.String, "target": pl.String, "copy": pl.Boolean,
-    "raw_hash": pl.String, "body_hash": pl.String, "since": _TIME, "purged_at": _TIME,
-}  # fmt: skip
-FORGOTTEN = pl.Schema(_FORGOTTEN)
+FORGOTTEN = pl.Schema({
+    "key": pl.String(), "doc_id": pl.String(), "scope": pl.String(), "target": pl.String(),
+    "copy": pl.Boolean(), "raw_hash": pl.String(), "body_hash": pl.String(), "since": TIME, "purged_at": TIME,
+})  # fmt: skip
 _FOLDED = ("document", "repository")
 _IDENTITY = ["key", "scope", "raw_hash", "body_hash"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """One id and one text of it.
+    """One id and one text of it."""
 
-    Args:
-        doc_id: As it was written; `scope` `repository` covers it and every id below it, others it alone.
-        scope: `document`, `repository`, `trajectory` or `learned` (a skill out of trajectories).
-        target: What was asked to be forgotten.
-        copy: Whether it went for holding a forgotten text.
-        raw_hash, body_hash: SHA-256 of the bytes fetched, and of the refined body, under any id; None: none.
-    """
-
-    doc_id: str
-    scope: str
-    target: str
-    copy: bool = False
-    raw_hash: str | None = None
-    body_hash: str | None = None
+    doc_id: str  # as it was written; of scope `repository` every id below it too
+    scope: str  # `document`, `repository`, `trajectory` or `learned` (a skill out of trajectories)
+    target: str  # what was asked to be forgotten
+    copy: bool = False  # whether it went for holding a forgotten text
+    raw_hash: str | None = None  # SHA-256 of the bytes fetched, under any id; None: none
+    body_hash: str | None = None  # that of the refined body
 
 
 class Forgotten:
@@ -51,10 +41,7 @@ class Forgotten:
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self.rows = rows
-        in_scope = {
-            scope: rows.filter(pl.col("scope") == scope)["key"] for scope in ("document", "repository")
-        }
-        self._documents, self._repositories = set(in_scope["document"]), set(in_scope["repository"])
+        self._documents, self._repositories = (set(rows.filter(scope=scope)["key"]) for scope in _FOLDED)
         self._raw = set(rows["raw_hash"].drop_nulls())
         self._bodies = set(rows["body_hash"].drop_nulls())
 
@@ -87,15 +74,15 @@ class Forgotten:
 
     def named(self, scope: str) -> set[str]:
         """Return the ids of a scope that have been forgotten, as they were written."""
-        return set(self.rows.filter(pl.col("scope") == scope)["doc_id"])
+        return set(self.rows.filter(scope=scope)["doc_id"])
 
     def bodies(self, scope: str) -> set[str]:
         """Return the body hashes of a scope."""
-        return set(self.rows.filter(pl.col("scope") == scope)["body_hash"].drop_nulls())
+        return set(self.rows.filter(scope=scope)["body_hash"].drop_nulls())
 
     def of(self, target: str) -> pl.DataFrame:
         """Return the tombstones that one request made."""
-        return self.rows.filter(pl.col("target") == target.casefold())
+        return self.rows.filter(target=target.casefold())
 
 
 def forgotten_table(root: Root) -> PartitionedTable:

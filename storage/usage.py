@@ -17,6 +17,7 @@ import polars as pl
 
 from storage.parquet import read_frame, write_frame
 from storage.root import Root
+from storage.schemas import TIME
 
 log = logging.getLogger(__name__)
 Mode = Literal["off", "counts", "texts"]
@@ -25,7 +26,7 @@ Watch = Callable[[tuple[str, str, bool | None] | None, int], None]
 FOLDER = "usage"
 KEPT = timedelta(days=90)
 USAGE = pl.Schema({
-    "event_id": pl.String(), "at": pl.Datetime("us", "UTC"), "via": pl.String(), "action": pl.String(),
+    "event_id": pl.String(), "at": TIME, "via": pl.String(), "action": pl.String(),
     "rank": pl.Int32(), "doc_id": pl.String(), "fits": pl.Boolean(), "milliseconds": pl.Float64(),
     "version": pl.String(), "query": pl.String(),
 })  # fmt: skip
@@ -41,10 +42,7 @@ _RANKS = 10  # documents of an answer that are kept
 class UsageLog:
     """Notes events; a thread of its own writes them, so that no answer waits.
 
-    Args:
-        root: Where they go.
-        mode: `off`: nowhere. `counts`: without what was asked. `texts`: with it, redacted.
-        redact: Returns a text without keys.
+    They go nowhere (mode `off`), below the root without what was asked (`counts`), or with it, redacted.
     """
 
     def __init__(self, root: Root, mode: Mode, redact: Callable[[str], str]) -> None:

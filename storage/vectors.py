@@ -31,11 +31,8 @@ class VectorStore:
 
     Several processes may add at once; `keep_only` is for the holder of the root's writer lock.
 
-    Args:
-        root: Where they lie.
-        model: Name of the model's folder: whatever changes its vectors must change it.
-        dimension: The vectors' length.
-        folder: Where the models' folders lie.
+    `model` names the model's folder: whatever changes its vectors must change it. Where a part is damaged,
+    methods raise `StorageError`.
     """
 
     def __init__(self, root: Root, model: str, dimension: int, folder: str = FOLDER) -> None:
@@ -52,9 +49,6 @@ class VectorStore:
         """Return which of these hashes are kept, a mask of shape `(len(hashes),)`, and their vectors.
 
         Vectors have shape `(len(hashes), dimension)`; a row whose mask is false is zeros.
-
-        Raises:
-            StorageError: A part is damaged.
         """
         found = np.zeros(len(hashes), dtype=np.bool_)
         vectors = self._none(len(hashes))
@@ -71,12 +65,8 @@ class VectorStore:
     ) -> tuple[_Vectors, int]:
         """Return a vector for each hash, shape `(n, dimension)`, and how many were missing and are made now.
 
-        Args:
-            hashes: In any order; equal ones share a vector.
-            make: Returns the vectors of the texts at these positions; called once, if any is missing.
-
-        Raises:
-            StorageError: A part is damaged.
+        `make` returns the vectors of the texts at positions, the first of equal ones; it is called once, if
+        any is missing.
         """
         first: dict[bytes, int] = {}
         for position, key in enumerate(hashes):

@@ -19,7 +19,7 @@ from flows.serve.answers.service import Service
 from flows.settings import load
 from storage.errors import TransientError, UnknownDocument
 from storage.lance.served import Licences, Served, require_licences, require_served
-from tasks.crawl.registries.formats import FOLDER, INDEX, OLDER_FOLDER, OLDER_INDEX, digest_of, pack
+from tasks.crawl.registries.discovery import FOLDER, INDEX, OLDER_FOLDER, OLDER_INDEX, digest_of, pack
 from tasks.refine.workers import batch_processes, give_memory_back, run_in
 from tasks.retrieve.registry.indexes import ARCHIVES, MARKETPLACE, Release, hosted_at, released, tag_of
 from tasks.retrieve.registry.offers import Contents, contents_of

@@ -73,20 +73,11 @@ log = logging.getLogger(__name__)
 SERVED = "state/served.json"
 PUBLISHED = "state/published"
 _TYPES: dict[str, Any] = {
-    "version": str,
-    "run_id": str,
-    "skills": int,
-    "nodes": int | None,
-    "model": dict,
-    "order": int,
-    "nodes_base": int | None,
-    "induced": int | None,
-}
-_LATER = {
-    "order": 0,
-    "nodes_base": None,
-    "induced": None,
-}  # what versions of before it was written are read with
+    "version": str, "run_id": str, "skills": int, "nodes": int | None, "model": dict, "order": int,
+    "nodes_base": int | None, "induced": int | None,
+}  # fmt: skip
+# What versions of before it was written are read with.
+_LATER = {"order": 0, "nodes_base": None, "induced": None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,11 +68,7 @@ def schema_of(table: str, model: dict[str, Any]) -> pa.Schema:
 
 
 def database(root: Root) -> lancedb.DBConnection:
-    """Return the LanceDB of a root; for `storage.lance.versions`.
-
-    Raises:
-        Unreachable: The bucket does not answer.
-    """
+    """Return the LanceDB of a root; for `storage.lance.versions`. Raises `Unreachable`."""
     import lancedb  # noqa: PLC0415 (takes half a second, and most queries read no table)
 
     if not root.place.patience:
@@ -200,7 +196,6 @@ def _where(among: dict[str, Collection[str]]) -> str | None:
 
 
 def _quoted(values: Collection[str]) -> str:
-    """Return values as the inside of an SQL IN list, quotes escaped."""
     return ", ".join("'" + v.replace("'", "''") + "'" for v in values) or "NULL"
 
 
@@ -234,15 +229,8 @@ class TableWriter(_Readable):
     readable. Otherwise the first write goes on from `base`: what a run that died left after it is not read,
     and a writer that writes nothing adds no version.
 
-    Args:
-        root: The root.
-        name: One of `TABLES`.
-        schema: The table's Arrow schema, model identity in its metadata.
-        base: The version to go on from; None: start empty.
-
-    Raises:
-        StorageError: The base cannot be opened.
-        NewerSchema: It was written by a newer version of this program.
+    `name` is one of `TABLES`, `schema` has the model's identity in its metadata. `StorageError` is raised
+    where the base cannot be opened, `NewerSchema` where a newer version of this program wrote it.
     """
 
     @reached()
@@ -287,7 +275,6 @@ class TableWriter(_Readable):
             self._table.add(rows.cast(self._schema))
 
     def _begin(self) -> None:
-        """Make the table writable, at its base."""
         if self._detached:
             base = self._table.version
             self._table = self._db.open_table(self.name)

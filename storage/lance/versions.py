@@ -71,16 +71,8 @@ def rewrite(root: Root, name: str, base: int, left: Callable[[pa.RecordBatch], p
     """Write a table to new files, without some of its rows; return the version.
 
     Deleting alone leaves a row's bytes in its file: compaction rewrites a file only when a tenth of it is
-    deleted. Order and vectors of the other rows stay; earlier versions stay until `keep_only`.
-
-    Args:
-        root: The root.
-        name: The table.
-        base: The version that is copied.
-        left: Returns what is left of a batch.
-
-    Raises:
-        StorageError: The base cannot be opened.
+    deleted. Order and vectors of the other rows stay; earlier versions stay until `keep_only`. Raises
+    `StorageError` where the base cannot be opened.
     """
     import pyarrow as pa  # noqa: PLC0415 (only who writes needs it)
 
@@ -119,13 +111,8 @@ def prune(
 ) -> None:  # fmt: skip
     """Remove tags of a table, and all versions older than those kept, with the files that only they need.
 
-    Args:
-        root: The root.
-        name: The table.
-        kept: Versions that stay, with all later ones.
-        labels: Tags to remove; missing ones are ignored.
-        margin: How much older than all that are kept a version must be to go.
-        least: Of fewer versions the files stay: LanceDB removes files only where it writes every row again.
+    Versions `kept` stay with all later ones, and those by less than `margin` older. Of fewer than `least`
+    versions the files stay: LanceDB removes files only where it writes every row again.
 
     Raises:
         StorageError: The table cannot be read, or lacks a version that is kept.

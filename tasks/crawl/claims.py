@@ -67,10 +67,7 @@ class Claims:
     only while its bytes are the forge's as they are held; from then on it is kept apart for good, also where
     it came before the forge. A row that names no repository keeps an id that it brought first.
 
-    Args:
-        root: The root.
-        spec: The source.
-        seen: The rows of `seen`, of all sources.
+    `seen` has the rows of all sources.
     """
 
     def __init__(self, root: Root, spec: str, seen: pl.DataFrame) -> None:
@@ -129,9 +126,8 @@ class Claims:
         if self._is_place and key.startswith(_LOCAL):
             folder = _folder(doc_id)
             marked, held = self._marked(folder, self._folders)
-            return (
-                marked + doc_id[len(folder) :] if held or self._is_rivals(_folder(key), brought) else doc_id
-            )
+            held = held or self._is_rivals(_folder(key), brought)
+            return marked + doc_id[len(folder) :] if held else doc_id
         if doc_id in self._mine and doc_id.rpartition("~")[2] in self._marks:
             return doc_id
         marked, held = self._marked(doc_id, self._mine)
@@ -149,7 +145,6 @@ class Claims:
         return next((form for form in forms if not self._is_rivals(doc_key(form), None)), forms[-1]), False
 
     def _is_rivals(self, key: str, brought: _Brought | None) -> bool:
-        """Tell whether an id, or a folder, belongs to another publisher."""
         rival, kin = self._rivals.get(key), self._kin.get(key)
         if rival is None:
             return False
@@ -202,16 +197,11 @@ class Claims:
             if own != item.doc_id and repo and own.endswith(rest := item.doc_id[len(repo) :]):
                 repo = own[: len(own) - len(rest)]
             apart = f"{item.doc_id} belongs to what brought it first; this is the document of {self._spec}"
-            found = (
-                [Finding("identity.apart", "warning", apart)]
-                if own.count("~") != item.doc_id.count("~")
-                else []
-            )
+            found = [Finding("identity.apart", "warning", apart)] * (own.count("~") != item.doc_id.count("~"))
             return replace(item, doc_id=own, repo=repo, findings=(*item.findings, *found))
         if isinstance(item, Dropped):
-            return replace(
-                item, doc_id=self.own(item.doc_id), lost_to=item.lost_to and self.own(item.lost_to)
-            )
+            lost_to = item.lost_to and self.own(item.lost_to)
+            return replace(item, doc_id=self.own(item.doc_id), lost_to=lost_to)
         if isinstance(item, Unchanged | Missed | Gone):
             return replace(item, doc_ids=tuple(map(self.own, item.doc_ids)))
         return item

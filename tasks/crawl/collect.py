@@ -212,16 +212,9 @@ class _Ingestion:
         self._checkpoint()
         failed = Counter(row.reason for row in self._dropped)
         failed.update([self._error.reason] if self._error else [])
-        message, usage = str(self._error) if self._error else None, asdict(self._source.usage())
-        message = message or links_out(self._dropped) or None
-        return SourceReport(
-            shown_spec(self._source.spec),
-            self._state,
-            **self._counts,
-            failed=dict(failed),
-            message=message,
-            **usage,
-        )
+        message = str(self._error) if self._error else links_out(self._dropped) or None
+        told: dict[str, Any] = {**self._counts, **asdict(self._source.usage()), "failed": dict(failed)}
+        return SourceReport(shown_spec(self._source.spec), self._state, **told, message=message)
 
     def _checkpoint(self) -> None:
         """Write the rows of `seen`, so that a run that dies later need not repeat them."""
@@ -243,7 +236,6 @@ class _Ingestion:
         return False
 
     def _check_budget(self) -> None:
-        """Raise SourceUnavailable, after which what was read is kept, if the source is too large or slow."""
         over = ""
         if self._bytes > self._most_bytes:
             over = f"it holds over {self._most_bytes:,} bytes; see SKILLERY_SOURCE_BYTES"
@@ -326,12 +318,13 @@ class _Ingestion:
         """
         there = [row for row in self._dropped if row.lost_to is None]
         ids = {row.doc_id for row in there}
-        above = self._missed | {row.doc_id for row in there if row.reason == "unreadable"}
-        folders = set(map(doc_key, above))
+        folders = {
+            *map(doc_key, self._missed),
+            *(doc_key(r.doc_id) for r in there if r.reason == "unreadable"),
+        }
         for doc_id in self._seen.absent():
-            if doc_id in ids or not folders.isdisjoint(
-                accumulate(doc_key(doc_id).split("/"), "{}/{}".format)
-            ):
+            above = accumulate(doc_key(doc_id).split("/"), "{}/{}".format)
+            if doc_id in ids or not folders.isdisjoint(above):
                 self._seen.mark_stale([doc_id])
             elif whole and self._seen.retire(doc_id):
                 self._counts["retired"] += 1
@@ -346,12 +339,11 @@ class _Ingestion:
         append_dropped(self._root, self._run_id, to_frame(rows, DROPPED, run_id=self._run_id))
 
     def _write_batch(self) -> None:
-        """Write parts, and a checkpoint some seconds after the last one."""
-        written = self._parts.write(list_documents=not self._source.gives_listings)
-        for raw, part in written.placed:
+        placed, refused = self._parts.write(list_documents=not self._source.gives_listings)
+        for raw, part in placed:
             self._seen.put(raw, part)
             self._counts[self._verdicts.pop(raw.doc_id)] += 1
-        for row, why in written.refused:
+        for row, why in refused:
             if isinstance(row, RawDocument):
                 del self._verdicts[row.doc_id]
                 self._seen.miss(row.doc_id)  # what was there before stays, stale

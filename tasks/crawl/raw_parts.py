@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import polars as pl
 
@@ -41,12 +41,8 @@ def raw_bytes(raw: RawDocument) -> int:
     return texts + sum(len(file.content) for file in raw.contents)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The documents of a batch, each with its part, and the rows that no file can hold, each with why."""
-
-    placed: list[tuple[RawDocument, str]] = field(default_factory=list)
-    refused: list[tuple[RawDocument | Listing, str]] = field(default_factory=list)
+# The documents of a batch, each with its part, and the rows that no file can hold, each with why.
+Written: TypeAlias = tuple[list[tuple[RawDocument, str]], list[tuple[RawDocument | Listing, str]]]
 
 
 class RawParts:
@@ -76,21 +72,21 @@ class RawParts:
 
     def write(self, *, list_documents: bool) -> Written:
         """Write the buffer, documents as listings too if asked."""
-        written = Written()
+        placed, refused = list[tuple[RawDocument, str]](), list[tuple[RawDocument | Listing, str]]()
         constant = {"run_id": self._run_id, "schema_version": SCHEMA_VERSION}
-        documents = _storable(self._documents, _TRIED, written.refused)
+        documents = _storable(self._documents, _TRIED, refused)
         if documents:
             frame = to_frame(documents, RAW_DOCUMENTS, fetched_at=self._now, **constant)
             part = self._write("documents", frame, RAW_DOCUMENTS)
-            written.placed.extend((raw, part) for raw in documents)
+            placed = [(raw, part) for raw in documents]
             if list_documents:
                 self._write("listings", _listings_of(frame), LISTINGS)
-        listings = _storable(self._listings, LISTINGS, written.refused)
+        listings = _storable(self._listings, LISTINGS, refused)
         if listings:
             frame = to_frame(listings, LISTINGS, seen_at=self._now, **constant)
             self._write("listings", frame, LISTINGS)
         self._documents, self._listings, self._bytes = [], [], 0
-        return written
+        return placed, refused
 
     def _count(self, kind: str) -> int:
         return sum(f"/{self._name}-" in f for f in self._root.files(f"raw/{kind}/{self._folder}"))

@@ -40,11 +40,7 @@ class Target:
 
 
 def target_of(root: Root, text: str) -> Target:
-    """Return the target that a text means: an id, OWNER/REPO, or the end of an id or a name of one document.
-
-    Raises:
-        WrongInput: No source holds such a document, or several may be meant.
-    """
+    """Return the target that a text means: an id, OWNER/REPO, the end of an id, or a name (or WrongInput)."""
     seen = seen_table(root).read(columns=["doc_id", "retired_at"]).filter(pl.col("retired_at").is_null())
     target, ids = Target(text), set(seen["doc_id"])
     if any(map(target.covers, ids)):

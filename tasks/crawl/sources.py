@@ -9,7 +9,7 @@ from pathlib import Path
 
 from storage.errors import SourceError, WrongInput
 from tasks.crawl.git.source import GitSource, SampleSource, normal_address
-from tasks.crawl.github.source import GitHubSource, is_name, normal_name
+from tasks.crawl.github.source import GitHubSource, is_name, split_name
 from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.local.parquet_file import ParquetSource
 from tasks.crawl.mcp.awesome import AwesomeListSource, normal_location
@@ -26,6 +26,11 @@ from tasks.crawl.source.identity import SAMPLE, hide_credentials, parse_github_u
 
 def _as_given(rest: str) -> str:
     return rest
+
+
+def _named(name: str) -> str:
+    split_name(name)
+    return name
 
 
 def _absolute(path: str) -> str:
@@ -46,7 +51,7 @@ class SourceKind:
 # To add a source: a folder with its reader, which `source/base.py` describes, and a row here.
 SOURCES = {
     "skillsmp": SourceKind("skillsmp[:QUERY]", SkillsMPSource, alone=True),
-    "github": SourceKind("github:OWNER/REPO[@REF]", GitHubSource, normal_name),
+    "github": SourceKind("github:OWNER/REPO[@REF]", GitHubSource, _named),
     "git+": SourceKind(
         "git+URL[@REF]",
         lambda rest, given: GitSource(rest, limits=given.limits, timeout=given.settings.git_timeout),
@@ -103,9 +108,8 @@ def normal_spec(spec: str) -> str:
 
     A path, `OWNER/REPO` and an address of GitHub become the spec that they mean.
 
-    Raises:
-        WrongInput: It has none of the forms in `ACCEPTED`, may mean several of them, or contains a password,
-            which would be logged.
+    What has none of the forms in `ACCEPTED`, may mean several, or contains a password, which would be logged,
+    is WrongInput.
     """
     spec = _meant(spec)
     name, rest = _parts(spec)

@@ -7,7 +7,9 @@ returns None where the value has none of the known forms.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 _MILLISECONDS_FROM = 1e12  # seconds would be the year 33658
 _COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[km]?)", re.I)
@@ -72,6 +74,11 @@ def text_of(value: object) -> str | None:
     if not isinstance(value, str) or not value.strip():
         return None
     return without_surrogates(value.strip())
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """Return an object of JSON; an empty one in place of any other value."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def without_surrogates(text: str) -> str:

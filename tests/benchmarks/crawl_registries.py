@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.crawl.registries.formats import OLDER_FOLDER, OLDER_INDEX, older_index_json
+from tasks.crawl.registries.discovery import OLDER_FOLDER, OLDER_INDEX, older_index_json
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.crawl.registries import Garden, Hub
-from tests.support.crawl.site import Site
+from tests.support.crawl.registries import Garden, Hub, Site
 from tests.support.crawl.zip_files import zipped
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World

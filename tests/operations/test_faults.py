@@ -24,10 +24,9 @@ from tasks.crawl.sources import open_source
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.command import skillery
-from tests.support.crawl.crawling import settings_of
+from tests.support.crawl.crawling import grows, settings_of
 from tests.support.llm.llm_asking import classifier_of
 from tests.support.llm.llm_server import Asked, LlmServer
-from tests.support.marketplace.populate import change, populate
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 from tests.support.roots.faults import EDITIONS, Place, answers, contents, index_of, require_mended
@@ -169,7 +168,12 @@ NIGHT = datetime(2026, 6, 1, 2, tzinfo=UTC)
 def world() -> World:
     made = World()
     made.github.anonymous_limit = 1_000_000
-    populate(made, repositories=2, skills=8)
+    texts = {
+        "rye": "Knead the rye dough for ten minutes.", "jam": "Boil the plums with half as much sugar.",
+        "tea": "Pour boiling water over the leaves.", "soup": "Roast the bones before they simmer all night.",
+    }  # fmt: skip
+    for name, text in texts.items():
+        made.repository(f"{name}/kitchen").commit({f"skills/{name}/SKILL.md": grows(name, text)})
     return made
 
 
@@ -188,7 +192,9 @@ def test_without_a_network_what_is_served_answers_marked_stale_and_the_next_nigh
         run_night(root, skillsmp(root, market, NIGHT), place.export, "first", NIGHT)
         gone = skillsmp(root, market, NIGHT + timedelta(days=1))
     before = contents(root)
-    change(world, 0.07)
+    world.repository("rye/kitchen").commit(
+        {"skills/rye/SKILL.md": grows("rye", "Let it rest in the fridge.")}
+    )
     with pytest.raises(NothingReadable):
         run_night(root, gone, place.export, "cut-off", NIGHT + timedelta(days=1))
     assert contents(root) == before

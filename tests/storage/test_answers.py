@@ -1,3 +1,5 @@
+"""What models gave, kept below the root: answers, vectors and states."""
+
 from __future__ import annotations
 
 import contextlib
@@ -5,17 +7,21 @@ import dataclasses
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from storage.answers import FILE, Answers, KeptAnswer, forget_answers
 from storage.errors import Locked, SchemaMismatch, StorageError
 from storage.root import Root
 from storage.tombstones import Tombstone, add_tombstones
+from storage.vectors import ROWS_PER_PART, StateStore, VectorStore, state_stores, text_hash, vector_stores
 
 ANSWER = KeptAnswer(
     "k1", "small-model", "classify-1", 0, '{"1": "step"}', None, 210, 9, "2026-03-01T12:00:00Z"
@@ -40,42 +46,28 @@ def files_hold(root: Root, text: str) -> bool:
     return any(text.encode() in path.read_bytes() for path in root.folder.rglob("*") if path.is_file())
 
 
-def test_an_answer_is_found_by_its_key_alone_and_as_it_was(answers: Answers) -> None:
+def test_the_first_answer_under_a_key_is_found_as_it_was_and_rejected_ones_are_kept_apart(
+    root: Root, answers: Answers
+) -> None:
     answers.keep(ANSWER, ["market/bees"])
     answers.keep(REFUSED, ["market/bees"])
-    assert answers.find("k1") == ANSWER
-    assert answers.find("k2") == REFUSED
-    assert answers.find("K1") is None
-
-
-def test_the_first_answer_under_a_key_stays_and_documents_add_up(root: Root, answers: Answers) -> None:
-    answers.keep(ANSWER, ["market/bees"])
     answers.keep(dataclasses.replace(ANSWER, text="another"), ["market/wasps"])
-    assert answers.find("k1") == ANSWER
-    assert answers.forget(lambda doc_id: doc_id == "market/wasps") == 1
+    assert [answers.find(key) for key in ("k1", "k2", "K1")] == [ANSWER, REFUSED, None]
+    assert (answers.kept(rejected=False), answers.kept(rejected=True)) == ([ANSWER], [REFUSED])
+    assert answers.forget(lambda doc_id: doc_id == "market/wasps") == 1  # its documents add up
+    assert answers.find("k1") is None
+    assert answers.forget(lambda _: True) == 1
 
 
-def test_rejected_answers_are_kept_apart_for_reading(answers: Answers) -> None:
-    answers.keep(ANSWER, [])
-    answers.keep(REFUSED, [])
-    assert answers.rejected() == [REFUSED]
-    assert answers.accepted() == [ANSWER]
-
-
-def test_answers_outlive_their_writer(root: Root) -> None:
+def test_answers_and_what_was_learnt_last_outlive_their_writer(root: Root) -> None:
     with Answers(root) as first:
         first.keep(ANSWER, ["market/bees"])
+        first.learn("http://host|m", "response_format", "json_schema")
         first.learn("http://host|m", "response_format", "none")
     with Answers(root) as second:
         assert second.find("k1") == ANSWER
         assert second.offered("http://host|m") == {"response_format": "none"}
         assert second.offered("http://other|m") == {}
-
-
-def test_what_is_learnt_later_counts(answers: Answers) -> None:
-    answers.learn("e", "response_format", "json_schema")
-    answers.learn("e", "response_format", "none")
-    assert answers.offered("e") == {"response_format": "none"}
 
 
 def test_forgetting_removes_the_answers_of_a_document_from_the_disk(root: Root, answers: Answers) -> None:
@@ -85,26 +77,15 @@ def test_forgetting_removes_the_answers_of_a_document_from_the_disk(root: Root, 
         answers.keep(dataclasses.replace(ANSWER, key=f"k{number}", text=text), [doc_id])
     assert files_hold(root, "hive 003")
     assert answers.forget(lambda doc_id: doc_id == "market/bees") == 100
-    assert answers.find("k1") is None
-    assert answers.find("k2") is not None
+    assert (answers.find("k1"), answers.find("k2") is None) == (None, False)
     assert not files_hold(root, "honey of hive 003")
     assert not files_hold(root, "market/bees")
     assert files_hold(root, "honey of hive 002")
 
 
-def test_an_answer_about_two_documents_goes_with_either(answers: Answers) -> None:
-    answers.keep(ANSWER, ["market/bees", "market/kilns"])
-    assert answers.forget(lambda doc_id: doc_id == "market/kilns") == 1
-    assert answers.find("k1") is None
-    assert answers.forget(lambda _: True) == 0
-
-
-def test_forgetting_makes_no_file_where_there_is_none(root: Root) -> None:
+def test_forgetting_below_a_root_opens_its_file_and_makes_none(root: Root) -> None:
     assert forget_answers(root, lambda _: True) == 0
     assert not root.exists(FILE)
-
-
-def test_forgetting_below_a_root_opens_its_file(root: Root) -> None:
     with Answers(root) as answers:
         answers.keep(ANSWER, ["market/bees"])
     assert forget_answers(root, lambda doc_id: doc_id == "market/bees") == 1
@@ -125,7 +106,7 @@ def test_a_killed_process_loses_no_answer(root: Root) -> None:
     done = subprocess.run([sys.executable, "-c", _KEEP_AND_DIE, root.uri], check=False)
     assert done.returncode == -9
     with Answers(root) as answers:
-        assert len(answers.accepted()) == 50
+        assert len(answers.kept(rejected=False)) == 50
 
 
 def test_several_threads_keep_and_find_at_once(answers: Answers) -> None:
@@ -135,12 +116,9 @@ def test_several_threads_keep_and_find_at_once(answers: Answers) -> None:
             answers.keep(dataclasses.replace(ANSWER, key=key), [key])
             assert answers.find(key) is not None
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(answers.accepted()) == 80
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert len(answers.kept(rejected=False)) == 80
 
 
 def test_a_second_process_that_writes_is_waited_for_and_named(root: Root, answers: Answers) -> None:
@@ -155,31 +133,26 @@ def test_a_second_process_that_writes_is_waited_for_and_named(root: Root, answer
         assert answers.find("k1") == ANSWER
 
 
-def test_a_file_of_a_newer_version_is_refused(root: Root, answers: Answers) -> None:
+def test_a_file_that_is_newer_damaged_or_closed_says_so(root: Root) -> None:
+    answers = Answers(root)
     with contextlib.closing(sqlite3.connect(answers.place)) as connection:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(SchemaMismatch, match="version 99"):
         Answers(root)
-
-
-def test_a_damaged_file_is_named(root: Root) -> None:
-    root.write(FILE, b"this is no database at all, but long enough to look like one" * 20)
-    with pytest.raises(StorageError, match=r"answers\.sqlite cannot be read"):
-        Answers(root)
-
-
-def test_what_is_closed_says_so(root: Root) -> None:
-    answers = Answers(root)
     answers.close()
     with pytest.raises(StorageError, match="closed"):
         answers.find("k1")
+    other = Root(root.at("other"))
+    other.write(FILE, b"this is no database at all, but long enough to look like one" * 20)
+    with pytest.raises(StorageError, match=r"answers\.sqlite cannot be read"):
+        Answers(other)
 
 
 Machine = Callable[[str], Root]
 
 
 def answer(key: str) -> KeptAnswer:
-    return KeptAnswer(key, "m", "p/1", 0, f"text of {key}", None, 3, 4, "2026-01-02T03:04:05Z")
+    return dataclasses.replace(ANSWER, key=key, text=f"text of {key}")
 
 
 @pytest.fixture
@@ -193,22 +166,20 @@ def machine(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mac
     return of
 
 
-def test_what_one_machine_was_answered_another_knows(machine: Machine) -> None:
+def test_what_machines_were_answered_at_once_another_knows_and_no_question_puts_nothing_there(
+    machine: Machine,
+) -> None:
     with Answers(machine("one")) as kept:
-        kept.keep(answer("a"), ["local/m/tea"])
-        kept.learn("http://llm", "seed", "yes")
-    with Answers(machine("two")) as kept:
-        assert kept.find("a") == answer("a")
-        assert kept.offered("http://llm") == {"seed": "yes"}
-
-
-def test_two_machines_at_once_lose_nothing(machine: Machine) -> None:
+        assert kept.find("a") is None
+    assert not machine("one").exists(FILE)
     with Answers(machine("one")) as one, Answers(machine("two")) as two:
-        one.keep(answer("a"), ["d"])
+        one.keep(answer("a"), ["local/m/tea"])
+        one.learn("http://llm", "seed", "yes")
         two.keep(answer("b"), ["d"])
     for name in ("one", "two", "three"):
         with Answers(machine(name)) as kept:
-            assert [found.key for found in kept.accepted()] == ["a", "b"]
+            assert kept.kept(rejected=False) == [answer("a"), answer("b")]
+            assert kept.offered("http://llm") == {"seed": "yes"}
 
 
 def test_what_a_killed_process_kept_goes_up_with_the_next(machine: Machine) -> None:
@@ -217,16 +188,9 @@ def test_what_a_killed_process_kept_goes_up_with_the_next(machine: Machine) -> N
     assert not machine("one").exists(FILE)
     with Answers(machine("two")) as kept:
         kept.keep(answer("b"), ["d"])
-    with Answers(machine("one")) as kept:
-        assert {found.key for found in kept.accepted()} == {"a", "b"}
-    with Answers(machine("two")) as kept:
-        assert {found.key for found in kept.accepted()} == {"a", "b"}
-
-
-def test_a_night_without_questions_puts_nothing_there(machine: Machine) -> None:
-    with Answers(machine("one")) as kept:
-        assert kept.find("a") is None
-    assert not machine("one").exists(FILE)
+    for name in ("one", "two"):
+        with Answers(machine(name)) as kept:
+            assert {found.key for found in kept.kept(rejected=False)} == {"a", "b"}
 
 
 def test_what_was_forgotten_elsewhere_does_not_come_back_from_a_machine_that_held_it(
@@ -243,7 +207,7 @@ def test_what_was_forgotten_elsewhere_does_not_come_back_from_a_machine_that_hel
         kept.keep(answer("c"), ["local/m/rye"])
     for name in ("one", "three"):
         with Answers(machine(name)) as kept:
-            assert [found.key for found in kept.accepted()] == ["c"]
+            assert [found.key for found in kept.kept(rejected=False)] == ["c"]
 
 
 def test_a_newer_file_of_a_bucket_is_refused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,3 +217,84 @@ def test_a_newer_file_of_a_bucket_is_refused(machine: Machine, monkeypatch: pyte
             kept.keep(answer("a"), ["d"])
     with pytest.raises(SchemaMismatch, match="schema version 2"):
         Answers(machine("two"))
+
+
+def hashes(*texts: str) -> list[bytes]:
+    return [text_hash(text) for text in texts]
+
+
+def vectors(*firsts: float) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    return np.array([[first, 0.5] for first in firsts], dtype=np.float32)
+
+
+def test_vectors_are_found_by_model_and_text_and_unknown_ones_are_not(root: Root) -> None:
+    found, held = VectorStore(root, "m", 2).find(hashes("knead"))
+    assert (found.tolist(), held.shape, len(VectorStore(root, "m", 2))) == ([False], (1, 2), 0)
+    VectorStore(root, "m", 2).add([], vectors()[:0].reshape(0, 2))
+    VectorStore(root, "m", 2).add(hashes("knead", "bake"), vectors(1, 2))
+    found, held = VectorStore(root, "m", 2).find(hashes("bake", "eat", "knead", "bake"))
+    assert found.tolist() == [True, False, True, True]
+    assert held[:, 0].tolist() == [2, 0, 1, 2]
+    assert VectorStore(root, "m", 2).find([])[1].shape == (0, 2)
+    assert not VectorStore(root, "two", 2).find(hashes("knead"))[0].any()
+
+
+def test_states_are_bytes_that_lie_and_are_bounded_apart_from_vectors(root: Root) -> None:
+    states, kept = StateStore(root, "m", 2), VectorStore(root, "m", 2)
+    states.add(hashes("knead", "rest"), np.array([b"\x01\x02", b""], dtype=object))
+    kept.add(hashes("knead"), vectors(1))
+    found, held = states.find(hashes("rest", "eat", "knead"))
+    assert found.tolist() == [True, False, True]
+    assert held.tolist() == [b"", b"", b"\x01\x02"]
+    assert [store.folder for store in state_stores(root)] == ["states/m-2"]
+    assert [store.folder for store in vector_stores(root)] == ["vectors/m-2"]
+    assert (states.keep_only(hashes("knead", "never")), len(states), len(kept)) == (1, 1, 1)
+
+
+def test_what_another_process_adds_or_drops_shows(root: Root) -> None:
+    here, there = VectorStore(root, "m", 2), VectorStore(root, "m", 2)
+    here.add(hashes("knead"), vectors(1))
+    assert there.find(hashes("knead"))[0].all()
+    there.add(hashes("bake"), vectors(2))
+    assert here.find(hashes("knead", "bake"))[0].all()
+    there.keep_only(hashes("bake"))
+    assert here.find(hashes("knead", "bake"))[0].tolist() == [False, True]
+
+
+@settings(max_examples=30)
+@given(added=st.lists(st.lists(st.integers(0, 30), max_size=8), max_size=5), kept=st.sets(st.integers(0, 30)))
+def test_what_is_kept_stays_as_it_is_and_all_else_goes(
+    tmp_path_factory: pytest.TempPathFactory, added: list[list[int]], kept: set[int]
+) -> None:
+    store = VectorStore(Root(tmp_path_factory.mktemp("root")), "m", 2)
+    for numbers in added:
+        store.add(hashes(*map(str, numbers)), vectors(*numbers).reshape(-1, 2))
+    before = len(store)
+    held = {n for numbers in added for n in numbers}
+    dropped = store.keep_only(hashes(*map(str, kept)))
+    found, left = store.find(hashes(*map(str, range(31))))
+    assert set(np.flatnonzero(found).tolist()) == held & kept
+    assert left[found][:, 0].tolist() == sorted(held & kept)
+    assert len(store) == before - dropped == len(held & kept)
+
+
+def test_small_parts_are_joined_and_large_ones_left_alone(root: Root) -> None:
+    store = VectorStore(root, "m", 2)
+    many = [f"grain {i}" for i in range(ROWS_PER_PART + 5)]
+    store.add(hashes(*many), np.zeros((len(many), 2), np.float32))
+    store.add(hashes("bake"), vectors(1))
+    large = max(root.folder.rglob("*.parquet"), key=lambda p: p.stat().st_size)
+    before = large.stat().st_mtime_ns
+    store.keep_only(hashes(*many, "bake"))
+    assert len([*root.folder.rglob("*.parquet")]) == 2
+    assert large.stat().st_mtime_ns == before
+    assert len(store) == len(many) + 1
+
+
+def test_a_part_holds_no_text_and_a_damaged_one_is_named_with_what_to_do(root: Root) -> None:
+    VectorStore(root, "m", 2).add(hashes("sourdough"), vectors(1))
+    (part,) = root.folder.rglob("*.parquet")
+    assert b"sourdough" not in part.read_bytes()
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(StorageError, match=rf"{part.name} .*delete that file"):
+        VectorStore(root, "m", 2).find(hashes("sourdough"))

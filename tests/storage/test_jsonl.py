@@ -40,7 +40,9 @@ def test_what_was_written_is_read_again(
     assert len(path.read_text("utf-8").splitlines()) == len(given)
 
 
-def test_each_object_comes_with_its_file_and_line(tmp_path: Path) -> None:
+def test_each_object_comes_with_its_file_and_line_past_a_byte_order_mark(tmp_path: Path) -> None:
+    assert records(written(tmp_path, b'\xef\xbb\xbf{"id": 1}\n')) == [{"id": 1}]
+    assert records(written(tmp_path, b"\xef\xbb\xbf\n")) == []
     path = written(tmp_path, b'{"id": 1}\n\n  \r\n{"id": 2}\r\n{"id": 3}')
     assert list(read_lines(path, FORM)) == [
         (f"{path}:1", {"id": 1}), (f"{path}:4", {"id": 2}), (f"{path}:5", {"id": 3}),
@@ -51,11 +53,6 @@ def test_each_object_comes_with_its_file_and_line(tmp_path: Path) -> None:
 def test_a_separator_inside_a_text_ends_no_line(tmp_path: Path, separator: str) -> None:
     line = json.dumps({"id": f"a{separator}b"}, ensure_ascii=False)
     assert records(written(tmp_path, line.encode())) == [{"id": f"a{separator}b"}]
-
-
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
-    assert records(written(tmp_path, b'\xef\xbb\xbf{"id": 1}\n')) == [{"id": 1}]
-    assert records(written(tmp_path, b"\xef\xbb\xbf\n")) == []
 
 
 @pytest.mark.parametrize(

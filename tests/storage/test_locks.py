@@ -32,50 +32,49 @@ with writer_lock(Root(sys.argv[1])):
 
 
 @contextmanager
-def other_process(root: Path) -> Iterator[subprocess.Popen[str]]:
-    """Let another process hold the lock, or fail to."""
-    command = [sys.executable, "-c", _HOLD, str(root)]
+def other_process(root: Path | str, *, code: str = _HOLD) -> Iterator[subprocess.Popen[str]]:
+    """Let another process hold the lock, unless this one does."""
+    held = holder(Root(root)) is None
     pipe = subprocess.PIPE
+    command = [sys.executable, "-c", code, str(root)]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
+            assert process.stdout is not None
+            assert (process.stdout.readline() == "held\n") is held
             yield process
         finally:
             process.kill()
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+@pytest.fixture(params=["folder", "bucket"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Root:
+    return Root(tmp_path if request.param == "folder" else request.getfixturevalue("bucket"))
 
 
-def test_it_is_entered_again_within_a_process_and_kept_until_the_outermost_leaves(tmp_path: Path) -> None:
-    with writer_lock(Root(tmp_path)):
-        with writer_lock(Root(str(tmp_path))):
+def test_it_is_entered_again_within_a_process_and_kept_until_the_outermost_leaves(root: Root) -> None:
+    with writer_lock(root):
+        with writer_lock(Root(root.uri)):
             pass
-        assert holder(Root(tmp_path)) is not None
-        with other_process(tmp_path) as second:
-            assert first_line(second) == ""
+        assert holder(root) is not None
+        with other_process(root.uri) as second:
             assert second.stderr is not None
             assert "Locked" in second.stderr.read()
-    with other_process(tmp_path) as third:
-        assert first_line(third) == "held"
-
-
-def test_who_holds_it_is_said(tmp_path: Path) -> None:
-    with other_process(tmp_path) as other:
-        assert first_line(other) == "held"
-        found = holder(Root(tmp_path))
-        assert found is not None
-        assert (found.pid, found.host) == (other.pid, socket.gethostname())
-        said = rf"\(.+, process {other.pid} on .+, since 20.+Z\): wait until it has ended"
-        with pytest.raises(Locked, match=said), writer_lock(Root(tmp_path)):
+    assert holder(root) is None
+    with other_process(root.uri) as third:
+        said = rf"another run writes to {root.uri} \(-c, process {third.pid} on .+, since 20.+Z\): "
+        with pytest.raises(Locked, match=said), writer_lock(root):
             pass
+        found = holder(root)
+        assert found is not None
+        assert (found.pid, found.host) == (third.pid, socket.gethostname())
+        third.communicate()
+    with writer_lock(root), writer_lock(Root(root.at("backfill/date=2026-01-02"))):
+        root.write("a", b"")
 
 
 def test_a_killed_holder_is_named_no_more_and_the_lock_is_taken_over(tmp_path: Path) -> None:
     root = Root(tmp_path)
     with other_process(tmp_path) as dead:
-        assert first_line(dead) == "held"
         dead.send_signal(signal.SIGKILL)
         dead.wait()
         assert (tmp_path / "state/locks/writer.json").exists()
@@ -90,8 +89,7 @@ def test_a_killed_holder_is_named_no_more_and_the_lock_is_taken_over(tmp_path: P
 def test_a_dead_process_beside_a_living_holder_does_not_mislead(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    with other_process(tmp_path) as other:
-        assert first_line(other) == "held"
+    with other_process(tmp_path):
         record = {"pid": ended.pid, "host": socket.gethostname(), "since": "then", "command": "old"}
         Root(tmp_path).write_json("state/locks/writer.json", record)
         with pytest.raises(Locked) as caught, writer_lock(Root(tmp_path)):
@@ -125,34 +123,21 @@ def test_the_command_is_named_without_its_options(tmp_path: Path, monkeypatch: p
 
 def test_it_waits_as_long_as_it_is_asked_to(tmp_path: Path) -> None:
     with other_process(tmp_path) as other:
-        assert first_line(other) == "held"
+        with pytest.raises(Locked), writer_lock(Root(tmp_path), wait=0.1):
+            pass
         assert other.stdin is not None
         letting_go = threading.Timer(0.3, other.stdin.close)
         letting_go.start()
-        with writer_lock(Root(tmp_path), wait=60):
-            pass
+        with pytest.raises(KeyError), writer_lock(Root(tmp_path), wait=60):
+            raise KeyError  # an error inside lets go
         letting_go.join()
-
-
-def test_waiting_ends(tmp_path: Path) -> None:
-    with other_process(tmp_path) as other:
-        assert first_line(other) == "held"
-        with pytest.raises(Locked), writer_lock(Root(tmp_path), wait=0.1):
-            pass
-
-
-def test_an_error_inside_lets_go(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), writer_lock(Root(tmp_path)):
-        raise KeyError
-    with other_process(tmp_path) as other:
-        assert first_line(other) == "held"
+    with other_process(tmp_path):
+        pass
 
 
 def test_roots_are_locked_each_for_itself(tmp_path: Path) -> None:
-    with other_process(tmp_path / "a") as holder:
-        assert first_line(holder) == "held"
-        with writer_lock(Root(tmp_path / "b")):
-            pass
+    with other_process(tmp_path / "a"), writer_lock(Root(tmp_path / "b")):
+        pass
 
 
 def test_a_full_disk_does_not_keep_a_writer_from_starting(tmp_path: Path) -> None:
@@ -183,40 +168,10 @@ def until(happened: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_one_process_holds_a_bucket_and_is_named_to_the_other(bucket: str) -> None:
-    root = Root(bucket)
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", _HOLD, bucket], stdin=pipe, stdout=pipe, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(Locked, match=rf"another run writes to {bucket} \(-c, process {other.pid}"):
-            writer_lock(root).__enter__()
-        other.communicate()
-    assert other.returncode == 0
-    with writer_lock(root):
-        root.write("a", b"")
-
-
-def test_a_flow_within_a_flow_enters_again_and_the_outer_one_lets_go(bucket: str) -> None:
-    root = Root(bucket)
-    with writer_lock(root):
-        with writer_lock(Root(bucket)):
-            pass
-        assert holder(root) is not None
-        root.write("a", b"")
-    assert holder(root) is None
-    with writer_lock(root), writer_lock(Root(root.at("backfill/date=2026-01-02"))):
-        pass
-
-
 def test_a_run_that_died_is_named_to_who_finds_its_lease_with_what_to_do(bucket: str) -> None:
     code = _HOLD.replace("(Root(sys.argv[1]))", "(Root(sys.argv[1]), run='20260101T000000-abcdef')")
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", code, bucket], stdin=pipe, stdout=pipe, text=True) as dead:
-        assert dead.stdout is not None
-        assert dead.stdout.readline() == "held\n"
-        dead.kill()
-        dead.wait()
+    with other_process(bucket, code=code) as dead:
+        pass
     who = rf"\(-c, run 20260101T000000-abcdef, process {dead.pid} on {socket.gethostname()}, since 20.+Z\)"
     with pytest.raises(Locked, match=rf"a run that is dead holds {bucket} {who}: .+ --wait 2"):
         writer_lock(Root(bucket)).__enter__()
@@ -232,7 +187,7 @@ def test_a_holder_that_could_not_renew_goes_on_if_nobody_took_its_lease(
 ) -> None:
     monkeypatch.setattr(Unreachable, "AFTER", 0.3)
     impatient = Bucket(place.uri)
-    with leased(impatient, _LEASE, {"name": "one"}, lambda take: take(), seconds=1) as held:
+    with leased(impatient, {"name": "one"}, lambda take: take(), seconds=1) as held:
         assert held
         outage(2.8)
         time.sleep(1.2)
@@ -250,7 +205,7 @@ def test_a_holder_renews_its_lease_each_time_in_other_bytes(place: Bucket) -> No
         seen.add(place.read(_LEASE))
         return len(seen)
 
-    with leased(place, _LEASE, {"name": "one"}, lambda take: take(), seconds=4) as held:
+    with leased(place, {"name": "one"}, lambda take: take(), seconds=4) as held:
         assert held
         until(lambda: turns() == 3)
     assert {json.loads(turn)["name"] for turn in seen} == {"one"}
@@ -258,15 +213,15 @@ def test_a_holder_renews_its_lease_each_time_in_other_bytes(place: Bucket) -> No
 
 def test_what_a_killed_holder_left_is_taken_when_it_is_stale_and_not_before(place: Bucket) -> None:
     place.write(_LEASE, b'{"name": "dead", "turn": "1"}')
-    with leased(place, _LEASE, {"name": "two"}, lambda take: take(), seconds=60) as held:
+    with leased(place, {"name": "two"}, lambda take: take(), seconds=60) as held:
         assert not held
-    with leased(place, _LEASE, {"name": "two"}, lambda take: until(take) or True, seconds=1) as held:
+    with leased(place, {"name": "two"}, lambda take: until(take) or True, seconds=1) as held:
         assert held
         assert json.loads(place.read(_LEASE))["name"] == "two"
 
 
 def test_who_lost_it_to_another_writes_nothing_more_and_leaves_the_others_lease(place: Bucket) -> None:
-    with leased(place, _LEASE, {"name": "silent"}, lambda take: take(), seconds=8) as held:
+    with leased(place, {"name": "silent"}, lambda take: take(), seconds=8) as held:
         assert held
         place.write("before", b"")
         theirs = b'{"name": "other", "turn": "1"}'

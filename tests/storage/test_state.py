@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,21 +13,14 @@ from storage.state import append_dropped, read_runs, read_sources, write_run, wr
 from storage.tombstones import FORGOTTEN, Forgotten, Tombstone, add_tombstones, mark_purged
 
 
-def dropped(*doc_ids: str) -> pl.DataFrame:
-    return to_frame([Dropped(d, "dir:x", "empty", "zero bytes") for d in doc_ids], DROPPED, run_id="1")
-
-
 def test_what_a_run_drops_adds_up_in_its_file_each_row_once(tmp_path: Path) -> None:
     root = Root(tmp_path)
-    append_dropped(root, "1", dropped("rye", "spelt"))
-    append_dropped(root, "1", dropped("spelt", "oat"))
+    for doc_ids in ((), ("rye", "spelt"), ("spelt", "oat")):
+        rows = [Dropped(d, "dir:x", "empty", "zero bytes") for d in doc_ids]
+        append_dropped(root, "1", to_frame(rows, DROPPED, run_id="1"))
+        assert (tmp_path / "dropped").exists() == bool(doc_ids)
     held = pl.read_parquet(tmp_path / "dropped/1.parquet")
     assert held["doc_id"].to_list() == ["rye", "spelt", "oat"]
-
-
-def test_a_run_that_drops_nothing_has_no_file(tmp_path: Path) -> None:
-    append_dropped(Root(tmp_path), "1", dropped())
-    assert not (tmp_path / "dropped").exists()
 
 
 def test_sources_are_remembered_each_for_itself(tmp_path: Path) -> None:
@@ -41,26 +33,17 @@ def test_sources_are_remembered_each_for_itself(tmp_path: Path) -> None:
     assert read_sources(root) == {"dir:b": {"state": "complete"}}
 
 
-RUN = {"state": "complete", "specs": [], "sources": []}
-
-
-def test_the_last_runs_come_newest_first(tmp_path: Path) -> None:
+def test_the_last_runs_come_newest_first_and_one_that_was_given_a_name_where_it_began(tmp_path: Path) -> None:
     root = Root(tmp_path)
-    for number in range(5):
-        write_run(root, {**RUN, "run_id": f"2026010{number}"})
-    assert [r["run_id"] for r in read_runs(root, last=2)] == ["20260104", "20260103"]
-
-
-def test_a_run_that_was_given_a_name_stands_where_it_began(tmp_path: Path) -> None:
-    root = Root(tmp_path)
-    write_run(root, {**RUN, "run_id": "manual", "started_at": "2026-01-02T12:00:00+00:00"})
-    for day in range(1, 5):
-        name = f"2026010{day}T021500-a0b1c{day}"
-        write_run(root, {**RUN, "run_id": name, "started_at": f"2026-01-0{day}T02:15:00+00:00"})
-    assert [r["run_id"] for r in read_runs(root, last=3)] == [
-        "20260104T021500-a0b1c4", "20260103T021500-a0b1c3", "manual",
-    ]  # fmt: skip
-    assert read_runs(root, last=1)[0]["run_id"] == "20260104T021500-a0b1c4"
+    begun = {"manual": "02T12:00"} | {
+        f"2026010{day}T021500-a0b1c{day}": f"0{day}T02:15" for day in range(1, 5)
+    }
+    for name, at in begun.items():
+        run = {"state": "complete", "specs": [], "sources": []}
+        write_run(root, {**run, "run_id": name, "started_at": f"2026-01-{at}:00+00:00"})
+    for last in (1, 3):
+        newest = ["20260104T021500-a0b1c4", "20260103T021500-a0b1c3", "manual"]
+        assert [r["run_id"] for r in read_runs(root, last=last)] == newest[:last]
 
 
 NOW = datetime(2026, 5, 6, 7, tzinfo=UTC)
@@ -72,51 +55,29 @@ def stones(root: Path, *tombstones: Tombstone) -> Forgotten:
     return add_tombstones(Root(root), tombstones, NOW)
 
 
-@pytest.mark.parametrize(
-    ("doc_id", "covered"),
-    [
-        ("Owner/Repo", True),
-        ("owner/repo/a", True),
-        ("OWNER/REPO/a/b", True),
-        ("owner/repo2", False),
-        ("owner/repo2/a", False),
-        ("owner", False),
-        ("x/owner/repo", False),
-        ("owner/repo-fork/repo", False),
-    ],
-)
-def test_a_repository_covers_itself_and_what_is_below_it(tmp_path: Path, doc_id: str, covered: bool) -> None:
+def test_a_repository_covers_itself_and_what_is_below_it(tmp_path: Path) -> None:
     found = stones(tmp_path, Tombstone("owner/Repo", "repository", "owner/repo"))
-    assert found.covers(doc_id) is covered
-    assert found.covers_repository(doc_id) is covered
+    for doc_id in ("Owner/Repo", "owner/repo/a", "OWNER/REPO/a/b"):
+        assert found.covers(doc_id), doc_id
+        assert found.covers_repository(doc_id), doc_id
+    for doc_id in ("owner/repo2", "owner/repo2/a", "owner", "x/owner/repo", "owner/repo-fork/repo"):
+        assert not found.covers(doc_id), doc_id
+        assert not found.covers_repository(doc_id), doc_id
 
 
-@pytest.mark.parametrize(
-    ("doc_id", "covered"),
-    [("o/r/skill", True), ("O/R/Skill", True), ("o/r/skill/deeper", False), ("o/r", False)],
-)
-def test_a_document_covers_itself_alone(tmp_path: Path, doc_id: str, covered: bool) -> None:
-    found = stones(tmp_path, Tombstone("o/r/Skill", "document", "o/r/skill"))
-    assert found.covers(doc_id) is covered
-    assert not found.covers_repository(doc_id)
-
-
-def test_a_text_is_covered_under_any_id(tmp_path: Path) -> None:
+def test_a_document_covers_itself_alone_and_its_text_under_any_id(tmp_path: Path) -> None:
+    assert not Forgotten.load(Root(tmp_path))
+    for nothing in (Forgotten.load(Root(tmp_path)), Forgotten.none()):
+        assert not nothing.covers("o/r", None, None)
+        assert not nothing.covers_repository("o/r")
     found = stones(tmp_path, Tombstone("o/r", "document", "o/r", raw_hash="r1", body_hash="b1"))
-    assert found.covers("x/y", "r1")
-    assert found.covers("x/y", None, "b1")
-    assert not found.covers("x/y", "b1", "r1")
-    assert not found.covers("x/y")
+    asked: list[tuple[str | None, ...]] = [("o/r",), ("O/R",), ("x/y", "r1"), ("x/y", None, "b1")]
+    assert all(found.covers(*each) for each in asked)  # type: ignore[arg-type]
+    assert not any(found.covers(*each) for each in (("o/r/deeper",), ("o",), ("x/y", "b1", "r1"), ("x/y",)))
+    assert not found.covers_repository("o/r")
 
 
-def test_nothing_is_covered_where_nothing_was_forgotten(tmp_path: Path) -> None:
-    found = Forgotten.load(Root(tmp_path))
-    assert not found
-    assert not found.covers("o/r", None, None)
-    assert not Forgotten.none().covers_repository("o/r")
-
-
-def test_a_tombstone_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_tombstone_that_is_there_stays_as_it_is_but_for_its_purge(tmp_path: Path) -> None:
     stone = Tombstone("o/r/A", "document", "O/r/A", raw_hash="r1")
     stones(tmp_path, stone)
     mark_purged(Root(tmp_path), NOW)
@@ -125,20 +86,9 @@ def test_a_tombstone_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     rows = found.rows.sort("since").select("doc_id", "raw_hash", "since", "purged_at").rows()
     assert rows == [("o/r/A", "r1", NOW, NOW), ("o/r/a", None, later, None)]
     assert found.of("O/R/A").height == 2
-
-
-def test_only_what_was_not_yet_purged_is_marked(tmp_path: Path) -> None:
-    root = Root(tmp_path)
-    stones(tmp_path, Tombstone("a", "document", "a"))
-    mark_purged(root, NOW)
-    stones(tmp_path, Tombstone("b", "document", "b"))
-    mark_purged(root, NOW + timedelta(hours=1))
-    found = dict(Forgotten.load(root).rows.select("key", "purged_at").iter_rows())
-    assert found == {"a": NOW, "b": NOW + timedelta(hours=1)}
-
-
-def test_tombstones_hold_no_text() -> None:
-    assert set(FORGOTTEN) == {
+    mark_purged(Root(tmp_path), later)
+    assert Forgotten.load(Root(tmp_path)).rows.sort("since")["purged_at"].to_list() == [NOW, later]
+    assert set(found.rows.columns) == {
         "key", "doc_id", "scope", "target", "copy", "raw_hash", "body_hash", "since", "purged_at",
     }  # fmt: skip
 

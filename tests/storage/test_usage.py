@@ -106,9 +106,8 @@ while True:
 """
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_kill_tears_no_row(tmp_path: Path, kills: int) -> None:
-    for kill in range(kills):
+def test_a_kill_tears_no_row(tmp_path: Path) -> None:
+    for kill in range(2):
         command = [sys.executable, "-c", _NOTING, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout
@@ -116,7 +115,7 @@ def test_a_kill_tears_no_row(tmp_path: Path, kills: int) -> None:
             written = len(list(tmp_path.rglob("*.parquet")))
             while len(list(tmp_path.rglob("*.parquet"))) <= written:
                 pass
-            time.sleep(0.003 * kill)
+            time.sleep(0.01 * kill)
             process.send_signal(signal.SIGKILL)
     files = [f for f in Root(tmp_path).files("usage") if f.endswith(".parquet")]
     whole = pl.concat([read_frame(Root(tmp_path), file, USAGE) for file in files])

@@ -175,16 +175,19 @@ class GitClient:
 
     def _fetch_objects(self, blobs: list[str]) -> None:
         options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", "--stdin"]
+        self._run_on(blobs, "fetch", *options, "origin", env=_NETWORK)
+
+    def _run_on(self, blobs: list[str], *command: str, **options: Any) -> bytes:  # noqa: ANN401 (of run_git)
+        """Run a command that is told the ids of objects."""
         with tempfile.TemporaryFile() as names:
             names.write("".join(f"{blob}\n" for blob in blobs).encode())
             names.seek(0)
-            self._run("fetch", *options, "origin", env=_NETWORK, istream=names)
+            return self._run(*command, istream=names, **options)
 
     def entries(self, commit: str, most: int) -> tuple[list[SourceEntry], dict[str, str]]:
         """Return every path of a commit except folders, and the tree id of every folder (the root: empty).
 
-        Raises:
-            SourceError: `too-many-paths`: there are more than `most`, folders included.
+        More than `most`, folders included, are a SourceError `too-many-paths`.
         """
         trees = {"": self._run("rev-parse", f"{commit}^{{tree}}").decode().strip()}
         entries = []
@@ -219,10 +222,7 @@ class GitClient:
     def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
         """Return the bytes of each object, 0 where it is not here; none is read."""
         asked = list(dict.fromkeys(blobs))
-        with tempfile.TemporaryFile() as names:
-            names.write("".join(f"{blob}\n" for blob in asked).encode())
-            names.seek(0)
-            lines = self._run("cat-file", "--batch-check=%(objectsize)", istream=names).decode().splitlines()
+        lines = self._run_on(asked, "cat-file", "--batch-check=%(objectsize)").decode().splitlines()
         return {blob: int(line) if line.isdigit() else 0 for blob, line in zip(asked, lines, strict=True)}
 
     def read(self, blob: str, keep: int) -> Content:

@@ -207,7 +207,6 @@ def make_repository(folder: Path, into: Path) -> str:
 
 
 def _write_stream(folder: Path, stream: BinaryIO) -> None:
-    """Write the input of `git fast-import`: one commit without a parent."""
     stream.write(b"commit refs/heads/main\nauthor %b\ncommitter %b\ndata 6\nSample\n" % (_WHO, _WHO))
     for path in sorted(_files(folder), key=lambda p: p.relative_to(folder).as_posix()):
         link = path.is_symlink()

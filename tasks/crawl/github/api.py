@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from tasks.crawl.http.responses import Answer, HttpTerminal
-from tasks.crawl.http.settings import Secret
+from tasks.crawl.http.settings import CrawlSettings, Secret
 from tasks.crawl.source.bundle import SourceEntry
 
 if TYPE_CHECKING:  # what opens it loads it
     from tasks.crawl.http.client import Http
 
 _T = TypeVar("_T", str, int, bool, list[Any], dict[str, Any])
+_KINDS: dict[str, Literal["link", "submodule"]] = {"120000": "link", "160000": "submodule"}
 _SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _NAMES: dict[type, str] = {str: "text", int: "number", bool: "true or false", list: "list", dict: "object"}
 _HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
@@ -30,11 +31,6 @@ class Commit:
     sha: str  # of a mirror that knows no commits: the tree
     tree: str  # the tree of its root folder
     etag: str | None = None  # repeats the same question, with the same token
-
-
-@dataclass(frozen=True, slots=True)
-class NotModified:
-    """The answer that nothing has changed since the same request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +84,9 @@ def read_tree(answer: Answer, folder: str = "") -> tuple[Tree, bool]:
         if mode == "040000":
             tree.folders[path] = key
         else:
-            kind: Literal["file", "link"] = "link" if mode == "120000" else "file"
             size = _find(item, "size")
             size = size if isinstance(size, int) else 0
-            tree.entries.append(SourceEntry(path, "submodule" if mode == "160000" else kind, key, size=size))
+            tree.entries.append(SourceEntry(path, _KINDS.get(mode, "file"), key, size=size))
     return tree, _value(answer, data, "truncated", bool)
 
 
@@ -124,7 +119,7 @@ def _sha(answer: Answer, data: Any, path: str) -> str:  # noqa: ANN401 - JSON
 
 
 class GitHub:
-    """A client of GitHub, or of a mirror with its routes at the three base URLs.
+    """A client of GitHub, or of a mirror with its routes at the three base URLs of the settings.
 
     Every method raises HttpTerminal and HttpTransient as Http does; reason `shape` names the field that an
     answer lacks. Repositories are named `owner/repo`; redirects of renamed ones are followed. The token is
@@ -132,18 +127,18 @@ class GitHub:
     """
 
     def __init__(
-        self, http: Http, token: Secret | None, api_url: str, archive_url: str, raw_url: str, *,
-        archive_bytes: int = 50_000_000, tree_requests: int = 50,
-    ) -> None:  # fmt: skip
+        self, http: Http, token: Secret | None, given: CrawlSettings, *, tree_requests: int = 50
+    ) -> None:
+        urls = given.github_api_url, given.github_archive_url, given.github_raw_url
+        self._api, self._archives, self._raw = (url.rstrip("/") for url in urls)
         self._http, self._token = http, token
-        self._api, self._archives, self._raw = (u.rstrip("/") for u in (api_url, archive_url, raw_url))
-        self._archive_bytes, self._tree_requests = archive_bytes, tree_requests
+        self._archive_bytes, self._tree_requests = given.archive_bytes, tree_requests
         self._has_commits: bool | None = None  # None until the first answer; a mirror may have none
 
-    async def commit(self, repository: str, ref: str, etag: str | None = None) -> Commit | NotModified:
-        """Return the commit that a branch, tag, full commit id or HEAD names.
+    async def commit(self, repository: str, ref: str, etag: str | None = None) -> Commit | None:
+        """Return the commit that a branch, tag, full commit id or HEAD names; None: it is as `etag` says.
 
-        With the `etag` of the last answer, and a token, an unchanged answer costs no quota.
+        That is the tag of the last answer; with a token, an unchanged answer costs no quota.
 
         Raises:
             HttpTerminal: Also `missing-ref` if the repository has no such ref, `empty` if it has none at all.
@@ -158,11 +153,11 @@ class GitHub:
                     raise _of_ref(error, ref) from None
             else:
                 self._has_commits = True
-                return NotModified() if answer.status == 304 else read_commit(answer)
+                return None if answer.status == 304 else read_commit(answer)
         answer = await self._ask(repository, f"git/trees/{quote(ref)}", etag=etag)
         self._has_commits = False
         if answer.status == 304:
-            return NotModified()
+            return None
         sha = read_tree(answer)[0].sha
         return Commit(sha, sha, answer.headers.get("etag"))
 
@@ -223,15 +218,12 @@ class GitHub:
         for url in dict.fromkeys((by_commit, by_ref)):
             try:
                 await self._http.download(url, path, max_bytes=self._archive_bytes)
+                return path
             except HttpTerminal as error:
                 if error.reason not in _ELSEWHERE:
                     raise
-            else:
-                return path
-        url = f"{self._api}/repos/{name}/zipball/{quote(ref)}"
-        await self._http.download(
-            url, path, headers=_HEADERS, token=self._token, max_bytes=self._archive_bytes
-        )
+        url, most = f"{self._api}/repos/{name}/zipball/{quote(ref)}", self._archive_bytes
+        await self._http.download(url, path, headers=_HEADERS, token=self._token, max_bytes=most)
         return path
 
     async def raw(self, repository: str, commit: str, path: str, max_bytes: int) -> bytes:

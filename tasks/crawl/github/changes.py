@@ -171,7 +171,6 @@ class ChangeReader:
     def _documents(
         self, repository: ListedRepository, snapshot: Snapshot, archive: Archive | None
     ) -> Iterator[RawDocument | Dropped]:
-        """Yield the changed skills, completed, and those of them that could not be read."""
         by_id = {wanted.skill.doc_id: wanted.row for wanted in snapshot.skills if wanted.skill}
         for raw in self._read(snapshot, archive):
             if isinstance(raw, RawDocument):
@@ -181,7 +180,6 @@ class ChangeReader:
                 yield raw
 
     def _completed(self, raw: RawDocument, snapshot: Snapshot, listed: dict[str, Any] | None) -> RawDocument:
-        """Return a document with what its repository and its row in the list say of it."""
         meta, listing, found = snapshot.metadata, listed or {}, list(raw.findings)
         folder = raw.path.rpartition("/")[0] if raw.path else ""
         url = f"https://github.com/{meta.full_name}/tree/{snapshot.commit}/{quote(folder)}".rstrip("/")

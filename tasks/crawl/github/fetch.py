@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage.schemas import Dropped
-from tasks.crawl.github.api import GitHub, Metadata, NotModified, Tree
+from tasks.crawl.github.api import GitHub, Metadata, Tree
 from tasks.crawl.github.archive import Archive, ArchiveRefused, has_control, object_id
 from tasks.crawl.github.repositories import ListedRepository, RepositoryIds
 from tasks.crawl.http.responses import HttpFailed, HttpTerminal, HttpTransient
@@ -151,7 +151,7 @@ class Fetcher:
             if repository.whole or not repository.ref or error.reason not in ("missing", "missing-ref"):
                 raise
             return await self._resolved(repository), None
-        if isinstance(commit, NotModified):
+        if commit is None:
             return [], etag
         folders = None if repository.whole else {r["rest"]: r["rest"] for r in repository.listed}
         return [_Ref(repository.ref or "HEAD", commit.sha, commit.tree, folders)], commit.etag
@@ -170,7 +170,7 @@ class Fetcher:
 
     async def _at(self, name: str, ref: str, folders: dict[str, str]) -> _Ref:
         commit = await self._github.commit(name, ref)
-        if isinstance(commit, NotModified):
+        if commit is None:
             msg = f"{name}: the answer to an unconditional request is that nothing changed"
             raise HttpTerminal("shape", name, msg)
         return _Ref(ref, commit.sha, commit.tree, folders)

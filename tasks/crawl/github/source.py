@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import shutil
@@ -63,10 +64,8 @@ class RepositorySource(RemoteSource):
         self, http: Http, repositories: list[ListedRepository]
     ) -> AsyncGenerator[FetchResult, None]:
         """Yield what is fetched of each repository; one that failed for now is repeated once after all."""
-        given, folder = self._settings, self._root.folder / self._archives
-        urls = given.github_api_url, given.github_archive_url, given.github_raw_url
-        github = GitHub(http, self._token, *urls, archive_bytes=given.archive_bytes)
-        limits, most = self._limits, given.single_files
+        github, folder = GitHub(http, self._token, self._settings), self._root.folder / self._archives
+        limits, most = self._limits, self._settings.single_files
         fetcher = Fetcher(github, self.spec, folder, limits, self._etag_key, most, self._ids)
         self._archives_in_use = fetcher.in_use
         again: list[ListedRepository] = []
@@ -146,21 +145,17 @@ def _frame(rows: list[dict[str, object]], schema: pl.Schema) -> pl.DataFrame:
 
 def split_name(text: str) -> tuple[str, str]:
     """Return repository and ref (empty: the default branch) of `OWNER/REPO[@REF]`, or raise WrongInput."""
-    if not is_name(text) or (match := _NAME.fullmatch(text)) is None:
+    match = _NAME.fullmatch(text)
+    if match is None or (match[2] and not GIT_REF.fullmatch(match[2])):
         raise WrongInput(f"github:{text} is no repository: give github:OWNER/REPO or github:OWNER/REPO@REF")
     return match[1], match[2] or ""
 
 
-def normal_name(text: str) -> str:
-    """Return `OWNER/REPO[@REF]` as it is given, or raise WrongInput."""
-    split_name(text)
-    return text
-
-
 def is_name(text: str) -> bool:
     """Tell whether a text has the form `OWNER/REPO[@REF]`."""
-    match = _NAME.fullmatch(text)
-    return match is not None and (not match[2] or GIT_REF.fullmatch(match[2]) is not None)
+    with contextlib.suppress(WrongInput):
+        return bool(split_name(text))
+    return False
 
 
 class GitHubSource(RepositorySource):
@@ -173,12 +168,7 @@ class GitHubSource(RepositorySource):
         super().__init__(f"github:{name}", context)
 
     def read(self) -> Iterator[Item]:
-        """Yield the repository's skills and the dropped entries.
-
-        Raises:
-            SourceError: It is missing, denied, withdrawn, too large or refused, or holds no skill.
-            SourceUnavailable: It could not be looked at this time.
-        """
+        """Yield the repository's skills and the dropped entries; raises as every source."""
         for result in self._fetch_all([self._repository()]):
             found = 0
             for item in self._changes.items(result):

@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
 _BUFFER = 1 << 16  # bytes
+_CONNECT_SECONDS = 15.0  # that connecting may take
 # Failures after which to ask again; a transient 403 is a rate limit, and 501 will be the answer tomorrow too.
 _RETRIED_STATUSES = frozenset({403, 408, 425, 429, 500, 502, 503, 504})
 _RETRIED_REASONS = frozenset({"timeout", "connection"})  # of failures without a status
@@ -112,25 +113,21 @@ class Http:
     """Fetches URLs, each host at its pace; use it in an `async with` statement, in one event loop.
 
     Args:
-        limiter: Admits each request when its host's turn comes.
-        retry: How often to send a request, and how long to wait between two tries.
         redirect_hosts: Other hosts (`host`, or `host:port` if the port is not the usual one) that a redirect
             may lead to; they never see credentials.
         own_hosts: Hosts, in the same form, that are asked though they are not public.
-        connect_timeout: Longest time of connecting, seconds.
         timeout: Longest time of a request with its body, seconds.
         random: Draws evenly from [0, 1).
     """
 
     def __init__(
         self, limiter: Limiter, retry: RetryPolicy, *, redirect_hosts: AbstractSet[str] = frozenset(),
-        own_hosts: AbstractSet[str] = frozenset(), connect_timeout: float = 15.0, timeout: float = 120.0,
+        own_hosts: AbstractSet[str] = frozenset(), timeout: float = 120.0,
         random: Callable[[], float] = _random.random,
     ) -> None:  # fmt: skip
         self.requests = 0  # sent so far, retries and redirects included
         self._limiter, self._retry, self._redirect_hosts = limiter, retry, redirect_hosts
-        self._own_hosts = own_hosts
-        self._connect_timeout, self._timeout = connect_timeout, timeout
+        self._own_hosts, self._timeout = own_hosts, timeout
         self._session: aiohttp.ClientSession | None = None
         self._retrying = retrying(
             retry, again=self._is_passing, wait=_wait, before_sleep=_log_retry, sleep=limiter.sleep,
@@ -153,7 +150,7 @@ class Http:
         trace.on_request_headers_sent.append(on_sent)
         self._session = aiohttp.ClientSession(
             headers={"User-Agent": f"skillery/{version('skillery')}", "Accept-Encoding": ENCODINGS},
-            timeout=aiohttp.ClientTimeout(total=self._timeout, connect=self._connect_timeout),
+            timeout=aiohttp.ClientTimeout(total=self._timeout, connect=_CONNECT_SECONDS),
             # The limiter bounds the connections of each host.
             connector=aiohttp.TCPConnector(limit=0, resolver=self._resolver),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -165,37 +162,21 @@ class Http:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
         self._session = None
 
     async def get(
-        self,
-        url: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        token: Secret | None = None,
-        etag: str | None = None,
-        max_bytes: int = 20_000_000,
-        roams: bool = False,
-        json: Any = None,  # noqa: ANN401
-    ) -> Answer:
-        """Return the answer to a GET request, or to a POST request that asks for something.
+        self, url: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None,
+        token: Secret | None = None, etag: str | None = None, max_bytes: int = 20_000_000,
+        roams: bool = False, json: Any = None,  # noqa: ANN401
+    ) -> Answer:  # fmt: skip
+        """Return the answer to a GET request, or to a POST of `json`, which may be sent more than once.
 
-        Args:
-            url: An http or https URL.
-            params: Added to its query, encoded.
-            headers: Sent to the URL's own host only, except `Accept`.
-            token: Sent as a bearer token, to the URL's own host only.
-            etag: Tag of the answer that the caller has; if it still holds, the answer is an empty 304.
-            max_bytes: The largest unpacked body.
-            roams: Whether the URL comes from what was crawled: it and its redirects may then lead to any
-                host but a private one.
-            json: Posted, and maybe more than once; None: a GET.
+        The `token`, and `headers` but `Accept`, go to the URL's own host only. Where the answer of `etag`
+        still holds, an empty 304 comes. `max_bytes` bounds the unpacked body. With `roams`, for a URL out of
+        what was crawled, it and its redirects may lead to any host but a private one.
 
         Raises:
             HttpTerminal: Asking again cannot help.
@@ -243,7 +224,6 @@ class Http:
         return self._limiter.left(web_url(url))
 
     async def _follow(self, call: _Call) -> Answer:
-        """Send a request, and follow its redirects."""
         call.sink.seek(0)
         call.sink.truncate()
         url, home = call.url, True
@@ -276,7 +256,7 @@ class Http:
             try:
                 return await self._exchange(self._session, call, url, client, home=home)
             except TimeoutError:
-                most = f"{self._connect_timeout:g} s to connect, {self._timeout:g} s in all"
+                most = f"{_CONNECT_SECONDS:g} s to connect, {self._timeout:g} s in all"
                 failure = HttpTransient("timeout", url, f"no whole answer in time ({most})")
             except aiohttp.ClientError as error:
                 failure = HttpTransient("connection", url, f"the exchange broke off ({type(error).__name__})")

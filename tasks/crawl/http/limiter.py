@@ -134,7 +134,6 @@ class Limiter:
                 bucket.take(client.quota, now)
                 if self.delay > 0:
                     book.sent[client.host] = now.timestamp()
-            book.keep(client, bucket)
         return hold
 
     def sent(self, host: str, now: datetime) -> None:
@@ -168,7 +167,6 @@ class Limiter:
         with self._open() as book:
             bucket = book.bucket(client)
             bucket.lower(client.quota, now, minute=limits.left_this_minute, day=limits.left_today)
-            book.keep(client, bucket)
 
     def refused(
         self, failure: HttpTerminal | HttpTransient, url: URL, client: Client, limits: RateLimits
@@ -202,7 +200,7 @@ class Limiter:
         client = self._last.get(anonymous.service, anonymous)
         with self._open() as book:
             hold = book.pause(client, now)
-            counted = book.bucket(client).left_today(client.quota, now)
+            counted = book.buckets.get(client.key, TokenBucket()).left_today(client.quota, now)
         if hold is not None and hold.reason == "quota":
             return 0
         stated = self._left.get(client.key) or None  # a stated 0 meant a pause, which is over
@@ -322,7 +320,7 @@ class _QuotaFile:
     """
 
     def __init__(self, record: Mapping[str, Any]) -> None:
-        self._buckets = {key: TokenBucket.of(value) for key, value in record.get("buckets", {}).items()}
+        self.buckets = {key: TokenBucket.of(value) for key, value in record.get("buckets", {}).items()}
         self.sent = {str(host): float(at) for host, at in record.get("sent", {}).items()}
         self.pauses: dict[str, dict[str, Any]] = {
             key: {"since": float(p["since"]), "until": float(p["until"]), "reason": str(p["reason"])}
@@ -331,17 +329,15 @@ class _QuotaFile:
 
     def record(self) -> dict[str, Any]:
         """Return the record that the constructor reads."""
-        buckets = {key: asdict(bucket) for key, bucket in self._buckets.items()}
+        buckets = {key: asdict(bucket) for key, bucket in self.buckets.items()}
         return {"buckets": buckets, "pauses": self.pauses, "sent": self.sent}
 
     def bucket(self, client: Client) -> TokenBucket:
-        """Return the client's bucket, or a new one."""
-        return self._buckets.get(client.key, TokenBucket())
-
-    def keep(self, client: Client, bucket: TokenBucket) -> None:
-        """Store the client's bucket, if the service sets the client a limit."""
+        """Return the client's bucket, or a new one, which is kept if there is a limit to count by."""
+        found = self.buckets.get(client.key, TokenBucket())
         if client.quota != _NO_QUOTA:
-            self._buckets[client.key] = bucket
+            self.buckets[client.key] = found
+        return found
 
     def pause(self, client: Client, now: datetime) -> Hold | None:
         """Return the longest pause that the service asked of all clients, or of this one."""

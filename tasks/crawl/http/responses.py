@@ -50,13 +50,9 @@ def host_of(url: URL) -> str:
 class HttpFailed(SkilleryError):
     """A request without the answer that was hoped for.
 
-    Args:
-        reason: A short stable code.
-        url: The URL asked for; shown without its query.
-        detail: What was found.
-        status: Status of the answer; None if there was none, or if another thing went wrong.
-        body: The first 4 KB of the answer.
-        headers: Headers of the answer, names in lower case.
+    `reason` is a short stable code; `url` is shown without its query; `status` is that of the answer, None if
+    there was none, or if another thing went wrong; `body` holds the first 4 KB of the answer; names of
+    `headers` are in lower case.
     """
 
     def __init__(
@@ -114,11 +110,7 @@ class Answer:
     body: bytes = b""  # unpacked; empty for redirects, 304 and downloads
 
     def json(self) -> Any:  # noqa: ANN401
-        """Return the body's JSON value.
-
-        Raises:
-            HttpTerminal: `html` if the body is a page for people, `not-json` if it is anything else.
-        """
+        """Return the body's JSON value, or raise HttpTerminal: `html` (a page for people) or `not-json`."""
         try:
             return load_json(self.body)
         except (ValueError, RecursionError):
@@ -192,12 +184,7 @@ def failure_of(
 ) -> HttpTerminal | HttpTransient:
     """Return the error that a refusing answer means: one that is no 200, no redirect, no expected 304.
 
-    Args:
-        url: The URL asked for.
-        status: The answer's status.
-        headers: Its headers, names in lower case.
-        body: The start of its body.
-        limits: Its rate limits.
+    Names of `headers` are in lower case; `body` is the start of its body.
     """
     reason = _forbidden(headers, body, limits) if status == 403 else _TRANSIENT.get(status)
     if status >= 500:
@@ -211,7 +198,7 @@ def failure_of(
 
 def error_code(body: bytes) -> str | None:
     """Return `error.code` of a JSON body; None if there is none."""
-    error = _object(body).get("error")
+    error = json_object(body).get("error")
     code = error.get("code") if isinstance(error, dict) else None
     return code if isinstance(code, str) else None
 
@@ -230,7 +217,7 @@ def _words(headers: Mapping[str, str], body: bytes) -> str:
     """Return the server's own words on one line, if its body is data."""
     if is_page(headers, body):
         return " (a page for people)"
-    record = _object(body)
+    record = json_object(body)
     error = record.get("error")
     message = error.get("message") or error.get("code") if isinstance(error, dict) else None
     message = message or record.get("message")
@@ -238,7 +225,8 @@ def _words(headers: Mapping[str, str], body: bytes) -> str:
     return f": {words[:200]}" if words else ""
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def json_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that bytes are; an empty one for any others."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -261,12 +249,9 @@ def web_url(url: str) -> URL:
 
 
 async def read_body(response: aiohttp.ClientResponse, sink: BinaryIO, *, max_bytes: int) -> None:
-    """Write the unpacked body of an answer into `sink`; bytes written before an error stay there.
+    """Write the body of an answer, unpacked here, into `sink`; bytes written before an error stay there.
 
-    Args:
-        response: An answer whose body the client has not unpacked.
-        sink: Where the body goes.
-        max_bytes: The largest size of a body, both announced and unpacked.
+    The largest body, both announced and unpacked, has `max_bytes`.
 
     Raises:
         HttpTerminal: `too-large`, or `refused` if the encoding was not asked for.

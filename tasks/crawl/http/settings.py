@@ -57,11 +57,8 @@ class CrawlSettings(BaseModel):
 class Secret:
     """A credential, or none: it is false where it is empty, and prints as `***`.
 
-    Args:
-        value: The credential; white space around it is cut off, None and "" mean that there is none.
-
-    Raises:
-        WrongInput: It holds what no HTTP header can carry, such as a line break; the message hides it.
+    White space around it is cut off. What no HTTP header can carry, such as a line break, is WrongInput; its
+    message hides it.
     """
 
     __slots__ = ("_value",)

@@ -55,14 +55,10 @@ class DirectorySource(Source):
         project = _project(root)
         rows = [*without_copies(plan(_walk(root), repository, self.spec), project.copies, self.spec)]
         for row in rows:
-            if isinstance(row, Dropped):
-                yield row
-            else:
-                url = (root / row.entry.folder).as_uri()
-                yield read_skill(
-                    row, _read, self._limits, self.spec, repo=repository, url=url,
-                    repo_licence=project.licence,
-                )  # fmt: skip
+            url = "" if isinstance(row, Dropped) else (root / row.entry.folder).as_uri()
+            yield read_skill(
+                row, _read, self._limits, self.spec, repo=repository, url=url, repo_licence=project.licence
+            )
         if not any(isinstance(row, BundledSkill) for row in rows):
             detail = "; ".join(filter(None, ("there is no SKILL.md in this folder", links_out(rows))))
             raise SourceError(self.spec, "no-skill", detail)

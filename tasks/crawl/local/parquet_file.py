@@ -36,8 +36,6 @@ _TEXT_TYPES = (
 
 
 class _Unreadable(NamedTuple):
-    """A value that cannot be read, and why."""
-
     why: str
 
 
@@ -60,8 +58,7 @@ class ParquetSource(Source):
     def read(self) -> Iterator[RawDocument | Dropped]:
         """Yield a document for each row; rows without id or content, or with an id seen before, are dropped.
 
-        Raises:
-            SourceError: `missing`, `not-parquet`, `columns` (missing or of another type), `damaged`.
+        Reasons of SourceError: `missing`, `not-parquet`, `columns` (missing or of another type), `damaged`.
         """
         self._check_exists()
         seen: dict[str, str] = {}  # first ids by their keys
@@ -83,7 +80,6 @@ class ParquetSource(Source):
             raise SourceError(self.spec, "not-parquet", detail) from error
 
     def _columns(self, schema: pa.Schema) -> dict[str, str]:
-        """Return which column of the file each field is read from."""
         names = set(schema.names)
         missing = [] if names & {"id", "doc_id"} else ["id (or doc_id)"]
         missing += [] if "content" in names else ["content"]

@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 from storage.errors import SourceError, WrongInput
 from storage.schemas import Dropped, Listing, RawDocument
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.mcp.registry import server_document
 from tasks.crawl.source.base import CrawlContext, Item, RemoteSource, Unchanged, drain
 from tasks.crawl.source.identity import (
@@ -96,7 +95,6 @@ def entries(text: str) -> Iterator[ListEntry]:
 
 
 def _outside_code(text: str) -> Iterator[str]:
-    """Yield the lines of a text; those of fenced code are made blank."""
     fenced = False
     for line in text.split("\n"):
         fenced ^= _FENCE.match(line) is not None
@@ -104,7 +102,6 @@ def _outside_code(text: str) -> Iterator[str]:
 
 
 def _flags(text: str) -> tuple[tuple[str, ...], str]:
-    """Split a text into the symbols that it begins with and the rest."""
     found: list[str] = []
     rest = _GAP.sub("", text)
     while match := _SYMBOL.match(rest):
@@ -117,13 +114,10 @@ def _flags(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def _plain(heading: str) -> str:
-    """Return a heading without anchors, badges and links."""
     return _LINKED.sub(r"\1", _TAG.sub("", _BADGE.sub("", heading.rstrip(" \t\r#"))))
 
 
 class _Place(NamedTuple):
-    """The target of a link; on github.com with the repository, the ref and the folder."""
-
     doc_id: str
     author: str | None = None
     repo: str | None = None
@@ -238,18 +232,13 @@ class AwesomeListSource(RemoteSource):
     def read(self) -> Iterator[Item]:
         """Yield a listing and a document for each entry, in the list's order, and the dropped entries.
 
-        Raises:
-            SourceError: `missing` or `unreadable`: the file; `html`: a web page instead of Markdown;
-                `no-entries`: it contains no entry; otherwise the reason of the HTTP client.
-            SourceUnavailable: The URL could not be read this time.
+        Reasons of SourceError: `missing` or `unreadable`: the file; `html`: a web page instead of Markdown;
+        `no-entries`: it contains no entry; otherwise that of the HTTP client.
         """
         if not self._remote:
             yield from self._rows(self._file())
             return
-        try:
-            yield from drain(self._fetched)
-        except (HttpTerminal, HttpTransient) as error:
-            raise self._error(error) from error
+        yield from drain(self._fetched)
 
     def _file(self) -> bytes:
         path = Path(self._location).expanduser()

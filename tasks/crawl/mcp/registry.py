@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from storage.errors import WrongInput
 from storage.schemas import Dropped, Listing, RawDocument
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient
+from tasks.crawl.http.responses import HttpTerminal
 from tasks.crawl.source.base import CrawlContext, Gone, Item, RemoteSource, Unchanged, drain
 from tasks.crawl.source.identity import hide_credentials, repository_name
-from tasks.models.fields import text_of, time_of
+from tasks.models.fields import mapping_of, text_of, time_of
 
 if TYPE_CHECKING:  # what opens it loads it
     from tasks.crawl.http.client import Http
@@ -37,8 +37,8 @@ def items_of(entry: object, source: str) -> Iterator[Listing | RawDocument | Gon
 
     Entries have the form `{server: {name, description, repository, ...}, _meta: {...}}`.
     """
-    server = entry.get("server") if isinstance(entry, Mapping) else None
-    if not isinstance(entry, Mapping) or not isinstance(server, Mapping):
+    server = mapping_of(entry).get("server")
+    if not isinstance(server, Mapping):
         yield Dropped("", source, "malformed", "the entry is no object with a server in it")
         return
     name = server.get("name")
@@ -46,7 +46,7 @@ def items_of(entry: object, source: str) -> Iterator[Listing | RawDocument | Gon
         detail = f"{str(name)[:_LONGEST_NAME]!r} is no name of the form namespace/name"
         yield Dropped("", source, "malformed", detail.encode("utf-8", "replace").decode())
         return
-    doc_id, official = f"mcp/{name}", _object(_object(entry.get("_meta")).get(_OFFICIAL))
+    doc_id, official = f"mcp/{name}", mapping_of(mapping_of(mapping_of(entry).get("_meta")).get(_OFFICIAL))
     if official.get("isLatest") is False:
         detail = f"version {text_of(server.get('version'))} is not the latest"
         yield Dropped(doc_id, source, "older-version", detail, lost_to=doc_id)
@@ -56,12 +56,12 @@ def items_of(entry: object, source: str) -> Iterator[Listing | RawDocument | Gon
         listing = _listing(name, server, official, source)
         yield listing
         content = {**server, "name": name, "description": listing.description or ""}
-        path = text_of(_object(server.get("repository")).get("subfolder"))
+        path = text_of(mapping_of(server.get("repository")).get("subfolder"))
         yield server_document(doc_id, listing, content, repo=_repository(listing.url), path=path)
 
 
 def _listing(name: str, server: Mapping[str, Any], official: Mapping[str, Any], source: str) -> Listing:
-    repository = _object(server.get("repository"))
+    repository = mapping_of(server.get("repository"))
     url = text_of(repository.get("url"))
     return Listing(
         source, source_id=name, kind="mcp-server", name=name, description=text_of(server.get("description")),
@@ -92,10 +92,6 @@ def _repository(url: str | None) -> str | None:
         return repository_name(url) if url else None
     except WrongInput:
         return None
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +127,6 @@ class McpRegistrySource(RemoteSource):
 
         A reading is complete at first and every 30 days; others ask for changes since the last began, and
         yield all other servers as unchanged. A reading that broke off goes on with its next page.
-
-        Raises:
-            SourceError: The registry refuses, or its answer is no list of servers.
-            SourceUnavailable: It could not be read this time, or not to its end.
         """
         before = _Progress(**(self._root.read_json(_STATE) or {"base": self._base}))
         if before.base != self._base:
@@ -145,8 +137,6 @@ class McpRegistrySource(RemoteSource):
             # The caller wanted no more: the next reading begins where this one did.
             self._reached = before
             raise
-        except (HttpTerminal, HttpTransient) as error:
-            raise self._error(error) from error
 
     async def _items(self, held: _Progress) -> AsyncGenerator[Item, None]:
         async with self._client(self._base) as http:
@@ -196,11 +186,10 @@ class McpRegistrySource(RemoteSource):
         if progress.cursor is not None:
             params["cursor"] = progress.cursor
         answer = await http.get(f"{self._base}/v0.1/servers", params=params)
-        body = answer.json()
-        entries = body.get("servers") if isinstance(body, dict) else None
+        body = mapping_of(answer.json())
+        entries, metadata = body.get("servers"), mapping_of(body.get("metadata"))
         if not isinstance(entries, list):
             raise HttpTerminal("shape", answer.url, "the answer holds no list of servers")
-        metadata = body.get("metadata") if isinstance(body.get("metadata"), dict) else {}
         following = metadata.get("nextCursor") or metadata.get("next_cursor") or None
         if following is not None and (not isinstance(following, str) or following == progress.cursor):
             raise HttpTerminal("shape", answer.url, f"{following!r} cannot be the cursor of a next page")

@@ -43,13 +43,8 @@ def opened(
 ) -> Iterator[tuple[list[SourceEntry], Reader]]:
     """Open a downloaded artifact; give its entries, and what reads them.
 
-    Args:
-        path: Where it lies.
-        archive: Whether it is a zip file or a tar file with gzip, as its first bytes tell; else a SKILL.md.
-        limits: At most so many files and bytes are unpacked.
-
-    Raises:
-        ArchiveRefused: It is damaged, holds paths that lead out of it, or is over the limits.
+    An `archive` is a zip file or a tar file with gzip, as its first bytes tell; else it is a SKILL.md. One
+    that is damaged, holds paths that lead out of it, or is over the limits raises ArchiveRefused.
     """
     if not archive:
         yield [SourceEntry("SKILL.md", key=str(path), size=path.stat().st_size)], read_file
@@ -96,7 +91,6 @@ def _tar_file(path: Path, most: int) -> tarfile.TarFile:
 
 
 def _members(tar: tarfile.TarFile, limits: DocumentLimits) -> dict[str, tarfile.TarInfo]:
-    """Return what a tar file holds beside folders, by name."""
     found: dict[str, tarfile.TarInfo] = {}
     try:
         for member in tar:

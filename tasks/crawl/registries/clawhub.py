@@ -14,11 +14,12 @@ from urllib.parse import quote, urlencode, urlsplit
 from storage.schemas import Dropped, Finding, RawDocument
 from tasks.crawl.http.responses import HttpTerminal, load_json
 from tasks.crawl.registries.artifact import opened
-from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
+from tasks.crawl.registries.digested import DigestedSource, Fetched
 from tasks.crawl.registries.discovery import SKILL_FILE, is_plain_path
 from tasks.crawl.source.base import CrawlContext, Gone, Item, Missed, Unchanged, in_order
 from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
 from tasks.crawl.source.unchanged import VERDICT
+from tasks.models.fields import mapping_of
 
 if TYPE_CHECKING:  # what opens it loads it
     from tasks.crawl.http.client import Http
@@ -63,12 +64,8 @@ class ClawHubSource(DigestedSource):
                 digest = f"{row['updatedAt']} {_version(row)}"
                 digest += " flagged" * (key not in clean if judges else key in flagged)
                 held = self._digests.ids(key) or (doc_id,)
-                found = await fetched(
-                    self._digests,
-                    key,
-                    digest,
-                    doc_id,
-                    lambda at: self._skill(http, row, held, at / "artifact"),
+                found = await self._digests.fetched(
+                    key, digest, doc_id, lambda at: self._skill(http, row, held, at / "artifact")
                 )
                 if any(isinstance(item, Missed) for item in found[2]):
                     missed[row["slug"]] = row["updatedAt"]
@@ -78,7 +75,7 @@ class ClawHubSource(DigestedSource):
                 rows = [row for row in page if row["updatedAt"] >= mark and _key(row) not in met]
                 met.update(map(_key, rows))
                 newest = max([newest, *(row["updatedAt"] for row in rows)])
-                async for item in taken(self._digests, in_order(one, rows, _AHEAD)):
+                async for item in self._digests.taken(in_order(one, rows, _AHEAD)):
                     yield item
                 if any(row["updatedAt"] < mark for row in page):
                     break
@@ -97,18 +94,16 @@ class ClawHubSource(DigestedSource):
         self._digests.end(newest=newest, full=full.isoformat(), unknown=unknown, flagged=judged)
 
     async def _pages(self, http: Http, **also: str) -> AsyncGenerator[list[Mapping[str, Any]], None]:
-        """Yield the rows that can be read of each page."""
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
-            params = {"sort": "updated", "limit": str(_PAGE_ROWS), **also}
-            params |= {"cursor": cursor} if cursor else {}
             if self._query:
-                answer = await http.get(f"{self._base}/search", params={"q": self._query, "limit": "200"})
+                route, asked = "search", {"q": self._query, "limit": "200"}
             else:
-                answer = await http.get(f"{self._base}/skills", params=params)
-            body = answer.json()
-            rows = body.get("results" if self._query else "items") if isinstance(body, Mapping) else None
-            following = body.get("nextCursor") if isinstance(body, Mapping) else None
+                route, asked = "skills", {"sort": "updated", "limit": str(_PAGE_ROWS), **also}
+                asked |= {"cursor": cursor} if cursor else {}
+            answer = await http.get(f"{self._base}/{route}", params=asked)
+            body = mapping_of(answer.json())
+            rows, following = body.get("results" if self._query else "items"), body.get("nextCursor")
             if not isinstance(rows, list) or not isinstance(following, str | None):
                 raise answer.error("shape", "the answer holds no list of skills")
             yield [row for row in rows if _is_row(row)]
@@ -117,7 +112,6 @@ class ClawHubSource(DigestedSource):
             cursor = following
 
     async def _absent(self, http: Http, key: str) -> Item:
-        """Return what became of a skill that is listed no more."""
         ids, slug = self._digests.ids(key), key.partition(" ")[0]
         owner = ids[0].removeprefix(f"{self._site}/").partition("/")[0] if ids else ""
         try:
@@ -138,7 +132,6 @@ class ClawHubSource(DigestedSource):
     async def _skill(
         self, http: Http, row: Mapping[str, Any], held: tuple[str, ...], path: Path
     ) -> list[Item]:
-        """Return the document of a row, or why there is none."""
         try:
             return await self._read(http, row, held, path)
         except HttpTerminal as error:
@@ -155,7 +148,7 @@ class ClawHubSource(DigestedSource):
             for handle in _owners(error) if row.get("createdAt") is not None else ():
                 with contextlib.suppress(HttpTerminal):
                     detail = await self._ask(http, slug, "", {"ownerHandle": handle})
-                    if _object(detail.get("skill")).get("createdAt") == row.get("createdAt"):
+                    if mapping_of(detail.get("skill")).get("createdAt") == row.get("createdAt"):
                         return detail
             raise
 
@@ -163,30 +156,26 @@ class ClawHubSource(DigestedSource):
         self, http: Http, row: Mapping[str, Any], held: tuple[str, ...], path: Path
     ) -> list[Item]:
         slug, detail = row["slug"], await self._detail(http, row)
-        moderation = _object(detail.get("moderation"))
+        moderation = mapping_of(detail.get("moderation"))
         if _is_malicious(detail):
             return [Gone(held, "withdrawn", _JUDGED.format(slug))]
-        handle = _object(detail.get("owner")).get("handle") or row.get("ownerHandle")
+        handle = mapping_of(detail.get("owner")).get("handle") or row.get("ownerHandle")
         version = _version(row) or _version(detail)
         if not is_plain_path(handle) or "/" in str(handle) or not version:
             return [Dropped(held[0], self.spec, "malformed", f"{slug} has no owner's handle, or no version")]
         given = {"ownerHandle": str(handle)}
         told = await self._ask(http, slug, f"/versions/{quote(version, safe='')}", given)
-        listed = _object(told.get("version"))
+        listed = mapping_of(told.get("version"))
         url = f"{self._base}/download?{urlencode({'slug': slug, 'version': version, **given})}"
         answer = await http.download(url, path, max_bytes=self._limits.bundle_bytes, roams=True)
         doc_id = f"{self._site}/{handle}/{slug}"
         if answer.headers.get("content-type", "").startswith("application/json"):
-            return [
-                Dropped(doc_id, self.spec, "not-read", f"{slug} lies in a repository on GitHub, not here")
-            ]
-        findings = (
-            [] if listed.get("files") else [Finding(UNVERIFIED, "warning", "ClawHub lists no digests of it")]
-        )
-        findings += [
-            *_verdict(moderation),
-            *_verdict(_object(listed.get("security") or told.get("security"))),
-        ]
+            why = f"{slug} lies in a repository on GitHub, not here"
+            return [Dropped(doc_id, self.spec, "not-read", why)]
+        unverified = Finding(UNVERIFIED, "warning", "ClawHub lists no digests of it")
+        findings = [] if listed.get("files") else [unverified]
+        findings += _verdict(moderation)
+        findings += _verdict(mapping_of(listed.get("security") or told.get("security")))
         with opened(path, archive=True, limits=self._limits) as (entries, read):
             whole = [entry for entry in entries if entry.path != _INJECTED]
             if wrong := _mismatch(whole, read, listed.get("files")):
@@ -195,34 +184,27 @@ class ClawHubSource(DigestedSource):
             if found is None or found.entry.folder:
                 return [Missed((doc_id,), "no-skill", f"{slug} holds no {SKILL_FILE} at its root")]
             page = f"{self._base.removesuffix('/api/v1')}/{handle}/skills/{slug}"
-            raw = read_skill(
-                found, read, self._limits, self.spec, url=page, author=handle, ref=version,
-                repo_licence=_LICENCE,
-            )  # fmt: skip
+            origin = {"url": page, "author": handle, "ref": version, "repo_licence": _LICENCE}
+            raw = read_skill(found, read, self._limits, self.spec, **origin)
         return [replace(raw, findings=(*raw.findings, *findings)) if isinstance(raw, RawDocument) else raw]
 
 
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _owners(error: HttpTerminal) -> list[str]:
-    """Return the owners of a slug where the answer is that it is ambiguous."""
     matches: object = None
     if error.status == HTTPStatus.CONFLICT:
         with contextlib.suppress(ValueError, RecursionError):
-            matches = _object(load_json(error.body)).get("matches")
-    handles = [_object(m).get("ownerHandle") for m in matches] if isinstance(matches, list) else []
+            matches = mapping_of(load_json(error.body)).get("matches")
+    handles = [mapping_of(m).get("ownerHandle") for m in matches] if isinstance(matches, list) else []
     return [handle for handle in handles[:_MOST_OWNERS] if isinstance(handle, str)]
 
 
 def _is_malicious(detail: Mapping[str, Any]) -> bool:
-    moderation = _object(detail.get("moderation"))
+    moderation = mapping_of(detail.get("moderation"))
     return moderation.get("isMalwareBlocked") is True or moderation.get("verdict") == "malicious"
 
 
 def _is_row(row: object) -> bool:
-    slug, updated = _object(row).get("slug"), _object(row).get("updatedAt")
+    slug, updated = mapping_of(row).get("slug"), mapping_of(row).get("updatedAt")
     plain = isinstance(slug, str) and is_plain_path(slug) and "/" not in slug and " " not in slug
     return plain and isinstance(updated, int | float) and updated >= 0  # which no NaN is
 
@@ -233,8 +215,8 @@ def _key(row: Mapping[str, Any]) -> str:
 
 
 def _version(row: Mapping[str, Any]) -> str:
-    found = _object(row.get("latestVersion")).get("version") or row.get("version")
-    return found if isinstance(found, str) else str(_object(row.get("tags")).get("latest") or "")
+    found = mapping_of(row.get("latestVersion")).get("version") or row.get("version")
+    return found if isinstance(found, str) else str(mapping_of(row.get("tags")).get("latest") or "")
 
 
 def _verdict(told: Mapping[str, Any]) -> list[Finding]:
@@ -250,7 +232,7 @@ def _verdict(told: Mapping[str, Any]) -> list[Finding]:
 
 def _mismatch(entries: list[SourceEntry], read: Reader, files: object) -> str:
     """Return what differs between an archive and the list of its files, if there is one; empty: nothing."""
-    rows = [_object(row) for row in files] if isinstance(files, list) else []
+    rows = [mapping_of(row) for row in files] if isinstance(files, list) else []
     stated = {str(row.get("path")): row.get("sha256") for row in rows if row.get("sha256")}
     by_path = {entry.path: entry for entry in entries if entry.kind == "file"}
     for path, digest in stated.items():

@@ -13,6 +13,7 @@ from tasks.crawl.github.source import is_name
 from tasks.crawl.registries.discovery import NoIndex, is_plain_path
 from tasks.crawl.source.identity import GIT_REF, parse_github_url
 from tasks.crawl.source.project import stated_licence
+from tasks.models.fields import mapping_of
 
 PATHS = (".claude-plugin/marketplace.json", ".agents/plugins/marketplace.json")  # in a repository
 _SHA = re.compile(r"[0-9a-f]{40}")
@@ -48,28 +49,23 @@ class _NotRead(ValueError):
 def read_manifest(value: object, *, secure: bool = False) -> Manifest:
     """Return what a JSON value says; one entry that is wrong spoils no other.
 
-    Args:
-        value: The value.
-        secure: Whether it came by https: what it names by http is refused then.
-
-    Raises:
-        NoIndex: It is no manifest, or has too many plugins.
+    If it came by https (`secure`), what it names by http is refused. What is no manifest, or has too many
+    plugins, is NoIndex.
     """
-    plugins = value.get("plugins") if isinstance(value, Mapping) else None
-    if not isinstance(value, Mapping) or not isinstance(plugins, list) or len(plugins) > _MOST_PLUGINS:
+    given = mapping_of(value)
+    plugins, renames = given.get("plugins"), mapping_of(given.get("renames"))
+    if not isinstance(plugins, list) or len(plugins) > _MOST_PLUGINS:
         raise NoIndex(f"it is no JSON object with a list of at most {_MOST_PLUGINS:,} `plugins`")
-    found, renames = Manifest(), value.get("renames")
-    if isinstance(renames, Mapping):
-        found.renames = {str(old): new for old, new in renames.items() if isinstance(new, str)}
+    found = Manifest(renames={str(old): new for old, new in renames.items() if isinstance(new, str)})
     met: set[str] = set()
     for entry in plugins:
-        name = entry.get("name") if isinstance(entry, Mapping) else None
+        name = mapping_of(entry).get("name")
         shown = str(name)[:100].encode("utf-8", "replace").decode()
         try:
             if not isinstance(name, str) or not is_plain_path(name) or "/" in name or name in met:
                 raise ValueError("its name is none, or another plugin has it")
             met.add(name)
-            plugin = _plugin(name, entry, _object(value.get("metadata")).get("pluginRoot"))
+            plugin = _plugin(name, entry, mapping_of(given.get("metadata")).get("pluginRoot"))
             if secure and plugin.place.lower().startswith("http:"):
                 raise ValueError(f"its address {plugin.place[:100]!r} leads from https to http")
             found.plugins.append(plugin)
@@ -80,22 +76,14 @@ def read_manifest(value: object, *, secure: bool = False) -> Manifest:
     return found
 
 
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _plugin(name: str, entry: Mapping[str, Any], plugin_root: object) -> Plugin:
-    if _object(entry.get("policy")).get("installation") == "NOT_AVAILABLE":
+    if mapping_of(entry.get("policy")).get("installation") == "NOT_AVAILABLE":
         raise _NotRead("the marketplace says that it is not available")
     source = entry.get("source")
     if isinstance(source, str):
-        path = (
-            source
-            if source.startswith(".") or not isinstance(plugin_root, str)
-            else f"{plugin_root}/{source}"
-        )
-        return Plugin(name, "own", folders=_folders(entry, path))
-    given = _object(source)
+        below = isinstance(plugin_root, str) and not source.startswith(".")
+        return Plugin(name, "own", folders=_folders(entry, f"{plugin_root}/{source}" if below else source))
+    given = mapping_of(source)
     kind = given.get("source")
     if kind == "local":
         return Plugin(name, "own", folders=_folders(entry, given.get("path")))

@@ -15,24 +15,16 @@ from storage.partitions import partition_of
 from storage.schemas import Dropped, RawDocument
 from storage.state import listed_table, rename, repositories_table
 from tasks.crawl.git.source import GitSource, normal_address, split_ref
-from tasks.crawl.github.api import GitHub, NotModified
+from tasks.crawl.github.api import GitHub
 from tasks.crawl.github.repositories import ListedRepository
 from tasks.crawl.github.source import RepositorySource, is_name, split_name
-from tasks.crawl.http.responses import (
-    HttpTerminal,
-    HttpTransient,
-    QuotaExhausted,
-    host_of,
-    load_json,
-    web_url,
-)
+from tasks.crawl.http.responses import HttpTerminal, HttpTransient, host_of, load_json, web_url
 from tasks.crawl.registries.artifact import fetch, opened
-from tasks.crawl.registries.digested import Fetched, fetched, taken
+from tasks.crawl.registries.digested import Digests, Fetched
 from tasks.crawl.registries.discovery import NoIndex
 from tasks.crawl.registries.manifest import PATHS, Manifest, Plugin, read_manifest
 from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, drain, in_order
 from tasks.crawl.source.bundle import plan, read_skill
-from tasks.crawl.source.digests import Digests
 from tasks.crawl.source.identity import parse_github_url, repository_name
 
 if TYPE_CHECKING:  # what opens it loads it
@@ -88,9 +80,8 @@ class FoldersSource(RepositorySource):
         rows = repositories_table(self._root).read(place).filter(**mine).to_dicts()
         row = rows[0] if rows else None
         if row is not None and row["listed"] != digest:
-            return ListedRepository(
-                self.spec, name, ref, (), {**row, "commit": None, "etag": None}, digest, whole=True
-            )
+            row |= {"commit": None, "etag": None}
+            return ListedRepository(self.spec, name, ref, (), row, digest, whole=True)
         listed = tuple(listed_table(self._root).read(place).filter(**mine).sort("rest").to_dicts())
         return ListedRepository(self.spec, name, ref, listed, row, digest, whole=True)
 
@@ -131,12 +122,7 @@ class MarketplaceSource(FoldersSource):
             self._renamed = {}
 
     def read(self) -> Iterator[Item]:
-        """Yield the skills of all plugins: those on GitHub, in other git repositories, then in archives.
-
-        Raises:
-            SourceError: There is no manifest, or it is none.
-            SourceUnavailable: Some of it could not be looked at this time.
-        """
+        """Yield the skills of all plugins: those on GitHub, in other git repositories, then in archives."""
         manifest, places = self._manifest(), defaultdict[tuple[str, str, str], set[str]](set)
         for name, reason, why in manifest.refused:
             yield Dropped(f"{self._place}#{name}", self.spec, reason, why)
@@ -160,10 +146,7 @@ class MarketplaceSource(FoldersSource):
 
     def _manifest(self) -> Manifest:
         """Return what the manifests that are there say together; raises as `read`."""
-        try:
-            texts = self._in_own() if self._own and self._own[0] == "git" else list(drain(self._texts))
-        except (HttpTerminal, HttpTransient) as error:
-            raise self._error(error) from error
+        texts = self._in_own() if self._own and self._own[0] == "git" else list(drain(self._texts))
         if not texts:
             raise SourceError(self.spec, "missing", f"there is no {' or '.join(PATHS)} in it")
         whole = Manifest()
@@ -200,11 +183,10 @@ class MarketplaceSource(FoldersSource):
             return
         _, name, ref = self._own
         async with self._client(given.github_api_url) as http:
-            urls = given.github_api_url, given.github_archive_url, given.github_raw_url
-            github = GitHub(http, self._token, *urls)
+            github = GitHub(http, self._token, given)
             etag = marks.get("etag") if marks.get("of") == self._etag_key else None
             commit = await github.commit(name, ref or "HEAD", etag=etag)
-            if not isinstance(commit, NotModified) and commit.sha != marks.get("commit"):
+            if commit is not None and commit.sha != marks.get("commit"):
                 texts = []
                 for path in PATHS:
                     try:
@@ -254,26 +236,20 @@ class MarketplaceSource(FoldersSource):
                 key = f"plugin {plugin.name}"
                 is_renamed = not self._renamed.keys().isdisjoint(self._digests.ids(key))
                 digest = plugin.digest and " ".join(filter(None, (plugin.digest, plugin.licence)))
-                return await fetched(
-                    self._digests, key, None if is_renamed else digest, doc_id,
+                return await self._digests.fetched(
+                    key, None if is_renamed else digest, doc_id,
                     lambda at: self._archive(http, plugin, doc_id, at / "artifact"),
                 )  # fmt: skip
 
-            try:
-                async for item in taken(self._digests, in_order(one, plugins, _AHEAD)):
-                    yield item
-            except QuotaExhausted as error:
-                raise self._error(error) from error
+            async for item in self._digests.taken(in_order(one, plugins, _AHEAD)):
+                yield item
 
     async def _archive(self, http: Http, plugin: Plugin, doc_id: str, path: Path) -> list[Item]:
         await fetch(http, plugin.place, path, plugin.digest, self._limits)
         with opened(path, archive=True, limits=self._limits) as (entries, read):
+            origin = {"url": plugin.place, "repo_licence": plugin.licence}
             return [
-                row
-                if isinstance(row, Dropped)
-                else read_skill(
-                    row, read, self._limits, self.spec, url=plugin.place, repo_licence=plugin.licence
-                )
+                read_skill(row, read, self._limits, self.spec, **origin)
                 for row in plan(entries, doc_id, self.spec)
                 if isinstance(row, Dropped) or is_below(row.entry.folder, plugin.folders)
             ]

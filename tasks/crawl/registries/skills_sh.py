@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from storage.errors import SourceError
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.github.source import is_name
-from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.settings import SKILLSSH_TOKEN, credential
 from tasks.crawl.registries.marketplace import FoldersSource
 from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, drain
+from tasks.models.fields import mapping_of
 
 _MOST_ROWS = 500
 
@@ -24,28 +24,20 @@ class SkillsShSource(FoldersSource):
         self._query, self._key = query, credential(SKILLSSH_TOKEN)
 
     def read(self) -> Iterator[Item]:
-        """Yield the skills found, by repository.
-
-        Raises:
-            SourceError: There is no token, or it is refused, or the answer is no list of skills.
-            SourceUnavailable: Some of it could not be looked at this time.
-        """
+        """Yield the skills found, by repository; raises as every source, also SourceError without a token."""
         if not self._key:
             detail = f"skills.sh answers to a token alone: set {SKILLSSH_TOKEN} to yours"
             raise SourceError(self.spec, "unauthorised", detail)
         places: dict[tuple[str, ...], set[str]] = defaultdict(set)
-        try:
-            for row in drain(self._rows):
-                repository, slug = row.get("source"), row.get("slug")
-                named = isinstance(repository, str) and is_name(repository) and "@" not in repository
-                if row.get("sourceType") == "github" and named and isinstance(slug, str):
-                    places[str(repository).lower(), ""].add(slug.lower())
-                else:
-                    shown = f"{str(repository)[:100]}/{str(slug)[:100]}"
-                    detail = f"it lies on no repository of GitHub: {str(row.get('url'))[:200]}"
-                    yield Dropped(shown, self.spec, "not-read", detail)
-        except (HttpTerminal, HttpTransient) as error:
-            raise self._error(error) from error
+        for row in drain(self._rows):
+            repository, slug = row.get("source"), row.get("slug")
+            named = isinstance(repository, str) and is_name(repository) and "@" not in repository
+            if row.get("sourceType") == "github" and named and isinstance(slug, str):
+                places[str(repository).lower(), ""].add(slug.lower())
+            else:
+                shown = f"{str(repository)[:100]}/{str(slug)[:100]}"
+                detail = f"it lies on no repository of GitHub: {str(row.get('url'))[:200]}"
+                yield Dropped(shown, self.spec, "not-read", detail)
         met, missed = set[str](), set[str]()
         for item in self._on_github(places):
             met.update([item.doc_id] if isinstance(item, RawDocument) else ())
@@ -65,8 +57,7 @@ class SkillsShSource(FoldersSource):
         async with self._client(url) as http:
             asked = {"q": self._query, "limit": str(_MOST_ROWS)}
             answer = await http.get(f"{url}/api/v1/skills/search", params=asked, token=self._key)
-            body = answer.json()
-            rows = body.get("data") if isinstance(body, Mapping) else None
+            rows = mapping_of(answer.json()).get("data")
             if not isinstance(rows, list):
                 raise answer.error("shape", "the answer holds no list of skills")
             for row in rows[:_MOST_ROWS]:

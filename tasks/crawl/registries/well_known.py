@@ -11,9 +11,8 @@ from storage.errors import WrongInput
 from storage.schemas import Dropped
 from tasks.crawl.http.responses import Answer, HttpTerminal, is_page, web_url
 from tasks.crawl.registries.artifact import fetch, opened, read_file
-from tasks.crawl.registries.digested import DigestedSource, Fetched, fetched, taken
-from tasks.crawl.registries.discovery import SKILL_FILE, Entry, NoIndex, read_index
-from tasks.crawl.registries.formats import INDEX, OLDER_INDEX
+from tasks.crawl.registries.digested import DigestedSource, Fetched
+from tasks.crawl.registries.discovery import INDEX, OLDER_INDEX, SKILL_FILE, Entry, NoIndex, read_index
 from tasks.crawl.source.base import CrawlContext, Item, Missed, Unchanged, in_order
 from tasks.crawl.source.bundle import BundledSkill, Reader, SourceEntry, plan, read_skill
 
@@ -67,12 +66,12 @@ class WellKnownSource(DigestedSource):
 
             async def one(entry: Entry) -> Fetched:
                 doc_id, take = f"{self._site}/{entry.name}", self._artifact if entry.digest else self._files
-                return await fetched(
-                    self._digests, entry.name, entry.digest, doc_id, lambda at: take(http, entry, doc_id, at)
+                return await self._digests.fetched(
+                    entry.name, entry.digest, doc_id, lambda at: take(http, entry, doc_id, at)
                 )
 
             entries = [e for e in entries if self._names is None or e.name in self._names]
-            async for item in taken(self._digests, in_order(one, entries, _AHEAD)):
+            async for item in self._digests.taken(in_order(one, entries, _AHEAD)):
                 whole = whole and not isinstance(item, Missed)
                 yield item
             # The files of an index without digests may change while it does not.
@@ -124,9 +123,5 @@ class WellKnownSource(DigestedSource):
             return [Missed((doc_id,), "no-skill", f"{entry.url} holds no {SKILL_FILE} at its root")]
         author = urlsplit(self._url).hostname
         url = entry.url if entry.digest else f"{entry.url}{SKILL_FILE}"
-        return [
-            row
-            if isinstance(row, Dropped)
-            else read_skill(row, read, self._limits, self.spec, url=url, author=author, tree_sha=entry.digest)
-            for row in rows
-        ]
+        origin = {"url": url, "author": author, "tree_sha": entry.digest}
+        return [read_skill(row, read, self._limits, self.spec, **origin) for row in rows]

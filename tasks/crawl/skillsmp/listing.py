@@ -144,7 +144,6 @@ class _Walk:
 
 
 def _key(row: Listing | Dropped) -> tuple[str, str | None]:
-    """Return the key of a row: two skills may share an id."""
     return (row.source_id, row.url) if isinstance(row, Listing) else (row.doc_id, row.detail)
 
 

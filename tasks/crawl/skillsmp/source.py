@@ -67,9 +67,7 @@ class SkillsMPSource(RepositorySource):
     def read(self) -> Iterator[Item]:
         """Yield new listings, then the listed documents of repositories that are due.
 
-        Raises:
-            SourceError: The marketplace or GitHub refuses; repositories known to be due were looked at.
-            SourceUnavailable: Some of it could not be looked at this time, or the day's quota is used up.
+        Where the marketplace refuses, repositories known to be due are looked at before that is raised.
         """
         for piece in drain(self._pieces):
             if isinstance(piece, ListingPage):
@@ -98,7 +96,6 @@ class SkillsMPSource(RepositorySource):
                 yield result
 
     async def _pages(self, client: SkillsMP) -> AsyncGenerator[ListingPage, None]:
-        """Yield the pages of tonight's walks; an error of the marketplace is kept for later."""
         try:
             if self._limit is not None:
                 async for page in self._first(client, self._limit):
@@ -111,7 +108,6 @@ class SkillsMPSource(RepositorySource):
             self._trouble = error
 
     async def _first(self, client: SkillsMP, wanted: int) -> AsyncGenerator[ListingPage, None]:
-        """Yield the `wanted` newest rows; the cursor does not move."""
         async for page in walk(client, self._query, limit=min(wanted, PAGE_ROWS)):
             taken = replace(page, rows=page.rows[:wanted])
             self._state.keep(taken, self._state.cursor)
@@ -191,6 +187,5 @@ class SkillsMPSource(RepositorySource):
 
 
 def _only(repository: ListedRepository, met: set[tuple[str, ...]]) -> ListedRepository:
-    """Return a repository with those of its rows whose place was met."""
     place = itemgetter("repository", "ref", "rest")
     return replace(repository, listed=tuple(row for row in repository.listed if place(row) in met))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
@@ -142,26 +142,32 @@ class RemoteSource(Source):
         """Open a client; at its end record its requests and the quota left at `url`, the operator's setting.
 
         Raises:
-            SourceError: No request can be sent to `url`.
+            SourceError, SourceUnavailable: No request can be sent to `url`, or the block could not do with
+                how one failed.
         """
         from tasks.crawl.http.client import open_http  # noqa: PLC0415 (most sources ask no server)
 
-        try:
+        with self._as_source():
             web_url(url)
-        except HttpTerminal as error:
+            async with open_http(self._settings, self._root, url) as http:
+                try:
+                    yield http
+                finally:
+                    self._usage = RequestUsage(self._usage.requests + http.requests, http.quota_left(url))
+
+    @contextmanager
+    def _as_source(self) -> Iterator[None]:
+        """Raise what a request raises as an error of the source."""
+        try:
+            yield
+        except (HttpTerminal, HttpTransient) as error:
             raise self._error(error) from error
-        async with open_http(self._settings, self._root, url) as http:
-            try:
-                yield http
-            finally:
-                self._usage = RequestUsage(self._usage.requests + http.requests, http.quota_left(url))
 
     def _error(self, error: HttpTerminal | HttpTransient) -> SourceError | SourceUnavailable:
         kind = SourceUnavailable if isinstance(error, HttpTransient) else SourceError
         return kind(self.spec, error.reason, str(error))
 
     def _present(self) -> set[str]:
-        """Return the ids of the source's documents that are not retired."""
         seen = seen_table(self._root).read(columns=["doc_id", "source", "retired_at"])
         return set(seen.filter(pl.col("retired_at").is_null(), source=self.spec)["doc_id"])
 

@@ -161,8 +161,6 @@ def checked(entry: SourceEntry) -> SourceEntry:
 
 
 class _Listing:
-    """The sorted entries of a source, looked up by folder."""
-
     def __init__(self, entries: list[SourceEntry]) -> None:
         self.entries = entries
         self._skill_folders = {e.folder for e in entries if e.names_skill and e.kind == "file"}
@@ -299,7 +297,7 @@ def wanted(skill: BundledSkill, limits: DocumentLimits) -> list[SourceEntry]:
 
 
 def read_skill(
-    skill: BundledSkill,
+    skill: BundledSkill | Dropped,
     read: Reader,
     limits: DocumentLimits,
     source: str,
@@ -307,10 +305,12 @@ def read_skill(
 ) -> RawDocument | Dropped:
     """Return a skill with these fields of its `origin`, or why its SKILL.md could not be read.
 
-    Over `limits.document_bytes` the content is None, and a finding says why. A text larger than a bundle may
-    be is not read: `raw_hash` is the digest of its key and its size. Other files of the bundle that cannot be
-    read become findings too.
+    A row that was dropped is returned as it is. Over `limits.document_bytes` the content is None, and a
+    finding says why. A text larger than a bundle may be is not read: `raw_hash` is the digest of its key and
+    its size. Other files of the bundle that cannot be read become findings too.
     """
+    if isinstance(skill, Dropped):
+        return skill
     entry = skill.entry
     if entry.size > limits.bundle_bytes:
         text = Content(b"", entry.size, hashlib.sha256(f"{entry.key} {entry.size}".encode()).hexdigest())

@@ -36,11 +36,7 @@ def meant(wanted: str, names: Mapping[str, str | None]) -> list[str]:
     """Return the ids that a text means: the id itself or, if nothing has it, all that it may stand for.
 
     It may stand for ids of which it is the end, after a slash, and for ids of documents with this name, in
-    any letter case.
-
-    Args:
-        wanted: What a person wrote.
-        names: Every id with its document's name, None where that is not known.
+    any letter case. `names` has every id with its document's name, None where that is not known.
     """
     key = doc_key(wanted.strip().strip("/"))
     if not key:
@@ -54,13 +50,7 @@ def meant(wanted: str, names: Mapping[str, str | None]) -> list[str]:
 
 
 def suggestion(wanted: str, found: list[str], ids: Iterable[str]) -> str:
-    """Return what a message says after an id that is no document's: which ids it may mean, or the nearest.
-
-    Args:
-        wanted: What a person wrote.
-        found: Several ids that it may mean, or none.
-        ids: All ids.
-    """
+    """Return what a message says after an id that is no document's: what it may mean, or the nearest."""
     if found:
         more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
         return f"; it may mean {', '.join(found[:_SHOWN])}{more}: give the whole id"
@@ -69,7 +59,6 @@ def suggestion(wanted: str, found: list[str], ids: Iterable[str]) -> str:
 
 
 def _nearest(key: str, ids: Mapping[str, str]) -> list[str]:
-    """Return at most three of the ids most like a key."""
     last = {other.rpartition("/")[2]: other for other in ids}
     close = [*nearest(key, ids), *map(last.__getitem__, nearest(key.rpartition("/")[2], last))]
     return [ids[other] for other in dict.fromkeys(close)][:3]

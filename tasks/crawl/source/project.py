@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from storage.schemas import Dropped
+from tasks.crawl.http.responses import json_object
 from tasks.crawl.source.bundle import BundledSkill
+from tasks.models.fields import mapping_of
 
 LOCK, PLUGIN = PROJECT_FILES = ("skills-lock.json", "plugin.json")
 PROJECT_BYTES = 2_000_000  # of such a file
@@ -27,9 +28,11 @@ class Project(NamedTuple):
 
 def project_of(files: Mapping[str, bytes]) -> Project:
     """Return what those of `PROJECT_FILES` say that are there; one of another form says nothing."""
-    plugin = _object(files.get(PLUGIN))
+    plugin = json_object(files.get(PLUGIN, b""))
     ours = str(plugin.get("$schema")).startswith(_PLUGIN_SCHEMA)
-    return Project(_locked(_object(files.get(LOCK))), stated_licence(plugin.get("license")) if ours else None)
+    return Project(
+        _locked(json_object(files.get(LOCK, b""))), stated_licence(plugin.get("license")) if ours else None
+    )
 
 
 def stated_licence(value: object) -> str | None:
@@ -37,21 +40,10 @@ def stated_licence(value: object) -> str | None:
     return value if isinstance(value, str) and 0 < len(value) <= _LONGEST_LICENCE else None
 
 
-def _object(content: bytes | None) -> dict[str, Any]:
-    try:
-        found = json.loads(content or b"")
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _locked(lock: Mapping[str, Any]) -> frozenset[str]:
-    skills = lock.get("skills") if lock.get("version") == 1 else None
-    names = skills if isinstance(skills, dict) else {}
+    names = mapping_of(lock.get("skills") if lock.get("version") == 1 else None)
     # A skill that lies in the project is installed from itself: it is the source.
-    local = {
-        name for name, row in names.items() if isinstance(row, dict) and row.get("sourceType") == "local"
-    }
+    local = {name for name, row in names.items() if mapping_of(row).get("sourceType") == "local"}
     return frozenset(map(_folder_name, names.keys() - local))
 
 
@@ -71,5 +63,4 @@ def without_copies(
 
 
 def _folder_name(name: str) -> str:
-    """Return the folder of a skill as installers name it."""
     return re.sub(r"[^a-z0-9._]+", "-", name.lower()).strip("-.")

@@ -52,13 +52,8 @@ def comparable(
 ) -> bool:
     """Tell whether an unchanged commit means that all listed skills of a repository are unchanged.
 
-    It does not if the list has changed, or if files were read under other limits.
-
-    Args:
-        known: The repository's row of REPOSITORIES.
-        digest: The `list_digest` of its rows now.
-        listed: Those rows.
-        limits: The limits of this reading.
+    It does not if the list has changed, of which `digest` tells, or if files were read under other limits.
+    `known` is the repository's row of REPOSITORIES, `listed` its rows of LISTED now.
     """
     same_list = known.get("listed") == digest and known.get("state") in ("ok", *UNREACHED)
     # Older versions took what an archive lacked for lost.

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from storage.errors import WrongInput
 from storage.lance.served import Served
 from storage.root import Root
-from tasks.crawl.registries.formats import (
+from tasks.crawl.registries.discovery import (
     FOLDER,
     INDEX,
     OLDER_FOLDER,

@@ -14,7 +14,7 @@ from storage.errors import UnknownDocument, Withheld, WrongInput
 from storage.lance.served import Served, require_licences
 from storage.lance.tables import SKILLS, TableAt
 from storage.root import Root
-from tasks.crawl.registries.formats import MOST_NAME, digest_of, pack, registry_name
+from tasks.crawl.registries.discovery import MOST_NAME, digest_of, pack, registry_name
 from tasks.refine.risks.hits import rule_id
 from tasks.retrieve.install.contents import prepare
 from tasks.retrieve.install.skills_folder import digests_of

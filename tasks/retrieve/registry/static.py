@@ -15,7 +15,7 @@ from storage.errors import StorageError, WrongInput
 from storage.lance.served import Served
 from storage.root import Root
 from storage.tombstones import Forgotten
-from tasks.crawl.registries.formats import FOLDER, INDEX, OLDER_FOLDER, OLDER_INDEX, as_json, pack
+from tasks.crawl.registries.discovery import FOLDER, INDEX, OLDER_FOLDER, OLDER_INDEX, as_json, pack
 from tasks.retrieve.registry.indexes import (
     ARCHIVES,
     FOLDER_MARKETPLACE,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flows.commands.registries import publish_registry
-from tasks.crawl.registries.formats import digest_of, index_entry, index_json, pack
+from tasks.crawl.registries.discovery import digest_of, index_entry, index_json, pack
 from tasks.retrieve.install.lock import LOCK_FILE
 from tasks.retrieve.install.skills_lock import SKILLS_LOCK, folder_hash
 from tests.support.command import Ask

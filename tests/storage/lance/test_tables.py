@@ -11,16 +11,7 @@ from lancedb.index import FTS
 
 from storage.errors import SchemaMismatch, StorageError
 from storage.lance.tables import INDUCED, NODES, SKILLS, TableAt, TableWriter, schema_of
-from storage.lance.versions import (
-    keep_only,
-    manifest_reads,
-    prune,
-    rewrite,
-    tag,
-    tagged,
-    untag,
-    versions_of,
-)
+from storage.lance.versions import keep_only, manifest_reads, prune, rewrite, tag, tagged, untag, versions_of
 from storage.root import Root
 from tests.support.roots.vendor import connect, open_at
 
@@ -57,25 +48,25 @@ def held(root: Root, version: int) -> list[str]:
     return sorted(TableAt(root, NODES, version).rows(["doc_id"])["doc_id"].to_pylist())
 
 
-def test_what_changed_is_taken_out_and_added(root: Root) -> None:
-    first = write(root, None, add=["rye", "spelt", "oat"])
-    second = write(root, first, add=["spelt", "corn"], delete=["rye", "spelt", "never"])
-    assert held(root, second) == ["corn", "oat", "spelt"]
-
-
-def test_a_reader_at_a_version_does_not_see_later_writes(root: Root) -> None:
-    first = write(root, None, add=["rye"])
+def test_what_changed_is_taken_out_and_added_and_a_reader_at_a_version_does_not_see_it(root: Root) -> None:
+    assert versions_of(root, NODES) == set()
+    empty = write(root, None, add=[])
+    assert held(root, empty) == []
+    first = write(root, empty, add=["rye", "spelt", "oat"])
     reader = TableAt(root, NODES, first)
     reader.opened()
-    write(root, first, add=["oat"], delete=["rye"])
-    assert reader.rows()["doc_id"].to_pylist() == held(root, first) == ["rye"]
+    second = write(root, first, add=["spelt", "corn"], delete=["rye", "spelt", "never"])
+    assert held(root, second) == ["corn", "oat", "spelt"]
+    assert sorted(reader.rows()["doc_id"].to_pylist()) == held(root, first) == ["oat", "rye", "spelt"]
+    assert {first, second} <= versions_of(root, NODES) <= set(range(1, second + 1))
+    assert held(root, write(root, None, add=["millet"])) == ["millet"]  # without a base, from nothing
 
 
-@pytest.mark.parametrize("doc_id", ODD_IDS)
-def test_odd_ids_are_taken_out_and_no_others(root: Root, doc_id: str) -> None:
-    first = write(root, None, add=["rye", *ODD_IDS])
-    second = write(root, first, add=[], delete=[doc_id])
-    assert held(root, second) == sorted({"rye", *ODD_IDS} - {doc_id})
+def test_odd_ids_are_taken_out_and_no_others(root: Root) -> None:
+    version, left = write(root, None, add=["rye", *ODD_IDS]), {"rye", *ODD_IDS}
+    for doc_id in ODD_IDS:
+        version, left = write(root, version, add=[], delete=[doc_id]), left - {doc_id}
+        assert held(root, version) == sorted(left)
 
 
 def test_more_ids_than_one_statement_takes_are_taken_out(root: Root) -> None:
@@ -97,29 +88,20 @@ def test_indices_cover_every_row_after_each_load(root: Root) -> None:
             assert (index.num_unindexed_rows, index.num_indexed_rows) == (0, table.count_rows())
 
 
-def test_what_a_crash_left_after_the_base_is_passed_over(root: Root) -> None:
+def test_what_a_crash_left_after_the_base_is_passed_over_also_by_who_writes_nothing(root: Root) -> None:
     base = write(root, None, add=["rye", "spelt"])
     died = TableWriter(root, NODES, SCHEMA, base)
     died.delete(["rye"])
     died.add(rows(["half"]))
-    assert write(root, base, add=["oat"]) > base
-    latest = connect(root).open_table(NODES)
-    assert held(root, int(latest.version)) == ["oat", "rye", "spelt"]
-    assert held(root, base) == ["rye", "spelt"]
-
-
-def test_a_writer_that_writes_nothing_adds_no_version_even_after_a_crash(root: Root) -> None:
-    base = write(root, None, add=["rye"])
-    TableWriter(root, NODES, SCHEMA, base).add(rows(["half"]))
     latest = connect(root).open_table(NODES).version
-    writer = TableWriter(root, NODES, SCHEMA, base)
-    writer.delete([])
-    writer.add(rows([]))
-    assert not writer.written
-    assert not writer.rebuilt
-    assert writer.version == base
-    assert writer.count() == 1
+    idle = TableWriter(root, NODES, SCHEMA, base)
+    idle.delete([])
+    idle.add(rows([]))
+    assert (idle.written, idle.rebuilt, idle.version, idle.count()) == (False, False, base, 2)
     assert connect(root).open_table(NODES).version == latest
+    assert write(root, base, add=["oat"]) > base
+    assert held(root, int(connect(root).open_table(NODES).version)) == ["oat", "rye", "spelt"]
+    assert held(root, base) == ["rye", "spelt"]
 
 
 def test_another_encoder_makes_the_table_anew_and_old_versions_stay(root: Root) -> None:
@@ -141,23 +123,8 @@ def test_the_same_encoder_after_a_rebuild_that_died_goes_on_from_its_base(root: 
     base = write(root, None, add=["rye"])
     TableWriter(root, NODES, schema_of(NODES, {**MODEL, "dimension": 6}), base)
     assert held(root, write(root, base, add=["oat"])) == ["oat", "rye"]
-
-
-def test_another_column_makes_the_table_anew(root: Root) -> None:
-    base = write(root, None, add=["rye"])
     other = SCHEMA.append(pa.field("licence", pa.string())).with_metadata(SCHEMA.metadata)
-    assert TableWriter(root, NODES, other, base).rebuilt
-
-
-def test_without_a_base_the_table_starts_empty(root: Root) -> None:
-    write(root, None, add=["rye"])
-    assert held(root, write(root, None, add=["oat"])) == ["oat"]
-
-
-def test_an_empty_table_is_finished_without_indices(root: Root) -> None:
-    version = write(root, None, add=[])
-    assert held(root, version) == []
-    assert held(root, write(root, version, add=["rye"])) == ["rye"]
+    assert TableWriter(root, NODES, other, base).rebuilt  # another column
 
 
 def test_tags_stay_with_their_version(root: Root) -> None:
@@ -175,25 +142,14 @@ def test_tags_stay_with_their_version(root: Root) -> None:
     assert tagged(root, NODES) == {"v-2": second}
 
 
-def test_versions_are_known(root: Root) -> None:
-    assert versions_of(root, NODES) == set()
-    first = write(root, None, add=["rye"])
-    second = write(root, first, add=["oat"])
-    assert {first, second} <= versions_of(root, NODES) <= set(range(1, second + 1))
-
-
-@pytest.mark.parametrize(("name", "version"), [(NODES, 99), ("absent", 1)])
-def test_what_cannot_be_opened_is_named(root: Root, name: str, version: int) -> None:
-    write(root, None, add=["rye"])
-    with pytest.raises(StorageError, match=f"table {name} at version {version} cannot be opened"):
-        TableAt(root, name, version).opened()
-
-
-def test_a_base_that_is_gone_is_an_error_and_nothing_is_lost(root: Root) -> None:
-    version = write(root, None, add=["rye"])
+def test_what_cannot_be_opened_is_named_and_nothing_is_lost(root: Root) -> None:
+    base = write(root, None, add=["rye"])
+    for name, version in ((NODES, 99), ("absent", 1)):
+        with pytest.raises(StorageError, match=f"table {name} at version {version} cannot be opened"):
+            TableAt(root, name, version).opened()
     with pytest.raises(StorageError, match="version 99"):
         TableWriter(root, NODES, SCHEMA, 99)
-    assert held(root, version) == ["rye"]
+    assert held(root, base) == ["rye"]
 
 
 def test_a_table_of_a_newer_program_is_refused(root: Root) -> None:
@@ -213,9 +169,8 @@ def test_schemas_name_the_model_and_the_vectors_length() -> None:
 
 def rewritten(root: Root, base: int, *, without: set[str]) -> int:
     def left(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.filter(
-            pa.array([d not in without for d in batch.column("doc_id").to_pylist()], pa.bool_())
-        )
+        kept = [doc_id not in without for doc_id in batch.column("doc_id").to_pylist()]
+        return batch.filter(pa.array(kept, pa.bool_()))
 
     return rewrite(root, NODES, base, left)
 
@@ -227,10 +182,8 @@ def test_a_rewritten_table_has_the_same_rows_but_those_left_out_in_order(root: R
     before, after = (open_at(connect(root), NODES, v).search().to_arrow() for v in (base, version))
     assert after.equals(before.filter(pa.array([d != "skill-7" for d in before["doc_id"].to_pylist()])))
     assert after.schema.metadata == before.schema.metadata
-    assert {i.columns[0] for i in open_at(connect(root), NODES, version).list_indices()} == {
-        "doc_id",
-        "node_id",
-    }
+    indices = open_at(connect(root), NODES, version).list_indices()
+    assert {index.columns[0] for index in indices} == {"doc_id", "node_id"}
 
 
 def test_one_row_of_many_leaves_its_file(root: Root, tmp_path: Path) -> None:
@@ -250,16 +203,15 @@ def files_with(folder: Path, word: bytes) -> list[Path]:
     return [p for p in folder.rglob("*") if p.is_file() and word in p.read_bytes()]
 
 
-def test_what_a_crash_left_behind_goes_with_the_old_versions(root: Root) -> None:
+def test_what_a_crash_left_behind_goes_with_the_old_versions_and_everything_may_be_left_out(
+    root: Root,
+) -> None:
     base = write(root, None, add=["rye", "spelt"])
     TableWriter(root, NODES, SCHEMA, base).add(rows(["half"]))
     version = rewritten(root, base, without={"rye"})
     keep_only(root, NODES, version)
     assert held(root, version) == ["spelt"]
-
-
-def test_everything_may_be_left_out(root: Root) -> None:
-    version = rewritten(root, write(root, None, add=["rye"]), without={"rye"})
+    version = rewritten(root, version, without={"spelt"})
     keep_only(root, NODES, version)
     assert held(root, write(root, version, add=["oat"])) == ["oat"]
 
@@ -335,9 +287,7 @@ def learned(root: Root, version: int) -> set[str]:
     return set(open_at(connect(root), INDUCED, version).search().to_arrow()["row_id"].to_pylist())
 
 
-def test_a_manifest_reads_wherever_it_lies_unless_its_own_bytes_are_wrong(
-    tmp_path: Path,
-) -> None:
+def test_a_manifest_reads_wherever_it_lies_unless_its_own_bytes_are_wrong(tmp_path: Path) -> None:
     TableWriter(Root(tmp_path), NODES, SCHEMA, None)
     for manifest in (tmp_path / "lance/nodes.lance/_versions").glob("*.manifest"):
         data = manifest.read_bytes()
@@ -346,9 +296,7 @@ def test_a_manifest_reads_wherever_it_lies_unless_its_own_bytes_are_wrong(
         assert not manifest_reads(manifest.name, b"")
 
 
-def test_an_index_of_words_that_an_earlier_version_made_goes_with_the_next_load(
-    root: Root,
-) -> None:
+def test_an_index_of_words_that_an_earlier_version_made_goes_with_the_next_load(root: Root) -> None:
     base = load(root, None, "rye")
     table = connect(root).open_table(INDUCED)
     table.create_index("text", config=FTS())

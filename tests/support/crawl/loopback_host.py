@@ -104,7 +104,7 @@ class Host:
             self._under_way -= 1
 
 
-_OF_CLIENT = ("redirect_hosts", "timeout", "connect_timeout")
+_OF_CLIENT = ("redirect_hosts", "timeout")
 
 
 def http_of(root: Root, limits: Mapping[str, Any] | None = None, **time: Any) -> Http:  # noqa: ANN401
@@ -147,12 +147,3 @@ async def hangs_up(request: web.Request) -> web.StreamResponse:
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
-
-
-async def drips(request: web.Request) -> web.StreamResponse:
-    """Send a byte now and then."""
-    response = web.StreamResponse(headers={"Content-Length": "100000"})
-    await response.prepare(request)
-    while True:
-        await response.write(b".")
-        await asyncio.sleep(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import zlib
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
@@ -30,6 +31,34 @@ def zipped(
             info.external_attr = (modes or {}).get(name, stat.S_IFREG | 0o644) << 16
             archive.writestr(info, content, ZIP_DEFLATED)
     return buffer.getvalue()
+
+
+_SKILL = b"---\nname: bait\ndescription: Ties a fishing knot\n---\n# Knots\n\nWet the line before you pull.\n"
+# What makes an archive worth reading that no honest forge makes.
+_BAIT = {"trap-main/skills/bait/SKILL.md": _SKILL}
+
+
+def climbing() -> bytes:
+    """Return an archive with an entry that climbs out of the folder it is unpacked to."""
+    return zipped(_BAIT | {"trap-main/../../../climbed.txt": b"out"})
+
+
+def bomb(size: int, name: str = "bomb/SKILL.md") -> bytes:
+    """Return an archive with a file of this many bytes that packs to a thousandth of it."""
+    return zipped(_BAIT | {f"trap-main/skills/{name}": bytes(size)})
+
+
+def understated(size: int, said: int) -> bytes:
+    """Return a bomb of `size` bytes that both its headers say is of `said` bytes."""
+    packed = bytearray(bomb(size))
+    crc = zlib.crc32(bytes(size)).to_bytes(4, "little")
+    # Both headers have the CRC, the packed size, the unpacked size, one after the other.
+    at = packed.find(crc)
+    while at >= 0:
+        if packed[at + 8 : at + 12] == size.to_bytes(4, "little"):
+            packed[at + 8 : at + 12] = said.to_bytes(4, "little")
+        at = packed.find(crc, at + 1)
+    return bytes(packed)
 
 
 def saved(folder: Path, data: bytes) -> Path:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from tests.support.marketplace.messages import Asked, Body, Reply, Window, json_reply, text_reply, with_etag
-from tests.support.marketplace.repository import Blob, Commit, Node, Repository, Shelf, Tree, root_name
+from tests.support.marketplace.messages import (
+    Asked,
+    Reply,
+    Window,
+    iso_time,
+    json_reply,
+    text_reply,
+    with_etag,
+)
+from tests.support.marketplace.repository import Blob, Commit, Node, Repository, Tree, archive_of, root_name
 from tests.support.marketplace.world import World
 
 _NAMED = re.compile(r"/repos/([^/]+)/([^/]+)(?:/(.*))?")
@@ -35,23 +42,21 @@ def locate(world: World, owner: str, repo: str) -> Place | None:
 
 def blocked_text(repository: Repository) -> Reply | None:
     """Return how a host of files refuses a repository, None where it does not."""
-    if repository.fate == "dmca":
-        return text_reply("Repository unavailable due to a DMCA takedown notice.", 403)
-    if repository.fate == "denied":
-        return text_reply("Forbidden", 403)
-    return text_reply("Unavailable For Legal Reasons", 451) if repository.fate == "blocked" else None
+    said = {
+        "dmca": ("Repository unavailable due to a DMCA takedown notice.", 403), "denied": ("Forbidden", 403),
+        "blocked": ("Unavailable For Legal Reasons", 451),
+    }.get(repository.fate)  # fmt: skip
+    return text_reply(*said) if said else None
 
 
 def blocked_json(repository: Repository) -> Reply | None:
     """Return how the API refuses a repository, None where it does not."""
-    if repository.fate == "dmca":
-        block = {"reason": "dmca", "created_at": "2026-01-05T10:00:00Z", "html_url": None}
-        return json_reply({"message": "Repository access blocked", "block": block}, 403)
     if repository.fate == "denied":
         return json_reply({"message": "Forbidden", "status": "403"}, 403)
-    if repository.fate == "blocked":
-        block = {"reason": "legal", "created_at": "2026-01-05T10:00:00Z", "html_url": None}
-        return json_reply({"message": "Repository access blocked", "block": block}, 451)
+    if repository.fate in {"dmca", "blocked"}:
+        reason, status = ("dmca", 403) if repository.fate == "dmca" else ("legal", 451)
+        block = {"reason": reason, "created_at": "2026-01-05T10:00:00Z", "html_url": None}
+        return json_reply({"message": "Repository access blocked", "block": block}, status)
     return None
 
 
@@ -59,46 +64,27 @@ def not_found() -> Reply:
     return json_reply({"message": "Not Found", "documentation_url": "", "status": "404"}, 404)
 
 
-def _time(at: int) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def repository_json(repository: Repository, base: str) -> dict[str, Any]:
-    licence = repository.licence
-    pushed = _time(repository.head.at) if repository.branches else None
+    licence, name = repository.licence, repository.name
+    pushed = iso_time(repository.head.at) if repository.branches else None
     named = {"key": licence.lower(), "name": licence, "spdx_id": licence} if licence else None
     return {
-        "id": repository.repo_id,
-        "name": repository.repo,
-        "full_name": repository.name,
-        "private": False,
-        "owner": {"login": repository.owner, "type": "User"},
-        "html_url": f"https://github.com/{repository.name}",
-        "url": f"{base}/repos/{repository.name}",
-        "fork": False,
-        "size": repository.size_kb,
-        "stargazers_count": repository.stars,
-        "default_branch": repository.default_branch,
-        "license": named,
-        "archived": False,
-        "disabled": False,
-        "visibility": "public",
-        "pushed_at": pushed,
-    }
+        "id": repository.repo_id, "name": repository.repo, "full_name": name, "private": False,
+        "owner": {"login": repository.owner, "type": "User"}, "html_url": f"https://github.com/{name}",
+        "url": f"{base}/repos/{name}", "fork": False, "size": 1, "stargazers_count": repository.stars,
+        "default_branch": repository.default_branch, "license": named, "archived": False, "disabled": False,
+        "visibility": "public", "pushed_at": pushed,
+    }  # fmt: skip
 
 
 def commit_json(repository: Repository, commit: Commit, base: str) -> dict[str, Any]:
     url = f"{base}/repos/{repository.name}"
-    who = {"name": "Market Gardener", "email": "gardener@example.org", "date": _time(commit.at)}
+    who = {"name": "Market Gardener", "email": "gardener@example.org", "date": iso_time(commit.at)}
+    tree = {"sha": commit.tree.sha, "url": f"{url}/git/trees/{commit.tree.sha}"}
     return {
         "sha": commit.sha,
         "url": f"{url}/commits/{commit.sha}",
-        "commit": {
-            "author": who,
-            "committer": who,
-            "message": commit.message,
-            "tree": {"sha": commit.tree.sha, "url": f"{url}/git/trees/{commit.tree.sha}"},
-        },
+        "commit": {"author": who, "committer": who, "message": "Tend the garden", "tree": tree},
         "parents": [{"sha": commit.parent}] if commit.parent else [],
     }
 
@@ -106,7 +92,7 @@ def commit_json(repository: Repository, commit: Commit, base: str) -> dict[str, 
 def entry_json(path: str, node: Node) -> dict[str, Any]:
     entry: dict[str, Any] = {"path": path, "mode": node.mode, "type": node.kind, "sha": node.sha}
     if not isinstance(node, Tree) and node.kind == "blob":
-        entry["size"] = node.size
+        entry["size"] = len(node.content)
     return entry
 
 
@@ -130,7 +116,7 @@ class GitHubApi:
 
     def __init__(self, world: World, hosts: Callable[[str], str]) -> None:
         self._world, self._hosts = world, hosts
-        self._window = Window(world.github.window_seconds)
+        self._window = Window(3_600)
         self._routes: list[tuple[str, str, Callable[[Repository, Asked, str], Reply]]] = [
             (r"()", "repo", self._repository),
             (r"commits/(.+)", "commit", self._commit),
@@ -142,29 +128,26 @@ class GitHubApi:
     def answer(self, asked: Asked) -> Reply:
         settings = self._world.github
         who = asked.token or "anonymous"
-        self._window.seconds = settings.window_seconds
         used = self._window.at(self._world.now())
         if asked.token and settings.tokens is not None and asked.token not in settings.tokens:
             return json_reply({"message": "Bad credentials", "status": "401"}, 401)
-        limit = settings.token_limit if asked.token else settings.anonymous_limit
+        limit = 5_000 if asked.token else settings.anonymous_limit
         kind, place, reply = self._routed(asked)
         if used[who] >= limit:
-            reply = json_reply({"message": "API rate limit exceeded."}, settings.limit_status)
+            reply = json_reply({"message": "API rate limit exceeded."}, 403)
         reply = with_etag(reply, asked)
         free = reply.status == 304 and asked.token is not None
         used[who] += not free and used[who] < limit
-        reply.headers.update(self._limits(limit, used[who]))
+        left = {
+            "limit": limit,
+            "remaining": limit - used[who],
+            "used": used[who],
+            "reset": self._window.reset,
+        }
+        reply.headers.update({f"x-ratelimit-{name}": str(n) for name, n in left.items()})
+        reply.headers["x-ratelimit-resource"] = "core"
         reply.kind, reply.repository = kind, place
         return reply
-
-    def _limits(self, limit: int, used: int) -> dict[str, str]:
-        return {
-            "x-ratelimit-limit": str(limit),
-            "x-ratelimit-remaining": str(limit - used),
-            "x-ratelimit-used": str(used),
-            "x-ratelimit-reset": str(self._window.reset),
-            "x-ratelimit-resource": "core",
-        }
 
     def _routed(self, asked: Asked) -> tuple[str, str | None, Reply]:
         """Return what kind of route was asked for, of which repository, and the answer."""
@@ -242,8 +225,8 @@ def _moved(world: World, place: Place, rest: str) -> Reply:
 class ArchiveHost:
     """Serves `/{owner}/{repo}/zip/{ref}`, and `legacy.zip`, to which the API's zipball leads."""
 
-    def __init__(self, world: World, shelf: Shelf) -> None:
-        self._world, self._shelf = world, shelf
+    def __init__(self, world: World) -> None:
+        self._world = world
 
     def answer(self, asked: Asked) -> Reply:
         match = _ARCHIVE.fullmatch(asked.path)
@@ -265,14 +248,9 @@ class ArchiveHost:
         root = root_name(repository.repo, ref)
         if legacy:
             root = f"{repository.owner}-{repository.repo}-{commit.sha[:7]}"
-        headers = {
-            "content-type": "application/zip",
-            "content-disposition": f"attachment; filename={root}.zip",
-        }
-        body: Body | None = repository.archive_override
-        if body is None:
-            body = self._shelf.archive(commit, root)
-        return Reply(200, body, headers)
+        named = {"content-disposition": f"attachment; filename={root}.zip"}
+        body = repository.archive_override or archive_of(commit, root)
+        return Reply(200, body, {"content-type": "application/zip", **named})
 
 
 class RawHost:
@@ -297,7 +275,7 @@ class RawHost:
         blob = _split(place.repository, rest)
         if blob is None:
             return _missing()
-        return Reply(200, b"".join(blob.pieces()), {"content-type": "text/plain; charset=utf-8"})
+        return Reply(200, blob.content, {"content-type": "text/plain; charset=utf-8"})
 
 
 def _split(repository: Repository, rest: str) -> Blob | None:

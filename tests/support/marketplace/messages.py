@@ -1,4 +1,4 @@
-"""Messages: what a service is asked and what it answers, before HTTP; quotas, and a log of requests."""
+"""What a service is asked and answers, before HTTP, also where it is at fault; quotas, a log of requests."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import hashlib
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol, TypeAlias
-
-# Bytes, a file that is sent piece by piece, or pieces made on the fly (then no length is announced).
-Body: TypeAlias = bytes | Path | Callable[[], Iterable[bytes]]
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any, Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class Reply:
     """An answer, and for the log what kind of thing was asked for, and of which repository."""
 
     status: int
-    body: Body = b""
+    body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     kind: str = "other"
     repository: str | None = None
@@ -57,6 +55,10 @@ def text_reply(text: str, status: int, kind: str = "text/plain") -> Reply:
     return Reply(status, text.encode(), {"content-type": f"{kind}; charset=utf-8"})
 
 
+def iso_time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def html_page(status: int) -> Reply:
     """The page of a guard that wants to see a browser."""
     page = "<!DOCTYPE html><html><head><title>Just a moment</title></head><body>Checking you.</body></html>"
@@ -65,7 +67,7 @@ def html_page(status: int) -> Reply:
 
 def with_etag(reply: Reply, asked: Asked) -> Reply:
     """Give an answer its ETag, which differs by credential; where the asker has it already, make it a 304."""
-    if reply.status != 200 or not isinstance(reply.body, bytes):
+    if reply.status != 200:
         return reply
     who = asked.headers.get("authorization", "")
     tag = f'W/"{hashlib.sha256(who.encode() + reply.body).hexdigest()}"'
@@ -75,13 +77,11 @@ def with_etag(reply: Reply, asked: Asked) -> Reply:
     return reply
 
 
-@dataclass(slots=True)
 class Window:
     """Uses by asker in stretches of `seconds` that begin at multiples of it since 1970, as UTC days do."""
 
-    seconds: int
-    start: int = 0
-    used: Counter[str] = field(default_factory=Counter)
+    def __init__(self, seconds: int) -> None:
+        self.seconds, self.start, self.used = seconds, 0, Counter[str]()
 
     def at(self, now: float) -> Counter[str]:
         """Return what is used at this moment: nothing yet where a new stretch has begun."""
@@ -102,48 +102,90 @@ class Request:
     """One request as it arrived.
 
     Args:
-        at: When, in seconds of a monotonic clock.
         status: What it was answered with; 0 while it is not yet.
         repository: `owner/repo` by its present name, where one was asked about.
         kind: listing, search, repo, commit, tree, refs, zipball, contents, archive, raw, registry or other.
-        fault: The kind of fault that was served instead of the answer, or with it.
-        ended: When the last piece of its answer so far was about to be sent.
     """
 
-    at: float
     service: str
-    method: str
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
     status: int = 0
     repository: str | None = None
     kind: str = "other"
-    fault: str | None = None
-    ended: float | None = None
 
 
-@dataclass(slots=True)
-class RequestLog:
-    """Counts and measures what came in; a test reads it while the services serve."""
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One misbehaviour.
 
-    requests: list[Request] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    Args:
+        kind: `none` answers as if there were no fault: a gap in a script.
+        status: Of the HTML page.
+        fields: What an answer with missing fields lacks, at whatever depth.
+        location: Where a redirect leads.
+    """
 
-    def add(self, request: Request) -> None:
-        with self.lock:
-            self.requests.append(request)
+    kind: Literal["500", "html", "wrong-json", "missing-fields", "secondary", "redirect", "none"]
+    status: int = 200
+    fields: tuple[str, ...] = ()
+    location: str = ""
 
-    def clear(self) -> None:
-        with self.lock:
-            self.requests.clear()
 
-    def select(self, service: str | None, kind: str | None, repository: str | None) -> list[Request]:
-        with self.lock:
-            return [
-                request
-                for request in self.requests
-                if service in {None, request.service}
-                and kind in {None, request.kind}
-                and (repository is None or (request.repository or "").lower() == repository.lower())
-            ]
+class Faults:
+    """Decides for each request whether it is answered with a fault."""
+
+    def __init__(self) -> None:
+        self._scripts: list[tuple[str, list[Fault]]] = []
+        self._lock = threading.Lock()
+
+    def script(self, url: str, faults: Iterable[Fault]) -> None:
+        """Answer the next requests to a URL with these, one each.
+
+        Args:
+            url: `service:/path` or `service:/path?query`, with `*` and `?` as wildcards (a path alone
+                stands for every query); the query as it was sent.
+            faults: Used up one by one.
+        """
+        with self._lock:
+            self._scripts.append((url, list(faults)))
+
+    def next(self, service: str, path: str, query: str) -> Fault | None:
+        """Return the fault for the request that has just come in, None for none."""
+        bare = f"{service}:{path}"
+        whole = f"{bare}?{query}" if query else bare
+        with self._lock:
+            for url, faults in self._scripts:
+                if faults and (url in {whole, bare} or fnmatchcase(whole, url)):
+                    fault = faults.pop(0)
+                    return None if fault.kind == "none" else fault
+        return None
+
+
+def misbehave(reply: Reply, fault: Fault) -> Reply:
+    """Return what is answered instead of the right answer; kind and repository stay, for the log."""
+    wrong = _wrong(reply, fault)
+    wrong.kind, wrong.repository = reply.kind, reply.repository
+    return wrong
+
+
+def _wrong(reply: Reply, fault: Fault) -> Reply:
+    if fault.kind == "secondary":
+        return json_reply({"message": "You have exceeded a secondary rate limit."}, 403)
+    if fault.kind == "500":
+        return text_reply("The server stumbled", 500)
+    if fault.kind == "html":
+        return html_page(fault.status)
+    if fault.kind == "redirect":
+        return Reply(302, headers={"location": fault.location})
+    if fault.kind == "wrong-json":
+        return Reply(200, b'{"skills": [', {"content-type": "application/json"})
+    assert fault.kind == "missing-fields"
+    return json_reply(_without(json.loads(reply.body or b"{}"), fault.fields), reply.status)
+
+
+def _without(value: Any, fields: tuple[str, ...]) -> Any:  # noqa: ANN401 (any JSON)
+    if isinstance(value, dict):
+        return {key: _without(inner, fields) for key, inner in value.items() if key not in fields}
+    return [_without(inner, fields) for inner in value] if isinstance(value, list) else value

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from tests.support.marketplace.repository import Blob, Commit, Repository, Tree
 
-TimeForm: TypeAlias = Literal["text", "int", "float", "ms", "iso", "rotating"]
+TimeForm: TypeAlias = Literal["text", "rotating"]
 HasNext: TypeAlias = Literal["honest", "always", "never"]
 Envelope: TypeAlias = Literal["nested", "flat", "bare"]
 _FRONT = re.compile(rb"\A---\r?\n(.*?)^---", re.DOTALL | re.MULTILINE)
@@ -28,7 +28,6 @@ class SkillsMPSettings:
     """The marketplace's quirks; where None or 0 stands, there is none."""
 
     listing_times: TimeForm = "text"
-    search_times: TimeForm = "int"
     # Every n-th row has null for description, author and stars; every n-th has its stars as `1.2k`; no URL.
     nulls_every: int = 0
     written_stars_every: int = 0
@@ -36,7 +35,6 @@ class SkillsMPSettings:
     routes: bool = False
     most_rows: int = 100
     listing_depth: int | None = None
-    search_depth: int | None = 5_000
     has_next: HasNext = "honest"
     unstable_ties: bool = False
     search_envelope: Envelope = "nested"
@@ -47,11 +45,8 @@ class SkillsMPSettings:
     key_required: bool = False
     # None: every key is as good as another.
     keys: frozenset[str] | None = None
-    # A day and a minute, of the search endpoint; the recorded figures are 50 and 10, with a key 500 and 30.
-    anonymous_quota: tuple[int, int] | None = None
+    # A day and a minute, of the search endpoint; the recorded figures with a key are 500 and 30.
     key_quota: tuple[int, int] | None = None
-    minute_code: str | None = "RATE_LIMIT_EXCEEDED"
-    retry_after: int | None = None
     # Called with the number of a page before it is made up: what it changes, the page already shows.
     before_page: Callable[[int], None] | None = None
 
@@ -61,9 +56,6 @@ class GitHubSettings:
     """Limits of the API an hour, and where it stops telling everything."""
 
     anonymous_limit: int = 60
-    token_limit: int = 5_000
-    window_seconds: int = 3_600
-    limit_status: int = 403
     # None: every token is as good as another.
     tokens: frozenset[str] | None = None
     tree_entries: int = 100_000
@@ -78,7 +70,6 @@ class RegistrySettings:
 
     cursor_key: Literal["nextCursor", "next_cursor"] = "nextCursor"
     last_cursor: Literal["null", "empty", "absent"] = "null"
-    default_limit: int = 30
     most_rows: int = 100
 
 
@@ -93,7 +84,6 @@ class Row:
         folder: Below the repository's root; empty for the root.
         updated_at: Seconds since 1970.
         url: Stands instead of the URL that the other fields make; may be empty.
-        hidden: It takes its place on a page but is not shown there.
     """
 
     repository: Repository | None
@@ -104,7 +94,6 @@ class Row:
     description: str
     updated_at: int
     url: str | None = None
-    hidden: bool = False
     serial: int = field(default_factory=lambda: next(_SERIAL))
 
     @property
@@ -166,13 +155,10 @@ class Server:
     name: str
     version: str
     description: str
-    repository: str | None
-    repository_id: str | None
     published_at: int
     updated_at: int
     latest: bool = True
     status: str = "active"
-    extra: dict[str, object] = field(default_factory=dict)
 
 
 class World:
@@ -200,29 +186,18 @@ class World:
         return self.time
 
     def repository(
-        self,
-        name: str,
-        *,
-        default_branch: str = "main",
-        repo_id: int | None = None,
-        stars: int = 12,
+        self, name: str, *, default_branch: str = "main", repo_id: int | None = None, stars: int = 12,
         licence: str | None = "MIT",
-    ) -> Repository:
+    ) -> Repository:  # fmt: skip
         """Return the repository of this name; where none has it, or a deleted one, it is made."""
         with self.lock:
             known = self._named(name)
             if known and known.fate != "deleted":
                 return known
             made = Repository(
-                name,
-                repo_id=repo_id or 700_000 + len(self.repositories),
-                default_branch=default_branch,
-                stars=stars,
-                licence=licence,
-                lock=self.lock,
-                clock=self._tick,
-                committed=self._list_commit,
-            )
+                name, repo_id=repo_id or 700_000 + len(self.repositories), default_branch=default_branch,
+                stars=stars, licence=licence, lock=self.lock, clock=self._tick, committed=self._list_commit,
+            )  # fmt: skip
             self.repositories.append(made)
             return made
 
@@ -254,16 +229,9 @@ class World:
         self.rows = [row for row in self.rows if row not in [held[folder] for folder in gone]]
 
     def list_skill(
-        self,
-        repository: Repository | None,
-        folder: str,
-        *,
-        ref: str | None = None,
-        url: str | None = None,
-        name: str | None = None,
-        description: str | None = None,
-        updated_at: int | None = None,
-    ) -> Row:
+        self, repository: Repository | None, folder: str, *, ref: str | None = None, url: str | None = None,
+        name: str | None = None, description: str | None = None, updated_at: int | None = None,
+    ) -> Row:  # fmt: skip
         """Add a row by hand: on another branch or tag, with a URL of its own, or about nothing at all.
 
         Without `updated_at` it is as old as the commit that its skill is in, and new where there is no skill.
@@ -295,27 +263,14 @@ class World:
                 if row.repository is repository:
                     row.full_name = repository.name
 
-    def rows_of(self, repository: Repository) -> list[Row]:
-        with self.lock:
-            return [row for row in self.rows if row.repository is repository]
-
-    def register(
-        self,
-        name: str,
-        *,
-        version: str = "1.0.0",
-        description: str = "",
-        repository: str | None = None,
-        repository_id: str | None = None,
-        **extra: object,
-    ) -> Server:
+    def register(self, name: str, *, version: str = "1.0.0", description: str = "") -> Server:
         """Publish a version of an MCP server, which becomes the latest of its name."""
         with self.lock:
             time = self._tick()
             for server in self.servers:
                 if server.name == name and server.latest:
                     server.latest, server.updated_at = False, time
-            made = Server(name, version, description, repository, repository_id, time, time, extra=extra)
+            made = Server(name, version, description, time, time)
             self.servers.append(made)
             return made
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from storage.errors import UnknownDocument
 from storage.schemas import RawDocument
 from storage.state import documents_table, folded_table
-from tasks.crawl.claims import Claims, publisher
+from tasks.crawl.claims import Claims
 from tasks.retrieve.revisions.edition import find_row
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
@@ -34,6 +33,10 @@ def marked(doc_id: str, path: str) -> str:
     return doc_id.replace("local/skills", f"local/skills~{folder}")
 
 
+def of_table(doc_id: str) -> str:
+    return f"{doc_id}~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"
+
+
 def whose(nights: Nights) -> dict[str, str]:
     tables = documents_table(nights.root), folded_table(nights.root)
     return {row["doc_id"]: row["source"] for table in tables for row in table.read().to_dicts()}
@@ -44,17 +47,8 @@ def whose(nights: Nights) -> dict[str, str]:
     [
         (HOME, UNPACKED, (PDF, marked(PDF, "/home/ann/dl/skills"))),
         (HOME, "git+file:///home/ann/skills/.git", (PDF,)),
-        pytest.param(
-            HOME, "git+file:///srv/skills", (PDF, marked(PDF, "/srv/skills")), marks=pytest.mark.slow
-        ),
         (HOME, LIST, (PDF, f"github.com/{PDF}")),
-        pytest.param(LIST, HOME, (f"github.com/{PDF}", PDF), marks=pytest.mark.slow),
-        pytest.param(
-            HOME,
-            TABLE,
-            (PDF, f"{PDF}~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"),
-            marks=pytest.mark.slow,
-        ),
+        pytest.param(HOME, TABLE, (PDF, of_table(PDF)), marks=pytest.mark.slow),
         (TABLE, HOME, (PDF, marked(PDF, "/home/ann/skills"))),
     ],
 )
@@ -63,7 +57,7 @@ def test_a_second_publisher_of_an_id_is_kept_apart(
 ) -> None:
     one, other = (
         HandSource(first, skill(PDF, "Merge all pages.")),
-        HandSource(second, skill(PDF, "Upload all pages.")),
+        HandSource(second, skill(PDF, "Upload it.")),
     )
     nights.run(one)
     for _ in range(2):
@@ -122,7 +116,7 @@ def test_what_an_earlier_version_wrote_under_another_s_id_moves_without_being_re
 
 def test_a_table_that_names_a_forge_s_repository_shares_its_bytes_alone(nights: Nights) -> None:
     said = {"url": "https://github.com/good/tools/tree/main/pdf"}
-    good, evil = "good/tools/pdf", f"good/tools/pdf~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"
+    good, evil = "good/tools/pdf", of_table("good/tools/pdf")
     forge = HandSource("github:good/tools", skill(good, "Merge all pages.", repo="good/tools", **said))
     copy = HandSource(TABLE, skill(good, "Merge all pages.", **said))
     nights.run(forge, copy)
@@ -145,7 +139,7 @@ def test_a_forge_takes_its_id_from_a_table_that_came_first_with_another_text(
     nights: Nights, monkeypatch: pytest.MonkeyPatch, *, earlier: bool
 ) -> None:
     said = {"url": "https://github.com/good/tools/tree/main/pdf"}
-    good, evil = "good/tools/pdf", f"good/tools/pdf~{hashlib.sha256(TABLE.encode()).hexdigest()[:6]}"
+    good, evil = "good/tools/pdf", of_table("good/tools/pdf")
     forge = HandSource("github:good/tools", skill(good, "Merge all pages.", repo="good/tools", **said))
     table = HandSource(TABLE, skill(good, "Upload all pages.", **said), version="1")
     with monkeypatch.context() as before:
@@ -158,72 +152,6 @@ def test_a_forge_takes_its_id_from_a_table_that_came_first_with_another_text(
         assert whose(nights) == {good: forge.spec, evil: TABLE}
     nights.run(HandSource(forge.spec), table)
     assert (whose(nights), table.reads) == ({evil: TABLE}, 1)
-
-
-class Event(NamedTuple):
-    """What a source holds from a night on: of each place the text and the files."""
-
-    source: str
-    held: dict[str, tuple[str, str]]
-
-
-PLACES = {
-    HOME: [PDF, "local/skills/a"],
-    UNPACKED: [PDF, "local/skills/a"],
-    LIST: [PDF, "good/tools/pdf", "evil/tools/pdf"],
-    TABLE: [PDF, "good/tools/pdf", "pdf"],
-}
-EVENTS = st.lists(
-    st.sampled_from(sorted(PLACES)).flatmap(
-        lambda source: st.builds(
-            Event,
-            st.just(source),
-            st.dictionaries(
-                st.sampled_from(PLACES[source]),
-                st.tuples(st.sampled_from([WORDS, f"{WORDS} Done."]), st.sampled_from(["same", source])),
-            ),
-        )
-    ),
-    min_size=2,
-    max_size=4,
-)
-
-
-def held(event: Event) -> list[RawDocument]:
-    return [
-        with_files(
-            skill(place, text, repo="/".join(place.split("/")[:2]) if event.source == LIST else None),
-            {"run.sh": files.encode()},
-        )
-        for place, (text, files) in event.held.items()
-    ]
-
-
-@pytest.mark.slow
-@given(EVENTS)
-@settings(max_examples=4)
-def test_no_id_ever_answers_with_another_publisher_s_bytes(events: list[Event]) -> None:
-    owners: dict[str, tuple[str, str | None]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        nights, sources = Nights(Path(folder)), dict[str, Event]()
-        for event in events:
-            sources[event.source] = event
-            nights.run(*(HandSource(spec, *held(e)) for spec, e in sources.items()))
-            for doc_id in {*owners, *whose(nights), *nights.aliases()}:
-                try:
-                    row, _ = find_row(nights.root, doc_id)
-                except UnknownDocument:
-                    continue
-                owner = publisher(row["source"]), row["repo"] if row["source"] == LIST else None
-                assert owners.setdefault(doc_id, owner) == owner
-                texts = [document.raw_hash for document in held(sources[row["source"]])]
-                assert row["raw_hash"] in texts
-                bundles = [
-                    [f.sha256 for f in document.files or ()] for document in held(sources[row["source"]])
-                ]
-                assert [f["sha256"] for f in row["files"]] in bundles
-        count = sum(len(event.held) for event in sources.values())
-        assert len(whose(nights)) == count
 
 
 CLAIMS = st.lists(st.sampled_from((*HAPPENINGS, *SAID)), min_size=2, max_size=3, unique=True)

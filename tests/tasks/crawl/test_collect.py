@@ -14,9 +14,6 @@ from storage.schemas import LISTINGS, RAW_DOCUMENTS, Dropped
 from storage.state import read_sources
 from tasks.crawl.collect import SourceReport, collect, require_readable
 from tasks.crawl.http.settings import CrawlSettings
-from tasks.crawl.local.directory import DirectorySource
-from tasks.crawl.local.parquet_file import ParquetSource
-from tasks.crawl.source.base import Source
 from tasks.crawl.source.unchanged import document_digest
 from tests.support.crawl.crawling import opened
 from tests.support.roots.nights import HandSource, Nights, skill
@@ -46,31 +43,11 @@ def test_what_is_new_changed_unchanged_and_gone_is_counted(nights: Nights) -> No
     assert (second.state, counts(second)) == ("complete", (3, 1, 1, 1, 1))
     retired = nights.seen("retired_at")
     assert retired == {("a", SPEC): None, ("b", SPEC): None, ("c", SPEC): nights.now, ("d", SPEC): None}
-
-
-def test_unchanged_input_writes_no_raw_part_and_touches_only_when_it_was_seen(nights: Nights) -> None:
-    nights.crawl(source(skill("a"), skill("b")))
     before, raw_before = nights.seen(), nights.times("raw")
-    report = nights.crawl(source(skill("a"), skill("b")))
-    assert counts(report) == (2, 0, 0, 2, 0)
-    assert nights.times("raw") == raw_before
-    assert nights.seen() == {k: {**r, "last_seen_at": nights.now} for k, r in before.items()}
-
-
-def test_a_real_folder_and_file_are_read_again_only_when_they_changed(nights: Nights, tmp_path: Path) -> None:
-    (tmp_path / "shelf/rye").mkdir(parents=True)
-    (tmp_path / "shelf/rye/SKILL.md").write_text("# Rye\n\nFeed the starter.\n")
-    pl.DataFrame({"id": ["p"], "content": ["# Oat\n\nSoak."]}).write_parquet(tmp_path / "p.parquet")
-    real: list[Source] = [
-        DirectorySource(str(tmp_path / "shelf")),
-        ParquetSource(str(tmp_path / "p.parquet")),
-    ]
-    assert [counts(nights.crawl(s)) for s in real] == [(1, 1, 0, 0, 0)] * 2
-    parts = nights.raw_parts()
-    assert [counts(nights.crawl(s)) for s in real] == [(1, 0, 0, 1, 0)] * 2
-    assert nights.raw_parts() == parts
-    (tmp_path / "shelf/rye/SKILL.md").write_text("# Rye\n\nFeed the starter twice.\n")
-    assert [counts(nights.crawl(s)) for s in real] == [(1, 0, 1, 0, 0), (1, 0, 0, 1, 0)]
+    report = nights.crawl(source(skill("a"), skill("b", "Knead."), skill("d")))
+    assert (counts(report), nights.times("raw")) == ((3, 0, 0, 3, 0), raw_before)
+    touched = {key: {**row, "last_seen_at": nights.now} for key, row in before.items() if key != ("c", SPEC)}
+    assert nights.seen() == before | touched
 
 
 def test_a_part_holds_at_most_a_hundred_documents_and_a_listing_each(nights: Nights) -> None:
@@ -92,9 +69,6 @@ def test_documents_of_many_parts_and_checkpoints_are_counted_once(
     assert counts(nights.crawl(source(*many))) == (45, 45, 0, 0, 0)
     assert counts(nights.crawl(source(*many[:40]))) == (40, 0, 0, 40, 5)
     assert len(nights.seen()) == 45
-
-
-# What a version says
 
 
 def test_a_source_that_says_it_is_as_it_was_is_not_read(nights: Nights) -> None:
@@ -134,43 +108,31 @@ def test_what_the_last_reading_did_not_reach_is_not_taken_for_unchanged(nights: 
     assert nights.seen("last_seen_at") == {("a", SPEC): nights.now, ("b", SPEC): day}
 
 
-# What is absent
-
-
 @pytest.mark.parametrize("behind", [skill("c"), BROKEN], ids=["more documents", "a source that breaks off"])
 def test_a_limit_takes_the_first_documents_and_never_retires(nights: Nights, behind: object) -> None:
     nights.crawl(source(skill("a"), skill("b"), skill("c")))
     report = nights.crawl(source(skill("x"), skill("y"), behind), limit=2)
     assert (report.state, counts(report), report.failed) == ("limited", (2, 2, 0, 0, 0), {})
+    assert read_sources(nights.root)[SPEC]["last_complete"] != nights.now.isoformat()
     assert set(nights.seen("retired_at").values()) == set(nights.seen("stale_since").values()) == {None}
 
 
-def test_a_limit_that_reaches_the_end_retires_what_is_gone(nights: Nights) -> None:
+def test_a_document_is_retired_once_and_new_when_it_comes_back(nights: Nights) -> None:
     nights.crawl(source(skill("a"), skill("b"), skill("c")))
-    report = nights.crawl(source(skill("a"), skill("b")), limit=2)
-    assert (report.state, report.retired) == ("complete", 1)
-
-
-@pytest.mark.parametrize("text", ["Let it rise.", pytest.param("Bake it.", marks=pytest.mark.slow)])
-def test_a_retired_document_that_comes_back_is_new(nights: Nights, text: str) -> None:
-    nights.crawl(source(skill("a"), skill("b")))
     first_seen = nights.now
-    nights.crawl(source(skill("a")))
-    report = nights.crawl(source(skill("a"), skill("b", text)))
-    assert counts(report) == (2, 1, 0, 1, 0)
-    row = nights.seen()["b", SPEC]
-    assert (row["retired_at"], row["first_seen_at"]) == (None, first_seen)
-
-
-def test_a_document_is_retired_once(nights: Nights) -> None:
-    nights.crawl(source(skill("a"), skill("b")))
-    nights.crawl(source(skill("a")))
+    report = nights.crawl(source(skill("a")), limit=1)  # a limit that reaches the end retires too
     gone = nights.now
+    assert (report.state, report.retired) == ("complete", 2)
     assert nights.crawl(source(skill("a"))).retired == 0
     assert nights.seen("retired_at")["b", SPEC] == gone
-
-
-# What cannot be read
+    nights.crawl(source(skill("a"), Dropped("b", SPEC, "unreadable", "")))
+    nights.crawl(source(MISSING))
+    assert [nights.seen("stale_since")[doc_id, SPEC] for doc_id in "ab"] == [nights.now, None]
+    report = nights.crawl(source(skill("a"), skill("b"), skill("c", "Bake it.")))
+    assert counts(report) == (3, 2, 0, 1, 0)
+    for doc_id in "bc":
+        row = nights.seen()[doc_id, SPEC]
+        assert (row["retired_at"], row["first_seen_at"]) == (None, first_seen)
 
 
 @pytest.mark.parametrize("shelf", [source(version=MISSING), source(MISSING)], ids=["version", "read"])
@@ -186,18 +148,19 @@ def test_a_source_that_cannot_be_read_leaves_its_documents_stale(nights: Nights,
     assert set(nights.seen("retired_at").values()) == {None}
 
 
-@pytest.mark.parametrize("before", [1, pytest.param(130, marks=pytest.mark.slow)])
 def test_what_was_read_before_a_source_broke_off_is_kept_and_the_rest_stale(
-    nights: Nights, before: int
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tasks.crawl.raw_parts.BATCH_DOCUMENTS", 2)
     nights.crawl(source(skill("old"), skill("s0", "Before.")))
-    report = nights.crawl(source(*(skill(f"s{n}") for n in range(before)), BROKEN, skill("never")))
-    assert (report.state, counts(report)) == ("partial", (before, before - 1, 1, 0, 0))
-    assert report.failed == {"timeout": 1}
-    assert raw_ids(nights) == sorted(["old", "s0", *(f"s{n}" for n in range(before))])
-    stale = {doc_id for (doc_id, _), at in nights.seen("stale_since").items() if at is not None}
-    assert stale == {"old"}
-    assert counts(nights.crawl(source(*(skill(f"s{n}") for n in range(before)))))[1:] == (0, 0, before, 1)
+    dropped, some = Dropped("b", SPEC, "empty", "no content"), [skill(f"s{n}") for n in range(3)]
+    report = nights.crawl(source(dropped, *some, BROKEN, skill("never")))
+    assert (report.state, counts(report)) == ("partial", (3, 2, 1, 0, 0))
+    assert report.failed == {"empty": 1, "timeout": 1}
+    assert nights.dropped()["doc_id"].to_list() == ["b"]
+    assert raw_ids(nights) == ["old", "s0", "s0", "s1", "s2"]
+    assert {doc_id for (doc_id, _), at in nights.seen("stale_since").items() if at is not None} == {"old"}
+    assert counts(nights.crawl(source(*some)))[1:] == (0, 0, 3, 1)
 
 
 def test_what_was_not_taken_is_recorded_and_its_known_documents_are_stale(nights: Nights) -> None:
@@ -215,28 +178,11 @@ def test_what_was_not_taken_is_recorded_and_its_known_documents_are_stale(nights
     assert sorted(nights.dropped()["doc_id"]) == ["b", "folder", "link"]
 
 
-def test_what_is_not_taken_is_recorded_though_the_source_breaks_off(nights: Nights) -> None:
-    report = nights.crawl(source(skill("a"), Dropped("b", SPEC, "empty", "no content"), BROKEN))
-    assert report.failed == {"empty": 1, "timeout": 1}
-    assert nights.dropped()["doc_id"].to_list() == ["b"]
-
-
-def test_a_retired_document_does_not_become_stale(nights: Nights) -> None:
-    nights.crawl(source(skill("a"), skill("b")))
-    nights.crawl(source(skill("a")))
-    nights.crawl(source(skill("a"), Dropped("b", SPEC, "unreadable", "")))
-    nights.crawl(source(MISSING))
-    assert nights.seen("stale_since") == {("a", SPEC): nights.now, ("b", SPEC): None}
-
-
 def test_an_id_that_a_source_holds_twice_is_taken_once(nights: Nights) -> None:
     report = nights.crawl(source(skill("a", "first"), skill("b"), skill("a", "second")))
     assert (counts(report), report.failed) == ((2, 2, 0, 0, 0), {"duplicate_id": 1})
     assert raw_ids(nights) == ["a", "b"]
     assert set(nights.seen("stale_since").values()) == {None}
-
-
-# Several sources, several readings
 
 
 def test_two_sources_that_hold_one_document_are_both_recorded(nights: Nights) -> None:
@@ -307,36 +253,19 @@ def test_raising_the_size_limit_reads_what_was_left_unread(tmp_path: Path) -> No
         assert (report.new, report.changed) == ((1, 0), (0, 0), (0, 1))[night - 1]
 
 
-def test_only_a_reading_to_the_end_counts_as_complete(tmp_path: Path) -> None:
-    shelf, root = tmp_path / "shelf", Root(tmp_path / "root")
-    for name in ("a", "b"):
-        (shelf / name).mkdir(parents=True)
-        (shelf / name / "SKILL.md").write_text(f"# {name}\n\nDo it.\n", "utf-8")
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    collect(opened(f"dir:{shelf}"), root, run_id="r1", now=now, limit=1)
-    assert read_sources(root)[f"dir:{shelf}"]["last_complete"] is None
-    collect(opened(f"dir:{shelf}"), root, run_id="r2", now=now)
-    assert read_sources(root)[f"dir:{shelf}"]["last_complete"] == now.isoformat()
-
-
 @pytest.mark.parametrize(
     ("budget", "setting"),
     [({"source_bytes": 30}, "SKILLERY_SOURCE_BYTES"), ({"source_seconds": 1e-9}, "SKILLERY_SOURCE_SECONDS")],
 )
 def test_a_source_over_its_budget_keeps_what_was_read_and_is_named(
-    tmp_path: Path, budget: dict[str, float], setting: str
+    nights: Nights, budget: dict[str, float], setting: str
 ) -> None:
-    for name in ("a", "b", "c"):
-        (tmp_path / "shelf" / name).mkdir(parents=True)
-        (tmp_path / "shelf" / name / "SKILL.md").write_text(f"# {name}\n\nDo it, then again.\n", "utf-8")
-    spec, root = f"dir:{tmp_path / 'shelf'}", Root(tmp_path / "root")
-    settings = CrawlSettings.model_validate(budget)
-    for night in (1, 2):
-        now = datetime(2026, 1, night, tzinfo=UTC)
-        report = collect(opened(spec), root, run_id=f"r{night}", now=now, settings=settings)
+    shelf, settings = source(skill("a"), skill("b"), skill("c")), CrawlSettings.model_validate(budget)
+    for night in ("r1", "r2"):
+        report = collect(shelf, nights.root, run_id=night, now=nights.now, settings=settings)
         assert (report.state, report.failed) == ("partial", {"budget": 1})
         assert 1 <= report.listed < 3
-        assert (report.message or "").startswith(spec)
+        assert (report.message or "").startswith(SPEC)
         assert setting in (report.message or "")
-    report = collect(opened(spec), root, run_id="r3", now=now, settings=CrawlSettings())
+    report = nights.crawl(shelf)
     assert (report.state, report.listed, report.retired) == ("complete", 3, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -46,27 +45,13 @@ def shelf(tmp_path: Path) -> Path:
     return tmp_path / "shelf"
 
 
-@pytest.mark.parametrize(
-    ("target", "doc_id", "meant"),
-    [
-        ("ann/garden", "ann/garden/beds/dill", True),
-        ("ANN/Garden", "ann/garden/beds/dill", True),
-        ("ann/garden/beds/dill", "ann/garden/beds/dill", True),
-        ("ann/garden", "ann/garden", True),
-        ("ann/garden", "ann/gardens/beds/dill", False),
-        ("ann/garden/beds/dill", "ann/garden/beds/dill2", False),
-        ("ann/garden/beds/dill", "ann/garden/beds/leek", False),
-    ],
-)
-def test_a_target_is_a_document_or_all_below_a_repository(target: str, doc_id: str, meant: bool) -> None:
-    assert Target(target).covers(doc_id) is meant
-
-
-def test_the_sources_of_a_target_are_those_that_brought_it(crawler: Crawler, shelf: Path) -> None:
-    crawler.crawl(f"dir:{shelf}")
-    assert sources_of(crawler.root, Target("LOCAL/shelf/dill")) == [f"dir:{shelf}"]
-    with pytest.raises(WrongInput, match=r"no source has brought 'ann/garden': `skillery search`"):
-        sources_of(crawler.root, Target("ann/garden"))
+def test_a_target_is_a_document_or_all_below_a_repository() -> None:
+    dill = "ann/garden/beds/dill"
+    for target in ("ann/garden", "ANN/Garden", dill):
+        assert Target(target).covers(dill)
+    assert Target("ann/garden").covers("ann/garden")
+    assert not Target("ann/garden").covers("ann/gardens/beds/dill")
+    assert not any(Target(dill).covers(other) for other in (f"{dill}2", "ann/garden/beds/leek"))
 
 
 def test_of_a_folder_one_skill_is_brought_and_the_others_are_as_they_were(
@@ -84,21 +69,16 @@ def test_of_a_folder_one_skill_is_brought_and_the_others_are_as_they_were(
 
 
 def test_a_skill_that_is_gone_is_retired_and_no_other_is(crawler: Crawler, shelf: Path) -> None:
-    crawler.crawl(f"dir:{shelf}")
-    shutil.rmtree(shelf / "dill")
-    shutil.rmtree(shelf / "chard")
-    assert refresh(crawler, f"dir:{shelf}", "local/shelf/dill").retired == 1
-    assert retired(crawler) == {"local/shelf/dill"}
-    assert crawler.stale() == set()
-
-
-def test_a_skill_that_is_put_back_after_a_refresh_comes_back_at_night(crawler: Crawler, shelf: Path) -> None:
-    crawler.crawl(f"dir:{shelf}")
-    (shelf / "dill").rename(shelf.with_name("away"))
-    refresh(crawler, f"dir:{shelf}", "local/shelf/dill")
-    shelf.with_name("away").rename(shelf / "dill")
-    assert crawler.crawl(f"dir:{shelf}").new == 1
-    assert retired(crawler) == set()
+    crawler.crawl(spec := f"dir:{shelf}")
+    before = read_sources(crawler.root)[spec]
+    for name in ("dill", "chard"):
+        (shelf / name).rename(shelf.with_name(name))
+    assert refresh(crawler, spec, "local/shelf/dill").retired == 1
+    assert read_sources(crawler.root)[spec] == {**before, "version": None}, "the next reading is a whole one"
+    assert (retired(crawler), crawler.stale()) == ({"local/shelf/dill"}, set())
+    for name in ("dill", "chard"):
+        shelf.with_name(name).rename(shelf / name)
+    assert (crawler.crawl(spec).new, retired(crawler)) == (1, set())
 
 
 def test_a_source_that_cannot_be_read_makes_what_was_asked_for_stale_and_nothing_else(
@@ -110,16 +90,6 @@ def test_a_source_that_cannot_be_read_makes_what_was_asked_for_stale_and_nothing
     assert (report.state, report.failed) == ("failed", {"missing": 1})
     assert crawler.stale() == {"local/shelf/dill"}
     assert retired(crawler) == set()
-
-
-def test_what_is_remembered_of_a_source_is_not_what_a_refresh_saw_of_it(
-    crawler: Crawler, shelf: Path
-) -> None:
-    spec = f"dir:{shelf}"
-    crawler.crawl(spec)
-    before = read_sources(crawler.root)[spec]
-    refresh(crawler, spec, "local/shelf/dill")
-    assert read_sources(crawler.root)[spec] == {**before, "version": None}
 
 
 def test_of_a_marketplace_one_repository_is_asked_for_and_nothing_is_listed(
@@ -137,13 +107,6 @@ def test_of_a_marketplace_one_repository_is_asked_for_and_nothing_is_listed(
     assert market.count(kind="search") == 0
     assert crawler.held()["ann/garden/beds/dill"] == grows("dill", "Sow it late.")
     assert crawler.held()["bo/herbs/mint"] == grows("mint")
-
-
-def test_a_repository_that_fails_makes_its_own_skills_stale_alone(
-    world: World, garden: Repository, crawler: Crawler
-) -> None:
-    world.repository("bo/herbs").commit({"mint/SKILL.md": grows("mint")})
-    crawler.crawl()
     garden.delete()
     refresh(crawler, "skillsmp", "ann/garden")
     assert crawler.stale() == {f"ann/garden/beds/{n}" for n in ("basil", "chard", "dill", "endive", "fennel")}
@@ -163,6 +126,9 @@ def test_the_end_of_one_id_is_a_target_and_what_may_mean_several_is_not(
     crawler: Crawler, shelf: Path
 ) -> None:
     crawler.crawl(f"dir:{shelf}")
+    assert sources_of(crawler.root, Target("LOCAL/shelf/dill")) == [f"dir:{shelf}"]
+    with pytest.raises(WrongInput, match=r"no source has brought 'ann/garden': `skillery search`"):
+        sources_of(crawler.root, Target("ann/garden"))
     assert target_of(crawler.root, "LOCAL/shelf") == Target("LOCAL/shelf")
     assert target_of(crawler.root, "Dill") == Target("local/shelf/dill")
     (shelf / "deep" / "dill").mkdir(parents=True)

@@ -23,7 +23,7 @@ from tasks.crawl.source.base import Source
 from tasks.crawl.source.bundle import DEFAULT_LIMITS, plan, read_skill
 from tasks.refine.document import RefinedBundle, refine_bundles
 from tasks.refine.filters import FilterLimits
-from tests.support.marketplace import malice
+from tests.support.crawl.zip_files import bomb, climbing
 from tests.support.roots.nights import HandSource, Nights, raw, skill, with_files
 
 # Put together, so that no scanner takes this file for one that leaks.
@@ -222,7 +222,7 @@ def test_links_out_of_the_folder_are_named_and_not_followed(inside: Nights, tmp_
 def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_named(
     inside: Nights, tmp_path: Path, size: int, code: str
 ) -> None:
-    (tmp_path / "bomb.zip").write_bytes(malice.bundle_bomb(size))
+    (tmp_path / "bomb.zip").write_bytes(bomb(size, "bait/assets/zeros.bin"))
     with Archive(tmp_path / "bomb.zip") as archive:
         (skill,) = plan(archive.entries(), "o/r", "hand")
         document = read_skill(skill, archive.read, DEFAULT_LIMITS, "hand")  # type: ignore[arg-type]
@@ -235,7 +235,7 @@ def test_an_archive_in_a_bundle_is_a_file_and_is_never_unpacked(inside: Nights, 
     folder = tmp_path / "market" / "bait"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_bytes(TEXT)
-    packed = malice.climbing()
+    packed = climbing()
     (folder / "assets.zip").write_bytes(packed)
     kept, codes = refined(inside, DirectorySource(str(tmp_path / "market")))
     assert ({path: hashlib.sha256(c).hexdigest() for path, c in kept.items()}, codes) == (

@@ -4,19 +4,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import pytest
 
 from storage.root import Root
-from tasks.crawl.github.api import Commit, GitHub, Metadata, NotModified
+from tasks.crawl.github.api import Commit, GitHub, Metadata
 from tasks.crawl.github.archive import Archive
 from tasks.crawl.http.responses import HttpTerminal, HttpTransient
 from tasks.crawl.http.settings import Secret
 from tasks.crawl.source.bundle import SourceEntry
+from tests.support.crawl.crawling import settings_of
 from tests.support.crawl.loopback_host import http_of, impatient
-from tests.support.marketplace.faults import Fault
-from tests.support.marketplace.repository import Repository, Submodule, link
+from tests.support.marketplace.messages import Fault
+from tests.support.marketplace.repository import Fate, Repository, Submodule, link
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 
@@ -49,12 +50,13 @@ class Asker:
         self._polite = impatient(redirect_hosts=hosts)
 
     def __call__(
-        self, question: Callable[[GitHub], Awaitable[T]], *, token: Secret | None = TOKEN, **limits: int
-    ) -> T:
+        self, question: Callable[[GitHub], Awaitable[T]], *, token: Secret | None = TOKEN,
+        archive_bytes: int = 50_000_000, tree_requests: int = 50,
+    ) -> T:  # fmt: skip
         async def answer() -> T:
             async with http_of(Root(self._root), self._polite) as http:
-                api, archive, raw = (self._market.url(service) for service in ("api", "archive", "raw"))
-                return await question(GitHub(http, token, api, archive, raw, **limits))
+                given = settings_of(self._market.environment(), archive_bytes=archive_bytes)
+                return await question(GitHub(http, token, given, tree_requests=tree_requests))
 
         return asyncio.run(answer())
 
@@ -84,7 +86,7 @@ def test_asked_again_with_its_etag_a_commit_is_not_modified_until_it_is(
 ) -> None:
     first = ask(lambda github: github.commit("ada/herbs", "main"))
     assert isinstance(first, Commit)
-    assert ask(lambda github: github.commit("ada/herbs", "main", first.etag)) == NotModified()
+    assert ask(lambda github: github.commit("ada/herbs", "main", first.etag)) is None
     herbs.commit({"skills/sage/SKILL.md": MINT})
     later = ask(lambda github: github.commit("ada/herbs", "main", first.etag))
     assert isinstance(later, Commit)
@@ -98,43 +100,29 @@ def test_a_mirror_without_commits_is_asked_for_its_tree_and_from_then_on_only_fo
     market.world.github.commits_route = False
     tree = herbs.head.tree.sha
 
-    async def twice(github: GitHub) -> list[Commit | NotModified]:
+    async def twice(github: GitHub) -> list[Commit | None]:
         first = await github.commit("ada/herbs", "main")
         assert isinstance(first, Commit)
         return [first, await github.commit("ada/herbs", "main", first.etag)]
 
     first, second = ask(twice)
     assert isinstance(first, Commit)
-    assert (first.sha, first.tree, second) == (tree, tree, NotModified())
+    assert (first.sha, first.tree, second) == (tree, tree, None)
     assert (market.count("api", "commit"), market.count("api", "tree")) == (1, 2)
-
-
-def test_a_forge_that_has_told_a_commit_is_not_asked_twice_for_what_is_missing(
-    market: Marketplace, herbs: Repository, ask: Asker
-) -> None:
-    async def both(github: GitHub) -> None:
-        await github.commit("ada/herbs", "main")
-        await github.commit("ada/weeds", "main")
-
-    assert failure(ask, both).reason == "missing"
-    assert (market.count("api", "commit"), market.count("api", "tree")) == (2, 0)
 
 
 @pytest.mark.parametrize(
     ("fate", "reason"),
     [
-        (Repository.make_private, "missing"),
-        (Repository.delete, "missing"),
-        (Repository.deny, "denied"),
-        (Repository.dmca, "withdrawn"),
-        (Repository.block_legally, "withdrawn"),
+        ("private", "missing"), ("deleted", "missing"), ("denied", "denied"), ("dmca", "withdrawn"),
+        ("blocked", "withdrawn"),
     ],
-)
+)  # fmt: skip
 def test_what_befell_a_repository_is_told_apart(
-    herbs: Repository, ask: Asker, tmp_path: Path, fate: Callable[[Repository], None], reason: str
+    herbs: Repository, ask: Asker, tmp_path: Path, fate: Fate, reason: str
 ) -> None:
     sha = herbs.head.sha
-    fate(herbs)
+    herbs.fate = fate
     questions: list[Callable[[GitHub], Awaitable[object]]] = [
         lambda github: github.commit("ada/herbs", "main"),
         lambda github: github.metadata("ada/herbs"),
@@ -147,18 +135,20 @@ def test_what_befell_a_repository_is_told_apart(
     assert not list(tmp_path.glob("*.zip"))
 
 
-def test_a_missing_ref_is_not_a_missing_repository(herbs: Repository, ask: Asker) -> None:
+def test_what_is_missing_is_told_apart(market: Marketplace, herbs: Repository, ask: Asker) -> None:
     missing = failure(ask, lambda github: github.commit("ada/herbs", "winter"))
     assert (missing.reason, missing.status) == ("missing-ref", 422)
     assert "'winter'" in missing.detail
-
-
-def test_an_empty_repository_is_told(market: Marketplace, ask: Asker) -> None:
     market.world.repository("ada/empty")
     assert failure(ask, lambda github: github.commit("ada/empty", "HEAD")).reason == "empty"
 
+    async def both(github: GitHub) -> None:  # a forge that has told a commit is not asked for a tree
+        await github.commit("ada/herbs", "main")
+        await github.commit("ada/weeds", "main")
 
-def test_a_used_up_limit_is_transient(market: Marketplace, herbs: Repository, ask: Asker) -> None:
+    market.clear_requests()
+    assert failure(ask, both).reason == "missing"
+    assert (market.count("api", "commit"), market.count("api", "tree")) == (2, 0)
     market.world.github.anonymous_limit = 0
     with pytest.raises(HttpTransient):
         ask(lambda github: github.commit("ada/herbs", "main"), token=None)
@@ -169,14 +159,9 @@ def test_metadata_follow_a_rename(market: Marketplace, herbs: Repository, ask: A
     assert before == Metadata(str(herbs.repo_id), "ada/herbs", 7, "Apache-2.0")
     herbs.rename("ada/garden")
     assert ask(lambda github: github.metadata("ada/herbs")) == replace(before, full_name="ada/garden")
-
-
-@pytest.mark.parametrize("licence", [None, "NOASSERTION"])
-def test_a_licence_that_github_cannot_name_is_none(
-    herbs: Repository, ask: Asker, licence: str | None
-) -> None:
-    herbs.licence = licence
-    assert ask(lambda github: github.metadata("ada/herbs")).licence is None
+    for licence in (None, "NOASSERTION"):  # which GitHub cannot name
+        herbs.licence = licence
+        assert ask(lambda github: github.metadata("ada/herbs")).licence is None
 
 
 @pytest.fixture
@@ -197,23 +182,18 @@ def test_a_tree_is_whole_however_much_an_answer_holds(
     nodes = dict(orchard.head.tree.walk())
     kinds = {"more": "link", "vendored": "submodule"}
     assert sorted(tree.entries, key=lambda entry: entry.path) == [
-        SourceEntry(path, kinds.get(path, "file"), node.sha, size=getattr(node, "size", 0))  # type: ignore[arg-type]
+        SourceEntry(path, kinds.get(path, "file"), node.sha, size=len(getattr(node, "content", b"")))  # type: ignore[arg-type]
         for path, node in sorted(nodes.items())
         if node.kind != "tree"
     ]
     folders = {path: node.sha for path, node in nodes.items() if node.kind == "tree"}
     assert tree.folders == {"": orchard.head.tree.sha, **folders}
     assert market.count("api", "tree") == requests
-
-
-@pytest.mark.parametrize(("most", "allowed"), [(4, 14), (3, 50)])
-def test_a_tree_that_cannot_be_had_whole_is_not_had_at_all(
-    market: Marketplace, orchard: Repository, ask: Asker, most: int, allowed: int
-) -> None:
-    market.world.github.tree_entries = most
-    with pytest.raises(HttpTerminal) as failed:
-        ask(lambda github: github.tree("ada/orchard", "main"), tree_requests=allowed)
-    assert failed.value.reason == "too-large"
+    for too_few, allowed in ((4, 14), (3, 50)):  # what cannot be had whole is not had at all
+        market.world.github.tree_entries = too_few
+        with pytest.raises(HttpTerminal) as failed:
+            ask(lambda github: github.tree("ada/orchard", "main"), tree_requests=allowed)
+        assert failed.value.reason == "too-large"
 
 
 def test_refs_are_branches_and_tags_with_a_prefix(herbs: Repository, ask: Asker) -> None:
@@ -233,13 +213,9 @@ def test_an_archive_is_had_by_commit_without_the_api(
         texts = {entry.path: archive.read(entry, entry.size).head for entry in archive.entries()}
     assert texts == {path: blob.content for path, blob in herbs.head.files.items()}
     assert (market.count("archive"), market.count("api")) == (1, 0)
-
-
-def test_an_archive_of_an_unknown_commit_is_had_by_ref(
-    market: Marketplace, herbs: Repository, ask: Asker, tmp_path: Path
-) -> None:
-    path = ask(lambda github: github.archive("ada/herbs", "0f" * 20, "main", tmp_path / "a.zip"))
-    with Archive(path) as archive:
+    market.clear_requests()
+    assert ask(lambda github: github.archive("ada/herbs", "0f" * 20, "main", target)) == target
+    with Archive(target) as archive:  # of an unknown commit it is had by ref
         assert {entry.path for entry in archive.entries()} == herbs.head.files.keys()
     assert [request.status for request in market.requests] == [404, 200]
 
@@ -299,14 +275,6 @@ def test_an_answer_without_a_field_is_refused_by_its_name(
     failed = failure(ask, question)
     assert failed.reason == "shape"
     assert lacking in failed.detail
-
-
-@pytest.mark.parametrize(("fault", "reason"), [("html", "html"), ("wrong-json", "not-json")])
-def test_what_is_no_json_is_refused(
-    market: Marketplace, herbs: Repository, ask: Asker, fault: Literal["html", "wrong-json"], reason: str
-) -> None:
-    market.faults.script("api:*", [Fault(fault)])
-    assert failure(ask, lambda github: github.refs("ada/herbs", "")).reason == reason
 
 
 def test_a_list_where_an_object_belongs_and_the_reverse_are_refused(

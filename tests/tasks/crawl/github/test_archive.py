@@ -1,9 +1,14 @@
+"""Archives of repositories: what they hold is read, and what is unsafe or over a limit refused."""
+
 from __future__ import annotations
 
+import struct
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,9 +17,24 @@ from hypothesis import strategies as st
 from storage.schemas import Dropped, RawDocument
 from tasks.crawl.github.archive import Archive, ArchiveLimits, ArchiveRefused
 from tasks.crawl.source.base import Item
-from tasks.crawl.source.bundle import DEFAULT_LIMITS, DocumentLimits, SourceEntry
+from tasks.crawl.source.bundle import DEFAULT_LIMITS, DocumentLimits
 from tests.support.crawl.crawling import opened
-from tests.support.crawl.zip_files import CRC, LINK, NAME, PIPE, SIZE, patched, read_archive, saved, zipped
+from tests.support.crawl.zip_files import (
+    CRC,
+    DIRECTORY_HEADER,
+    FLAGS,
+    LINK,
+    METHOD,
+    NAME,
+    PIPE,
+    SIZE,
+    bomb,
+    patched,
+    read_archive,
+    saved,
+    understated,
+    zipped,
+)
 
 if TYPE_CHECKING:
     from conftest import WorkTree
@@ -79,21 +99,6 @@ def test_a_name_with_a_control_character_is_a_finding_and_the_rest_is_read(tmp_p
     assert [(f.code, f.message) for f in row.findings] == [("bundle.unreadable", told)]
 
 
-def test_the_root_is_read_from_the_archive(tmp_path: Path) -> None:
-    with Archive(
-        saved(tmp_path, zipped({"ada-herbs-1c2d/": b"", "ada-herbs-1c2d/SKILL.md": MINT}))
-    ) as archive:
-        assert archive.root == "ada-herbs-1c2d"
-        assert archive.entries() == [
-            SourceEntry("SKILL.md", "file", "ada-herbs-1c2d/SKILL.md", size=len(MINT))
-        ]
-
-
-def test_an_archive_of_nothing_has_no_root_and_no_entries(tmp_path: Path) -> None:
-    with Archive(saved(tmp_path, zipped({}))) as archive:
-        assert (archive.root, archive.entries()) == ("", [])
-
-
 def test_links_and_pipes_are_told_and_not_followed(tmp_path: Path) -> None:
     contents = {
         "h/mint/SKILL.md": MINT,
@@ -139,14 +144,6 @@ def test_a_damaged_member_is_told_and_the_next_is_read(tmp_path: Path, field: in
     assert sound.content == MINT
 
 
-def test_bytes_changed_within_a_member_are_found(tmp_path: Path) -> None:
-    data = bytearray(zipped({"h/SKILL.md": MINT}))
-    data[60] ^= 0xFF
-    (row,) = rows(saved(tmp_path, bytes(data)))
-    assert isinstance(row, Dropped)
-    assert row.reason == "unreadable"
-
-
 def test_what_is_unpacked_counts_over_the_archives_life(tmp_path: Path) -> None:
     contents = {"h/LICENSE": b"x" * 900, "h/a/SKILL.md": MINT, "h/b/SKILL.md": MINT}
     path = saved(tmp_path, zipped(contents))
@@ -157,14 +154,6 @@ def test_what_is_unpacked_counts_over_the_archives_life(tmp_path: Path) -> None:
         with pytest.raises(ArchiveRefused, match="LICENSE") as refused:
             next(reading)
     assert refused.value.reason == "archive-size"
-
-
-def test_a_text_over_the_documents_limit_is_left_out_with_its_digest(tmp_path: Path) -> None:
-    path = saved(tmp_path, zipped({"h/SKILL.md": b"#" * 100_000}))
-    (row,) = rows(path, DocumentLimits(document_bytes=1_000))
-    assert isinstance(row, RawDocument)
-    assert (row.content, row.size) == (None, 100_000)
-    assert [finding.code for finding in row.findings] == ["document.too-large"]
 
 
 _PART = st.text(
@@ -178,6 +167,7 @@ _PATH = st.lists(_PART.filter(lambda part: part not in {".", ".."}), min_size=1,
 def test_every_file_comes_back_as_it_went_in(tmp_path: Path, contents: dict[str, bytes]) -> None:
     path = saved(tmp_path, zipped({f"root/{name}": content for name, content in contents.items()}))
     with Archive(path) as archive:
+        assert archive.root == ("root" if contents else "")
         files = [entry for entry in archive.entries() if entry.kind == "file"]
         assert {entry.path: archive.read(entry, entry.size).head for entry in files} == contents
 
@@ -200,3 +190,156 @@ def test_whatever_its_bytes_an_archive_is_read_or_refused_or_told_damaged(
         found = rows(path)
     assert not (found and cut is not None)
     assert all(row.source == "spec" for row in found)
+
+
+TEXT = b"# Sage\n"
+
+
+def refusal(path: Path, limits: ArchiveLimits = ArchiveLimits()) -> ArchiveRefused:  # noqa: B008
+    with pytest.raises(ArchiveRefused) as refused:
+        Archive(path, limits)
+    return refused.value
+
+
+def renamed(name: bytes) -> bytes:
+    """Return an archive of two entries, the second under a name that zipfile would not write."""
+    placeholder = b"h/" + b"x" * (len(name) - 2)
+    data = zipped({"h/SKILL.md": TEXT, placeholder.decode(): TEXT})
+    assert data.count(placeholder) == 2
+    return data.replace(placeholder, name)
+
+
+def in_every_header(data: bytes, field: int, value: bytes) -> bytes:
+    """Return an archive with other bytes in its one file's header, and in the directory's of it."""
+    changed = bytearray(data)
+    for signature, shift in ((DIRECTORY_HEADER, 0), (b"PK\3\4", 2)):
+        at = changed.index(signature) + field - shift
+        changed[at : at + len(value)] = value
+    return bytes(changed)
+
+
+def directory_of(entries: int, name_bytes: int = 1) -> bytes:
+    """Return a zip file that is all directory, its entries without any data."""
+    header = struct.pack("<4s6H3L5H2L", DIRECTORY_HEADER, *[0] * 9, name_bytes, *[0] * 6) + b"x" * name_bytes
+    size = len(header) * entries
+    return header * entries + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0, 0, size, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"h/../../outside", b"h/..", b"../outside", b"/etc/passwd", b"h//etc/passwd", b"h/./x", b"C:/x",
+        b"c:x", b"h/a\\..\\..\\x", b"h\\x", b"h/x\0.md",
+    ],
+)  # fmt: skip
+def test_a_name_that_could_lead_out_is_refused_and_told(tmp_path: Path, name: bytes) -> None:
+    refused = refusal(saved(tmp_path, renamed(name)))
+    assert refused.reason == "archive-path"
+    assert (
+        name.decode().replace("\\", "\\\\" if b"\0" in name else "\\").replace("\0", "\\x00")
+        in refused.detail
+    )
+
+
+def twice(again: bytes) -> bytes:
+    """Return an archive with a name that another has already, as a file or as a folder."""
+    placeholder = b"h/" + b"c" * (len(again) - 2)
+    return zipped({"h/ab": TEXT, "h/b": TEXT, placeholder.decode(): TEXT}).replace(placeholder, again)
+
+
+def packed_with(field: int, value: int) -> bytes:
+    return in_every_header(zipped({"h/SKILL.md": TEXT}), field, value.to_bytes(2, "little"))
+
+
+PLAIN = zipped({"h/SKILL.md": TEXT})
+COMMENTED = zipped({"h/SKILL.md": TEXT}, comment=b"0f" * 20)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "said"),
+    [
+        *[
+            (zipped({"h/SKILL.md": TEXT, name: TEXT}), "archive-roots", name)
+            for name in ("outside", "other/SKILL.md", "H/SKILL.md")
+        ],
+        (twice(b"h/ab"), "archive-duplicate", "ab is in it twice"),
+        (twice(b"h/b/"), "archive-duplicate", "b is in it twice"),
+        (packed_with(FLAGS, 0x1), "archive-encrypted", "h/SKILL.md"),
+        (packed_with(FLAGS, 0x40), "archive-encrypted", "h/SKILL.md"),
+        (packed_with(FLAGS, 0x20), "archive-compression", "h/SKILL.md"),
+        (packed_with(METHOD, 12), "archive-compression", "h/SKILL.md"),
+        (packed_with(METHOD, 99), "archive-compression", "h/SKILL.md"),
+        *[(COMMENTED[:kept], "archive-damaged", "") for kept in (0, 1, 21, 22, 60, -1)],
+        (b"<html><body>Rate limit</body></html>" * 9, "archive-damaged", ""),
+        (b"#!/bin/sh\n" + PLAIN, "archive-damaged", ""),
+        (PLAIN + b"\n", "archive-damaged", ""),
+        (PLAIN.replace(DIRECTORY_HEADER, b"PK\1\3"), "archive-damaged", ""),
+        (directory_of(2)[:-10] + struct.pack("<LLH", 60, 0, 0), "archive-damaged", ""),
+        (zipped({"h/ümlaut": TEXT}).replace("ü".encode(), b"\xff\xfe"), "archive-damaged", ""),
+    ],
+)
+def test_what_is_no_plain_whole_zip_file_of_one_root_is_refused_and_told(
+    tmp_path: Path, data: bytes, reason: str, said: str
+) -> None:
+    refused = refusal(saved(tmp_path, data))
+    assert refused.reason == reason
+    assert said in refused.detail
+
+
+def test_one_byte_or_entry_more_than_the_limit_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path, zipped({"h/a": b"x" * 60, "h/b": b"x" * 60}))
+    refused = refusal(path, ArchiveLimits(unpacked_bytes=119))
+    assert refused.reason == "archive-size"
+    assert "h/b" in refused.detail
+    with Archive(path, ArchiveLimits(unpacked_bytes=120)) as archive:
+        assert archive.root == "h"
+    path = saved(tmp_path, zipped({"h/a": TEXT, "h/A": TEXT, "h/c": TEXT}))  # letter case makes two files
+    assert refusal(path, ArchiveLimits(files=2)).reason == "archive-files"
+    with Archive(path, ArchiveLimits(files=3)) as archive:
+        assert [entry.path for entry in archive.entries()] == ["a", "A", "c"]
+
+
+@pytest.mark.parametrize(("entries", "name_bytes"), [(600_000, 1), (200, 60_000), (100_000, 20)])
+def test_a_huge_directory_is_refused_in_little_memory(tmp_path: Path, entries: int, name_bytes: int) -> None:
+    path = saved(tmp_path, directory_of(entries, name_bytes))
+    tracemalloc.start()
+    try:
+        refused = refusal(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert refused.reason == "archive-files"
+    assert peak < 12_000_000
+
+
+def test_the_end_record_in_64_bits_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zipfile.ZIP_FILECOUNT_LIMIT", 2)
+    path = saved(tmp_path, zipped({"h/a": TEXT, "h/b": TEXT, "h/c": TEXT}, comment=b"0f" * 20))
+    assert b"PK\6\6" in path.read_bytes()
+    with Archive(path) as archive:
+        assert len(archive.entries()) == 3
+    assert refusal(path, ArchiveLimits(files=2)).reason == "archive-files"
+    path.write_bytes(path.read_bytes().replace(b"PK\6\6", b"PK\6\5"))
+    assert refusal(path).reason == "archive-damaged"
+
+
+def test_entries_that_share_their_bytes_unpack_to_no_more_than_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.zip"
+    with ZipFile(path, "w", 8) as archive:
+        archive.writestr("h/SKILL.md", b"0" * 1_000_000)
+        for number in range(1_500):
+            shared = archive.getinfo("h/SKILL.md")
+            archive.filelist.append(type(shared)(f"h/{number:04}"))
+            for field in ("file_size", "compress_size", "CRC", "compress_type", "header_offset"):
+                setattr(archive.filelist[-1], field, getattr(shared, field))
+    assert path.stat().st_size < 200_000
+    assert refusal(path).reason == "archive-size"
+
+
+def test_a_bomb_is_refused_by_what_it_says_and_left_off_where_it_says_less(tmp_path: Path) -> None:
+    limits = ArchiveLimits(unpacked_bytes=3_000_000)
+    assert refusal(saved(tmp_path, bomb(4_000_000)), limits).reason == "archive-size"
+    with Archive(saved(tmp_path, understated(4_000_000, 1_000)), limits) as archive:
+        found = next(entry for entry in archive.entries() if "bomb" in entry.path)
+        with pytest.raises(OSError, match="archive"):
+            archive.read(found, 0)

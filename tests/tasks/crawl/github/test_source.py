@@ -1,28 +1,40 @@
-"""A repository as a source, and documents to which several rows lead."""
+"""Repositories as sources: which are due, what is fetched of them, and when their documents retire."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage.errors import WrongInput
 from storage.parquet import read_frame
 from storage.root import Root
 from storage.schemas import RAW_DOCUMENTS
-from storage.state import listed_table
+from storage.state import LISTED, REPOSITORIES, listed_table
 from tasks.crawl import raw_parts
+from tasks.crawl.github.repositories import (
+    MISSED_FOR,
+    MISSES,
+    NO_MISSES,
+    ListedRepository,
+    ReferenceCounts,
+    due,
+    fate_of,
+    listed_repositories,
+)
 from tasks.crawl.github.source import split_name
 from tasks.crawl.source.identity import apart
 from tests.support.crawl.crawling import Crawler, grows
 from tests.support.crawl.zip_files import zipped
-from tests.support.marketplace import malice
-from tests.support.marketplace.faults import Fault, Faults
+from tests.support.marketplace.messages import Fault, Faults
 from tests.support.marketplace.repository import Blob, Repository
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
-from tests.support.processes import slow_but
 
 SPEC = "github:ann/garden"
 DILL = "ann/garden/beds/dill"
@@ -40,18 +52,9 @@ HERBS = ("basil", "chard", "dill", "endive", "fennel")
 )
 def test_a_name_may_have_a_ref(name: str, split: tuple[str, str]) -> None:
     assert split_name(name) == split
-
-
-@pytest.mark.parametrize("name", ["", "ann", "ann/", "ann/..", "ann/garden@", "ann/garden@-x", "a/b/c"])
-def test_another_form_is_wrong_input(name: str) -> None:
-    with pytest.raises(WrongInput, match="OWNER/REPO"):
-        split_name(name)
-
-
-def test_at_a_ref_what_that_ref_holds(garden: Repository, crawler: Crawler) -> None:
-    garden.commit({"beds/leek/SKILL.md": grows("leek")}, branch="feature/late")
-    assert crawler.crawl(f"{SPEC}@feature/late").new == 6
-    assert crawler.crawl(f"{SPEC}@nowhere").failed == {"missing-ref": 1}
+    for wrong in ("", "ann", "ann/", "ann/..", "ann/garden@", "ann/garden@-x", "a/b/c"):
+        with pytest.raises(WrongInput, match="OWNER/REPO"):
+            split_name(wrong)
 
 
 def test_every_skill_of_a_repository_is_read_and_the_second_night_asks_once(
@@ -63,6 +66,9 @@ def test_every_skill_of_a_repository_is_read_and_the_second_night_asks_once(
     market.clear_requests()
     assert crawler.crawl(SPEC).unchanged == 5
     assert [(r.kind, r.status) for r in market.requests] == [("commit", 304)]
+    garden.commit({"beds/leek/SKILL.md": grows("leek")}, branch="feature/late")
+    assert crawler.crawl(f"{SPEC}@feature/late").listed == 6
+    assert crawler.crawl(f"{SPEC}@nowhere").failed == {"missing-ref": 1}
 
 
 def test_what_left_the_repository_is_retired_and_what_changed_is_read(
@@ -86,13 +92,10 @@ def test_a_missing_repository_fails_the_source_and_goes_after_three_misses_over_
     assert [(r.state, r.failed, r.retired) for r in reports] == [("failed", {"missing": 1}, 0)] * 2
     assert len(crawler.stale()) == 5
     assert crawler.crawl(SPEC).retired == 5
-
-
-def test_a_withdrawn_repository_goes_at_once(garden: Repository, crawler: Crawler) -> None:
-    crawler.crawl(SPEC)
-    garden.dmca()
-    assert crawler.crawl(SPEC).withdrawn == 5
-    assert crawler.held() == {}
+    garden.fate = "open"
+    assert crawler.crawl(SPEC).new == 5
+    garden.fate = "dmca"  # a law withdraws at once
+    assert (crawler.crawl(SPEC).withdrawn, crawler.held()) == (5, {})
 
 
 def test_a_repository_without_skills_is_said_to_have_none(world: World, crawler: Crawler) -> None:
@@ -102,19 +105,9 @@ def test_a_repository_without_skills_is_said_to_have_none(world: World, crawler:
     assert crawler.crawl("github:ann/empty").failed == {"no-skill": 1}
 
 
-def test_a_refused_archive_leaves_what_was_known(garden: Repository, crawler: Crawler) -> None:
-    crawler.crawl(SPEC)
-    garden.commit({f"beds/{n}/SKILL.md": grows(n, "Trapped.") for n in HERBS})
-    garden.archive_override = malice.climbing()
-    report = crawler.crawl(SPEC)
-    assert (report.failed, report.retired) == ({"archive-path": 5}, 0)
-    assert crawler.held()["ann/garden/beds/dill"] == grows("dill")
-    assert len(crawler.stale()) == 5
-
-
 def archived(repository: Repository, changes: dict[str, bytes | None]) -> None:
     """Let the repository's archives hold these bytes in place of its files; None leaves a file out."""
-    held = {path: b"".join(n.pieces()) for path, n in repository.head.tree.walk() if isinstance(n, Blob)}
+    held = {path: n.content for path, n in repository.head.tree.walk() if isinstance(n, Blob)}
     told = {path: content for path, content in (held | changes).items() if content is not None}
     files = {f"garden-main/{path}": content for path, content in told.items()}
     repository.archive_override = zipped(files, comment=repository.head.sha.encode())
@@ -132,19 +125,18 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_what_the_archive_lacks_or_has_otherwise_is_fetched_singly(
-    garden: Repository, crawler: Crawler, market: Marketplace, spec: str
+    garden: Repository, crawler: Crawler, market: Marketplace
 ) -> None:
     garden.commit({"beds/chard/scripts/water.sh": b"echo water\n"})
     archived(garden, LACKING)
-    report = crawler.crawl(spec)
+    report = crawler.crawl(SPEC)
     assert (report.new, report.failed) == (5, {})
     assert crawler.held() == {f"ann/garden/beds/{n}": grows(n) for n in HERBS}
     chard = raw_row(crawler.root, "ann/garden/beds/chard")
     assert [file["content"] for file in chard["contents"]] == [b"echo water\n"]
     assert (market.count(kind="archive"), market.count(kind="raw")) == (1, 3)
-    assert crawler.crawl(spec).unchanged == 5
+    assert crawler.crawl(SPEC).unchanged == 5
 
 
 def test_ends_of_lines_that_the_archive_has_otherwise_cost_no_request(
@@ -160,40 +152,33 @@ def test_a_skill_that_an_older_version_took_for_lost_is_fetched_though_nothing_c
     garden: Repository, crawler: Crawler
 ) -> None:
     crawler.crawl(SPEC)
-    rows = (
-        listed_table(crawler.root)
-        .read()
-        .with_columns(
-            outcome=pl.when(pl.col("doc_id") == DILL).then(pl.lit("not-in-archive")).otherwise("outcome")
-        )
-    )
-    listed_table(crawler.root).upsert(rows)
+    lost = pl.when(pl.col("doc_id") == DILL).then(pl.lit("not-in-archive")).otherwise("outcome")
+    table = listed_table(crawler.root)
+    table.upsert(table.read().with_columns(outcome=lost))
     assert (crawler.crawl(SPEC).unchanged, crawler.crawl(SPEC).failed) == (5, {})
 
 
-@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_what_neither_archive_nor_forge_has_is_named_each_night(
-    garden: Repository, crawler: Crawler, faults: Faults, spec: str
+    garden: Repository, crawler: Crawler, faults: Faults
 ) -> None:
     garden.commit({"beds/chard/scripts/water.sh": b"echo water\n"})
     archived(garden, LACKING)
     faults.script("raw:*", [Fault("html", status=404)] * 3)
     for known in (0, 4, 4):
-        report = crawler.crawl(spec, days=8)
+        report = crawler.crawl(SPEC, days=8)
         assert (report.unchanged, report.failed) == (known, {"unreadable": 1})
     chard = raw_row(crawler.root, "ann/garden/beds/chard")
     assert [f["code"] for f in chard["findings"]] == ["bundle.unreadable"]
     assert crawler.held()["ann/garden/beds/basil"] == b"$Format$"
     garden.commit({"README.md": b"Sow."})
-    assert crawler.crawl(spec).new == 1
+    assert crawler.crawl(SPEC).new == 1
 
 
-@pytest.mark.parametrize("spec", slow_but({SPEC}, [SPEC, "skillsmp"]))
 def test_a_second_text_that_folds_onto_a_skill_is_dropped_by_name(
-    garden: Repository, crawler: Crawler, spec: str
+    garden: Repository, crawler: Crawler
 ) -> None:
     garden.commit({"beds/dill/skill.md": grows("dill", "Another."), "beds/leek/skill.md": grows("leek")})
-    assert crawler.crawl(spec).failed == {"duplicate_id": 1}
+    assert crawler.crawl(SPEC).failed == {"duplicate_id": 1}
     assert crawler.dropped()["duplicate_id"] == "beds/dill/skill.md"
     assert crawler.held()[DILL] == grows("dill")
 
@@ -275,3 +260,103 @@ def test_an_old_name_that_another_repository_took_leads_nowhere_and_retires_noth
     assert held["ann/allotment/beds/dill"] == grows("dill", "Sow it in May.")
     assert (held.get(DILL), held[f"{kept_apart}/beds/dill"]) == (None, grows("dill", "Sold out."))
     assert "ann/allotment/beds/dill" not in crawler.aliases()
+
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def listed(*places: tuple[str, str], at: datetime = NOW) -> pl.DataFrame:
+    rows = [
+        {"repository": repository.lower(), "written": repository, "ref": "main", "rest": rest,
+         "source": "skillsmp", "source_id": rest, "updated_at": at}
+        for repository, rest in places
+    ]  # fmt: skip
+    return pl.DataFrame([{n: r.get(n) for n in LISTED} for r in rows], schema=LISTED)
+
+
+def looked_at(units: list[ListedRepository], **values: Any) -> pl.DataFrame:  # noqa: ANN401
+    rows = [
+        {"repository": u.name.lower(), "ref": u.ref, "source": u.source, "state": "ok",
+         "listed": u.digest, "checked_at": NOW, **values}
+        for u in units
+    ]  # fmt: skip
+    return pl.DataFrame([{n: r.get(n) for n in REPOSITORIES} for r in rows], schema=REPOSITORIES)
+
+
+def nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema=REPOSITORIES)
+
+
+def test_what_was_never_looked_at_is_due_and_what_is_as_listed_is_not() -> None:
+    rows = pl.concat([listed(("Ann/Garden", "a")), listed(("ann/garden", "b"), ("bo/herbs", "c"))])
+    units = listed_repositories(rows, nothing())
+    assert [(u.name.lower(), len(u.listed)) for u in units] == [("ann/garden", 2), ("bo/herbs", 1)]
+    assert due(units, NOW, 7) == units
+    assert due(listed_repositories(rows, looked_at(units)), NOW, 7) == []
+
+
+def test_a_row_that_is_new_or_updated_makes_its_repository_due() -> None:
+    before = looked_at(listed_repositories(listed(("ann/garden", "a"), ("bo/herbs", "c")), nothing()))
+    more = listed(("ann/garden", "a"), ("ann/garden", "b"), ("bo/herbs", "c"))
+    assert [u.name for u in due(listed_repositories(more, before), NOW, 7)] == ["ann/garden"]
+    later = pl.concat([listed(("ann/garden", "a")), listed(("bo/herbs", "c"), at=NOW + timedelta(1))])
+    assert [u.name for u in due(listed_repositories(later, before), NOW, 7)] == ["bo/herbs"]
+
+
+def test_what_could_not_be_looked_at_is_due_again_and_what_was_given_up_is_not() -> None:
+    rows = listed(("ann/garden", "a"))
+    units = listed_repositories(rows, nothing())
+    for state in ("failed", "missing", "denied"):
+        assert due(listed_repositories(rows, looked_at(units, state=state)), NOW, 7), state
+    for state in ("gone", "withdrawn", "refused", "too-large"):
+        assert not due(listed_repositories(rows, looked_at(units, state=state)), NOW, 7), state
+
+
+def test_what_changed_comes_first_then_what_failed_then_what_was_not_looked_at_for_longest() -> None:
+    places = [("a/recent", "x"), ("b/old", "x"), ("c/older", "x"), ("d/failed", "x"), ("e/new", "x")]
+    units = listed_repositories(listed(*places), nothing())
+    known = pl.concat([
+        looked_at(units[1:2], checked_at=NOW - timedelta(days=9)),
+        looked_at(units[2:3], checked_at=NOW - timedelta(days=30)),
+        looked_at(units[3:4], state="failed"), looked_at(units[:1]),
+    ])  # fmt: skip
+    found = due(listed_repositories(listed(*places), known), NOW, 7)
+    assert [u.name for u in found] == ["e/new", "d/failed", "c/older", "b/old"]
+
+
+def fates(days: list[float], reason: str = "missing") -> list[str]:
+    row: dict[str, Any] = dict(NO_MISSES)
+    found = []
+    for day in days:
+        fate, row = fate_of(reason, row, NOW + timedelta(days=day))
+        found.append(fate)
+    return found
+
+
+def test_three_misses_over_a_week_retire_and_a_law_withdraws_at_once() -> None:
+    for reason in ("missing", "denied"):
+        assert fates([0, 3, 7], reason) == ["stale", "stale", "retired"]
+    assert fates([0], "withdrawn") == ["withdrawn"]
+    missed = {"misses": 2, "first_missed_at": NOW, "state": "missing"}
+    for reason in ("timeout", "server", "quota", "too-large", "connection"):
+        fate, row = fate_of(reason, missed, NOW + timedelta(days=30))
+        assert (fate, "misses" in row) == ("stale", False), "it is none of the repository's doing"
+
+
+@given(st.lists(st.floats(0, 60), max_size=12).map(sorted))
+def test_nothing_is_retired_before_both_bounds_are_reached(days: list[float]) -> None:
+    for n, fate in enumerate(fates(days), 1):
+        long_enough = timedelta(days=days[n - 1]) - timedelta(days=days[0]) >= MISSED_FOR
+        assert (fate == "retired") == (n >= MISSES and long_enough)
+
+
+def test_a_document_is_unclaimed_once_all_its_rows_are_released(tmp_path: Path) -> None:
+    place = {"repository": "ann/garden", "rest": "dill", "source": "skillsmp", "outcome": "ok"}
+    rows = [{**place, "ref": ref, "doc_id": "ann/garden/dill"} for ref in ("main", "dev")]
+    frame = pl.DataFrame([{n: r.get(n) for n in LISTED} for r in rows], schema=LISTED)
+    listed_table(Root(tmp_path)).upsert(frame)
+    references = ReferenceCounts(Root(tmp_path), "skillsmp")
+    references.release(rows[:1])
+    assert references.unreferenced(rows) == references.unreferenced(rows) == []
+    references.release(rows[1:])
+    assert references.unreferenced(rows) == rows

@@ -69,54 +69,34 @@ async def test_packed_bodies_arrive_unpacked(root: Root, data: bytes, encoding: 
         assert host.requests[0].headers["Accept-Encoding"] == "gzip"
 
 
+@pytest.mark.parametrize(("encoding", "pack"), [("identity", bytes), ("gzip", gzip.compress)])
+@in_loop
+async def test_the_limit_holds_to_the_byte(root: Root, tmp_path: Path, encoding: str, pack: Reply) -> None:
+    replies = {f"/{n}": says(pack(b"b" * n), Content_Encoding=encoding) for n in (1000, 1001)}  # type: ignore[arg-type]
+    async with Host(replies) as host, host.http(root) as http:
+        assert (await http.get(f"{host.url}/1000", max_bytes=1000)).body == b"b" * 1000
+        await http.download(f"{host.url}/1000", tmp_path / "a", max_bytes=1000)
+        assert (tmp_path / "a").read_bytes() == b"b" * 1000
+        for asked in (http.get, lambda url, **limit: http.download(url, tmp_path / "b", **limit)):
+            with pytest.raises(HttpTerminal) as caught:
+                await asked(f"{host.url}/1001", max_bytes=1000)
+            assert caught.value.reason == "too-large"
+        assert {f.name for f in tmp_path.iterdir()} <= {"root", "a"}
+        assert len(host.requests) == 4
+
+
 @pytest.mark.parametrize(
-    "body",
-    [gzip.compress(NOISE)[:-9], gzip.compress(TEXT)[:50], gzip.compress(TEXT)[:5]],
-    ids=["noise", "text", "head"],
+    ("reply", "said"),
+    [
+        (says(b"x", Content_Encoding="br"), "'br'"),
+        (sends("Content-Length: 10000000000", [b"x"]), "announces 10000000000 bytes"),
+    ],
+    ids=["an encoding that nobody asked for", "a length beyond the limit"],
 )
 @in_loop
-async def test_a_gzip_that_ends_early_is_a_cut_connection(root: Root, body: bytes) -> None:
-    reply = says(body, Content_Encoding="gzip")
+async def test_a_body_is_refused_unread(root: Root, reply: Reply, said: str) -> None:
     async with Host({"/a": reply}) as host, host.http(root) as http:
-        with pytest.raises(HttpTransient, match="too early") as caught:
-            await http.get(f"{host.url}/a")
-        assert (caught.value.reason, len(host.requests)) == ("connection", 3)
-
-
-@in_loop
-async def test_an_encoding_that_nobody_asked_for_is_refused(root: Root) -> None:
-    async with Host({"/a": says(b"x", Content_Encoding="br")}) as host, host.http(root) as http:
-        with pytest.raises(HttpTerminal, match="'br'"):
-            await http.get(f"{host.url}/a")
-
-
-@pytest.mark.parametrize("encoding", ["identity", "gzip"])
-@pytest.mark.parametrize("size", [1000, 1001])
-@in_loop
-async def test_the_limit_holds_to_the_byte(root: Root, tmp_path: Path, encoding: str, size: int) -> None:
-    data = b"b" * size
-    reply = says(gzip.compress(data) if encoding == "gzip" else data, Content_Encoding=encoding)
-    async with Host({"/a": reply}) as host, host.http(root) as http:
-        if size == 1000:
-            assert (await http.get(f"{host.url}/a", max_bytes=1000)).body == data
-            await http.download(f"{host.url}/a", tmp_path / "a", max_bytes=1000)
-            assert (tmp_path / "a").read_bytes() == data
-            return
-        with pytest.raises(HttpTerminal) as caught:
-            await http.get(f"{host.url}/a", max_bytes=1000)
-        assert caught.value.reason == "too-large"
-        with pytest.raises(HttpTerminal) as caught:
-            await http.download(f"{host.url}/a", tmp_path / "a", max_bytes=1000)
-        assert caught.value.reason == "too-large"
-        assert {f.name for f in tmp_path.iterdir()} <= {"root"}
-        assert len(host.requests) == 2
-
-
-@in_loop
-async def test_a_length_beyond_the_limit_is_refused_unread(root: Root) -> None:
-    reply = sends("Content-Length: 10000000000", [b"x"])
-    async with Host({"/a": reply}) as host, host.http(root) as http:
-        with pytest.raises(HttpTerminal, match="announces 10000000000 bytes"):
+        with pytest.raises(HttpTerminal, match=said):
             await http.get(f"{host.url}/a")
 
 
@@ -194,6 +174,15 @@ def test_items_come_in_their_order_and_the_generator_is_closed() -> None:
     stream.close()  # type: ignore[attr-defined]
     assert closed == [True, True]
 
+    async def broken() -> AsyncGenerator[int, None]:
+        yield 1
+        raise LookupError("nothing on the shelf")
+
+    stream = drain(broken)
+    assert next(stream) == 1
+    with pytest.raises(LookupError, match="shelf"):
+        next(stream)
+
 
 def test_work_goes_on_while_nobody_asks_for_an_item() -> None:
     done = threading.Event()
@@ -211,17 +200,6 @@ def test_work_goes_on_while_nobody_asks_for_an_item() -> None:
     assert next(stream) == "started"
     assert done.wait(10)
     assert list(stream) == []
-
-
-def test_what_the_generator_raises_is_raised_to_who_asks() -> None:
-    async def broken() -> AsyncGenerator[int, None]:
-        yield 1
-        raise LookupError("nothing on the shelf")
-
-    stream = drain(broken)
-    assert next(stream) == 1
-    with pytest.raises(LookupError, match="shelf"):
-        next(stream)
 
 
 def test_work_done_at_once_comes_out_in_order_and_never_more_than_so_much_is_under_way() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import random
 from datetime import timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -23,13 +25,13 @@ from tests.support.crawl.loopback_host import (
     Host,
     Reply,
     cuts,
-    drips,
     hangs_up,
     impatient,
     in_loop,
     says,
 )
 
+NOISE = random.Random(3).randbytes(300_000)  # noqa: S311
 FINE = says('"fine"')
 SECONDARY = '{"message": "You have exceeded a secondary rate limit"}'
 TOKEN = Secret("t0ken-x")
@@ -40,53 +42,32 @@ def patient(**policy: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [
-        *[pytest.param(says("", status), id=str(status)) for status in (408, 425, 429, 500, 502, 503, 504)],
-        pytest.param(says(SECONDARY, 403), id="403 secondary"),
-        pytest.param(says("", 403, Retry_After="0"), id="403 with Retry-After"),
-        pytest.param(says("<html>busy</html>", 503, Content_Type="text/html"), id="503 page"),
-        pytest.param(cuts, id="cut"),
-        pytest.param(hangs_up, id="hang-up"),
-        pytest.param(says(b"\x1f\x8b no gzip", Content_Encoding="gzip"), id="damaged"),
-    ],
-)
-@in_loop
-async def test_passing_faults_are_tried_again(root: Root, fault: Reply) -> None:
-    async with Host({"/a": [fault, fault, FINE]}) as host, host.http(root) as http:
-        assert (await http.get(f"{host.url}/a")).json() == "fine"
-        assert http.requests == len(host.requests) == 3
-        assert host.time.slept == 0
-
-
-@pytest.mark.parametrize(
     ("fault", "reason", "status"),
     [
-        (says("", 500), "server", 500),
+        *[(says("", status), "server", status) for status in (425, 500, 502, 503, 504)],
+        (says("", 408), "timeout", 408),
         (says("", 429), "rate-limited", 429),
         (says(SECONDARY, 403), "rate-limited", 403),
-        (says("", 408), "timeout", 408),
+        (says("", 403, Retry_After="0"), "rate-limited", 403),
+        (says("<html>busy</html>", 503, Content_Type="text/html"), "server", 503),
         (cuts, "connection", None),
         (hangs_up, "connection", None),
+        (says(b"\x1f\x8b no gzip", Content_Encoding="gzip"), "connection", None),
+        (says(gzip.compress(NOISE)[:-9], Content_Encoding="gzip"), "connection", None),
+        (says(gzip.compress(NOISE)[:5], Content_Encoding="gzip"), "connection", None),
     ],
 )
 @in_loop
-async def test_when_the_tries_are_used_up_the_last_fault_is_raised(
+async def test_passing_faults_are_tried_again_until_the_tries_are_used_up(
     root: Root, fault: Reply, reason: str, status: int | None
 ) -> None:
-    async with Host({"/a": [says("", 502), fault]}) as host, host.http(root) as http:
+    async with Host({"/a": [fault, fault, FINE], "/b": fault}) as host, host.http(root) as http:
+        assert (await http.get(f"{host.url}/a")).json() == "fine"
+        assert http.requests == len(host.requests) == 3
         with pytest.raises(HttpTransient) as caught:
-            await http.get(f"{host.url}/a")
+            await http.get(f"{host.url}/b")
         assert (caught.value.reason, caught.value.status) == (reason, status)
-        assert len(host.requests) == 3
-
-
-@in_loop
-async def test_a_server_error_that_no_retry_mends_is_raised_at_once(root: Root) -> None:
-    async with Host({"/a": says("", 501)}) as host, host.http(root) as http:
-        with pytest.raises(HttpTransient, match="501"):
-            await http.get(f"{host.url}/a")
-        assert len(host.requests) == 1
+        assert (len(host.requests), host.time.slept) == (6, 0)
 
 
 @in_loop
@@ -95,38 +76,36 @@ async def test_waits_double_up_to_the_longest_and_are_drawn(root: Root) -> None:
         with pytest.raises(HttpTransient):
             await http.get(f"{host.url}/a")
         assert host.time.sleeps == [1.5, 3.0, 6.0, 10.0, 10.0]
+        with pytest.raises(RuntimeError, match="async with"):
+            await host.http(root).get(f"{host.url}/a")
+        host.say("/b", says("", 501))  # which no other try mends
+        with pytest.raises(HttpTransient, match="501"):
+            await http.get(f"{host.url}/b")
+        assert host.paths().count("/b") == 1
+    assert [RetryPolicy().backoff(1, draw) for draw in (0.0, 0.999)] == pytest.approx([1.0, 1.999])
+    for wrong in ({"tries": 0}, {"wait_min": -1.0}, {"wait_max": -1.0}):
+        with pytest.raises(WrongInput):
+            RetryPolicy(**wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("draw", [0.0, 0.999])
-def test_the_first_wait_lies_between_the_least_and_its_double(draw: float) -> None:
-    assert RetryPolicy().backoff(1, draw) == pytest.approx(1.0 + draw)
+DATE = format_datetime(NOON + timedelta(seconds=7), usegmt=True)
 
 
-@pytest.mark.parametrize("wrong", [{"tries": 0}, {"wait_min": -1.0}, {"wait_max": -1.0}])
-def test_a_policy_out_of_range_is_wrong_input(wrong: dict[str, float]) -> None:
-    with pytest.raises(WrongInput):
-        RetryPolicy(**wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("status", [429, 403, 503])
 @pytest.mark.parametrize(
-    "told", ["7", format_datetime(NOON + timedelta(seconds=7), usegmt=True)], ids=["seconds", "date"]
+    ("status", "told", "waited"),
+    [
+        *[(status, told, 7.0) for status in (429, 403, 503) for told in ("7", DATE)],
+        *[(429, nonsense, 1.5) for nonsense in ("-5", "soon", "", "Sun, 99 Foo 2026")],
+    ],
 )
 @in_loop
-async def test_the_wait_that_a_server_asks_for_is_waited(root: Root, status: int, told: str) -> None:
+async def test_the_wait_that_a_server_asks_for_is_waited_and_nonsense_counts_as_silence(
+    root: Root, status: int, told: str, waited: float
+) -> None:
     replies = {"/a": [says("", status, Retry_After=told), FINE]}
     async with Host(replies) as host, host.http(root, patient()) as http:
         await http.get(f"{host.url}/a")
-        assert host.time.slept == 7.0
-
-
-@pytest.mark.parametrize("told", ["-5", "soon", "", "Sun, 99 Foo 2026"])
-@in_loop
-async def test_nonsense_for_a_wait_counts_as_silence(root: Root, told: str) -> None:
-    replies = {"/a": [says("", 429, Retry_After=told), FINE]}
-    async with Host(replies) as host, host.http(root, patient()) as http:
-        await http.get(f"{host.url}/a")
-        assert host.time.sleeps == [1.5]
+        assert host.time.slept == waited
 
 
 @in_loop
@@ -163,46 +142,38 @@ async def test_a_long_wait_is_remembered_and_nothing_is_asked_until_it_is_over(r
             host.time.now += timedelta(seconds=1)
             await restarted.get(f"{host.url}/b")
             assert (host.paths(), host.time.slept) == (["/a", "/b"], 60)
+            host.say("/c", says("", 429, Retry_After="9" * 30), FINE)
+            with pytest.raises(HttpTransient):
+                await restarted.get(f"{host.url}/c")
+            host.time.now += timedelta(days=1)  # a wait of years is not believed
+            await restarted.get(f"{host.url}/c")
 
 
-@in_loop
-async def test_a_wait_of_years_is_not_believed(root: Root) -> None:
-    async with Host({"/a": [says("", 429, Retry_After="9" * 30), FINE]}) as host, host.http(root) as http:
-        with pytest.raises(HttpTransient):
-            await http.get(f"{host.url}/a")
-        host.time.now += timedelta(days=1)
-        await http.get(f"{host.url}/a")
+def drips(status: int) -> Reply:
+    """Return a reply that sends a byte now and then."""
 
-
-@in_loop
-async def test_a_dripping_body_ends_at_the_time_limit(root: Root) -> None:
-    limits = impatient(timeout=0.3, retry=RetryPolicy(tries=1))
-    async with Host({"/a": drips}) as host, host.http(root, limits) as http:
-        with pytest.raises(HttpTransient, match=r"0\.3 s") as caught:
-            await http.get(f"{host.url}/a")
-        assert (caught.value.reason, caught.value.status) == ("timeout", None)
-
-
-@in_loop
-async def test_a_refusal_with_a_dripping_body_keeps_its_meaning(root: Root) -> None:
-    async def refuses(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(status=404, headers={"Content-Length": "100000"})
+    async def reply(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status, headers={"Content-Length": "100000"})
         await response.prepare(request)
         while True:
             await response.write(b".")
             await asyncio.sleep(0.05)
 
-    async with Host({"/a": refuses}) as host, host.http(root, impatient(timeout=0.3)) as http:
-        with pytest.raises(HttpTerminal) as caught:
-            await http.get(f"{host.url}/a")
-        assert caught.value.reason == "missing"
+    return reply
 
 
 @in_loop
-async def test_used_outside_of_its_block_it_says_so(root: Root) -> None:
-    async with Host({"/a": FINE}) as host:
-        with pytest.raises(RuntimeError, match="async with"):
-            await host.http(root).get(f"{host.url}/a")
+async def test_a_dripping_body_ends_at_the_time_limit_and_one_of_a_refusal_keeps_its_meaning(
+    root: Root,
+) -> None:
+    limits = impatient(timeout=0.3, retry=RetryPolicy(tries=1))
+    async with Host({"/a": drips(200), "/b": drips(404)}) as host, host.http(root, limits) as http:
+        with pytest.raises(HttpTransient, match=r"0\.3 s") as slow:
+            await http.get(f"{host.url}/a")
+        assert (slow.value.reason, slow.value.status) == ("timeout", None)
+        with pytest.raises(HttpTerminal) as refused:
+            await http.get(f"{host.url}/b")
+        assert refused.value.reason == "missing"
 
 
 def to(location: str, status: int = 302) -> Reply:
@@ -277,19 +248,28 @@ async def test_a_circle_is_left_after_five_redirects(root: Root) -> None:
 
 
 @pytest.mark.parametrize(
-    "location", ["", "file:///etc/passwd", "ftp://h.example/a", "http://[", "http://u:pw@h.example/"]
+    ("url", "location", "said"),
+    [
+        *[
+            ("http://h.example/a", location, "redirect")
+            for location in (
+                "",
+                "file:///etc/passwd",
+                "ftp://h.example/a",
+                "http://[",
+                "http://u:pw@h.example/",
+            )
+        ],
+        ("https://h.example/a", "http://h.example/a", "https to http"),
+        ("https://h.example/a", "http://other.example/a", "https to http"),
+    ],
 )
-def test_a_redirect_to_no_place_is_refused(location: str) -> None:
+def test_a_redirect_to_no_place_or_out_of_https_is_refused(url: str, location: str, said: str) -> None:
     with pytest.raises(HttpTerminal) as caught:
-        next_hop(URL("http://h.example/a"), location, {"h.example"})
+        next_hop(URL(url), location, {"h.example", "other.example"})
     assert caught.value.reason == "redirect"
+    assert said in str(caught.value)
     assert "pw" not in str(caught.value)
-
-
-@pytest.mark.parametrize("location", ["http://h.example/a", "http://other.example/a"])
-def test_https_is_never_left(location: str) -> None:
-    with pytest.raises(HttpTerminal, match="https to http"):
-        next_hop(URL("https://h.example/a"), location, {"h.example", "other.example"})
 
 
 @pytest.mark.parametrize(

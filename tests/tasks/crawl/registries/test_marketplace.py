@@ -1,4 +1,4 @@
-"""Plugin marketplaces: every kind of source, unchanged nights, renames and removed plugins."""
+"""Sources whose list names repositories: plugin marketplaces, and names from skills.sh."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.crawl.registries.discovery import NoIndex
 from tasks.crawl.registries.manifest import read_manifest
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows
-from tests.support.crawl.site import Site
+from tests.support.crawl.registries import Page, Site
 from tests.support.crawl.zip_files import zipped
 from tests.support.marketplace.repository import Repository
 from tests.support.marketplace.server import Marketplace
@@ -161,11 +161,8 @@ def test_archives_are_verified_and_a_renamed_plugin_keeps_its_skills(site: Site,
 def test_ids_of_before_they_named_their_marketplace_lead_on(site: Site, crawler: Crawler) -> None:
     """An unchanged archive is read once more for that."""
     packed_tide = zipped({"skills/tide/SKILL.md": grows("tide")})
-    source = {
-        "source": "archive",
-        "url": f"{site.url}/a.zip",
-        "sha256": hashlib.sha256(packed_tide).hexdigest(),
-    }
+    digest = hashlib.sha256(packed_tide).hexdigest()
+    source = {"source": "archive", "url": f"{site.url}/a.zip", "sha256": digest}
     site.pages = {"/m.json": manifest(tides=source), "/a.zip": packed_tide}
     spec = f"marketplace:{site.url}/m.json"
     crawler.crawl(spec)
@@ -252,16 +249,7 @@ def test_a_source_is_a_plain_place_or_is_named(source: object, folders: tuple[st
     assert found.plugins[-1].name == "two"
 
 
-@pytest.mark.parametrize("kind", ["archive", "url"])
-def test_what_came_by_https_leads_to_no_http(kind: str) -> None:
-    given = manifest(
-        one={"source": kind, "url": "HTTP://e.org/x"}, two={"source": kind, "url": "https://e.org/x"}
-    )
-    assert [plugin.name for plugin in read_manifest(given, secure=True).plugins] == ["two"]
-    assert [plugin.name for plugin in read_manifest(given).plugins] == ["one", "two"]
-
-
-def test_skills_that_an_entry_names_narrow_its_plugin() -> None:
+def test_a_manifest_and_its_entries_are_read_as_they_say() -> None:
     entry = {"name": "one", "source": "./p", "skills": ["./more/kelp", "./moss"]}
     (plugin,) = read_manifest({"plugins": [entry]}).plugins
     assert plugin.folders == ("p/skills", "p/more/kelp", "p/moss")
@@ -273,11 +261,50 @@ def test_skills_that_an_entry_names_narrow_its_plugin() -> None:
     for value in (None, [], {"plugins": {}}, {"plugins": [{}] * 10_001}):
         with pytest.raises(NoIndex):
             read_manifest(value)
-
-
-def test_the_forms_of_its_spec() -> None:
+    for kind in ("archive", "url"):  # what came by https leads to no http
+        addresses = {"one": "HTTP://e.org/x", "two": "https://e.org/x"}
+        given = manifest(**{name: {"source": kind, "url": url} for name, url in addresses.items()})
+        assert [plugin.name for plugin in read_manifest(given, secure=True).plugins] == ["two"]
+        assert [plugin.name for plugin in read_manifest(given).plugins] == ["one", "two"]
     assert normal_spec("marketplace:https://github.com/ann/sea") == "marketplace:ann/sea"
     assert normal_spec("marketplace:ann/sea@v1") == "marketplace:ann/sea@v1"
     for spec in ("marketplace:sea", "marketplace:https://ann:pw@e.org/m.json", "marketplace:ftp://e.org/x"):
         with pytest.raises(WrongInput):
             normal_spec(spec)
+
+
+SEARCH = "/api/v1/skills/search"
+
+
+def row(source: str, slug: str, kind: str = "github") -> dict[str, str]:
+    return {"source": source, "slug": slug, "sourceType": kind, "url": f"https://skills.sh/{slug}"}
+
+
+def test_what_is_found_is_read_where_it_lies(
+    garden: Repository, world: World, crawler: Crawler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [row("ann/garden", "dill"), row("ann/garden", "nettle"), row("e.org", "kelp", "well-known")]
+    with Site({SEARCH: {"data": rows}}) as site:
+        crawler.settings = crawler.settings.model_copy(update={"skillssh_url": site.url})
+        assert crawler.crawl("skillssh:herbs").failed == {"unauthorised": 1}
+        assert site.asked == []
+
+        monkeypatch.setenv("SKILLERY_SKILLSSH_TOKEN", "t0ken")
+        report = crawler.crawl("skillssh:herbs")
+        assert (report.new, report.failed) == (1, {"missing": 1, "not-read": 1})
+        assert list(crawler.held()) == ["ann/garden/beds/dill"]
+        again = crawler.crawl("skillssh:herbs")
+        assert (again.unchanged, again.requests) == (1, 2)
+
+        garden.commit({"beds/dill/SKILL.md": grows("dill", "Sow it again.")})
+        assert crawler.crawl("skillssh:herbs").changed == 1
+
+        world.repository("bob/solo").commit({"SKILL.md": grows("solo"), "x/SKILL.md": grows("x")})
+        site.pages[SEARCH] = {"data": [row("bob/solo", "solo")]}
+        assert crawler.crawl("skillssh:solo").new == 1
+        assert (crawler.crawl("skillssh:solo").unchanged, "bob/solo" in crawler.held()) == (1, True)
+
+        pages: list[tuple[Page, str]] = [(b"{}", "shape"), (b"<html>", "html")]
+        for page, reason in [*pages, ((401, {}, b""), "unauthorised"), ((503, {}, b""), "server")]:
+            site.pages[SEARCH] = page
+            assert crawler.crawl("skillssh:herbs").failed == {reason: 1}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from storage.errors import WrongInput
-from tasks.crawl.registries.formats import digest_of
+from tasks.crawl.registries.discovery import digest_of
 from tasks.crawl.registries.mcp_server import EXTENSION
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of

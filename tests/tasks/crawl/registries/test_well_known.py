@@ -1,26 +1,36 @@
-"""Sites with a discovery index: every reachable skill is held, every removal seen, every mismatch named."""
+"""Sites with a discovery index: every reachable skill is held, every mismatch named; the format itself."""
 
 from __future__ import annotations
 
+import io
 import json
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage.errors import WrongInput
-from tasks.crawl.registries import formats
-from tasks.crawl.registries.discovery import Entry, NoIndex, read_index
-from tasks.crawl.registries.formats import digest_of, index_entry, index_json, older_index_json
+from tasks.crawl.registries import discovery
+from tasks.crawl.registries.discovery import (
+    Entry,
+    NoIndex,
+    digest_of,
+    index_entry,
+    index_json,
+    older_index_json,
+    read_index,
+)
 from tasks.crawl.sources import normal_spec
 from tests.support.crawl.crawling import Crawler, grows, settings_of
-from tests.support.crawl.registries import Garden
-from tests.support.crawl.site import Page
-from tests.support.crawl.zip_files import LINK, zipped
+from tests.support.crawl.registries import Garden, Page
+from tests.support.crawl.zip_files import zipped
 
-INDEX, OLDER_INDEX = f"/{formats.INDEX}", f"/{formats.OLDER_INDEX}"
+INDEX, OLDER_INDEX = f"/{discovery.INDEX}", f"/{discovery.OLDER_INDEX}"
 
 
 def tarred(
@@ -66,6 +76,9 @@ def test_a_site_is_held_followed_and_asked_once_a_night(site: Garden, crawler: C
     held = {f"127.0.0.1/{name}": grows(name) for name in ("mint", "leek", "kale")}
     assert crawler.held() == held
     assert len(site.since()) == 4
+    leek = next(row for row in crawler.raw() if row["doc_id"].endswith("leek"))
+    assert [(f["path"], f["content"]) for f in leek["contents"]] == [("ref/soil.md", b"Deep.\n")]
+    assert [f["code"] for f in leek["findings"]] == ["bundle.symlink"]
 
     page, tagged = site.pages[INDEX], {"ETag": '"1"'}
     site.pages[INDEX] = (200, tagged, json.dumps(page).encode())
@@ -84,19 +97,11 @@ def test_a_site_is_held_followed_and_asked_once_a_night(site: Garden, crawler: C
     }  # fmt: skip
 
 
-def test_files_of_an_archive_are_kept_and_its_links_named(site: Garden, crawler: Crawler) -> None:
-    contents = {"SKILL.md": grows("leek"), "ref/soil.md": b"Deep.\n"}
-    site.plant({"leek": zipped({**contents, "out": b"/etc/passwd"}, modes={"out": LINK})})
-    crawler.crawl(f"well-known:{site.url}")
-    (row,) = crawler.raw()
-    assert [(f["path"], f["content"]) for f in row["contents"]] == [("ref/soil.md", b"Deep.\n")]
-    assert [f["code"] for f in row["findings"]] == ["bundle.symlink"]
-
-
 BAD: list[tuple[bytes, dict[str, object], str]] = [
     (grows("mint"), {"digest": digest_of(b"other")}, "digest-mismatch"),
     (grows("mint"), {"url": "/nowhere"}, "missing"),
     (grows("mint"), {"url": "http://127.0.0.1:9/a"}, "private"),
+    (grows("mint"), {"url": "/away"}, "private"),
     (grows("mint"), {"url": "http://[::ffff:10.0.0.1]/a"}, "private"),
     (grows("mint"), {"url": "http://2130706433:9/a"}, "private"),
     (grows("mint"), {"url": "javascript:alert(1)"}, "malformed"),
@@ -126,6 +131,7 @@ def test_what_cannot_be_verified_is_named_and_nothing_of_it_held(
     site: Garden, crawler: Crawler, artifact: bytes, fields: dict[str, object], reason: str
 ) -> None:
     site.plant({"mint": artifact, "kale": grows("kale")})
+    site.pages["/away"] = (302, {"Location": "http://localhost:9/latest/meta-data"}, b"")
     site.alter(0, **fields)
     report = crawler.crawl(f"well-known:{site.url}")
     assert (report.state, report.failed) == ("complete", {reason: 1})
@@ -144,12 +150,6 @@ def test_a_mismatch_leaves_the_last_good_version_stale(site: Garden, crawler: Cr
     site.plant({"mint": grows("mint", "Water it at dusk.")})
     assert crawler.crawl(spec).changed == 1
     assert crawler.stale() == set()
-
-
-def test_a_redirect_may_not_lead_to_a_private_address(site: Garden, crawler: Crawler) -> None:
-    site.plant({"mint": grows("mint")})
-    site.pages["/a/mint"] = (302, {"Location": "http://localhost:9/latest/meta-data"}, b"")
-    assert crawler.crawl(f"well-known:{site.url}").failed == {"private": 1}
 
 
 def test_of_two_sites_that_claim_an_id_the_second_is_kept_apart(site: Garden, crawler: Crawler) -> None:
@@ -234,3 +234,39 @@ def test_a_host_alone_is_asked_by_https_and_a_password_refused() -> None:
     for spec in ("well-known:https://ann:pw@e.org", "well-known:ftp://e.org"):
         with pytest.raises(WrongInput):
             normal_spec(spec)
+
+
+@given(st.text())
+def test_a_name_is_made_plain_and_every_one_that_is_made_may_be_listed(text: str) -> None:
+    plain = {"CSV cleaning": "csv-cleaning", "ckm:brand": "ckm-brand", "料理": "", "a" * 63 + " b": "a" * 63}
+    plain |= {"Crème--brûlée!": "creme-brulee"}
+    assert {given: discovery.registry_name(given) for given in plain} == plain
+    name = discovery.registry_name(text)
+    assert not name or (discovery.is_registry_name(name) and discovery.registry_name(name) == name)
+    for other in ("", "-a", "a-", "a--b", "A", "a_b", "a" * 65, "é", None, 3, "a\n"):
+        assert not discovery.is_registry_name(other), other
+
+
+@given(
+    st.dictionaries(st.from_regex(r"[a-z]{1,8}(/[a-zé]{1,8}){0,2}", fullmatch=True), st.binary(max_size=64))
+)
+def test_an_archive_holds_its_files_and_depends_on_nothing_else(files: dict[str, bytes]) -> None:
+    packed = discovery.pack(files)
+    assert packed == discovery.pack(dict(reversed(files.items())))
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == files
+        assert all(member.external_attr >> 16 == 0o100644 for member in archive.infolist())
+    # Another machine, or a later Python, must come to this digest.
+    known = {"SKILL.md": b"---\nname: tide-table\ndescription: Read tides.\n---\n", "ref/a.md": b"A\n"}
+    assert discovery.digest_of(discovery.pack(known)).startswith("sha256:42750df858a9")
+
+
+def test_the_older_index_leaves_out_what_would_void_it() -> None:
+    skills = [("tides", None, ["SKILL.md", "b.md"]), ("odd", "Odd.", ["SKILL.md", "a..b.md"])]
+    listed = json.loads(discovery.older_index_json(skills))["skills"]
+    assert listed == [{"name": "tides", "description": "tides", "files": ["SKILL.md", "b.md"]}]
+
+
+@pytest.mark.parametrize(("given", "units"), [("x" * 2000, 1024), ("𝄞" * 600, 1024), ("a" + "𝄞" * 600, 1023)])
+def test_a_description_is_cut_as_clients_count(given: str, units: int) -> None:
+    assert len(discovery.told_description("a", given).encode("utf-16-le")) == 2 * units

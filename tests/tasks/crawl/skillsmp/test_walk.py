@@ -47,20 +47,6 @@ class Listed:
         self.rows = [self.add(n) for n in range(count)]
         return [row.name for row in self.rows]
 
-    def on_page(self, number: int, *changes: tuple[str, int]) -> None:
-        """Add rows at the top, or remove those at a place, before a page is first made up."""
-        left = list(changes)
-
-        def change(asked: int) -> None:
-            while asked == number and left:
-                what, place = left.pop(0)
-                if what == "add":
-                    self.add(-place, f"fresh-{place:03}")
-                else:
-                    self.world.unlist(self.rows[place])
-
-        self.world.skillsmp.before_page = change
-
     def walk(
         self, start: int = 1, *, until: datetime | None = None, after: datetime | None = None
     ) -> list[ListingPage]:
@@ -97,6 +83,12 @@ def test_a_list_that_stands_still_is_read_once_a_page_to_its_short_end(listed: L
     assert names(pages) == of_age(*range(23))
     assert listed.asked() == [1, 2, 3, 4, 5]
     assert [page.has_next for page in pages] == [True, True, True, True, False]
+    listed.walk(until=START)  # nothing new costs two pages
+    assert listed.asked() == [1, 2]
+    for row in listed.rows[4:18]:
+        row.updated_at = listed.rows[4].updated_at
+    listed.walk()  # rows of one age, all of which were met: no others are looked for
+    assert listed.asked() == [1, 2, 3, 4, 5]
 
 
 def test_rows_of_one_age_in_another_order_on_every_page_are_met_all_the_same(listed: Listed) -> None:
@@ -110,13 +102,6 @@ def test_rows_of_one_age_in_another_order_on_every_page_are_met_all_the_same(lis
     assert sorted(found) == of_age(*range(23))
 
 
-def test_a_walk_that_met_every_row_looks_for_no_others(listed: Listed) -> None:
-    for row in listed.rows[4:18]:
-        row.updated_at = listed.rows[4].updated_at
-    listed.walk()
-    assert listed.asked() == [1, 2, 3, 4, 5]
-
-
 def test_the_walk_ends_at_the_watermark_and_rows_as_old_as_it_are_read(listed: Listed) -> None:
     until = START - timedelta(minutes=7)
     for n in range(4):
@@ -125,11 +110,6 @@ def test_the_walk_ends_at_the_watermark_and_rows_as_old_as_it_are_read(listed: L
     assert set(found) >= {*of_age(*range(8)), *(f"tied-{n}" for n in range(4))}
     # Rows 0 to 11 are new or as old; the fourth page is the first with older rows only.
     assert listed.asked() == [1, 2, 3, 4]
-
-
-def test_nothing_new_costs_two_pages(listed: Listed) -> None:
-    listed.walk(until=START)
-    assert listed.asked() == [1, 2]
 
 
 def test_rows_of_unknown_age_neither_end_the_walk_nor_keep_it_going(listed: Listed) -> None:
@@ -147,28 +127,21 @@ def test_a_server_that_promises_more_for_ever_is_left_at_an_empty_page(listed: L
     listed.world.skillsmp.has_next = "always"
     assert names(listed.walk()) == of_age(*range(23))
     assert listed.asked() == [1, 2, 3, 4, 5, 6]
+    listed.world.skillsmp.no_url_every = 1  # rows without identity do not hide each other
+    rows = [row for page in listed.walk() for row in page.rows]
+    assert sum(isinstance(row, Dropped) and row.reason == "no-url" for row in rows) == 23
 
 
-def test_a_walk_that_broke_off_goes_on_where_it_was(listed: Listed) -> None:
+def test_a_walk_that_broke_off_goes_on_where_it_was_or_before_where_rows_moved_up(listed: Listed) -> None:
     after = START - timedelta(minutes=14)
     assert names(listed.walk(3, after=after)) == of_age(*range(10, 23))
     assert listed.asked() == [3, 4, 5]
-
-
-def test_a_walk_that_goes_on_goes_back_first_where_rows_moved_up_meanwhile(listed: Listed) -> None:
     for row in listed.rows[:7]:
         listed.world.unlist(row)
-    found = names(listed.walk(3, after=START - timedelta(minutes=14)))
+    found = names(listed.walk(3, after=after))
     # Page 3 now begins with row 17: rows 15 and 16 had not been taken.
     assert set(found) >= set(of_age(*range(15, 23)))
     assert listed.asked()[:2] == [3, 2]
-
-
-def test_rows_without_identity_are_told_each_time_and_do_not_hide_each_other(listed: Listed) -> None:
-    listed.world.skillsmp.no_url_every = 1
-    pages = listed.walk()
-    rows = [row for page in pages for row in page.rows]
-    assert sum(isinstance(row, Dropped) and row.reason == "no-url" for row in rows) == 23
 
 
 def test_a_server_that_repeats_its_last_page_for_ever_is_left(tmp_path: Path) -> None:

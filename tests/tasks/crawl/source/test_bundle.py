@@ -1,20 +1,22 @@
-"""Bundles: the skills of a listing, and their files within limits."""
+"""Bundles: the skills of a listing, their files within limits, and what files at their root say."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import posixpath
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
+import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.schemas import Dropped, Finding, RawDocument
-from tasks.crawl.git.source import GitSource, make_repository
-from tasks.crawl.local.directory import DirectorySource
+from storage.parquet import read_frame
+from storage.root import Root
+from storage.schemas import RAW_DOCUMENTS, Dropped, Finding, RawDocument
+from storage.state import listed_table, seen_table
 from tasks.crawl.source.bundle import (
     Bundle,
     BundledSkill,
@@ -26,6 +28,12 @@ from tasks.crawl.source.bundle import (
     read_skill,
     take_bundle,
 )
+from tasks.crawl.source.project import Project, project_of
+from tests.support.crawl.crawling import Crawler, grows
+from tests.support.marketplace.repository import Repository
+from tests.support.marketplace.server import Marketplace
+from tests.support.marketplace.world import World
+from tests.tasks.crawl.conftest import WorkTree
 
 FOLDERS = st.lists(st.sampled_from(["a", "A", "b", "ü x"]), max_size=3).map("/".join)
 NAMES = st.sampled_from(["SKILL.md", "skill.md", "run.sh", "LICENSE", "Copying.txt", "notes.md"])
@@ -79,26 +87,6 @@ def test_a_file_belongs_to_the_nearest_skill_above_it(paths: set[str]) -> None:
         assert depths == sorted(depths, reverse=True)
 
 
-def bare(row: RawDocument | Dropped) -> RawDocument | Dropped:
-    if isinstance(row, Dropped):
-        return replace(row, source="")
-    return replace(row, source="", ref=None, commit=None, tree_sha=None, url=None)
-
-
-@pytest.mark.slow
-@settings(max_examples=10)
-@given(PATHS)
-def test_a_folder_and_a_repository_of_it_hold_the_same(paths: set[str]) -> None:
-    with TemporaryDirectory() as scratch:
-        folder = Path(scratch, "herbs")
-        for number, path in enumerate(sorted({"SKILL.md", *paths})):
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(b"%d\r\n" % number)
-        spec = make_repository(folder, Path(scratch, "made", "herbs.git"))
-        from_git = [bare(row) for row in GitSource(spec.removeprefix("git+")).read()]
-        assert from_git == [bare(row) for row in DirectorySource(str(folder)).read()]
-
-
 @given(st.lists(st.binary(max_size=9)), st.integers(0, 40))
 def test_consuming_keeps_the_first_bytes_whatever_the_pieces(pieces: list[bytes], keep: int) -> None:
     whole = b"".join(pieces)
@@ -137,11 +125,6 @@ def test_what_is_kept_is_within_the_limits_and_the_rest_is_named(
         assert left[0] in found[0].message
     # Nothing is left out that would still have fitted when its turn came.
     assert len(kept) == most or all(len(files[p]) > size - sum(map(len, kept.values())) for p in left)
-
-
-def test_one_large_file_does_not_keep_the_next_one_out() -> None:
-    bundle, _ = take({"a.bin": b"x" * 50, "run.sh": b"ls"}, DocumentLimits(kept_bytes=10))
-    assert [file.path for file in bundle.contents] == ["run.sh"]
 
 
 def unread(entry: SourceEntry, keep: int) -> Content:
@@ -222,3 +205,147 @@ def test_names_that_a_file_system_cannot_hold_are_named() -> None:
         "bundle.long-name": f"1 names have more than 255 bytes: docs/{'n' * 55}...{'n' * 17}",
         "bundle.same-name": "4 paths are alike but for letter case or accents: Run.sh, run.SH, é, e\u0301",
     }
+
+
+LOCK = json.dumps({
+    "version": 1,
+    "skills": {"Sour Mint": {"sourceType": "github"}, "own": {"sourceType": "local"}},
+}).encode()  # fmt: skip
+PLUGIN = json.dumps({
+    "$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json",
+    "name": "herbs", "license": "MIT",
+}).encode()  # fmt: skip
+DUSK = grows("mint", "Water it at dusk.")
+COPIES = {
+    ".claude/skills/sour-mint/SKILL.md": grows("mint"),
+    ".agents/skills/own/SKILL.md": grows("own"),
+    ".agents/skills/other/SKILL.md": grows("other"),
+    "skills/sour-mint/SKILL.md": grows("sour-mint"),
+}
+
+
+def placed(kind: str, files: dict[str, bytes], tree: WorkTree, world: World) -> str:
+    """Put files where a source of this kind finds them; return its spec."""
+    if kind == "github":
+        (world.find("ann/herbs")[0] or world.repository("ann/herbs")).commit(files)
+        return "github:ann/herbs"
+    for name, content in files.items():
+        tree.write(name, content)
+    tree.commit()
+    return tree.spec if kind == "git" else f"dir:{tree.path}"
+
+
+@pytest.mark.parametrize("kind", ["dir", "git", "github"])
+def test_a_copy_that_the_lock_names_is_dropped_and_retired(
+    kind: str, worktree: WorkTree, world: World, crawler: Crawler
+) -> None:
+    spec = placed(kind, COPIES, worktree, world)
+    assert crawler.crawl(spec).new == 4
+    placed(kind, {"skills-lock.json": LOCK}, worktree, world)
+    report = crawler.crawl(spec)
+    assert (report.retired, report.unchanged, report.failed) == (1, 3, {"installed-copy": 1})
+    kept = {doc_id.partition("/herbs/")[2] for doc_id in crawler.held()}
+    assert kept == {".agents/skills/own", ".agents/skills/other", "skills/sour-mint"}
+    assert crawler.crawl(spec).unchanged == 3
+    placed(kind, {"plugin.json": PLUGIN, **dict.fromkeys(COPIES, DUSK)}, worktree, world)
+    crawler.crawl(spec)
+    assert {row["repo_licence"] for row in crawler.raw() if row["content"] == DUSK} == {"MIT"}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        b"",
+        b"[]",
+        b"[" * 9_999,
+        b'{"version":0,"skills":{"a":{}}}',
+        b'{"version":1,"skills":[],"license":"MIT"}',
+        PLUGIN.replace(b"MIT", b"MIT " * 60),
+    ],
+)
+def test_a_file_of_another_form_says_nothing(file: bytes) -> None:
+    assert project_of({"skills-lock.json": file, "plugin.json": file}) == Project()
+
+
+BASIL = "beds/basil"
+BESIDE = {
+    "scripts/water.sh": b"#!/bin/sh\necho water\n",
+    "assets/leaf.png": b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40,
+    "docs/caf\u00e9 au lait.md": b"# Notes\n",
+    "empty.txt": b"",
+}
+BEDS = {
+    f"{BASIL}/SKILL.md": grows("basil"),
+    **{f"{BASIL}/{path}": content for path, content in BESIDE.items()},
+}
+SPEC = "github:ann/garden"
+
+
+@pytest.fixture
+def bedded(world: World) -> Repository:
+    repository = world.repository("ann/garden")
+    repository.commit({**BEDS, "beds/chard/SKILL.md": grows("chard")})
+    return repository
+
+
+def newest_row(root: Root, name: str = "basil") -> dict[str, Any]:
+    """Return the newest raw row of a skill."""
+    (seen,) = (r for r in seen_table(root).read().to_dicts() if r["doc_id"].endswith(f"/{name}"))
+    return read_frame(root, seen["raw_part"], RAW_DOCUMENTS).filter(doc_id=seen["doc_id"]).to_dicts()[-1]
+
+
+def kept_of(root: Root, name: str = "basil") -> dict[str, bytes]:
+    return {file["path"]: file["content"] for file in newest_row(root, name)["contents"]}
+
+
+@pytest.mark.parametrize("kind", ["dir", "git", "github"])
+def test_every_source_keeps_the_bytes_of_a_bundle(
+    kind: str, worktree: WorkTree, world: World, bedded: Repository, crawler: Crawler
+) -> None:
+    spec = SPEC if kind == "github" else placed(kind, BEDS, worktree, world)
+    assert crawler.crawl(spec).state == "complete"
+    assert kept_of(crawler.root) == BESIDE
+    assert {f["path"]: (f["size"], f["sha256"]) for f in newest_row(crawler.root)["files"]} == {
+        path: (len(content), hashlib.sha256(content).hexdigest()) for path, content in BESIDE.items()
+    }
+
+
+def test_a_file_that_changes_alone_changes_its_skill_alone(
+    bedded: Repository, crawler: Crawler, market: Marketplace
+) -> None:
+    crawler.crawl(SPEC)
+    before = crawler.root.files("raw")
+    market.clear_requests()
+    bedded.commit({"README.md": b"Another commit, and the same skills.\n"})
+    assert crawler.crawl(SPEC).unchanged == 2
+    assert {r.kind for r in market.requests}.isdisjoint({"archive", "raw"})
+    assert crawler.root.files("raw") == before
+    bedded.commit({f"{BASIL}/scripts/water.sh": b"#!/bin/sh\necho less water\n"})
+    report = crawler.crawl(SPEC)
+    assert (report.changed, report.unchanged) == (1, 1)
+    assert kept_of(crawler.root)["scripts/water.sh"] == b"#!/bin/sh\necho less water\n"
+
+
+def test_a_bundle_that_was_only_listed_is_read_when_its_repository_is_looked_at(
+    bedded: Repository, crawler: Crawler, market: Marketplace
+) -> None:
+    crawler.crawl(SPEC)
+    rows = (table := listed_table(crawler.root)).read()  # as a version noted it that kept no bytes
+    table.upsert(rows.with_columns(digest=pl.col("digest").str.replace(r"^.*:", "")))
+    report = crawler.crawl(SPEC)
+    assert (report.state, report.failed) == ("complete", {})
+    assert kept_of(crawler.root) == BESIDE
+    market.clear_requests()
+    assert crawler.crawl(SPEC).unchanged == 2
+    assert [(r.kind, r.status) for r in market.requests] == [("commit", 304)]
+    report = crawler.crawl(SPEC, keep_files=1)  # so do other limits
+    assert (report.changed, report.unchanged, sorted(kept_of(crawler.root))) == (1, 1, [min(BESIDE)])
+
+
+def test_other_limits_read_a_folder_again(worktree: WorkTree, world: World, crawler: Crawler) -> None:
+    spec, root, outcomes = placed("dir", BEDS, worktree, world), crawler.root, []
+    for most in (0, 0, 512, 1):
+        report = crawler.crawl(spec, keep_files=most)
+        outcomes.append((report.new, report.changed, sorted(kept_of(root))))
+    assert outcomes == [(1, 0, []), (0, 0, []), (0, 1, sorted(BESIDE)), (0, 1, [min(BESIDE)])]
+    assert "bundle.not-kept" in {finding["code"] for finding in newest_row(root)["findings"]}

@@ -1,14 +1,21 @@
-"""The identity of a skill by the URL of its repository."""
+"""The identity of a skill by the URL of its repository, and credentials in what a source says."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from urllib.parse import quote
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
+from storage.schemas import BundledFile, Dropped, FileContent, Finding, LicenceFile, Listing, RawDocument
+from tasks.crawl.source.base import Gone, Missed, Unchanged
+from tasks.crawl.source.credentials import without_credentials
 from tasks.crawl.source.identity import (
     GithubUrl,
     author_of,
@@ -21,6 +28,8 @@ from tasks.crawl.source.identity import (
     skill_url,
     split_by_refs,
 )
+from tests.support.crawl.crawling import Crawler, settings_of
+from tests.support.roots.nights import raw
 
 ROOT = GithubUrl("ada", "herbs")
 
@@ -77,9 +86,6 @@ def test_no_password_survives_in_any_form(user: str, password: str) -> None:
     shown = [public_url(url), repository_name(url), skill_url(url, "0" * 40, "f"), str(author_of(url))]
     shown.append(hide_credentials(f"fatal: unable to access '{url}/': QQ{password}QQ", url))
     assert not any(f"QQ{password}QQ" in text for text in shown)
-
-
-def test_a_percent_encoded_password_is_hidden_decoded_too() -> None:
     assert "s3/cret" not in hide_credentials("denied: s3/cret", "https://me:s3%2Fcret@code.example/a")
 
 
@@ -93,23 +99,16 @@ def test_what_is_no_url_is_refused_without_repeating_a_password(url: str) -> Non
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("url", "author"),
-    [
-        ("https://github.com/ada/herbs", "ada"),
-        ("git@code.example:ada/herbs.git", "ada"),
-        ("https://code.example/herbs", None),
-        ("file:///srv/ada/herbs", None),
-    ],
-)
-def test_the_author_is_the_owner(url: str, author: str | None) -> None:
-    assert author_of(url) == author
-
-
 def test_a_doc_id_ends_with_the_folder_and_is_compared_case_folded() -> None:
     assert make_doc_id("ada/herbs", "") == "ada/herbs"
     assert make_doc_id("ada/herbs", "skills/Mint") == "ada/herbs/skills/Mint"
     assert doc_key("Ada/STRASSE") == doc_key("ada/straße")
+
+
+def test_the_author_is_the_owner() -> None:
+    for url in ("https://github.com/ada/herbs", "git@code.example:ada/herbs.git"):
+        assert author_of(url) == "ada"
+    assert author_of("https://code.example/herbs") is author_of("file:///srv/ada/herbs") is None
 
 
 def test_a_skill_on_github_is_shown_at_its_commit() -> None:
@@ -200,33 +199,24 @@ def test_a_folder_that_was_encoded_comes_back(rest: list[str]) -> None:
     assert parse_github_url(f"https://github.com/ada/herbs/blob/{encoded}/SKILL.md") == blob(*rest)
 
 
-def test_candidates_begin_with_the_shortest_ref() -> None:
-    assert tree("fix", "mint", "skills").candidates() == [
-        ("fix", "mint/skills"),
-        ("fix/mint", "skills"),
-        ("fix/mint/skills", ""),
-    ]
-    assert ROOT.candidates() == []
-
-
 @given(PARTS)
-def test_every_candidate_joins_to_what_the_url_said(rest: list[str]) -> None:
-    for ref, folder in tree(*rest).candidates():
+def test_every_candidate_joins_to_what_the_url_said_the_shortest_ref_first(rest: list[str]) -> None:
+    found = tree(*rest).candidates()
+    assert [len(ref) for ref, _ in found] == sorted(len(ref) for ref, _ in found)
+    assert (len(found), ROOT.candidates()) == (len(rest), [])
+    for ref, folder in found:
         assert "/".join(part for part in (ref, folder) if part) == "/".join(rest)
 
 
-@pytest.mark.parametrize(
-    ("refs", "expected"),
-    [
+def test_the_longest_ref_wins() -> None:
+    for refs, expected in (
         (["main", "fix"], ("fix", "mint/skills")),
         (["fix", "fix/mint", "fix/mint/ski"], ("fix/mint", "skills")),
         (["fix/mint/skills", "fix"], ("fix/mint/skills", "")),
         (["Fix", "main", "fix/min"], None),
         ([], None),
-    ],
-)
-def test_the_longest_ref_wins(refs: list[str], expected: tuple[str, str] | None) -> None:
-    assert split_by_refs(("fix", "mint", "skills"), refs) == expected
+    ):
+        assert split_by_refs(("fix", "mint", "skills"), refs) == expected
 
 
 @given(PARTS, st.integers(min_value=1), st.sets(st.text(max_size=4)))
@@ -236,3 +226,75 @@ def test_a_ref_that_exists_is_found_or_a_longer_one(rest: list[str], length: int
     assert found is not None
     assert len(found[0]) >= len(ref)
     assert found in tree(*rest).candidates()
+
+
+# Spelled in two parts, so that nothing takes this file for one that leaks.
+KEY = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+OTHER = "ghp_" + "zB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        (f"https://ann:{KEY}@github.com/x/tools?token={KEY}", "https://github.com/x/tools?token=[redacted]"),
+        ("https://hunter22@host.org/a?page=2", "https://host.org/a?page=2"),
+        ("https://a@b:c@d@host.org/a@v1", "https://host.org/a@v1"),
+        ("https://host.org/a?page=2&X-Amz-Signature=0123456789ab#top", "https://host.org/a?page=2&X-Amz-Signature=[redacted]#top"),
+        ("https://host.org:8080/a@v1?keyword=saffron-milk", "https://host.org:8080/a@v1?keyword=saffron-milk"),
+        ("ssh://git@host.org/x/tools", "ssh://git@host.org/x/tools"),
+        (f"see {KEY}", "see [redacted:github-token]"),
+    ],
+)  # fmt: skip
+def test_a_text_of_a_source_holds_no_credential(text: str, clean: str) -> None:
+    listing = Listing(source="s", source_id="1", url=text, description=text)
+    assert without_credentials(listing) == replace(listing, url=clean, description=clean)
+
+
+@given(
+    st.sampled_from(
+        [
+            replace(
+                raw(f"x/{KEY}", b"text"), repo=f"x/{KEY}", ref=KEY, path=f"{KEY}/SKILL.md", url=f"https://{KEY}@h/",
+                author=KEY, category=KEY, tags=("a", KEY), files=(BundledFile(f"a/{KEY}", 1, "0"),),
+                contents=(FileContent(f"a/{KEY}", b"1"),), licence_files=(LicenceFile(KEY, "0", KEY),),
+                findings=(Finding("bundle.symlink", "warning", f"{KEY} is a link"),),
+            ),
+            Listing(source="s", source_id=KEY, name=KEY, description=KEY, author=KEY, url=KEY, tags=(KEY,)),
+            Dropped(KEY, "s", "unreadable", f"{KEY}: denied", lost_to=KEY),
+            Unchanged((KEY, "a")), Missed((KEY,), "timeout", KEY), Gone((KEY,), "retired", KEY),
+        ]
+    )
+)  # fmt: skip
+def test_no_field_of_a_record_holds_it_and_a_second_pass_changes_nothing(record: object) -> None:
+    clean = without_credentials(record)
+    assert KEY not in repr(clean)
+    assert without_credentials(clean) is clean
+    if isinstance(clean, RawDocument):
+        assert clean.files is not None
+        assert clean.files[0].path == clean.contents[0].path
+
+
+def test_names_that_differ_in_their_keys_alone_stay_apart() -> None:
+    first, second = without_credentials(Unchanged((f"x/{KEY}/a", f"x/{OTHER}/a"))).doc_ids
+    assert first != second
+    assert first.startswith("x/[redacted:github-token]~")
+    assert first.endswith("/a")
+
+
+@pytest.mark.parametrize("record", [Unchanged(("x/tools", "x/keys/token")), raw("x/tools/a", b"text")])
+def test_a_record_without_one_is_the_same_record(record: object) -> None:
+    assert without_credentials(record) is record
+
+
+def test_a_table_with_a_login_leaves_it_nowhere_under_the_root(tmp_path: Path) -> None:
+    row = {
+        "id": f"x/tools/{KEY}", "content": "# A tool\n\nUse it well.\n", "path": f"skills/{KEY}/SKILL.md",
+        "source_url": f"https://user:{KEY}@github.com/x/tools?token={KEY}", "owner": KEY, "repo": "tools",
+    }  # fmt: skip
+    pl.DataFrame({name: [value] for name, value in row.items()}).write_parquet(tmp_path / "table.parquet")
+    crawler = Crawler(tmp_path / "root", settings_of({}))
+    assert crawler.crawl(f"parquet:{tmp_path}/table.parquet").new == 1
+    for file in (file for file in crawler.folder.rglob("*") if file.is_file()):
+        frame = pl.read_parquet(file) if file.suffix == ".parquet" else None
+        held = json.dumps(frame.to_dicts(), default=repr) if frame is not None else file.read_text()
+        assert KEY not in held, file

@@ -86,7 +86,7 @@ def test_each_skill_gets_a_file_and_a_second_call_asks_nothing(answers: Answers,
         shown = {asked.fragments[0]["name"]: asked.fragments[0]["tasks"] for asked in server.asked}
         assert shown == {"sourdough": [], "bees": [], "tyre": ["My tyre is flat."]}
     assert [len(one["distractors"]) for one in read_distractors(Root(tmp_path / "out"))] == [3, 3, 3]
-    keys = sorted(kept.key[:8] for kept in answers.accepted())
+    keys = sorted(kept.key[:8] for kept in answers.kept(rejected=False))
     assert keys == ["069c172d", "a5f7473c", "e0935059"]  # answers that were kept before are found
 
 

@@ -54,7 +54,7 @@ def test_every_case_gets_three_votes_of_its_own_and_none_is_asked_for_twice(
     judged = judge(llm_of(server.url, answers), [*CASES, CASES[0]])
     assert [v.votes for v in judged.verdicts] == [(bool(n % 2),) * 3 for n in [*range(8), 0]]
     assert server.requests == 24
-    assert {kept.attempt for kept in answers.accepted()} == {0, 1, 2}
+    assert {kept.attempt for kept in answers.kept(rejected=False)} == {0, 1, 2}
     ledger = Ledger()
     assert judge(llm_of(server.url, answers, ledger), CASES).verdicts == judged.verdicts[:8]
     assert (server.requests, ledger.report()["cached"]) == (24, 24)

@@ -95,10 +95,10 @@ def test_a_rejected_answer_is_kept_for_reading_never_used_and_not_paid_for_twice
         assert rejection.reason == "'perhaps' is neither yes nor no"
         assert book.ledger.counts["replayed"] == run
     assert server.requests == 1
-    assert [(a.text, a.rejected) for a in answers.rejected()] == [
+    assert [(a.text, a.rejected) for a in answers.kept(rejected=True)] == [
         ("perhaps", "'perhaps' is neither yes nor no")
     ]
-    assert answers.accepted() == []
+    assert answers.kept(rejected=False) == []
 
 
 @pytest.mark.parametrize("fault", ["overflow", "length"])
@@ -115,14 +115,14 @@ def test_a_question_without_an_answer_leaves_nothing_behind(server: LlmServer, a
     server.fault = lambda _: "500"
     (failure,) = ask_all(book_of(server.url, answers), ASKED)
     assert isinstance(failure, LlmUnavailable)
-    assert answers.rejected() == answers.accepted() == []
+    assert answers.kept(rejected=True) == answers.kept(rejected=False) == []
     server.fault = lambda _: None
     assert ask_all(book_of(server.url, answers), ASKED) == [True]
 
 
 def test_an_answer_tells_what_it_cost_and_when_it_came(server: LlmServer, answers: Answers) -> None:
     ask_all(book_of(server.url, answers), ASKED)
-    (kept,) = answers.accepted()
+    (kept,) = answers.kept(rejected=False)
     assert (kept.model, kept.prompt, kept.attempt, kept.text) == ("small-model", "judge-1", 0, "yes")
     assert (kept.prompt_tokens, kept.completion_tokens) == (100, 10)
     assert kept.made_at.endswith("+00:00")
@@ -142,4 +142,4 @@ def test_what_a_server_offers_is_found_out_once_for_all_processes(
 def test_half_a_surrogate_pair_is_kept_as_a_question_mark(server: LlmServer, answers: Answers) -> None:
     server.say = lambda _: json.loads('"\\ud800"')
     ask_all(book_of(server.url, answers), ASKED)
-    assert answers.rejected()[0].text == "?"
+    assert answers.kept(rejected=True)[0].text == "?"

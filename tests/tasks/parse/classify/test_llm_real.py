@@ -160,7 +160,7 @@ def test_every_fragment_ends_typed_and_the_second_run_is_free(url: str, model: P
             llm = Llm(open_cache(endpoint, kept, ledger), Sampling(max_tokens=40))
             classifier = LlmClassifier(llm, LocalClassifier(), batch=2)
             runs.append((classifier.type_all(fragments), ledger.report()))
-        questions = len(kept.accepted()) + len(kept.rejected())
+        questions = len(kept.kept(rejected=False)) + len(kept.kept(rejected=True))
     (first, spent), (second, saved) = runs
     assert [row.typed.node_type in NODE_TYPES for row in first.rows] == [True] * len(TEXTS)
     by_rule = sum(row.classifier == f"{LocalClassifier.name}:fallback" for row in first.rows)

@@ -68,7 +68,7 @@ def test_it_is_everywhere_before_and_nowhere_after_nor_merely_marked_as_deleted(
     assert report.removed.keys() >= places | {"state/novelty", "lance/skills", "lance/nodes"}
     assert report.removed["state/answers"] == 2
     with Answers(root.root) as kept:
-        assert [answer.text for answer in kept.accepted()] == ["hum"]
+        assert [answer.text for answer in kept.kept(rejected=False)] == ["hum"]
     assert not root.root.exists(REPORT)
     served = root.served()
     for name, version in ((SKILLS, served.skills), (NODES, served.nodes)):

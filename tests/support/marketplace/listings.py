@@ -1,23 +1,21 @@
-"""The skills marketplace: the listing that its site uses, and the search of its API."""
+"""Services that list: the marketplace of skills (its site's listing, its API's search), the MCP registry."""
 
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from tests.support.marketplace.messages import Asked, Reply, Window, html_page, json_reply
-from tests.support.marketplace.world import Row, TimeForm, World
+from tests.support.marketplace.messages import Asked, Reply, Window, html_page, iso_time, json_reply
+from tests.support.marketplace.world import Row, Server, TimeForm, World
 
 Endpoint: TypeAlias = Literal["listing", "search"]
 _PATHS: dict[str, Endpoint] = {"/api/skills": "listing", "/api/v1/skills/search": "search"}
 _SORTS = {"stars", "recent", "updated", "updatedAt", "name"}
 
 
-def _error(status: int, code: str | None, message: str) -> Reply:
-    return json_reply(
-        {"success": False, "error": {**({"code": code} if code else {}), "message": message}}, status
-    )
+def _error(status: int, code: str, message: str) -> Reply:
+    return json_reply({"success": False, "error": {"code": code, "message": message}}, status)
 
 
 class SkillsMP:
@@ -64,7 +62,7 @@ class SkillsMP:
         if not query:
             return _error(400, "MISSING_QUERY", "q is required")
         settings = self._world.skillsmp
-        page = self._page(asked, None if query == "*" else query, settings.search_depth)
+        page = self._page(asked, None if query == "*" else query, None)
         rows, pagination = [self._search_row(row) for row in page["rows"]], page["pagination"]
         if settings.search_envelope == "bare":
             return json_reply({"skills": rows, "pagination": pagination})
@@ -81,22 +79,19 @@ class SkillsMP:
         return _error(401, "INVALID_API_KEY", "The key is not valid") if wrong else None
 
     def _count(self, token: str | None) -> tuple[dict[str, str], Reply | None]:
-        settings, now, who = self._world.skillsmp, self._world.now(), token or "anonymous"
-        quota = settings.key_quota if token else settings.anonymous_quota
-        if quota is None:
+        now, quota = self._world.now(), self._world.skillsmp.key_quota
+        if quota is None or token is None:
             return {}, None
         day, minute = self._day.at(now), self._minute.at(now)
         refused = None
-        if day[who] >= quota[0]:
+        if day[token] >= quota[0]:
             refused = _error(429, "DAILY_QUOTA_EXCEEDED", "The day's quota is used up")
-        elif minute[who] >= quota[1]:
-            refused = _error(429, settings.minute_code, "Too many requests")
+        elif minute[token] >= quota[1]:
+            refused = _error(429, "RATE_LIMIT_EXCEEDED", "Too many requests")
         else:
-            day[who] += 1
-            minute[who] += 1
-        if refused and settings.retry_after is not None:
-            refused.headers["retry-after"] = str(settings.retry_after)
-        return _quota_headers(quota, day[who], minute[who]), refused
+            day[token] += 1
+            minute[token] += 1
+        return _quota_headers(quota, day[token], minute[token]), refused
 
     def _page(self, asked: Asked, query: str | None, depth: int | None) -> dict[str, Any]:
         settings = self._world.skillsmp
@@ -106,17 +101,13 @@ class SkillsMP:
             settings.before_page(number)
         rows = self._sorted(query, asked.query.get("sortBy", "recent"))
         reach = len(rows) if depth is None else min(len(rows), depth)
-        shown = [row for row in rows[(number - 1) * limit : min(number * limit, reach)] if not row.hidden]
+        shown = rows[(number - 1) * limit : min(number * limit, reach)]
         more = {"honest": number * limit < reach, "always": True, "never": False}[settings.has_next]
+        too_few = -(-len(rows) // limit) // 9 + 1  # as recorded: 206 rows, 12 a page, "2 pages"
         pagination = {
-            "page": number,
-            "limit": limit,
-            "total": len(rows),
-            # Far too few, as recorded: 206 rows, 12 a page, "2 pages".
-            "totalPages": -(-len(rows) // limit) // 9 + 1,
-            "hasNext": more,
+            "page": number, "limit": limit, "total": len(rows), "totalPages": too_few, "hasNext": more,
             "hasPrev": number > 1,
-        }
+        }  # fmt: skip
         return {"rows": shown, "pagination": pagination}
 
     def _sorted(self, query: str | None, order: str) -> list[Row]:
@@ -157,7 +148,7 @@ class SkillsMP:
             **self._row(row),
             "authorAvatar": f"https://avatars.githubusercontent.com/{row.author}",
             "forks": row.stars // 6,
-            "updatedAt": _time(row, self._world.skillsmp.listing_times),
+            "updatedAt": _written(row, self._world.skillsmp.listing_times),
             "path": "SKILL.md",
             # Recorded: it contradicts the URL, which is right.
             "branch": "master" if row.ref == "main" else "main",
@@ -167,7 +158,7 @@ class SkillsMP:
         return {
             **self._row(row),
             "skillUrl": f"https://skillsmp.com/skills/{row.slug}",
-            "updatedAt": _time(row, self._world.skillsmp.search_times),
+            "updatedAt": row.updated_at,
             "tags": [],
         }
 
@@ -189,15 +180,85 @@ def _every(row: Row, n: int) -> bool:
     return n > 0 and row.serial % n == 0
 
 
-def _time(row: Row, form: TimeForm) -> str | int | float:
+def _written(row: Row, form: TimeForm) -> str | int | float:
     at = row.updated_at
-    if form == "rotating":
-        return _time(row, ("text", "int", "iso", "ms", "float")[row.serial % 5])
-    forms: dict[str, str | int | float] = {
-        "text": str(at),
-        "int": at,
-        "float": at + 0.25,
-        "ms": at * 1000,
-        "iso": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    return str(at) if form == "text" else [str(at), at, iso_time(at), at * 1000, at + 0.25][row.serial % 5]
+
+
+_OFFICIAL = "io.modelcontextprotocol.registry/official"
+
+
+class Registry:
+    """Answers `/v0.1/servers`, in the order of names and versions."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def answer(self, asked: Asked) -> Reply:
+        if asked.path != "/v0.1/servers":
+            return json_reply({"title": "Not Found", "status": 404}, 404)
+        try:
+            since = _since(asked.query.get("updated_since"))
+            limit = _limit(asked.query.get("limit"), self._world)
+        except ValueError as error:
+            reply = json_reply({"title": "Bad Request", "status": 400, "detail": str(error)}, 400)
+        else:
+            reply = self._page(asked, since, limit)
+        reply.kind = "registry"
+        return reply
+
+    def _page(self, asked: Asked, since: float | None, limit: int) -> Reply:
+        cursor = asked.query.get("cursor", "")
+        # Deletions are told unasked to whoever asks for changes.
+        deleted = since is not None or asked.query.get("include_deleted") == "true"
+        wanted = [
+            server
+            for server in sorted(self._world.servers, key=_cursor)
+            if _cursor(server) > cursor
+            and (deleted or server.status != "deleted")
+            and (since is None or server.updated_at >= since)
+            and (asked.query.get("version") in {None, server.version} or server.latest)
+        ]
+        shown = wanted[:limit]
+        more = _cursor(shown[-1]) if len(wanted) > limit else None
+        metadata = {"count": len(shown), **self._next(more)}
+        return json_reply({"servers": [_entry(server) for server in shown], "metadata": metadata})
+
+    def _next(self, cursor: str | None) -> dict[str, str | None]:
+        settings = self._world.registry
+        if cursor is None and settings.last_cursor == "absent":
+            return {}
+        return {settings.cursor_key: "" if cursor is None and settings.last_cursor == "empty" else cursor}
+
+
+def _cursor(server: Server) -> str:
+    return f"{server.name}:{server.version}"
+
+
+def _since(text: str | None) -> float | None:
+    if text is None:
+        return None
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        msg = "updated_since must be an RFC 3339 time"
+        raise ValueError(msg)
+    return at.timestamp()
+
+
+def _limit(text: str | None, world: World) -> int:
+    limit = int(text or world.registry.most_rows)
+    if not 1 <= limit <= world.registry.most_rows:
+        msg = f"limit must lie between 1 and {world.registry.most_rows}"
+        raise ValueError(msg)
+    return limit
+
+
+def _entry(server: Server) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": server.name, "description": server.description, "version": server.version}
+    official = {
+        "status": server.status,
+        "publishedAt": iso_time(server.published_at),
+        "updatedAt": iso_time(server.updated_at),
+        "isLatest": server.latest,
     }
-    return forms[form]
+    return {"server": told, "_meta": {_OFFICIAL: official}}

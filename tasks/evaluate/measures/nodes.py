@@ -21,9 +21,8 @@ from storage.state import nodes_table
 from tasks.evaluate.measures.statistics import calibration, calibration_error
 from tasks.parse.classify.llm import document_in, hybrid_curve
 from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments
-from tasks.parse.edges.linker import Linked
+from tasks.parse.edges.linker import KINDS, Linked, candidate_pairs
 from tasks.parse.edges.rules import Pair, text_pairs
-from tasks.parse.edges.windows import KINDS, candidate_pairs
 
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 Confusion = Mapping[str, Mapping[str, int]]

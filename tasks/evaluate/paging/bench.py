@@ -321,11 +321,11 @@ def prepare_all(
     ready: dict[str, PagedDocument] = {}
     asked = {query.doc_id: body_of(documents[query.doc_id]) for query in queries}
     grouped = skillpager.grouped
-    parsed = parse_documents(asked, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
+    nodes, typing = parse_documents(asked, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
     if typed is not None:
-        typed.update(parsed.typing.counts())
+        typed.update(typing.counts())
     for doc_id, body in asked.items():
-        ready[doc_id] = _encoded(doc_id, body, parsed.nodes[doc_id], encoder, tokenizer, skillpager)
+        ready[doc_id] = _encoded(doc_id, body, nodes[doc_id], encoder, tokenizer, skillpager)
         progress(len(ready), len(asked))
     return ready
 

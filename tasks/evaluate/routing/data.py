@@ -15,9 +15,8 @@ from storage.jsonl import read_lines, text_field
 from storage.schemas import Qrel
 from tasks.evaluate.corpus.read import scan_corpus
 from tasks.evaluate.routing.measures import DEPTH
-from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
-from tasks.refine.frontmatter.skill_text import folder_of, name_of
+from tasks.refine.frontmatter.skill_text import description_of, folder_of, name_of
 from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.retrieve.routing.skill import Skill
 

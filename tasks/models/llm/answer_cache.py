@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -27,10 +29,6 @@ class AnswerCache:
     An answer is kept as soon as it is there. If it passed its check, it is the answer from then on; if it
     failed, it is never used, but the same question is not paid for again: the caller goes on to its next
     attempt. A question without an answer leaves nothing behind.
-
-    Args:
-        client: Asks.
-        answers: Keeps.
     """
 
     def __init__(self, client: LlmClient, answers: Answers) -> None:
@@ -87,7 +85,8 @@ class AnswerCache:
             checked = check(reply.text)
         except Rejected as found:
             # Some servers say `stop` of an answer that is as long as it may be, and breaks off there.
-            rejection = Rejected(CUT) if _is_full(reply, question) else found
+            written = reply.usage.completion_tokens if reply.usage else 0
+            rejection = Rejected(CUT) if written >= question.sampling.max_tokens else found
             self.ledger.counts["rejected"] += 1
             self._keep(question, key, reply, rejection.reason)
             raise rejection from found
@@ -95,29 +94,25 @@ class AnswerCache:
         self._keep(question, key, reply, None)
         return checked
 
+    def keep(self, question: Question, text: str) -> None:
+        """Keep what is known to be the answer to a question that was not sent as it is."""
+        self._keep(question, question.key(self.model), Reply(text, "stop", None), None)
+
     def _keep(self, question: Question, key: str, reply: Reply | None, rejected: str | None) -> None:
         usage = reply.usage if reply else None
         answer = KeptAnswer(
-            key=key,
-            model=self.model,
-            prompt=question.prompt,
-            attempt=question.attempt,
-            text=reply.text.encode(errors="replace").decode() if reply else "",
-            rejected=rejected,
+            key=key, model=self.model, prompt=question.prompt, attempt=question.attempt,
+            text=reply.text.encode(errors="replace").decode() if reply else "", rejected=rejected,
             prompt_tokens=usage.prompt_tokens if usage else None,
             completion_tokens=usage.completion_tokens if usage else None,
             made_at=datetime.now(UTC).isoformat(),
-        )
+        )  # fmt: skip
         self._count(answer)
         self.answers.keep(answer, question.doc_ids)
 
     def _count(self, answer: KeptAnswer) -> None:
         self.prompt_tokens += answer.prompt_tokens or 0
         self.completion_tokens += answer.completion_tokens or 0
-
-
-def _is_full(reply: Reply, question: Question) -> bool:
-    return reply.usage is not None and reply.usage.completion_tokens >= question.sampling.max_tokens
 
 
 def open_cache(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: Any) -> AnswerCache:  # noqa: ANN401
@@ -130,8 +125,8 @@ def open_cache(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: 
     client = LlmClient(
         endpoint,
         ledger,
-        dialect=Dialect.loads(known) if known else None,
-        learnt=lambda dialect: answers.learn(name, _DIALECT, dialect.dumps()),
+        dialect=Dialect(**json.loads(known)) if known else None,
+        learnt=lambda dialect: answers.learn(name, _DIALECT, json.dumps(asdict(dialect))),
         **options,
     )
     return AnswerCache(client, answers)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from storage.answers import Answers
 from storage.root import Root
@@ -24,21 +24,9 @@ T = TypeVar("T")
 P = TypeVar("P")
 Report = Callable[[int, int], None]  # is told how many are done, and of how many
 Slot = Callable[[], AbstractAsyncContextManager[object]]
-TRIES = 3
-
-"""Requests for one answer, as in SkillPager, section 4.1."""
-
+TRIES = 3  # requests for one answer, as in SkillPager, section 4.1
+# The reasons for which asking ended early: a later run may ask about what they left.
 EARLY = ("budget", "unavailable")
-
-"""The reasons for which asking ended early: a later run may ask about what they left."""
-
-
-class Named(Protocol):
-    """Anything with a name."""
-
-    @property
-    def name(self) -> str:
-        """The name."""
 
 
 class Fallback(NamedTuple):
@@ -68,12 +56,7 @@ class LlmOptions:
 
 
 class Llm:
-    """An LLM that stages ask; it may fail them, and each has an answer of its own then.
-
-    Args:
-        cache: Asks, and keeps the answers.
-        sampling: How they are drawn.
-    """
+    """An LLM that stages ask; it may fail them, and each has an answer of its own then."""
 
     def __init__(self, cache: AnswerCache, sampling: Sampling | None = None) -> None:
         self.cache, self.sampling = cache, sampling or Sampling()
@@ -103,12 +86,7 @@ class Llm:
         """Return the first answer of a few that can be read; else a fallback, which `fallbacks` counts.
 
         What does not fit the model is asked with its longest texts cut, about by half each time. To be
-        awaited within `gather`.
-
-        Args:
-            prompt: What is asked.
-            values: What it is asked about.
-            tries: Questions in all, at least 1; each names what was wrong with the answer before.
+        awaited within `gather`. Of `tries` questions, at least 1, each names what was wrong before.
 
         Raises:
             LlmDenied: The server denies access, or has no such model.
@@ -119,25 +97,14 @@ class Llm:
         return said
 
     async def answer_parts(
-        self,
-        prompt: Prompt[T],
-        part: P,
-        values: Callable[[P], Values],
-        halves: Callable[[P, Fallback], Sequence[P]],
-        *,
-        tries: int = TRIES,
-    ) -> list[tuple[P, T | Fallback]]:
+        self, prompt: Prompt[T], part: P, values: Callable[[P], Values],
+        halves: Callable[[P, Fallback], Sequence[P]], *, tries: int = TRIES,
+    ) -> list[tuple[P, T | Fallback]]:  # fmt: skip
         """Return the answer about something, or else those about its halves, down to what cannot be halved.
 
         Fallbacks are not counted. A spent budget, or a server that does not answer, is no reason to halve.
-        What cannot be halved and does not fit is shortened, as `answer` does.
-
-        Args:
-            prompt: What is asked.
-            part: What it is asked about.
-            values: Makes the question about a part.
-            halves: Cuts a part that had this fallback; returns nothing for one that cannot be cut.
-            tries: As of `answer`.
+        What cannot be halved and does not fit is shortened, as `answer` does. `halves` cuts a part that had
+        this fallback, and returns nothing for one that cannot be cut.
         """
         said = await self._answer(prompt, values(part), tries)
         parts = halves(part, said) if isinstance(said, Fallback) and not said.early else ()
@@ -161,10 +128,9 @@ class Llm:
         for number in range(tries):
             question = prompt.question(values, values.sampling or self.sampling, number, complaint)
             last = number == tries - 1
+            read = functools.partial(prompt.read, known=values.known, last=last)
             try:
-                return await self.cache.ask(
-                    question, functools.partial(prompt.read, known=values.known, last=last)
-                )
+                return await self.cache.ask(question, read)
             except Rejected as rejection:
                 if rejection.final or last:
                     return failure_of(rejection)
@@ -174,12 +140,7 @@ class Llm:
         raise ValueError(f"tries must be at least 1, got {tries}")
 
     def gather(self, jobs: Iterable[Coroutine[Any, Any, T]], report: Report | None = None) -> list[T]:
-        """Return the results of coroutines that ask, in their order; the first error ends the others.
-
-        Args:
-            jobs: As many ask at once as the endpoint allows.
-            report: Is told of each that is done.
-        """
+        """Return the results of coroutines that ask, in their order; the first error ends the others."""
         waiting = list(jobs)
         return run_blocking(self._gathered(waiting, report)) if waiting else []
 
@@ -201,7 +162,7 @@ class Llm:
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    def fell_back(self, prompt: Named, why: Fallback | str, count: int = 1) -> None:
+    def fell_back(self, prompt: Prompt[Any], why: Fallback | str, count: int = 1) -> None:
         """Count answers to a prompt that were not used, and why."""
         reason = why if isinstance(why, str) else why.reason
         said = "malformed" if reason == "rejected" else reason  # the name that reports have
@@ -218,11 +179,8 @@ class Llm:
 
     def report(self) -> dict[str, Any]:
         """Return the model's name, the fallbacks, and what was asked, as `Ledger.report` has it."""
-        return {
-            "model": self.model,
-            "fallbacks": dict(sorted(self.fallbacks.items())),
-            **self.ledger.report(),
-        }
+        fallbacks = dict(sorted(self.fallbacks.items()))
+        return {"model": self.model, "fallbacks": fallbacks, **self.ledger.report()}
 
 
 def if_too_long(part: Sequence[P], why: Fallback) -> list[Sequence[P]]:
@@ -254,13 +212,10 @@ def failure_of(failure: Exception) -> Fallback:
 def open_llm(
     root: Root, options: LlmOptions, *, ledger: Ledger | None = None, slot: Slot = nullcontext
 ) -> Iterator[Llm]:
-    """Hold an LLM whose answers are kept below a root.
+    """Hold an LLM whose answers are kept below a root, as is what its server takes.
 
-    Args:
-        root: Keeps what was answered, and what the server takes.
-        options: Which LLM.
-        ledger: The account of the run; None: one that begins here.
-        slot: Entered around each question: a limit across processes.
+    `ledger` is the account of the run, None: one that begins here; `slot` is entered around each question, a
+    limit across processes.
 
     Raises:
         StorageError: The answers kept cannot be read.

@@ -29,9 +29,9 @@ from tasks.models.llm.question import Question, Sampling
 from tasks.parse.classify.llm import PROMPT as CLASSIFY
 from tasks.parse.classify.llm import values_of as about_fragments
 from tasks.parse.classify.protocol import FragmentInContext
-from tasks.parse.edges.windows import PROMPT as EDGES
-from tasks.parse.edges.windows import values_of as about_nodes
-from tasks.parse.edges.windows import windows
+from tasks.parse.edges.linker import PROMPT as EDGES
+from tasks.parse.edges.linker import values_of as about_nodes
+from tasks.parse.edges.linker import windows
 from tasks.retrieve.routing.skill import Skill
 from tests.support.llm.llm_asking import llm_of
 
@@ -76,10 +76,7 @@ def test_records_are_quoted_between_the_rules_and_what_is_asked() -> None:
     assert (question.attempt, question.doc_ids) == (1, ("bees",))
     assert sent(attempt=0).attempt == 0
     assert sent(rules="Others.").messages[0] == ("system", "Others.")
-
-
-def test_what_was_wrong_before_is_said_last_and_quoted() -> None:
-    (_, asked) = sent("no <verdict>").messages[1]
+    (_, asked) = sent("no <verdict>").messages[1]  # what was wrong before comes last
     assert json.loads(asked.rpartition("What was wrong: ")[2]) == {"error": "no <verdict>"}
     assert "<" not in asked
 
@@ -111,6 +108,7 @@ def test_all_properties_of_an_object_are_required_and_no_others_are_asked_for() 
 )
 def test_numbers_are_read_in_an_object_and_bare(text: str) -> None:
     assert PICK.read(text, 2).selected == [2, 1]
+    assert NAME.read('{"name": "a\\ud800", "fine": true}').name == "a?"  # of half a surrogate pair
 
 
 @pytest.mark.parametrize(
@@ -128,10 +126,6 @@ def test_numbers_are_read_in_an_object_and_bare(text: str) -> None:
 def test_what_cannot_be_read_is_rejected_by_its_place(prompt: Prompt[Any], text: str, complaint: str) -> None:
     with pytest.raises(Rejected, match=complaint):
         prompt.read(text, 2)
-
-
-def test_half_a_surrogate_pair_is_read_as_a_question_mark() -> None:
-    assert NAME.read('{"name": "a\\ud800", "fine": true}').name == "a?"
 
 
 def test_a_text_is_read_without_its_thoughts_and_the_last_one_leniently() -> None:

@@ -21,7 +21,7 @@ from tasks.retrieve.page import page
 from tasks.retrieve.paging.types import Page
 from tests.support.llm import llm_asking
 from tests.support.llm.llm_server import Asked, LlmServer
-from tests.support.llm.routing_llm import say, temperatures
+from tests.support.llm.scripted import say, temperatures
 from tests.support.models.routing_material import SKILLS
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.prepared_documents import FACETS_READY as READY

@@ -19,7 +19,7 @@ from tasks.retrieve.compose.local import LocalDecomposer
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.plan_llm import hints_of, plans, record_of
+from tests.support.llm.scripted import hints_of, plans, record_of
 from tests.support.processes import slow_but
 from tests.support.roots.skill_root import SkillRoot
 

@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import polars as pl
 import pytest
@@ -17,8 +16,7 @@ from flows.server.temporary import as_functions
 from storage.errors import GateRefused, Locked, NothingReadable
 from storage.lance.served import require_served
 from storage.root import Root
-from storage.state import accept_risks, parsed_table, read_runs, seen_table
-from tasks.crawl.local.directory import DirectorySource
+from storage.state import accept_risks, parsed_table, read_runs
 from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.served_index import ServedIndex
 from tests.support.prefect_page import answer_of, table
@@ -111,23 +109,6 @@ def test_a_revision_that_turned_hostile_is_told_and_held_until_it_is_accepted(
     while len(_risks_told(prefect_server)) < 2 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _risks_told(prefect_server) == [[tea], [tea]]
-
-
-def test_a_crawl_that_was_killed_goes_on_as_of_when_it_began(
-    no_server: None, root: str, skills: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from flows.crawl import crawl
-
-    monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("tasks.crawl.raw_parts.BATCH_DOCUMENTS", 1)
-    with monkeypatch.context() as patched:
-        patched.setattr(DirectorySource, "checkpoint", Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            crawl(root, [f"dir:{skills}"])
-    for held in (1, 2):
-        seen = seen_table(Root(root)).read()
-        assert (seen.height, seen["first_seen_at"].n_unique()) == (held, 1)
-        crawl(root, [f"dir:{skills}"])
 
 
 def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served_marked_stale(

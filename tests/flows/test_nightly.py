@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from flows.cli.printing.run import print_run
 from flows.commands.operate import root_status
 from flows.server.temporary import as_functions
-from storage.errors import GateRefused, Locked, NothingReadable
+from storage.errors import GateRefused, NothingReadable
 from storage.lance.served import require_served
 from storage.root import Root
 from storage.state import accept_risks, parsed_table, read_runs
@@ -150,19 +150,6 @@ def test_a_version_that_fails_a_check_is_refused_and_the_old_one_stays(
     assert f"served: {served} (kept): documents 2, nodes {before['nodes']}" in " ".join(shown.split())
     status = root_status(Root(root))
     assert (status["counts"]["nodes"], status["served_counts"]["nodes"]) == (record["nodes"], before["nodes"])
-
-
-def test_two_nights_on_one_root_do_not_write_at_once(
-    no_server: None, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
-) -> None:
-    from flows.commands.runs import run_nightly
-    from flows.nightly import nightly
-
-    with other_writer(root):
-        with pytest.raises(Locked, match="another run writes to"):
-            nightly(root, [f"dir:{skills}"], wait_minutes=0.001)
-        with pytest.raises(Locked):
-            run_nightly(Root(root), [f"dir:{skills}"], None, "all")
 
 
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"

@@ -269,15 +269,10 @@ def judge_paging(
 ) -> tuple[list[dict[str, Any]] | None, dict[str, Any], Measured]:  # fmt: skip
     """Judge what was measured, and report who judged.
 
-    Args:
-        measured: Outcomes with their contexts, one for each query.
-        root: The root below which answers are kept.
-        queries: The queries, in the order of the outcomes.
-        speaker: The judge whose verdict a row's `sufficient` is; `both` takes evidence and reports the other.
-        llm: How the LLM is asked; None: only evidence judges.
-        labels: Labels of people on some of the same contexts.
-        form: The file for a form with a sample of judged contexts; None: none is drawn.
-        sampled: The methods and budgets that it is drawn from.
+    Outcomes have their contexts, and stand in the order of the queries. A row's `sufficient` is the verdict
+    of the `speaker`; `both` takes evidence and reports the other. Without an LLM only evidence judges.
+    `labels` are of people, on some of the same contexts; a `form` is the file for a sample of judged
+    contexts, drawn from the methods and budgets that are `sampled`.
 
     Returns:
         The rows, or None if only evidence judges; and `spoke` (the speaker), `agreement` of two judges

@@ -208,13 +208,9 @@ def served_corpus(corpus: str | None, root: Root, settings: Settings) -> Abstrac
 def served_file(file: Path, root: Root, settings: Settings) -> Iterator[Root]:
     """Yield a root that serves the rows of a file, without nodes; it is removed at the end.
 
-    Args:
-        file: A list of servers (`.md`, as the source `awesome:` reads it), or skills (`.parquet`).
-        root: Keeps the encoder.
-        settings: The encoder and the classes of licences.
-
-    Raises:
-        WrongInput: The file is of another kind, or holds nothing that could be served.
+    The file is a list of servers (`.md`, as the source `awesome:` reads it), or skills (`.parquet`); `root`
+    keeps the encoder. Raises `WrongInput` if the file is none of these, or holds nothing that could be
+    served.
     """
     if file.suffix not in _SPECS:
         msg = f"--corpus {file}: give a root, a list of servers (.md) or a corpus of skills (.parquet)"

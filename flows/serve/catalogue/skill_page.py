@@ -136,11 +136,8 @@ class Taken:
 def skill_page(service: Service, text: str, request: str, percent: int) -> str:
     """Return the page of the skill that a text means, with what a request takes of it marked.
 
-    Args:
-        service: What is served.
-        text: An id or alias, or the end of an id, or a name.
-        request: What a reader wants to know; empty: nothing is marked.
-        percent: The most that may be taken, in percent of the skill's tokens; 100: as much as it needs.
+    The text is an id or alias, or the end of an id, or a name. Of an empty request nothing is marked; at most
+    so much `percent` of the skill's tokens is taken, 100: as much as it needs.
 
     Raises:
         UnknownDocument: No served document is meant.

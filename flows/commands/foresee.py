@@ -68,11 +68,10 @@ def foresee(
     raw and read no source; `skills` as `index` leaves the nodes' vectors for later, and `keep_vectors`
     encodes no text again whose vector is kept.
 
-    Returns:
-        `sources` (what reading each would take; `documents` is null where nobody knows before it is read),
-        `documents` to refine, `nodes`, `texts` and `tokens` to encode, `llm` (questions, tokens, cost; null
-        without one), `expansion` (the same of what it would foretell), `seconds` by stage, and `range`,
-        between which their sum is expected; `bytes_written` as a run's record has them, and `bytes_range`.
+    Returns `sources` (what reading each would take; `documents` is null where nobody knows before it is
+    read), `documents` to refine, `nodes`, `texts` and `tokens` to encode, `llm` (questions, tokens, cost;
+    null without one), `expansion` (the same of what it would foretell), `seconds` by stage, and `range`,
+    between which their sum is expected; `bytes_written` as a run's record has them, and `bytes_range`.
     """
     ended = read_runs(root, _RUNS)
     runs = [run for run in ended if run["state"] in GOOD]

@@ -85,17 +85,13 @@ def plans_bench(
     `--without-gold`. `report` is a folder for `compose.md`, `compose.json`, `compose.parquet` (the run) and,
     where matplotlib is, `compose.png`. Answers of the language model are kept below `answers`, else `root`.
 
-    Returns:
-        `queries`, `baseline`, `seed`, `served` (rows), `methods` (rows of `summarise_methods`), `skipped`
-        (why a report left a method out); `without_gold` (by method) and `transfer` (rows with `method`),
-        empty where not wanted; `pool` (of `pool_of`); `llm`, the account of the language model, None if none
-        was asked. With a report also `rounds`, `feedback`, `feedback_llm`, `when_right` (by method),
-        `simulation`, and `report`, the files written.
-
-    Raises:
-        WrongInput: A file, a method, a category, a share or the folder cannot be used; nothing was measured.
-        NotPublished: Nothing is served.
-        LlmDenied: The server of the language model denies access.
+    Returns `queries`, `baseline`, `seed`, `served` (rows), `methods` (rows of `summarise_methods`), `skipped`
+    (why a report left a method out); `without_gold` (by method) and `transfer` (rows with `method`), empty
+    where not wanted; `pool` (of `pool_of`); `llm`, the account of the language model, None if none was asked.
+    With a report also `rounds`, `feedback`, `feedback_llm`, `when_right` (by method), `simulation`, and
+    `report`, the files written. Raises `WrongInput` if a file, a method, a category, a share or the folder
+    cannot be used; nothing was measured; `NotPublished` if nothing is served; `LlmDenied` if the server of
+    the language model denies access.
     """
     whole = report is not None
     needed = whole or not {*methods, baseline}.isdisjoint(NEED_ENDPOINT)

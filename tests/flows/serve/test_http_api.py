@@ -10,7 +10,6 @@ import multiprocessing
 import operator
 import re
 import threading
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -182,18 +181,6 @@ def test_health_and_metrics_are_told(server: Here) -> None:
 INDEX = "/.well-known/agent-skills/index.json"
 
 
-def asked(
-    server: Here | Serving, path: str, method: str = "GET", **headers: str
-) -> tuple[int, bytes, dict[str, str]]:
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
-    try:
-        connection.request(method, path, headers=headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
-    finally:
-        connection.close()
-
-
 def test_a_server_answers_what_publish_writes(
     server: Here, storied: SkillRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,7 +189,7 @@ def test_a_server_answers_what_publish_writes(
     publish_registry(storied.root, str(tmp_path), public_url=server.url)
     files = files_in(tmp_path)
     paths = [path for path in files if path.startswith((".well-known/", "marketplace"))]
-    assert {path: asked(server, f"/{path}")[1] for path in paths} == {p: files[p] for p in paths}
+    assert {path: ask_http(server, f"/{path}").body for path in paths} == {p: files[p] for p in paths}
     skills = discovered(server.url)
     assert skills == discovered_before(server.url) == added(f"{server.url}/marketplace.json")
     assert skills["bread"]["SKILL.md"] == SECOND.encode()
@@ -229,12 +216,13 @@ def test_what_a_client_holds_is_not_sent_again(server: Here) -> None:
     """Each address has a tag, and answers HEAD; an archive is as good as for ever."""
     archive = next(iter(_archives(server)))
     for path, kept in ((INDEX, "no-cache"), ("/marketplace.json", "no-cache"), (archive, "immutable")):
-        status, content, headers = asked(server, path)
-        assert (status, kept in headers["cache-control"]) == (200, True)
-        again = asked(server, path, **{"If-None-Match": headers["etag"]})
-        assert again[:2] == (304, b"")
-        head = asked(server, path, "HEAD")
-        assert (head[0], head[1], head[2]["content-length"]) == (200, b"", str(len(content)))
+        first = ask_http(server, path)
+        assert (first.status, kept in first.headers["cache-control"]) == (200, True)
+        again = ask_http(server, path, if_none_match=first.headers["etag"])
+        assert (again.status, again.body) == (304, b"")
+        head = ask_http(server, path, method="HEAD")
+        assert (head.status, head.body) == (200, b"")
+        assert head.headers["content-length"] == str(len(first.body))
 
 
 @pytest.mark.parametrize(
@@ -250,18 +238,18 @@ def test_what_a_client_holds_is_not_sent_again(server: Here) -> None:
 def test_an_archive_is_sent_in_parts(server: Here, wanted: str, status: int, part: slice) -> None:
     """Of another file than the caller holds a part of, all is sent."""
     archive = next(iter(_archives(server)))
-    _, whole, headers = asked(server, archive)
-    assert headers["accept-ranges"] == "bytes"
-    got, content, told = asked(server, archive, Range=wanted)
-    assert (got, content) == (status, whole[part])
+    whole = ask_http(server, archive)
+    assert whole.headers["accept-ranges"] == "bytes"
+    got = ask_http(server, archive, range=wanted)
+    assert (got.status, got.body) == (status, whole.body[part])
     if status == 206:
-        first, last = told["content-range"].removeprefix("bytes ").partition("/")[0].split("-")
-        assert whole[int(first) : int(last) + 1] == content
-        assert asked(server, archive, Range=wanted, **{"If-Range": '"other"'})[1] == whole
+        first, last = got.headers["content-range"].removeprefix("bytes ").partition("/")[0].split("-")
+        assert whole.body[int(first) : int(last) + 1] == got.body
+        assert ask_http(server, archive, range=wanted, if_range='"other"').body == whole.body
 
 
 def _archives(server: Here) -> list[str]:
-    found = asked(server, INDEX)[1].decode().split('"url":"')[1:]
+    found = ask_http(server, INDEX).body.decode().split('"url":"')[1:]
     return [f"/.well-known/agent-skills/{part.partition(chr(34))[0]}" for part in found]
 
 
@@ -270,13 +258,13 @@ def test_what_is_not_offered_is_not_there(server: Here) -> None:
     archive = f"agent-skills/archives/{'0' * 64}.zip"
     others = ("skills/none/SKILL.md", "skills/bread/../../etc/passwd", "skills/bread/none.md", "other")
     for path in (archive, *others):
-        status, content, _ = asked(server, f"/.well-known/{path}", Accept="text/html")
-        assert (status, content[:1]) == (404, b"{"), path
+        answer = ask_http(server, f"/.well-known/{path}", accept="text/html")
+        assert (answer.status, answer.body[:1]) == (404, b"{"), path
 
 
 def test_a_marketplace_names_the_public_address(limited: Serving) -> None:
     """Claude takes archives over https alone, which a proxy speaks; a grave skill stays out."""
-    content = asked(limited, "/marketplace.json")[1].decode()
+    content = ask_http(limited, "/marketplace.json").body.decode()
     assert '"url":"https://skills.example.org/hub/.well-known/agent-skills/archives/' in content
     assert '"name":"skillery-skills-example-org"' in content
     assert '"name":"bread"' not in content

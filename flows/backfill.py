@@ -22,6 +22,7 @@ from storage.root import Root
 from storage.state import corpus_counts
 from tasks.crawl.backfill import STAGES, backfill_of, require_whole
 from tasks.crawl.shells import plan_backfill, replay_raw
+from tasks.parse.corpus import ParseOptions
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.filters import FilterLimits
 from tasks.refine.shells import plan_refining, update_refined
@@ -80,9 +81,10 @@ def _rebuild(
             done = update_refined(place, run_id=run, now=datetime.now(UTC), near=near)
             done |= {"refined now": plan["todo"], "unchanged, skipped": plan["unchanged"]}
         if "parse" in stages:
-            how: dict[str, Any] = {"with_vectors": False, "grouped": load_settings().segment == "skillpager"}
-            batches = plan_parsing(place, encoder, **how)["batches"]
-            given = {"root": place, "encoder": encoder, **how}
+            grouped = load_settings().segment == "skillpager"
+            options = ParseOptions(encoder, with_vectors=False, grouped=grouped)
+            batches = plan_parsing(place, options)["batches"]
+            given = {"root": place, "options": options}
             calls = ((parse_batch, {**given, "partitions": partitions}) for partitions in batches)
             for _ in run_batches("parse", calls, len(batches), apart=WORTH_IT):
                 pass

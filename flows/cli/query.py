@@ -156,18 +156,20 @@ def show(
 ) -> None:
     """Show a skill: its front matter, origin, licence, risks, findings and files."""
     from tasks.retrieve.revisions import show as revisions  # noqa: PLC0415
+    from tasks.retrieve.revisions.edition import SKILL_FILE  # noqa: PLC0415
 
     if raw and as_json:
         raise WrongInput("--raw and --json are two forms of one answer: give one of them")
     place = root_of(load_settings(), root)
+    edition, alias = revisions.open_edition(place, doc_id, revision)
     if raw:
-        sys.stdout.buffer.write(revisions.skill_bytes(place, doc_id, file, revision))
+        sys.stdout.buffer.write(edition.read(SKILL_FILE if file is None else file))
         sys.stdout.buffer.flush()
     elif file is not None:
-        content = revisions.skill_file(place, doc_id, file, revision)
+        content = revisions.file_of(edition, file)
         print_json(content) if as_json else say_text(revisions.require_text(content))
     else:
-        found = revisions.skill_of(place, doc_id, revision)
+        found = revisions.shown(edition, alias)
         print_json(found) if as_json else print_skill(found)
 
 

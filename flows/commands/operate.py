@@ -29,7 +29,7 @@ from tasks.crawl.source.identity import hide_credentials, shown_spec
 from tasks.crawl.source_list import known_sources, list_sources, remove_source
 from tasks.refine.export.export import Format, export_corpus
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.retrieve.routing.tuned import read_tuned
+from tasks.retrieve.routing.fit import read_tuned
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import roll_back
 
@@ -204,8 +204,7 @@ def export_root(
 
 def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
     """Return what `forget_target` would remove; raises `UnknownDocument` as it does, and removes nothing."""
-    from tasks.retrieve.versions.forget import targets_of  # noqa: PLC0415 (loads what induces)
-    from tasks.retrieve.versions.learned_sources import SCOPES  # noqa: PLC0415
+    from tasks.retrieve.versions.forget import SCOPES, targets_of  # noqa: PLC0415 (loads what induces)
 
     found = targets_of(root, target)
     scope = SCOPES.get(found.scope, found.scope)

@@ -17,11 +17,28 @@ from flows.settings import Settings, asked_llm, llm_options
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.corpus.read import corpus_texts
-from tasks.evaluate.judge.agreement import Label, read_labels, require_labelled
-from tasks.evaluate.judge.judge import PROMPT, VOTES
-from tasks.evaluate.judge.label_form import SUFFIX, form_of, read_form, require_same_contexts
+from tasks.evaluate.judge.judge import (
+    PROMPT,
+    SUFFIX,
+    VOTES,
+    Label,
+    form_of,
+    read_form,
+    read_labels,
+    require_labelled,
+    require_same_contexts,
+)
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_paging_bench
-from tasks.evaluate.paging.bench import PagingBench, Remembering, measure, prepare_all, require_paging
+from tasks.evaluate.paging.bench import (
+    Outcome,
+    PagingBench,
+    Remembering,
+    Setting,
+    measure,
+    prepare_all,
+    require_paging,
+    rows_of,
+)
 from tasks.evaluate.paging.judged import (
     SAMPLED,
     Measured,
@@ -32,7 +49,6 @@ from tasks.evaluate.paging.judged import (
     judged_rows,
     with_verdicts,
 )
-from tasks.evaluate.paging.outcomes import Outcome, Setting, rows_of
 from tasks.evaluate.paging.picture import draw_paging
 from tasks.evaluate.paging.probes import draw_paging_probes
 from tasks.evaluate.paging.report import (

@@ -17,7 +17,7 @@ from flows.settings import Settings, asked_llm
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.corpus.read import scan_corpus
-from tasks.evaluate.measures.separation import RECALL
+from tasks.evaluate.measures.statistics import RECALL
 from tasks.evaluate.routing.agents import (
     Expected,
     PassRates,
@@ -40,9 +40,14 @@ from tasks.evaluate.routing.data import (
     read_tasks,
     require_judged,
 )
-from tasks.evaluate.routing.measures import MEASURES, require_measures
+from tasks.evaluate.routing.measures import (
+    MEASURES,
+    contest,
+    require_measures,
+    summarise_method,
+    summarise_rejection,
+)
 from tasks.evaluate.routing.report import attention_markdown, draw_routing, routing_markdown
-from tasks.evaluate.routing.summary import contest, summarise_method, summarise_rejection
 
 # Measured if no method is named: the methods that need no model beside the encoder.
 USUAL = ("bm25-description", "bm25-full", "dense-description", "sentences", "rrf", "zsum", "default")

@@ -17,9 +17,8 @@ from storage.usage import UsageLog, served_searches
 from tasks.evaluate.routing.data import skill_of
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.paging.terms import words_of
-from tasks.retrieve.routing.fit import packaged_fit
+from tasks.retrieve.routing.fit import TUNED_FILE, packaged_fit, read_tuned
 from tasks.retrieve.routing.skill import Skill, digest_of
-from tasks.retrieve.routing.tuned import FILE, read_tuned
 from tasks.train.queries import PAIRS_FILE, read_pairs
 from tasks.train.search.own_requests import Tuning
 from tests.support.command import Ask, lines_of
@@ -284,9 +283,9 @@ def test_wrong_numbers_are_not_used_and_status_and_doctor_say_what_to_do(served:
     root, reading = served.root, packaged_fit("best").reading
     assert reading is not None
     ship(root, "best", Tuning(0.2, reading, 0.01), 48)
-    held = root.read_json(FILE) or {}
+    held = root.read_json(TUNED_FILE) or {}
     for wrong, why in WRONG:
-        root.write(FILE, (wrong if isinstance(wrong, str) else json.dumps({**held, **wrong})).encode())
+        root.write(TUNED_FILE, (wrong if isinstance(wrong, str) else json.dumps({**held, **wrong})).encode())
         with pytest.raises(StorageError, match=why):
             read_tuned(root)
     found = ask("search", "flat loaf", "--root", root.uri, "--json")

@@ -19,8 +19,7 @@ import pytest
 from storage.answers import Answers
 from storage.root import Root
 from storage.schemas import NODE_TYPES
-from tasks.models.llm.answer_cache import open_cache
-from tasks.models.llm.ask import Llm
+from tasks.models.llm.ask import Llm, open_cache
 from tasks.models.llm.budget import Ledger
 from tasks.models.llm.client import Endpoint
 from tasks.models.llm.question import Sampling

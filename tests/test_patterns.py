@@ -23,7 +23,7 @@ _SAMPLES, _TRAINED = "tasks.crawl.marketplace", "tasks.train"
 # What reads rules from a file when it is first asked.
 _RULES = (
     ("tasks.refine.risks.rules", "risk_rules"),
-    ("tasks.refine.risks.terms", "patterns"),
+    ("tasks.refine.risks.rules", "patterns"),
     ("tasks.models.redact", "_secret_rules"),
     ("tasks.refine.filters", "_placeholder"),
     ("tasks.refine.licences.texts", "_wholes"),

@@ -10,13 +10,18 @@ from typing import Any
 
 from flows.commands.console import folder_at, progress
 from flows.commands.queries import SkillPagerSettings
-from flows.settings import Settings, llm_options, load
+from flows.settings import Settings, asked_llm, load
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.lance.served import require_served
 from storage.root import Root
-from tasks.evaluate.corpus.read import read_categories
-from tasks.evaluate.corpus.skill_sample import namespace_of, served_skill_ids, served_skills, stratified
+from tasks.evaluate.corpus.read import (
+    namespace_of,
+    read_categories,
+    served_skill_ids,
+    served_skills,
+    stratified,
+)
 from tasks.evaluate.generate.distractors import PROMPT as DISTRACTORS
 from tasks.evaluate.generate.distractors import write_distractors
 from tasks.evaluate.generate.plans import WRITE as PLANS_PROMPT
@@ -50,11 +55,8 @@ def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) ->
     The folder gets `queries/` with a file for each skill, and from all of them `documents.jsonl` and
     `queries.jsonl`. A rerun, or one for more skills, asks only about skills without a file.
 
-    Args:
-        root: What it serves; answers are kept below it.
-        settings: Which language model, its prices and its ceiling.
-        skills: How many; drawn by seed 42 over namespaces, or over categories where these are set and named.
-        out: The folder.
+    So many `skills` of what the root serves are drawn by seed 42 over namespaces, or over categories where
+    these are set and named; answers are kept below the root.
 
     Returns:
         `out`, `skills`, `queries`, `documents`, `by_breadth`, `namespaces` and `rejected` (requests by
@@ -90,14 +92,6 @@ def grow_distractors(
     The folder gets `distractors/` with a file for each skill, and from all of them `distractors.jsonl`, which
     `evaluate routing --documents` takes beside the bench's own. A rerun asks only about skills without a
     file.
-
-    Args:
-        root: Answers are kept below it.
-        settings: Which language model, its prices and its ceiling.
-        documents: The corpus that holds the relevant skills.
-        queries: The bench's tasks.
-        qrels: Which skills each task needs.
-        out: The folder.
 
     Returns:
         `out`, `skills` (files in the folder), `distractors`, `by_kind` and `failed` (skills by reason) of the
@@ -145,16 +139,8 @@ def grow_compose_bench(
     """Write requests of several steps that served rows can do to a folder, and return what came of it.
 
     The folder gets `requests.jsonl`, which `evaluate compose --queries` reads, and `bench.json`, which says
-    how they were made. A rerun asks only what was not answered before.
-
-    Args:
-        root: What it serves; the model's answers are kept below it.
-        settings: Which language model, its prices and its ceiling.
-        queries: How many; an index that is too small gives fewer.
-        seed: Draws the rows that each needs, and which step works on what another gives.
-        out: The folder.
-        templates: Make them as SkillWeaver does, by templates; `categories.json` then says which count.
-        paraphrases: How many of them a model says in other words too.
+    how they were made. A rerun asks only what was not answered before. An index that is too small gives fewer
+    than so many `queries`. With `templates`, SkillWeaver's way, `categories.json` says which count.
 
     Returns:
         `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`,
@@ -201,8 +187,7 @@ def grow_compose_bench(
 
 def _options(settings: Settings, longest: int) -> LlmOptions:
     """Return how the model is asked for answers of up to `longest` tokens, or more if the settings say so."""
-    llm = llm_options(settings, "llm")
-    assert llm is not None  # noqa: S101 - None is for `local`
+    llm = asked_llm(settings)
     sampling = replace(llm.sampling, max_tokens=max(llm.sampling.max_tokens, longest))
     return replace(llm, sampling=sampling)
 

@@ -125,19 +125,9 @@ _SAFE = [
 ]  # fmt: skip
 _SOON = {"retry-after": "1"}
 _ROUTES = (
-    "/mcp",
-    "/api/search",
-    "/api/page",
-    "/api/skills",
-    "/api/status",
-    "/api/tools",
-    "/docs",
-    "/healthz",
-    "/metrics",
-    "/.well-known",
-    "/marketplace.json",
-    *PATHS,
-)
+    "/mcp", "/api/search", "/api/page", "/api/skills", "/api/status", "/api/tools", "/docs", "/healthz",
+    "/metrics", "/.well-known", "/marketplace.json", *PATHS,
+)  # fmt: skip
 Count = Callable[[str, int, float], None]
 
 

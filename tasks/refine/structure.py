@@ -87,14 +87,10 @@ def _matching(pattern: re.Pattern[str], lines: Iterable[str]) -> int:
 
 
 def measure(body: str, files: Sequence[BundledFile] | None) -> Quality:
-    """Return the structural measures of one skill.
+    """Return the structural measures of one skill, of its canonical body and its bundle (None: unknown).
 
     SkillFlow, section 4.3 and figure 2, lists length, share of fenced code, ordered lists, scripts and
     reference documents, without definitions: those of `Quality` are this project's own.
-
-    Args:
-        body: The canonical body, without front matter.
-        files: Its bundle, None where it is unknown.
     """
     lines = body.split("\n")
     inside, _ = fenced(lines)
@@ -133,9 +129,8 @@ def _measured(documents: pl.DataFrame) -> pl.DataFrame:
 def quality_frame(documents: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     """Return the measures of documents in the columns of `QUALITY`, one row a document.
 
-    Args:
-        documents: Columns doc_id, body and files at least. A lazy frame is read as a stream, so
-            that memory grows with the measures alone.
+    They have the columns doc_id, body and files at least. A lazy frame is read as a stream, so that memory
+    grows with the measures alone.
     """
     wanted = documents.lazy().select("doc_id", "body", "files")
     measured = wanted.map_batches(_measured, schema=QUALITY, streamable=True, validate_output_schema=False)

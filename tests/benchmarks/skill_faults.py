@@ -1,6 +1,6 @@
 """Faults put into skills by recurrence: how many each replay refuses, and how many sound skills pass.
 
-    python tests/benchmarks/skill_faults.py TRAJECTORIES [--command CMD --cwd DIR] [--faults 200] [--tasks 2]
+    python -m tests.benchmarks.skill_faults TRAJECTORIES [--command CMD --cwd DIR] [--faults 200] [--tasks 2]
 
 TRAJECTORIES holds a trajectory a line, gzipped or not. A skill is what the windows of at least so many tasks
 have in common. Each fault is put into one skill at one of its sources, drawn with the seed 42. Whether it
@@ -15,12 +15,9 @@ import argparse
 import gzip
 import json
 import random
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import CommandEnvironment, LineProcess

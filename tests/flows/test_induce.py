@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,17 +16,7 @@ from tests.support.induce.learning import RUNS, written
 from tests.support.induce.runs import mooring
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.scripted import teaches
-
-
-def tables() -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of each table on the artifacts' page, by key."""
-    import json
-
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        found = client.read_latest_artifacts()
-    return {str(one.key): json.loads(str(one.data)) for one in found if one.type == "table"}
+from tests.support.prefect_page import table
 
 
 def test_a_folder_is_learned_once_and_only_what_is_new_after_that(
@@ -40,7 +29,8 @@ def test_a_folder_is_learned_once_and_only_what_is_new_after_that(
     folder.mkdir()
     written(folder / "monday.jsonl", RUNS)
     first = induce(root=root, trajectories=str(folder))
-    shown = tables()
+    names = ("learned-skills", "learned-checks", "trajectories")
+    skills, checks, runs = (table(prefect_server, f"skillery-{name}") for name in names)
     written(folder / "tuesday.jsonl", [mooring("h9", "boat-9", "Gull", "B9")])
     with as_functions():  # as a command has it without a server
         again = induce(root=root, trajectories=str(folder / "monday.jsonl"))
@@ -52,11 +42,10 @@ def test_a_folder_is_learned_once_and_only_what_is_new_after_that(
     }  # fmt: skip
     assert require_served(Root(root)).version == more["served"]
     assert ServedSkills(Root(root)).domains == ["greenhouse", "harbour"]
-    assert {row["domain"]: row["skills"] for row in shown["skillery-learned-skills"]} == {
-        row["domain"]: row["skills"] for row in first["domains"]
-    }
-    assert all(row["passed"] for row in shown["skillery-learned-checks"])
-    assert {"runs": "new", "count": 6} in shown["skillery-trajectories"]
+    shown, learned = ({row["domain"]: row["skills"] for row in rows} for rows in (skills, first["domains"]))
+    assert shown == learned
+    assert all(row["passed"] for row in checks)
+    assert {"runs": "new", "count": 6} in runs
 
 
 def test_a_folder_without_runs_fails_the_run_and_leaves_what_is_served(
@@ -82,4 +71,6 @@ def test_a_model_may_judge_and_induce_and_what_it_cost_is_shown(
         found = induce(root=root, trajectories=str(folder), inducer="llm")
     assert set(found["inducers"]) == {"llm"}
     assert (found["trajectories"]["waiting"], found["llm"]["requests"] > len(RUNS)) == (0, True)
-    assert {"what": "requests", "count": found["llm"]["requests"]} in tables()["skillery-induction-llm"]
+    assert {"what": "requests", "count": found["llm"]["requests"]} in table(
+        prefect_server, "skillery-induction-llm"
+    )

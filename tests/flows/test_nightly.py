@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
-from urllib.request import Request, urlopen
 
 import polars as pl
 import pytest
@@ -17,12 +15,13 @@ from flows.cli.printing.run import print_run
 from flows.commands.operate import root_status
 from flows.server.temporary import as_functions
 from storage.errors import GateRefused, Locked, NothingReadable
-from storage.lance.served import read_served, require_served
+from storage.lance.served import require_served
 from storage.root import Root
 from storage.state import accept_risks, parsed_table, read_runs, seen_table
 from tasks.crawl.local.directory import DirectorySource
 from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.served_index import ServedIndex
+from tests.support.prefect_page import answer_of, table
 from tests.support.roots.skill_root import MINILM
 from tests.support.roots.storied import PIPED, RULE
 
@@ -33,12 +32,6 @@ def _nightly(root: str, *sources: str) -> dict[str, Any]:
     return nightly(root, list(sources) or None)
 
 
-def _artifact(api: str, key: str) -> list[dict[str, Any]]:
-    wanted = {"artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1}
-    rows: list[dict[str, Any]] = json.loads(_posted(f"{api}/artifacts/filter", wanted)[0]["data"])
-    return rows
-
-
 def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
     prefect_server: str, root: str, skills: Path
 ) -> None:
@@ -46,21 +39,17 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
     assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
     assert record["nodes"] == record["vectors_new"] - 2 > 5
     assert all(check["passed"] for check in record["checks"])
-    served = read_served(Root(root))
-    assert served is not None
-    assert record["served"] == served.version
+    assert record["served"] == require_served(Root(root)).version
 
     # Every flow leaves its table under a stable key.
-    assert _artifact(prefect_server, "skillery-crawl")[0]["new"] == 2
-    assert {"what": "documents", "count": 2} in _artifact(prefect_server, "skillery-refine")
-    licences = _artifact(prefect_server, "skillery-licences")
+    assert table(prefect_server, "skillery-crawl")[0]["new"] == 2
+    assert {"what": "documents", "count": 2} in table(prefect_server, "skillery-refine")
+    licences = table(prefect_server, "skillery-licences")
     assert {"class": "allow", "licence": "unknown", "documents": 2} in licences
-    assert {row["node_type"] for row in _artifact(prefect_server, "skillery-node-types")} >= {
-        "step",
-        "concept",
-    }
-    assert all(row["passed"] for row in _artifact(prefect_server, "skillery-checks"))
-    skill_table, node_table = _artifact(prefect_server, "skillery-index")
+    types = {row["node_type"] for row in table(prefect_server, "skillery-node-types")}
+    assert types >= {"step", "concept"}
+    assert all(row["passed"] for row in table(prefect_server, "skillery-checks"))
+    skill_table, node_table = table(prefect_server, "skillery-index")
     assert (skill_table["table"], skill_table["rows"], node_table["table"]) == ("skills", 2, "nodes")
     assert skill_table["database_uri"] == (Path(root) / "lance").as_uri()
 
@@ -71,7 +60,7 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
     assert second["served"] == first["served"]
     assert second["sources"][0]["unchanged"] == 2
     assert Root(root).files("raw", ".parquet") == raw
-    assert {"what": "unchanged, skipped", "count": 2} in _artifact(prefect_server, "skillery-parse")
+    assert {"what": "unchanged, skipped", "count": 2} in table(prefect_server, "skillery-parse")
 
     path = skills / "tea" / "SKILL.md"
     path.write_text(path.read_text("utf-8") + "\nRinse the pot afterwards.\n", "utf-8")
@@ -84,12 +73,6 @@ def test_a_night_does_all_a_second_nothing_and_a_third_only_what_changed(
         assert 0.5 < record["foreseen"]["bytes_written"] / record["bytes_written"] < 2
 
 
-def _posted(url: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 (what the server answers)
-    request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})  # noqa: S310
-    with urlopen(request) as response:  # noqa: S310 (the harness' own server)
-        return json.load(response)
-
-
 def _served_risks(root: str, doc_id: str) -> list[str]:
     rows = require_served(Root(root)).skills_table(Root(root)).frame(["doc_id", "risks"])
     return list(rows.filter(doc_id=doc_id)["risks"][0])
@@ -98,7 +81,7 @@ def _served_risks(root: str, doc_id: str) -> list[str]:
 def _risks_told(api: str) -> list[list[str]]:
     """Return the skills of each event that a revision added risks, once the server has the last ones."""
     asked = {"filter": {"event": {"name": ["skillery.risk-added"]}, "order": "ASC"}}
-    events = _posted(f"{api}/events/filter", asked)["events"]
+    events = answer_of(api, "events/filter", asked)["events"]
     return [[one["doc_id"] for one in event["payload"]["skills"]] for event in events]
 
 
@@ -118,9 +101,8 @@ def test_a_revision_that_turned_hostile_is_told_and_held_until_it_is_accepted(
         assert (told["doc_id"], told["held"], told["new"]) == (tea, True, is_new)
         assert record["published"] is False  # nothing that is served has changed
         assert _served_risks(root, tea) == []
-    assert [told["message"]] == [
-        row["value"] for row in _artifact(prefect_server, "skillery-nightly") if "risks added" in row["what"]
-    ]
+    rows = table(prefect_server, "skillery-nightly")
+    assert [told["message"]] == [row["value"] for row in rows if "risks added" in row["what"]]
     accept_risks(Root(root), tea, [RULE], datetime.now(UTC))
     accepted = refresh_one(tea, root)
     assert [one["held"] for one in accepted["risks_added"]] == [False]
@@ -200,3 +182,76 @@ def test_two_nights_on_one_root_do_not_write_at_once(
             nightly(root, [f"dir:{skills}"], wait_minutes=0.001)
         with pytest.raises(Locked):
             run_nightly(Root(root), [f"dir:{skills}"], None, "all")
+
+
+TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
+BEFORE = f"{datetime.now(UTC) - timedelta(days=3):%Y-%m-%d}"
+THEN, NOW = date.fromisoformat(BEFORE), date.fromisoformat(TODAY)
+
+
+@pytest.fixture
+def two_days(no_server: None, root: str, skills: Path) -> dict[str, Any]:
+    """Crawl two skills, call that three days ago, crawl one changed and one more; return the last record."""
+    from flows.nightly import nightly
+
+    nightly(root, [f"dir:{skills}"])
+    for kind in ("documents", "listings"):
+        day = Path(root) / "raw" / kind / f"date={TODAY}"
+        day.rename(day.with_name(f"date={BEFORE}"))
+    tea = skills / "tea" / "SKILL.md"
+    tea.write_text(tea.read_text("utf-8").replace("Warm the pot", "Chill the pot"), "utf-8")
+    (skills / "soup").mkdir()
+    (skills / "soup" / "SKILL.md").write_text("# Soup\n\nSimmer the bones for six hours.\n", "utf-8")
+    found: dict[str, Any] = nightly(root)
+    return found
+
+
+def answers(root: str) -> tuple[set[str], str]:
+    index = ServedIndex(Root(root), encoder=MINILM)
+    names = {found["name"] for found in index.search("tea or soup")["results"]}
+    asked = "local/shelf/tea", "what to do with the pot"
+    return names, str(index.page(*asked, budget=1, method="facets")["context"])
+
+
+@contextmanager
+def served_stays(root: str) -> Iterator[None]:
+    before = require_served(Root(root)), answers(root)
+    yield
+    assert (require_served(Root(root)), answers(root)) == before
+
+
+def test_a_day_is_rebuilt_beside_what_is_served_and_served_when_asked(
+    two_days: dict[str, Any], root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.backfill import backfill
+    from flows.nightly import nightly
+
+    with served_stays(root):
+        rows = backfill(date(2020, 1, 1), NOW, root, stages=["refine"])
+        assert [(r["day"], r["documents"], r["nodes"]) for r in rows] == [(BEFORE, 2, 0), (TODAY, 3, 0)]
+        rows = backfill(THEN, NOW, root)
+        made = [(r["documents"], r["refined now"], r["published"]) for r in rows]
+        assert made == [(2, 0, None), (3, 0, None)]
+        assert rows[-1]["nodes"] == two_days["nodes"]
+        foreseen = read_runs(Root(root), 1)[0]["foreseen"]["days"]
+        assert [(day["day"], day["documents to make"]) for day in foreseen] == [(BEFORE, 0), (TODAY, 0)]
+        assert 0 < foreseen[0]["seconds"] < foreseen[0]["range"][1]
+
+    with monkeypatch.context() as patched, served_stays(root):
+        patched.setenv("SKILLERY_GATE_FEW", "0")
+        with pytest.raises(GateRefused, match=r"skills\.shrink is 0\.333"):
+            backfill(THEN, THEN, root, publish=True)
+
+    (day,) = backfill(THEN, THEN, root, publish=True)
+    assert day["published"] == require_served(Root(root)).version != two_days["served"]
+    names, context = answers(root)
+    assert names == {"tea", "bicycle"}
+    assert "Warm the pot" in context
+    with served_stays(root):
+        assert backfill(THEN, THEN, root, publish=True)[0]["published"] is None
+
+    record = nightly(root)
+    assert (record["state"], record["published"]) == ("complete", True)
+    names, context = answers(root)
+    assert names == {"tea", "bicycle", "soup"}
+    assert "Chill the pot" in context

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,6 @@ from flows.settings import Settings, load
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.evaluate.measures.runs import write_run
 from tasks.evaluate.stream.report import (
     decision_means,
     draw_stream,
@@ -89,11 +87,9 @@ def stream_bench(
     if report is None:
         return found
     found["granularity"] = _granularity(stream, taught, given)
-    (report / "stream.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
-    named = [row for row in found["methods"] if row["method"] in METHODS]
-    write, draw = partial(write_run, tables=[run_table(runs)]), partial(draw_stream, named)
-    text, *others = write_report(report, "stream", stream_markdown(found), write, draw)
-    return found | {"report": [text, str(report / "stream.json"), *others]}
+    draw = partial(draw_stream, [row for row in found["methods"] if row["method"] in METHODS])
+    text = stream_markdown(found)
+    return found | {"report": write_report(report, "stream", text, [run_table(runs)], draw, found)}
 
 
 def _cut(granularity: str) -> Callable[[Trajectory], list[DecisionPoint]]:

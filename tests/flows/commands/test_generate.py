@@ -6,17 +6,18 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
+from tasks.evaluate.generate.plans import DIFFICULTIES, plan_words
 from tests.support.command import Ask, lines_of
-from tests.support.llm.llm_asking import settings_of
+from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.llm.scripted import judges_by_length, requests_about
 from tests.support.roots.hand_written import SKILLS
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.kitchen_servers import serve_kitchen
+from tests.support.roots.skill_root import Export, SkillRoot
 
 _GUIDE = "\n".join(f"Turn the mill crank {n} times before step {n}." for n in range(1, 15))
 _DOC = {"doc_id": "market/mill", "content": f"---\nname: mill\n---\n# Mill\n\n{_GUIDE}\n"}
@@ -33,16 +34,9 @@ def one_request(asked: Asked) -> str:
 
 
 @pytest.fixture
-def server() -> Iterator[LlmServer]:
-    with LlmServer(say=one_request) as running:
+def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
+    with llm_set_up(monkeypatch, say=one_request, PROMPT_PRICE=10) as running:
         yield running
-
-
-@pytest.fixture
-def llm(server: LlmServer, monkeypatch: pytest.MonkeyPatch) -> LlmServer:
-    for name, value in settings_of(server, PROMPT_PRICE=10).items():
-        monkeypatch.setenv(name, value)
-    return server
 
 
 @pytest.fixture
@@ -62,8 +56,8 @@ def test_a_bench_grows_from_what_is_served_and_can_be_measured(
     llm: LlmServer, served_bakery: SkillRoot, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, root = tmp_path / "bench", served_bakery.root.uri
-    arguments = ["bench", "paging", "--skills", "3", "--out", str(out), "--root", root, "--json"]
-    found = json.loads(ask(*arguments).stdout)
+    arguments = ["bench", "paging", "--skills", "3", "--out", str(out), "--root", root]
+    found = ask.told(*arguments)
     assert (found["wanted"], found["skills"], found["asked"], found["kept"]) == (3, 3, 3, 0)
     assert found["queries"] == len(lines_of(out / "queries.jsonl")) == sum(found["by_breadth"].values())
     assert found["documents"] == len(lines_of(out / "documents.jsonl")) == 3
@@ -72,37 +66,21 @@ def test_a_bench_grows_from_what_is_served_and_can_be_measured(
     assert found["rejected"] == {"missing": 15 - found["queries"]}
     assert {asked.body["max_tokens"] for asked in llm.asked} == {4096}
     sent = llm.requests
-    more = ask(*arguments[:2], "--skills", "100", *arguments[4:-1])
+    more = ask(*arguments, "--skills", "100")
     assert more.code == 0, more.stderr
     assert f"asked about {len(SKILLS) - 3} skills, 3 kept from before" in more.stdout
     assert "100 were wanted" in more.stdout
     assert llm.requests > sent
     files = ["--documents", str(out / "documents.jsonl"), "--queries", str(out / "queries.jsonl")]
-    measured = ask("evaluate", "paging", *files, "--method", "full", "--root", root, "--json")
-    assert json.loads(measured.stdout)["methods"][0]["sufficient"] == 1.0
-    whole = sum(
-        kept["rejected"] == {} for kept in map(json.loads, map(Path.read_text, out.glob("queries/*")))
-    )
+    measured = ask.told("evaluate", "paging", *files, "--method", "full", "--root", root)
+    assert measured["methods"][0]["sufficient"] == 1.0
+    whole = sum(json.loads(file.read_text())["rejected"] == {} for file in out.glob("queries/*"))
     monkeypatch.setenv("SKILLERY_SKILLPAGER_REQUEST_EXACTLY", "true")
-    assert json.loads(ask(*arguments).stdout)["documents"] == whole < len(SKILLS)
-
-
-def test_without_an_endpoint_nothing_is_asked_or_written(
-    served_bakery: SkillRoot, tmp_path: Path, mill: list[str], ask: Ask
-) -> None:
-    out = tmp_path / "bench"
-    done = ask("bench", "paging", "--skills", "3", "--out", str(out), "--root", served_bakery.root.uri)
-    assert done.code == 2
-    assert "SKILLERY_LLM_BASE_URL" in done.stderr
-    assert not out.exists()
-    for judge in ("llm", "both"):
-        done = ask(*mill, "--judge", judge)
-        assert (done.code, "SKILLERY_LLM_BASE_URL" in done.stderr) == (2, True)
-    assert "choose one of evidence, llm, both" in ask(*mill, "--judge", "people").stderr
+    assert ask.told(*arguments)["documents"] == whole < len(SKILLS)
 
 
 def test_by_default_evidence_judges_and_the_report_says_so(mill: list[str], ask: Ask) -> None:
-    found = json.loads(ask(*mill, "--method", "full", "--json").stdout)
+    found = ask.told(*mill, "--method", "full")
     assert found["judge"] == {"spoke": "evidence"}
     assert ask(*mill, "--method", "full").stdout.startswith("paging judged by evidence, 2 queries")
 
@@ -115,7 +93,7 @@ def test_both_judges_speak_side_by_side_and_none_is_asked_twice(
     label = {"query_id": "q0", "method": "full", "sufficient": True}
     labels.write_text(json.dumps(label) + "\n", "utf-8")
     arguments = [*mill, "--method", "full", "--method", "mmr", "--judge", "both"]
-    found = json.loads(ask(*arguments, "--labels", str(labels), "--json").stdout)
+    found = ask.told(*arguments, "--labels", str(labels))
     full, _ = found["methods"]
     assert (full["sufficient"], full["llm"]["sufficient"], full["llm"]["patterns"]) == (1.0, 1.0, {"3-0": 2})
     judge = found["judge"]
@@ -134,7 +112,7 @@ def test_where_the_model_judges_alone_its_verdict_is_the_row(
     llm: LlmServer, mill: list[str], ask: Ask
 ) -> None:
     llm.say = lambda _: '{"missing": "all of it", "sufficient": false}'
-    found = json.loads(ask(*mill, "--method", "full", "--judge", "llm", "--json").stdout)
+    found = ask.told(*mill, "--method", "full", "--judge", "llm")
     [row] = found["methods"]
     assert (row["sufficient"], row["coverage"], found["judge"]["spoke"]) == (0.0, 1.0, "llm")
     assert "agreement" not in found["judge"]
@@ -145,9 +123,9 @@ def test_a_label_of_what_is_not_measured_is_named_before_any_work(
 ) -> None:
     labels = tmp_path / "labels.jsonl"
     labels.write_text(json.dumps({"query_id": "q0", "method": "k-5", "sufficient": True}) + "\n", "utf-8")
-    done = ask(*mill, "--method", "full", "--labels", str(labels))
-    assert (done.code, done.stderr.count("\n")) == (2, 1)
-    assert "labels.jsonl:1: 'k-5' with budget None is not measured" in done.stderr
+    assert "labels.jsonl:1: 'k-5' with budget None is not measured" in ask.refused(
+        *mill, "--method", "full", "--labels", str(labels)
+    )
 
 
 @pytest.mark.slow
@@ -159,9 +137,7 @@ def test_a_report_has_its_files_and_says_who_judged_what(
     long = "\n".join(f"## Part {p}\n\n" + "\n".join(_lines(p)) for p in range(20))
     pl.DataFrame({"id": ["a/b/long"], "content": [long]}).write_parquet(corpus)
     out = tmp_path / "report"
-    done = ask(*mill, "--all", "--report", str(out), "--judge", "llm", "--probes", str(corpus), "--json")
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found = ask.told(*mill, "--all", "--report", str(out), "--judge", "llm", "--probes", str(corpus))
     assert [Path(f).name for f in found["report"]] == ["paging.md", "paging.parquet", "paging.png"]
     text = (out / "paging.md").read_text("utf-8")
     assert "Tables 1 to 7: judged by a language model, small-model by judge-1" in text
@@ -177,3 +153,63 @@ def test_a_report_has_its_files_and_says_who_judged_what(
 
 def _lines(part: int) -> list[str]:
     return [f"- Wind the clock{part} spring number{part}x{n} before noon." for n in range(9)]
+
+
+@pytest.fixture
+def bakery(served_bakery: SkillRoot) -> str:
+    return served_bakery.root.uri
+
+
+@pytest.fixture
+def kitchen(tmp_path: Path, minilm_export: Export, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bakery of servers whose sections are taken for categories of the paper."""
+    words = plan_words()
+    kinds = {"databases": ("Baking", "Drinks"), "security": ("Shopping", "Messages")}
+    words["categories"] = {name: kind for kind, names in kinds.items() for name in names}
+    monkeypatch.setattr("flows.commands.generate.plan_words", lambda: words)
+    monkeypatch.setattr("tasks.evaluate.generate.plans._FEWEST_ROWS", 4)
+    monkeypatch.setattr("tasks.evaluate.generate.plans.DIFFICULTIES", dict.fromkeys(DIFFICULTIES, (2,)))
+    return serve_kitchen(tmp_path / "kitchen", minilm_export).root.uri
+
+
+def say(asked: Asked) -> str:
+    (record,) = asked.fragments
+    if "services" in record:
+        names = [service["name"] for service in record["services"]]
+        return json.dumps({"query": f"Use {' and '.join(names)}.", "needs": names})
+    return json.dumps({"steps": ["one", "two"]})
+
+
+def test_a_bench_that_a_model_writes_is_counted_and_can_be_measured(
+    bakery: str, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "b"
+    given = ["bench", "compose", "--queries", "8", "--out", str(out), "--root", bakery]
+    with llm_set_up(monkeypatch, say=say):
+        found = ask.told(*given)
+        printed = ask(*given)
+    rows = lines_of(out / "requests.jsonl")
+    held = json.loads((out / "bench.json").read_text("utf-8"))
+    assert held == {key: found[key] for key in found if key not in ("out", "llm")}
+    assert found["queries"] == len(rows) == 4  # of two steps, as many as the model lists
+    assert found["discarded"] == {"steps": 3}  # no four skills make a request of five
+    assert "discarded: steps 3" in printed.stdout
+    assert printed.stdout.count("0 requests") == 1
+    done = ask.told("evaluate", "compose", "--root", bakery, "--queries", str(out / "requests.jsonl"))
+    assert done["queries"] == len(rows)
+
+
+def test_the_papers_way_asks_a_model_for_paraphrases_alone(
+    kitchen: str, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "b"
+    given = ["bench", "compose", "--queries", "6", "--templates", "--out", str(out), "--root", kitchen]
+    found = ask.told(*given)
+    assert (found["llm"], found["by_tag"]) == (None, {"chain": found["queries"]})
+    with llm_set_up(monkeypatch, say=lambda _: '{"query": "In other words."}'):
+        ask(*given, "--paraphrases", "2")
+    rows = lines_of(out / "requests.jsonl")
+    assert [row.get("paraphrase") for row in rows].count("In other words.") == 2
+    options = ["--queries", str(out / "requests.jsonl"), "--categories", str(out / "categories.json")]
+    done = ask.told("evaluate", "compose", "--root", kitchen, *options, "--method", "local-compose")
+    assert done["queries"] == len(rows) == 6

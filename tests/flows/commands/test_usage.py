@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -41,7 +40,7 @@ def used(tmp_path_factory: pytest.TempPathFactory, minilm_export: Export) -> Ite
 def test_usage_tells_what_was_asked_found_and_used(used: SkillRoot, ask: Ask, tmp_path: Path) -> None:
     done = ask("install", "bread", "--to", str(tmp_path), "--root", used.root.uri)
     assert done.code == 0, done.stderr
-    found = json.loads(ask("usage", "--root", used.root.uri, "--json").stdout)
+    found = ask.told("usage", "--root", used.root.uri)
     (day,) = found["days"]
     assert (day["searches"], day["nothing_fits"], day["page"], day["install"]) == (6, 2, 1, 1)
     assert found["via"] == {"http": 5, "browser": 1, "mcp": 1, "command": 1}
@@ -61,7 +60,7 @@ def test_what_people_ask_becomes_probes(used: SkillRoot) -> None:
 
 
 def test_without_texts_usage_says_what_it_needs(tmp_path: Path, ask: Ask) -> None:
-    found = json.loads(ask("usage", "--root", str(tmp_path), "--json").stdout)
+    found = ask.told("usage", "--root", str(tmp_path))
     assert (found["not_found"], "SKILLERY_QUERY_LOG=texts" in found["needs"]) == (None, True)
     assert "nothing was asked" in ask("usage", "--root", str(tmp_path)).stdout
 

@@ -109,9 +109,9 @@ def _lines(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
 Set = Callable[[dict[str, str]], None]  # puts variables into the environment
 
 
-def rows(printed: str) -> dict[str, dict[str, Any]]:
+def rows(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the rows of methods by their names."""
-    return {row["method"]: row for row in json.loads(printed)["methods"]}
+    return {row["method"]: row for row in found["methods"]}
 
 
 def untimed(found: object) -> object:

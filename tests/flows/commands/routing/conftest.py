@@ -13,6 +13,12 @@ def bench(tmp_path: Path) -> Written:
 
 
 @pytest.fixture
+def routing(bench: Written, root: str) -> list[str]:
+    """Return the command that measures the bench."""
+    return ["evaluate", "routing", *bench.options(), "--root", root]
+
+
+@pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> Set:
     def put(variables: dict[str, str]) -> None:
         for name, value in variables.items():

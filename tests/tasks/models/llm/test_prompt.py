@@ -27,9 +27,9 @@ from tasks.models.llm.question import Question, Sampling
 from tasks.parse.classify.llm import PROMPT as CLASSIFY
 from tasks.parse.classify.llm import values_of as about_fragments
 from tasks.parse.classify.protocol import FragmentInContext
-from tasks.parse.edges.windows import PROMPT as EDGES
-from tasks.parse.edges.windows import values_of as about_nodes
-from tasks.parse.edges.windows import windows
+from tasks.parse.edges.linker import PROMPT as EDGES
+from tasks.parse.edges.linker import values_of as about_nodes
+from tasks.parse.edges.linker import windows
 from tasks.retrieve.routing.skill import Skill
 
 RULES = "tasks.evaluate/judge_prompt.txt"

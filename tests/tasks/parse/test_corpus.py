@@ -318,16 +318,6 @@ def nodes_of(root: SkillRoot) -> pl.DataFrame:
     return nodes_table(root.root).read().sort("node_id")
 
 
-def test_each_node_says_who_typed_it(root: SkillRoot, server: LlmServer) -> None:
-    done = parse(root, server)
-    found = nodes_of(root)
-    assert done["asked"] == found.height
-    assert "unfinished" not in done
-    assert set(found["classifier"]) == {LLM}
-    assert found["node_type"].to_list() == [label_of(text) for text in found["text"]]
-    assert parse(root, server)["documents"] == 0
-
-
 def test_only_what_was_left_unfinished_is_parsed_and_asked_about_again(
     root: SkillRoot, server: LlmServer
 ) -> None:
@@ -339,7 +329,9 @@ def test_only_what_was_left_unfinished_is_parsed_and_asked_about_again(
     assert {doc_id for doc_id, digest in digests.items() if "?" in digest} == late
     sent = server.requests
     assert parse(root, server)["documents"] == len(late)
-    assert set(nodes_of(root)["classifier"]) == {LLM}
+    found = nodes_of(root)
+    assert set(found["classifier"]) == {LLM}
+    assert found["node_type"].to_list() == [label_of(text) for text in found["text"]]
     assert set(server.answered().values()) == {1}
     assert {f["headings"][0] for a in server.asked[sent:] for f in a.fragments if "headings" in f}
     assert not any("?" in digest for digest in parsed_table(root.root).read()["digest"])

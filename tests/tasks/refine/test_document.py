@@ -194,22 +194,13 @@ def test_a_listed_server_has_its_description_as_body_and_is_never_too_short() ->
         assert dropped.reason == "not_text"
 
 
-def test_a_licence_comes_with_its_rule() -> None:
+def test_a_document_has_its_licence_with_its_rule_its_language_and_links_to_files_that_lack() -> None:
     document = kept(KILN.replace("name:", "license: Apache License, Version 2.0\nname:"))
     assert (document.licence, document.licence_rule) == ("Apache-2.0", "frontmatter")
     assert kept(KILN.replace("name:", "metadata:\n  license: ISC\nname:")).licence == "ISC"
-
-
-def test_links_are_checked_against_a_bundle_that_is_known() -> None:
-    text = KILN.replace("Fire it.", "Read [the cones](cones.md) first.")
+    text = KILN.replace("Fire it.", "Read [the cones](cones.md) before you let the pots dry in the kiln.")
     assert [f.code for f in kept(text, files=()).findings] == ["links.missing"]
-    assert kept(text).findings == ()
-
-
-def test_the_language_of_prose_is_told() -> None:
-    text = KILN.replace("Fire it.", "Let the pots dry for a week before you fire them in the kiln.")
-    assert kept(text).language == "en"
-    assert kept(KILN).language is None
+    assert (kept(text).findings, kept(text).language, kept(KILN).language) == ((), "en", None)
 
 
 def test_secrets_are_redacted_before_anything_goes_on_and_risks_are_of_the_text_as_fetched() -> None:
@@ -270,30 +261,35 @@ BINARY = random.Random(7).randbytes(5_000)  # noqa: S311
         (no_body("# Kiln\n\nFire it."), None),
         (no_body("# Kiln\n- cone\n---"), None),
         (no_body("```\n# a remark\n```"), None),
+        *(
+            (no_instructions(body), "no_instructions")
+            for body in (
+                "# Kilns\n\n- [gas](https://a.example)\n- [wood](wood.md), [salt](salt.md)\n",
+                "https://example.org/kilns",
+                "[kilns]: https://example.org",
+                "@shared/kilns.md",
+                "![kiln](kiln.png)",
+                "1. https://a.example, https://b.example.\n> @kilns.md @clay.md",
+            )
+        ),
+        *(
+            (no_instructions(body), None)
+            for body in (
+                "See [gas](https://a.example)",
+                "Ask potter@clay",
+                "- [gas](https://a.example): heats fast",
+                "- [ ] fire the pot",
+                "```\nhttps://example.org\n```",
+            )
+        ),
+        (no_language(Language(None, 0.1, 400), min_confidence=0.2), "no_language"),
+        (no_language(Language(None, 0.1, 400), min_confidence=0.0), None),
+        (no_language(Language(None, 0.0, 39), min_confidence=0.2), None),
+        (no_language(Language(None, 0.3, 400), min_confidence=0.2), None),
+        (no_language(Language("de", 0.9, 400), min_confidence=0.2), None),
     ],
 )
 def test_a_filter_keeps_or_gives_its_reason(verdict: Verdict, expected: str | None) -> None:
-    assert (verdict and verdict[0]) == expected
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("# Kilns\n\n- [gas](https://a.example)\n- [wood](wood.md), [salt](salt.md)\n", "no_instructions"),
-        ("https://example.org/kilns", "no_instructions"),
-        ("[kilns]: https://example.org", "no_instructions"),
-        ("@shared/kilns.md", "no_instructions"),
-        ("![kiln](kiln.png)", "no_instructions"),
-        ("See [gas](https://a.example)", None),
-        ("1. https://a.example, https://b.example.\n> @kilns.md @clay.md", "no_instructions"),
-        ("Ask potter@clay", None),
-        ("- [gas](https://a.example): heats fast", None),
-        ("- [ ] fire the pot", None),
-        ("```\nhttps://example.org\n```", None),
-    ],
-)
-def test_a_list_of_links_instructs_nobody(body: str, expected: str | None) -> None:
-    verdict = no_instructions(body)
     assert (verdict and verdict[0]) == expected
 
 
@@ -313,22 +309,6 @@ def test_words_are_counted_in_any_script(body: str, words: int) -> None:
     dropped = too_short(body, min_words=words + 1)
     assert dropped
     assert dropped[0] == "too_short"
-
-
-@pytest.mark.parametrize(
-    ("language", "least", "dropped"),
-    [
-        (Language(None, 0.1, 400), 0.2, True),
-        (Language(None, 0.1, 400), 0.0, False),
-        (Language(None, 0.0, 39), 0.2, False),
-        (Language(None, 0.3, 400), 0.2, False),
-        (Language("de", 0.9, 400), 0.2, False),
-    ],
-)
-def test_a_text_of_no_language_is_dropped_where_it_could_be_told(
-    language: Language, least: float, dropped: bool
-) -> None:
-    assert bool(no_language(language, min_confidence=least)) == dropped
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,10 @@ def test_show_and_export_have_the_facts_of_known_files(tmp_path: Path) -> None:
     (negative,) = read_tasks(bench / "negatives.jsonl")
     assert (task.text, qrel.query_id, qrel.doc_id) == ("When does the tide turn?", task.query_id, "o/r/tide")
     assert (negative.text, negative.not_doc_id) == ("Bake a cake.", "o/r/tide")
-
-
-def test_without_known_files_there_are_no_facts_and_no_bench(tmp_path: Path) -> None:
-    nights = night(tmp_path, {})
-    assert shown(*open_edition(nights.root, "o/r/tide"))["known_files"] == {}
-    export_corpus(nights.root, tmp_path / "out", now=nights.now)
-    assert not (tmp_path / "out/routing").exists()
+    bare = night(tmp_path / "bare", {})
+    assert shown(*open_edition(bare.root, "o/r/tide"))["known_files"] == {}
+    export_corpus(bare.root, tmp_path / "bare/out", now=bare.now)
+    assert not (tmp_path / "bare/out/routing").exists()
 
 
 def test_show_and_install_tell_the_signature_of_what_was_fetched(

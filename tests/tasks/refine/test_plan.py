@@ -118,25 +118,17 @@ def test_each_measure_counts_its_own() -> None:
     assert quality.links == 1
     assert (quality.script_mentions, quality.reference_mentions) == (2, 2)
     assert (quality.bundled_files, quality.scripts, quality.reference_documents) == (5, 2, 1)
+    for text, scripts in {
+        "Run scripts/a.py and scripts/a.py.": 1, "Run ./scripts/a.py or ${ROOT}/scripts/b/c.sh": 2,
+        "Keep scripts in a folder: my-scripts/a.py, /": 0, "The scripts/ folder": 0,
+    }.items():  # fmt: skip
+        assert measure(text, None).script_mentions == scripts, text
     unknown, empty = measure("text", None), measure("text", ())  # which is not the same
     assert (unknown.bundled_files, unknown.scripts, unknown.reference_documents) == (None, None, None)
     assert (empty.bundled_files, empty.scripts, empty.reference_documents) == (0, 0, 0)
     assert measure("abcd\n```\nefghijkl\n```\n", None).fenced_share == 8 / 18
     assert measure("```\nabc", None).fenced_share == 3 / 6
     assert empty.fenced_share == 0.0
-
-
-@pytest.mark.parametrize(
-    ("text", "scripts"),
-    [
-        ("Run scripts/a.py and scripts/a.py.", 1),
-        ("Run ./scripts/a.py or ${ROOT}/scripts/b/c.sh", 2),
-        ("Keep scripts in a folder: my-scripts/a.py, /", 0),
-        ("The scripts/ folder", 0),
-    ],
-)
-def test_paths_below_scripts_are_counted_once_each(text: str, scripts: int) -> None:
-    assert measure(text, None).script_mentions == scripts
 
 
 @given(st.text(alphabet="#`~*-|1.) \nab[](<>:/", max_size=200))

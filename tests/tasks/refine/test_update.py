@@ -70,9 +70,12 @@ def texts(nights: Nights) -> dict[str, str]:
 
 
 def test_every_document_is_kept_folded_or_dropped_with_a_reason(nights: Nights) -> None:
+    clock = b'{"name": "clock", "description": "Tells the time of day anywhere."}'
+    servers = [raw(f"mcp/{name}", clock, kind="mcp-server") for name in "ab"]  # of which none is a copy
     found = [skill("a"), skill("b"), skill("c", "Knead the dough."), raw("d", b""), skill("e", "")]
-    assert nights.run(shelf(*found)) == {"documents": 2, "empty": 1, "no_body": 1, "duplicate": 1}
-    assert (nights.documents(), nights.folded()) == (["a", "c"], ["b"])
+    counts = nights.run(shelf(*found, *servers))
+    assert counts == {"documents": 4, "empty": 1, "no_body": 1, "duplicate": 1}
+    assert (nights.documents(), nights.folded()) == (["a", "c", "mcp/a", "mcp/b"], ["b"])
     assert reasons(nights) == [("b", "duplicate", "a"), ("d", "empty", None), ("e", "no_body", None)]
     assert set(nights.dropped()["run_id"]) == {nights.run_id}
     assert nights.aliases() == {"b": ("a", "folded")}
@@ -84,6 +87,13 @@ def test_the_plan_says_what_is_to_do(nights: Nights) -> None:
     plan = nights.plan()
     assert (plan.todo, plan.gone, plan.unchanged) == (2, 1, 1)
     assert plan.batches == [[f for f in nights.raw_parts() if nights.run_id in f]]
+    nights.refine()
+    rows = documents_table(nights.root).read().sort("doc_id").select("doc_id", "first_seen_at", "fetched_at")
+    times = {
+        doc_id: (first == nights.now, fetched == nights.now) for doc_id, first, fetched in rows.iter_rows()
+    }
+    # When a document was first seen outlives its changes.
+    assert times == {"a": (False, False), "b": (False, True), "d": (True, True)}
 
 
 def test_an_unchanged_night_rewrites_no_file_and_drops_nothing_again(nights: Nights) -> None:
@@ -187,13 +197,6 @@ def test_what_is_known_of_a_text_goes_with_it(nights: Nights) -> None:
     assert (signatures_table(nights.root).read().height, compared_table(nights.root).read().height) == (2, 0)
 
 
-def test_servers_of_one_description_are_not_one(nights: Nights) -> None:
-    content = b'{"name": "clock", "description": "Tells the time of day anywhere."}'
-    servers = [raw(f"mcp/{name}", content, kind="mcp-server") for name in "ab"]
-    assert nights.run(shelf(*servers)) == {"documents": 2}
-    assert nights.aliases() == {}
-
-
 # Retired ids
 
 
@@ -255,14 +258,6 @@ def test_another_rule_refines_everything_again_from_raw_parts(nights: Nights) ->
     assert reasons(nights) == [("b", "not_text", None)]
     assert nights.plan(strict).todo == 0
     assert nights.refine() == {"documents": 3}
-
-
-def test_when_a_document_was_first_seen_outlives_its_changes(nights: Nights) -> None:
-    nights.run(shelf(skill("a")))
-    first = nights.now
-    nights.run(shelf(skill("a", "Knead the dough.")))
-    row = documents_table(nights.root).read().row(0, named=True)
-    assert (row["first_seen_at"], row["fetched_at"]) == (first, nights.now)
 
 
 # Damage

@@ -58,8 +58,8 @@ PAIRS = st.lists(
 )
 
 
-def onto(pairs: list[tuple[int, int]], n: int = N, max_cluster: int = 1000) -> list[int]:
-    found = survivors(np.array(pairs, np.int64).reshape(-1, 2), n, max_cluster=max_cluster)
+def onto(pairs: list[tuple[int, int]]) -> list[int]:
+    found = survivors(np.array(pairs, np.int64).reshape(-1, 2), N, max_cluster=1000)
     return [int(number) for number in found]
 
 
@@ -68,14 +68,6 @@ def test_each_text_is_near_its_survivor_and_no_two_survivors_are_near(pairs: lis
     found = onto(pairs)
     assert all((found[text], text) in pairs for text in range(N) if found[text] != text)
     assert not [p for p in pairs if found[p[0]] == p[0] and found[p[1]] == p[1]]
-
-
-@pytest.mark.parametrize(
-    ("cap", "expected"), [(8, [0] * 9), (3, [0, 0, 0, 0, 4, 4, 4, 4, 8]), (0, [*range(9)])]
-)
-def test_a_survivor_takes_no_more_than_the_cap(cap: int, expected: list[int]) -> None:
-    alike = [(a, b) for b in range(N) for a in range(b)]
-    assert onto(alike, max_cluster=cap) == expected
 
 
 NOTHING = np.zeros((0, 2), np.int64), np.zeros(0)
@@ -213,6 +205,7 @@ def test_texts_with_more_look_alikes_than_are_compared_are_counted(monkeypatch: 
 def test_a_cluster_over_the_cap_has_a_second_survivor() -> None:
     texts = Texts(copies(random.Random(10), [f"w{n}" for n in range(300)], [1] * 10))
     assert texts.folds(NearLimits(max_cluster=6)).onto.tolist() == [0] * 7 + [7] * 3
+    assert texts.folds(NearLimits(max_cluster=0)).onto.tolist() == [*range(10)]
 
 
 def test_no_more_shingles_are_held_at_once_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:

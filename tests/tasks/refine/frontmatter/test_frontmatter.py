@@ -164,12 +164,6 @@ def test_a_number_after_a_hash_belongs_to_its_description(
     assert codes(text) == found
 
 
-@pytest.mark.timeout(30)
-def test_braces_that_never_close_are_read_in_linear_time() -> None:
-    text = f"---\nname: kiln\ndescription: {{{': ' * 30_000}\n---\nFire it."
-    assert "frontmatter.requoted" in codes(text)
-
-
 @pytest.mark.timeout(5)
 @pytest.mark.parametrize("line", ["> name: a\n", ">  name: a\n\n", "     ===\n> name: a\n"])
 def test_lines_that_could_begin_a_block_are_not_each_read_on_from(line: str) -> None:
@@ -232,8 +226,9 @@ def test_aliases_cannot_multiply() -> None:
 
 
 @pytest.mark.timeout(20)
-def test_deep_nesting_is_no_structure_and_costs_no_time() -> None:
-    text = f"---\nname: deep\nmetadata: {'[' * 60_000}\n---\nx"
+@pytest.mark.parametrize("field", [f"description: {{{': ' * 30_000}", f"metadata: {'[' * 60_000}"])
+def test_brackets_that_never_close_are_no_structure_and_cost_no_time(field: str) -> None:
+    text = f"---\nname: deep\n{field}\n---\nx"
     assert parse_frontmatter(text).fields["name"] == "deep"
     assert codes(text) == ["frontmatter.requoted"]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.schemas import BundledFile
+from storage.schemas import BundledFile, Finding
 from tasks.refine.frontmatter.skill_text import (
     MAX_DESCRIPTION_CHARS,
     description_of,
@@ -160,70 +160,52 @@ def test_tools_are_read_in_each_spelling(
     assert not tools or found[0].message == " ".join(tools)
 
 
-@pytest.mark.parametrize(
-    ("fields", "codes"),
-    [
-        ({"name": "a", "license": "MIT"}, []),
-        ({"zone": "a", "origin": "b"}, ["keys.unknown"]),
-        ({"compatibility": "x" * 500}, []),
-        ({"compatibility": "x" * 501}, ["compatibility.length"]),
-        ({"compatibility": ""}, ["compatibility.length"]),
-        ({"compatibility": ["x"]}, ["compatibility.not-text"]),
-        ({"metadata": {"a": "b"}}, []),
-        ({"metadata": {"a": ["b"]}}, ["metadata.nested"]),
-        ({"metadata": "a"}, ["metadata.not-mapping"]),
-        ({"allowed-tools": "a,b"}, ["tools.declared", "tools.comma"]),
-    ],
-)
-def test_fields_are_judged_by_the_specification(fields: dict[str, Value], codes: list[str]) -> None:
-    assert [f.code for f in on_fields(fields)] == codes
+def described(description: str) -> tuple[Finding, ...]:
+    return on_description(description, "clay firing")
 
 
 @pytest.mark.parametrize(
-    ("fields", "codes"),
+    ("found", "codes"),
     [
-        ({"disable-model-invocation": "True"}, ["offer.person-only"]),
-        ({"metadata": {"internal": "yes"}}, ["offer.internal"]),
-        ({"metadata": {"internal": ["true"]}, "disable-model-invocation": "false"}, []),
-        ({"metadata": "internal: true", "user-invocable": "false"}, []),
+        (on_fields({"name": "a", "license": "MIT"}), []),
+        (on_fields({"zone": "a", "origin": "b"}), ["keys.unknown"]),
+        (on_fields({"compatibility": "x" * 500}), []),
+        (on_fields({"compatibility": "x" * 501}), ["compatibility.length"]),
+        (on_fields({"compatibility": ""}), ["compatibility.length"]),
+        (on_fields({"compatibility": ["x"]}), ["compatibility.not-text"]),
+        (on_fields({"metadata": {"a": "b"}}), []),
+        (on_fields({"metadata": {"a": ["b"]}}), ["metadata.nested"]),
+        (on_fields({"metadata": "a"}), ["metadata.not-mapping"]),
+        (on_fields({"allowed-tools": "a,b"}), ["tools.declared", "tools.comma"]),
+        (on_fields({"disable-model-invocation": "True", "user-invocable": "false"}), []),
+        # Who may be offered a skill.
+        (on_offering({"disable-model-invocation": "True"}), ["offer.person-only"]),
+        (on_offering({"metadata": {"internal": "yes"}}), ["offer.internal"]),
+        (on_offering({"metadata": {"internal": ["true"]}, "disable-model-invocation": "false"}), []),
+        (on_offering({"metadata": "internal: true", "user-invocable": "false"}), []),
+        # A description that helps nobody to choose.
+        (described("Fires clay in a kiln."), []),
+        (described("This skill fires clay."), ["description.filler"]),
+        (described("A skill for firing clay."), ["description.filler"]),
+        (described("Guide to glazes."), ["description.filler"]),
+        (described("This kiln is hot."), []),
+        (described("Clay-Firing"), ["description.name-only"]),
+        (described("Fires <b>clay</b>."), ["description.markup"]),
+        (described("Fires clay at < 900 and > 800 degrees."), []),
+        # A body beyond the advice.
+        (on_body("x\n" * 499), []),
+        (on_body("x\n" * 500), ["body.long"]),
+        (on_body("clay " * 4_000), []),
+        (on_body("clay " * 4_004), ["body.many-tokens"]),
+        (on_body("粘土" * 3_400), ["body.many-tokens"]),
+        (on_body("粘土" * 3_333), []),
+        (on_body("```\nopen"), ["body.unbalanced-fence"]),
     ],
 )
-def test_who_may_be_offered_a_skill_is_read(fields: dict[str, Value], codes: list[str]) -> None:
-    assert [f.code for f in on_offering(fields)] == codes
-    assert "keys.unknown" not in [f.code for f in on_fields(fields)]
-
-
-@pytest.mark.parametrize(
-    ("description", "codes"),
-    [
-        ("Fires clay in a kiln.", []),
-        ("This skill fires clay.", ["description.filler"]),
-        ("A skill for firing clay.", ["description.filler"]),
-        ("Guide to glazes.", ["description.filler"]),
-        ("This kiln is hot.", []),
-        ("Clay-Firing", ["description.name-only"]),
-        ("Fires <b>clay</b>.", ["description.markup"]),
-        ("Fires clay at < 900 and > 800 degrees.", []),
-    ],
-)
-def test_a_description_that_helps_nobody_choose_is_found(description: str, codes: list[str]) -> None:
-    assert [f.code for f in on_description(description, "clay firing")] == codes
-
-
-@pytest.mark.parametrize(
-    ("body", "codes"),
-    [
-        ("x\n" * 499, []),
-        ("x\n" * 500, ["body.long"]),
-        ("clay " * 4_000, []),
-        ("clay " * 4_004, ["body.many-tokens"]),
-        ("粘土" * 3_400, ["body.many-tokens"]),
-        ("粘土" * 3_333, []),
-        ("```\nopen", ["body.unbalanced-fence"]),
-    ],
-)
-def test_a_body_beyond_the_advice_is_found(body: str, codes: list[str]) -> None:
-    assert [f.code for f in on_body(body)] == codes
+def test_fields_descriptions_and_bodies_are_judged_by_the_specification(
+    found: tuple[Finding, ...], codes: list[str]
+) -> None:
+    assert [f.code for f in found] == codes
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tasks.refine.licences.policy import (
     licence_policy,
     require_classes,
 )
-from tasks.refine.licences.resolve import Licence, nearest_licence_files, resolve_licence, skill_folder
+from tasks.refine.licences.resolve import Licence, resolve_licence
 from tasks.refine.licences.texts import recognise, whole_texts
 from tasks.refine.text.strict_yaml import Value
 from tests.support.texts.licence_texts_written import APACHE_NOTICE, ISC, MIT, PHRASES, WHOLE, licence_text
@@ -177,21 +177,6 @@ def test_a_finding_cites_what_was_declared_and_names_the_file_that_was_read() ->
     assert resolved(None, None, (HERE, MIT)).findings[0].message == f"{HERE}: MIT, confidence 0.95"
 
 
-def test_the_nearest_licence_files_are_those_of_one_folder() -> None:
-    files = [LicenceFile(path, "0", "x") for path in ("LICENSE", "market/LICENSE", "market/oven/COPYING")]
-    assert nearest_licence_files("market/kiln/SKILL.md", files) == [files[1]]
-    assert nearest_licence_files("market/oven/SKILL.md", files) == [files[2]]
-    assert nearest_licence_files("shed/SKILL.md", files[1:]) == []
-
-
-@pytest.mark.parametrize(
-    ("path", "folder"),
-    [("a/b/SKILL.md", "a/b"), ("a\\b", "a/b"), ("SKILL.md", ""), (".", ""), (None, ""), ("a/skill.MD", "a")],
-)
-def test_the_folder_of_a_skill(path: str | None, folder: str) -> None:
-    assert skill_folder(path) == folder
-
-
 @pytest.mark.parametrize(
     ("licence", "expected"),
     [
@@ -250,11 +235,6 @@ def test_what_spdx_does_not_know_is_refused_by_name(name: str) -> None:
         licence_policy(None, ["ISC", name], unknown="allow", other="allow")
 
 
-def test_one_licence_in_both_lists_is_refused() -> None:
-    with pytest.raises(WrongInput, match="both allowed and denied"):
-        licence_policy(["MIT"], ["mit"], unknown="allow", other="allow")
-
-
 def test_every_class_is_counted() -> None:
     licences = pl.Series(["MIT", None, "MIT", "GPL-3.0-only"])
     policy = LicencePolicy(unknown="allow")
@@ -267,7 +247,7 @@ def test_every_class_is_counted() -> None:
 
 def test_contradictions_and_unknown_classes_are_refused() -> None:
     with pytest.raises(WrongInput, match="both allowed and denied"):
-        LicencePolicy(allow=("MIT",), deny=("MIT",))
+        licence_policy(["MIT"], ["mit"], unknown="allow", other="allow")
     with pytest.raises(WrongInput, match="perhaps"):
         LicencePolicy(unknown="perhaps")  # type: ignore[arg-type]
     with pytest.raises(WrongInput, match="never"):

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.refine.risks.files import ANALYSES, Kind, TextFile, scan_files
-from tasks.refine.risks.flows import RULES
-from tasks.refine.risks.rules import Hit, risk_rules
+from tasks.refine.risks.rules import Hit
 
 Flows = list[tuple[str, int, int | None, str]]
 KEY_FILE = "exfiltration.secret-flow"
@@ -203,10 +202,6 @@ def test_a_fence_of_a_skill_counts_as_a_file_of_its_kind_does(kind: Kind) -> Non
     found = scan_files([TextFile(f"# Report\n\n```{kind}\n{code}\n```\n")])[0]
     lines = f"line {line + 3}" + (f" to {until + 3}" if until else "")
     assert f"risk.{rule}" in [finding.code for finding in found if finding.message.startswith(f"{lines}:")]
-
-
-def test_each_flow_has_a_rule_in_the_data() -> None:
-    assert all(risk_rules().by_id[rule].by == "code" for rule in RULES.values())
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import unicodedata
 
 import pytest
@@ -12,6 +13,7 @@ from tasks.refine.text.canonical import Where, canonical, strip_boilerplate
 from tasks.refine.text.encodings import decode, scanned
 from tasks.refine.text.hidden import MOST_TOLD, without_hidden
 from tasks.refine.text.markdown import has_open_fence
+from tasks.refine.text.rules import CODES
 from tests.support.clock import is_linear
 
 PIECES = st.sampled_from([
@@ -81,12 +83,8 @@ def test_a_flood_of_marks_on_one_letter_is_cut_and_found() -> None:
     assert text.endswith("b")
     assert len(text) < 150
     assert [f.code for f in found] == ["document.stacked-marks"]
-    assert canonical(text) == (text, ())
-
-
-@pytest.mark.parametrize("text", ["a" + "\u0316" * 100, "\u0e01\u0e38" * 300, "\u4e00" * 300])
-def test_marks_as_scripts_use_them_stay(text: str) -> None:
-    assert canonical(text) == (text, ())
+    for usual in (text, "a" + "\u0316" * 100, "\u0e01\u0e38" * 300, "\u4e00" * 300):
+        assert canonical(usual) == (usual, ())
 
 
 @pytest.mark.parametrize(
@@ -145,6 +143,7 @@ def test_known_boilerplate_is_removed_and_the_rule_named(
     assert [(f.code, f.message) for f in found] == ([("boilerplate.removed", rule)] if rule else [])
 
 
+NO_ENCODING = b"\xfe\xc3\xff\xa4\xfd\x81\xff\xf1 \xff\xe1\xfe" * 4
 CHINESE = (
     "---\nname: 调音\n---\n# 步骤\n\n把螺丝拧紧，直到铃声清脆为止。然后运行 npm install，用一滴漆固定螺丝。\n"
 )
@@ -159,14 +158,11 @@ HEBREW = "---\nname: bell\n---\n# שלבים\n\nסובבו את הבורג עד 
 FRENCH = "# Étapes\n\nTournez la vis jusqu’à ce que la sonnette résonne – « naïve » façade, 5 €.\n"
 
 
-@given(st.text().filter(lambda text: "\0" not in text))
-def test_utf8_is_read_as_it_is(text: str) -> None:
-    assert decode(text.encode()) == (text, ())
-
-
-@given(st.binary())
-def test_no_bytes_whatever_make_it_raise(content: bytes) -> None:
+@given(st.binary() | st.text().map(str.encode))
+def test_no_bytes_whatever_make_it_raise_and_utf8_is_read_as_it_is(content: bytes) -> None:
     text, found = decode(content)
+    with contextlib.suppress(UnicodeDecodeError):
+        assert b"\0" in content or (text, found) == (content.decode(), ())
     assert text.encode().decode() == text
     assert {f.code for f in found} <= {"document.not-utf8", "document.unknown-encoding"}
 
@@ -231,16 +227,14 @@ def test_zeros_and_marks_hide_no_command_from_the_scan(before: bytes, after: byt
     [
         (CHINESE.encode()[:-2], CHINESE[:-2] + "\ufffd", ["not UTF-8; read as utf-8 with damaged bytes"]),
         (codecs.BOM_UTF8 + b"a", "\ufeffa", []),  # left for `canonical` to report
+        (NO_ENCODING, NO_ENCODING.decode("latin-1"), [CODES["document.unknown-encoding"].text]),
     ],
 )
-def test_utf8_loses_no_more_than_its_damaged_bytes(content: bytes, text: str, said: list[str]) -> None:
+def test_utf8_loses_no_more_than_its_damaged_bytes_and_bytes_of_no_encoding_are_said_to_be_so(
+    content: bytes, text: str, said: list[str]
+) -> None:
     decoded, found = decode(content)
     assert (decoded, [f.message for f in found]) == (text, said)
-
-
-def test_bytes_of_no_encoding_are_said_to_be_so() -> None:
-    content = b"\xfe\xc3\xff\xa4\xfd\x81\xff\xf1 \xff\xe1\xfe" * 4
-    assert [f.code for f in decode(content)[1]] == ["document.unknown-encoding"]
 
 
 LONG = "invoice pdf csv " * 20

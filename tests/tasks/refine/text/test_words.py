@@ -3,12 +3,11 @@ from __future__ import annotations
 import re
 
 import pytest
-import yaml
 
 from storage.schemas import Finding
 from tasks.refine.duplicates.shingles import SHINGLE_WORDS, shingle_sets
 from tasks.refine.text.language import language_of
-from tasks.refine.text.rules import CODES, finding, parse_rules, rules_data, rules_text
+from tasks.refine.text.rules import CODES, finding
 from tasks.refine.text.words import UNSPACED_CLASS, count_words
 from tasks.retrieve.paging.terms import words_of
 from tasks.retrieve.routing.postings import spelled_terms
@@ -74,15 +73,6 @@ def test_a_language_is_told_by_its_prose(body: str, description: str, language: 
     found = language_of(body, description, min_confidence=0.2)
     assert (found.code, found.letters < 40) == (language, language is None)
     assert language == "en" or language_of(body, description, min_confidence=1.1).code is None
-
-
-@pytest.mark.parametrize(
-    "name", ["aggregators.yaml", "licences.yaml", "placeholders.yaml", "risk_rules.yaml"]
-)
-def test_packaged_rules_are_read_as_plain_yaml_has_them_and_construct_no_objects(name: str) -> None:
-    assert rules_data(name) == yaml.safe_load(rules_text(name))
-    with pytest.raises(yaml.YAMLError):
-        parse_rules("!!python/object/apply:os.getcwd []")
 
 
 def test_every_code_of_a_finding_is_graded_and_explained_in_the_table() -> None:

@@ -206,18 +206,6 @@ def test_the_export_does_not_import_what_lies_in_the_working_folder(
     assert [name for name in left if not name.startswith("digest-")] == []
 
 
-def test_what_an_export_that_fails_says_last_is_told_in_a_line(tmp_path: Path, exporter: Path) -> None:
-    script = Path(sys.executable)
-    runs = script.read_text("utf-8").partition("\n")[0]
-    script.write_text(f"{runs}\nraise ValueError('no weights', 'at all')\n", "utf-8")
-    name = model(tmp_path / "mine", b"one")
-    with pytest.raises(TerminalError) as caught:
-        exported_encoder(tmp_path / "models", name)
-    assert (
-        str(caught.value) == f"exporting encoder {name} to ONNX failed: ValueError: ('no weights', 'at all')"
-    )
-
-
 def test_a_name_leads_to_a_folder_then_to_packaged_weights_then_to_the_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,19 +53,6 @@ def test_the_inducer_s_words_come_before_those_of_recurrence() -> None:
         assert (found.skill.name, found.skill.inducer, found.skill.tasks) == ("moor", "llm", ("t1", "t2"))
 
 
-def test_skills_of_one_name_get_the_digits_of_their_ids() -> None:
-    drafts = [
-        draft((call("a"), call("b"))),
-        draft((call("b"), call("a"))),
-        draft((call("c"), call("a")), "alone"),
-    ]
-    names = {one.skill.skill_id: one.skill.name for one in merged(drafts, "llm")}
-    assert names == {
-        one.skill.skill_id: f"do_{one.skill.skill_id[2:10]}" if one.skill.name == "do" else "alone"
-        for one in drafts
-    }
-
-
 OPEN, SAVE = press("link", "beds"), press("button", "save")
 FIND = call("find_berth", boat=Arg("boat"))
 HOLD = call("hold_berth", code=Arg("code"))
@@ -231,13 +218,6 @@ def test_skills_are_cut_out_of_windows_runs_or_actions(granularity: Granularity,
     assert {skill.granularity for skill in library.skills} == {granularity}
     assert all(skill.verified == ("recorded",) for skill in library.skills)
     assert library.dropped == []
-
-
-def test_a_run_of_more_actions_than_a_window_has_is_a_skill_as_a_whole() -> None:
-    calls = [(f"step_{letter}", {}, "ok") for letter in "abcdefgh"]
-    (skill,) = build("harbour", [tool_run("Go.", calls)], REPLAY, granularity="trajectory").skills
-    assert [action.name for action in skill.body] == [name for name, _, _ in calls]
-    assert (skill.support, skill.sources) == (1, (("h1", 0),))
 
 
 def test_a_label_that_tells_its_reader_what_to_do_enters_no_skill() -> None:

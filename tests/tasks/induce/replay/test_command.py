@@ -19,15 +19,13 @@ from hypothesis import strategies as st
 from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer
-from tasks.induce.replay.window import Broken, SourceWindow, call_at, crossed, source_windows
+from tasks.induce.replay.window import Broken, SourceWindow, call_at, crossed
 from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction, Source
 from tasks.induce.skills.skill import actions_of
-from tasks.induce.skills.windows import misfit
 from tasks.induce.trajectories.outline import Element
 from tasks.induce.trajectories.record import Action
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, recorded, renewal, whole, windows_of
-from tests.support.induce.runs import add_bed
 
 ECHO = (
     "import os, sys\nfor line in sys.stdin: print(repr((line, sorted(os.environ), os.getcwd())), flush=True)"
@@ -192,10 +190,6 @@ def replayed(replay: CommandReplay, body: Body, window: SourceWindow) -> Broken 
     return call if isinstance(call, Broken) else replay.replay(body, window, call)
 
 
-def test_each_skill_leaves_the_library_as_its_window_did(replay: CommandReplay) -> None:
-    assert [replayed(replay, *each) for each in SKILLS] == [None] * len(SKILLS)
-
-
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(SKILLS), max_size=4))
 def test_no_replay_changes_what_a_later_one_finds(
@@ -295,16 +289,6 @@ def test_an_environment_that_a_reset_does_not_reset_is_unusable(tmp_path: Path) 
         replay = CommandReplay(CommandEnvironment(process))
         with pytest.raises(EnvironmentUnusable, match="other answers to the same actions of renewal-ada-0"):
             replay.replay(skill, after_the_change, {})
-
-
-def test_each_skill_of_a_run_has_the_window_that_it_does_again() -> None:
-    for run in (renewal("ada"), add_bed("g1", "a")):
-        found = list(source_windows(run))
-        assert found
-        for moment, body, window in found:
-            assert window.source == (run.trajectory_id, moment.t)
-            assert (window.length, window.domain) == (len(body), run.domain)
-            assert misfit(body, run.task, window.steps, window.start) is None
 
 
 def body(*lines: str, given: str = "") -> Body:

@@ -21,7 +21,6 @@ from tasks.induce.skills.actions import (
     SkillAction,
     const,
     is_name,
-    is_sayable,
     told,
 )
 from tasks.induce.skills.skill import (
@@ -117,17 +116,6 @@ def test_code_gives_back_exactly_its_actions(body: Body) -> None:
     assert actions_of(code) == (name, body)
     assert actions_of(code, [action.name for action in body]) == (name, body)
     assert code_of(*actions_of(code)) == code
-
-
-@pytest.mark.parametrize(
-    ("name", "is_said"),
-    [
-        *(("code", True), ("from_", True), ("match", True), ("on", False), ("date_from", False)),
-        *(("from", False), ("None", False), ("a b", False), ("", False), ("ﬁ", False), ("_from", False)),
-    ],
-)
-def test_names_of_arguments_that_code_has_for_itself_are_not_said(name: str, is_said: bool) -> None:
-    assert is_sayable(name) is is_said
 
 
 def in_call(given: str) -> str:

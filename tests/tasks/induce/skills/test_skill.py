@@ -27,7 +27,7 @@ from tasks.induce.skills.actions import (
     const,
     told,
 )
-from tasks.induce.skills.skill import InducedSkill, actions_of, skill_id_of
+from tasks.induce.skills.skill import InducedSkill, skill_id_of
 from tasks.induce.skills.texts import redacted, summed_by, unfit
 from tasks.induce.skills.wording import MOST_WORDS, described, page_of, summed_up
 from tasks.models.llm.ask import Llm
@@ -150,15 +150,6 @@ def test_a_skill_whose_values_are_known_at_the_call_needs_the_state_alone() -> N
     assert skill(Result(0, ("code",))).callable == "bound"
     found = (press("link", "beds"), press("button", "save", Find(0)))
     assert InducedSkill("d/1", "d", "save", "", found, (), ()).callable == "bound"
-
-
-def test_what_is_kept_of_a_skill_gives_back_its_actions_twice() -> None:
-    one = skill(Result(0, ("berth", 0, "@key")))
-    kept = json.loads(json.dumps(one.told()))
-    assert body_of(kept["actions"]) == one.body
-    assert actions_of(kept["code"]) == ("moor", one.body)
-    assert kept["sources"] == [{"trajectory_id": "h1", "t": 0}, {"trajectory_id": "h2", "t": 3}]
-    assert (kept["support"], kept["callable"], kept["inducer"]) == (2, "bound", "recurrence")
 
 
 BERTHS = "find_berth returned: " + json.dumps({"berth": {"code": "B7"}, "fee": 40})

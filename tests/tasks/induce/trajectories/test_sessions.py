@@ -124,13 +124,6 @@ def read(path: Path, form: Format, reading: Reading) -> list[Row]:
     return list(read_trajectories([path], form, reading))
 
 
-@both
-def test_a_user_who_stops_the_agent_was_not_served(host: Host, write: Write) -> None:
-    stop = "[Request interrupted by user]" if host == "claude" else "<turn_aborted>"
-    events = [*SESSION[1:5], ("user", stop), ("user", "Never mind."), *SESSION[5:8]]
-    assert [value["success"] for _, value in chats(host, write, *events)] == [False, True]
-
-
 HOMES = [
     ("/home/ann/x.py", "~/x.py"),
     ("see /Users/Ann/notes", "see ~/notes"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -12,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, SkipValidation, ValidationInfo
 
-from storage.answers import Answers, KeptAnswer
 from storage.schemas import Node
 from tasks.evaluate.generate.requests import PROMPT as REQUESTS
 from tasks.evaluate.generate.requests import values_of as about_skill
 from tasks.evaluate.judge.judge import PROMPT as JUDGE
-from tasks.evaluate.judge.judge import Case, judge
+from tasks.evaluate.judge.judge import Case
 from tasks.evaluate.judge.judge import values_of as about_case
 from tasks.induce.library.llm_inducer import PROMPT as WINDOWS
 from tasks.induce.library.llm_inducer import ShownWindow
@@ -33,7 +31,6 @@ from tasks.parse.edges.linker import PROMPT as EDGES
 from tasks.parse.edges.linker import values_of as about_nodes
 from tasks.parse.edges.linker import windows
 from tasks.retrieve.routing.skill import Skill
-from tests.support.llm.llm_asking import llm_of
 
 RULES = "tasks.evaluate/judge_prompt.txt"
 
@@ -185,18 +182,6 @@ SHOWN = [ShownWindow(0, {"does": "x", "code": "def f(): ..."}), ShownWindow(1, {
 def test_a_question_has_the_key_that_it_always_had(prompt: Prompt[object], values: Values, key: str) -> None:
     sampling = values.sampling or Sampling()
     assert prompt.question(values, sampling).key("m")[:16] == key
-
-
-def test_an_answer_that_was_kept_before_is_found(answers: Answers) -> None:
-    llm = llm_of("http://127.0.0.1:9/v1", answers)
-    for vote in range(3):
-        key = JUDGE.question(about_case(CASE, vote), Sampling()).key(llm.model)
-        said = json.dumps({"missing": "", "sufficient": vote != 1})
-        now = datetime.now(UTC).isoformat()
-        answers.keep(KeptAnswer(key, llm.model, "judge-1", vote, said, None, 1, 1, now), ("d",))
-    (verdict,) = judge(llm, [CASE]).verdicts
-    assert verdict.votes == (True, False, True)
-    assert (llm.ledger.counts["cached"], llm.ledger.counts["requests"]) == (3, 0)
 
 
 PROSE = st.text(st.characters(exclude_characters="{}[]", exclude_categories=["Cs"]), max_size=60)

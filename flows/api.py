@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flows.commands.queries import open_index as served_index
 from flows.commands.queries import require_page_options, search_filters
 from flows.settings import load_settings
+from storage.errors import Withheld
 from storage.root import Root
 from tasks.retrieve.page import DEFAULT_METHOD
 
@@ -167,11 +169,20 @@ class SkillIndex:
         return _made(SkillAnswer, {**shown(edition, alias), "index_version": version})
 
 
+def pages_for(
+    index: SkillIndex, query: str, k: int, budget: float | None
+) -> Iterator[tuple[SkillHit, PageAnswer]]:
+    """Yield the skills that fit a query, each with its page; nothing where nothing fits, or is withheld."""
+    found = index.search(query, k)
+    for hit in [] if found.nothing_fits else found.results:
+        with suppress(Withheld):  # its licence allows no more than to name it
+            yield hit, index.page(hit.doc_id, query, budget)
+
+
 def open_index(root: str | Path | None = None) -> SkillIndex:
     """Return what answers for a root, a folder or `s3://bucket/prefix`; None: SKILLERY_ROOT, or `data`.
 
-    Raises:
-        WrongInput: A setting, or the root, cannot be used.
+    Raises `WrongInput` if a setting, or the root, cannot be used.
     """
     return SkillIndex(Root(root or load_settings().root, remembering=True))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from prefect import flow
 from pydantic import Field
@@ -15,19 +15,18 @@ from flows.refine import refine_batches
 from flows.run_page import named, recorded_writing, show_table, tell
 from flows.run_record import this_run
 from flows.runners import run_batches
-from flows.settings import load_settings
+from flows.settings import Stage, load_settings
 from storage.lance.served import read_served
 from storage.locks import writer_lock
 from storage.root import Root
 from storage.state import corpus_counts
 from tasks.crawl.backfill import STAGES, backfill_of, require_whole
 from tasks.crawl.shells import plan_backfill, replay_raw
+from tasks.parse.corpus import ParseOptions
 from tasks.parse.shells import parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.filters import FilterLimits
 from tasks.refine.shells import plan_refining, update_refined
 from tasks.refine.workers import WORTH_IT
-
-Stage = Literal["refine", "parse"]
 
 
 @flow(name="backfill", flow_run_name=named("backfill {start} to {end}"))
@@ -82,9 +81,10 @@ def _rebuild(
             done = update_refined(place, run_id=run, now=datetime.now(UTC), near=near)
             done |= {"refined now": plan["todo"], "unchanged, skipped": plan["unchanged"]}
         if "parse" in stages:
-            how: dict[str, Any] = {"with_vectors": False, "grouped": load_settings().segment == "skillpager"}
-            batches = plan_parsing(place, encoder, **how)["batches"]
-            given = {"root": place, "encoder": encoder, **how}
+            grouped = load_settings().segment == "skillpager"
+            options = ParseOptions(encoder, with_vectors=False, grouped=grouped)
+            batches = plan_parsing(place, options)["batches"]
+            given = {"root": place, "options": options}
             calls = ((parse_batch, {**given, "partitions": partitions}) for partitions in batches)
             for _ in run_batches("parse", calls, len(batches), apart=WORTH_IT):
                 pass

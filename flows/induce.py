@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from prefect import flow
 from pydantic import Field
 
+from flows.commands.console import counts
 from flows.commands.induction.induce import publishing, record, state_summaries, taught
-from flows.run_page import counted, counts, flat, named, recorded_writing, show_table, tell
+from flows.run_page import counted, flat, named, recorded_writing, show_table, tell
 from flows.run_record import this_run
 from flows.settings import load_settings
 from storage.errors import WrongInput

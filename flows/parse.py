@@ -16,7 +16,7 @@ from storage.locks import writer_lock
 from storage.root import Root
 from tasks.models.llm.budget import Carried, Ledger
 from tasks.parse.classify.options import TypingOptions, llm_report
-from tasks.parse.corpus import node_type_mix
+from tasks.parse.corpus import ParseOptions, node_type_mix
 from tasks.parse.edges.linker import edges_report
 from tasks.parse.shells import believe_llm, parse_batch, plan_parsing, prepare_encoder
 from tasks.refine.workers import WORTH_IT
@@ -45,17 +45,15 @@ def parse(
     ledger = _ledger(asked, spent)
     with writer_lock(Root(root)):
         encoder = prepare_encoder(root, settings.encoder)
-        how: dict[str, Any] = {"with_vectors": with_vectors, "grouped": settings.segment == "skillpager"}
-        plan = plan_parsing(root, encoder, llm=llm, edges=edges, **how)
+        options = ParseOptions(encoder, with_vectors, llm, edges, settings.segment == "skillpager")
+        plan = plan_parsing(root, options)
         tell(f"documents to parse: {plan['todo']}, gone {plan['gone']}, unchanged {plan['unchanged']}")
         if llm is not None and plan["batches"]:
             llm = believe_llm(root, llm, ledger)
         done: Counter[str] = Counter()
         at_once = batches_at_once(len(plan["batches"]))
-        given = {
-            **how, "root": root, "encoder": encoder,
-            "llm": llm and llm.shared_by(at_once), "edges": edges and edges.shared_by(at_once),
-        }  # fmt: skip
+        llm, edges = llm and llm.shared_by(at_once), edges and edges.shared_by(at_once)
+        given = {"root": root, "options": replace(options, llm=llm, edges=edges)}
         calls = ((parse_batch, {**given, "partitions": p, "ledger": ledger}) for p in plan["batches"])
         # The budget of an LLM is one account: threads share it, and processes hand it on.
         handed_on = asked is not None and runs_elsewhere()

@@ -11,7 +11,8 @@ from typing import Any
 from prefect import flow
 from prefect.events import emit_event
 
-from flows.run_page import counted, counts, flat, on_page, show_table, tell
+from flows.commands.console import counts
+from flows.run_page import counted, flat, on_page, show_table, tell
 from flows.run_record import new_run_id
 from flows.runners import batches_at_once, run_batches, runs_elsewhere
 from flows.settings import load_settings, run_opinions

@@ -16,6 +16,7 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import MissingContextError, TerminationSignal
 from prefect.logging import get_run_logger
 
+from flows.commands.console import counts
 from flows.run_record import RunRecord, recorded
 from storage.locks import writer_lock
 from storage.root import Root
@@ -135,11 +136,6 @@ def _tell_record(record: Mapping[str, Any]) -> None:
         tell(f"{what}: {record['served'] or 'nothing'}")
     message = f": {record['message']}" if record["message"] else ""
     tell(f"run {record['run_id']} is {record['state']}{message}; seconds: {counts(record['seconds'])}")
-
-
-def counts(found: Mapping[str, Any]) -> str:
-    """Return counts on one line, `none` where there are none."""
-    return ", ".join(f"{name} {n}" for name, n in found.items()) or "none"
 
 
 def tell_source(report: Mapping[str, Any]) -> None:

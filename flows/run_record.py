@@ -97,7 +97,7 @@ class RunRecord:
     where a bucket did not say. `vectors_new` counts the texts that this run encoded, `bytes_written` is the
     size of what lies there of all that it wrote, without the encoder. `llm` says what this run asked of an
     LLM and what that cost, and is null without one. `risks_added` tells of each revision that adds risks, as
-    `tasks.refine.added` does, `opinions` says what an LLM was asked about risks, and `expansion` what
+    `tasks.refine.batch` does, `opinions` says what an LLM was asked about risks, and `expansion` what
     requests it foretold. `mended` names the files that were missing when the run began, and what was done
     about each. `published` says whether `served` names this run's version. `seconds` holds the duration of
     each stage.

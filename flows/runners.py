@@ -58,8 +58,7 @@ def batches_at_once(total: int) -> int:
 def shared_runner() -> Iterator[None]:
     """Share one task runner between all stages inside; a cluster starts once, with the first batch.
 
-    Raises:
-        WrongInput: As `require_runner`.
+    Raises `WrongInput` as `require_runner`.
     """
     with ExitStack() as stack:
         if _shared.get() is None:
@@ -160,10 +159,7 @@ def _submitted(runner: _Runs, task: Task[..., Any], parameters: Mapping[str, Any
         # In a thread, too, it is known that flows are functions here.
         return runner.submit(copy_context().run, partial(task, **parameters))
     # Without the address every worker starts its own server, on one database.
-    with (
-        get_client(sync_client=True) as client,
-        temporary_settings({PREFECT_API_URL: str(client.api_url)}),
-    ):
+    with get_client(sync_client=True) as client, temporary_settings({PREFECT_API_URL: str(client.api_url)}):
         return runner.submit(task, parameters=dict(parameters))
 
 

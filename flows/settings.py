@@ -234,8 +234,7 @@ class Settings(BaseSettings, CrawlSettings):
     def licence_policies(self) -> dict[str, dict[str, Any]]:
         """Return the fields of a `LicencePolicy` for `serve` and for `export`.
 
-        Raises:
-            WrongInput: A list holds what is no SPDX identifier, or both lists hold the same one.
+        Raises `WrongInput` if a list holds what is no SPDX identifier, or both lists hold the same one.
         """
         from tasks.refine.licences.policy import licence_policy  # noqa: PLC0415 (its library: queries do without)
 
@@ -296,15 +295,19 @@ def unknown_settings() -> dict[str, str | None]:
     """Return the environment variables named like a setting that are none, each with the nearest setting."""
     prefix = str(Settings.model_config.get("env_prefix"))
     known = [f"{prefix}{field.upper()}" for field in Settings.model_fields]
-    given = sorted(name for name in os.environ if name.startswith(prefix) and not name.startswith(_OTHERS))
-    return {
-        name: next(iter(difflib.get_close_matches(name, known, n=1)), None)
-        for name in given
-        if name not in known
-    }
+    unknown = sorted(os.environ.keys() - set(known))
+    given = [name for name in unknown if name.startswith(prefix) and not name.startswith(_OTHERS)]
+    return {name: next(iter(difflib.get_close_matches(name, known, n=1)), None) for name in given}
 
 
 Kind = Literal["local", "llm", "hybrid"]
+Index = Literal["all", "skills"]  # of what a run makes vectors: of nodes too, or of skills alone
+Stage = Literal["refine", "parse"]  # of a backfill
+
+
+def is_set_up(settings: Settings) -> bool:
+    """Tell whether an LLM is set up."""
+    return bool(settings.llm_base_url or settings.llm_model)
 
 
 def run_llm(settings: Settings) -> TypingOptions | None:
@@ -313,8 +316,7 @@ def run_llm(settings: Settings) -> TypingOptions | None:
     Without `SKILLERY_CLASSIFIER`, an LLM that is set up is asked about nodes of which the local classifier is
     unsure.
     """
-    set_up: Kind = "hybrid" if settings.llm_base_url or settings.llm_model else "local"
-    return llm_options(settings, settings.classifier or set_up)
+    return llm_options(settings, settings.classifier or ("hybrid" if is_set_up(settings) else "local"))
 
 
 def run_edges(settings: Settings) -> EdgeOptions | None:
@@ -323,9 +325,7 @@ def run_edges(settings: Settings) -> EdgeOptions | None:
         return None
     from tasks.parse.edges.linker import EdgeOptions  # noqa: PLC0415
 
-    llm = llm_options(settings, "llm")
-    assert llm is not None  # noqa: S101 (for the types: `local` alone gives none)
-    return EdgeOptions(settings.edges, llm)
+    return EdgeOptions(settings.edges, asked_llm(settings))
 
 
 def run_opinions(settings: Settings) -> TypingOptions | None:
@@ -336,8 +336,7 @@ def run_opinions(settings: Settings) -> TypingOptions | None:
 def run_expansion(settings: Settings) -> TypingOptions | None:
     """Return how an LLM foretells requests in a run; None: it does not.
 
-    Raises:
-        WrongInput: As `llm_options`, or the encoder is not the default one.
+    Raises `WrongInput` as `llm_options`, or the encoder is not the default one.
     """
     if settings.expand == "llm":
         from tasks.models.adapted_encoder import BASE  # noqa: PLC0415
@@ -351,20 +350,26 @@ def run_expansion(settings: Settings) -> TypingOptions | None:
 def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
     """Return how an LLM takes part in a classification of this kind; None for `local`.
 
-    Raises:
-        WrongInput: An LLM is to be asked, and its address, name or key is missing or wrong, or the package
-            that asks it is not installed.
+    Raises `WrongInput` if an LLM is to be asked, and its address, name or key is missing or wrong, or the
+    package that asks it is not installed.
     """
-    if kind == "local":
-        return None
+    return None if kind == "local" else asked_llm(settings, hybrid=kind == "hybrid")
+
+
+def asked_llm(settings: Settings, *, hybrid: bool = False) -> TypingOptions:
+    """Return how the LLM that is set up is asked; raises as `llm_options`."""
     from tasks.models.llm.budget import Ceiling, Prices  # noqa: PLC0415
     from tasks.models.llm.client import require_openai  # noqa: PLC0415
     from tasks.models.llm.question import Sampling  # noqa: PLC0415
+    from tasks.parse.classify.llm import ACCURACY  # noqa: PLC0415
     from tasks.parse.classify.options import TypingOptions  # noqa: PLC0415
 
+    # Local answers that are surer than the model is right are right more often than its own.
+    accuracy = ACCURACY if settings.llm_accuracy is None else settings.llm_accuracy
+    threshold = accuracy if settings.llm_threshold is None else settings.llm_threshold
     options = TypingOptions(
         _endpoint(settings),
-        threshold=_threshold(settings) if kind == "hybrid" else None,
+        threshold=threshold if hybrid else None,
         sampling=Sampling(
             settings.llm_temperature, settings.llm_seed, settings.llm_max_tokens, settings.llm_top_p
         ),
@@ -375,14 +380,6 @@ def llm_options(settings: Settings, kind: Kind) -> TypingOptions | None:
     )
     require_openai()
     return options
-
-
-def _threshold(settings: Settings) -> float:
-    """Return the threshold, by default the model's accuracy: local answers above it are more often right."""
-    from tasks.parse.classify.llm import ACCURACY  # noqa: PLC0415
-
-    accuracy = ACCURACY if settings.llm_accuracy is None else settings.llm_accuracy
-    return accuracy if settings.llm_threshold is None else settings.llm_threshold
 
 
 def _endpoint(settings: Settings) -> Endpoint:

@@ -11,8 +11,7 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
-from flows.api import SkillIndex
-from storage.errors import Withheld
+from flows.api import pages_for
 
 
 class SkillRetriever(BaseRetriever):
@@ -32,19 +31,8 @@ class SkillRetriever(BaseRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002
     ) -> list[Document]:
-        index: SkillIndex = self.index
-        found = index.search(query, self.k)
-        documents = []
-        for hit in [] if found.nothing_fits else found.results:
-            try:
-                page = index.page(hit.doc_id, query, self.budget)
-            except Withheld:  # its licence allows no more than to name it
-                continue
-            whose = {
-                name: getattr(hit, name)
-                for name in ("name", "fit", "source", "url", "commit", "licence", "risks")
-            }
-            documents.append(
-                Document(id=hit.doc_id, page_content=page.context, metadata={"doc_id": hit.doc_id, **whose})
-            )
-        return documents
+        names = ("doc_id", "name", "fit", "source", "url", "commit", "licence", "risks")
+        return [
+            Document(id=hit.doc_id, page_content=page.context, metadata={n: getattr(hit, n) for n in names})
+            for hit, page in pages_for(self.index, query, self.k, self.budget)
+        ]

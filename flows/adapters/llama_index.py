@@ -8,8 +8,7 @@ from __future__ import annotations
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from flows.api import SkillIndex
-from storage.errors import Withheld
+from flows.api import SkillIndex, pages_for
 
 
 class SkillNodeRetriever(BaseRetriever):
@@ -29,17 +28,13 @@ class SkillNodeRetriever(BaseRetriever):
         self._skills, self._k, self._budget = index, k, budget
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, nodes = query_bundle.query_str, []
-        found = self._skills.search(query, self._k)
-        for hit in [] if found.nothing_fits else found.results:
-            try:
-                page = self._skills.page(hit.doc_id, query, self._budget)
-            except Withheld:  # its licence allows no more than to name it
-                continue
-            whose = {
-                name: getattr(hit, name)
-                for name in ("doc_id", "name", "source", "url", "commit", "licence", "risks")
-            }
-            node = TextNode(id_=hit.doc_id, text=page.context, metadata=whose)
-            nodes.append(NodeWithScore(node=node, score=hit.fit))
-        return nodes
+        names = ("doc_id", "name", "source", "url", "commit", "licence", "risks")
+        return [
+            NodeWithScore(
+                node=TextNode(
+                    id_=hit.doc_id, text=page.context, metadata={n: getattr(hit, n) for n in names}
+                ),
+                score=hit.fit,
+            )
+            for hit, page in pages_for(self._skills, query_bundle.query_str, self._k, self._budget)
+        ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
-from flows.cli.options import JsonOption, MinFitOption, RootOption, print_json, root_of
+from flows.cli.options import JsonOption, MinFitOption, RevisionOption, RootOption, print_json, root_of
 from flows.cli.printing import skill as printing
 from flows.hook.run import Options, answer_prompt
 from flows.settings import load, load_settings
@@ -44,9 +43,7 @@ def install(
     to: _ToOption = None,
     agent: _AgentOption = None,
     user: _UserOption = False,
-    revision: Annotated[
-        str | None, Option(metavar="HASH", help="As it was: a hash, a commit, a day or a run.")
-    ] = None,
+    revision: RevisionOption = None,
     accept_risk: _AcceptOption = None,
     accept_publisher: _PublisherOption = False,
     called: Annotated[
@@ -215,15 +212,9 @@ def remove(
     print_json(found) if as_json else printing.print_removed(found)
 
 
-class Host(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's default is printed)
-    """An agent that runs hooks."""
-
-    claude = "claude"
-    codex = "codex"
-    gemini = "gemini"
-
-
-_HostOption = Annotated[Host, Option("--agent", help="Whose events are read and answered.")]
+_HostOption = Annotated[
+    Literal["claude", "codex", "gemini"], Option("--agent", help="Whose events are read and answered.")
+]
 _UrlOption = Annotated[
     str | None, Option("--url", metavar="URL", help="A running serve  [the one that runs for the root]")
 ]
@@ -244,7 +235,7 @@ def hook(
     --url it asks the server that runs for the root, else it answers by itself. It ends with 0 whatever goes
     wrong, and says why on stderr.
     """
-    answer_prompt(Options(agent.value, url, root or "", min_fit, budget, timeout))
+    answer_prompt(Options(agent, url, root or "", min_fit, budget, timeout))
 
 
 def plugin(
@@ -260,7 +251,7 @@ def plugin(
     """
     from flows.hook.plugin import write_plugin  # noqa: PLC0415
 
-    found = write_plugin(agent.value, out, root=root_of(load_settings(), root).uri, url=url)
+    found = write_plugin(agent, out, root=root_of(load_settings(), root).uri, url=url)
     if as_json:
         print_json(found)
         return

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -24,16 +23,9 @@ DomainOption = Annotated[
 ]
 
 
-class SuggestForm(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's default is printed)
-    """How suggested skills are printed."""
-
-    table = "table"
-    prompt = "prompt"
-
-
 def induce(
     trajectories: opt.TrajectoriesArgument,
-    form: opt.FormatOption = opt.TrajectoryForm.trajectories,
+    form: opt.FormatOption = "trajectories",
     domain: Annotated[str, Option(metavar="NAME", help="Of chats that name none.")] = "chat",
     verify: Annotated[
         str, Option(metavar="HOW", help="recorded, or command:CMD, which replays runs over JSON lines.")
@@ -69,7 +61,7 @@ def induce(
     settings = load_settings()
     where, how = root_of(settings, root), Learning(verify, folder, support, granularity_of(granularity))
     with taught(where, settings, how, judge, inducer) as own:
-        found = induce(where, settings, trajectories, own, form.value, domain, wait)
+        found = induce(where, settings, trajectories, own, form, domain, wait)
     print_json(found) if as_json else _print_induced(found)
     nothing = not found["trajectories"]["read"] and found["trajectories"]["failed"]
     raise typer.Exit(1 if nothing or found["state"] == "refused" else 0)
@@ -91,8 +83,8 @@ def suggest(
         int | None, Option(metavar="M", min=1, help="Of sgdr: of so many.  [20, or 3 k if more]")
     ] = None,
     shape: Annotated[
-        SuggestForm, Option("--format", help="A table, or a block for an agent's prompt.")
-    ] = SuggestForm.table,
+        Literal["table", "prompt"], Option("--format", help="A table, or a block for an agent's prompt.")
+    ] = "table",
     batch: opt.BatchOption = None,
     out: opt.OutOption = None,
     _preset: opt.PresetOption = None,
@@ -122,7 +114,7 @@ def suggest(
         found = suggester.suggest(asked, domain, given, **wishes)
     if as_json:
         print_json(found)
-    elif shape is SuggestForm.prompt:
+    elif shape == "prompt":
         say_text(prompt_of(found["results"]).rstrip("\n"))
     else:
         _print_suggested(found)

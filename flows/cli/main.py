@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 from typer import Argument, Option
 
 from flows.cli import options as opt
-from flows.cli.compose import compose
-from flows.cli.deleted import refuse_deleted_settings
-from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, run_to_exit
+from flows.cli.exits import DEBUG_OPTION, QUIET_OPTION, refuse_deleted_settings, run_to_exit
 from flows.cli.helps import ASK, FILL, INSTALL, MEASURE, REPAIR, RUN, WATCH, GroupedHelp
 from flows.cli.install import INSTALLING
 from flows.cli.learned import induce, library, suggest
@@ -22,12 +21,14 @@ from flows.cli.measure import evaluate_app
 from flows.cli.operate import COMMANDS
 from flows.cli.options import print_json, require_command, root_of
 from flows.cli.printing import run as printing
-from flows.cli.printing.cost import print_cost
-from flows.cli.query import page, search
-from flows.cli.read import diff, show
+from flows.cli.printing.measures import print_cost
+from flows.cli.query import compose, diff, page, search, show
 from flows.cli.sources import sources_app
 from flows.settings import load_settings, unknown_settings
 from storage.errors import WrongInput
+
+if TYPE_CHECKING:
+    from flows.settings import Stage
 
 app = typer.Typer(
     cls=GroupedHelp, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -66,7 +67,7 @@ def run(
     limit: Annotated[
         int | None, Option(metavar="N", min=1, help="Read the first N documents of each source.")
     ] = None,
-    index: Annotated[opt.IndexMode, Option(help="Whether to index nodes too.")] = opt.IndexMode.all,
+    index: opt.IndexOption = "all",
     dry_run: opt.DryRunOption = False,
     wait: opt.WaitOption = 0,
     _preset: opt.PresetOption = None,
@@ -78,12 +79,12 @@ def run(
     if dry_run:
         from flows.commands.runs import foresee_run  # noqa: PLC0415
 
-        cost = foresee_run(root_of(settings, root), source, limit, index.value)
+        cost = foresee_run(root_of(settings, root), source, limit, index)
         print_json(cost) if as_json else print_cost(cost)
         return
     from flows.commands.runs import run_nightly  # noqa: PLC0415 (Prefect: seconds and megabytes, which only runs pay)
 
-    record = run_nightly(root_of(settings, root), source, limit, index.value, wait)
+    record = run_nightly(root_of(settings, root), source, limit, index, wait)
     print_json(record) if as_json else printing.print_run(record)
     raise typer.Exit(0 if record["state"] in ("complete", "partial") else 1)
 
@@ -161,6 +162,13 @@ def rollback(
     print_json(found) if as_json else printing.print_rollback(found)
 
 
+class _Stage(str, Enum):  # noqa: UP042 (Typer takes no list of literals, and prints a StrEnum otherwise)
+    """What a backfill does of each day."""
+
+    refine = "refine"
+    parse = "parse"
+
+
 @app.command(rich_help_panel=REPAIR)
 def backfill(
     start: Annotated[str, Option("--from", metavar="DAY", help="First day, YYYY-MM-DD.")],
@@ -170,8 +178,7 @@ def backfill(
         bool, Option("--publish", help="Serve the last day's corpus, if it passes the gate.")
     ] = False,
     stage: Annotated[
-        list[opt.BackfillStage] | None,
-        Option(metavar="STAGE", help="Only refine or parse; repeatable  [both]"),
+        list[_Stage] | None, Option(metavar="STAGE", help="Only refine or parse; repeatable  [both]")
     ] = None,
     wait: opt.WaitOption = 0,
     root: opt.RootOption = None,
@@ -180,8 +187,7 @@ def backfill(
     """Rebuild the corpus of past days from raw snapshots, beside what is served."""
     from flows.commands.runs import foresee_backfill, run_backfill  # noqa: PLC0415
 
-    place = root_of(load_settings(), root)
-    stages = [one.value for one in stage or ()]
+    place, stages = root_of(load_settings(), root), cast("list[Stage]", [one.value for one in stage or ()])
     if dry_run:
         found = foresee_backfill(place, start, end, publish=publish, stages=stages)
     else:
@@ -234,8 +240,8 @@ def forget(
 def export(
     out: Annotated[Path, Option(help="A folder, empty or not there yet.")],
     form: Annotated[
-        opt.ExportForm, Option("--format", help="How documents are written.")
-    ] = opt.ExportForm.parquet,
+        Literal["parquet", "jsonl", "folder"], Option("--format", help="How documents are written.")
+    ] = "parquet",
     licence: Annotated[
         list[str] | None, Option(metavar="CLASS", help="allow or metadata-only; repeatable  [allow]")
     ] = None,
@@ -247,7 +253,7 @@ def export(
 
     settings = load_settings()
     policy = settings.licence_policies()["export"]
-    found = export_root(root_of(settings, root), out, form.value, licence or ["allow"], policy)
+    found = export_root(root_of(settings, root), out, form, licence or ["allow"], policy)
     print_json(found) if as_json else printing.print_export(found)
 
 

@@ -150,8 +150,7 @@ def evaluate_compose(
     as_json: opt.JsonOption = False,
 ) -> None:
     """Measure plans on requests whose steps are known: the steps, what serves them, their order."""
-    from flows.commands.plans.bench import plans_bench  # noqa: PLC0415
-    from flows.commands.plans.served_file import served_corpus  # noqa: PLC0415
+    from flows.commands.plans.bench import plans_bench, served_corpus  # noqa: PLC0415
     from tasks.evaluate.compose.report import terminal_blocks  # noqa: PLC0415
 
     settings = load_settings()
@@ -205,7 +204,7 @@ def evaluate_stream(
             help="default, sgdr, task, state, static, popular or random; repeatable  [default]",
         ),
     ] = None,
-    form: opt.FormatOption = opt.TrajectoryForm.trajectories,
+    form: opt.FormatOption = "trajectories",
     turned: Annotated[float, Option(metavar="SHARE", help="Turn so many verdicts, drawn by --seed.")] = 0.0,
     seed: Annotated[int, Option(metavar="NUMBER", help="Draws them.")] = 42,
     out: Annotated[
@@ -229,7 +228,7 @@ def evaluate_stream(
     settings = load_settings()
     found = stream_bench(
         root_of(settings, root), settings,
-        paths=trajectories, method=method, form=form.value, turned=turned, seed=seed, out=out, warm=warm,
+        paths=trajectories, method=method, form=form, turned=turned, seed=seed, out=out, warm=warm,
         report=report,
     )  # fmt: skip
     print_json(found) if as_json else printing_bench.show(terminal_blocks(found))

@@ -7,58 +7,22 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from enum import Enum
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 from flows.commands.console import say_aside
-from flows.settings import Settings
+from flows.settings import Index, Settings
 from storage.errors import WrongInput
 from storage.root import Root
 
-
-class IndexMode(str, Enum):  # noqa: UP042 (a StrEnum changes how the option's default is printed)
-    """How much of the index a run makes."""
-
-    all = "all"
-    skills = "skills"
-
-
-class BackfillStage(str, Enum):  # noqa: UP042 (as above)
-    """What a backfill does of each day."""
-
-    refine = "refine"
-    parse = "parse"
-
-
-class ExportForm(str, Enum):  # noqa: UP042
-    """How an export holds its documents."""
-
-    parquet = "parquet"
-    jsonl = "jsonl"
-    folder = "folder"
-
-
-class PageForm(str, Enum):  # noqa: UP042
-    """How a page is printed."""
-
-    json = "json"
-    markdown = "markdown"
-
-
-class TrajectoryForm(str, Enum):  # noqa: UP042
-    """What a row of a file of trajectories is, or whose sessions the files are."""
-
-    trajectories = "trajectories"
-    messages = "messages"
-    claude = "claude"
-    codex = "codex"
-
-
+IndexOption = Annotated[Index, Option("--index", help="Whether to index nodes too.")]
+RevisionOption = Annotated[
+    str | None, Option("--revision", metavar="HASH", help="As it was: a hash, a commit, a day or a run.")
+]
 DryRunOption = Annotated[
     bool, Option("--dry-run", help="Tell what it would read, make and take, and do nothing.")
 ]
@@ -90,12 +54,11 @@ MinFitOption = Annotated[
     Option("--min-fit", metavar="P", help="Only skills that serve with at least this probability, 0 to 1."),
 ]
 FormatOption = Annotated[
-    TrajectoryForm,
+    Literal["trajectories", "messages", "claude", "codex"],
     Option("--format", help="Of rows: trajectories, messages (OpenAI chats), or sessions of claude, codex."),
 ]
 TrajectoriesArgument = Annotated[
-    list[Path],
-    Argument(metavar="TRAJECTORIES", hidden=True),  # its line in the help would name Python's list
+    list[Path], Argument(metavar="TRAJECTORIES", hidden=True)  # its line in the help would name Python's list
 ]
 PublicUrlOption = Annotated[
     str | None,
@@ -121,12 +84,7 @@ def presets() -> Mapping[str, Mapping[str, Any]]:
 def set_preset(name: str, command: str) -> dict[str, Any]:
     """Set a paper's variables that are not set, print all, and return its values of the command's options.
 
-    Args:
-        name: The paper's method.
-        command: The path of the command, as `evaluate paging`.
-
-    Raises:
-        WrongInput: There is no such preset, or it says nothing of the command.
+    `command` is its path, as `evaluate paging`. Raises `WrongInput` if no such preset speaks of the command.
     """
     fitting = [preset for preset, told in presets().items() if command in told]
     if name not in fitting:

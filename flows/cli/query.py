@@ -1,9 +1,9 @@
-"""Commands that query what is served: `search` finds skills, `page` reads a part of one."""
+"""Commands that query what is served: skills for a task, a page, a plan, and all of one skill."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -18,6 +18,12 @@ from storage.root import Root
 
 if TYPE_CHECKING:  # only queries pay for the index
     from tasks.retrieve.routing.search import SkillRanker
+import sys
+from pathlib import Path
+
+from flows.cli.options import JsonOption, RootOption
+from flows.cli.printing.skill import print_differences, print_skill
+from flows.commands.console import form_of
 
 _OR_BATCH = ", or --batch and --out"
 
@@ -98,7 +104,9 @@ def page(
     markdown: Annotated[
         bool, Option("--markdown", help="Print these parts alone; stderr says whose they are.")
     ] = False,
-    form: Annotated[opt.PageForm | None, Option("--format", help="The same as --json, --markdown.")] = None,
+    form: Annotated[
+        Literal["json", "markdown"] | None, Option("--format", help="The same as --json, --markdown.")
+    ] = None,
     _preset: opt.PresetOption = None,
     root: opt.RootOption = None,
     as_json: opt.JsonOption = False,
@@ -122,12 +130,145 @@ def page(
             method=method,
             reranker=reranker,
         )
-    if as_json or form == opt.PageForm.json:
+    if as_json or form == "json":
         print_json(answer)
         return
     printing.print_notes(answer)
-    if markdown or form == opt.PageForm.markdown:
+    if markdown or form == "markdown":
         say_text(answer["context"])
         printing.print_origin(answer)
     else:
         printing.print_page(answer)
+
+
+DocIdArgument = Annotated[str, Argument(metavar="DOC_ID", help="A skill's id, the end of it, or its name.")]
+
+
+def show(
+    doc_id: DocIdArgument,
+    file: Annotated[str | None, Option(metavar="PATH", help="Print this file of its folder instead.")] = None,
+    raw: Annotated[
+        bool, Option("--raw", help="Print SKILL.md, or the file, as it is: bytes, keys redacted.")
+    ] = False,
+    revision: opt.RevisionOption = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a skill: its front matter, origin, licence, risks, findings and files."""
+    from tasks.retrieve.revisions import show as revisions  # noqa: PLC0415
+    from tasks.retrieve.revisions.edition import SKILL_FILE  # noqa: PLC0415
+
+    if raw and as_json:
+        raise WrongInput("--raw and --json are two forms of one answer: give one of them")
+    place = root_of(load_settings(), root)
+    edition, alias = revisions.open_edition(place, doc_id, revision)
+    if raw:
+        sys.stdout.buffer.write(edition.read(SKILL_FILE if file is None else file))
+        sys.stdout.buffer.flush()
+    elif file is not None:
+        content = revisions.file_of(edition, file)
+        print_json(content) if as_json else say_text(revisions.require_text(content))
+    else:
+        found = revisions.shown(edition, alias)
+        print_json(found) if as_json else print_skill(found)
+
+
+def diff(
+    doc_id: DocIdArgument,
+    a: Annotated[
+        str | None,
+        Argument(metavar="A", help="The earlier: a hash, a commit, a day or a run  [the one before B]"),
+    ] = None,
+    b: Annotated[str | None, Argument(metavar="B", help="The later  [the newest]")] = None,
+    root: RootOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what changed in a skill between two nights: its text, its files, its risks."""
+    from tasks.retrieve.revisions.show import differences  # noqa: PLC0415
+
+    found = differences(root_of(load_settings(), root), doc_id, a, b)
+    print_json(found) if as_json else print_differences(found)
+
+
+DecomposerOption = Annotated[
+    str,
+    Option(
+        "--decomposer",
+        metavar="NAME",
+        help="local, llm, paper (SkillWeaver's words), or hybrid: an LLM where local is unsure.",
+    ),
+]
+LlmRerankOption = Annotated[
+    bool, Option("--rerank", help="Have a language model choose among a step's candidates.")
+]
+RoundsOption = Annotated[
+    int, Option("--rounds", metavar="T", help="How often to cut again, by what is served.")
+]
+AlphaOption = Annotated[
+    float, Option("--alpha", metavar="A", help="Weight of relevance; the rest is compatibility.")
+]
+PagesOption = Annotated[
+    float | None,
+    Option("--pages", metavar="B", help="Add the page of each step's skill, of a budget as page takes it."),
+]
+PlanOutOption = Annotated[
+    Path | None,
+    Option(
+        "--out", metavar="FILE", help="Draw the plan: .svg or .mmd (Mermaid). With --batch: where answers go."
+    ),
+]
+
+
+def compose(
+    task: Annotated[str | None, Argument(metavar="TASK", help="What is to be done, in words.")] = None,
+    k: Annotated[int, Option("-k", metavar="N", help="Candidates a step.")] = 5,
+    kind: opt.KindOption = None,
+    licence: opt.LicenceOption = None,
+    source: opt.FromOption = None,
+    risk: opt.RiskOption = None,
+    max_steps: Annotated[int, Option(metavar="N", help="Steps at most.")] = 8,
+    decomposer: DecomposerOption = "local",
+    rerank: LlmRerankOption = False,
+    rounds: RoundsOption = 1,
+    hints: Annotated[int, Option(metavar="H", help="How many it is cut again by.")] = 15,
+    alpha: AlphaOption = 1.0,
+    explain: Annotated[bool, Option("--explain", help="Say what each round made of the task.")] = False,
+    pages: PagesOption = None,
+    batch: opt.BatchOption = None,
+    out: PlanOutOption = None,
+    allow_errors: opt.AllowErrorsOption = False,
+    _preset: opt.PresetOption = None,
+    root: opt.RootOption = None,
+    as_json: opt.JsonOption = False,
+) -> None:
+    """Plan a task that needs several skills: its steps, their order, and what serves each."""
+    from flows.cli.printing.plan import print_plan  # noqa: PLC0415 (as all below: other commands do without)
+    from flows.commands.plans.llm import planner  # noqa: PLC0415
+    from flows.commands.queries import (  # noqa: PLC0415
+        PLAN_FORMS,
+        compose_batch,
+        open_index,
+        put_plan,
+        search_filters,
+    )
+    from tasks.retrieve.compose.compose import ComposeOptions  # noqa: PLC0415
+
+    settings = load_settings()
+    where = root_of(settings, root)
+    index = open_index(where, settings)
+    filters = search_filters(kind, licence, source, risk)
+    options = ComposeOptions(k, max_steps, rounds, hints, explain, filters, alpha, pages=pages)
+    batched = batch is not None or (out is not None and task is None)
+    if out is not None and not batched:
+        form_of(out, PLAN_FORMS)  # before the work that a wrong ending would waste
+    with planner(where, settings, index, options, decomposer=decomposer, rerank=rerank) as planned:
+        if batched:
+            failed = compose_batch(planned, batch, out)
+        else:
+            plan = planned(given_or_wrong(task, "TASK", ", or --batch and --out"))
+    if batched:
+        raise typer.Exit(1 if failed and not allow_errors else 0)
+    if out is not None:
+        put_plan(plan, out)
+        plan = {"out": str(out), **plan}
+    print_json(plan) if as_json else print_plan(plan)

@@ -9,8 +9,7 @@ from typer import Argument, Option
 
 from flows.cli.helps import SOURCE_FORMS, GroupedHelp
 from flows.cli.options import JsonOption, RootOption, WaitOption, print_json, root_of
-from flows.cli.printing.run import minute
-from flows.commands.console import say, table
+from flows.commands.console import minute, say, table
 from flows.settings import load_settings
 from storage.errors import WrongInput
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.console import Report, progress
-from flows.settings import Kind, Settings, llm_options
+from flows.settings import Kind, Settings, asked_llm, llm_options
 from storage.errors import WrongInput
 from storage.jsonl import read_lines, write_lines
 from storage.root import Root
@@ -50,12 +50,9 @@ def classify_file(
 
     Counts are `fragments`, `out`, `classifiers` and `types` (fragments by name), and `llm` (`llm_report`, or
     null). Answers of an LLM are kept below the root as they arrive, so that a killed command asks nothing
-    twice.
-
-    Raises:
-        WrongInput: A file, the classifier or its settings cannot be used, and nothing was asked; or the LLM's
-            types are not believed.
-        LlmDenied: The server denies access, or has no such model.
+    twice. Raises `WrongInput` if a file, the classifier or its settings cannot be used, and nothing was
+    asked; or the LLM's types are not believed, and `LlmDenied` if the server denies access, or has no such
+    model.
     """
     llm = llm_options(settings, require_kind(classifier))
     rows = list(read_fragments(fragments))
@@ -127,11 +124,8 @@ def write_sample(root: Root, out: Path, count: int) -> dict[str, Any]:
 
     A line is a fragment as `nodes_bench` reads it; `node_type` is empty and tells not what the parser said.
 
-    Returns:
-        `out`, `nodes`, and how many there are `by_type`, `by_source` and `by_size`.
-
-    Raises:
-        WrongInput: The root holds no parsed skill, or the file is there already.
+    Returns `out`, `nodes`, and how many there are `by_type`, `by_source` and `by_size`. Raises `WrongInput`
+    if the root holds no parsed skill, or the file is there already.
     """
     if out.exists():
         raise WrongInput(f"{out} is there already, and may hold labels: name another file")
@@ -148,14 +142,10 @@ def edges_bench(root: Root, settings: Settings, count: int) -> dict[str, Any]:
     """Return how far the rules' conditions and references agree with an LLM's, on parsed documents of a root.
 
     The keys are `asked_of` (documents), `model`, those of `edge_agreement`, and `llm` (`llm_report` with the
-    keys of `edges_report` as `edges`). Answers are kept below the root.
-
-    Raises:
-        WrongInput: No LLM is set up, or the root holds no parsed skill.
-        LlmDenied: The server denies access, or has no such model.
+    keys of `edges_report` as `edges`). Answers are kept below the root. Raises `WrongInput` if no LLM is set
+    up, or the root holds no parsed skill, and `LlmDenied` if the server denies access, or has no such model.
     """
-    llm = llm_options(settings, "llm")
-    assert llm is not None  # noqa: S101 (for the types: `local` alone gives none)
+    llm = asked_llm(settings)
     edges, documents = EdgeOptions("llm", llm), sampled_documents(root, count)
     ledger = Ledger(llm.prices, llm.ceiling)
     with open_asked(root, LocalClassifier(), None, edges, ledger) as (_, linker):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -19,6 +21,9 @@ from flows.settings import load_settings
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.models.visible import visible
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def folder_at(out: Path, option: str = "--out") -> Root:
@@ -41,24 +46,22 @@ def drawn(draw: Callable[[Path], object], picture: Path) -> list[Path]:
 
 
 def write_report(
-    folder: Path, name: str, text: str, write: Callable[[Path], object], draw: Callable[[Path], object]
-) -> list[str]:
-    """Write a bench's report below a folder: its tables as Markdown, its run, and where it can be a picture.
+    folder: Path, name: str, text: str, tables: Sequence[pl.DataFrame],
+    draw: Callable[[Path], object] | None = None, told: Mapping[str, Any] | None = None,
+) -> list[str]:  # fmt: skip
+    """Write the report of a bench of this name below a folder that is there; return the files.
 
-    Args:
-        folder: A folder that is there.
-        name: The bench's.
-        text: The tables.
-        write: Writes the run's long table into a Parquet file.
-        draw: Draws the picture.
-
-    Returns:
-        The files.
+    They are its tables as Markdown, what was `told` as JSON, if that is given, the run's long tables as
+    Parquet, and where it can be drawn a picture.
     """
-    (folder / f"{name}.md").write_text(text, "utf-8")
-    write(folder / f"{name}.parquet")
-    pictures = drawn(draw, folder / f"{name}.png")
-    return [str(file) for file in (folder / f"{name}.md", folder / f"{name}.parquet", *pictures)]
+    from tasks.evaluate.measures.runs import write_run  # noqa: PLC0415 (questions do without)
+
+    files = {form: folder / f"{name}.{form}" for form in ("md", *(["json"] if told else []), "parquet")}
+    files["md"].write_text(text, "utf-8")
+    if told:
+        files["json"].write_text(json.dumps(told, indent=1, ensure_ascii=False), "utf-8")
+    write_run(files["parquet"], tables)
+    return [str(file) for file in (*files.values(), *(drawn(draw, folder / f"{name}.png") if draw else ()))]
 
 
 def form_of(out: Path, forms: Sequence[str]) -> str:
@@ -70,11 +73,7 @@ def form_of(out: Path, forms: Sequence[str]) -> str:
 
 
 def put_drawing(out: Path, drawing: bytes) -> None:
-    """Write a drawing, whole or not at all.
-
-    Raises:
-        WrongInput: `out` cannot be written.
-    """
+    """Write a drawing, whole or not at all; raises `WrongInput` if `out` cannot be written."""
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         beside.write_bytes(drawing)
@@ -140,11 +139,8 @@ _WIDE = 100_000  # characters: output that goes into a pipe must not be wrapped
 def say(text: str, style: str | None = None, *, indent: int | str = 0, mark: str | None = None) -> None:
     """Print a line as it is, but for control characters; a terminal gets it wrapped between words.
 
-    Args:
-        text: The line.
-        style: A style of Rich.
-        indent: What stands before each line: so many blanks, or a text.
-        mark: What stands before the first line instead, as wide as the others' indent.
+    `style` is one of Rich's; `indent` stands before each line, so many blanks or a text, and `mark`, as wide,
+    before the first one instead.
     """
     out, shown = _out(), visible(text)
     margin = " " * indent if isinstance(indent, int) else indent
@@ -203,6 +199,11 @@ def _cell(value: object) -> str:
 def counts(found: Mapping[str, object]) -> str:
     """Return counts on one line, `none` where there are none."""
     return ", ".join(f"{k} {v}" for k, v in found.items()) or "none"
+
+
+def minute(time: str | None) -> str | None:
+    """Return an ISO time, in UTC as all times are, without seconds."""
+    return time and f"{time[:16].replace('T', ' ')} UTC"
 
 
 def _out() -> Console:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from flows.commands.console import folder_at, form_of, put_drawing
+from flows.commands.console import folder_at, form_of, put_drawing, write_report
 from flows.commands.installing import InstallSettings
 from flows.commands.queries import open_index
 from flows.settings import Settings, load
@@ -14,7 +14,6 @@ from storage.root import Root
 from storage.schemas import Finding, RawDocument
 from tasks.evaluate.corpus.compare import compare
 from tasks.evaluate.corpus.read import load_corpus
-from tasks.evaluate.measures.runs import write_run
 from tasks.evaluate.measures.tables import markdown
 from tasks.evaluate.risks.bench import (
     read_bench,
@@ -62,18 +61,15 @@ def risks_bench(
     found = summarise_risks(rows, drawn)
     if report is None:
         return found
-    at = folder_at(report, "--report").folder
-    (at / "risks.md").write_text(markdown(terminal_blocks(found)), "utf-8")
-    write_run(at / "risks.parquet", [run_table([*rows, *drawn])])
-    return found | {"report": [str(at / name) for name in ("risks.md", "risks.parquet")]}
+    at, text = folder_at(report, "--report").folder, markdown(terminal_blocks(found))
+    return found | {"report": write_report(at, "risks", text, [run_table([*rows, *drawn])])}
 
 
 def draw_graph(root: Root, settings: Settings, doc_id: str, out: Path) -> dict[str, Any]:
     """Draw the graph of a served skill to an SVG file, and return what it shows.
 
-    Raises:
-        WrongInput: `out` has another suffix than `.svg`, or cannot be written.
-        UnknownDocument, Withheld, NotPublished: As `ServedIndex.document`.
+    Raises `WrongInput` if `out` has another suffix than `.svg`, or cannot be written, and `UnknownDocument`
+    or `Withheld` or `NotPublished` as `ServedIndex.document`.
     """
     form_of(out, ("svg",))
     graph = graph_of(open_index(root, settings).document(doc_id))

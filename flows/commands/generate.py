@@ -10,13 +10,18 @@ from typing import Any
 
 from flows.commands.console import folder_at, progress
 from flows.commands.queries import SkillPagerSettings
-from flows.settings import Settings, llm_options, load
+from flows.settings import Settings, asked_llm, load
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.lance.served import require_served
 from storage.root import Root
-from tasks.evaluate.corpus.read import read_categories
-from tasks.evaluate.corpus.skill_sample import namespace_of, served_skill_ids, served_skills, stratified
+from tasks.evaluate.corpus.read import (
+    namespace_of,
+    read_categories,
+    served_skill_ids,
+    served_skills,
+    stratified,
+)
 from tasks.evaluate.generate.distractors import PROMPT as DISTRACTORS
 from tasks.evaluate.generate.distractors import write_distractors
 from tasks.evaluate.generate.plans import WRITE as PLANS_PROMPT
@@ -50,21 +55,14 @@ def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) ->
     The folder gets `queries/` with a file for each skill, and from all of them `documents.jsonl` and
     `queries.jsonl`. A rerun, or one for more skills, asks only about skills without a file.
 
-    Args:
-        root: What it serves; answers are kept below it.
-        settings: Which language model, its prices and its ceiling.
-        skills: How many; drawn by seed 42 over namespaces, or over categories where these are set and named.
-        out: The folder.
+    So many `skills` of what the root serves are drawn by seed 42 over namespaces, or over categories where
+    these are set and named; answers are kept below the root.
 
-    Returns:
-        `out`, `skills`, `queries`, `documents`, `by_breadth`, `namespaces` and `rejected` (requests by
-        reason), `failed` (skills by reason) of the whole folder; `wanted`, `asked`, `kept` and `unfinished`
-        (by reason) of this call; `model`, `prompt`, and `llm` with what was asked and what that cost.
-
-    Raises:
-        WrongInput: No language model is set up, or the folder cannot be used; nothing was asked.
-        NotPublished: Nothing is served.
-        LlmDenied: The server denies access, or has no such model.
+    Returns `out`, `skills`, `queries`, `documents`, `by_breadth`, `namespaces` and `rejected` (requests by
+    reason), `failed` (skills by reason) of the whole folder; `wanted`, `asked`, `kept` and `unfinished` (by
+    reason) of this call; `model`, `prompt`, and `llm` with what was asked and what that cost. Raises
+    `WrongInput` if no language model is set up, or the folder cannot be used; nothing was asked;
+    `NotPublished` if nothing is served; `LlmDenied` if the server denies access, or has no such model.
     """
     options = _options(settings, _LONGEST_REQUESTS)
     if "llm_concurrency" not in settings.model_fields_set:
@@ -91,17 +89,8 @@ def grow_distractors(
     `evaluate routing --documents` takes beside the bench's own. A rerun asks only about skills without a
     file.
 
-    Args:
-        root: Answers are kept below it.
-        settings: Which language model, its prices and its ceiling.
-        documents: The corpus that holds the relevant skills.
-        queries: The bench's tasks.
-        qrels: Which skills each task needs.
-        out: The folder.
-
-    Returns:
-        `out`, `skills` (files in the folder), `distractors`, `by_kind` and `failed` (skills by reason) of the
-        whole folder; the rest, and errors, as `grow_paging_bench`.
+    Returns `out`, `skills` (files in the folder), `distractors`, `by_kind` and `failed` (skills by reason) of
+    the whole folder; the rest, and errors, as `grow_paging_bench`.
     """
     options = _options(settings, _LONGEST_DISTRACTORS)
     tasks = _tasks_of(queries, qrels)
@@ -124,9 +113,8 @@ def grow_requests(
     The folder gets `tasks/` with a file for each skill, and from all of them `pairs.parquet`, which
     `train routing --requests` takes.
 
-    Returns:
-        `out`, `wanted`, and what `write_pairs` does; `model`, `prompt` and `llm` as `grow_paging_bench`.
-        Errors are those of `grow_paging_bench`, and of `read_skills`.
+    Returns `out`, `wanted`, and what `write_pairs` does; `model`, `prompt` and `llm` as `grow_paging_bench`.
+    Errors are those of `grow_paging_bench`, and of `read_skills`.
     """
     options = _options(settings, _LONGEST_TASK)
     with progress("skills read") as report:
@@ -145,27 +133,15 @@ def grow_compose_bench(
     """Write requests of several steps that served rows can do to a folder, and return what came of it.
 
     The folder gets `requests.jsonl`, which `evaluate compose --queries` reads, and `bench.json`, which says
-    how they were made. A rerun asks only what was not answered before.
+    how they were made. A rerun asks only what was not answered before. An index that is too small gives fewer
+    than so many `queries`. With `templates`, SkillWeaver's way, `categories.json` says which count.
 
-    Args:
-        root: What it serves; the model's answers are kept below it.
-        settings: Which language model, its prices and its ceiling.
-        queries: How many; an index that is too small gives fewer.
-        seed: Draws the rows that each needs, and which step works on what another gives.
-        out: The folder.
-        templates: Make them as SkillWeaver does, by templates; `categories.json` then says which count.
-        paraphrases: How many of them a model says in other words too.
-
-    Returns:
-        `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`,
-        `rows`, `rows_used`, `left_out` (rows by reason), `model`, `prompt`, `discarded` and `unfinished`
-        (requests by reason), and `llm`: what was asked and what that cost, which `bench.json` leaves out; it
-        and `model` are None where none was asked.
-
-    Raises:
-        WrongInput: No language model is set up and one is asked, or the folder cannot be used.
-        NotPublished: Nothing is served.
-        LlmDenied: The server denies access, or has no such model.
+    Returns `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`,
+    `rows`, `rows_used`, `left_out` (rows by reason), `model`, `prompt`, `discarded` and `unfinished`
+    (requests by reason), and `llm`: what was asked and what that cost, which `bench.json` leaves out; it and
+    `model` are None where none was asked. Raises `WrongInput` if no language model is set up and one is
+    asked, or the folder cannot be used; `NotPublished` if nothing is served; `LlmDenied` if the server denies
+    access, or has no such model.
     """
     options = _options(settings, _LONGEST_PLAN) if paraphrases or not templates else None
     served, words = require_served(root), plan_words() if templates else {}
@@ -201,8 +177,7 @@ def grow_compose_bench(
 
 def _options(settings: Settings, longest: int) -> LlmOptions:
     """Return how the model is asked for answers of up to `longest` tokens, or more if the settings say so."""
-    llm = llm_options(settings, "llm")
-    assert llm is not None  # noqa: S101 - None is for `local`
+    llm = asked_llm(settings)
     sampling = replace(llm.sampling, max_tokens=max(llm.sampling.max_tokens, longest))
     return replace(llm, sampling=sampling)
 

@@ -69,24 +69,12 @@ def install_skills(
 ) -> dict[str, Any]:  # fmt: skip
     """Install skills into a folder; all of them are checked before the first is written.
 
-    Args:
-        root: The root.
-        folder: The folder of skills; it is made if it is not there.
-        texts: What each skill is called: an id, the end of one, or a name; `id:` before an id that is also
-            another skill's name.
-        revision: As which they were; None: as they are.
-        accepted: Rules of risks that are not refused.
-        settings: What is refused.
-        any_publisher: Whether one may be replaced by what another publisher has put at its id.
-        called: The folder's name, where one skill is installed; None: each after its skill.
-        project: Where `skills-lock.json` lies; None: none is kept.
-        brought: The skills themselves, where a registry brought them; then `texts` is not looked up.
-
-    Raises:
-        UnknownDocument, Withheld: As `show`.
-        WrongInput: One is refused (`prepare`), two may be meant, or its folder is not free.
-        Locked: Another process installs there.
-        StorageError: A file of the root, or the lock, cannot be read.
+    A text is an id, the end of one, or a name, with `id:` before an id that is also another skill's name; it
+    is not looked up where a registry `brought` the skills. The others are the options of `skillery install`:
+    `accepted` are rules of risks, `called` names the folder of the one skill, `project` is where
+    `skills-lock.json` lies, None: none is kept. Raises `UnknownDocument` or `Withheld` as `show`;
+    `WrongInput` if one is refused (`prepare`), two may be meant, or its folder is not free; `Locked` if
+    another process installs there; `StorageError` if a file of the root, or the lock, cannot be read.
     """
     rules = require_rules(accepted)
     meant_ones = (_meant(root, text, revision) for text in dict.fromkeys(texts))
@@ -144,17 +132,10 @@ def _publisher(row: Mapping[str, Any]) -> str:
 def remove_skills(
     folder: Path, texts: Sequence[str], *, edited: bool, project: Path | None = None
 ) -> dict[str, Any]:
-    """Remove installed skills from a folder; all are checked before the first is removed.
+    """Remove installed skills, `edited` ones too where that is said; all are checked before the first goes.
 
-    Args:
-        folder: The folder of skills.
-        texts: Names of folders, ids or the ends of ids.
-        edited: Whether those go too that were edited by hand.
-        project: As for `install_skills`.
-
-    Raises:
-        WrongInput: One is not installed there, or was edited.
-        Locked, StorageError: As `install_skills`.
+    Raises `WrongInput` if one is not installed there, or was edited, and `Locked` or `StorageError` as
+    `install_skills`.
     """
     with open_skills_folder(folder) as skills:
         names = list(dict.fromkeys(installed_name(skills, text) for text in texts))

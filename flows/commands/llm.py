@@ -6,28 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flows.commands.console import say_aside
-from flows.settings import Settings, llm_options
+from flows.settings import Settings, asked_llm
 from storage.root import Root
 from tasks.models.llm.ask import Llm, open_llm
-
-
-def is_set_up(settings: Settings) -> bool:
-    """Tell whether an LLM is set up."""
-    return bool(settings.llm_base_url or settings.llm_model)
 
 
 @contextmanager
 def opened_llm(root: Root, settings: Settings, instead: str) -> Iterator[Llm]:
     """Yield the LLM that is set up, whose answers are kept below a root.
 
-    If it gave no answer, stderr says so at the end, and what is there `instead`.
-
-    Raises:
-        WrongInput: None is set up.
+    If it gave no answer, stderr says so at the end, and what is there `instead`. Raises `WrongInput` if none
+    is set up.
     """
-    options = llm_options(settings, "llm")
-    assert options is not None  # noqa: S101 - None is for `local`
-    with open_llm(root, options) as llm:
+    with open_llm(root, asked_llm(settings)) as llm:
         yield llm
     if llm.fallbacks:
         say_aside(f"the language model gave no answer that can be used ({llm.told()}): {instead}")

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from flows.commands.console import say_aside
 from flows.run_record import new_run_id, recorded
@@ -29,7 +29,7 @@ from tasks.crawl.source.identity import hide_credentials, shown_spec
 from tasks.crawl.source_list import known_sources, list_sources, remove_source
 from tasks.refine.export.export import Format, export_corpus
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.retrieve.routing.tuned import read_tuned
+from tasks.retrieve.routing.fit import read_tuned
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import roll_back
 
@@ -127,8 +127,7 @@ def add_source(root: Root, given: str, wait: float = 0) -> dict[str, Any]:
 def remove_listed(root: Root, given: str, wait: float = 0, *, retire: bool) -> dict[str, Any]:
     """Take a source off the list; return whether it was on it, how many documents retire, how many stay.
 
-    Raises:
-        WrongInput: No such source is known; the message names those with a similar spec.
+    Raises `WrongInput` if no such source is known; the message names those with a similar spec.
     """
     with _writing(root, wait):
         known = known_sources(root)
@@ -193,26 +192,19 @@ def _served(root: Root) -> str | None:
 
 
 def export_root(
-    root: Root, out: Path, form: str, licences: list[str], policy: dict[str, Any]
+    root: Root, out: Path, form: Format, licences: list[str], policy: dict[str, Any]
 ) -> dict[str, Any]:
-    """Export the corpus of a root and return what the export holds.
+    """Export documents of these classes of licences to a folder; return what the export holds.
 
-    Args:
-        root: The root.
-        out: A folder that is empty or does not exist yet, else `WrongInput`.
-        form: `parquet`, `jsonl` or `folder`.
-        licences: The classes of licences to export.
-        policy: The class of each licence: the fields of a `LicencePolicy`.
+    `policy` has the fields of a `LicencePolicy`. Raises `WrongInput` if the folder holds something.
     """
     classes, now = LicencePolicy(**policy), datetime.now(UTC)
-    form_ = cast(Format, form)
-    return asdict(export_corpus(root, out, format=form_, licences=licences, policy=classes, now=now))
+    return asdict(export_corpus(root, out, format=form, licences=licences, policy=classes, now=now))
 
 
 def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
     """Return what `forget_target` would remove; raises `UnknownDocument` as it does, and removes nothing."""
-    from tasks.retrieve.versions.forget import targets_of  # noqa: PLC0415 (loads what induces)
-    from tasks.retrieve.versions.learned_sources import SCOPES  # noqa: PLC0415
+    from tasks.retrieve.versions.forget import SCOPES, targets_of  # noqa: PLC0415 (loads what induces)
 
     found = targets_of(root, target)
     scope = SCOPES.get(found.scope, found.scope)
@@ -222,8 +214,7 @@ def foresee_forgetting(root: Root, target: str) -> dict[str, Any]:
 def forget_target(root: Root, target: str, wait: float = 0) -> dict[str, Any]:
     """Forget a document, a repository, a trajectory or a learned skill; return what was removed.
 
-    Raises:
-        UnknownDocument: Nothing has or had that id.
+    Raises `UnknownDocument` if nothing has or had that id.
     """
     from tasks.retrieve.versions.forget import forget  # noqa: PLC0415 (loads what induces)
 

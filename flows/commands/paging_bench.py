@@ -12,17 +12,43 @@ from typing import Any
 
 from flows.commands.classify import require_kind
 from flows.commands.console import folder_at, progress, say_aside, steps, write_report
-from flows.commands.judge import judge_paging, labels_for, require_form, require_speaker
 from flows.commands.queries import load_skillpager, require_page_options, reranker_of
-from flows.settings import Settings, llm_options
+from flows.settings import Settings, asked_llm, llm_options
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.corpus.read import corpus_texts
+from tasks.evaluate.judge.judge import (
+    PROMPT,
+    SUFFIX,
+    VOTES,
+    Label,
+    form_of,
+    read_form,
+    read_labels,
+    require_labelled,
+    require_same_contexts,
+)
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_paging_bench
-from tasks.evaluate.measures.runs import write_run
-from tasks.evaluate.paging.bench import PagingBench, Remembering, measure, prepare_all, require_paging
-from tasks.evaluate.paging.judged import SAMPLED, Measured
-from tasks.evaluate.paging.outcomes import Outcome, Setting, rows_of
+from tasks.evaluate.paging.bench import (
+    Outcome,
+    PagingBench,
+    Remembering,
+    Setting,
+    measure,
+    prepare_all,
+    require_paging,
+    rows_of,
+)
+from tasks.evaluate.paging.judged import (
+    SAMPLED,
+    Measured,
+    Speaker,
+    compare_judges,
+    draw_label_sample,
+    judge_measured,
+    judged_rows,
+    with_verdicts,
+)
 from tasks.evaluate.paging.picture import draw_paging
 from tasks.evaluate.paging.probes import draw_paging_probes
 from tasks.evaluate.paging.report import (
@@ -36,6 +62,7 @@ from tasks.evaluate.paging.report import (
 )
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
+from tasks.models.llm.ask import LlmOptions, open_llm
 from tasks.models.onnx_export import exported_encoder
 from tasks.parse.classify.local import LocalClassifier
 from tasks.parse.classify.options import TypingOptions, llm_report, open_classifier
@@ -59,15 +86,11 @@ def paging_bench(
     folder for `paging.md`, `paging.parquet` (the run) and `paging.png`; it has every method, not reranked, of
     which an LLM judges those of `method`.
 
-    Returns:
-        `methods` (a row a method and budget), `notes` of them, `judge` (`judge_paging`), `fitted` (documents
-        of the packaged scorer, paged by held-out ones), `skillpager` (its settings), `typing` (`classifier`,
-        and of an LLM `llm`, as `llm_report`), `probes` (rows) if wanted; with a report also `contests` and
-        `report`, the files written.
-
-    Raises:
-        WrongInput: A file, an option or the folder cannot be used; nothing was encoded.
-        LlmDenied, NothingJudged: As `judge_paging`.
+    Returns `methods` (a row a method and budget), `notes` of them, `judge` (`judge_paging`), `fitted`
+    (documents of the packaged scorer, paged by held-out ones), `skillpager` (its settings), `typing`
+    (`classifier`, and of an LLM `llm`, as `llm_report`), `probes` (rows) if wanted; with a report also
+    `contests` and `report`, the files written. Raises `WrongInput` if a file, an option or the folder cannot
+    be used; nothing was encoded, and `LlmDenied` or `NothingJudged` as `judge_paging`.
     """
     measured = _settings_of(method, budget, report, sample_labels, rerank)
     (speaker, llm), typing = require_speaker(judge, settings), llm_options(settings, require_kind(classifier))
@@ -82,7 +105,7 @@ def paging_bench(
         sampled=sampled,
     )  # fmt: skip
     if rerank:
-        llm_options(settings, "llm")
+        asked_llm(settings)
     corpus = None if probes is None else corpus_texts(probes)
     if report is not None:
         folder_at(report, "--report")
@@ -150,10 +173,7 @@ def _prepared(
 ) -> PagingBench:  # fmt: skip
     """Return a bench of documents encoded by one encoder and queries encoded by another."""
     typed: Counter[str] = Counter()
-    with (
-        open_classifier(root, LocalClassifier(), typing) as (classifier, ledger),
-        progress(verb) as report,
-    ):
+    with open_classifier(root, LocalClassifier(), typing) as (classifier, ledger), progress(verb) as report:
         ready = prepare_all(
             texts, queries, encoder=KeptEncoder(encoder, root), tokenizer=tokenizer, classifier=classifier,
             progress=report, skillpager=skillpager, typed=typed,
@@ -206,11 +226,100 @@ def _reported(
         probes = probed()
         with steps("probed", len(probes.queries) * len(probe_settings())) as step:
             report_probes(found, probes, step)
-    write, draw = partial(write_run, tables=[found.run]), partial(draw_paging, found)
-    files = write_report(folder, "paging", paging_markdown(found), write, draw)
+    files = write_report(folder, "paging", paging_markdown(found), [found.run], partial(draw_paging, found))
     return {
         **_answer(found.all_rows(), found.rows, bench, found.judge),
         "contests": found.contests,
         **({"probes": found.probes} if found.probes else {}),
         "report": files,
     }
+
+
+def require_speaker(name: str, settings: Settings) -> tuple[Speaker, LlmOptions | None]:
+    """Return who judges, and how the LLM is asked if it judges; raise `WrongInput` if that cannot be."""
+    speakers: dict[str, Speaker] = {"evidence": "evidence", "llm": "llm", "both": "both"}
+    if name not in speakers:
+        raise WrongInput(f"--judge {name!r} is not known: choose one of {', '.join(speakers)}")
+    speaker = speakers[name]
+    return speaker, None if speaker == "evidence" else asked_llm(settings)
+
+
+def labels_for(
+    path: Path | None, queries: Sequence[EvidenceQuery], settings: Sequence[Setting]
+) -> list[Label]:
+    """Return people's labels on what will be measured, of a form or of JSON lines; none without a file.
+
+    Raises `WrongInput` if a line cannot be used, or its context is not measured; the message names the line.
+    """
+    if path is None:
+        return []
+    query_ids = [query.query_id for query in queries]
+    if path.suffix == SUFFIX:
+        return read_form(path, query_ids, settings)
+    labels = read_labels(path)
+    require_labelled(labels, query_ids, settings)
+    return labels
+
+
+def require_form(form: Path | None, llm: LlmOptions | None) -> None:
+    """Raise `WrongInput` if a form for people's labels cannot be drawn or written."""
+    if form is None:
+        return
+    if llm is None:
+        raise WrongInput("--sample-labels draws by the votes of an LLM: add --judge llm or --judge both")
+    if form.suffix != SUFFIX:
+        raise WrongInput(f"--sample-labels {form}: the form is Markdown; end its name with {SUFFIX}")
+    if form.exists():
+        msg = f"--sample-labels {form} exists, and may be filled in: give another name, or delete it"
+        raise WrongInput(msg)
+    folder_at(form.parent, "--sample-labels")
+
+
+def judge_paging(
+    measured: Measured, *, root: Root, queries: Sequence[EvidenceQuery], speaker: Speaker,
+    llm: LlmOptions | None, labels: Sequence[Label], form: Path | None, sampled: Sequence[Setting],
+) -> tuple[list[dict[str, Any]] | None, dict[str, Any], Measured]:  # fmt: skip
+    """Judge what was measured, and report who judged.
+
+    Outcomes have their contexts, and stand in the order of the queries. A row's `sufficient` is the verdict
+    of the `speaker`; `both` takes evidence and reports the other. Without an LLM only evidence judges.
+    `labels` are of people, on some of the same contexts; a `form` is the file for a sample of judged
+    contexts, drawn from the methods and budgets that are `sampled`.
+
+    Returns the rows, or None if only evidence judges; and `spoke` (the speaker), `agreement` of two judges
+    (`compare_judges`), and for an LLM `model`, `prompt`, `votes`, `patterns`, `failed` (votes by reason),
+    `llm` (what was asked, and what that cost) and, if wanted, `sample`, the form's file and cells. Last the
+    outcomes, with the verdicts of the model. Raises `WrongInput` if the context of a label is another one
+    now; nothing was asked, and `LlmDenied` or `NothingJudged` as `judge_measured`.
+    """
+    contexts = {(o.query_id, *setting): o.context for setting in measured for o in measured[setting]}
+    require_same_contexts(labels, contexts)
+    if llm is None:
+        return None, {"spoke": speaker, **_agreement(compare_judges(measured, None, labels))}, measured
+    with open_llm(root, llm) as asked, progress("judged") as report:
+        verdicts = judge_measured(measured, queries, asked, report)
+    found = compare_judges(measured, verdicts, labels)
+    if speaker == "llm":
+        found.pop("evidence_llm", None)
+    said = {
+        "spoke": speaker, "model": llm.endpoint.model, "prompt": PROMPT.name, "votes": VOTES,
+        "patterns": verdicts.patterns(), "failed": dict(verdicts.failed), **_agreement(found),
+        "llm": asked.ledger.report(),
+    }  # fmt: skip
+    if form is not None:
+        sample = draw_label_sample(measured, verdicts, queries, sampled)
+        form.write_text(form_of(sample.pairs, _form_options(sampled)), "utf-8")
+        said["sample"] = {"file": str(form), "pairs": len(sample.pairs), "cells": sample.cells}
+    return judged_rows(measured, verdicts, speaker), said, with_verdicts(measured, verdicts)
+
+
+def _form_options(sampled: Sequence[Setting]) -> str:
+    methods = [f"--method {method}" for method in dict.fromkeys(m for m, _ in sampled)]
+    budgets = [
+        f"--budget {budget:g}" for budget in dict.fromkeys(b for _, b in sampled) if budget is not None
+    ]
+    return " ".join(["--documents ... --queries ...", *methods, *budgets])
+
+
+def _agreement(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"agreement": dict(found)} if found else {}

@@ -103,8 +103,7 @@ def compose_batch(plan: Callable[[str], Line], batch: Path | None, out: Path | N
 def put_plan(plan: Line, out: Path) -> None:
     """Draw a plan to a file, whose ending names one of `PLAN_FORMS`.
 
-    Raises:
-        WrongInput: The ending names no form, or `out` cannot be written.
+    Raises `WrongInput` if the ending names no form, or `out` cannot be written.
     """
     from tasks.retrieve.compose.drawing import as_mermaid, plan_file  # noqa: PLC0415
 

@@ -37,21 +37,11 @@ def publish_registry(
 ) -> dict[str, Any]:  # fmt: skip
     """Write what a root serves as a registry, and tell what was written.
 
-    Args:
-        root: The root.
-        out: A folder, or `s3://bucket/prefix`.
-        licences: Only skills of these licences, `unknown` included; empty: of any that is not withheld.
-        sources: Only skills from these sources, or kinds of sources.
-        risks: Only skills with one of these risks, or `none`; what is refused to `install` stays out.
-        public_url: Where `out` will be reached; without it there is no marketplace to be added by address.
-        keep: In how many publications an archive was listed that stays.
-        sign: A PEM file with the private key that signs all of it; without it an older signature goes.
-
-    Raises:
-        NotPublished: Nothing is served.
-        WrongInput: `out` is the root, or holds what Skillery did not write; a filter leaves nothing; or it
-            cannot be signed with that key, or holds a file that none of these would be.
-        StorageError: A file cannot be read or written.
+    The keywords are the options of `skillery publish`. What is refused to `install` stays out; without
+    `public_url` there is no marketplace to be added by address, and without `sign` an older signature goes.
+    Raises `NotPublished` if nothing is served; `WrongInput` if `out` is the root, or holds what Skillery did
+    not write; a filter leaves nothing; or it cannot be signed with that key, or holds a file that none of
+    these would be; `StorageError` if a file cannot be read or written.
     """
     started, place = time.perf_counter(), _place(root, out)
     signer = None if sign is None else RegistrySigner(place, sign)
@@ -89,15 +79,9 @@ def _place(root: Root, out: str) -> Root:
 def editions_from(root: Root, settings: Settings, url: str, names: Collection[str]) -> list[Edition]:
     """Return skills of a registry for well-known discovery, verified by its digests and refined here.
 
-    Args:
-        root: The root, whose licence policy holds where a run has left one.
-        settings: How registries are asked.
-        url: Where the registry is.
-        names: The skills, as it names them.
-
-    Raises:
-        SourceError, SourceUnavailable: It cannot be read.
-        WrongInput: It has no such skill, or what it gave for one was refused; the message says why.
+    The licence policy is the one that a run has left in the root, else that of the settings. Raises
+    `SourceError` or `SourceUnavailable` if it cannot be read, and `WrongInput` if it has no such skill, or
+    what it gave for one was refused; the message says why.
     """
     from tasks.crawl.registries.well_known import (  # noqa: PLC0415 (what is held is not asked for)
         WellKnownSource,
@@ -145,14 +129,9 @@ def _class_of(root: Root, settings: Settings) -> Callable[[str | None], str]:
 def verify_skills(folder: Path, project: Path | None, others: Collection[Path]) -> dict[str, Any]:
     """Tell how the files of a folder of skills differ from its locks; nothing is asked for elsewhere.
 
-    Args:
-        folder: The folder of skills.
-        project: Where `skills-lock.json` lies; None: there is none.
-        others: Folders in which skills of that lock may lie instead.
+    `skills-lock.json` lies in `project`, if there is one; its skills may lie in `others` too.
 
-    Raises:
-        WrongInput: Nothing is there to be verified.
-        StorageError: A lock is damaged.
+    Raises `WrongInput` if nothing is there to be verified, and `StorageError` if a lock is damaged.
     """
     found = differences(folder, project, others)
     if not found:
@@ -170,8 +149,7 @@ def verify_skills(folder: Path, project: Path | None, others: Collection[Path]) 
 def verify_registry(folder: Path, key: Path) -> dict[str, Any]:
     """Tell whether a registry in a folder is as the holder of a key signed it, and if not how it differs.
 
-    Raises:
-        WrongInput: As `tasks.retrieve.registry.signature.difference`.
+    Raises `WrongInput` as `tasks.retrieve.registry.signature.difference`.
     """
     found = difference(Root(folder), key)
     return {"registry": str(folder), "key": str(key), "verified": found is None, "difference": found}
@@ -183,11 +161,8 @@ def install_frozen(
     """Install what the locks of a folder say, and nothing else; what is there as they say stays.
 
     Each skill has its `state`, and a `reason` where it is `failed`: it was edited, is held nowhere with these
-    bytes, or is refused by now.
-
-    Raises:
-        WrongInput: No lock says anything.
-        Locked, StorageError: As `installing.install_skills`.
+    bytes, or is refused by now. Raises `WrongInput` if no lock says anything, and `Locked` or `StorageError`
+    as `installing.install_skills`.
     """
     shared = {} if project is None else read_skills_lock(project)
     with open_skills_folder(folder, create=True) as skills:

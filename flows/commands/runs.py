@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
 from importlib import import_module
-from typing import Any, Literal, cast
+from typing import Any
 
 from flows.commands.foresee import foresee, foresee_days
 from flows.commands.open_formats.json_log import JsonLines
 from flows.run_record import new_run_id, run_as
 from flows.server.temporary import prepare_home, server_for
-from flows.settings import load_settings
+from flows.settings import Index, Stage, load_settings
 from storage.errors import EvaluationFell, WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
@@ -29,14 +29,18 @@ from tasks.retrieve.revisions.edition import find_row
 
 
 @contextmanager
-def prefect_for(root: Root, module: str | None = None, encoder: str | None = None) -> Iterator[None]:
+def prefect_for(root: Root, module: str | None = None, *, encodes: bool = False) -> Iterator[None]:
     """Have Prefect in the body, with the user's own server, or one for a cluster's workers, or without any.
 
     Its home lies below the root. Settings that the user has made stay. While a server starts, the flow's
-    `module` and the database are imported, and the encoder of that name is exported.
+    `module` and the database are imported, and the encoder is exported of a flow that `encodes`: if there is
+    none to be had, `WrongInput` says so before anything is started.
     """
-    prepare_home(root)
     settings = load_settings()
+    encoder = settings.encoder if encodes else None
+    if encoder is not None:
+        require_encoder(root.fetch("models"), encoder)
+    prepare_home(root)
     elsewhere = settings.task_runner != "threads"
     with server_for(root, partial(_load_ahead, root, module, encoder), needed=elsewhere):
         _limit_terminal(stacks=settings.debug, progress=not settings.quiet)
@@ -72,50 +76,46 @@ def _limit_terminal(*, stacks: bool, progress: bool) -> None:
 
 
 def run_nightly(
-    root: Root, sources: list[str] | None, limit: int | None, index: str, wait: float = 0
+    root: Root, sources: list[str] | None, limit: int | None, index: Index, wait: float = 0
 ) -> dict[str, Any]:
     """Run the nightly flow and return its record, also if a stage failed or the gate refused.
 
-    Raises:
-        WrongInput: A source's spec has none of the known forms; nothing was started.
-        SkilleryError: The run failed before it had a record, e.g. because another run holds the root.
+    Raises `WrongInput` if a source's spec has none of the known forms; nothing was started, and
+    `SkilleryError` if the run failed before it had a record, e.g. because another run holds the root.
     """
     specs = [normal_spec(spec) for spec in sources or []]
-    encoder = _required_encoder(root)
-    with prefect_for(root, "flows.nightly", encoder):
+    with prefect_for(root, "flows.nightly", encodes=True):
         from flows.nightly import nightly  # noqa: PLC0415 (Prefect reads its settings when imported)
 
-        return _recorded(lambda: nightly(root.uri, specs or None, limit, _mode(index), wait))
+        return _recorded(lambda: nightly(root.uri, specs or None, limit, index, wait))
 
 
-def foresee_run(root: Root, sources: list[str] | None, limit: int | None, index: str) -> dict[str, Any]:
+def foresee_run(root: Root, sources: list[str] | None, limit: int | None, index: Index) -> dict[str, Any]:
     """Return what `run_nightly` would read, make and take; write nothing. Raises `WrongInput` as it does."""
     specs = [normal_spec(spec) for spec in sources or []] or specs_to_read(root)
     return foresee(root, load_settings(), specs, index=index, limit=limit)
 
 
 def run_backfill(
-    root: Root, start: str, end: str, *, publish: bool = False, stages: list[str] | None = None,
+    root: Root, start: str, end: str, *, publish: bool = False, stages: list[Stage] | None = None,
     wait: float = 0,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Run the backfill flow and return one row for each rebuilt day.
 
-    Raises:
-        WrongInput: An argument is no date, the end lies before the start, or nothing was crawled in between.
-        Locked: Another run writes to the root.
-        GateRefused: The last day's corpus was to be published and failed a check.
+    Raises `WrongInput` if an argument is no date, the end lies before the start, or nothing was crawled in
+    between; `Locked` if another run writes to the root; `GateRefused` if the last day's corpus was to be
+    published and failed a check.
     """
     _require_days(root, start, end)
     days = date.fromisoformat(start), date.fromisoformat(end)
-    encoder = _required_encoder(root)
-    with prefect_for(root, "flows.backfill", encoder):
-        from flows.backfill import Stage, backfill  # noqa: PLC0415
+    with prefect_for(root, "flows.backfill", encodes=True):
+        from flows.backfill import backfill  # noqa: PLC0415
 
-        return backfill(*days, root.uri, publish, cast("list[Stage] | None", stages), wait)
+        return backfill(*days, root.uri, publish, stages, wait)
 
 
 def foresee_backfill(
-    root: Root, start: str, end: str, *, publish: bool = False, stages: Sequence[str] = ()
+    root: Root, start: str, end: str, *, publish: bool = False, stages: Sequence[Stage] = ()
 ) -> list[dict[str, Any]]:
     """Return one row for each day that this backfill would rebuild; write nothing. Raises as it does."""
     if publish:
@@ -138,8 +138,7 @@ def _require_days(root: Root, start: str, end: str) -> list[str]:
 def run_evaluation(root: Root) -> dict[str, Any]:
     """Run the evaluation flow on what is served and return its figures; `fallen` lists what is too low.
 
-    Raises:
-        NotPublished: Nothing is served.
+    Raises `NotPublished` if nothing is served.
     """
     require_served(root)
     with prefect_for(root, "flows.evaluate"):
@@ -152,68 +151,45 @@ def run_evaluation(root: Root) -> dict[str, Any]:
 
 
 def run_refresh(
-    root: Root, target: str, index: str, wait: float = 0, accepted: Sequence[str] = ()
+    root: Root, target: str, index: Index, wait: float = 0, accepted: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Read one document or repository again and return the run's record, also if the run failed.
 
-    Args:
-        root: The root.
-        target: What is read again.
-        index: What is indexed.
-        wait: Minutes for which another run is waited for.
-        accepted: Rules whose risks in what was fetched of the one document until now are accepted.
-
-    Raises:
-        WrongInput: No source has such a document, or a rule is none; nothing was started.
-        Locked: Another run writes to the root.
+    Risks of the `accepted` rules in what was fetched of the one document until now are accepted. Raises
+    `WrongInput` if no source has such a document, or a rule is none; nothing was started, and `Locked` if
+    another run writes to the root.
     """
     wanted, rules = target_of(root, target).name, require_rules(accepted)
     if rules:
         accept_risks(root, find_row(root, wanted)[0]["doc_id"], rules, datetime.now(UTC))
-    encoder = _required_encoder(root)
-    with prefect_for(root, "flows.refresh_one", encoder):
+    with prefect_for(root, "flows.refresh_one", encodes=True):
         from flows.refresh_one import refresh_one  # noqa: PLC0415
 
-        return _recorded(lambda: refresh_one(wanted, root.uri, _mode(index), wait))
+        return _recorded(lambda: refresh_one(wanted, root.uri, index, wait))
 
 
-def run_rebuild(root: Root, index: str, wait: float = 0, *, keep_vectors: bool) -> dict[str, Any]:
+def run_rebuild(root: Root, index: Index, wait: float = 0, *, keep_vectors: bool) -> dict[str, Any]:
     """Make everything again from raw snapshots and return the run's record, also if the run failed.
 
-    Raises:
-        Locked: Another run writes to the root.
+    Raises `Locked` if another run writes to the root.
     """
-    encoder = _required_encoder(root)
-    with prefect_for(root, "flows.full_rebuild", encoder):
+    with prefect_for(root, "flows.full_rebuild", encodes=True):
         from flows.full_rebuild import full_rebuild  # noqa: PLC0415
 
-        return _recorded(lambda: full_rebuild(root.uri, _mode(index), keep_vectors, wait))
+        return _recorded(lambda: full_rebuild(root.uri, index, keep_vectors, wait))
 
 
 def run_compaction(root: Root, wait: float = 0) -> dict[str, Any]:
     """Compact the tables, remove old files, and return the counts.
 
-    Raises:
-        NotPublished: Nothing is served.
-        GateRefused: A compacted table differs from the served one, which stays.
-        Locked: Another run writes to the root.
+    Raises `NotPublished` if nothing is served; `GateRefused` if a compacted table differs from the served
+    one, which stays; `Locked` if another run writes to the root.
     """
     require_served(root)
     with prefect_for(root, "flows.compact"):
         from flows.compact import compact  # noqa: PLC0415
 
         return compact(root.uri, wait)
-
-
-def _required_encoder(root: Root) -> str:
-    """Return the encoder's name; raise `WrongInput`, before Prefect starts, if there is none to be had."""
-    name = load_settings().encoder
-    require_encoder(root.fetch("models"), name)
-    return name
-
-
-def _mode(index: str) -> Literal["all", "skills"]:
-    return cast(Literal["all", "skills"], index)
 
 
 def _recorded(start: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -57,9 +57,8 @@ def outdated_skills(root: Root, folder: Path) -> dict[str, Any]:
     outdated has the `risks` that an update would add, null (and the `reason`) where none could be told;
     `held` says which newer revision is not served.
 
-    Raises:
-        WrongInput: There is no such folder.
-        Locked, StorageError: As `installing.install_skills`.
+    Raises `WrongInput` if there is no such folder, and `Locked` or `StorageError` as
+    `installing.install_skills`.
     """
     with open_skills_folder(folder) as skills:
         told = [_foreseen(root, skills, name) for name in skills.skills]
@@ -75,29 +74,18 @@ def _foreseen(root: Root, skills: SkillsFolder, name: str) -> dict[str, Any]:
         called = name if installed.called else None
         # Nothing is written: what would be refused is told.
         prepared = prepare(
-            present_edition(root, row),
-            (),
-            [rule_id(r["code"]) for r in row["risks"] or ()],
-            installed,
+            present_edition(root, row), (), [rule_id(r["code"]) for r in row["risks"] or ()], installed,
             called,
-        )
+        )  # fmt: skip
     except (WrongInput, Withheld, UnknownDocument) as error:
         return {**told, "risks": None, "reason": str(error)}
     return {**told, "risks": _of_risks(installed, prepared)}
 
 
 def update_skills(
-    root: Root,
-    folder: Path,
-    texts: Sequence[str],
-    accepted: Sequence[str],
-    settings: InstallSettings,
-    *,
-    dry_run: bool,
-    any_publisher: bool = False,
-    project: Path | None = None,
-    prefer: Side | None = None,
-) -> dict[str, Any]:
+    root: Root, folder: Path, texts: Sequence[str], accepted: Sequence[str], settings: InstallSettings, *,
+    dry_run: bool, any_publisher: bool = False, project: Path | None = None, prefer: Side | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Put what the corpus holds now in place of what is installed, each skill in one step.
 
     Into a skill that was edited by hand it is merged; where both changed the same, the folder stays as it is
@@ -107,20 +95,9 @@ def update_skills(
     What is, or would be, put in place has the differences of its `files`, as `skillery diff --json` has them,
     of its `risks` and `licence`.
 
-    Args:
-        root: The root.
-        folder: The folder of skills.
-        texts: Which ones, by name or id; none: all of them.
-        accepted: Rules of risks that are not refused, besides those accepted before.
-        settings: What is refused.
-        dry_run: Whether to write nothing: what would be written is `outdated`.
-        any_publisher: Whether what another publisher has put at its id by now is not refused.
-        project: As for `installing.install_skills`.
-        prefer: Whose is taken where both changed the same; None: it conflicts.
-
-    Raises:
-        WrongInput: There is no such folder, or one of `texts` is not installed there.
-        Locked, StorageError: As `installing.install_skills`.
+    The parameters are as for `installing.install_skills`; without texts all are updated, and in a dry run,
+    which writes nothing, what would be is `outdated`. Raises `WrongInput` if there is no such folder, or one
+    of `texts` is not installed there, and `Locked` or `StorageError` as `installing.install_skills`.
     """
     rules = require_rules(accepted)
     with open_skills_folder(folder) as skills:
@@ -179,17 +156,9 @@ def _row(root: Root, doc_id: str) -> dict[str, Any] | None:
 
 
 def _update(
-    root: Root,
-    skills: SkillsFolder,
-    name: str,
-    rules: Sequence[str],
-    settings: InstallSettings,
-    *,
-    dry_run: bool,
-    any_publisher: bool,
-    prefer: Side | None,
-    project: Path | None,
-) -> dict[str, Any]:
+    root: Root, skills: SkillsFolder, name: str, rules: Sequence[str], settings: InstallSettings, *,
+    dry_run: bool, any_publisher: bool, prefer: Side | None, project: Path | None,
+) -> dict[str, Any]:  # fmt: skip
     installed, edits = skills.skills[name], skills.edits(name)
     told, row = _state(root, skills, name, edits)
     if row is None:
@@ -259,9 +228,8 @@ def _merge(
 def _installed_contents(root: Root, installed: Installed, ours: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files that were installed: what is unchanged in the folder, the rest of what is kept.
 
-    Raises:
-        WrongInput: The bytes of one are not kept any more.
-        UnknownDocument, Withheld, StorageError: As `past_edition`.
+    Raises `WrongInput` if the bytes of one are not kept any more, and `UnknownDocument` or `Withheld` or
+    `StorageError` as `past_edition`.
     """
     held = digests_of(ours)
     found = {p: ours[p] for p, digest in installed.files.items() if held.get(p) == digest}

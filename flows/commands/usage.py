@@ -48,8 +48,7 @@ def usage_of(root: Root, settings: Settings, days: int) -> dict[str, Any]:
     skill how often it was found among the first ten, paged and installed; `never_found` are those of the
     corpus that no search of these days found. `dropped` counts events that came too fast to be kept.
 
-    Raises:
-        StorageError: A file cannot be read.
+    Raises `StorageError` if a file cannot be read.
     """
     rows = read_usage(root, datetime.now(UTC) - timedelta(days=days - 1))
     events, used = (

@@ -76,8 +76,7 @@ class Nothing(Exception):
 def read_prompt(agent: str, event: bytes) -> Prompt:
     """Return the prompt of a host's event.
 
-    Raises:
-        Nothing: It is no event of a prompt, or of one that wants no skill.
+    Raises `Nothing` if it is no event of a prompt, or of one that wants no skill.
     """
     try:
         told = json.loads(event)

@@ -125,19 +125,9 @@ _SAFE = [
 ]  # fmt: skip
 _SOON = {"retry-after": "1"}
 _ROUTES = (
-    "/mcp",
-    "/api/search",
-    "/api/page",
-    "/api/skills",
-    "/api/status",
-    "/api/tools",
-    "/docs",
-    "/healthz",
-    "/metrics",
-    "/.well-known",
-    "/marketplace.json",
-    *PATHS,
-)
+    "/mcp", "/api/search", "/api/page", "/api/skills", "/api/status", "/api/tools", "/docs", "/healthz",
+    "/metrics", "/.well-known", "/marketplace.json", *PATHS,
+)  # fmt: skip
 Count = Callable[[str, int, float], None]
 
 
@@ -150,13 +140,9 @@ class Refused(Exception):
 
 
 class Gate:
-    """An ASGI app around another one.
+    """An ASGI app around another one, which `callers` may ask within `limits`.
 
-    Args:
-        app: What answers.
-        callers: Who may ask.
-        limits: How much, how long, how many.
-        count: Is told route, status and seconds of each request.
+    `count` is told route, status and seconds of each request.
     """
 
     def __init__(self, app: ASGIApp, callers: Callers, limits: ServeSettings, count: Count) -> None:

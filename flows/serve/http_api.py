@@ -29,9 +29,8 @@ from starlette.responses import JSONResponse, Response
 
 from flows.commands.queries import require_page_options, search_filters
 from flows.hook.run import HOOK
-from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.answers.service import DEFAULT, Service
-from flows.serve.answers.tool import Tool
+from flows.serve.answers.tool import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT, Tool
 from flows.serve.answers.tools import TOOLS
 from flows.serve.catalogue.rendering import page_answer, render
 from flows.serve.catalogue.routes import error_page, wants_page
@@ -260,12 +259,9 @@ def _raw(service: Service, doc_id: str, file: str | None) -> tuple[bytes, str, s
 
 
 async def _tagged(
-    service: Service,
-    request: Request,
-    found: Callable[[], Json | tuple[bytes, str, str]],
-    *,
+    service: Service, request: Request, found: Callable[[], Json | tuple[bytes, str, str]], *,
     slow: bool = False,
-) -> Response:
+) -> Response:  # fmt: skip
     """Return an answer under an ETag by served version; one that the caller holds is not worked out again."""
     asked = f"{request.url.path}?{request.url.query}"
     before = await service.run(service.tag)

@@ -56,10 +56,8 @@ class LiveRegistry:
     async def release(self) -> Release:
         """Return what is offered now.
 
-        Raises:
-            TransientError: The indexes are being made, which takes longer than a request may wait.
-            NotPublished: Nothing is served.
-            StorageError: A file of the root cannot be read.
+        Raises `TransientError` if the indexes are being made, which takes longer than a request may wait;
+        `NotPublished` if nothing is served; `StorageError` if a file of the root cannot be read.
         """
         made = asyncio.wrap_future(await self._service.run(self._begun))
         try:

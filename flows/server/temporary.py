@@ -70,11 +70,8 @@ def server_for(root: Root, meanwhile: Callable[[], object], *, needed: bool) -> 
 
     It has a session of its own, since Ctrl-C must end the command before the server that it tells of it; it
     takes requests with this command's password alone; and it ends when the command's pipe to it closes, be
-    the command killed.
-
-    Raises:
-        TransientError: The server did not start (the message names the file with its words), or the one that
-            the settings name does not answer.
+    the command killed. Raises `TransientError` if the server did not start (the message names the file with
+    its words), or the one that the settings name does not answer.
     """
     if named := os.environ.get("PREFECT_API_URL") or _named():
         _require_answer(named)

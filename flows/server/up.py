@@ -98,8 +98,7 @@ def _project() -> Path:
 def root_names(roots: Sequence[Root]) -> dict[str, str]:
     """Return the addresses of roots by names: the last part of each, and 6 digits where two have the same.
 
-    Raises:
-        WrongInput: A root is given twice.
+    Raises `WrongInput` if a root is given twice.
     """
     places = [root.folder.resolve() for root in roots]
     if twice := [root.uri for n, root in enumerate(roots) if places[n] in places[:n]]:

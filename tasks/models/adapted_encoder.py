@@ -6,7 +6,6 @@ are packaged; the weights that they change are those of the default encoder, wha
 
 from __future__ import annotations
 
-import itertools
 import json
 import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from tokenizers import Tokenizer
 from storage.errors import ModelMismatch
 from storage.folder import threads_of_process
 from storage.seal import seal_folder
+from tasks.models.engine import batches_of
 from tasks.models.model_cache import engine_of_graph, is_whole, model_cache, put_in_place
 from tasks.models.onnx_export import PACKAGED, resolve
 from tasks.models.preloaded import loaded_once
@@ -53,17 +53,15 @@ class ReadTokens(NamedTuple):
 
 
 def is_base(card: Mapping[str, Any]) -> bool:
-    """Return whether the encoder of a card is the default one, whose vectors adapted states are near to."""
+    """Tell whether the encoder of a card is the default one, whose vectors adapted states are near to."""
     return str(card["revision"]) == PACKAGED[BASE][2]
 
 
 class AdaptedEncoder:
     """Reads texts with the adapted encoder.
 
-    Args:
-        adapters: Arrays `LAYER.MATRIX.a`, shape `(rank, inputs)`, and `.b`, `(outputs, rank)`; others are not
-            read.
-        threads: Calls of `states` at a time, each on one thread.
+    `adapters` are arrays `LAYER.MATRIX.a`, shape `(rank, inputs)`, and `.b`, `(outputs, rank)`; others are
+    not read. Each of the `threads` makes one call of `states` at a time.
 
     Raises:
         ModelMismatch: The packaged base weights are not those that the adapters were trained on.
@@ -112,38 +110,25 @@ class AdaptedEncoder:
     ) -> Vectors:  # fmt: skip
         """Return what `tell` makes of the states of each text; texts of one length are read together.
 
-        Args:
-            texts: The ids of each, with special tokens.
-            tell: Of states, shape `(texts, tokens, 384)`, makes something with a row for each text.
-            threads: Batches that are read at a time.
-            second: As of `states`.
+        `texts` are ids with special tokens; of states, shape `(texts, tokens, 384)`, `tell` makes something
+        with a row a text; `threads` batches are read at a time.
         """
 
         def read(batch: list[int]) -> Vectors:
             return tell(self.states([texts[place] for place in batch], second))
 
-        batches = list(_batches([len(text) for text in texts], threads))
+        batches = batches_of([len(text) for text in texts], _BATCH, threads)
+        if not batches:
+            return np.zeros(0, dtype=np.float32)
         if min(threads, len(batches)) < 2:
             made = [*map(read, batches)]
         else:
             with ThreadPoolExecutor(threads) as pool:
                 made = list(pool.map(read, batches))
-        if not batches:
-            return np.zeros(0, dtype=np.float32)
         found = np.concatenate(made)
         back = np.empty_like(found)
         back[[place for batch in batches for place in batch]] = found
         return back
-
-
-def _batches(lengths: Sequence[int], threads: int) -> Iterator[list[int]]:
-    """Yield the places of texts of one length: about as many batches as threads, none too large."""
-    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
-    share = -(-len(lengths) // threads)
-    for length, group in itertools.groupby(order, lambda place: lengths[place]):
-        same = list(group)
-        size = max(1, min(share, _BATCH // length))
-        yield from (same[at : at + size] for at in range(0, len(same), size))
 
 
 class _Weights:
@@ -155,7 +140,6 @@ class _Weights:
             self._file, self._start = file, stream.tell()
 
     def read(self, name: str) -> Vectors:
-        """Return a tensor."""
         shape, (begin, end) = self.tensors[name]["shape"], self.tensors[name]["data_offsets"]
         held = np.fromfile(self._file, np.float32, (end - begin) // 4, offset=self._start + begin)
         return held.reshape(shape)
@@ -214,7 +198,6 @@ def _base_folder() -> Path:
 
 
 def _told(adapters: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield the names and numbers of the adapters."""
     for name in sorted(name for name in adapters if name[0].isdigit()):
         yield name.encode()
         yield np.ascontiguousarray(adapters[name]).tobytes()

@@ -66,15 +66,9 @@ def load_kept_encoder(root: str, folder: str) -> KeptEncoder:
 
 
 class KeptEncoder:
-    """Encodes what has no vector yet, and keeps it; implements IndexEncoder and StateEncoder.
+    """Encodes what has no vector yet, and keeps it below a root; implements IndexEncoder and StateEncoder.
 
-    Args:
-        encoder: Makes vectors, and states if it can.
-        root: Where it keeps them.
-        agree: Called once before it makes the first; may raise.
-
-    Attributes:
-        made: How many texts it has encoded, because nothing was kept of them.
+    `agree` is called once before it makes the first, and may raise; `made` is how many texts it has encoded.
     """
 
     def __init__(self, encoder: IndexEncoder, root: Root, agree: Callable[[], None] = lambda: None) -> None:
@@ -148,14 +142,12 @@ def require_agreement(root: Root, folder: str, encoder: OnnxEncoder, *, empty: b
     if held is None:
         root.write_json(path, {"engine": encoder.engine, "vectors": encoder.encode(_PROBES).tolist()})
     elif held["engine"] != encoder.engine:
-        _compare(held["engine"], np.asarray(held["vectors"], dtype=np.float32), encoder, folder)
-
-
-def _compare(first: str, vectors: Vectors, encoder: OnnxEncoder, folder: str) -> None:
-    least = float((vectors * encoder.encode(_PROBES)).sum(axis=1).min())
-    if not least >= LEAST:
-        raise ModelMismatch(
-            f"{folder} was made with {first}, this machine encodes with {encoder.engine}, and their vectors "
-            f"differ (cosine {least:.4f}): delete that folder, and `skillery rebuild` encodes everything anew"
-        )
-    log.info("vectors of %s are continued with %s: cosine %.5f at least", first, encoder.engine, least)
+        first, vectors = held["engine"], np.asarray(held["vectors"], dtype=np.float32)
+        least = float((vectors * encoder.encode(_PROBES)).sum(axis=1).min())
+        if not least >= LEAST:
+            raise ModelMismatch(
+                f"{folder} was made with {first}, this machine encodes with {encoder.engine}, and their "
+                f"vectors differ (cosine {least:.4f}): delete that folder, and `skillery rebuild` encodes "
+                "everything anew"
+            )
+        log.info("vectors of %s are continued with %s: cosine %.5f at least", first, encoder.engine, least)

@@ -7,20 +7,19 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
-from tokenizers import Encoding
-from tokenizers import Tokenizer as FastTokenizer
+from tokenizers import Tokenizer
 
 from storage.errors import EncodingTooLong, ModelMismatch
 from storage.folder import threads_of_process
 from tasks.models.engine import SMALL, Engine, OnnxRuntime, batches_of
 from tasks.models.model_cache import engine_of
+from tasks.models.preloaded import Preloaded
 from tasks.models.protocols import Vectors
 from tasks.models.token_states import STATE_MODEL, pack, unit
 from tasks.models.tokens import whole_tokenizer, word_counts
@@ -29,7 +28,6 @@ log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 5.0
 _WORTH_THREADS = 400  # tokens: more than a request has, beside whose encoding others work already
 POOLINGS = ("mean", "cls")
-_T = TypeVar("_T")
 _Window = tuple[int, list[int]]
 # A batch's vectors and packed states, and what makes them of the tokens' states.
 _Found = tuple[Vectors, list[bytes]]
@@ -74,17 +72,17 @@ class OnnxEncoder:
     def __init__(self, folder: Path, *, threads: int | None = None, seconds: float | None = None) -> None:
         self.card, self.seconds = card_of(folder), seconds
         self._folder, self._threads = folder, threads or threads_of_process()
-        self._engine_ahead: Future[Engine] | None = None
-        self._tokenizer_ahead: Future[FastTokenizer] | None = None
+        # Loaded when first used: a night with nothing new needs neither.
+        self._engines = Preloaded(self._open_engine)
+        self._tokenizers = Preloaded(functools.partial(whole_tokenizer, folder))
 
-    # Tokenizer and engine are loaded when first used: a night with nothing new needs neither.
-    @functools.cached_property
-    def _tokenizer(self) -> FastTokenizer:
-        return _loaded(self._tokenizer_ahead, partial(whole_tokenizer, self._folder))
-
-    @functools.cached_property
+    @property
     def _engine(self) -> Engine:
-        return _loaded(self._engine_ahead, self._open_engine)
+        return self._engines.get()
+
+    @property
+    def _tokenizer(self) -> Tokenizer:
+        return self._tokenizers.get()
 
     def _open_engine(self) -> Engine:
         small = self._folder / SMALL  # exports from before OpenVINO ran them lack it
@@ -96,15 +94,13 @@ class OnnxEncoder:
 
         What fails is tried again at each use, which raises: its files may have been mended since.
         """
-        pool = ThreadPoolExecutor(2)
-        self._engine_ahead = pool.submit(self._open_engine)
-        self._tokenizer_ahead = pool.submit(whole_tokenizer, self._folder)
-        pool.shutdown(wait=False)
+        self._engines.begin()
+        self._tokenizers.begin()
 
     def by_onnx_runtime(self) -> OnnxEncoder:
         """Return an encoder of the same export that ONNX Runtime runs, as all were before OpenVINO did."""
         other = OnnxEncoder(self._folder, threads=self._threads)
-        other._engine = OnnxRuntime(self._folder / "model.onnx")
+        other._engines = Preloaded(lambda: OnnxRuntime(self._folder / "model.onnx"))
         return other
 
     @property
@@ -183,7 +179,6 @@ class OnnxEncoder:
         if self._threads == 1 or len(batches) <= 1 or sum(map(len, windows)) < _WORTH_THREADS:
             yield from zip(batches, map(infer, batches), strict=True)
             return
-        _ = self._engine  # made once, before threads ask for it
         # Nor are there cores left for the linear algebra to take several for a product.
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(self._threads) as pool:
             try:
@@ -208,15 +203,9 @@ class OnnxEncoder:
     def _windows(self, texts: Sequence[str]) -> Iterator[_Window]:
         prefix, suffix = self._special_tokens
         length = int(self.card["max_tokens"]) - len(prefix) - len(suffix)
-        for owner, ids in enumerate(self._ids(texts)):
-            for start in range(0, max(len(ids), 1), length):
-                yield owner, ids[start : start + length]
-
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return [found.ids for found in self._tokenized(texts)]
-
-    def _tokenized(self, texts: Sequence[str]) -> list[Encoding]:
-        return list(self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False))
+        for owner, found in enumerate(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)):
+            for start in range(0, max(len(found.ids), 1), length):
+                yield owner, found.ids[start : start + length]
 
     @functools.cached_property
     def _special_tokens(self) -> tuple[list[int], list[int]]:
@@ -225,11 +214,6 @@ class OnnxEncoder:
         full = self._tokenizer.encode("a", add_special_tokens=True).ids
         at = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
         return full[:at], full[at + len(bare) :]
-
-
-def _loaded(ahead: Future[_T] | None, load: Callable[[], _T]) -> _T:
-    """Return what was loaded ahead; if nothing was, or if that failed, load it."""
-    return load() if ahead is None or ahead.exception() else ahead.result()
 
 
 def _pool(states: Vectors, pooling: str) -> Vectors:

@@ -51,12 +51,10 @@ class Engine(Protocol):
 
 
 class OpenVino:
-    """Runs a model by OpenVINO; its `name` says in which precision.
+    """Runs a model by OpenVINO, by so many threads a call each; its `name` says in which precision.
 
-    Args:
-        model: A file that `save` wrote; one of OpenVINO's own form, or of ONNX, which takes longer to load
-            and more memory; or the content of one of ONNX.
-        threads: Calls at a time, each on one thread.
+    `model` is a file that `save` wrote, one of OpenVINO's own form or of ONNX, which takes longer to load and
+    more memory, or the content of one of ONNX.
     """
 
     def __init__(self, model: Path | bytes, threads: int) -> None:
@@ -144,13 +142,17 @@ def _has_bf16(core: Any) -> bool:  # noqa: ANN401 (the library's)
     return _BF16 in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
-def batches_of(lengths: Sequence[int]) -> list[list[int]]:
-    """Return the places of windows of so many tokens each, in batches of one length, the longest first."""
+def batches_of(lengths: Sequence[int], tokens: int = _BATCH_TOKENS, threads: int = 1) -> list[list[int]]:
+    """Return the places of windows of so many tokens each, in batches of one length, the longest first.
+
+    A batch has at most so many `tokens`, and at most the share of one of the `threads`.
+    """
     # At the end no thread waits long for another.
     order = sorted(range(len(lengths)), key=lambda at: -lengths[at])
+    share = -(-len(lengths) // threads)
     found = []
     for length, group in itertools.groupby(order, lambda at: lengths[at]):
-        same, size = list(group), max(1, _BATCH_TOKENS // max(1, length))
+        same, size = list(group), max(1, min(share, tokens // max(1, length)))
         found += [same[start : start + size] for start in range(0, len(same), size)]
     return found
 

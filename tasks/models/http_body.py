@@ -23,10 +23,7 @@ async def unpacked(
 ) -> AsyncGenerator[bytes, None]:
     """Yield an unpacked body in pieces of at most 64 KB, or as they came.
 
-    Args:
-        raw: The body as it came.
-        headers: The answer's headers, found in any letter case.
-        most: The largest size of a body in bytes, both announced and unpacked.
+    `headers` are found in any letter case; `most` is the largest size in bytes, both announced and unpacked.
 
     Raises:
         BodyRefused: It is larger, damaged, ends too early, or has an encoding that was not asked for.

@@ -14,9 +14,7 @@ def require_on_hub(name: str) -> None:
     """Return if a model can be fetched: its files were fetched before, or the hub has it.
 
     The hub is Hugging Face's, or what HF_ENDPOINT names; HF_TOKEN and HF_HUB_OFFLINE hold as they do there.
-
-    Args:
-        name: What is no folder and comes with no package, e.g. `OWNER/MODEL`.
+    `name` is no folder and comes with no package.
 
     Raises:
         TerminalError: The name has another form, the hub has no such model, or it cannot be asked.

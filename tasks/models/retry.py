@@ -36,9 +36,7 @@ class RetryPolicy:
     def backoff(self, tried: int, draw: float) -> float:
         """Return `min(wait_max, wait_min * 2**(tried - 1) * (1 + draw))`, in seconds.
 
-        Args:
-            tried: Number of the try that failed, from 1.
-            draw: In [0, 1); spreads the waits of many clients.
+        Tries are counted from 1; `draw`, in [0, 1), spreads the waits of many clients.
         """
         return min(self.wait_max, self.wait_min * 2.0 ** (tried - 1) * (1.0 + draw))
 
@@ -53,9 +51,7 @@ def retrying(
     before_sleep: Callable[[BaseException | None, int], None], sleep: Callable[[float], Awaitable[None]],
     random: Callable[[], float],
 ) -> AsyncRetrying:  # fmt: skip
-    """Return the loop that calls a function until it succeeds or the policy gives up.
-
-    The last failure itself is raised.
+    """Return the loop that calls a function until it succeeds or the policy gives up: the last failure rises.
 
     Args:
         policy: How often, and how long to wait.
@@ -103,9 +99,7 @@ def _is_transient(_task: object, _run: object, state: Any) -> bool:  # noqa: ANN
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the wait that a server asks for, in seconds up to `LONGEST_WAIT`; None: none can be read.
 
-    Args:
-        headers: `retry-after-ms` is read first, then `retry-after`, which is in seconds or an HTTP date.
-        now: The time, with a time zone.
+    `retry-after-ms` is read first, then `retry-after`, which is in seconds or an HTTP date.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     seconds = _number(headers.get("retry-after")) if milliseconds is None else milliseconds / 1000

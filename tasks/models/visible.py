@@ -27,13 +27,7 @@ def visible(text: str, *, lines: bool = False) -> str:
     Control characters are those that change what is around them or are not seen: C0 and C1, overrides and
     marks of direction, separators of lines, zero-width spaces, tags, lone surrogates and noncharacters. The
     result is valid UTF-8 and, once `<` and `&` are escaped, valid XML 1.0. A result is returned unchanged.
-
-    Args:
-        text: A name or a text that somebody else wrote.
-        lines: Keep line feeds and tabs, for a text of many lines; else they are escaped, too.
+    With `lines`, for a text of many of them, line feeds and tabs stay.
     """
-    return (_IN_LINES if lines else _IN_A_LINE).sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+    unseen = _IN_LINES if lines else _IN_A_LINE
+    return unseen.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)

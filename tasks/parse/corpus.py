@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -21,7 +21,7 @@ from tasks.models.protocols import Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.parse import STAGE_VERSION
 from tasks.parse.classify.local import LocalClassifier
-from tasks.parse.classify.options import TypingOptions, classifier_name, typing_identity
+from tasks.parse.classify.options import TypingOptions, typing_identity
 from tasks.parse.classify.protocol import Classifier
 from tasks.parse.document import parse_documents
 from tasks.parse.edges.linker import EdgeOptions, Linked, Linker, edges_identity, open_asked
@@ -47,12 +47,9 @@ class ParsePlan:
 def rules_digest(classifier: str, tokenizer: str, encoder: str | None) -> str:
     """Return the digest of everything but the text on which a parse depends: `rules`, or `rules+vectors`.
 
-    A document parsed with vectors counts as parsed where none are asked for, never the reverse.
-
-    Args:
-        classifier: The classifier's versioned name, and what else types depend on.
-        tokenizer: Revision of the tokenizer that counts tokens.
-        encoder: Revision of the encoder of the vectors; None parses without vectors.
+    It is made of the classifier's name and what else types depend on, and of the revisions of the tokenizer
+    and of the encoder. A document parsed with vectors counts as parsed where none are asked for, never the
+    reverse.
     """
     rules = hashlib.sha256(repr((STAGE_VERSION, classifier, tokenizer)).encode()).hexdigest()[:12]
     return rules if encoder is None else f"{rules}+{hashlib.sha256(encoder.encode()).hexdigest()[:12]}"
@@ -96,15 +93,9 @@ def parse_partitions(
 ) -> dict[str, int]:  # fmt: skip
     """Parse the documents of partitions (0 to 63) that changed, at most about 1,000 of them a write.
 
-    Args:
-        root: The corpus.
-        partitions: As in `ParsePlan.batches`.
-        rules: As `rules_digest` returns it.
-        classifier: Types the nodes; documents that it leaves unfinished are parsed again by the next run.
-        tokenizer: Counts their tokens.
-        encoder: Makes the nodes' vectors for semantic edges, and keeps them for the index; None: no vectors.
-        linker: Infers conditions and references, as `classifier` does types; None: the rules do.
-        grouped: As `segment` has it.
+    Documents that the classifier or the linker (None: the rules infer conditions and references) leaves
+    unfinished are parsed again by the next run. The encoder makes the nodes' vectors for semantic edges, and
+    keeps them for the index; None: no vectors. `grouped` is as `segment` has it.
 
     Returns:
         Counts of `documents`, `nodes` and `edges` written, of `vectors` made, `Typing.counts` and
@@ -120,18 +111,17 @@ def parse_partitions(
     documents = documents.filter(pl.col("doc_id").is_in(list(digests)))
     for chunk in documents.iter_slices(_DOCUMENTS_AT_ONCE):
         bodies = dict(chunk.iter_rows())
-        found = parse_documents(bodies, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
-        parsed = found.nodes
+        parsed, typing = parse_documents(bodies, classifier=classifier, tokenizer=tokenizer, grouped=grouped)
         linked = Linked() if linker is None else linker.link(parsed)
-        late = found.typing.unfinished | linked.unfinished
+        late = typing.unfinished | linked.unfinished
         texts = [node.text for nodes in parsed.values() for node in nodes]
         # With token states, which the encoder keeps too: the index takes both.
         vectors = None if encoder is None else encoded(encoder, texts)[0]
         edges = _edges(parsed, vectors, linked)
         done = {d: _unfinished(digests[d], parsed[d], edges[d]) if d in late else digests[d] for d in parsed}
         writer.add(done, parsed, edges)
-        writer.counts.update(found.typing.counts() + linked.counts())
-        if more := len(late - found.typing.unfinished):
+        writer.counts.update(typing.counts() + linked.counts())
+        if more := len(late - typing.unfinished):
             writer.counts["unfinished"] += more
     writer.write()
     writer.counts["vectors"] = encoder.made - made if encoder else 0
@@ -227,21 +217,13 @@ def node_type_mix(root: Root) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class ParseOptions:
-    """How a batch is parsed.
+    """How a batch is parsed."""
 
-    Args:
-        encoder: The folder of the encoder's export.
-        with_vectors: Whether nodes get vectors.
-        llm: The language model that types nodes; None: the local classifier does.
-        edges: The language model that infers edges; None: rules do.
-        grouped: As `segment` has it.
-    """
-
-    encoder: str
+    encoder: str  # the folder of the encoder's export
     with_vectors: bool
-    llm: TypingOptions | None = None
-    edges: EdgeOptions | None = None
-    grouped: bool = False
+    llm: TypingOptions | None = None  # types nodes; None: the local classifier does
+    edges: EdgeOptions | None = None  # infers edges; None: rules do
+    grouped: bool = False  # as `segment` has it
 
     def rules(self) -> str:
         """Return the digest of all but the texts on which a parse depends, as `rules_digest` does."""
@@ -249,12 +231,6 @@ class ParseOptions:
         identity = typing_identity(LocalClassifier.name, self.llm)
         identity += edges_identity(self.edges) + (" grouped" if self.grouped else "")
         return rules_digest(identity, revision, revision if self.with_vectors else None)
-
-
-def plan_here(root: Root, options: ParseOptions) -> dict[str, Any]:
-    """Return the `ParsePlan` as a dict, with the name of the classifier."""
-    name = classifier_name(LocalClassifier.name, options.llm)
-    return {**asdict(plan_parse(root, options.rules())), "classifier": name}
 
 
 def parse_here(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from storage.schemas import Node
 from tasks.models.protocols import Tokenizer
@@ -12,26 +11,18 @@ from tasks.parse.classify.protocol import Classifier, FragmentInContext
 from tasks.parse.segment.segment import Fragment, segment
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedDocuments:
-    """The nodes of each document, in order, and how they were typed."""
-
-    nodes: dict[str, list[Node]]
-    typing: Typing
-
-
 def parse_document(
     doc_id: str, body: str, *, classifier: Classifier, tokenizer: Tokenizer, grouped: bool = False
 ) -> list[Node]:
     """Return the nodes of one document in order; arguments as `parse_documents`."""
     one = {doc_id: body}
-    return parse_documents(one, classifier=classifier, tokenizer=tokenizer, grouped=grouped).nodes[doc_id]
+    return parse_documents(one, classifier=classifier, tokenizer=tokenizer, grouped=grouped)[0][doc_id]
 
 
 def parse_documents(
     bodies: Mapping[str, str], *, classifier: Classifier, tokenizer: Tokenizer, grouped: bool = False
-) -> ParsedDocuments:
-    """Return the nodes of documents, canonical text by doc_id, whose fragments are all typed at once.
+) -> tuple[dict[str, list[Node]], Typing]:
+    """Return the nodes of documents, canonical text by doc_id, typed all at once, and how they were typed.
 
     Each node's `text` is `body[start:end]`, its `node_id` `doc_id#ordinal`; `grouped` is as `segment` has it.
     """
@@ -42,22 +33,15 @@ def parse_documents(
     counts = tokenizer.count([f.text for f in given])
     rows = zip(typing.rows, counts, strict=True)
     nodes = {doc_id: [_node(doc_id, f, *next(rows)) for f in own] for doc_id, own in fragments.items()}
-    return ParsedDocuments(nodes, typing)
+    return nodes, typing
 
 
 def in_context(doc_id: str, fragments: Sequence[Fragment]) -> list[FragmentInContext]:
     """Return a document's fragments, in order, each with the texts before and after it."""
-    around = [None, *(fragment.text for fragment in fragments), None]
+    around = [None, *(f.text for f in fragments), None]
     return [
-        FragmentInContext(
-            fragment_id=f"{doc_id}#{fragment.ordinal}",
-            heading_path=fragment.heading_path,
-            block=fragment.block,
-            previous=around[position],
-            text=fragment.text,
-            next=around[position + 2],
-        )
-        for position, fragment in enumerate(fragments)
+        FragmentInContext(f"{doc_id}#{f.ordinal}", f.heading_path, f.block, before, f.text, after)
+        for f, before, after in zip(fragments, around, around[2:], strict=False)
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,8 @@ from tasks.models.llm.budget import Ledger
 from tasks.models.onnx_export import export_below
 from tasks.models.retry import task_retries
 from tasks.parse.classify.local import LocalClassifier
-from tasks.parse.classify.options import TypingOptions, belief
-from tasks.parse.corpus import ParseOptions, parse_here, plan_here
-from tasks.parse.edges.linker import EdgeOptions
+from tasks.parse.classify.options import TypingOptions, belief, classifier_name
+from tasks.parse.corpus import ParseOptions, parse_here, plan_parse
 from tasks.refine.shells import slot_of
 from tasks.refine.workers import run_in
 
@@ -29,12 +28,10 @@ def prepare_encoder(root: str, encoder: str) -> str:
 
 
 @task(name="plan-parse", cache_policy=NO_CACHE)
-def plan_parsing(
-    root: str, encoder: str, *, with_vectors: bool, llm: TypingOptions | None = None,
-    edges: EdgeOptions | None = None, grouped: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+def plan_parsing(root: str, options: ParseOptions) -> dict[str, Any]:
     """Return the `ParsePlan` as a dict, with the name of the classifier."""
-    return plan_here(Root(root), ParseOptions(encoder, with_vectors, llm, edges, grouped))
+    name = classifier_name(LocalClassifier.name, options.llm)
+    return {**asdict(plan_parse(Root(root), options.rules())), "classifier": name}
 
 
 @task(name="believe-llm", cache_policy=NO_CACHE, **task_retries())
@@ -45,12 +42,11 @@ def believe_llm(root: str, llm: TypingOptions, ledger: Ledger) -> TypingOptions:
 
 @task(name="parse-batch", cache_policy=NO_CACHE, **task_retries())
 def parse_batch(
-    root: str, partitions: list[int], encoder: str, *, with_vectors: bool, llm: TypingOptions | None = None,
-    edges: EdgeOptions | None = None, ledger: Ledger | None = None, executor: Executor | None = None,
-    grouped: bool = False,
+    root: str, partitions: list[int], options: ParseOptions, ledger: Ledger | None = None,
+    executor: Executor | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Segment, type, encode and link the documents of a few partitions; return counts and the LLM account."""
-    options = ParseOptions(encoder, with_vectors, llm, edges, grouped)
     # A worker loads what it is given, and not this module, since Prefect takes seconds.
-    work = partial(parse_here, Root(root), partitions, options, ledger or Ledger(), slot_of(llm, edges))
+    slot = slot_of(options.llm, options.edges)
+    work = partial(parse_here, Root(root), partitions, options, ledger or Ledger(), slot)
     return run_in(executor, work)

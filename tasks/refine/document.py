@@ -10,23 +10,8 @@ from datetime import UTC, datetime
 from storage.schemas import BundledFile, Document, Dropped, FileContent, Finding, RawDocument, content_hash
 from tasks.models.redact import redact
 from tasks.models.visible import visible
-from tasks.refine.filters import (
-    SEVERITIES,
-    FilterLimits,
-    Verdict,
-    empty,
-    licence_refused,
-    no_body,
-    no_instructions,
-    no_language,
-    not_text,
-    template,
-    too_large,
-    too_many_parts,
-    too_risky,
-    too_short,
-    unknown_encoding,
-)
+from tasks.refine import filters
+from tasks.refine.filters import SEVERITIES, FilterLimits, Verdict
 from tasks.refine.frontmatter.skill_text import server_text, skill_text
 from tasks.refine.licences.resolve import resolve_licence
 from tasks.refine.risks.contents import RUNS, crawled, scan_bundles
@@ -54,26 +39,19 @@ class RefinedBundle:
     text_risks: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Refined:
-    """A file's bytes without secrets, None where they cannot be taken out, and what was found in it."""
-
-    content: bytes | None
-    secrets: tuple[Finding, ...] = ()
+# A file's bytes without secrets, None where they cannot be taken out, and what was found in it.
+_Refined = tuple[bytes | None, tuple[Finding, ...]]
 
 
 def refine_bundles(
     documents: Sequence[RawDocument], *, max_control_share: float = MAX_CONTROL_SHARE
 ) -> list[RefinedBundle]:
-    """Return the refined bundle of each document; equal files are scanned once.
+    """Return the refined bundle of each document, of its `contents`; equal files are scanned once.
 
     A text is redacted as bodies are, and is UTF-8 where that changed it; all other bytes stay as they are. A
     binary file in which something looks like a live key is not kept. For each rule there is one finding a
     bundle: of the gravest hit, the first file first, with the number of other files that it hit.
-
-    Args:
-        documents: Their `contents` are refined.
-        max_control_share: The largest share of control characters in a text, 0 to 1.
+    `max_control_share` is the largest share of control characters in a text, 0 to 1.
     """
     contents = dict.fromkeys(file.content for raw in documents for file in raw.contents)
     refined = {content: _without_secrets(content, max_control_share) for content in contents}
@@ -86,27 +64,26 @@ def refine_bundles(
 
 
 def _without_secrets(content: bytes, max_control_share: float) -> _Refined:
-    """Return a file without secrets; a binary one is kept whole or not at all."""
     if content.startswith(_LFS_POINTER):
-        return _Refined(None, (finding("bundle.lfs-pointer"),))
+        return None, (finding("bundle.lfs-pointer"),)
     text = decode(content)[0]
-    if not_text(text, max_control_share=max_control_share):
+    if filters.not_text(text, max_control_share=max_control_share):
         # UTF-16 without its mark is ASCII with a zero after each byte.
         secrets = redact(b"\n".join(RUNS.findall(content.replace(b"\0", b""))).decode())[1]
-        return _Refined(None, (finding("bundle.secret-in-binary"),)) if secrets else _Refined(content)
+        return (None, (finding("bundle.secret-in-binary"),)) if secrets else (content, ())
     redacted, secrets = redact(text)
-    return _Refined(redacted.encode("utf-8", "replace") if secrets else content, secrets)
+    return redacted.encode("utf-8", "replace") if secrets else content, secrets
 
 
 def _bundle(
     files: list[tuple[str, _Refined]], risks: list[tuple[str, Finding]], met: list[Finding]
 ) -> RefinedBundle:
-    kept = [(path, file.content) for path, file in files if file.content is not None]
+    kept = [(path, content) for path, (content, _) in files if content is not None]
     blobs = (BundledFile(path, len(c), hashlib.sha256(c).hexdigest()) for path, c in kept)
     return RefinedBundle(
         blobs=tuple(blobs),
         contents=tuple(content for _, content in kept),
-        findings=_gravest((path, found) for path, file in files for found in file.secrets),
+        findings=_gravest((path, found) for path, (_, secrets) in files for found in secrets),
         risks=(*_gravest(one for one in risks if one[0] != _TEXT), *met),
         text_risks=tuple(found for path, found in risks if path == _TEXT),
     )
@@ -138,28 +115,23 @@ def refine_document(
 
     No content raises an error. Name and description are inferred where the front matter lacks them. Risks are
     those of the whole text as fetched, then those of its bundle. The content of an `mcp-server` is a JSON
-    object from a registry; the filters on bodies do not apply to it.
-
-    Args:
-        raw: The file as fetched; `content` is None if it was over the crawler's limit.
-        fetched_at: Time when this content was fetched.
-        first_seen_at: Time when any version of this document was first seen.
-        limits: The filters' thresholds; None: the defaults.
-        bundle: What `refine_bundles` made of it; None: its text is scanned, and nothing is kept of its files.
+    object from a registry; the filters on bodies do not apply to it. Without a `bundle`, which
+    `refine_bundles` makes, the text is scanned, and nothing is kept of its files.
     """
     limits, content = limits or FilterLimits(), raw.content or b""
     bundle = bundle or refine_bundles([replace(raw, contents=())])[0]
     text, on_bytes = decode(content)
-    unreadable = too_large(raw.content, raw.size) or empty(content)
-    unreadable = unreadable or not_text(text, max_control_share=limits.max_control_share)
-    unreadable = unreadable or unknown_encoding(on_bytes)
-    if unreadable:
+    if unreadable := _unreadable(raw, text, on_bytes, limits):
         return _dropped(raw, unreadable)
     parts = (server_text if raw.kind == "mcp-server" else skill_text)(raw, text)
     if parts is None:
         return _dropped(raw, ("not_text", "what was listed of this server is no JSON object"))
     language = language_of(parts.body, parts.description, min_confidence=limits.min_language_confidence)
+    on_language = (
+        [] if language.code or language.letters < MIN_LETTERS else [finding("language.undetermined")]
+    )
     licence = resolve_licence(raw, parts.declared_licence)
+    found = (*raw.findings, *on_bytes, *parts.findings, *licence.findings)
     document = Document(
         **{name: getattr(raw, name) for name in _CARRIED},
         name=parts.name,
@@ -172,10 +144,7 @@ def refine_document(
         licence=licence.licence,
         licence_rule=licence.rule,
         blobs=bundle.blobs,
-        findings=(
-            *(*raw.findings, *on_bytes, *parts.findings, *licence.findings, *_on_language(language)),
-            *bundle.findings,
-        ),
+        findings=(*found, *on_language, *bundle.findings),
         risks=(*bundle.text_risks, *parts.risks, *bundle.risks),
         fetched_at=fetched_at,
         first_seen_at=first_seen_at,
@@ -195,9 +164,14 @@ def _dropped(raw: RawDocument, verdict: tuple[str, str], content: str | None = N
     return Dropped(raw.doc_id, raw.source, reason, detail, rule=f"refine.{reason}", content_hash=content)
 
 
-def _on_language(language: Language) -> tuple[Finding, ...]:
-    determined = language.code or language.letters < MIN_LETTERS
-    return () if determined else (finding("language.undetermined"),)
+def _unreadable(raw: RawDocument, text: str, on_bytes: Sequence[Finding], limits: FilterLimits) -> Verdict:
+    if raw.content is None:
+        return "too_large", f"{raw.size:,} bytes: over the size limit, its content was not read"
+    if not raw.content:
+        return "empty", "the file has zero bytes"
+    unknown = [found.message for found in on_bytes if found.code == "document.unknown-encoding"]
+    is_binary = filters.not_text(text, max_control_share=limits.max_control_share)
+    return is_binary or (("not_text", unknown[0]) if unknown else None)
 
 
 def _unfit(document: Document, language: Language, limits: FilterLimits) -> Verdict:
@@ -205,9 +179,13 @@ def _unfit(document: Document, language: Language, limits: FilterLimits) -> Verd
     stated, body = "" if "description" in document.inferred else document.description, document.body
     on_text = None
     if document.kind != "mcp-server":
-        on_text = no_body(body) or too_many_parts(body, max_parts=limits.max_parts) or no_instructions(body)
-        on_text = on_text or (template(stated, body) if limits.drop_templates else None)
-        on_text = on_text or too_short(body, min_words=limits.min_words)
-        on_text = on_text or no_language(language, min_confidence=limits.min_language_confidence)
-    refused = licence_refused(document.licence, limits.drop_licences, limits.policy)
-    return on_text or refused or too_risky(document.risks, limits.drop_risks)
+        on_text = (
+            filters.no_body(body)
+            or filters.too_many_parts(body, max_parts=limits.max_parts)
+            or filters.no_instructions(body)
+        )
+        on_text = on_text or (filters.template(stated, body) if limits.drop_templates else None)
+        on_text = on_text or filters.too_short(body, min_words=limits.min_words)
+        on_text = on_text or filters.no_language(language, min_confidence=limits.min_language_confidence)
+    refused = filters.licence_refused(document.licence, limits.drop_licences, limits.policy)
+    return on_text or refused or filters.too_risky(document.risks, limits.drop_risks)

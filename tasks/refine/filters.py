@@ -65,30 +65,12 @@ class FilterLimits:
             raise WrongInput(f"{self}: shares are 0 to 1, numbers of words 0 or more")
 
 
-def too_large(content: bytes | None, size: int) -> Verdict:
-    """Drop a file that the crawler did not read because it was over its limit; `size` is in bytes."""
-    if content is not None:
-        return None
-    return "too_large", f"{size:,} bytes: over the size limit, its content was not read"
-
-
-def empty(content: bytes) -> Verdict:
-    """Drop a file of zero bytes."""
-    return None if content else ("empty", "the file has zero bytes")
-
-
 def not_text(text: str, *, max_control_share: float = MAX_CONTROL_SHARE) -> Verdict:
     """Drop binary content: compressed bytes are about a quarter control characters, text has hardly any."""
     share = control_share(text)
     if share <= max_control_share:
         return None
     return "not_text", f"{share:.0%} control characters, at most {max_control_share:.0%} allowed"
-
-
-def unknown_encoding(on_bytes: Sequence[Finding]) -> Verdict:
-    """Drop a text of an encoding that could not be told: nobody wrote what it would be read as."""
-    unknown = next((found for found in on_bytes if found.code == "document.unknown-encoding"), None)
-    return ("not_text", unknown.message) if unknown else None
 
 
 def template(description: str, body: str) -> Verdict:
@@ -157,7 +139,6 @@ def _only_headings(lines: list[str], *, or_links: bool = False) -> bool:
 
 
 def _only_links(line: str) -> bool:
-    """Tell whether a line, or a list item, is one or more links and nothing else."""
     mark = LIST_MARK.match(line)
     rest, links = _LINK.subn(" ", line[mark.end() if mark else 0 :])
     return links > 0 and not rest.strip(" \t,;|.")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -29,7 +28,6 @@ from tasks.refine.duplicates.shingles import SHINGLE_RULE, Hashes, shingle_sets
 from tasks.refine.plan import STAGED_SIGNATURES
 
 log = logging.getLogger(__name__)
-NEAR = pl.Schema({"owner": pl.String, "body_hash": pl.String, "onto": pl.String, "similarity": pl.Float64})
 
 
 def read_staged(root: Root, folder: str, schema: pl.Schema) -> pl.DataFrame:
@@ -38,34 +36,10 @@ def read_staged(root: Root, folder: str, schema: pl.Schema) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=schema), *frames])
 
 
-def light_documents(root: Root, folder: str, columns: Collection[str]) -> pl.DataFrame:
-    """Return columns of the documents below a folder, the `file` each lies in, the digest of its `bundle`.
-
-    A bundle that is not known counts as an empty one: of both, SKILL.md is all there is to read.
-    """
-    schema = pl.Schema({name: DOCUMENTS[name] for name in DOCUMENTS if name in columns})
-    empty = pl.DataFrame(schema={**schema, "files": DOCUMENTS["files"], "file": pl.String})
-    frames = [
-        read_frame(root, file, DOCUMENTS, [*columns, "files"]).with_columns(file=pl.lit(file))
-        for file in root.files(folder, ".parquet")
-    ]
-    held = pl.concat([empty, *(frame.select(empty.columns) for frame in frames)])
-    return held.with_columns(bundle=_BUNDLE).drop("files")
-
-
-_FILE = pl.concat_str(pl.element().struct.field("sha256"), pl.element().struct.field("path"), separator=" ")
-_BUNDLE = (
-    pl.col("files").list.eval(_FILE).list.sort().list.join("\n").fill_null("")
-    .map_elements(lambda files: hashlib.sha256(files.encode()).hexdigest(), return_dtype=pl.String)
-)  # fmt: skip
-
-
 def read_bodies(root: Root, where: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield the texts wanted, a frame a file: the column body and those of `where` except file.
 
-    Args:
-        root: Where the files lie.
-        where: Columns body_hash (unique) and file, which holds the text.
+    `where` has the columns body_hash (unique) and file, which holds the text.
     """
     for (file,), wanted in where.group_by("file", maintain_order=True):
         held = read_frame(root, str(file), DOCUMENTS, ("body", "body_hash")).unique("body_hash")
@@ -75,10 +49,7 @@ def read_bodies(root: Root, where: pl.DataFrame) -> Iterator[pl.DataFrame]:
 def near_texts(root: Root, texts: pl.DataFrame, limits: NearLimits) -> pl.DataFrame:
     """Return which texts fold onto which; store new signatures and comparisons below the root.
 
-    Args:
-        root: Holds the stored signatures and comparisons, and the files with the texts.
-        texts: Columns owner, body_hash (unique of an owner) and file, a row a text, best rank first.
-        limits: What counts as near.
+    `texts` has the columns owner, body_hash (unique of an owner) and file, a row a text, best rank first.
 
     Returns:
         Columns owner, body_hash, onto (the hash of its survivor, of the same owner) and similarity, a row for
@@ -103,13 +74,9 @@ def near_texts(root: Root, texts: pl.DataFrame, limits: NearLimits) -> pl.DataFr
 
 
 def nearest(root: Root, gone: pl.DataFrame, held: pl.DataFrame, threshold: float) -> pl.DataFrame:
-    """Return for each text gone the most similar text held of its owner (`other`), where one is near.
+    """Return for each text gone (owner, body_hash) the most similar one held of its owner (`other`), if near.
 
-    Args:
-        root: Holds the stored comparisons.
-        gone: Columns owner and body_hash.
-        held: The same columns.
-        threshold: The least similarity.
+    It is taken from the comparisons stored below the root.
     """
     near = compared_table(root).read().filter(pl.col("similarity") >= threshold)
     near = near.select("body_hash", "other", "similarity")
@@ -136,7 +103,6 @@ def forget_texts(root: Root, held: pl.Series) -> None:
 
 
 def _signed(root: Root, texts: pl.DataFrame, rule: SignatureRule) -> pl.DataFrame:
-    """Return the signature of every text, in their order; compute and store the missing ones."""
     table = signatures_table(root)
     held = table.read().filter(pl.col("rule") == rule.name)
     staged = read_staged(root, STAGED_SIGNATURES, SIGNATURES).unique("body_hash", maintain_order=True)

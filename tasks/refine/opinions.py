@@ -150,7 +150,6 @@ def _findings(said: Sequence[tuple[FilePart, Replies | Fallback]]) -> Iterator[F
 
 
 def _parts(raw: RawDocument) -> Iterator[FilePart]:
-    """Yield the parts of a skill's texts, without keys, SKILL.md first."""
     files = [("SKILL.md", raw.content or b""), *((file.path, file.content) for file in raw.contents)]
     for path, content in files:
         text = redact(decode(content)[0])[0]

@@ -23,14 +23,12 @@ from tasks.refine.text.rules import rules_text
 @functools.cache
 def rule_digests() -> dict[str, str]:
     """Return a digest of 12 hexadecimal digits for each kind of rule."""
-    boilerplate = repr(
-        [(rule.name, rule.where, rule.pattern.pattern, rule.pattern.flags) for rule in BOILERPLATE]
-    )
+    boilerplate = [(rule.name, rule.where, rule.pattern.pattern, rule.pattern.flags) for rule in BOILERPLATE]
     return {
         "risk rules": rules_digest(),
         "licences": _short_digest(rules_text("licences.yaml")),
         "placeholders": _short_digest(rules_text("placeholders.yaml")),
-        "boilerplate": _short_digest(boilerplate),
+        "boilerplate": _short_digest(repr(boilerplate)),
     }
 
 
@@ -65,19 +63,14 @@ class RefinePlan:
 def plan_refine(root: Root, limits: FilterLimits, opinions: str = "") -> RefinePlan:
     """Write and return this run's plan; unchanged documents refined by the same rules are not in it.
 
-    Args:
-        root: The root.
-        limits: The filters' thresholds.
-        opinions: All that second opinions depend on beside the texts; "" where none are asked for.
+    `opinions` is all that second opinions depend on beside the texts; "" where none are asked for.
     """
     seen, forgotten = seen_table(root).read().filter(pl.col("retired_at").is_null()), Forgotten.load(root)
     if forgotten:
         seen = seen.filter([not forgotten.covers(doc_id) for doc_id in seen["doc_id"]])
-    ranked = preferred(seen)
-    seen = seen.with_columns(ranked.select("kept", "lost_to", "lost_to_source"))
-    found = pl.concat_str(
-        pl.lit(f"{digest_of_rules(limits)}{opinions and _short_digest(opinions)}:"), "digest"
-    )
+    seen = seen.hstack(preferred(seen))
+    rules = f"{digest_of_rules(limits)}{opinions and _short_digest(opinions)}:"
+    found = pl.concat_str(pl.lit(rules), "digest")
     beaten = pl.concat_str(pl.lit("lost:"), "lost_to_source", pl.lit(" "), "lost_to")
     seen = seen.with_columns(digest=pl.when("kept").then(found).otherwise(beaten))
     winners, lost = seen.filter("kept"), seen.filter(~pl.col("kept"))

@@ -66,7 +66,6 @@ QUALITY = pl.Schema({"doc_id": pl.String, **dict.fromkeys(MEASURES, pl.Int64), "
 
 
 def _languages(lines: Sequence[str], inside: Sequence[bool]) -> list[str]:
-    """Return the language each fence names, in lower case; empty where it names none."""
     opens = (i for i in range(1, len(lines)) if inside[i] and not inside[i - 1])
     matches = (_LANGUAGE.match(lines[i - 1]) for i in opens)
     return [match[1].lower() for match in matches if match]
@@ -87,14 +86,10 @@ def _matching(pattern: re.Pattern[str], lines: Iterable[str]) -> int:
 
 
 def measure(body: str, files: Sequence[BundledFile] | None) -> Quality:
-    """Return the structural measures of one skill.
+    """Return the structural measures of one skill, of its canonical body and its bundle (None: unknown).
 
     SkillFlow, section 4.3 and figure 2, lists length, share of fenced code, ordered lists, scripts and
     reference documents, without definitions: those of `Quality` are this project's own.
-
-    Args:
-        body: The canonical body, without front matter.
-        files: Its bundle, None where it is unknown.
     """
     lines = body.split("\n")
     inside, _ = fenced(lines)
@@ -133,9 +128,8 @@ def _measured(documents: pl.DataFrame) -> pl.DataFrame:
 def quality_frame(documents: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     """Return the measures of documents in the columns of `QUALITY`, one row a document.
 
-    Args:
-        documents: Columns doc_id, body and files at least. A lazy frame is read as a stream, so
-            that memory grows with the measures alone.
+    They have the columns doc_id, body and files at least. A lazy frame is read as a stream, so that memory
+    grows with the measures alone.
     """
     wanted = documents.lazy().select("doc_id", "body", "files")
     measured = wanted.map_batches(_measured, schema=QUALITY, streamable=True, validate_output_schema=False)

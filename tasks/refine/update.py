@@ -31,7 +31,7 @@ from tasks.refine import STAGE_VERSION
 from tasks.refine.duplicates.exact import fold, owner_of, ranked, texts_of
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.duplicates.shingles import SHINGLE_RULE
-from tasks.refine.near_corpus import forget_texts, light_documents, near_texts, nearest, read_staged
+from tasks.refine.near_corpus import forget_texts, near_texts, nearest, read_staged
 from tasks.refine.plan import AGAIN, STAGED, STAGED_AGAIN, STAGED_DROPPED, STAGING, read_plan
 from tasks.refine.risks.look_alikes import look_alikes
 
@@ -79,14 +79,10 @@ def place(
     root: Root, *, replaced: Collection[str], moved: Collection[str], copies: Collection[str],
     alike: Mapping[str, Finding],
 ) -> None:  # fmt: skip
-    """Update the tables of the corpus and of the copies beside it.
+    """Update the tables of the corpus and of the copies beside it, from the staged documents.
 
-    Args:
-        root: The root, with staged documents.
-        replaced: Ids that leave the tables, or whose staged document is put there.
-        moved: Ids that change tables with their document unchanged.
-        copies: Ids that are copies now.
-        alike: The risks of staged documents whose names look like others'.
+    The ids `replaced` leave the tables, or their staged document is put there; those `moved` change tables
+    with their document unchanged; `copies` are copies now. `alike` are risks of staged documents, by id.
     """
     documents, folded, staged = documents_table(root), folded_table(root), StagedDocuments(root)
     replacing, moving = _by_partition(replaced), _by_partition(moved)
@@ -132,12 +128,9 @@ def desired_aliases(
 ) -> pl.DataFrame:
     """Return the aliases that should exist: columns doc_id (unique), survivor and kind.
 
-    Args:
-        known: The present aliases. Those of copies are made again; others stay while their id is free.
-        verdict: Columns doc_id, owner, body_hash and survivor of each document of the corpus and each copy,
-            best first.
-        gone: Columns doc_id, owner and body_hash of documents that leave the corpus now.
-        again: Documents that a source holds now, whether they are kept or dropped.
+    Of those known the ones of copies are made again; others stay while their id is free. `verdict` has the
+    columns doc_id, owner, body_hash and survivor of each document and each copy, best first; `gone` those of
+    documents that leave the corpus now; `again` are ids that a source holds now, kept or dropped.
     """
     copies = verdict.filter(pl.col("survivor") != pl.col("doc_id"))
     texts = texts_of(verdict).select("owner", "body_hash", survivor="doc_id")
@@ -180,12 +173,6 @@ def update_corpus(
     A copy stays beside the corpus and returns to it when its survivor goes. If this run is killed, the next
     one repeats it with the same result: verdicts are `pending` from the first step to the last; a document
     enters one table before it leaves the other; signatures of lost texts are deleted at the end.
-
-    Args:
-        root: The root, with a plan and staged documents.
-        run_id: The run that updates the corpus.
-        now: Its time.
-        near: What counts as a near-duplicate; None: the defaults of `NearLimits`.
 
     Returns:
         `documents`: the corpus' size; then for each reason how many documents are dropped for it now.
@@ -264,11 +251,27 @@ def _counts(root: Root, verdict: pl.DataFrame) -> dict[str, int]:
     return {"documents": kept, **dict(reasons.iter_rows()), **dict(folds.iter_rows())}
 
 
+_FILE = pl.concat_str(pl.element().struct.field("sha256"), pl.element().struct.field("path"), separator=" ")
+_BUNDLE = (
+    pl.col("files").list.eval(_FILE).list.sort().list.join("\n").fill_null("")
+    .map_elements(lambda files: hashlib.sha256(files.encode()).hexdigest(), return_dtype=pl.String)
+)  # fmt: skip
+
+
 def _light(root: Root, folder: str) -> pl.DataFrame:
-    """Return the columns that folding reads; a server's body is only its description: it has no body_hash."""
-    frame = light_documents(root, folder, _LIGHT)
+    """Return the columns that folding reads, each document's `file`, and the digest of its `bundle`.
+
+    A server's body is only its description: it has no body_hash. A bundle that is not known counts as an
+    empty one: of both, SKILL.md is all there is to read.
+    """
+    empty = pl.DataFrame(schema={**{name: DOCUMENTS[name] for name in (*_LIGHT, "files")}, "file": pl.String})
+    frames = [
+        read_frame(root, file, DOCUMENTS, empty.columns[:-1]).with_columns(file=pl.lit(file))
+        for file in root.files(folder, ".parquet")
+    ]
+    held = pl.concat([empty, *(frame.select(empty.columns) for frame in frames)])
     text = pl.when(pl.col("kind") == "skill").then("body_hash")
-    return frame.with_columns(body_hash=text, owner=owner_of())
+    return held.with_columns(body_hash=text, owner=owner_of(), bundle=_BUNDLE).drop("files")
 
 
 def _with_nearest_text(root: Root, gone: pl.DataFrame, texts: pl.DataFrame, near: NearLimits) -> pl.DataFrame:

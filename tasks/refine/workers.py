@@ -39,15 +39,11 @@ _ENDED = 75  # the exit code of a worker whose parent told it to end, or is gone
 
 @contextmanager
 def batch_processes(batches: int, workers: int | None, least: int = WORTH_IT) -> Iterator[Executor | None]:
-    """Lend processes to run batches in, or None if few batches are done sooner without.
+    """Lend processes to run batches in, or None if fewer than `least` are done sooner without.
 
-    They share the cores, end when their parent does, in whatever way, and at once if the block is left by an
-    error or Ctrl-C: what batches write is written in one step or not at all.
-
-    Args:
-        batches: Number of batches to run.
-        workers: Number of processes; None: one for each core of this process.
-        least: How many batches are worth processes of their own.
+    There are `workers` of them, None: one for each core of this process. They share the cores, end when
+    their parent does, in whatever way, and at once if the block is left by an error or Ctrl-C: what batches
+    write is written in one step or not at all.
     """
     count = min(workers or cores(), batches)
     if count < 2 or batches < least:
@@ -141,7 +137,7 @@ def run_each(executor: Executor | None, work: Callable[[U], T], items: Iterable[
 
 
 def _submitted(executor: Executor, work: Callable[[], T]) -> Future[T]:
-    """Submit work, which may start a process: no signal of ours reaches it before it can tell what to do."""
+    # This may start a process: no signal of ours reaches it before it can tell what to do.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _PARENTS)
     try:
         return executor.submit(work)
@@ -156,18 +152,13 @@ def _begin(stopped: Connection, threads: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = str(threads)
     threadpool_limits(threads)  # of what was loaded before
-    _share_one_heap()
+    # By default glibc gives threads heaps of their own and keeps what is freed in them: after 500 documents
+    # with vectors a process held 0.6 GB of it.
+    _ask_library("mallopt", _HEAPS, 1)
     gc.set_threshold(50_000, 20, 100)  # to look for garbage among documents more often takes 7 % of parse
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_wait_and_leave, args=(parent.sentinel, stopped), daemon=True).start()
-
-
-def _share_one_heap() -> None:
-    """Let all threads of this process allocate from one heap, where the C library can be told so."""
-    # By default glibc gives threads heaps of their own and keeps what is freed in them: after 500 documents
-    # with vectors a process held 0.6 GB of it.
-    _ask_library("mallopt", _HEAPS, 1)
 
 
 def give_memory_back() -> None:

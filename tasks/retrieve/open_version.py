@@ -30,12 +30,11 @@ from tasks.parse import LOCAL, STAGE_VERSION
 from tasks.retrieve.paging.kept_encodings import FOLDER, KeptEncodings
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.retrieve.routing.coarse import EXACT_ROWS
-from tasks.retrieve.routing.fit import FitModel, packaged_fit
+from tasks.retrieve.routing.fit import FitModel, Tuned, packaged_fit, read_tuned
 from tasks.retrieve.routing.reranker import NONE
 from tasks.retrieve.routing.router import Ranked, plain_name
 from tasks.retrieve.routing.search import PROVENANCE, Searcher
 from tasks.retrieve.routing.store import RoutingIndex, open_routing, routing_rows
-from tasks.retrieve.routing.tuned import Tuned, read_tuned
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +90,7 @@ class OpenVersion:
     def row(self, doc_id: str) -> dict[str, Any] | None:
         """Return what answers say of a skill, by its id in any letter case; None if it is not served.
 
-        Raises:
-            StorageError: Neither the routing index nor the table can be read.
+        Raises `StorageError` if neither the routing index nor the table can be read.
         """
         if not self._by_rows:
             return self._held_row(doc_id.casefold())
@@ -117,8 +115,7 @@ class OpenVersion:
     def body(self, row: dict[str, Any]) -> str:
         """Return the body of the skill of a row that `row` returned.
 
-        Raises:
-            StorageError: The table of skills cannot be read, or lacks the skill.
+        Raises `StorageError` if the table of skills cannot be read, or lacks the skill.
         """
         if "text" not in row and not self.skills.is_open and (body := self._in_corpus(row)) is not None:
             return body
@@ -172,8 +169,7 @@ class OpenVersion:
     def searcher(self) -> Searcher:
         """Return the searcher of this version, which the first call makes.
 
-        Raises:
-            StorageError: The table cannot be read.
+        Raises `StorageError` if the table cannot be read.
         """
         with self.lock:
             return self._searcher
@@ -252,9 +248,8 @@ class OpenVersion:
         """Keep a prepared document, and drop those requested longest ago if there are too many."""
         with self.lock:
             self.recent[document.doc_id] = document
+            size = sum(kept.ready.states.rows.nbytes for kept in self.recent.values() if kept.ready)
             # The document just requested stays, however large it is.
-            while len(self.recent) > _RECENT or (len(self.recent) > 1 and self._states() > _RECENT_BYTES):
-                self.recent.popitem(last=False)
-
-    def _states(self) -> int:
-        return sum(kept.ready.states.rows.nbytes for kept in self.recent.values() if kept.ready)
+            while len(self.recent) > _RECENT or (len(self.recent) > 1 and size > _RECENT_BYTES):
+                _, gone = self.recent.popitem(last=False)
+                size -= gone.ready.states.rows.nbytes if gone.ready else 0

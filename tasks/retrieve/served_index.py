@@ -61,7 +61,10 @@ def asked_again(ask: Callable[P, R]) -> Callable[P, R]:
 class ServedIndex:
     """Searches and pages what a root serves; a publication between two answers shows in the second.
 
-    Threads may share one, since each answer is of one version.
+    Threads may share one, since each answer is of one version. Every question raises `NotPublished` if
+    nothing is served, and `StorageError` if a table or the file of licences' classes is damaged or missing;
+    one about a document raises `UnknownDocument` if neither a served document nor an alias of one has the id,
+    and `Withheld` if the document's licence is of another class than `allow`.
 
     Args:
         root: The root whose `state/served.json` is followed.
@@ -69,7 +72,6 @@ class ServedIndex:
         threads: Threads of one query encoding; None: one a core.
         page_seconds: The longest that a document is encoded for a page, else words decide; None: no limit.
         pinned: The version that answers, whatever is published meanwhile; None follows the pointer.
-        skillpager: How SkillPager's methods page.
         rerank: How far a search reads the first skills beside the query, of `RERANKS`.
         exact_rows: Of more skills a coarse scan tells which ones are compared by whole vectors.
     """
@@ -96,13 +98,9 @@ class ServedIndex:
         result tells the parts of its score and fit. `nothing_fits` is true if the fit of none of the three
         best reaches `least_fit`: `min_fit`, in [0, 1], or the packaged model's; null if no fit is known.
         Results below a given `min_fit` are left out, unless nothing fits. `ranker` replaces the default; a
-        score it does not tell is null. `tuned` is there if the root's own requests taught the default.
-
-        Raises:
-            WrongInput: The query is blank, `k` is not positive, nothing has what a filter asks for, or
-                `min_fit` is out of its range, or given where no fit is known.
-            StorageError: A table or the file of licences' classes is damaged or missing.
-            NotPublished: Nothing is served.
+        score it does not tell is null. `tuned` is there if the root's own requests taught the default. Raises
+        `WrongInput` if the query is blank, `k` is not positive, nothing has what a filter asks for, or
+        `min_fit` is out of its range, or given where no fit is known.
         """
         started = time.perf_counter()
         require_text("query", query)
@@ -139,14 +137,7 @@ class ServedIndex:
 
         With a reranker, `reranked` tells whether it answered. `by_words` is there, and true, if the document
         was read by its words alone, since encoding takes longer than `page_seconds`; `unmatched`, if it has
-        no word of the query.
-
-        Raises:
-            UnknownDocument: Neither a served document nor an alias of one has this id.
-            Withheld: The document's licence is of another class than `allow`.
-            WrongInput: Query, budget or method cannot be used.
-            NotPublished: Nothing is served.
-            StorageError: A table or the file of licences' classes is damaged or missing.
+        no word of the query. Raises `WrongInput` if query, budget or method cannot be used.
         """
         started = time.perf_counter()
         require_text("query", query)
@@ -181,13 +172,7 @@ class ServedIndex:
 
     @asked_again
     def document(self, doc_id: str) -> PagedDocument:
-        """Return a served document with its nodes and their vectors, which are computed if none are indexed.
-
-        Raises:
-            UnknownDocument: Neither a served document nor an alias of one has this id.
-            Withheld: The document's licence is of another class than `allow`.
-            NotPublished: Nothing is served.
-        """
+        """Return a served document with its nodes and their vectors, computed if none are indexed."""
         with self.version() as now:
             document, row, _ = self._found(now, doc_id)
         if document.vectors is not None:
@@ -201,13 +186,7 @@ class ServedIndex:
 
     @asked_again
     def find(self, doc_id: str) -> str:
-        """Return the id of the served document that an id or alias, in any letter case, leads to.
-
-        Raises:
-            UnknownDocument: Neither a served document nor an alias of one has this id.
-            Withheld: The document's licence is of another class than `allow`.
-            NotPublished: Nothing is served.
-        """
+        """Return the id of the served document that an id or alias, in any letter case, leads to."""
         with self.version() as now:
             row, alias_of = self._shown(now, doc_id)
             return str(alias_of or row["doc_id"])
@@ -216,11 +195,9 @@ class ServedIndex:
     def version(self) -> Iterator[OpenVersion]:
         """Open what is served; what is read of it in the body is of one version.
 
-        Raises:
-            VersionGone: The version was removed meanwhile, by `forget`: `asked_again` puts the question anew.
-            StorageError: A file of a table is gone or damaged.
-            ModelMismatch: Another encoder made the index.
-            NotPublished: Nothing is served.
+        Raises `VersionGone` if the version was removed meanwhile, by `forget`: `asked_again` puts the
+        question anew; `StorageError` if a file of a table is gone or damaged; `ModelMismatch` if another
+        encoder made the index; `NotPublished` if nothing is served.
         """
         served = self._pinned or require_served(self._root)
         try:

@@ -112,13 +112,10 @@ class Boosting:
 BOOSTING = Boosting()
 
 
-def fit_model(rows: Sequence[Labelled], how: Boosting = BOOSTING, seed: int = 0) -> LocalModel:
-    """Return a model of these rows, with temperature 1.
+def fit_model(rows: Sequence[Labelled], how: Boosting) -> LocalModel:
+    """Return a model of some thousands of rows, with temperature 1.
 
-    Args:
-        rows: Should have some thousands; cues and words found in fewer than 4 of them are left out.
-        how: How trees are grown.
-        seed: Decides which columns each node of a tree may ask about.
+    Cues and words found in fewer than 4 of them are left out.
     """
     fragments = [row.fragment for row in rows]
     labels = np.array([NODE_TYPES.index(row.node_type) for row in rows])
@@ -132,7 +129,7 @@ def fit_model(rows: Sequence[Labelled], how: Boosting = BOOSTING, seed: int = 0)
     present = np.zeros((len(fragments), len(features.cues)), dtype=np.bool_)
     for row, (known, _, cues) in enumerate(found):
         present[row, known[:cues]] = True
-    draws = [np.random.default_rng(seed + k) for k in range(FORESTS)]
+    draws = [np.random.default_rng(k) for k in range(FORESTS)]
     grown = [fit_forest(present, target, weight, draw, how) for draw in draws]
     return LocalModel(features, linear, _together(grown), 1.0)
 
@@ -141,16 +138,10 @@ def fit_linear(
     found: list[npt.NDArray[np.int64]], values: list[Floats], columns: int, target: Floats, weight: Floats, *,
     penalty: float = 2.0, rounds: int = 80,
 ) -> Floats:  # fmt: skip
-    """Return weights, shape `(columns, types)`, that minimise the weighted log loss plus an L2 penalty.
+    """Return weights, shape `(columns, types)`, that minimise the weighted log loss plus half an L2 penalty.
 
-    Args:
-        found: The columns found in each row.
-        values: Their values, in the same order.
-        columns: How many there are.
-        target: Each row's distribution over types, shape `(n, types)`.
-        weight: Each row's.
-        penalty: Of the squared weights, halved.
-        rounds: The most iterations of L-BFGS.
+    `found` and `values` are the columns found in each row and their values, `target` is each row's
+    distribution over types, shape `(n, types)`.
     """
     ends = np.cumsum([0, *(len(row) for row in found)])
     design = csr_matrix((np.concatenate(values), np.concatenate(found), ends), shape=(len(found), columns))
@@ -259,12 +250,10 @@ def _together(forests: Sequence[Forest]) -> Forest:
     return Forest(columns, leaves.astype(np.float32), forests[0].start)
 
 
-def held_out(
-    rows: Sequence[Labelled], how: Boosting = BOOSTING, *, folds: int = FOLDS, seed: int = 0
-) -> npt.NDArray[np.float64]:
+def held_out(rows: Sequence[Labelled], how: Boosting, *, folds: int = FOLDS) -> npt.NDArray[np.float64]:
     """Return each row's probabilities by a model that saw nothing of its owner's, shape `(len(rows), 6)`."""
     owners = [row.doc_id.partition("--")[0] for row in rows]
-    fold, given = folds_of(owners, folds, seed), np.zeros((len(rows), len(NODE_TYPES)))
+    fold, given = folds_of(owners, folds), np.zeros((len(rows), len(NODE_TYPES)))
     for k in range(folds):
         model = fit_model([rows[place] for place in np.flatnonzero(fold != k).tolist()], how)
         places = np.flatnonzero(fold == k).tolist()

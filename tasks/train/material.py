@@ -16,7 +16,7 @@ from tasks.retrieve.baselines.skillrouter import flat_text
 from tasks.retrieve.routing.bm25f import Lexical, lexical_of
 from tasks.retrieve.routing.postings import Postings, postings_of
 from tasks.retrieve.routing.router import Router
-from tasks.retrieve.routing.skill import TEMPLATE, Skill
+from tasks.retrieve.routing.skill import Skill
 from tasks.train.hard_negatives import FalseNegatives, Mined, Negative, Pool, candidate_lists, mine_negatives
 from tasks.train.queries import (
     PairedQueries,
@@ -55,7 +55,7 @@ class Side:
     def router(self, encoders: Encoders) -> Router:
         """Return the default router over these skills with vectors of this encoder."""
         ids, names = [s.doc_id for s in self.skills], [s.name for s in self.skills]
-        vectors = encoders.skills.encode(_heads(self.skills))
+        vectors = encoders.skills.encode([skill.head for skill in self.skills])
         return Router(ids, names, self.lexical, self.postings.sketches, vectors, encoders.tasks)
 
 
@@ -88,17 +88,11 @@ def gather(
     skills: list[Skill], categories: dict[str, str], encoders: Encoders, options: TrainingOptions,
     progress: Progress, *, pairs: int, seed: int, asked: PairedQueries | None = None,
 ) -> Material:  # fmt: skip
-    """Return the material of a training, made from a corpus.
+    """Return the material of a training, made from a corpus in an order that does not change.
 
-    Args:
-        skills: In an order that does not change.
-        categories: By doc_id, of those that have one.
-        encoders: The base, which finds the semantic negatives.
-        options: How.
-        progress: Shows how far it is.
-        pairs: Queries to train with at most.
-        seed: Decides the split, the queries and the negatives.
-        asked: Authors' requests, as `skills` has their rows; None: queries are made from bodies.
+    `encoders` are the base, which finds the semantic negatives, `pairs` the most queries to train with, and
+    `asked` authors' requests, as `skills` has their rows; None: queries are made from bodies. `seed` decides
+    the split, the queries and the negatives.
 
     Raises:
         WrongInput: There are too few skills, or too few whose bodies say something.
@@ -109,8 +103,7 @@ def gather(
     if len(split.train) <= options.negatives or not len(split.held_out):
         raise WrongInput(f"{len(skills)} skills are too few to train with: give a corpus of some hundreds")
     compared = text_form(options.mined, options.tokens, encoders.skills, options.limits)
-    whole = _heads(skills) if options.mined == "description" else [compared(skill) for skill in skills]
-    vectors = encoders.skills.encode(whole)
+    vectors = encoders.skills.encode([compared(skill) for skill in skills])
     named = categories_of([categories.get(s.doc_id) for s in skills], vectors, options.clusters, seed)
     left_out: Counter[str] = Counter()
     if asked is not None:
@@ -196,11 +189,6 @@ def list_rows(
         for query, candidates in zip(queries, lists, strict=True)
         if len(candidates) == longest
     ]
-
-
-def _heads(skills: Sequence[Skill]) -> list[str]:
-    """Return name and description of each skill as the index encodes them."""
-    return [TEMPLATE.format(name=skill.name, description=skill.description) for skill in skills]
 
 
 def _queries(

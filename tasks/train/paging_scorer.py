@@ -18,8 +18,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from tasks.evaluate.measures.evidence import EvidenceQuery, read_documents, read_queries, spans_in
-from tasks.evaluate.paging.bench import prepare_all
-from tasks.evaluate.paging.held_out import FITTED, SEED, digest
+from tasks.evaluate.paging.bench import FITTED, SEED, digest, prepare_all
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Encoder, Tokenizer
 from tasks.parse.classify.local import LocalClassifier
@@ -29,9 +28,9 @@ from tasks.retrieve.paging.terms import Floats
 from tasks.retrieve.paging.types import PagedDocument
 from tasks.train.splits import folds_of
 
-PENALTY = 100.0
-LEAN = 4.0  # times the penalty
-ROUNDS = 3
+PENALTY = 100.0  # of the squared weights of standardised features
+LEAN = 4.0  # times the penalty, for those that lean
+ROUNDS = 3  # in which the alternatives are chosen
 FOLDS = 9
 # Of one item of evidence: its alternatives, each the units that hold it.
 Item = list[list[int]]
@@ -59,14 +58,8 @@ def example(query: EvidenceQuery, document: PagedDocument, encoder: Encoder, tok
     return Example(query, matrix, items)
 
 
-def fit(examples: Sequence[Example], *, penalty: float = PENALTY, rounds: int = ROUNDS) -> Scorer:
-    """Return the scorer fitted to requests, at least one with evidence.
-
-    Args:
-        examples: The requests.
-        penalty: Of the squared weights of standardised features; those that lean cost four times as much.
-        rounds: How often the alternatives are chosen again.
-    """
+def fit(examples: Sequence[Example], penalty: float = PENALTY) -> Scorer:
+    """Return the scorer fitted to requests, at least one with evidence."""
     rows = np.concatenate([e.features for e in examples], axis=1).T
     mean, deviation = rows.mean(axis=0), rows.std(axis=0) + 1e-9
     leans = [np.full(e.features.shape[1], leaning(e.features, mean, deviation)) for e in examples]
@@ -75,7 +68,7 @@ def fit(examples: Sequence[Example], *, penalty: float = PENALTY, rounds: int = 
     scale = np.sqrt(np.repeat([penalty, penalty * LEAN], len(NAMES)))
     x = np.concatenate([x, x * np.concatenate(leans)[:, None]], axis=1) / scale
     scorer: Scorer | None = None
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         labels, counts = zip(*(_labels(e, scorer) for e in examples), strict=True)
         model = LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-8)
         model.fit(x, np.concatenate(labels), sample_weight=np.concatenate(counts))

@@ -18,7 +18,7 @@ from storage.root import Root
 from storage.schemas import Qrel
 from tasks.evaluate.routing.bench import RoutingMethod, measure_method, whole
 from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
-from tasks.evaluate.routing.summary import contest, summarise_method
+from tasks.evaluate.routing.measures import contest, summarise_method
 from tasks.models.onnx_export import resolve
 from tasks.models.with_torch.reranker import PairScorer, load_reranker
 from tasks.retrieve.routing.router import Router
@@ -73,12 +73,11 @@ class RoutingTraining:
     ) -> dict[str, Any]:
         """Train on skills in an order that does not change, and return the card.
 
-        `categories` are by doc_id, of skills that have one; `asked` are the queries of `requests`.
-
-        The folder `out`, which is there, gets `encoder/`, a sentence-transformers model; `pairs.jsonl`, each
-        query with its negatives and where they were found; `encoder.json`, by which an encoder is not trained
-        twice; with a reranker `reranker/`; and, last, `training.json`, the card. A run that was cut off goes
-        on from its last checkpoint; one that is done is not done again.
+        `categories` are by doc_id, of skills that have one; `asked` are the queries of `requests`. The folder
+        `out`, which is there, gets `encoder/`, a sentence-transformers model; `pairs.jsonl`, each query with
+        its negatives and where they were found; `encoder.json`, by which an encoder is not trained twice;
+        with a reranker `reranker/`; and, last, `training.json`, the card. A run that was cut off goes on from
+        its last checkpoint; one that is done is not done again.
 
         Returns:
             `out`, `encoder`, `base`, `material` (`Material.counts`), `training` (updates, seconds, tokens,

@@ -213,11 +213,6 @@ def asked_of(
     return FitRows(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
-def as_one(rows: Sequence[FitRows]) -> FitRows:
-    """Return rows as one."""
-    return FitRows(*(np.concatenate(column) for column in zip(*rows, strict=True)))
-
-
 def fit(rows: FitRows) -> FitModel:
     """Return the model under which what is right is likeliest, each group counting the same."""
     weights = np.zeros(len(rows.right))
@@ -274,7 +269,8 @@ def main() -> None:
         encoder = KeptEncoder(OnnxEncoder(told.encoder), Root(folder))
         given = [of_pairs(told.pairs, told.corpus, encoder)]
         given += [of_bench(bench, told.corpus, encoder) for bench in told.bench]
-        rows = as_one([pool for asking in given for pool in drawn_rows(asking, draw)])
+        pools = (pool for asking in given for pool in drawn_rows(asking, draw))
+        rows = FitRows(*(np.concatenate(column) for column in zip(*pools, strict=True)))
     told.out.write_text(json.dumps(fit(rows).told(), indent=1) + "\n", "utf-8")
     groups = report(rows) if told.bench else {}
     sys.stdout.write(json.dumps(groups, indent=1) + "\n")

@@ -59,12 +59,9 @@ def split_families(
 ) -> Split:
     """Return rows to train with and rows held out, ascending; no family is in both.
 
-    Args:
-        of: Each row's family, shape `(n,)`.
-        share: Of the families held out, 0 to 1, drawn by `seed`.
-        seed: Decides the draw.
-        trained: Rows whose families are not drawn, but trained with.
-        validated: Rows that are held out, of all families that none of `trained` is of.
+    `of` is each row's family, shape `(n,)`. The share of the families, 0 to 1, is drawn by the seed. The
+    families of the rows `trained` are trained with; `validated` are held out, if none of `trained` is of
+    their family.
     """
     wanted = np.array(validated, dtype=np.int64)
     used = of[np.array(trained, dtype=np.int64)]

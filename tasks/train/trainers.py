@@ -73,21 +73,15 @@ def train_bi_encoder(
     name: str, rows: Sequence[Sequence[str]], how: TrainingSettings, target: Path,
     report: Report = lambda _done, _total: None,
 ) -> Trained:  # fmt: skip
-    """Train a sentence encoder by InfoNCE with in-batch negatives, and save it to `target`.
+    """Train a sentence encoder by InfoNCE with in-batch negatives, and save it to the folder `target`.
 
     Each query's positive is told from its own negatives and from all texts of the batch's other queries
     (SkillRouter, equation 1; Karpukhin et al., "Dense Passage Retrieval", 2020). No text stands twice in a
     batch. A large batch is read in parts, by gradient caching (Gao et al., "Scaling Deep Contrastive Learning
     Batch Size", 2021). The weights are brought back towards those before, as far as `how.kept`
     says (Wortsman et al., "Robust fine-tuning of zero-shot models", 2022, equation 1). One pass over the
-    rows; a pass that was cut off goes on from its last checkpoint beside `target`.
-
-    Args:
-        name: A folder, a packaged model's name or a hub id.
-        rows: Query, positive and negatives, as many in each row.
-        how: Batch, learning rate, temperature and seed.
-        target: A folder; what is there is replaced.
-        report: Called with the updates made and their total.
+    rows (query, positive and as many negatives in each); a pass that was cut off goes on from its last
+    checkpoint beside `target`. `report` is called with the updates made and their total.
 
     Raises:
         ModelMismatch: There is no such model.

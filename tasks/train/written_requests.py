@@ -12,7 +12,7 @@ import polars as pl
 from pydantic import AfterValidator, ValidationInfo
 
 from storage.root import Root
-from tasks.evaluate.corpus.skill_sample import namespace_of
+from tasks.evaluate.corpus.read import namespace_of
 from tasks.evaluate.generate.skill_files import Kept, SkillFiles
 from tasks.models.llm.ask import Llm, Report
 from tasks.models.llm.errors import Rejected
@@ -58,11 +58,8 @@ def write_pairs(
     """Write a task about each of some skills to a folder, and all as pairs to its `PAIRS_FILE`.
 
     Skills are drawn by seed 42, one a family, categories in turn. Those without a file in `tasks/` are asked
-    about; errors are those of `SkillFiles.grow`.
-
-    Returns:
-        `pairs`, those of each `split`, `failed` (skills by reason) of the whole folder; `asked`, `kept` and
-        `unfinished` (by reason) of this call.
+    about; errors are those of `SkillFiles.grow`. The answer has `pairs`, those of each `split`, `failed`
+    (skills by reason) of the whole folder; `asked`, `kept` and `unfinished` (by reason) of this call.
     """
     drawn = one_a_family(families(skills), np.arange(len(skills)), np.random.default_rng(42))
     rows = in_turn(drawn, [categories.get(skill.doc_id, "") for skill in skills])[:most]

@@ -1,6 +1,6 @@
 """Skills of recordings in a real browser: how many leave the same state, and how many faults are refused.
 
-    python tests/benchmarks/browser_faults.py [--recordings 30] [--skills 2] [--faults 60]
+    python -m tests.benchmarks.browser_faults [--recordings 30] [--skills 2] [--faults 60]
 
 The workshop's tasks are recorded in a Chromium. Of each recording so many skills are drawn and replayed in
 their windows, with the seed 42; then faults are put in. Whether one changes the state is told by doing the
@@ -16,8 +16,6 @@ import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.induce.replay.chromium import launched
 from tasks.induce.replay.verify import Replay, opened, verify

@@ -1,6 +1,6 @@
 """What keeping bundled files costs a crawl: its seconds with them and without, turn by turn.
 
-Run by hand: `python tests/benchmarks/crawl_bundles.py FOLDER [--skills 1000] [--files 5] [--bytes 3000]
+Run by hand: `python -m tests.benchmarks.crawl_bundles FOLDER [--skills 1000] [--files 5] [--bytes 3000]
 [--turns 5]`. FOLDER is a new one, for skills made up and the roots. Random hexadecimal digits pack worse than
 most files do.
 """
@@ -13,13 +13,10 @@ import argparse
 import random
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from storage.root import Root
 from tasks.crawl.collect import collect

@@ -1,6 +1,6 @@
 """How fast the default engine encodes beside ONNX Runtime, and how far their vectors agree.
 
-Run by hand: `python tests/benchmarks/encoding.py CORPUS [--paragraphs 1024] [--rounds 5] [--models FOLDER]`;
+Run by hand: `python -m tests.benchmarks.encoding CORPUS [--paragraphs 1024] [--rounds 5] [--models FOLDER]`;
 CORPUS is what `evaluate routing` takes. Both take turns in one process, on all cores, over the same
 paragraphs of the skills' bodies.
 """
@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.evaluate.routing.data import read_skills
 from tasks.models.encoder import OnnxEncoder

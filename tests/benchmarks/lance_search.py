@@ -1,6 +1,6 @@
 """LanceDB's full text, hybrid search and indexes of columns beside ours: quality, milliseconds, size, build.
 
-Run by hand: `python tests/benchmarks/lance_search.py CORPUS QUERIES QRELS FOLDER [--repeat N]`, as `evaluate
+Run by hand: `python -m tests.benchmarks.lance_search CORPUS QUERIES QRELS FOLDER [--repeat N]`, as `evaluate
 routing` takes them; FOLDER keeps the encoder's export and the vectors. Full text has an index a field, with
 stems and the boosts of BM25F's fields; `hybrid` is its sum of ranks (RRF) with an IVF index of vectors.
 `--repeat` copies each row, for times alone. Ours are BM25F, and the router's legs without what was learned.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +23,6 @@ import polars as pl
 import pyarrow as pa
 from lancedb.index import FTS, Bitmap, BTree, IvfFlat
 from lancedb.query import MultiMatchQuery
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.evaluate.routing.data import read_qrels, read_skills, read_tasks
 from tasks.models.encoder import OnnxEncoder

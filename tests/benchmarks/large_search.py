@@ -28,8 +28,9 @@ from storage.lance.served import require_served
 from storage.root import Root
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
+from tasks.models.token_states import unit
 from tasks.retrieve.routing import bm25f, coarse, postings, router, search, store
-from tasks.retrieve.routing.learned_leg import Retriever, unit
+from tasks.retrieve.routing.learned_leg import Retriever
 from tasks.retrieve.routing.skill_tokens import joined_tokens
 from tasks.retrieve.served_index import ServedIndex
 

@@ -1,6 +1,6 @@
 """What each layer of the search for risks adds: the rules on texts alone, files, code, classes.
 
-Run by hand: `python tests/benchmarks/risk_ablation.py BENCH [PARQUET]`; a layer counts with those before it.
+Run by hand: `python -m tests.benchmarks.risk_ablation BENCH [PARQUET]`; a layer counts with those before it.
 """
 # ruff: noqa: T201
 
@@ -10,8 +10,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from storage.schemas import Finding, RawDocument
 from tasks.evaluate.risks.bench import read_bench, read_sample, scan_skills, summarise_risks

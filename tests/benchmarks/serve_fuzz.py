@@ -1,6 +1,6 @@
 """Sends hostile requests to a server, and prints what came of them and of a client beside them.
 
-python tests/benchmarks/serve_fuzz.py ROOT [COUNT] [SEED]
+python -m tests.benchmarks.serve_fuzz ROOT [COUNT] [SEED]
 """
 # ruff: noqa: T201 - what a benchmark says, it prints
 
@@ -10,8 +10,6 @@ import asyncio
 import statistics
 import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.support.hostile import besiege
 from tests.support.serving import serving

@@ -1,6 +1,6 @@
 """What serving costs beyond the search itself, and how it stands many clients and a change of version.
 
-python tests/benchmarks/serve_load.py ROOT [CLIENTS] [SECONDS] [OTHER]
+python -m tests.benchmarks.serve_load ROOT [CLIENTS] [SECONDS] [OTHER]
 
 ROOT must hold two published versions: it is rolled back, and forward again, under the load. With OTHER, a git
 worktree of other code or a number of workers, nothing is published: servers of both answer by turns, and the
@@ -19,8 +19,6 @@ from collections import Counter
 from itertools import count
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import aiohttp
 from mcp.client.client import Client

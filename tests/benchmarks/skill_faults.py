@@ -1,6 +1,6 @@
 """Faults put into skills by recurrence: how many each replay refuses, and how many sound skills pass.
 
-    python tests/benchmarks/skill_faults.py TRAJECTORIES [--command CMD --cwd DIR] [--faults 200] [--tasks 2]
+    python -m tests.benchmarks.skill_faults TRAJECTORIES [--command CMD --cwd DIR] [--faults 200] [--tasks 2]
 
 TRAJECTORIES holds a trajectory a line, gzipped or not. A skill is what the windows of at least so many tasks
 have in common. Each fault is put into one skill at one of its sources, drawn with the seed 42. Whether it
@@ -15,12 +15,9 @@ import argparse
 import gzip
 import json
 import random
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import CommandEnvironment, LineProcess
@@ -78,7 +75,7 @@ def measure(skills: Skills, faults: int, replay: Replay, changes: Changes) -> No
         put[kind] += 1
         is_changed, dropped = (
             changes(faulty, body, call, window),
-            not verify(faulty, [window], replay).verified,
+            verify(faulty, [window], replay).broken is not None,
         )
         changed[kind] += is_changed
         refused[kind] += is_changed and dropped
@@ -97,7 +94,7 @@ def measure(skills: Skills, faults: int, replay: Replay, changes: Changes) -> No
 def sound(skills: Skills, replay: Replay) -> None:
     """Verify the skills as they are, and print which share passes."""
     verdicts = {body: verify(body, own, replay) for body, own in skills.items()}
-    passed = [verdict for verdict in verdicts.values() if verdict.verified]
+    passed = [verdict for verdict in verdicts.values() if verdict.broken is None]
     how = Counter("+".join(verdict.how) for verdict in passed)
     print(f"  sound skills: {len(passed)} of {len(verdicts)} pass "
           f"({len(passed) / max(1, len(verdicts)):.3f}), by {dict(how)}")  # fmt: skip

@@ -1,6 +1,6 @@
 """How long choosing takes in domains of more and more skills, beside the first of them in the same run.
 
-    python tests/benchmarks/suggest_latency.py TRAJECTORIES DOMAIN [SKILLS ...]
+    python -m tests.benchmarks.suggest_latency TRAJECTORIES DOMAIN [SKILLS ...]
 
 The moments of DOMAIN are learned again and again, each time with other labels, until there are so many
 skills; then the steps of its runs are asked. Texts have drawn vectors: encoding is no part of it.
@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.induce.skills.actions import Body
 from tasks.induce.skills.windows import DecisionPoint, decision_points

@@ -1,6 +1,6 @@
 """Which index of skills' vectors answers best: all in memory, or one of LanceDB's, at several sizes.
 
-Run by hand: `python tests/benchmarks/vector_indexes.py CORPUS FOLDER [--sizes 20000 60000 200000]`; CORPUS is
+Run by hand: `python -m tests.benchmarks.vector_indexes CORPUS FOLDER [--sizes 20000 60000 200000]`; CORPUS is
 what `evaluate routing` takes, FOLDER keeps the encoder's export and the vectors. Beyond the corpus its
 vectors are repeated with noise. Queries are lines of bodies. Recall is the share of the exact best 50.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,8 +22,6 @@ import polars as pl
 import pyarrow as pa
 from lancedb.index import HnswSq, IvfFlat, IvfPq
 from lancedb.query import LanceVectorQueryBuilder
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tasks.evaluate.routing.data import read_skills
 from tasks.models.encoder import OnnxEncoder

@@ -35,7 +35,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
             main()
         return InProcess(ended.value.code, *capsys.readouterr())
 
-    return run
+    return Ask(run)
 
 
 class ShippedMarket(SampleSource):

@@ -26,7 +26,8 @@ from tasks.parse.classify.options import TypingOptions
 from tests.support.command import Ask
 from tests.support.llm.llm_asking import llm_set_up
 from tests.support.llm.llm_server import Asked, LlmServer, sorted_out
-from tests.support.llm.typing_llm import says
+from tests.support.llm.scripted import says
+from tests.support.prefect_page import table
 
 LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"
 
@@ -47,17 +48,6 @@ def typists(root: str) -> dict[str, set[str]]:
     """Return the classifiers of each document's nodes."""
     rows = nodes_table(Root(root)).read(columns=["doc_id", "classifier"]).unique()
     return {doc_id: set(own["classifier"]) for (doc_id,), own in rows.group_by("doc_id")}
-
-
-def artifact(key: str) -> list[dict[str, Any]]:
-    from prefect.client.orchestration import get_client
-
-    wanted = {"artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1}
-    with get_client(sync_client=True) as client:
-        rows: list[dict[str, Any]] = json.loads(
-            client.request("POST", "/artifacts/filter", json=wanted).json()[0]["data"]
-        )
-    return rows
 
 
 @contextmanager
@@ -157,8 +147,8 @@ def test_a_changed_model_types_anew_and_workers_share_one_limit(
     with one_question_at_once():
         record = night(root)
     assert server.requests == 2 * sent
-    assert {"what": "requests", "count": sent} in artifact("skillery-llm")
-    assert {"what": "llm: cost", "value": record["llm"]["cost"]} in artifact("skillery-nightly")
+    assert {"what": "requests", "count": sent} in table(prefect_server, "skillery-llm")
+    assert {"what": "llm: cost", "value": record["llm"]["cost"]} in table(prefect_server, "skillery-nightly")
     assert set().union(*typists(root).values()) == {"classify-1@large-model"}
     assert record["published"]
     assert server.most_at_once == 1
@@ -189,9 +179,8 @@ def test_a_night_measures_a_model_before_anything_else_and_only_once(
 ) -> None:
     monkeypatch.delenv("SKILLERY_LLM_ACCURACY")
     server.say = says(lambda _text, _true: "example")
-    with pytest.raises(
-        WrongInput, match=r"0\.17 of these right, the local classifier 0\.72 \(mistaken: 12 of 12"
-    ):
+    wrong = r"0\.17 of these right, the local classifier 0\.72 \(mistaken: 12 of 12"
+    with pytest.raises(WrongInput, match=wrong):
         night(root, skills)
     assert server.requests == 4
     assert not [path for path in Path(root).iterdir() if path.name not in ("models", "state", "answers")]
@@ -200,31 +189,12 @@ def test_a_night_measures_a_model_before_anything_else_and_only_once(
     monkeypatch.setenv("SKILLERY_LLM_MODEL", "good-model")
     server.say = says(lambda _text, true: "step" if true == "error_handling" else true)
     first, sent = night(root, skills), server.requests - 4
-    assert (first["state"], first["llm"]["requests"], first["llm"]["tokens"]) == (
-        "complete",
-        sent,
-        110 * sent,
-    )
+    llm = first["llm"]
+    assert (first["state"], llm["requests"], llm["tokens"]) == ("complete", sent, 110 * sent)
     nodes = nodes_table(Root(root)).read().select("node_type", pl.col("confidence").cast(pl.Float64).round(2))
     found = dict(nodes.unique().iter_rows())
     assert found == {t: 0.56 if t == "step" else 0.95 for t in found}
     assert (night(root)["llm"]["requests"], server.requests) == (0, 4 + sent)
-
-
-@pytest.mark.slow
-def test_nodes_typed_before_any_measurement_are_typed_anew_from_the_answers_kept(
-    no_server: None, root: str, skills: Path, server: LlmServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.say = says()
-    night(root, skills)
-    sent = server.requests
-    monkeypatch.delenv("SKILLERY_LLM_ACCURACY")
-    server.fault = lambda asked: None if asked.fragments[0]["text"].startswith("Pulls") else "500"
-    assert night(root)["state"] == "partial"
-    server.fault = lambda _: None
-    assert night(root)["state"] == "complete"
-    assert set(nodes_table(Root(root)).read()["confidence"].cast(pl.Float64).round(3)) == {0.999}
-    assert len(server.answered()) == sent + 4
 
 
 MODEL = "edges-1@small-model"
@@ -280,23 +250,6 @@ def test_a_ceiling_holds_over_types_and_edges_together(
     assert set(edges_table(Root(root)).read().filter(edge_type="condition")["inferred_by"]) == {MODEL}
 
 
-@pytest.mark.slow
-def test_batches_ask_at_once_and_keep_the_limit_together(
-    no_server: None, root: str, tmp_path: Path, edges_server: LlmServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SKILLERY_TASK_WORKERS", "2")
-    for k in range(120):  # two batches
-        (tmp_path / f"shelf/knob-{k}").mkdir(parents=True)
-        head = f"---\nname: knob-{k}\ndescription: Turns knob {k}.\n---\n"
-        text = f"{head}You must wear gloves {k}.\n\n1. Turn {k}.\n"
-        (tmp_path / f"shelf/knob-{k}/SKILL.md").write_text(text, "utf-8")
-    edges_server.delay = 0.03
-    record = night(root, tmp_path / "shelf")
-    assert record["state"] == "complete"
-    assert record["llm"]["requests"] == edges_server.requests == 120
-    assert 2 < edges_server.most_at_once <= 4
-
-
 SERVER = {"llm_base_url": "http://127.0.0.1:9/v1", "llm_model": "small-model"}
 
 
@@ -322,15 +275,6 @@ def test_a_run_asks_a_model_that_is_set_up_where_the_local_one_is_unsure(
 ) -> None:
     found = run_llm(Settings(**given))
     assert (found.threshold if found else "no model") == threshold
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"llm_model": "m"}, {"llm_base_url": "http://127.0.0.1:9/v1"}, {"classifier": "llm"}],
-)
-def test_half_an_endpoint_is_refused_by_name(given: dict[str, Any]) -> None:
-    with pytest.raises(WrongInput, match="SKILLERY_LLM_BASE_URL"):
-        run_llm(Settings(**given))
 
 
 def test_requests_are_foretold_for_the_default_encoder_alone_which_is_told_before_a_run_begins() -> None:
@@ -359,25 +303,26 @@ def test_a_context_that_holds_no_question_beside_an_answer_is_refused() -> None:
     assert options(llm_context=1025).endpoint.context == 1025
 
 
-def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_sent_and_never_shown_and_no_crawl_is_handed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLERY_LLM_API_KEY", "sk-hush")
+    monkeypatch.setenv("SKILLERY_REQUEST_DELAY", "0.25")
     settings = load_settings()
     assert "sk-hush" not in f"{settings!r} {settings.model_dump_json()}"
     found = llm_options(settings.model_copy(update=SERVER), "llm")
     assert found is not None
     assert found.endpoint.api_key == "sk-hush"
     assert "sk-hush" not in repr(found)
+    crawl = settings.crawl()
+    assert crawl.request_delay == 0.25
+    assert not hasattr(crawl, "llm_api_key")
 
 
-def test_a_crawl_is_handed_its_own_settings_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKILLERY_LLM_API_KEY", "sk-not-for-crawls")
-    monkeypatch.setenv("SKILLERY_REQUEST_DELAY", "0.25")
-    given = load_settings().crawl()
-    assert given.request_delay == 0.25
-    assert not hasattr(given, "llm_api_key")
-
-
-def test_without_the_package_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_an_endpoint_or_one_without_the_package_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for given in ({"llm_model": "m"}, {"llm_base_url": SERVER["llm_base_url"]}, {"classifier": "llm"}):
+        with pytest.raises(WrongInput, match="SKILLERY_LLM_BASE_URL"):
+            run_llm(Settings.model_validate(given))
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(WrongInput, match=r"pip install '\.\[llm\]'"):
         options()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import json
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import polars as pl
 import pytest
@@ -18,21 +16,14 @@ from flows.server.temporary import as_functions
 from storage.errors import NothingReadable, StorageError
 from storage.root import Root
 from storage.state import read_run
+from tests.support.prefect_page import answer_of, artifact, table
 
 EVIL = "te\x1b[2Ja\u202e"
 
 
-def asked(api: str, path: str, body: dict[str, Any] | None = None) -> Any:  # noqa: ANN401 (whatever it answers)
-    """Return what Prefect's server answers, as its pages ask it."""
-    data = None if body is None else json.dumps(body).encode()
-    request = Request(f"{api}/{path}", data, {"Content-Type": "application/json"})  # noqa: S310
-    with urlopen(request) as answer:  # noqa: S310 (the harness' own server)
-        return json.load(answer)
-
-
 def last_run(api: str, name: str) -> dict[str, Any]:
     wanted = {"flows": {"name": {"any_": [name]}}, "sort": "START_TIME_DESC", "limit": 1}
-    (run,) = asked(api, "flow_runs/filter", wanted)
+    (run,) = answer_of(api, "flow_runs/filter", wanted)
     found: dict[str, Any] = run
     return found
 
@@ -43,14 +34,7 @@ def lines(api: str, run: dict[str, Any]) -> list[str]:
 
     APILogWorker.drain_all(timeout=30)
     wanted = {"logs": {"flow_run_id": {"any_": [run["id"]]}}, "sort": "TIMESTAMP_ASC"}
-    return [log["message"] for log in asked(api, "logs/filter", wanted)]
-
-
-def artifact(api: str, key: str) -> str:
-    (found,) = asked(api, "artifacts/filter", {
-        "artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1
-    })  # fmt: skip
-    return str(found["data"])
+    return [log["message"] for log in answer_of(api, "logs/filter", wanted)]
 
 
 def logged(flow: Any, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401 (a flow, and what it returns)
@@ -98,13 +82,10 @@ def test_a_name_given_in_the_form_stays_and_a_generated_one_becomes_the_flows(
 
     with get_client(sync_client=True) as client:
         flow_id = client.create_flow(compact)
-        made = client.create_deployment(
-            flow_id, "named", parameter_openapi_schema=compact.parameters.model_dump()
-        )
-        given = client.create_flow_run_from_deployment(
-            made, parameters={"root": root}, name="before the move"
-        )
-        generated = client.create_flow_run_from_deployment(made, parameters={"root": root})
+        schema, start = compact.parameters.model_dump(), client.create_flow_run_from_deployment
+        made = client.create_deployment(flow_id, "named", parameter_openapi_schema=schema)
+        given = start(made, parameters={"root": root}, name="before the move")
+        generated = start(made, parameters={"root": root})
         for run in (given, generated):
             _execute(compact, run)
         names = [client.read_flow_run(run.id).name for run in (given, generated)]
@@ -141,7 +122,7 @@ def test_an_evaluation_reports_each_leg_keeps_history_and_shows_a_table_with_fig
     assert {row["value"] for row in found["probes"] if row["leg"] == "lexical"} == {1.0}
     history = pl.read_parquet(Path(root) / "reports" / "evaluations")
     assert history["version"].unique().to_list() == [found["version"]]
-    text = artifact(prefect_server, "skillery-evaluation")
+    text = artifact(prefect_server, "skillery-evaluation")["data"]
     assert "| probe | leg | measure | value | before | verdict |\n| --- |" in text
     assert r"| sentence to skill | lexical | hit@10 | 1 |  | new |" in text
     verdict = f"{found['version']}: No measure is worse than its thresholds allow."
@@ -159,14 +140,11 @@ def test_no_text_of_a_third_party_is_markup_or_a_control_in_an_artifact(prefect_
 
     shows()
     safe = r"te\x1b[2Ja\u202e"
-    assert json.loads(artifact(prefect_server, "skillery-evil")) == [
-        {"source": safe, "failed": {safe: 1}, "ids": [safe, 3]}
-    ]
+    (shown,) = table(prefect_server, "skillery-evil")
+    assert shown == {"source": safe, "failed": {safe: 1}, "ids": [safe, 3]}
     rows = [{"a": "x|y<b>\n**", "b": 0.123456, "c": None, "d": 2587581.0}]
-    table = (
-        "| a | b | c | d |\n| --- | --- | --- | --- |\n| x\\|y\\<b\\>\\\\n\\*\\* | 0.1235 |  | 2,587,581 |"
-    )
-    assert markdown_table(rows) == table
+    head = "| a | b | c | d |\n| --- | --- | --- | --- |\n"
+    assert markdown_table(rows) == head + "| x\\|y\\<b\\>\\\\n\\*\\* | 0.1235 |  | 2,587,581 |"
     assert markdown_table([]) == ""
 
 
@@ -182,7 +160,9 @@ def test_the_pace_says_when_the_rest_will_be_done(done: int, total: int, seconds
     assert pace(done, total, seconds) == said
 
 
-def test_a_line_is_told_every_ten_seconds_and_none_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_told_every_ten_seconds_and_none_at_the_end_or_of_a_single_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock, told = [0.0], list[str]()
     monkeypatch.setattr(run_page.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(run_page, "tell", told.append)
@@ -191,9 +171,6 @@ def test_a_line_is_told_every_ten_seconds_and_none_at_the_end(monkeypatch: pytes
             clock[0] += 4
             step()
     assert [line.split(",")[0] for line in told] == ["parse: 3 of 8 batches", "parse: 6 of 8 batches"]
-
-
-def test_a_single_batch_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_page, "tell", pytest.fail)
     with batch_progress("parse", 1) as step:
         step()

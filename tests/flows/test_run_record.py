@@ -20,14 +20,7 @@ from flows.run_record import new_run_id, recorded
 from storage.errors import GateRefused, NotPublished, StorageError, UnknownDocument, WrongInput
 from storage.locks import Holder, holder, writer_lock
 from storage.root import Root
-from storage.state import (
-    SILENT,
-    last_good_runs,
-    read_run,
-    read_runs,
-    runs_under_way,
-    write_run,
-)
+from storage.state import SILENT, last_good_runs, read_run, read_runs, runs_under_way, write_run
 from tests.support.command import Ask
 from tests.support.paths import PROJECT
 from tests.support.roots.skill_root import SkillRoot
@@ -245,9 +238,8 @@ def test_a_quiet_night_renews_the_age_that_status_asks_for(
 def test_roots_of_before_know_their_last_good_run(tmp_path: Path) -> None:
     root, old = Root(tmp_path), {"specs": [], "sources": [], "seconds": {"crawl": 2.0, "index": 1.5}}
     for run, state, day in ((RUN, "complete", 3), (NEXT, "failed", 4)):
-        write_run(
-            root, {**old, "run_id": run, "state": state, "started_at": f"2026-02-0{day}T02:15:00+00:00"}
-        )
+        began = f"2026-02-0{day}T02:15:00+00:00"
+        write_run(root, {**old, "run_id": run, "state": state, "started_at": began})
     good = last_good_runs(root)["nightly"]
     assert good == {"run_id": RUN, "ended_at": "2026-02-03T02:15:00+00:00", "seconds": 3.5}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
@@ -11,8 +10,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 
@@ -22,18 +19,10 @@ from storage.errors import StorageError, TransientError, Unreachable, WrongInput
 from storage.root import Root
 from tasks.models.retry import RetryPolicy, task_retries
 from tests.support.paths import PROJECT
+from tests.support.prefect_page import artifact
 from tests.support.roots.built import built_at, lowest_cosine
 from tests.support.roots.many_skills import many_skills
 from tests.support.s3_server import BUCKET, machine_at
-
-
-def _artifact(api: str, key: str) -> dict[str, Any]:
-    wanted = {"artifacts": {"key": {"any_": [key]}}, "sort": "UPDATED_DESC", "limit": 1}
-    body = json.dumps(wanted).encode()
-    request = Request(f"{api}/artifacts/filter", body, {"Content-Type": "application/json"})  # noqa: S310
-    with urlopen(request) as response:  # noqa: S310 (the harness' own server)
-        (found,) = json.load(response)
-    return dict(found)
 
 
 def _ran(count: int, *, in_turn: bool = False) -> list[tuple[int, int, int]]:
@@ -60,7 +49,7 @@ def _ran(count: int, *, in_turn: bool = False) -> list[tuple[int, int, int]]:
 def test_batches_run_in_this_thread_by_default_and_in_order(prefect_server: str) -> None:
     found = _ran(3)
     assert found == [(n, os.getpid(), threading.get_ident()) for n in range(3)]
-    shown = _artifact(prefect_server, "skillery-numbers-progress")
+    shown = artifact(prefect_server, "skillery-numbers-progress")
     assert (shown["type"], float(shown["data"])) == ("progress", 100.0)
 
 
@@ -129,16 +118,15 @@ def test_flows_are_functions_only_where_that_was_said(prefect_server: str) -> No
         assert [*found, two.result(), on_page()] == [False, True, False, True]
 
 
-def test_a_runner_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runner_of_no_kind_is_refused_and_one_that_is_not_installed_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from flows.runners import require_runner
 
     monkeypatch.setenv("SKILLERY_TASK_RUNNER", "ray")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(WrongInput, match=r"SKILLERY_TASK_RUNNER=ray needs .* pip install '\.\[ray\]'"):
         require_runner(load_settings())
-
-
-def test_a_runner_of_no_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLERY_TASK_RUNNER", "slurm")
     with pytest.raises(WrongInput, match="SKILLERY_TASK_RUNNER='slurm'"):
         load_settings()
@@ -259,10 +247,10 @@ def test_the_waits_are_those_of_the_policy() -> None:
     assert (given["retries"], given["retry_delay_seconds"]) == (3, [1.5, 3.0, 5])
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["crawl-source", "refresh-source", "prepare-encoder", "parse-batch", "embed-batch", "build-tables"],
-)
-def test_tasks_that_ask_the_network_or_a_model_are_among_them(name: str) -> None:
+ASKING = "crawl-source", "refresh-source", "prepare-encoder", "parse-batch", "embed-batch", "build-tables"
+
+
+def test_tasks_that_ask_the_network_or_a_model_are_among_them() -> None:
     shells = "".join(file.read_text() for file in PROJECT.glob("tasks/*/shells.py"))
-    assert re.search(rf'@task\(\s*name="{name}"[^@]*?task_retries\(\)', shells)
+    for name in ASKING:
+        assert re.search(rf'@task\(\s*name="{name}"[^@]*?task_retries\(\)', shells), name

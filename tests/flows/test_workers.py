@@ -97,7 +97,6 @@ def refined(root: Root, workers: int, monkeypatch: pytest.MonkeyPatch) -> dict[s
 
 
 def noted(root: Root) -> list[int]:
-    """Return the process of each batch."""
     return [int(root.read(file)) for file in root.files("noted")]
 
 

@@ -1,8 +1,9 @@
-"""Processes that a command started, found by a mark in the environment that all of them inherit."""
+"""Processes that a command started, found by their mark; tests that are slow or ask for Chromium."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -35,3 +36,13 @@ def marked(mark: str) -> list[int]:
 def slow_but(kept: Collection[object], values: Iterable[object]) -> list[Any]:
     """Return the values as parameters; those that are not kept are slow."""
     return [value if value in kept else pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+def require_chromium() -> str:
+    """Return the path of the program; skip a test where there is none."""
+    from tasks.induce.replay.chromium import PROGRAMS
+
+    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if found is None:
+        pytest.skip(f"there is none of {', '.join(PROGRAMS)} on PATH: apt-get install chromium")
+    return found

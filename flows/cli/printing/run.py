@@ -9,86 +9,81 @@ from typing import Any
 
 import typer
 
-from flows.cli.printing.cost import between
-from flows.cli.printing.measures import print_paging
-from flows.commands.console import counts as _counts
-from flows.commands.console import say as _say
-from flows.commands.console import say_aside as _say_aside
-from flows.commands.console import say_text
-from flows.commands.console import table as _table
+from flows.cli.printing.measures import between, print_paging
+from flows.commands.console import counts, minute, say, say_aside, say_text, table
 from storage.errors import WrongInput
 
 
 def print_run(record: dict[str, Any]) -> None:
     """Print what a run did."""
-    _say(f"run {record['run_id']}: {record['state']}", style="bold")
+    say(f"run {record['run_id']}: {record['state']}", style="bold")
     for source in record["sources"]:
-        _say(f"{source['source']}: {source['state']}; {_reading(source)}")
+        say(f"{source['source']}: {source['state']}; {_reading(source)}")
         if source.get("message") and source["message"] != record["message"]:
-            _say(source["message"], style="red", indent=2)
+            say(source["message"], style="red", indent=2)
     if not record["specs"]:
-        _say("no source is listed: skillery sources add SPEC adds one")
+        say("no source is listed: skillery sources add SPEC adds one")
     for mended in record["mended"]:
-        _say(f"found at the start: {mended}", style="red")
+        say(f"found at the start: {mended}", style="red")
     if record["documents"] is None:  # the bucket did not say what it holds, or serves
-        _say(f"{record['state']}: {record['message']}", style="red")
+        say(f"{record['state']}: {record['message']}", style="red")
         return
     served = record["served_counts"]
     other = served is not None and any(n not in (None, record[what]) for what, n in served.items())
     corpus = "corpus, not served: " if other else ""
-    _say(f"{corpus}documents {record['documents']}, dropped: {_counts(record['dropped'])}")
-    _say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
+    say(f"{corpus}documents {record['documents']}, dropped: {counts(record['dropped'])}")
+    say(f"nodes {record['nodes']}, edges {record['edges']}, vectors made {record['vectors_new']}")
     if record["sources"] and not (record["documents"] or record["message"]):
-        _say(_nothing_left(record), style="red")
+        say(_nothing_left(record), style="red")
     _risks(record)
     if record["llm"]:
         _llm(record["llm"])
     if record["message"]:
-        _say(f"{record['state']}: {record['message']}", style="red")
+        say(f"{record['state']}: {record['message']}", style="red")
     passed = sum(c["passed"] for c in record["checks"])
     news = "published" if record["published"] else "nothing changed" if not record["message"] else "kept"
     checked = f"checks passed {passed} of {len(record['checks'])}; " if record["checks"] else ""
-    _say(f"{checked}served: {record['served'] or 'nothing'} ({news}){_of(served) if other else ''}")
-    _say(f"seconds: {_counts({stage: f'{seconds:.1f}' for stage, seconds in record['seconds'].items()})}")
+    say(f"{checked}served: {record['served'] or 'nothing'} ({news}){_of(served) if other else ''}")
+    say(f"seconds: {counts({stage: f'{seconds:.1f}' for stage, seconds in record['seconds'].items()})}")
 
 
 def _risks(record: dict[str, Any]) -> None:
     """Print which revisions add risks, and what a language model was asked about risks."""
     for added in record.get("risks_added", ()):
-        _say(added["message"], style="red")
+        say(added["message"], style="red")
     for name, what in (("opinions", "about risks"), ("expansion", "to foretell requests")):
         if asked := record.get(name):
             said = {key: value for key, value in asked.items() if key != "model" and value != {}}
-            _say(f"asked of {asked['model']} {what}: {_counts(said)}")
+            say(f"asked of {asked['model']} {what}: {counts(said)}")
 
 
 def _nothing_left(record: dict[str, Any]) -> str:
     lost = sum((Counter(source["failed"]) for source in record["sources"]), Counter(record["dropped"]))
     listed = sum(source["listed"] for source in record["sources"])
-    told = f"no document is left of {listed} listed, dropped: {_counts(dict(lost))}"
+    told = f"no document is left of {listed} listed, dropped: {counts(dict(lost))}"
     return f"{told}; dropped/ below the root names each, skillery sources add SPEC adds a source"
 
 
 def _of(served: dict[str, int | None] | None) -> str:
     held = {what: n for what, n in (served or {}).items() if n is not None}
-    return f": {_counts(held)}" if held else ""
+    return f": {counts(held)}" if held else ""
 
 
 def _llm(report: dict[str, Any]) -> None:
-    asked = f"{report['asked']} fragments, typed locally after all: {_counts(report['fallbacks'])}"
-    _say(f"asked of {report['classifier']}: {asked}")
+    asked = f"{report['asked']} fragments, typed locally after all: {counts(report['fallbacks'])}"
+    say(f"asked of {report['classifier']}: {asked}")
     sent = f"{report['requests']} requests, {report['cached']} answers known before"
-    _say(f"{sent}, {report['tokens']} tokens, {report['seconds']:g} s, cost {report['cost']:g}")
+    say(f"{sent}, {report['tokens']} tokens, {report['seconds']:g} s, cost {report['cost']:g}")
     if report["partial"]:
         why = "the budget is spent" if report["spent"] else "the LLM did not answer"
         left = f" of {report['unfinished']} documents" if report["unfinished"] else ""
-        _say(f"partial: {why}; the rest{left} is typed locally until the next run asks", style="red")
+        say(f"partial: {why}; the rest{left} is typed locally until the next run asks", style="red")
 
 
 def print_classified(found: dict[str, Any]) -> None:
     """Print how many fragments were typed, by whom and as what."""
-    _say(f"{found['fragments']} fragments typed by {_counts(found['classifiers'])}")
-    _say(f"as {_counts(found['types'])}; in {found['out']}")
+    say(f"{found['fragments']} fragments typed by {counts(found['classifiers'])}")
+    say(f"as {counts(found['types'])}; in {found['out']}")
     if found["llm"]:
         _llm(found["llm"])
 
@@ -97,18 +92,18 @@ def _reading(source: dict[str, Any]) -> str:
     """Return what the reading of a source brought, and what was asked of the network where something was."""
     found = {c: source[c] for c in ("listed", "new", "changed", "unchanged", "retired")}
     asked = {c: source[c] for c in ("withdrawn", "requests", "quota_left") if source.get(c)}
-    failed = f"; failed: {_counts(source['failed'])}" if source["failed"] else ""
-    return _counts(found | {c.replace("_", " "): n for c, n in asked.items()}) + failed
+    failed = f"; failed: {counts(source['failed'])}" if source["failed"] else ""
+    return counts(found | {c.replace("_", " "): n for c, n in asked.items()}) + failed
 
 
 def print_foreseen(found: dict[str, Any], *, err: bool = False) -> None:
     """Print what would be forgotten, a line an id."""
-    say = _say_aside if err else _say
-    say(f"the {found['scope']} {found['target']}; gone for good would be:")
+    tell = say_aside if err else say
+    tell(f"the {found['scope']} {found['target']}; gone for good would be:")
     for doc_id in found["doc_ids"]:
-        say(f"  {doc_id}")
+        tell(f"  {doc_id}")
     for doc_id in found["copies"]:
-        say(f"  {doc_id} (holds the same text)")
+        tell(f"  {doc_id} (holds the same text)")
 
 
 def confirm_forgetting(found: dict[str, Any]) -> None:
@@ -124,38 +119,34 @@ def confirm_forgetting(found: dict[str, Any]) -> None:
 def print_forgotten(found: dict[str, Any]) -> None:
     """Print what was forgotten."""
     ids = [*found["doc_ids"], *(f"{doc_id} (the same text)" for doc_id in found["copies"])]
-    _say(
-        f"forgotten, the {found['scope']} {found['target']}: {', '.join(ids) or 'no document is left of it'}"
-    )
-    _say(f"removed: {_counts(found['removed']) if found['removed'] else 'nothing, all was gone already'}")
-    _say(f"a tombstone keeps it out; served: {found['served'] or 'nothing yet'}, older versions are gone")
+    say(f"forgotten, the {found['scope']} {found['target']}: {', '.join(ids) or 'no document is left of it'}")
+    say(f"removed: {counts(found['removed']) if found['removed'] else 'nothing, all was gone already'}")
+    say(f"a tombstone keeps it out; served: {found['served'] or 'nothing yet'}, older versions are gone")
 
 
 def print_rollback(found: dict[str, Any]) -> None:
     """Print what is served again, and how to go forward."""
-    _say(f"{found['served']} is served again, published {found['published_at']}; it was {found['was']}")
-    _say(f"kept: {', '.join(found['versions'])}")
-    _say(
-        f"forward again: skillery rollback {found['was']}; the next run that changes anything publishes anew"
-    )
+    say(f"{found['served']} is served again, published {found['published_at']}; it was {found['was']}")
+    say(f"kept: {', '.join(found['versions'])}")
+    say(f"forward again: skillery rollback {found['was']}; the next run that changes anything publishes anew")
 
 
 def print_backfill(days: list[dict[str, Any]]) -> None:
     """Print a row a day of a backfill, or of what one would do."""
     shown = [column for column in days[0] if column not in ("range", "bytes_written", "bytes_range")]
-    _table("backfill", shown, [[day[column] for column in shown] for day in days])
+    table("backfill", shown, [[day[column] for column in shown] for day in days])
     served = next((day["published"] for day in days if day.get("published")), None)
     if "published" not in days[0]:  # a dry run's
         last = next((day["day"] for day in days if day["would be served"]), None)
         then = f"that of {last} would be served if it passed the gate" if last else "what is served stays"
         took, *spread = (sum([day["seconds"], *day["range"]][at] for day in days) for at in range(3))
-        _say(f"seconds in all {between(took, spread)}")
+        say(f"seconds in all {between(took, spread)}")
         sizes = ([day["bytes_written"], *day["bytes_range"]] for day in days)
         size, *spread = (sum(column) / 1e6 for column in zip(*sizes, strict=True))
-        _say(f"megabytes to write in all {between(size, spread, 1)}")
-        _say(f"nothing was done; each day would have tables of its own under backfill/; {then}")
+        say(f"megabytes to write in all {between(size, spread, 1)}")
+        say(f"nothing was done; each day would have tables of its own under backfill/; {then}")
         return
-    _say(
+    say(
         "each day has tables of its own under backfill/; "
         + (f"{served} is served, and the next run goes on from it" if served else "what is served stays")
     )
@@ -164,10 +155,10 @@ def print_backfill(days: list[dict[str, Any]]) -> None:
 def print_findings(found: dict[str, Any]) -> None:
     """Print what was found below a root, and what was done about it."""
     for finding in found["findings"]:
-        _say(f"{finding['where']}: {finding['found']}", style=None if finding["mended"] else "red")
-        _say(finding["done"], indent=2)
+        say(f"{finding['where']}: {finding['found']}", style=None if finding["mended"] else "red")
+        say(finding["done"], indent=2)
     count = len(found["findings"])
-    _say(
+    say(
         f"{count or 'nothing'} found{'' if found['mended'] else ', not all of it mended'}; "
         f"served: {found['served'] or 'nothing'}"
     )
@@ -177,70 +168,65 @@ def print_findings(found: dict[str, Any]) -> None:
 def _say_tuned(found: dict[str, Any]) -> None:
     tuned = found.get("tuned")
     if tuned and tuned.get("why"):
-        _say(f"tuned for {tuned['rerank']}, not in use: {tuned['why']}" if tuned["rerank"] else tuned["why"])
+        say(f"tuned for {tuned['rerank']}, not in use: {tuned['why']}" if tuned["rerank"] else tuned["why"])
     elif tuned:
-        _say(f"search is tuned on {tuned['requests']} requests of this root, {minute(tuned['at'])}")
+        say(f"search is tuned on {tuned['requests']} requests of this root, {minute(tuned['at'])}")
 
 
 def print_export(found: dict[str, Any]) -> None:
     """Print what an export holds."""
-    _say(f"{found['documents']} documents, {found['with_text']} with their text, in {found['out']}")
-    _say(f"left out: {_counts(found['left_out'])}")
-    _say(f"the corpus by licence, when exported: {_counts(found['classes'])}")
-    _say(f"{found['out']}/DATASHEET.md says where they come from and how they were refined")
+    say(f"{found['documents']} documents, {found['with_text']} with their text, in {found['out']}")
+    say(f"left out: {counts(found['left_out'])}")
+    say(f"the corpus by licence, when exported: {counts(found['classes'])}")
+    say(f"{found['out']}/DATASHEET.md says where they come from and how they were refined")
 
 
 def print_status(status: dict[str, Any]) -> None:
     """Print what a root holds and serves."""
     age = "" if status["age_hours"] is None else f", {status['age_hours']:.1f} h old"
-    _say(f"served: {status['served'] or 'nothing yet'}{age}{_of(status['served_counts'])}")
+    say(f"served: {status['served'] or 'nothing yet'}{age}{_of(status['served_counts'])}")
     if status["good_age_hours"] is not None:
         night = status["last_good"]["nightly"]["run_id"]
-        _say(f"last good night: {night}, {status['good_age_hours']:.1f} h ago")
+        say(f"last good night: {night}, {status['good_age_hours']:.1f} h ago")
     for run in status["under_way"]:
         doing = f", {run['doing']}" if run["doing"] else ""
         said = run["message"] or f"last heard of at {minute(run['heartbeat_at'])}"
         style = "red" if run["state"] == "died" else None
-        _say(f"{run['flow']} {run['run_id']}: {run['state']}{doing}; {said}", style=style)
-    _say(f"corpus: {_counts(status['counts'])}")
-    _say(f"dropped: {_counts(status['dropped'])}", indent=2)
-    _say(f"licences, when answering: {_counts(status['licences'])}", indent=2)
+        say(f"{run['flow']} {run['run_id']}: {run['state']}{doing}; {said}", style=style)
+    say(f"corpus: {counts(status['counts'])}")
+    say(f"dropped: {counts(status['dropped'])}", indent=2)
+    say(f"licences, when answering: {counts(status['licences'])}", indent=2)
     for source in status["sources"]:
         since = f", stale since {minute(source['stale_since'])}" if source["stale_since"] else ""
         last = (
             f"read whole at {minute(source['last_complete'])}" if source["last_complete"] else "never whole"
         )
-        _say(f"source {source['source']}: {source['state']}, {last}{since}")
+        say(f"source {source['source']}: {source['state']}, {last}{since}")
         if source["listed"] is not None:
-            _say(_reading(source), indent=2)
+            say(_reading(source), indent=2)
     _say_tuned(status)
     rows = [
         [r["run_id"], r["flow"], r["state"], r["published"], f"{sum(r['seconds'].values()):.1f}"]
         for r in status["runs"]
     ]
-    _table("last runs", ["run", "flow", "state", "published", "seconds"], rows)
-
-
-def minute(time: str | None) -> str | None:
-    """Return an ISO time, in UTC as all times are, without seconds."""
-    return time and f"{time[:16].replace('T', ' ')} UTC"
+    table("last runs", ["run", "flow", "state", "published", "seconds"], rows)
 
 
 def print_search(answer: dict[str, Any]) -> None:
     """Print a ranking of skills, a paragraph each: an id may be as long as a line."""
-    _say(answer["query"], style="bold")
+    say(answer["query"], style="bold")
     if answer["nothing_fits"] and answer["results"]:
-        _say("Nothing served seems to fit; what comes nearest:", style="yellow")
+        say("Nothing served seems to fit; what comes nearest:", style="yellow")
     for result in answer["results"]:
         fit = "" if result["fit"] is None else f"  fit {result['fit']:.0%}"
-        _say(f"{result['rank']:>2}  {result['doc_id']}{fit}")
+        say(f"{result['rank']:>2}  {result['doc_id']}{fit}")
         for line in _told(result):
-            _say(line, indent=4)
+            say(line, indent=4)
     more = (
         "read one with: skillery page DOC_ID QUERY" if answer["results"] else "no skill is served that fits"
     )
     _say_tuned(answer)
-    _say(f"{answer['took_ms']:.0f} ms; {more}")
+    say(f"{answer['took_ms']:.0f} ms; {more}")
 
 
 def _told(result: dict[str, Any]) -> list[str]:
@@ -275,7 +261,7 @@ def shortened(text: str, width: int = 140) -> str:
 def print_unknown(names: dict[str, str | None]) -> None:
     """Say on stderr which environment variables look like settings and are none."""
     for name, near in names.items():
-        _say_aside(
+        say_aside(
             f"{name} is no setting" + (f": {near} is" if near else "") + "; `skillery settings` lists them"
         )
 
@@ -283,27 +269,27 @@ def print_unknown(names: dict[str, str | None]) -> None:
 def print_notes(answer: dict[str, Any]) -> None:
     """Print on stderr what a reader of a page must know of it."""
     if answer["over_budget"]:
-        _say_aside(f"no part fits {answer['budget']:g} tokens: this is the best one, of {answer['tokens']}")
+        say_aside(f"no part fits {answer['budget']:g} tokens: this is the best one, of {answer['tokens']}")
     if answer.get("unmatched"):
-        _say_aside("no word of the request stands in this skill: what was chosen may not answer it")
+        say_aside("no word of the request stands in this skill: what was chosen may not answer it")
     if answer.get("by_words"):
-        _say_aside("to encode this skill took too long: its parts were chosen by their words alone")
+        say_aside("to encode this skill took too long: its parts were chosen by their words alone")
 
 
 def print_page(answer: dict[str, Any]) -> None:
     """Print a page: its context, then where it comes from and what it cost."""
     say_text(answer["context"])
-    _say("─" * 40)
+    say("─" * 40)
     share = answer["tokens"] / max(answer["document_tokens"], 1)
     cost = f"{answer['tokens']} of {answer['document_tokens']} tokens ({share:.0%})"
     how = f"{answer['method']}, reranked" if answer.get("reranked") else answer["method"]
-    _say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {how}")
-    _say(_third_party(answer))
+    say(f"{len(answer['nodes'])} nodes, {cost}, {answer['took_ms']:.0f} ms, method {how}")
+    say(_third_party(answer))
 
 
 def print_origin(answer: dict[str, Any]) -> None:
     """Print on stderr where a page comes from."""
-    _say_aside(_third_party(answer))
+    say_aside(_third_party(answer))
 
 
 def _third_party(answer: dict[str, Any]) -> str:
@@ -312,18 +298,18 @@ def _third_party(answer: dict[str, Any]) -> str:
 
 def print_nodes(found: dict[str, Any]) -> None:
     """Print how a classifier of fragments agrees with people, and the table of a hybrid's thresholds."""
-    _say(f"{found['classifier']}: {_agreement(found)}, expected calibration error {found['ece']:.3f}")
+    say(f"{found['classifier']}: {_agreement(found)}, expected calibration error {found['ece']:.3f}")
     if found["sure"]:
-        _say(f"where people were sure: {_agreement(found['sure'])}")
+        say(f"where people were sure: {_agreement(found['sure'])}")
     names, figures = list(found["confusion"]), ("precision", "recall", "f1")
     rows = [[name, *found["confusion"][name].values()] for name in names if name in found["types"]]
-    _table("what people said, by what was answered", ["", *(name[:6] for name in names)], rows)
+    table("what people said, by what was answered", ["", *(name[:6] for name in names)], rows)
     measured = [[n, *(f"{found['types'][n][x]:.3f}" for x in figures)] for n in names if n in found["types"]]
-    _table("each type", ["", *figures], measured)
+    table("each type", ["", *figures], measured)
     columns = ("threshold", "sent", "kept_accuracy", "sent_accuracy", "accuracy")
     shares = [["" if row[c] is None else f"{row[c]:.3f}" for c in columns] for row in found["thresholds"]]
     how = "measured" if found["measured"] else "expected of an LLM as accurate as SKILLERY_LLM_ACCURACY"
-    _table(f"asking an LLM below a threshold of local confidence, accuracy {how}", [*columns], shares)
+    table(f"asking an LLM below a threshold of local confidence, accuracy {how}", [*columns], shares)
     if found["llm"]:
         _llm(found["llm"])
 
@@ -341,38 +327,34 @@ def print_comparison(found: dict[str, Any]) -> None:
         for c in found["contrasts"]
     ]
     title = f"A: {found['documents_a']} documents, B: {found['documents_b']}; two-sided Mann-Whitney U"
-    _table(title, ["measure", *columns], rows)
+    table(title, ["measure", *columns], rows)
     if found["without_text_a"] or found["without_text_b"]:
-        _say(
-            f"without text, not measured: A {found['without_text_a']}, B {found['without_text_b']} documents"
-        )
+        say(f"without text, not measured: A {found['without_text_a']}, B {found['without_text_b']} documents")
 
 
 def print_evaluation(found: dict[str, Any]) -> None:
     """Print the figures of an evaluation of what is served."""
     rows = [[p["probe"], p["leg"], p["queries"], p["measure"], f"{p['value']:.3f}"] for p in found["probes"]]
-    _table(f"evaluation of {found['version']}", ["probe", "leg", "queries", "measure", "value"], rows)
+    table(f"evaluation of {found['version']}", ["probe", "leg", "queries", "measure", "value"], rows)
     if found.get("paging"):
         print_paging({"methods": found["paging"], "judge": {"spoke": "evidence"}})
     for line in found["fallen"]:
-        _say(f"worse than allowed: {line}")
-    _say(f"drift and pictures: {found['report']} below the root")
+        say(f"worse than allowed: {line}")
+    say(f"drift and pictures: {found['report']} below the root")
 
 
 def print_compaction(found: dict[str, Any]) -> None:
     """Print what compaction merged, and what it let go of."""
     columns = ["table", "rows", "files_before", "files_after", "bytes_before", "bytes_after"]
     rows = [[t["table"], *(f"{t[c]:,}" for c in columns[1:])] for t in found["tables"]]
-    _table("tables", [column.replace("_", " ") for column in columns], rows)
-    _say(
-        f"{found['published']} is served" if found["published"] else "nothing to merge; what is served stays"
-    )
-    _say(f"files of all versions: {found['files_before']} before, {found['files_after']} now")
-    _say(f"versions gone: {', '.join(found['gone']) or 'none'}")
-    _say(f"bundled files removed, which no document names any more: {found['blobs_gone']}")
+    table("tables", [column.replace("_", " ") for column in columns], rows)
+    say(f"{found['published']} is served" if found["published"] else "nothing to merge; what is served stays")
+    say(f"files of all versions: {found['files_before']} before, {found['files_after']} now")
+    say(f"versions gone: {', '.join(found['gone']) or 'none'}")
+    say(f"bundled files removed, which no document names any more: {found['blobs_gone']}")
     if raw := found["raw"]:
         freed = f"{raw['rows']:,} rows of documents, {raw['files']:,} files, {raw['bytes']:,} bytes freed"
-        _say(f"raw snapshots are whole from {raw['since']} on; of before: {freed}")
+        say(f"raw snapshots are whole from {raw['since']} on; of before: {freed}")
 
 
 def print_settings(rows: list[dict[str, Any]]) -> None:
@@ -381,20 +363,20 @@ def print_settings(rows: list[dict[str, Any]]) -> None:
         value = row["value"] if isinstance(row["value"], str) else json.dumps(row["value"])
         value = "none" if row["value"] is None else value
         origin = "" if row["origin"] == "default" else f"  (from the {row['origin']})"
-        _say(f"{row['name']}={value}{origin}", style=None if row["origin"] == "default" else "bold")
-        _say(row["description"], indent=2)
+        say(f"{row['name']}={value}{origin}", style=None if row["origin"] == "default" else "bold")
+        say(row["description"], indent=2)
 
 
 def print_alert(found: dict[str, Any]) -> None:
     """Print who is told of failures."""
     told = f"{found['block']} is told of failed runs of Skillery's deployments"
-    _say(f"automation {found['automation']} {found['done']}: {told}")
+    say(f"automation {found['automation']} {found['done']}: {told}")
 
 
 def print_graph(found: dict[str, Any]) -> None:
     """Print what a picture shows, and where it is."""
     nodes, edges = found["counts"]["nodes"], found["counts"]["edges"]
-    _say(f"{found['doc_id']}: drawn to {found['out']}")
-    _say(f"{sum(nodes.values())} nodes: {_counts(nodes)}")
+    say(f"{found['doc_id']}: drawn to {found['out']}")
+    say(f"{sum(nodes.values())} nodes: {counts(nodes)}")
     joined = f"{found['density']:.2%} of ordered pairs of nodes are joined"
-    _say(f"{sum(edges.values())} edges: {_counts(edges)}; {joined}")
+    say(f"{sum(edges.values())} edges: {counts(edges)}; {joined}")

@@ -18,23 +18,31 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.commands.console import counts, folder_at, steps
-from flows.commands.llm import is_set_up
+from flows.commands.console import counts, folder_at, steps, write_report
 from flows.commands.queries import open_index
 from flows.commands.routing.searching import SEARCHING, other_ranker
 from flows.commands.routing.settings import SkillFlowSettings, SkillRouterSettings, base_of
-from flows.settings import Settings, llm_options, load
+from flows.settings import Settings, asked_llm, is_set_up, load
 from storage.answers import Answers
 from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 from storage.jsonl import write_lines
 from storage.lance.served import read_served
 from storage.root import Root
-from tasks.evaluate.agents.agent import command_agent, llm_agent
-from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, Unfinished, attempt
+from tasks.evaluate.agents.attempt import (
+    Act,
+    GivenSkill,
+    Limits,
+    Supply,
+    Turn,
+    Unfinished,
+    attempt,
+    command_agent,
+    llm_agent,
+)
 from tasks.evaluate.agents.memory import CER, LEARNED, Experiences, Memory, Procedures
 from tasks.evaluate.agents.report import MEASURES, summarise_agents, task_row, terminal_blocks
 from tasks.evaluate.agents.task import AgentTask, read_agent_tasks
-from tasks.evaluate.measures.runs import long_table, write_run
+from tasks.evaluate.measures.runs import long_table
 from tasks.evaluate.measures.tables import markdown
 from tasks.induce.library.held import HeldVerdicts, KeptTrajectories
 from tasks.induce.library.judge import LlmTrajectoryJudge
@@ -42,8 +50,7 @@ from tasks.induce.replay.environment import SECONDS, CommandEnvironment
 from tasks.induce.trajectories.record import Trajectory, trajectory_of
 from tasks.models.cached_encoder import KeptEncoder
 from tasks.models.encoder import OnnxEncoder
-from tasks.models.llm.answer_cache import open_cache
-from tasks.models.llm.ask import Llm, open_llm
+from tasks.models.llm.ask import Llm, open_cache, open_llm
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.onnx_export import exported_encoder
 from tasks.models.protocols import Vectors
@@ -118,8 +125,7 @@ def _acting(
         return _Agent(agent, agent, partial(command_agent, agent.removeprefix(_COMMAND), seconds))
     if agent != LLM:
         raise WrongInput(f"--agent {agent} is not known: say {LLM} or {_COMMAND}CMD")
-    options = llm_options(settings, "llm")
-    assert options is not None  # noqa: S101 - None is for `local`
+    options = asked_llm(settings)
     endpoint, sampling = options.endpoint, options.sampling
     if runs > 1 and "llm_temperature" not in settings.model_fields_set:
         sampling = replace(sampling, temperature=_WARMER)
@@ -252,9 +258,7 @@ class _Sources:
     @functools.cached_property
     def _judging(self) -> Llm:
         """The LLM of all verdicts, which have one ceiling."""
-        options = llm_options(self._settings, "llm")
-        assert options is not None  # noqa: S101 - None is for `local`
-        return self._stack.enter_context(open_llm(self._root, options))
+        return self._stack.enter_context(open_llm(self._root, asked_llm(self._settings)))
 
     def key(self) -> str:
         """Return all that what methods give depends on."""
@@ -357,15 +361,13 @@ class _Bench:
 
 
 def _written(folder: Path, bench: _Bench, rows: Sequence[Found], found: Found) -> list[str]:
-    files = [folder / name for name in ("agents.md", "agents.json", "agents.parquet", "trajectories.jsonl")]
     shown = [block for block in terminal_blocks(found) if isinstance(block, str) or block.rows]
-    files[0].write_text(markdown(["# Agents that act", *shown]), "utf-8")
-    files[1].write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
-    run = pl.DataFrame(rows, infer_schema_length=None)
-    write_run(files[2], [long_table("agents", run, MEASURES)])
-    write_lines(files[3], (one["trajectory"] for attempts in bench.records.values() for one in attempts))
+    run = long_table("agents", pl.DataFrame(rows, infer_schema_length=None), MEASURES)
+    files = write_report(folder, "agents", markdown(["# Agents that act", *shown]), [run], told=found)
+    lines = {"trajectories": [one["trajectory"] for made in bench.records.values() for one in made]}
     rates = {row["method"]: row["pass@1"] for row in found["methods"]}
     if {NONE, ORACLE} <= rates.keys():
-        files.append(folder / "rates.jsonl")
-        write_lines(files[-1], [{"agent": found["agent"], "without": rates[NONE], "with": rates[ORACLE]}])
-    return list(map(str, files))
+        lines["rates"] = [{"agent": found["agent"], "without": rates[NONE], "with": rates[ORACLE]}]
+    for name, held in lines.items():
+        write_lines(folder / f"{name}.jsonl", held)
+    return [*files, *(str(folder / f"{name}.jsonl") for name in lines)]

@@ -13,9 +13,9 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from flows.commands.console import progress, say_aside
-from flows.commands.llm import is_set_up, opened_llm
+from flows.commands.llm import opened_llm
 from flows.run_record import new_run_id, recorded
-from flows.settings import Settings, load
+from flows.settings import Settings, is_set_up, load
 from storage.errors import WrongInput
 from storage.locks import writer_lock
 from storage.root import Root
@@ -62,8 +62,7 @@ def taught(
 
     `judge` is `declared` or `llm`, None: the LLM where one is set up; `inducer` is `recurrence` or `llm`.
 
-    Raises:
-        WrongInput: A name is not known, or the LLM is to be asked and none is set up.
+    Raises `WrongInput` if a name is not known, or the LLM is to be asked and none is set up.
     """
     by = judge or (LLM if is_set_up(settings) else DECLARED)
     for option, name, known in (("--judge", by, JUDGES), ("--inducer", inducer, INDUCERS)):
@@ -97,25 +96,15 @@ def induce(
 ) -> dict[str, Any]:  # fmt: skip
     """Keep the trajectories of files that are new, learn the libraries of their domains, and serve them.
 
-    Args:
-        root: Where all is kept.
-        settings: The encoder, and the limits of the gate.
-        paths: Files and folders.
-        how: How skills are learned. An LLM judges all runs of a domain that is learned: `waiting` counts
-            them.
-        form: What a row of the files is.
-        domain: Of chats that name none.
-        wait: Minutes to wait for another run that writes to the root.
+    `domain` is that of chats that name none. An LLM judges all runs of a domain that is learned: `waiting`
+    counts them.
 
-    Returns:
-        `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
-        redacted, failed by reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by
-        reason, `verified` by how, `inducers` (skills by who found them), `llm` (`Llm.report`, or
-        null), `domains`, `vectors_new`, `checks`, `seconds`.
-
-    Raises:
-        WrongInput: A path or the way to verify cannot be used; nothing was kept.
-        EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
+    Returns `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
+    redacted, failed by reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by reason,
+    `verified` by how, `inducers` (skills by who found them), `llm` (`Llm.report`, or null), `domains`,
+    `vectors_new`, `checks`, `seconds`. Raises `WrongInput` if a path or the way to verify cannot be used;
+    nothing was kept, and `EnvironmentUnusable` or `EnvironmentStopped` if the command that skills are
+    verified with cannot be used.
     """
     began, run_id = time.monotonic(), new_run_id()
     encoder = export_below(root, settings.encoder)

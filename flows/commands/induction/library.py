@@ -24,8 +24,7 @@ _SAID_BY, _MOST_WORDS = 3, 20  # tasks that say a word; words of a skill
 def learned(root: Root, domain: str | None, out: Path | None, export: Path | None) -> dict[str, Any]:
     """Return `{skills, written}`, and write what is asked for.
 
-    Raises:
-        WrongInput: The domain has no library, nothing was learned, or a file cannot be written.
+    Raises `WrongInput` if the domain has no library, nothing was learned, or a file cannot be written.
     """
     served = ServedSkills(root)
     domains = [served.named(domain)] if domain is not None else served.domains
@@ -47,8 +46,7 @@ def learned(root: Root, domain: str | None, out: Path | None, export: Path | Non
 def shown(root: Root, skill_id: str) -> dict[str, Any]:
     """Return one skill by its id, or by an end of it that no other has.
 
-    Raises:
-        WrongInput: There is none; the nearest ids are named.
+    Raises `WrongInput` if there is none; the nearest ids are named.
     """
     served = ServedSkills(root)
     every = {skill.skill_id: skill for one in served.domains for skill in served.skills(one)}

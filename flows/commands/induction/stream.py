@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,6 @@ from flows.settings import Settings, load
 from storage.errors import WrongInput
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.evaluate.measures.runs import write_run
 from tasks.evaluate.stream.report import (
     decision_means,
     draw_stream,
@@ -54,15 +52,10 @@ def stream_bench(
     The keywords are the options of `skillery evaluate stream`, whose help says what each is. `report` is a
     folder for `stream.md`, `stream.json`, `stream.parquet` (the run) and, where matplotlib is, `stream.png`.
 
-    Returns:
-        `trajectories` (read, successful, judged, repeated, unread by reason), `warm` (root, taught, left_out;
-        null without one), `steps`, `sgdr` (its `granularity`, `candidates` and
-        `judge`), `methods` (rows of
-        `summarise_runs`); with a report `granularity` and
-        `report`, the files written.
-
-    Raises:
-        WrongInput: A file, a method, a share, a root or the folder cannot be used; nothing was encoded.
+    Returns `trajectories` (read, successful, judged, repeated, unread by reason), `warm` (root, taught,
+    left_out; null without one), `steps`, `sgdr` (its `granularity`, `candidates` and `judge`), `methods`
+    (rows of `summarise_runs`); with a report `granularity` and `report`, the files written. Raises
+    `WrongInput` if a file, a method, a share, a root or the folder cannot be used; nothing was encoded.
     """
     sgdr = load(InductionSettings)
     methods = _methods(method, turned, sgdr, whole=report is not None)
@@ -89,11 +82,9 @@ def stream_bench(
     if report is None:
         return found
     found["granularity"] = _granularity(stream, taught, given)
-    (report / "stream.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
-    named = [row for row in found["methods"] if row["method"] in METHODS]
-    write, draw = partial(write_run, tables=[run_table(runs)]), partial(draw_stream, named)
-    text, *others = write_report(report, "stream", stream_markdown(found), write, draw)
-    return found | {"report": [text, str(report / "stream.json"), *others]}
+    draw = partial(draw_stream, [row for row in found["methods"] if row["method"] in METHODS])
+    text = stream_markdown(found)
+    return found | {"report": write_report(report, "stream", text, [run_table(runs)], draw, found)}
 
 
 def _cut(granularity: str) -> Callable[[Trajectory], list[DecisionPoint]]:

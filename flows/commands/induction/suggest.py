@@ -29,12 +29,7 @@ _MOST = 100  # skills that are offered at once
 class Suggester:
     """Answers which skills to offer, out of those of one version; each domain is read once.
 
-    Threads may share it.
-
-    Args:
-        served: The skills.
-        encode: Their encoder.
-        words: Sums up states.
+    Threads may share it. `encode` is the encoder of the skills, and `words` sums up states.
     """
 
     def __init__(self, served: ServedSkills, encode: Encode, words: StateWords = BY_RULE) -> None:
@@ -49,9 +44,8 @@ class Suggester:
     ) -> dict[str, Any]:  # fmt: skip
         """Return `{task, domain, state, results, took_ms}` for one step; the method `sgdr` reads the numbers.
 
-        Raises:
-            WrongInput: The task is blank or no valid Unicode text, a field of the state or a number cannot be
-                used, or the domain has no skills.
+        Raises `WrongInput` if the task is blank or no valid Unicode text, a field of the state or a number
+        cannot be used, or the domain has no skills.
         """
         began, offer = time.monotonic(), _method(k, method, alpha, relevance_weight, candidates)
         require_text("task", task)
@@ -82,10 +76,9 @@ class Suggester:
 def open_suggester(root: Root, settings: Settings, words: StateWords = BY_RULE) -> Suggester:
     """Return what answers out of the version that is served now.
 
-    Raises:
-        WrongInput: No learned skills are served.
-        ModelMismatch: Another encoder than that of the settings made the index or the learned skills.
-        StorageError: The table cannot be opened at the version that is served.
+    Raises `WrongInput` if no learned skills are served; `ModelMismatch` if another encoder than that of the
+    settings made the index or the learned skills; `StorageError` if the table cannot be opened at the version
+    that is served.
     """
     served = ServedSkills(root)
     encoder = served.encoder(settings.encoder, settings.query_threads or 1)
@@ -109,11 +102,9 @@ class ServedSuggester:
     ) -> dict[str, Any]:
         """Return what `Suggester.suggest` does, with `index_version`.
 
-        Raises:
-            WrongInput: No learned skills are served; or as `Suggester.suggest`.
-            ModelMismatch: The learned skills, or the index, were made with another encoder.
-            NotPublished: Nothing is served.
-            StorageError: A table is damaged or missing.
+        Raises `WrongInput` if no learned skills are served; or as `Suggester.suggest`; `ModelMismatch` if the
+        learned skills, or the index, were made with another encoder; `NotPublished` if nothing is served;
+        `StorageError` if a table is damaged or missing.
         """
         with self._index.version() as now:
             found = self._of(now).suggest(task, domain, state, k=k, method=method)

@@ -24,7 +24,7 @@ _NULL = re.compile(r"\bnull\b")
 
 def tables() -> dict[str, pl.Schema]:
     """Return the schema of each table by its folder below the root; those of Lance lie below `lance/`."""
-    from tasks.evaluate.health.history import HISTORY, SCHEMA  # noqa: PLC0415 (loads what measures)
+    from tasks.evaluate.health.probes import HISTORY, SCHEMA  # noqa: PLC0415 (loads what measures)
     from tasks.induce.library.held import SCHEMAS as LEARNED  # noqa: PLC0415 (loads what induces)
 
     in_lance = {f"lance/{name}": pl.Schema(schema_of(name, _ANY_MODEL)) for name in TABLES}
@@ -32,13 +32,9 @@ def tables() -> dict[str, pl.Schema]:
 
 
 def schema_told(name: str | None = None) -> dict[str, Any]:
-    """Return what `skillery schema` prints: `schema_version` and `tables`, each with its `columns`.
+    """Return what `skillery schema` prints of a table, or all: `schema_version` and `tables` with `columns`.
 
-    Args:
-        name: A table; None: all of them.
-
-    Raises:
-        WrongInput: There is no such table; those with a similar name are named.
+    Raises `WrongInput` if there is no such table; those with a similar name are named.
     """
     known = tables()
     if name is not None and name not in known:

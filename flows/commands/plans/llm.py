@@ -25,11 +25,8 @@ def planner(
 ) -> Iterator[Callable[[str], dict[str, Any]]]:  # fmt: skip
     """Yield what plans a task; an LLM is opened, and its client loaded, only if it is to be asked.
 
-    If it gave no answer, stderr says so at the end.
-
-    Raises:
-        WrongInput: The decomposer is not known, or an LLM is to be asked and none is set up.
-        NotPublished: Nothing is served.
+    If it gave no answer, stderr says so at the end. Raises `WrongInput` if the decomposer is not known, or an
+    LLM is to be asked and none is set up, and `NotPublished` if nothing is served.
     """
     if decomposer not in DECOMPOSERS:
         raise WrongInput(f"--decomposer {decomposer!r} is not known: choose one of {', '.join(DECOMPOSERS)}")

@@ -13,12 +13,11 @@ import polars as pl
 from flows.commands.console import folder_at, progress, steps, write_report
 from flows.commands.routing.methods import Methods, RoutingModels, require_methods, require_names
 from flows.commands.routing.settings import expanded
-from flows.settings import Settings, llm_options
+from flows.settings import Settings, asked_llm
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.corpus.read import scan_corpus
-from tasks.evaluate.measures.runs import write_run
-from tasks.evaluate.measures.separation import RECALL
+from tasks.evaluate.measures.statistics import RECALL
 from tasks.evaluate.routing.agents import (
     Expected,
     PassRates,
@@ -41,9 +40,14 @@ from tasks.evaluate.routing.data import (
     read_tasks,
     require_judged,
 )
-from tasks.evaluate.routing.measures import MEASURES, require_measures
+from tasks.evaluate.routing.measures import (
+    MEASURES,
+    contest,
+    require_measures,
+    summarise_method,
+    summarise_rejection,
+)
 from tasks.evaluate.routing.report import attention_markdown, draw_routing, routing_markdown
-from tasks.evaluate.routing.summary import contest, summarise_method, summarise_rejection
 
 # Measured if no method is named: the methods that need no model beside the encoder.
 USUAL = ("bm25-description", "bm25-full", "dense-description", "sentences", "rrf", "zsum", "default")
@@ -90,13 +94,10 @@ def routing_bench(
     The keywords are the options of `skillery evaluate routing`, whose help says what each is. The root keeps
     encoder, vectors and answers. `report` is a folder for `routing.md`, `.parquet` (the run) and `.png`.
 
-    Returns:
-        `pools`, for each `pool` its `skills`, `methods` (rows of `summarise_method`, and `rejection` as of
-        `summarise_rejection`), `contests` and `scenario`; the same of the first pool; `llm` (what an LLM was
-        asked, or null); `attention` (rows of `attention_by_field`); `report` if there is a folder.
-
-    Raises:
-        WrongInput: A file or an option cannot be used; nothing was encoded.
+    Returns `pools`, for each `pool` its `skills`, `methods` (rows of `summarise_method`, and `rejection` as
+    of `summarise_rejection`), `contests` and `scenario`; the same of the first pool; `llm` (what an LLM was
+    asked, or null); `attention` (rows of `attention_by_field`); `report` if there is a folder. Raises
+    `WrongInput` if a file or an option cannot be used; nothing was encoded.
     """
     held_in = [*filter(None, (corpus, *(documents or ())))]
     files = _files_of(bench, held_in, queries, qrels, copies, negatives)._replace(distractors=distractors)
@@ -131,8 +132,7 @@ def _wanted(
 ) -> tuple[list[str], str]:
     """Return the methods to measure, and the one that others are compared with.
 
-    Raises:
-        WrongInput: One of them is not known, or the baseline is not measured.
+    Raises `WrongInput` if one of them is not known, or the baseline is not measured.
     """
     wanted = expanded(method or (() if sweep else USUAL), sweep or ())
     base = baseline or (expanded((), sweep)[0] if sweep else BASELINE)
@@ -155,8 +155,7 @@ def _files_of(
 ) -> _Files:  # fmt: skip
     """Return the files of a bench; those that are not given are the ones of its folder.
 
-    Raises:
-        WrongInput: There are no queries, no qrels or no skills.
+    Raises `WrongInput` if there are no queries, no qrels or no skills.
     """
 
     def held(name: str) -> Path | None:
@@ -286,7 +285,7 @@ def _expectations(answers: Path | None, settings: Settings) -> dict[str, tuple[s
     if answers is None:
         msg = "--agents llm needs answers.jsonl, lines {query_id, assertions}, in the folder of --bench"
         raise WrongInput(msg)
-    llm_options(settings, "llm")
+    asked_llm(settings)
     if found := read_answers(answers):
         return found
     raise WrongInput(f"{answers}: no line says what an answer must do: give lines {{query_id, assertions}}")
@@ -302,15 +301,12 @@ def _attention(bench: RoutingBench, skills: pl.DataFrame, models: RoutingModels)
 
 
 def _written(
-    folder: Path,
-    measured: Mapping[str, _Measured],
-    summaries: Sequence[dict[str, Any]],
+    folder: Path, measured: Mapping[str, _Measured], summaries: Sequence[dict[str, Any]],
     looks: Sequence[dict[str, Any]],
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     text = "\n".join([*map(routing_markdown, summaries), *([attention_markdown(looks)] if looks else [])])
     runs = [
         run_table(*(rows.with_columns(pool=pl.lit(pool)) for rows in found))
         for pool, found in measured.items()
     ]
-    write, draw = partial(write_run, tables=runs), partial(draw_routing, summaries[0]["methods"])
-    return write_report(folder, "routing", text, write, draw)
+    return write_report(folder, "routing", text, runs, partial(draw_routing, summaries[0]["methods"]))

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from flows.commands.llm import is_set_up
 from flows.commands.routing.settings import (
     VARIED,
     SkillFlowSettings,
@@ -25,7 +24,7 @@ from flows.commands.routing.settings import (
     require_skillflow,
     settings_of,
 )
-from flows.settings import Settings, llm_options, load
+from flows.settings import Settings, asked_llm, is_set_up, load
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.paging.bench import Remembering
@@ -75,12 +74,9 @@ _KEPT_AT_ONCE = 1_024
 
 
 def skillflow(
-    skills: Sequence[Skill],
-    flow: SkillFlowSettings,
-    kept: Encoder,
-    encoder: OnnxEncoder,
+    skills: Sequence[Skill], flow: SkillFlowSettings, kept: Encoder, encoder: OnnxEncoder,
     models: RoutingModels,
-) -> Staged:
+) -> Staged:  # fmt: skip
     """Return SkillFlow's stages; without an LLM a task is its own query, and nothing is selected.
 
     `kept` encodes the skills and keeps their vectors; `encoder` encodes the queries. Settings that leave no
@@ -131,9 +127,8 @@ def _bi_encoder(router: SkillRouterSettings, models: RoutingModels) -> IndexEnco
 def reranking(router: SkillRouterSettings, models: RoutingModels) -> Callable[[Sequence[Skill]], Stage]:
     """Return what makes the stage that puts skills in order, by a model, loaded once, or the LLM as judge.
 
-    Raises:
-        WrongInput: The LLM is to judge, and none is set up.
-        ModelMismatch: There is no such model.
+    Raises `WrongInput` if the LLM is to judge, and none is set up, and `ModelMismatch` if there is no such
+    model.
     """
     if router.reranker == JUDGE:
         if (llm := models.llm) is None:
@@ -204,10 +199,8 @@ def require_names(names: Sequence[str]) -> None:
 def require_methods(names: Sequence[str], settings: Settings, root: Root) -> None:
     """Raise an error if a method cannot be used, before others are measured for an hour.
 
-    Raises:
-        WrongInput: Its settings cannot be used, its library is not installed, or no LLM is set up that it is
-            a variant of asking.
-        TerminalError: A model of it is no folder, and no hub has it.
+    Raises `WrongInput` if its settings cannot be used, its library is not installed, or no LLM is set up that
+    it is a variant of asking, and `TerminalError` if a model of it is no folder, and no hub has it.
     """
     if LEXICAL & set(names):
         require_bm25()
@@ -227,14 +220,14 @@ def _require_llm(name: str, settings: Settings) -> None:
     if base_of(name) == "skillflow":
         require_skillflow(settings_of(name, SkillFlowSettings))
         if is_set_up(settings):
-            llm_options(settings, "llm")
+            asked_llm(settings)
         elif said := llm_setting(name):
             msg = f"method {name}: {said} needs an LLM: set SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL"
             raise WrongInput(msg)
     else:
         router = settings_of(name, SkillRouterSettings)
         if router.reranker == JUDGE or router.encoder.startswith(API):
-            llm_options(settings, "llm")
+            asked_llm(settings)
 
 
 def _dense_model(name: str) -> list[str]:
@@ -259,10 +252,7 @@ def _models_with_torch(name: str) -> list[str]:
 class RoutingModels:
     """The encoder and the LLM of routing methods, each loaded at its first use, and what both remember.
 
-    Args:
-        root: The root that keeps exports, vectors and answers.
-        settings: The encoder, the threads of a task, and the LLM.
-        held: Closes at the end what methods open.
+    The root keeps exports, vectors and answers; `held` closes at the end what methods open.
     """
 
     def __init__(self, root: Root, settings: Settings, held: ExitStack) -> None:
@@ -294,15 +284,13 @@ class RoutingModels:
         """Writes queries and selects skills; None if no LLM is set up."""
         if not is_set_up(self._settings):
             return None
-        options = llm_options(self._settings, "llm")
-        return self._held.enter_context(open_llm(self.root, options)) if options else None
+        return self._held.enter_context(open_llm(self.root, asked_llm(self._settings)))
 
     @property
     def attending(self) -> tuple[CausalReranker, tuple[int, int]]:
         """The causal reranker of the settings, and the tokens that it reads of description and body.
 
-        Raises:
-            WrongInput: The settings name another kind of reranker, or none.
+        Raises `WrongInput` if the settings name another kind of reranker, or none.
         """
         router = load(SkillRouterSettings)
         limits = router.reranker_description_tokens, router.reranker_body_tokens
@@ -315,7 +303,7 @@ class RoutingModels:
 
     def api(self, model: str) -> ApiEncoder:
         """Return what encodes by a model of the endpoint that is set up, on the account of its LLM."""
-        llm_options(self._settings, "llm")  # says what is missing
+        asked_llm(self._settings)  # says what is missing
         assert self.llm is not None  # noqa: S101 (for the types)
         return ApiEncoder(self.llm.cache.client.endpoint, model, self.llm.ledger)
 

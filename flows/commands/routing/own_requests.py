@@ -15,10 +15,9 @@ from storage.errors import WrongInput
 from storage.root import Root
 from storage.usage import served_searches
 from tasks.models.adapted_encoder import is_base
-from tasks.retrieve.routing.fit import packaged_fit
+from tasks.retrieve.routing.fit import Tuned, package_digest, packaged_fit, write_tuned
 from tasks.retrieve.routing.reranker import NONE, REACHES, packaged_pair_scorer
 from tasks.retrieve.routing.search import Searcher
-from tasks.retrieve.routing.tuned import Tuned, package_digest, write_tuned
 from tasks.train.search.own_requests import (
     OwnRequest,
     Tuning,
@@ -36,13 +35,10 @@ _LOG = "no FILE is given, and the usage log holds nothing that served: it needs 
 def train_on_requests(root: Root, settings: Settings, file: Path | None) -> dict[str, Any]:
     """Tune reading on requests and what served them; ship it into the root's state if it is better.
 
-    Returns:
-        `requests`, `kept`, what was left out (see `own_requests`), `own` and `packaged` (figures before and
-        after, of the requests that decide), `better`, `shipped`, `rerank`, `weight`. Before is what searches
-        use now; of the package's requests it is the packaged numbers.
-
-    Raises:
-        WrongInput: The file, or the log, holds too little; or nothing is read beside the query here.
+    Returns `requests`, `kept`, what was left out (see `own_requests`), `own` and `packaged` (figures before
+    and after, of the requests that decide), `better`, `shipped`, `rerank`, `weight`. Before is what searches
+    use now; of the package's requests it is the packaged numbers. Raises `WrongInput` if the file, or the
+    log, holds too little; or nothing is read beside the query here.
     """
     asked = read_own(file) if file else [OwnRequest(*one, kept=True) for one in _logged(root)]
     rerank = settings.rerank

@@ -21,7 +21,7 @@ from flows.commands.routing.methods import (
     reranking,
 )
 from flows.commands.routing.settings import SkillRouterSettings, base_of
-from flows.settings import Settings, llm_options, load
+from flows.settings import Settings, asked_llm, load
 from storage.errors import WrongInput
 from storage.root import Root
 from tasks.evaluate.routing.baselines import BASELINES
@@ -43,10 +43,8 @@ def other_ranker(
 ) -> Iterator[SkillRanker]:
     """Yield what ranks by a method of `SEARCHING`, then by a reranker if one is named.
 
-    A reranker is `skillrouter` (that of the settings), `judge` (the LLM that is set up), or a model.
-
-    Raises:
-        WrongInput: The method is not known, or its settings, library or LLM cannot be used.
+    A reranker is `skillrouter` (that of the settings), `judge` (the LLM that is set up), or a model. Raises
+    `WrongInput` if the method is not known, or its settings, library or LLM cannot be used.
     """
     require_names([method])
     if base_of(method) not in SEARCHING:
@@ -64,7 +62,7 @@ def other_ranker(
 def _router(reranker: str, settings: Settings) -> SkillRouterSettings:
     router = load(SkillRouterSettings) if reranker == _OWN else SkillRouterSettings(reranker=reranker)
     if router.reranker == JUDGE:
-        llm_options(settings, "llm")
+        asked_llm(settings)
     else:
         device_of(settings.device)
     return router

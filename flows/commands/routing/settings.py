@@ -156,11 +156,7 @@ SWEEPS: dict[str, list[str]] = json.loads(
 
 
 def expanded(names: Sequence[str], sweeps: Sequence[str]) -> list[str]:
-    """Return methods and the variants of sweeps, each once.
-
-    Raises:
-        WrongInput: A sweep is not known.
-    """
+    """Return methods and the variants of sweeps, each once; raises `WrongInput` if a sweep is not known."""
     if unknown := [sweep for sweep in sweeps if sweep not in SWEEPS]:
         raise WrongInput(f"--sweep {unknown[0]!r} is not known: choose some of {', '.join(SWEEPS)}")
     return list(dict.fromkeys([*names, *(name for sweep in sweeps for name in SWEEPS[sweep])]))
@@ -174,8 +170,7 @@ def base_of(name: str) -> str:
 def settings_of(name: str, kind: type[Model]) -> Model:
     """Return the settings of a variant: what its name says, the rest from the environment.
 
-    Raises:
-        WrongInput: A setting is not known, or its value, or that of a variable, cannot be used.
+    Raises `WrongInput` if a setting is not known, or its value, or that of a variable, cannot be used.
     """
     given = _given(name, kind)
     try:

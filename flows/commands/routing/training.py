@@ -39,9 +39,8 @@ def train_routing(
 ) -> dict[str, Any]:  # fmt: skip
     """Train a bi-encoder on queries of corpora's skills, and return what `RoutingTraining.run` does.
 
-    Raises:
-        WrongInput: A package is missing, a corpus cannot be read or is too small, or the folder holds another
-            training.
+    Raises `WrongInput` if a package is missing, a corpus cannot be read or is too small, or the folder holds
+    another training.
     """
     options = load(TrainingEnvironment)
     require_measures()

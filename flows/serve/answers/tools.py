@@ -1,27 +1,37 @@
-"""The tools of the server: `TOOLS` is the one place where they are registered."""
+"""The tools of the server, of which `TOOLS` is the one place where they are registered."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from flows.serve.answers.composing import ComposeArguments, ComposeOutcome, compose_plan
-from flows.serve.answers.forms import (
+from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
+
+from flows.serve.answers.service import NOTICE, Service
+from flows.serve.answers.tool import (
+    LONGEST_ID,
+    LONGEST_TEXT,
+    Arguments,
     FileForm,
+    FilterForm,
     FoundSkill,
+    Origin,
     PageArguments,
     PageOutcome,
     ReadArguments,
     ReadOutcome,
+    Said,
     SearchArguments,
     SearchOutcome,
+    ShortFilters,
     ShowArguments,
     ShowOutcome,
+    Tool,
+    ToolOutcome,
     Whose,
 )
-from flows.serve.answers.service import Service
-from flows.serve.answers.suggesting import SuggestArguments, SuggestOutcome, suggest_steps
-from flows.serve.answers.tool import Tool
 from storage.errors import WrongInput
+from tasks.retrieve.compose.compose import ComposeOptions, compose
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
 from tasks.retrieve.revisions.show import file_of, shown
@@ -94,6 +104,149 @@ def read_skill_file(service: Service, asked: ReadArguments) -> ReadOutcome:
         raise WrongInput(f"offset: {found['path']} has {len(text):,} characters")
     more = end if end < len(text) else None
     return ReadOutcome(**told, text=text[asked.offset : end], next_offset=more)
+
+
+class ComposeArguments(Arguments):
+    """The arguments of `compose_plan`."""
+
+    task: str = Field(min_length=1, max_length=LONGEST_TEXT)
+    k: int = Field(3, ge=1, le=20, description="skills a step")
+    filters: ShortFilters = FilterForm()
+
+
+class StepSkill(BaseModel):
+    """A skill that may serve a step."""
+
+    doc_id: str
+    name: str
+    risks: list[str]
+    whose: Origin
+
+
+class PlanStep(BaseModel):
+    """One step; where `gap` is true, none of its skills fits."""
+
+    step: int
+    text: str
+    after: list[int]
+    condition: str | None = None
+    gap: bool
+    confidence: float
+    skills: list[StepSkill]
+
+    def line(self) -> str:
+        """Return it in one line."""
+        after = f" (after {', '.join(map(str, self.after))})" if self.after else ""
+        served = "nothing served fits" if self.gap else f"{self.skills[0].doc_id}, {self.confidence:.0%} sure"
+        return f"{self.step}. {self.text}{after}: {served}"
+
+
+class ComposeOutcome(ToolOutcome):
+    """The steps of a task in an order in which they can be done, and what serves each."""
+
+    version: Said
+    steps: list[PlanStep]
+    left_out: list[dict[str, Any]]
+    notice: Said = NOTICE
+
+    def as_text(self) -> str:
+        """Return a line a step."""
+        if not self.steps:
+            return "No step was found in the task."
+        left = [f"left out ({part['reason']}): {part['text']}" for part in self.left_out]
+        return "\n".join([*(step.line() for step in self.steps), *left, self.notice])
+
+
+def compose_plan(service: Service, asked: ComposeArguments) -> ComposeOutcome:
+    """Return the plan of a task, made without a language model."""
+    found = compose(service.index, asked.task, ComposeOptions(k=asked.k, filters=asked.filters.chosen()))
+    steps = [
+        PlanStep(
+            **{name: step[name] for name in ("step", "text", "after", "condition", "gap", "confidence")},
+            skills=[_skill(row) for row in step["candidates"]],
+        )
+        for step in found["steps"]
+    ]
+    left_out = [{name: part[name] for name in ("text", "reason")} for part in found["left_out"]]
+    return ComposeOutcome(version=found["index_version"], steps=steps, left_out=left_out)
+
+
+def _skill(row: dict[str, Any]) -> StepSkill:
+    return StepSkill(doc_id=row["doc_id"], name=row["name"], risks=row["risks"] or [], whose=Whose.of(row))
+
+
+_LONGEST_STATE, _MOST_PREVIOUS = 200_000, 1_000  # characters of what is seen, actions before
+_SHOWN_RUNS = 5
+
+
+class StateForm(Arguments):
+    """What an agent sees and did."""
+
+    observation: str = Field(max_length=_LONGEST_STATE)
+    url: str = Field("", max_length=LONGEST_TEXT)
+    title: str = Field("", max_length=LONGEST_TEXT)
+    previous: list[dict[str, Any]] = Field([], max_length=_MOST_PREVIOUS)
+
+
+class SuggestArguments(Arguments):
+    """The arguments of `suggest_steps`."""
+
+    task: str = Field(min_length=1, max_length=LONGEST_TEXT)
+    state: Annotated[
+        StateForm,
+        WithJsonSchema({"type": "object", "description": "observation, url, title, previous (actions)"}),
+    ]
+    domain: str | None = Field(None, max_length=LONGEST_ID)
+    k: int = Field(5, ge=1, le=50)
+    method: SkipJsonSchema[str] = Field("default", max_length=LONGEST_ID)
+
+
+class LearnedSkill(BaseModel):
+    """A learned skill: its function, and the runs that did it, of which `runs` are the first."""
+
+    skill_id: str
+    description: str
+    code: str
+    score: float
+    support: int
+    verified: list[str]
+    runs: list[str]
+
+
+class SuggestOutcome(ToolOutcome):
+    """The learned skills that fit a step, best first."""
+
+    version: Said
+    domain: str
+    results: list[LearnedSkill]
+    notice: Said = NOTICE
+
+    def as_text(self) -> str:
+        """Return description, support and code of each."""
+        told = [
+            f"{row.description} ({row.skill_id}, of run {row.runs[0]}; {row.support} tasks)\n{row.code}"
+            for row in self.results
+        ]
+        return "\n".join([*told, self.notice] if told else ["No learned skill fits this step."])
+
+
+def suggest_steps(service: Service, asked: SuggestArguments) -> SuggestOutcome:
+    """Return the learned skills that fit a step; states are summed up as SKILLERY_INDUCE_SUMMARIES says."""
+    state = asked.state.model_dump()
+    found = service.learned.suggest(asked.task, asked.domain, state, k=asked.k, method=asked.method)
+    return SuggestOutcome(
+        version=found["index_version"],
+        domain=found["domain"],
+        results=[_row(row) for row in found["results"]],
+    )
+
+
+def _row(row: dict[str, Any]) -> LearnedSkill:
+    runs = dict.fromkeys(source["trajectory_id"] for source in row["sources"])
+    names = ("skill_id", "description", "code", "score", "support")
+    return LearnedSkill(
+        **{name: row[name] for name in names}, verified=row["verified"]["how"], runs=list(runs)[:_SHOWN_RUNS]
+    )
 
 
 TOOLS: tuple[Tool[Any, Any], ...] = (

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import Response
 
+from flows.commands.console import minute
 from storage.errors import TransientError
 from tasks.models.visible import visible
 
@@ -31,7 +32,7 @@ def _environment() -> Environment:
         lstrip_blocks=True, finalize=_text,
     )  # fmt: skip
     made.globals["link"] = link_to
-    made.filters |= {"minute": _minute, "number": lambda n: f"{n:,}"}
+    made.filters |= {"minute": lambda moment: minute(moment) or "never", "number": lambda n: f"{n:,}"}
     return made
 
 
@@ -57,8 +58,7 @@ def static_answer(name: str) -> Response | None:
 def of_one_version(make: Callable[[], str | None]) -> str:
     """Return a page whose parts are of one version; `make` returns None if one was published between them.
 
-    Raises:
-        TransientError: Versions are published faster than the page is made.
+    Raises `TransientError` if versions are published faster than the page is made.
     """
     for _ in range(_TRIES):
         if (page := make()) is not None:
@@ -74,8 +74,3 @@ def link_to(page: str, /, **query: object) -> str:
 
 def _text(value: Any) -> Any:  # noqa: ANN401 (whatever a template shows)
     return visible(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _minute(moment: str | None) -> str:
-    """Return a moment in UTC to the minute, as a person reads it."""
-    return "never" if moment is None else f"{moment[:16].replace('T', ' ')} UTC"

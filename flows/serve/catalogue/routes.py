@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 
@@ -11,8 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flows.serve.answers.forms import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.answers.service import Service
+from flows.serve.answers.tool import LONGEST_ID, LONGEST_PATH, LONGEST_TEXT
 from flows.serve.catalogue.rendering import link_to, page_answer, render, static_answer
 from flows.serve.catalogue.search_page import SearchForm, search_page
 from flows.serve.catalogue.skill_page import skill_page
@@ -32,11 +34,9 @@ _LONGEST = 200_000  # characters of a file that a page shows
 def file_page(service: Service, text: str, path: str) -> str:
     """Return the page of a file of a skill.
 
-    Raises:
-        UnknownDocument: No served document is meant.
-        WrongInput: It has no such file, or its bytes are not kept.
-        Withheld: The policy keeps the skill's text back.
-        NotPublished, StorageError: As `SkillCatalogue.edition`.
+    Raises `UnknownDocument` if no served document is meant; `WrongInput` if it has no such file, or its bytes
+    are not kept; `Withheld` if the policy keeps the skill's text back; `NotPublished` or `StorageError` as
+    `SkillCatalogue.edition`.
     """
     edition, _, version = service.skills.edition(text)
     found = file_of(edition, path)
@@ -72,14 +72,8 @@ def graph_page(service: Service, text: str) -> str:
 def revisions_page(service: Service, text: str, a: str | None, b: str | None) -> str:
     """Return the page of a document's revisions up to the served one, and of what changed between two.
 
-    Args:
-        service: What is served.
-        text: As `skill_page` takes it.
-        a: The earlier revision, as `differences` takes it; None: the one before `b`.
-        b: The later one; None: the served one.
-
-    Raises:
-        UnknownDocument, Withheld, NotPublished, StorageError: As `file_page`.
+    `text` is as `skill_page` takes it, `a` the earlier revision, as `differences` takes it (None: the one
+    before `b`), and `b` the later one (None: the served one). Raises as `file_page`.
     """
     edition, _, version = service.skills.edition(text)
     doc_id, until = edition.row["doc_id"], edition.revision.fetched_at
@@ -144,55 +138,51 @@ def catalogue_router(service: Service) -> APIRouter:
     """Return the routes of all pages."""
     router = APIRouter(include_in_schema=False)
 
+    async def shown(page: Callable[..., str], *asked: object, slow: bool = False) -> Response:
+        return page_answer(await service.run(partial(page, service, *asked), slow=slow))
+
     @router.get("/")
     async def search(
         q: Text = "", kind: Several = None, licence: Several = None, source: Several = None,
         risk: Several = None, page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1,
     ) -> Response:  # fmt: skip
         chosen = {"kind": kind or [], "licence": licence or [], "source": source or [], "risk": risk or []}
-        asked = SearchForm(q.strip(), chosen, page)
-        return page_answer(await service.run(lambda: search_page(service, asked)))
+        return await shown(search_page, SearchForm(q.strip(), chosen, page))
 
     @router.get("/skill")
-    async def skill(
-        doc_id: Id,
-        q: Text = "",
-        percent: Annotated[int, Query(ge=1, le=100)] = 100,
-    ) -> Response:
-        made = await service.run(lambda: skill_page(service, doc_id, q.strip(), percent), slow=True)
-        return page_answer(made)
+    async def skill(doc_id: Id, q: Text = "", percent: Annotated[int, Query(ge=1, le=100)] = 100) -> Response:
+        return await shown(skill_page, doc_id, q.strip(), percent, slow=True)
 
     @router.get("/file")
     async def file(doc_id: Id, path: Path) -> Response:
-        return page_answer(await service.run(lambda: file_page(service, doc_id, path)))
+        return await shown(file_page, doc_id, path)
 
     @router.get("/graph")
     async def graph(doc_id: Id) -> Response:
-        return page_answer(await service.run(lambda: graph_page(service, doc_id), slow=True))
+        return await shown(graph_page, doc_id, slow=True)
 
     @router.get("/revisions")
     async def revisions(doc_id: Id, a: Hash = None, b: Hash = None) -> Response:
-        made = await service.run(lambda: revisions_page(service, doc_id, a or None, b or None), slow=True)
-        return page_answer(made)
-
-    _add_state(router, service)
-    return router
-
-
-def _add_state(router: APIRouter, service: Service) -> None:
-    """Add the pages that are about no single skill, and the files that pages load."""
+        return await shown(revisions_page, doc_id, a or None, b or None, slow=True)
 
     @router.get("/sources")
     async def sources() -> Response:
-        return page_answer(await service.run(lambda: sources_page(service)))
+        return await shown(sources_page)
 
     @router.get("/report")
     async def report() -> Response:
-        return page_answer(await service.run(lambda: report_page(service)))
+        return await shown(report_page)
 
     @router.get("/usage")
     async def usage() -> Response:
-        return page_answer(await service.run(lambda: usage_page(service), slow=True))
+        return await shown(usage_page, slow=True)
+
+    _add_files(router, service)
+    return router
+
+
+def _add_files(router: APIRouter, service: Service) -> None:
+    """Add the report of an evaluation, and the files that pages load."""
 
     @router.get("/evaluation")
     async def evaluation() -> Response:

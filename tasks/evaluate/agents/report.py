@@ -55,8 +55,7 @@ def summarise_agents(
     first, *others = ([float(row["pass@1"]) for row in own] for own in methods.values())
     against: list[dict[str, Any] | None] = [None]
     for test, other in zip(paired_tests([(other, first) for other in others]), others, strict=True):
-        told = {"difference": test.difference, "ci95": [test.low, test.high], "p": test.p}
-        against.append({**told, "adjusted_p": test.p_adjusted, "cohen_h": cohen_h(other, first)})
+        against.append({**test.row(), "cohen_h": cohen_h(other, first)})
     return [
         {
             "method": name, "tasks": len(own), **dict.fromkeys(MEASURES), **_summary(own),

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tasks.evaluate.compose.methods import DEFAULT, METHODS, NEED_ENDPOINT, PAPERS, PAPERS_VANILLA, VANILLA
-from tasks.evaluate.measures.papers import papers
-from tasks.evaluate.measures.tables import Block, Table, columns
+from tasks.evaluate.measures.tables import Block, Table, columns, papers
 
 Found = Mapping[str, Any]
 Rows = Mapping[str, Found]  # of `methods`, by name

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tasks.evaluate.compose.measures import PlannedStep, measured, served_pairs
 from tasks.evaluate.compose.methods import Asking, MadePlan, PlanMethod
-from tasks.evaluate.compose.requests import KnownRequest
-from tasks.evaluate.measures.papers import papers
+from tasks.evaluate.compose.requests import KnownRequest, PlannedStep, measured, served_pairs
 from tasks.evaluate.measures.runs import latency, long_table, summarise
 from tasks.evaluate.measures.statistics import holm_bonferroni, paired_bootstrap, wilcoxon
+from tasks.evaluate.measures.tables import papers
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +81,13 @@ def run_table(runs: Mapping[str, MethodRun]) -> pl.DataFrame:
 def summarise_methods(
     runs: Mapping[str, MethodRun], reworded: Mapping[str, MethodRun], baseline: str
 ) -> list[dict[str, Any]]:
-    """Return a row for each method that was measured.
+    """Return a row for each method that was measured; `reworded` are the runs on paraphrases.
 
     A row has `method`, the measures' means, `ci95` (percentile bootstrap over requests, 10,000 resamples),
     `median_ms`, `p95_ms`, `by_difficulty`, `by_tag`, `by_category` (of the steps needed), `tokens` (means of
     the chosen and of all that is served, or null), `paraphrase` (`paraphrase_row`, null without any) and
     `against` (null for the baseline): by measure `compared` with the baseline, `p_adjusted` of both tests by
     Holm over the methods.
-
-    Args:
-        runs: Of each method.
-        reworded: Of each method on paraphrases.
-        baseline: The method that the others are compared with, among `runs`.
     """
     contests = against(runs, baseline)
     return [
@@ -221,11 +215,10 @@ def _hints(found: Sequence[tuple[float, ...]], number: int) -> dict[str, float |
 def feedback(after: MethodRun, before: MethodRun) -> dict[str, Any]:
     """Return what feedback did, from a run with it and one without.
 
-    Returns:
-        `tests` (`compared` by measure); `corrected`, `spoilt` and `right`, the requests whose number of
-        steps feedback made right, made wrong, and on which both are right: each with `queries` and, by
-        measure of categories and servers, `{before, after, p}` of a signed-rank test; and `counts`, every
-        request on which the number changed, with the texts of both plans' steps.
+    That is `tests` (`compared` by measure); `corrected`, `spoilt` and `right`, the requests whose number of
+    steps feedback made right, made wrong, and on which both are right: each with `queries` and, by measure of
+    categories and servers, `{before, after, p}` of a signed-rank test; and `counts`, every request on which
+    the number changed, with the texts of both plans' steps.
     """
     pairs = list(zip(before.values, after.values, strict=True))
     chosen = {
@@ -312,24 +305,21 @@ QUERIES = 30
 REPEATS = 1_000
 
 
-def simulated(run: MethodRun, seed: int, *, queries: int = QUERIES) -> dict[str, Any]:
-    """Return how often steps and whole plans succeed in a simulation.
+def simulated(run: MethodRun, seed: int) -> dict[str, Any]:
+    """Return how often steps and whole plans succeed in a simulation of `QUERIES` requests at most.
 
-    Args:
-        run: Plans of requests; `queries` of them are drawn.
-        seed: Draws the requests, the categories' rates, and what succeeds, `REPEATS` times.
-        queries: How many requests at most.
+    The seed draws the requests, the categories' rates, and what succeeds, `REPEATS` times. A gap never
+    succeeds, and a plan without steps does not either.
 
     Returns:
         `queries`, `repeats`, `steps` (mean of a plan), `da`; `ses`, the share of steps that succeed, and
         `ccr`, that of requests of which all do, each `[mean, low, high]` over the repeats (95 % of them);
-        `ses_right` and `ccr_right` the same where a step succeeds only if its first candidate serves a
-        needed step, null where it is not known what serves. A gap never succeeds, and a plan without steps
-        does not either.
+        `ses_right` and `ccr_right` the same where a step succeeds only if its first candidate serves a needed
+        step, null where it is not known what serves.
     """
     random = np.random.default_rng(seed)
     order = sorted(range(len(run.requests)), key=lambda i: run.requests[i].query_id)
-    drawn = sorted(random.permutation(order)[:queries].tolist())
+    drawn = sorted(random.permutation(order)[:QUERIES].tolist())
     plans = [run.made[i].plan for i in drawn]
     names = sorted({_category(step) for plan in plans for step in plan.steps})
     rate = dict(zip(names, random.uniform(*RATES, size=len(names)), strict=True))

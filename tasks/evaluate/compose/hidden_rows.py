@@ -18,9 +18,8 @@ import numpy as np
 
 from storage.errors import WrongInput
 from tasks.evaluate.compose.bench import MethodRun, compared, run_method, summary
-from tasks.evaluate.compose.measures import Needed, Planned, served_pairs
 from tasks.evaluate.compose.methods import Asking, PlanMethod
-from tasks.evaluate.compose.requests import CategorySet, KnownRequest
+from tasks.evaluate.compose.requests import CategorySet, KnownRequest, Needed, Planned, served_pairs
 from tasks.evaluate.measures.statistics import auroc
 from tasks.retrieve.served_index import ServedIndex
 
@@ -132,11 +131,10 @@ def transfer(
 ) -> dict[str, Any]:  # fmt: skip
     """Return what a method's plans lose when rows are taken out of what can be found.
 
-    Returns:
-        `label`, `kind` (`categories` or `share`), `rows` taken, `queries` that need them, and `unserved`,
-        those of which a step loses all that serves it (null where that is not known); of these queries
-        `with`, `without` (summaries) and `da` (`compared`, the plans without the rows against those with
-        them). All are null where no query needs the rows.
+    That is `label`, `kind` (`categories` or `share`), `rows` taken, `queries` that need them, and `unserved`,
+    those of which a step loses all that serves it (null where that is not known); of these queries `with`,
+    `without` (summaries) and `da` (`compared`, the plans without the rows against those with them). All are
+    null where no query needs the rows.
     """
     chosen = needing(run.requests, taken)
     kind = "categories" if taken.categories else "share"
@@ -185,12 +183,8 @@ def without_gold(
 ) -> dict[str, Any]:
     """Return what a method's confidence tells of steps whose servers are gone, and of wrong choices.
 
-    Args:
-        asking: As the run with everything was asked.
-        method: The method.
-        run: Of the method with everything; the servers of each step are known.
-        seed: Draws the step of each request.
-        step: Called after each request.
+    `run` is the method's with everything; the servers of each step are known. The seed draws the step of each
+    request; `step` is called after each.
 
     Returns:
         `requests`, those that have steps; `auroc_served`, between the confidence of the drawn steps with

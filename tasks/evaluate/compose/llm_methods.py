@@ -14,7 +14,6 @@ import numpy as np
 from pydantic import ValidationInfo, model_validator
 
 from storage.lance.served import require_licences
-from tasks.evaluate.compose.measures import Planned, PlannedStep
 from tasks.evaluate.compose.methods import (
     HINTS,
     Asking,
@@ -28,7 +27,7 @@ from tasks.evaluate.compose.methods import (
     nearest,
     with_found,
 )
-from tasks.evaluate.compose.requests import KnownRequest
+from tasks.evaluate.compose.requests import KnownRequest, Planned, PlannedStep
 from tasks.models.llm.ask import Fallback, Llm
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Values, known_of
@@ -214,7 +213,7 @@ def _made(steps: Sequence[PlannedStep]) -> MadePlan:
 
 
 def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
-    """Return the methods of `NEED_ENDPOINT` by name.
+    """Return the methods of `NEED_ENDPOINT` by name; above `certain` `hybrid` takes the local draft.
 
     - `llm-r0` to `llm-r3` and `llm-hints-...` are the command's `--decomposer llm` with other options.
     - `hybrid` and `llm-rerank` are the command's too; the latter reranks what `llm-r1` finds.
@@ -227,10 +226,6 @@ def llm_methods(llm: Llm, certain: float) -> dict[str, PlanMethod]:
 
     Where the model gives no usable answer the local decomposer does, except in the baselines, which then
     have no step; `llm.fallbacks` counts it.
-
-    Args:
-        llm: Is asked.
-        certain: The certainty above which `hybrid` takes the local draft.
     """
     own, reranker = _cut_by(llm), llm_reranker(llm)
 

@@ -26,8 +26,7 @@ from tasks.evaluate.compose.appendices import (
     stated,
 )
 from tasks.evaluate.compose.methods import DEFAULT, HINTS, PAPERS, PAPERS_VANILLA, VANILLA
-from tasks.evaluate.measures.papers import papers
-from tasks.evaluate.measures.tables import Block, Table, columns, markdown, means, with_intervals
+from tasks.evaluate.measures.tables import Block, Table, columns, markdown, means, papers, with_intervals
 
 Found = Mapping[str, Any]
 Rows = Mapping[str, Found]  # of `methods`, by name

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ValidationInfo
 
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.evaluate.generate.skill_files import Kept, SkillFiles
+from tasks.evaluate.generate.skill_files import Kept, SkillFiles, entries_of
 from tasks.models.llm.ask import Llm, Report
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Values, is_last, known_of
@@ -65,7 +65,7 @@ def _checked(value: object, info: ValidationInfo) -> list[Distractor]:
     skill: Skill = known_of(info)
     good: list[Distractor] = []
     problems: list[str] = []
-    for number, entry in enumerate(_entries(value), start=1):
+    for number, entry in enumerate(entries_of(value, "distractors"), start=1):
         made = _distractor(entry)
         wrong = _wrong(made, skill, good) if made is not None else "a text is missing"
         if made is not None and wrong is None:
@@ -83,13 +83,6 @@ PROMPT: Prompt[list[Distractor]] = Prompt(
     "distractors-1", "tasks.evaluate/distractors_prompt.txt",
     Annotated[list[Any], BeforeValidator(_checked)], form=_DistractorsForm,
 )  # fmt: skip
-
-
-def _entries(value: object) -> list[object]:
-    found = value.get("distractors") if isinstance(value, dict) else value
-    if not isinstance(found, list):
-        raise Rejected('the answer is no object {"distractors": [...]}')
-    return found
 
 
 def _distractor(entry: object) -> Distractor | None:
@@ -124,11 +117,9 @@ def write_distractors(
     """Write distractors of each skill that has no file `distractors/<skill>.json` in the folder yet.
 
     From the files of all skills `distractors.jsonl` is made. Arguments and errors are those of
-    `SkillFiles.grow`; `tasks` are what each skill is relevant to, by doc_id.
-
-    Returns:
-        `skills` (files in the folder), `distractors`, `by_kind` and `failed` (skills by reason) of the whole
-        folder; `asked`, `kept` and `unfinished` (by reason) of this call.
+    `SkillFiles.grow`; `tasks` are what each skill is relevant to, by doc_id. The answer has `skills` (files
+    in the folder), `distractors`, `by_kind` and `failed` (skills by reason) of the whole folder; `asked`,
+    `kept` and `unfinished` (by reason) of this call.
     """
 
     def values(skill: Skill) -> Values:

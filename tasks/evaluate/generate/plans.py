@@ -136,10 +136,9 @@ class WrittenPlans:
 class PlanDraws:
     """Draws plans out of served rows; the same rows and seed give the same.
 
-    Args:
-        rows: What is served; `left_out` counts those whose text tells too little, by reason.
-        categories: Maps sections of rows to categories. With it the rows of a request are of categories that
-            differ and have five rows, and each step works on what the one before gives.
+    `left_out` counts the rows whose text tells too little, by reason. If `categories` maps sections of rows
+    to categories, the rows of a request are of categories that differ and have five rows, and each step works
+    on what the one before gives.
     """
 
     def __init__(self, rows: Sequence[ServedRow], categories: Mapping[str, str] | None = None) -> None:
@@ -235,10 +234,7 @@ def write_plans(
     """Return what an LLM writes about plans, in their order.
 
     A request is discarded where the model, asked for the steps of what it wrote, lists another number
-    (`steps`), or gives no usable answer (`rejected`, `refused`).
-
-    Raises:
-        LlmDenied: The server lets nobody in, or has no such model.
+    (`steps`), or gives no usable answer (`rejected`, `refused`). `LlmDenied`: no such model, or no access.
     """
     found = WrittenPlans()
     for plan, said in zip(plans, llm.gather([_written(draws, p, llm) for p in plans], report), strict=True):

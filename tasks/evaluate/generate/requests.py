@@ -12,8 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ValidationInfo
 
 from storage.jsonl import write_lines
 from storage.root import Root
-from tasks.evaluate.corpus.skill_sample import namespace_of
-from tasks.evaluate.generate.skill_files import Kept, SkillFiles
+from tasks.evaluate.corpus.read import namespace_of
+from tasks.evaluate.generate.skill_files import Kept, SkillFiles, entries_of
 from tasks.evaluate.measures.evidence import EvidenceQuery, Item, fold_text, spans_in
 from tasks.models.llm.ask import Llm, Report
 from tasks.models.llm.errors import Rejected
@@ -74,7 +74,7 @@ def _checked(value: object, info: ValidationInfo) -> CheckedRequests:
     skill: Skill = known_of(info)
     good: list[EvidenceQuery] = []
     problems: list[_Problem] = []
-    for number, entry in enumerate(entries := _entries(value), start=1):
+    for number, entry in enumerate(entries := entries_of(value, "queries"), start=1):
         try:
             good.append(_query(skill, f"{skill.doc_id}#{number}", entry, good))
         except _Problem as problem:
@@ -94,14 +94,6 @@ PROMPT: Prompt[CheckedRequests] = Prompt(
     Annotated[Any, BeforeValidator(_checked)],
     form=_RequestsForm,
 )
-
-
-def _entries(value: object) -> list[object]:
-    if isinstance(value, dict):
-        value = value.get("queries")
-    if not isinstance(value, list):
-        raise Rejected('the answer is no object {"queries": [...]}')
-    return value
 
 
 def _query(skill: Skill, query_id: str, entry: object, before: list[EvidenceQuery]) -> EvidenceQuery:
@@ -205,12 +197,9 @@ def write_requests(
 
     From the files of all skills `documents.jsonl` and `queries.jsonl` are made; `exactly`: of those with five
     good requests. `longest` is as `values_of` takes it, other arguments and errors are those of
-    `SkillFiles.grow`.
-
-    Returns:
-        `skills`, `queries`, `documents`, `by_breadth`, `namespaces` and `rejected` (requests by reason),
-        `failed` (skills by reason) of the whole folder; `asked`, `kept` and `unfinished` (by reason) of this
-        call.
+    `SkillFiles.grow`. The answer has `skills`, `queries`, `documents`, `by_breadth`, `namespaces` and
+    `rejected` (requests by reason), `failed` (skills by reason) of the whole folder; `asked`, `kept` and
+    `unfinished` (by reason) of this call.
     """
 
     def record(skill: Skill, made: CheckedRequests | None) -> dict[str, Any]:

@@ -14,11 +14,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from storage.errors import StorageError
 from storage.root import Root
 from tasks.models.llm.ask import Fallback, Llm, Report
+from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Prompt, Values
 from tasks.retrieve.routing.skill import Skill
 
 T = TypeVar("T")
 SCHEMA_VERSION = 1
+
+
+def entries_of(value: object, key: str) -> list[object]:
+    """Return the list of an answer, by itself or under a key; raises `Rejected` if there is none."""
+    found = value.get(key) if isinstance(value, dict) else value
+    if not isinstance(found, list):
+        raise Rejected(f'the answer is no object {{"{key}": [...]}}')
+    return found
 
 
 @dataclass(slots=True)
@@ -60,16 +69,9 @@ class SkillFiles:
         """Ask about each skill that has no file yet, and write its file as soon as it is answered.
 
         An answer that fails its check is asked for twice more, and the model is told what was wrong; of the
-        last one what is good is kept. A file says in `failed` why a model gave nothing, `rejected`, `refused`
-        or `too-long`, and in `detail` that in words.
-
-        Args:
-            skills: What to ask about; as many at once as the endpoint allows.
-            llm: Is asked.
-            prompt: What is asked.
-            values: Makes the question about a skill.
-            record: Makes what the file holds of an answer; None: there is none.
-            report: Is told of the skills done, those kept from before among them.
+        last one what is good is kept. A file holds what `record` makes of an answer, or of None, and says in
+        `failed` why a model gave nothing, `rejected`, `refused` or `too-long`, and in `detail` that in words.
+        `report` is told of the skills done, those kept from before among them.
 
         Raises:
             LlmDenied: The server lets nobody in, or has no such model.

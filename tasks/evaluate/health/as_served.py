@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from storage.errors import UnknownDocument, Withheld
-from tasks.evaluate.health.history import LATENCY
-from tasks.evaluate.health.probes import K, Probe, history_row, quality_rows
+from tasks.evaluate.health.probes import LATENCY, K, Probe, history_row, quality_rows
 from tasks.evaluate.measures.evidence import EvidenceQuery, coverage, read_queries
-from tasks.evaluate.paging.outcomes import Outcome, summarise_outcomes
+from tasks.evaluate.measures.runs import latency
+from tasks.evaluate.paging.bench import Outcome, summarise_outcomes
 from tasks.retrieve.page import DEFAULT_METHOD
 from tasks.retrieve.served_index import ServedIndex
 
@@ -74,8 +72,7 @@ def ask_probes(index: ServedIndex, probes: Sequence[Probe]) -> Asked:
 
 def latency_rows(leg: str, took_ms: Sequence[float]) -> list[dict[str, Any]]:
     """Return median and 95th percentile of milliseconds as rows of the history."""
-    figures = zip(("median_ms", "p95_ms"), np.percentile(took_ms, [50, 95]), strict=True)
-    return [history_row(LATENCY, leg, name, float(ms), queries=len(took_ms)) for name, ms in figures]
+    return [history_row(LATENCY, leg, m, ms, queries=len(took_ms)) for m, ms in latency(took_ms).items()]
 
 
 REQUESTS = Path(__file__).parents[1] / "data" / "marketplace_queries.jsonl"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from tasks.evaluate.health.history import LATENCY
+from tasks.evaluate.health.probes import LATENCY
 from tasks.evaluate.measures.statistics import holm_bonferroni
 
 _KEY = ["probe", "leg", "measure"]
@@ -67,7 +67,7 @@ class Drift:
 
 
 def drift_of(history: pl.DataFrame, evaluated_at: datetime, *, compared: int) -> list[Drift]:
-    """Compare one evaluation of a history with those of other versions; a measure that is gone is not listed.
+    """Compare an evaluation with those of `compared` other versions; measures that are gone are not listed.
 
     A fall's `chance` is a one-sided test of two proportions, pooled and with a correction for continuity: no
     value between 0 and 1 varies more than a share of hits does, so it holds for reciprocal ranks and coverage
@@ -77,11 +77,6 @@ def drift_of(history: pl.DataFrame, evaluated_at: datetime, *, compared: int) ->
 
     Latency's noise is three robust standard deviations of the logarithms of what it was before, each 1.4826
     times the median absolute deviation: one night on a busy machine hardly widens it.
-
-    Args:
-        history: Rows of the evaluation history.
-        evaluated_at: Which evaluation; by a clock that was set back, others may be dated later.
-        compared: How many other versions are looked back at.
     """
     now = history.filter(pl.col("evaluated_at") == evaluated_at)
     earlier = compared_with(history, evaluated_at, compared=compared)
@@ -102,15 +97,10 @@ def _spread(values: pl.Expr) -> pl.Expr:
 
 
 def compared_with(history: pl.DataFrame, evaluated_at: datetime, *, compared: int) -> pl.DataFrame:
-    """Return the rows of the evaluations that one is compared with: the last of each of the other versions.
+    """Return the rows that an evaluation is compared with: the last of each of `compared` other versions.
 
     A version that is evaluated every day so never becomes what it is measured by. Where no other version has
     been evaluated, it is compared with the first evaluation of its own.
-
-    Args:
-        history: Rows of the evaluation history.
-        evaluated_at: Which evaluation is compared.
-        compared: How many versions are looked back at, the last ones.
     """
     own = history.filter(pl.col("evaluated_at") == evaluated_at)["version"].unique()
     rest = history.filter(pl.col("evaluated_at") != evaluated_at)

@@ -57,22 +57,15 @@ def check_regression(
     """Ask both versions for sentences of skills that both hold, and compare leg by leg.
 
     Of skills that both hold as they are, where there are enough; else of all that both hold: rules that
-    change every text a little would otherwise let any model pass. Where few changed since what is served,
-    and its routing index has today's form, the legs by vectors of rows (`dense`, `nodes`) ask at most 40 of
-    the probes among 500 skills: their rows are the same.
+    change every text a little would otherwise let any model pass. Where few changed since what is served, and
+    its routing index has today's form, the legs by vectors of rows (`dense`, `nodes`) ask at most 40 of the
+    probes among 500 skills: their rows are the same.
 
-    A leg fails where its mean reciprocal rank at 10 falls by more than `max_loss` and the noise: half the
-    99 % interval of a paired bootstrap over probes. Skills that one version alone holds take no rank, so that
-    a corpus may grow. The candidate's routing index is made here, and goes if it fails.
-
-    Args:
-        root: Where the tables lie.
-        candidate: The version built, under the name that it is to be published by.
-        encoder: The one it was made with; the served one is asked by its own.
-        count: Probes at most, one a skill.
-        max_loss: What a leg may lose, 0 to 1; 1: anything.
-        corpus: Where the sentences lie, if not in `root`.
-        workers: Processes that make the routing index; None: one a core.
+    A leg fails where its mean reciprocal rank at 10 falls by more than `max_loss`, 0 to 1, and the noise:
+    half the 99 % interval of a paired bootstrap over probes. Skills that one version alone holds take no
+    rank, so that a corpus may grow. The candidate's routing index is made here, by `workers` processes (None:
+    one a core), and goes if it fails. There are at most `count` probes, one a skill, out of `corpus` if
+    sentences lie there.
 
     Returns:
         `probes.asked`, which always passes and says how many were; and a check a leg (`dense`, `lexical`,

@@ -14,7 +14,8 @@ import polars as pl
 
 from storage.root import Root
 from tasks.evaluate.health.drift import Drift, compared_with, is_quality
-from tasks.evaluate.health.history import LATENCY
+from tasks.evaluate.health.probes import LATENCY
+from tasks.evaluate.measures.runs import grouped
 from tasks.models.visible import visible
 
 if TYPE_CHECKING:
@@ -33,28 +34,22 @@ def render_report(
 ) -> str:  # fmt: skip
     """Return the page; the same arguments make the same page, and every text in it is visible and escaped.
 
-    Args:
-        history: Rows of the evaluation history, the evaluation reported among them.
-        evaluated_at: The evaluation reported.
-        drifts: As `drift_of` returns them; `compared` is what it was told.
-        fallen: As `shortcomings` returns them.
-        misses: Probes whose skill was not found: `sentence`, `doc_id`, `first`.
-        pictures: SVG by title, as images, which run no script; None where they cannot be drawn.
-        compared: How many evaluations the drift compares with.
+    `history` holds the evaluation reported; `drifts` and `fallen` are of `drift_of` and `shortcomings`,
+    `misses` are probes whose skill was not found (`sentence`, `doc_id`, `first`), and `pictures` SVG by
+    title, as images, which run no script; None where they cannot be drawn.
     """
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 (a report alone needs it)
 
     version = history.filter(pl.col("evaluated_at") == evaluated_at).item(0, "version")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_text)
     environment.filters |= {"figure": _number, "tone": _tone}
-    measures: dict[str, list[Drift]] = {}
-    for drift in drifts:
-        measures.setdefault(drift.probe, []).append(drift)
+    beside = compared_with(history, evaluated_at, compared=compared)
     return environment.from_string(_TEMPLATE.read_text("utf-8")).render(
         version=version, evaluated_at=f"{evaluated_at:%Y-%m-%d %H:%M:%S}",
         evaluations=history["evaluated_at"].n_unique(),
-        **_beside(version, compared_with(history, evaluated_at, compared=compared)), fallen=fallen,
-        misses=misses, measures=list(measures.items()), drawn=pictures is not None,
+        compared=beside["evaluated_at"].n_unique(), others=version not in beside["version"], fallen=fallen,
+        misses=misses, measures=list(grouped(drifts, lambda one: one.probe).items()),
+        drawn=pictures is not None,
         pictures=[(title, base64.b64encode(svg).decode()) for title, svg in (pictures or {}).items()],
     )  # fmt: skip
 
@@ -72,12 +67,6 @@ def pictures_of(history: pl.DataFrame, evaluated_at: datetime) -> dict[str, byte
     except ModuleNotFoundError as error:
         log.warning("the report has no pictures: %s", error)
         return None
-
-
-def _beside(version: str, compared: pl.DataFrame) -> dict[str, int | bool]:
-    """Return how many evaluations one of a version is compared with, and whether they are of others."""
-    others = version not in compared["version"]
-    return {"compared": compared["evaluated_at"].n_unique(), "others": others}
 
 
 def _text(value: Any) -> Any:  # noqa: ANN401 (whatever the template shows)
@@ -118,13 +107,8 @@ _BARS = {
 def draw_history(history: pl.DataFrame) -> dict[str, bytes]:
     """Return pictures by title, as SVG that is the same for the same history.
 
-    A single point or bar says no more than the page's tables do, so there is none of it.
-
-    Args:
-        history: Rows of the evaluation history.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is not installed (`pip install '.[draw]' in Skillery's folder`).
+    A single point or bar says no more than the page's tables do, so there is none of it. Raises
+    ModuleNotFoundError if matplotlib is not installed.
     """
     times = history["evaluated_at"].unique().sort()[-_EVALUATIONS:]
     shown = history.filter(pl.col("evaluated_at").is_in(times.implode()))

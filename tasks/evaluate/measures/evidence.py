@@ -85,10 +85,8 @@ def read_queries(path: Path) -> list[EvidenceQuery]:
 def read_located_queries(path: Path, *, judged: bool = False) -> list[tuple[str, EvidenceQuery]]:
     """Return the requests in order, each with its `file:line`.
 
-    Args:
-        path: Lines `{query_id, doc_id, query, evidence: [{any_of: [span, ...]}, ...]}`, and `breadth` if
-            known.
-        judged: A language model judges: requests need no evidence.
+    Lines are `{query_id, doc_id, query, evidence: [{any_of: [span, ...]}, ...]}`, and `breadth` if known; if
+    `judged` by a language model they need no evidence.
 
     Raises:
         WrongInput: As `read_documents`, or a query is blank, or evidence, an item or a span is empty.

@@ -21,9 +21,8 @@ from storage.state import nodes_table
 from tasks.evaluate.measures.statistics import calibration, calibration_error
 from tasks.parse.classify.llm import document_in, hybrid_curve
 from tasks.parse.classify.protocol import FragmentInContext, Typed, read_fragments
-from tasks.parse.edges.linker import Linked
+from tasks.parse.edges.linker import KINDS, Linked, candidate_pairs
 from tasks.parse.edges.rules import Pair, text_pairs
-from tasks.parse.edges.windows import KINDS, candidate_pairs
 
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 Confusion = Mapping[str, Mapping[str, int]]
@@ -43,9 +42,8 @@ class Gold:
 def read_gold(path: Path) -> Gold:
     """Return the labelled fragments of a file of JSON lines.
 
-    Args:
-        path: Lines as `read_fragments` takes them, with `node_type`, and if known `doc_id` and
-            `agreed_confidence` (`high` or `low`), or `confidence` if one person spoke alone.
+    Lines are as `read_fragments` takes them, with `node_type`, and if known `doc_id` and `agreed_confidence`
+    (`high` or `low`), or `confidence` if one person spoke alone.
 
     Raises:
         WrongInput: As `read_fragments`; a type is not one of the six; there is no line.
@@ -120,15 +118,9 @@ def threshold_table(
 ) -> list[dict[str, Any]]:
     """Return, for each threshold, the share that goes to a language model, and the accuracy of all then.
 
-    Args:
-        gold: What people said.
-        local: The local classifier's answers.
-        llm: The model's labels for all fragments; None: it has not been asked.
-        assumed: Its accuracy if it has not been asked.
-
-    Returns:
-        `threshold`, `sent` (share), `kept_accuracy` and `sent_accuracy` (of the local answers that stay, and
-        of those that are replaced; null if there are none), and `accuracy`, measured or expected.
+    `llm` has the model's labels of all fragments; None: it has not been asked, and its accuracy is `assumed`.
+    Rows have `threshold`, `sent` (share), `kept_accuracy` and `sent_accuracy` (of the local answers that
+    stay, and of those that are replaced; null if there are none), and `accuracy`, measured or expected.
     """
     rows = []
     points = hybrid_curve(gold.node_types, local, llm or [t.node_type for t in local], THRESHOLDS)
@@ -213,15 +205,10 @@ def sampled_documents(root: Root, count: int) -> dict[str, list[Node]]:
 def edge_agreement(documents: Documents, linked: Linked, model: str) -> dict[str, Any]:
     """Return how far the rules agree with what a model answered, whose pairs are taken as the truth.
 
-    Args:
-        documents: The nodes of each document.
-        linked: The answer about the same documents; documents on which it left a window out do not count.
-        model: The name under which the model's pairs stand.
-
-    Returns:
-        `documents` (that count), and by `rules` and `candidates`, for each of `condition` and `reference`:
-        `llm` and `found` (pairs), `precision`, `recall` and `f1`, each in [0, 1]. The candidates are those
-        that hybrid asks about: their recall is the most that hybrid can reach.
+    Documents on which it left a window out do not count. `documents` are those that do; `rules` and
+    `candidates` have for each of `condition` and `reference`: `llm` and `found` (pairs), `precision`,
+    `recall` and `f1`, each in [0, 1]. The candidates are those that hybrid asks about: their recall is the
+    most that hybrid can reach.
     """
     whole = {d for d, pairs in linked.pairs.items() if all(by == model for *_, by in pairs)}
     truth = {(d, *pair[:3]) for d in whole for pair in linked.pairs[d]}

@@ -24,18 +24,15 @@ KEYS = ("bench", "pool", "method", "query")
 T = TypeVar("T")
 
 
-def long_table(bench: str, rows: pl.DataFrame, measures: Sequence[str], pool: str = "all") -> pl.DataFrame:
+def long_table(bench: str, rows: pl.DataFrame, measures: Sequence[str]) -> pl.DataFrame:
     """Return the long table of rows that hold a query's measures as columns; a null has no row.
 
-    Args:
-        bench: The bench's name.
-        rows: Columns `method`, `query_id`, those of `measures`, and others, which become keys.
-        measures: Names of the columns with values.
-        pool: The pool, where `rows` name none.
+    `rows` have `method`, `query_id`, the measures, and further columns, which become keys; the pool is `all`
+    if they name none.
     """
     known = {"bench": pl.lit(bench), "query": pl.col("query_id")}
     if "pool" not in rows.columns:
-        known["pool"] = pl.lit(pool)
+        known["pool"] = pl.lit("all")
     more = [name for name in rows.columns if name not in {*KEYS, "query_id", *measures}]
     found = rows.with_columns(**known).with_columns(pl.col(list(measures)).cast(pl.Float64))
     return found.unpivot(measures, index=[*KEYS, *more], variable_name="measure").drop_nulls("value")
@@ -51,9 +48,8 @@ def write_run(path: Path, tables: Iterable[pl.DataFrame]) -> None:
 def summarise(values: Mapping[str, Sequence[float]], clusters: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the mean of each measure, and under `ci95` its percentile bootstrap interval.
 
-    Args:
-        values: By measure, a value for each query, at least one.
-        clusters: The cluster of each query, if whole clusters are drawn; None: queries are.
+    By measure there is a value for each query, at least one; with `clusters`, the one of each query, whole
+    clusters are drawn.
     """
     return {
         **{measure: float(np.mean(column)) for measure, column in values.items()},
@@ -92,6 +88,11 @@ class PairedTest(NamedTuple):
     high: float
     p: float
     p_adjusted: float
+
+    def row(self) -> dict[str, Any]:
+        """Return `difference`, `ci95`, `p` and `adjusted_p`, as `against` of a method's row."""
+        ends = [self.low, self.high]
+        return {"difference": self.difference, "ci95": ends, "p": self.p, "adjusted_p": self.p_adjusted}
 
 
 def paired_tests(

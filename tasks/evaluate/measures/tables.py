@@ -4,14 +4,17 @@ A format is that of `str.format` over a row, such as `{hit@1:.3f} [{ci95[hit@1][
 which a field is missing or None is empty, unless the format says otherwise. Beyond Python's own there are the
 specifications `.2p` (a share as a number of per cent), `.3z` (a share without the zero before its point, of
 one the digit alone), `+.3z`, `? x` (the text ` x` if the field is true, else nothing), and behind any of them
-`|text`, which stands where the field is missing or None.
+`|text`, which stands where the field is missing or None. The papers' own figures are packaged.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -133,3 +136,16 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return cells under their headings as a Markdown table."""
     lines = [headings, ["---"] * len(headings), *([str(text) for text in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+@functools.cache
+def papers(part: str) -> dict[str, Any]:
+    """Return what the papers measured.
+
+    `part` is `compose` (SkillWeaver: shares, and our method for each row of table 2), `paging` (SkillPager,
+    by table: rows of `label`, our `method` and, where given, in per cent, `sufficient`, `interval`, `nodes`
+    and `reduction`) or `routing` (by method: `table`, and each measure that is given).
+    """
+    file = resources.files("tasks.evaluate").joinpath(f"data/papers_{part}.json")
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return found

@@ -13,12 +13,10 @@ from itertools import product
 from typing import Any, Literal
 
 from storage.errors import TransientError
-from tasks.evaluate.judge.agreement import Label, agreement
-from tasks.evaluate.judge.judge import VOTES, Case, Verdict, judge
-from tasks.evaluate.judge.label_form import Pair
+from tasks.evaluate.judge.judge import VOTES, Case, Label, Pair, Verdict, agreement, judge
 from tasks.evaluate.measures.evidence import EvidenceQuery
 from tasks.evaluate.measures.statistics import bootstrap_interval
-from tasks.evaluate.paging.outcomes import Outcome, Setting, by_evidence, rows_of
+from tasks.evaluate.paging.bench import Outcome, Setting, by_evidence, rows_of
 from tasks.models.llm.ask import Llm
 
 Speaker = Literal["evidence", "llm", "both"]
@@ -49,16 +47,13 @@ def judge_measured(
 ) -> Verdicts:
     """Ask a language model to judge every context, equal ones once.
 
-    Args:
-        measured: Outcomes with their contexts, one for each query.
-        queries: In the outcomes' order.
-        llm: The model.
-        report: Called with the contexts done and their total.
+    Outcomes hold their contexts, one for each query, in the order of the queries. `report` is called with the
+    contexts done and their total.
 
     Raises:
         LlmDenied: The server lets nobody in, or has no such model.
         NothingJudged: No context has a verdict: the budget was spent, or the server was silent, before one
-            had.
+        had.
     """
     text = {query.query_id: query.query for query in queries}
     cases = [Case(o.doc_id, text[o.query_id], o.context) for found in measured.values() for o in found]
@@ -157,18 +152,12 @@ class LabelSample:
 
 
 def draw_label_sample(
-    measured: Measured, verdicts: Verdicts, queries: Sequence[EvidenceQuery], settings: Sequence[Setting], *,
-    each: int = EACH, seed: int = SEED,
+    measured: Measured, verdicts: Verdicts, queries: Sequence[EvidenceQuery], settings: Sequence[Setting],
+    seed: int = SEED,
 ) -> LabelSample:  # fmt: skip
-    """Draw the pairs that validate a judge: equally many of each method, verdict and pattern of votes.
+    """Draw the pairs that validate a judge: six of every method, verdict and pattern of votes, by a seed.
 
-    Args:
-        measured: Outcomes with their contexts.
-        verdicts: What the language model said of them; those with fewer than three votes are not drawn.
-        queries: In the outcomes' order.
-        settings: The methods and budgets to draw from.
-        each: Pairs of each cell; a cell with fewer gives all that it has.
-        seed: Decides what is drawn, and in which order.
+    Contexts with fewer than three votes are not drawn; a cell with fewer pairs gives all that it has.
     """
     text: Mapping[str, str] = {query.query_id: query.query for query in queries}
     pairs: list[Pair] = []
@@ -176,7 +165,7 @@ def draw_label_sample(
     for setting, verdict, pattern in product(settings, (True, False), _PATTERNS):
         held = list(_cell(measured[setting], verdicts.of[setting], verdict, pattern))
         chance = random.Random(f"{seed} {setting} {verdict} {pattern}")  # noqa: S311 (a sample, no secret)
-        drawn = chance.sample(held, min(each, len(held)))
+        drawn = chance.sample(held, min(EACH, len(held)))
         pairs += [Pair(o.query_id, *setting, text[o.query_id], o.context) for o in drawn]
         cells.append(
             {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.evaluate.measures.papers import papers
+from tasks.evaluate.measures.tables import papers
 from tasks.evaluate.paging.report import CURVES, PagingReport
 from tasks.retrieve.page import DEFAULT_METHOD
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.evaluate.corpus.skill_sample import stratified
+from tasks.evaluate.corpus.read import stratified
 from tasks.evaluate.measures.evidence import EvidenceQuery, fold_text
 from tasks.evaluate.paging.bench import body_of
 from tasks.parse.segment.segment import Fragment, segment
@@ -44,14 +44,10 @@ def draw_paging_probes(
     texts: Mapping[str, str], *, documents: int = DOCUMENTS, least_nodes: int = LEAST_NODES,
     each: int = PER_DOCUMENT, seed: int = SEED,
 ) -> Probes:  # fmt: skip
-    """Draw `documents` long documents of a corpus, spread over namespaces, and probes of each.
+    """Draw `documents` long documents, or all, spread over namespaces, and probes of each.
 
-    Args:
-        texts: Content by doc_id; equal bodies count once.
-        documents: How many; all if there are fewer.
-        least_nodes: Their least length.
-        each: Probes for each document at most; documents without a section to ask for are left out.
-        seed: Decides what is drawn.
+    `texts` is content by doc_id, of which equal bodies of `least_nodes` nodes count once; documents without a
+    section to ask for are left out, and others have at most `each` probes.
     """
     found = Probes({}, [])
     seen: set[str] = set()

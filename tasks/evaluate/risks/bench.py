@@ -108,12 +108,15 @@ def summarise_risks(rows: Sequence[Row], drawn: Sequence[Row]) -> dict[str, Any]
     hostile, benign = ([row for row in rows if row["hostile"] is it] for it in (True, False))
     others = [row for row in hostile if row["place"] != "SKILL.md"]
     milliseconds = [1000 * row["seconds"] for row in (*rows, *drawn)]
+    rules = Counter(risk.split(": ")[0] for row in drawn for risk in row["risks"])
     return {
         "hostile": _share(hostile), "other_files": _share(others),
-        "by_class": {name: _share(own) for name, own in sorted(grouped(hostile, _of("class")).items())},
-        "by_place": {name: _share(own) for name, own in sorted(grouped(hostile, _of("place")).items())},
+        **{
+            f"by_{key}": {name: _share(own) for name, own in sorted(grouped(hostile, _of(key)).items())}
+            for key in ("class", "place")
+        },
         "benign": _share(benign), "benign_with_files": _share([row for row in benign if row["files"]]),
-        "corpus": _share(drawn) | {"by_rule": dict(_by_rule(drawn))},
+        "corpus": _share(drawn) | {"by_rule": dict(rules.most_common())},
         "seconds": sum(row["seconds"] for row in (*rows, *drawn)), **latency(milliseconds),
         "p99_ms": float(np.quantile(milliseconds, 0.99)),
         "missed": [row["query_id"] for row in hostile if not row["warned"]],
@@ -125,10 +128,6 @@ def summarise_risks(rows: Sequence[Row], drawn: Sequence[Row]) -> dict[str, Any]
 
 def _of(key: str) -> Callable[[Mapping[str, Any]], str | None]:
     return lambda row: row[key]
-
-
-def _by_rule(rows: Sequence[Row]) -> list[tuple[str, int]]:
-    return Counter(risk.split(": ")[0] for row in rows for risk in row["risks"]).most_common()
 
 
 def run_table(rows: Sequence[Row]) -> pl.DataFrame:

@@ -47,15 +47,9 @@ def attention_by_field(
 ) -> list[dict[str, Any]]:
     """Return a row for each group of layers, each layer, and all: the mean shares of `FIELDS`, sum 1.
 
-    Args:
-        reranker: Reads each task with its skill, in the form of `flat_text`.
-        pairs: At least one.
-        limits: Tokens of the description and of the body.
-        step: Called after each pair.
-
-    Returns:
-        Rows `layers` (`early`, a first quarter; `middle`; `late`, a last quarter; a number from 0; `all`), a
-        share for each field, and `paper`, the same of the paper's reranker, or None.
+    There is at least one pair; `limits` are tokens of the description and of the body. Rows have `layers`
+    (`early`, a first quarter; `middle`; `late`, a last quarter; a number from 0; `all`), a share for each
+    field, and `paper`, the same of the paper's reranker, or None. `step` is called after each pair.
     """
     seen = []
     for task, skill in pairs:

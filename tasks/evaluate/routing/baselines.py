@@ -7,15 +7,16 @@ import importlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from storage.errors import WrongInput
-from tasks.evaluate.routing.bench import RoutingAnswer, RoutingMethod, Spared, whole
-from tasks.models.protocols import Encoder, Tokenizer, Vectors
+from tasks.evaluate.paging.bench import Remembering
+from tasks.evaluate.routing.bench import RoutingAnswer, RoutingMethod, whole
+from tasks.models.protocols import Encoder, IndexEncoder, Vectors
 from tasks.models.tokens import first_tokens
 from tasks.refine.text.words import BASELINE_BREAK, IDENTIFIER
 from tasks.retrieve.baselines.stages import StageRanking, reciprocal_rank_fusion
@@ -25,28 +26,22 @@ from tasks.retrieve.routing.learned_leg import LearnedLeg, packaged_retriever
 from tasks.retrieve.routing.postings import FIELDS, Postings, postings_of
 from tasks.retrieve.routing.reranker import NONE, REACHES, RERANKS, SkillReader, packaged_pair_scorer
 from tasks.retrieve.routing.router import Router, RouterSettings
-from tasks.retrieve.routing.skill import TEMPLATE, Skill
+from tasks.retrieve.routing.skill import Skill
 from tasks.retrieve.routing.skill_tokens import SkillTokens, skill_tokens_of
 
 Scores = npt.NDArray[np.float64]
 
 
 class Bm25:
-    """BM25 as Lucene has it, by the package bm25s; words as they stand, in lower case.
+    """BM25 as Lucene has it, by the package bm25s, of at least one text; words as they stand, in lower case.
 
-    Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
-
-    Args:
-        texts: One a skill, at least one.
-        k1: How fast further occurrences of a word stop counting.
-        b: How much long texts are marked down, in [0, 1].
-
-    Raises:
-        WrongInput: bm25s is not installed.
+    Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009: `k1` says how fast
+    further occurrences of a word stop counting, `b`, in [0, 1], how much long texts are marked down. Raises
+    `WrongInput` if bm25s is not installed.
     """
 
     def __init__(self, texts: Sequence[str], *, k1: float = 1.5, b: float = 0.75) -> None:
-        library = _library()
+        library = require_bm25()
         self._ids: dict[str, int] = {}
         numbered = [[self._ids.setdefault(w, len(self._ids)) for w in _words(text)] for text in texts]
         self._index = library.BM25(method="lucene", k1=k1, b=b, backend="numpy", csc_backend="numpy")
@@ -61,12 +56,8 @@ class Bm25:
         return np.asarray(self._index.get_scores_from_ids(known), dtype=np.float64)
 
 
-def require_bm25() -> None:
-    """Raise `WrongInput` if the library of the lexical baselines is not installed."""
-    _library()
-
-
-def _library() -> Any:  # noqa: ANN401 (an optional package, loaded where a baseline is asked for)
+def require_bm25() -> Any:  # noqa: ANN401 (an optional package, loaded where a baseline is asked for)
+    """Return the library of the lexical baselines; `WrongInput` if it is not installed."""
     try:
         return importlib.import_module("bm25s")
     except ModuleNotFoundError as error:
@@ -89,20 +80,14 @@ _FUSED = {
 _SENTENCE_WORDS = 3
 
 
-class IndexedEncoder(Encoder, Tokenizer, Protocol):
-    """What makes the corpus's vectors, and cuts its texts."""
-
-
 class Baselines:
     """Ranks skills by the plain methods; an index or a set of vectors is made when first asked for.
 
-    Args:
-        skills: Columns doc_id, name, description and body, at least one row.
-        encoder: Makes the skills' vectors.
-        query_encoder: Makes the tasks' vectors, timed with each answer.
+    `skills` has at least one row of doc_id, name, description and body; encoding a task, by `query_encoder`,
+    is timed with each answer.
     """
 
-    def __init__(self, skills: pl.DataFrame, encoder: IndexedEncoder, query_encoder: Encoder) -> None:
+    def __init__(self, skills: pl.DataFrame, encoder: IndexEncoder, query_encoder: Encoder) -> None:
         # Sorted, so that equal scores stand in the order of their ids.
         self._skills = skills.sort("doc_id")
         self._encoder, self._query_encoder = encoder, query_encoder
@@ -257,8 +242,7 @@ class Ablations:
 
     @functools.cached_property
     def _vectors(self) -> Vectors:
-        texts = [TEMPLATE.format(name=skill.name, description=skill.description) for skill in self._skills]
-        return self._encoder.encode(texts)
+        return self._encoder.encode([skill.head for skill in self._skills])
 
 
 def fields_of(name: str) -> Bm25fSettings:
@@ -276,7 +260,7 @@ def fields_of(name: str) -> Bm25fSettings:
 _ANSWERED, _FOLDED = 10, 100  # skills that `search` answers with, which is timed; those folded as it does
 
 
-def as_served(router: Router, encoder: Spared) -> RoutingMethod:
+def as_served(router: Router, encoder: Remembering) -> RoutingMethod:
     """Return the default router as a method; `encoder` is its encoder of tasks, which remembers."""
     timed = whole(lambda task, _depth: _answer(router, task), encoder=encoder)
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from tasks.evaluate.measures.runs import long_table
+from tasks.evaluate.paging.bench import Remembering
 from tasks.evaluate.routing.data import RoutingBench
 from tasks.evaluate.routing.measures import MEASURES, fold, folded_qrels, measure_rankings
 from tasks.retrieve.baselines.stages import StageRanking
 
-
-class RoutingMethod(Protocol):
-    """Ranks skills for a task; the last stage's ranking is the method's answer."""
-
-    def __call__(self, task: str, depth: int, /) -> Sequence[StageRanking]:
-        """Return each stage's ranking, at least one, of `depth` skills where the method sets no limit."""
-
-
-class Spared(Protocol):
-    """An encoder that remembers: `spared` adds up the seconds that its memory saved."""
-
-    spared: float
+# Returns for a task each stage's ranking, at least one, of so many skills where the method sets no limit; the
+# last stage's is the method's answer.
+RoutingMethod = Callable[[str, int], Sequence[StageRanking]]
 
 
 class RoutingAnswer(NamedTuple):
@@ -38,7 +30,7 @@ class RoutingAnswer(NamedTuple):
 def whole(
     rank: Callable[[str, int], Sequence[str] | RoutingAnswer],
     *,
-    encoder: Spared | None = None,
+    encoder: Remembering | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> RoutingMethod:
     """Return a method of one stage; encoding its task counts as long as it took when it was made.
@@ -48,9 +40,9 @@ def whole(
     """
 
     def run(task: str, depth: int) -> list[StageRanking]:
-        spared, began = _spared(encoder), clock()
+        spared, began = encoder.spared if encoder else 0.0, clock()
         ranking = rank(task, depth)
-        seconds = clock() - began + _spared(encoder) - spared
+        seconds = clock() - began + (encoder.spared if encoder else 0.0) - spared
         found = ranking if isinstance(ranking, RoutingAnswer) else RoutingAnswer(ranking)
         return [StageRanking("", found.doc_ids, 1000 * seconds, score=found.score, fit=found.fit)]
 
@@ -133,10 +125,6 @@ def answer_negatives(
         rows.append((name, task.query_id, task.repo, no, first, last.score, last.fit))
         step()
     return pl.DataFrame(rows, NEGATIVES, orient="row")
-
-
-def _spared(encoder: Spared | None) -> float:
-    return 0.0 if encoder is None else encoder.spared
 
 
 _LIMITS = {

@@ -15,9 +15,8 @@ from storage.jsonl import read_lines, text_field
 from storage.schemas import Qrel
 from tasks.evaluate.corpus.read import scan_corpus
 from tasks.evaluate.routing.measures import DEPTH
-from tasks.refine.frontmatter.description import description_of
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
-from tasks.refine.frontmatter.skill_text import folder_of, name_of
+from tasks.refine.frontmatter.skill_text import description_of, folder_of, name_of
 from tasks.refine.text.canonical import canonical, strip_boilerplate
 from tasks.retrieve.routing.skill import Skill
 
@@ -131,10 +130,8 @@ def read_skills(
     """Return the skills of several corpora by the columns of `SKILLS`; of an id in two the first is taken.
 
     `paths` are as `scan_corpus` takes them, with content (a whole SKILL.md) or name, description and body;
-    `progress` is called with the files taken apart and their total.
-
-    Raises:
-        WrongInput: A path is no corpus, or there are no skills at all.
+    `progress` is called with the files taken apart and their total. Raises `WrongInput` if a path is no
+    corpus, or there are no skills at all.
     """
     given = list(paths)
     parts = [part for path in given for part in _skills_of(path, progress)]
@@ -212,12 +209,8 @@ def parts_of(
 ) -> list[PoolPart]:  # fmt: skip
     """Return the parts of one of `POOLS`: one, or for `repository` one for each repository.
 
-    Args:
-        pool: One of `POOLS`.
-        bench: Its tasks and negatives name their `repo` if they are routed within it.
-        skills: All skills by the columns of `data.SKILLS`; the ids of a repository's begin with its name.
-        own: The ids of the skills that the bench comes with.
-        distractors: Those of the skills that are in the pool `hard` alone of `easy` and `hard`.
+    `own` are the ids of the skills that the bench comes with, `distractors` those that are in the pool `hard`
+    alone of `easy` and `hard`. The ids of a repository's skills begin with its name.
 
     Raises:
         WrongInput: A task's repository is not known, or one has no skills or lacks a skill that a task needs.

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tasks.evaluate.measures.papers import papers
 from tasks.evaluate.measures.tables import (
     Block,
     Table,
@@ -20,17 +19,14 @@ from tasks.evaluate.measures.tables import (
     interval,
     markdown,
     means,
+    papers,
     with_intervals,
 )
 from tasks.evaluate.paging.picture import COLOURS
 from tasks.evaluate.routing.agents import COVERAGES
 from tasks.evaluate.routing.attention import FIELDS
 from tasks.evaluate.routing.data import POOL_NAMES
-from tasks.evaluate.routing.measures import PRECISIONS, RECALLS
-from tasks.evaluate.routing.summary import GROUP_MEASURES, SIGNALS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from tasks.evaluate.routing.measures import GROUP_MEASURES, PRECISIONS, RECALLS, SIGNALS
 
 Row = Mapping[str, Any]
 # Beyond the colours, lines differ in their dashes.
@@ -358,7 +354,10 @@ def draw_routing(rows: Sequence[dict[str, Any]], path: Path) -> None:
         recalls.plot(
             RECALLS, shares, color=colour, linestyle=dash, marker="o", markersize=3, label=row["method"]
         )
-        _draw_firsts(firsts, row, i, colour)
+        for measure, mark, offset in (("hit@1", "o", -0.12), ("fc@10", "s", 0.12)):
+            bounds = [100 * bound for bound in row["ci95"][measure]]
+            firsts.plot(bounds, [i + offset] * 2, color=colour, linewidth=1.5)
+            firsts.plot(100 * row[measure], i + offset, marker=mark, color=colour)
     recalls.set_xscale("log")
     recalls.set_xlabel("depth k of the ranking")
     recalls.set_ylabel("recall@k (%)")
@@ -372,10 +371,3 @@ def draw_routing(rows: Sequence[dict[str, Any]], path: Path) -> None:
     firsts.grid(visible=True, axis="x", alpha=0.3)
     figure.suptitle(f"Routing: {rows[0]['queries']} tasks, copies folded", fontsize=10)
     figure.savefig(path, dpi=150)
-
-
-def _draw_firsts(axes: Axes, row: dict[str, Any], place: int, colour: str) -> None:
-    for measure, mark, offset in (("hit@1", "o", -0.12), ("fc@10", "s", 0.12)):
-        low, high = (100 * bound for bound in row["ci95"][measure])
-        axes.plot([low, high], [place + offset] * 2, color=colour, linewidth=1.5)
-        axes.plot(100 * row[measure], place + offset, marker=mark, color=colour)

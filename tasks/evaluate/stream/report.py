@@ -102,13 +102,7 @@ def _against(runs: Runs, baseline: str) -> dict[str, dict[str, Any]]:
     own = _by_task(runs[baseline])
     others = {name: _by_task(decisions) for name, decisions in runs.items() if name != baseline}
     tests = paired_tests([(list(own.values()), [other[task] for task in own]) for other in others.values()])
-    return {
-        name: {
-            "difference": test.difference, "ci95": [test.low, test.high], "p": test.p,
-            "adjusted_p": test.p_adjusted,
-        }
-        for name, test in zip(others, tests, strict=True)
-    }  # fmt: skip
+    return {name: test.row() for name, test in zip(others, tests, strict=True)}
 
 
 def _by_task(decisions: Iterable[Decision]) -> dict[str, float]:

@@ -70,14 +70,10 @@ def has_succeeded(trajectory: Trajectory) -> bool:
 class Stream:
     """How a stream is walked.
 
-    Args:
-        encode: Returns unit vectors of texts.
-        k: So many skills are offered.
-        teaches: Returns the moments that a trajectory teaches.
-        learned: Tells whether it is learned from.
-        suggested: Is told what the first method offers at each step of each trajectory, of those too that are
-            no decision points.
-        least: Actions of a skill that is usable.
+    `encode` returns unit vectors of texts, `k` skills are offered, `teaches` returns the moments that a
+    trajectory teaches, `learned` tells whether it is learned from, and `least` are the actions of a skill
+    that is usable. `suggested` is told what the first method offers at each step of each trajectory, of those
+    too that are no decision points.
     """
 
     def __init__(

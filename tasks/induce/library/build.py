@@ -95,7 +95,10 @@ def merged(drafts: Sequence[SkillDraft], inducer: str) -> list[SkillDraft]:
     for draft in sorted(drafts, key=lambda each: (each.skill.inducer != inducer, each.skill.skill_id)):
         alike[_unnamed(draft.skill.body)].append(draft)
     found = [_joined(group) for group in alike.values()]
-    names = [_name(one, inducer) for one in found]
+    # As they are before others have them too.
+    names = [
+        one.skill.name if one.skill.inducer == inducer else function_name(one.skill.body) for one in found
+    ]
     taken = Counter(names)
     own = (
         with_id(name, one.skill.skill_id) if taken[name] > 1 else name
@@ -103,11 +106,6 @@ def merged(drafts: Sequence[SkillDraft], inducer: str) -> list[SkillDraft]:
     )
     named = [replace(one, skill=replace(one.skill, name=name)) for one, name in zip(found, own, strict=True)]
     return sorted(named, key=lambda each: each.skill.skill_id)
-
-
-def _name(draft: SkillDraft, inducer: str) -> str:
-    """Return a draft's name as it is before others have it too."""
-    return draft.skill.name if draft.skill.inducer == inducer else function_name(draft.skill.body)
 
 
 def _unnamed(body: Body) -> Body:
@@ -157,9 +155,6 @@ def linked(skills: Sequence[InducedSkill]) -> list[InducedSkill]:
     Two are near if they do the same actions in the same order, on elements of the same roles whose labels are
     the same but for numbers, wherever their arguments come from, or if one does so without its first or its
     last action. At most 20 are named, those that do the same actions first, then in the order of their ids.
-
-    Args:
-        skills: All of the domain; their order is kept and decides nothing.
     """
     same, longer = defaultdict[Shape, list[str]](list), defaultdict[Shape, list[str]](list)
     for skill in sorted(skills, key=lambda one: one.skill_id):
@@ -206,12 +201,7 @@ class DomainLibrary:
     windows: int = 0
 
     def forget(self, skill_ids: Collection[str], digests: Collection[str]) -> None:
-        """Move skills to what is dropped, so that nothing offers them again.
-
-        Args:
-            skill_ids: Their ids.
-            digests: `unnamed_digest` of what they do.
-        """
+        """Move skills to what is dropped, by their ids or by `unnamed_digest` of what they do."""
         gone = [s for s in self.skills if s.skill_id in skill_ids or unnamed_digest(s.body) in digests]
         self.skills = [one for one in self.skills if one not in gone]
         why = ("forgotten", "`forget` named it")
@@ -232,21 +222,19 @@ def build(
     domain: str, trajectories: Sequence[Trajectory], replay: Replay, support: int = 1,
     granularity: Granularity = "window", induce: Induce | None = None,
 ) -> DomainLibrary:  # fmt: skip
-    """Return the library of a domain; trajectories in another order give the same.
+    """Return the library of a domain; its trajectories in another order give the same.
 
-    Args:
-        domain: Its name.
-        trajectories: All of the domain; those that succeeded give skills.
-        replay: How skills are verified.
-        support: The least number of tasks that did a skill.
-        granularity: What skills are cut out of.
-        induce: Goes over what recurrence found; None: that is what is verified.
+    Those that succeeded give skills, each of at least `support` tasks, cut out as `granularity` says.
+    `induce` goes over what recurrence found; None: that is what is verified by `replay`.
     """
     given = sorted(trajectories, key=lambda one: one.trajectory_id)
     uses = _uses(given, granularity)
     rare, found = RareValues(given), DomainLibrary(windows=sum(len(one.windows) for one in uses.values()))
     taken = Counter(function_name(body) for body in uses)
-    pages = _by_page(uses.values())
+    pages = defaultdict[str, set[str]](set)
+    for own in uses.values():
+        for page, tasks in own.pages.items():
+            pages[page] |= tasks
     drafts = [
         SkillDraft(_skill(domain, body, own, pages, is_taken=taken[function_name(body)] > 1), own.windows)
         for body, own in sorted(uses.items(), key=lambda each: skill_id_of(domain, each[0]))
@@ -270,14 +258,6 @@ def _uses(given: Sequence[Trajectory], granularity: Granularity) -> dict[Body, _
             own.tasks.add(one.task_id)
             own.pages[moment.page].add(one.task_id)
     return uses
-
-
-def _by_page(uses: Iterable[_Uses]) -> Mapping[str, set[str]]:
-    tasks = defaultdict[str, set[str]](set)
-    for own in uses:
-        for page, known in own.pages.items():
-            tasks[page] |= known
-    return tasks
 
 
 def _skill(
@@ -309,7 +289,7 @@ def _keep(found: DomainLibrary, draft: SkillDraft, rare: RareValues, replay: Rep
     elif skill.verified:
         found.skills.append(skill)
     elif (verdict := verify(skill.body, draft.windows, replay)).broken is None:
-        found.skills.append(skill.with_verdict(verdict.how, len(verdict.sources)))
+        found.skills.append(replace(skill, verified=verdict.how, verified_sources=len(verdict.sources)))
     else:
         detail = f"action {verdict.broken.place}: {verdict.broken.reason}"
         drop("replay", detail, *(verdict.where or (None, None)))

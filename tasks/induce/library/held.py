@@ -42,19 +42,15 @@ class KeptTrajectories:
         return {trajectory_id: digest for trajectory_id, (_, digest) in self._latest().items()}
 
     def _latest(self) -> dict[str, tuple[str, str]]:
-        """Return the domain and the digest of each trajectory by its id."""
         found: dict[str, tuple[str, str]] = {}
-        for frame in self._frames(["trajectory_id", "domain", "digest"]):
-            rows = frame.select("trajectory_id", "domain", "digest").iter_rows()
+        columns = ["trajectory_id", "domain", "digest"]
+        for frame in self._frames(columns):
+            rows = frame.select(columns).iter_rows()
             found |= {trajectory_id: (domain, digest) for trajectory_id, domain, digest in rows}
         return found
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Keep rows that are new or verdicts, as a part of each kind; the same rows make the same parts.
-
-        Args:
-            rows: Those that `Reading` told to keep, each trajectory once.
-        """
+        """Keep the rows that `Reading` told to, each trajectory once: a part of new ones, one of verdicts."""
         given, known = list(rows), self._latest()
         self._add(_NEW, (one for one in given if one[1].trajectory_id not in known))
         self._add(_VERDICTS, (one for one in given if one[1].trajectory_id in known))

@@ -30,11 +30,7 @@ _SECRET = re.compile(r"pass ?(?:word|code|phrase)|secret|token|\bpin\b|\bcv[cv]\
 
 
 def _status_of(text: str) -> bool:
-    """Return the verdict that the last line of an answer gives.
-
-    Raises:
-        Rejected: The last line is no `Status: "success"` or `Status: "failure"`, or not the only one.
-    """
+    """Return the verdict that the last line of an answer gives, the only one; else raise `Rejected`."""
     lines = [line for line in text.splitlines() if line.strip()]
     found = _STATUS.fullmatch(lines[-1]) if lines else None
     if found is None:
@@ -84,21 +80,16 @@ def record_of(trajectory: Trajectory) -> dict[str, Any]:
     """Return what is judged of a trajectory, secrets redacted: nothing that a verdict was recorded with."""
     web = is_web(trajectory)
     steps = (_told(trajectory, place, web=web) for place in range(len(trajectory.steps)))
-    seen: dict[str, Any] = redacted(
-        {
-            "intent": trajectory.task,
-            "actions": "\n".join(steps),
-            "final_state": trajectory.final,
-            "response": _response(trajectory),
-        }
-    )
+    seen: dict[str, Any] = redacted({
+        "intent": trajectory.task, "actions": "\n".join(steps), "final_state": trajectory.final,
+        "response": _response(trajectory),
+    })  # fmt: skip
     seen["actions"] = shortened(seen["actions"], MOST_ACTIONS)
     seen["final_state"] = shortened(seen["final_state"], MOST_STATE, "start")
     return seen
 
 
 def _response(trajectory: Trajectory) -> str | None:
-    """Return what the last action said to the person; None if it said nothing."""
     last = trajectory.steps[-1].action if trajectory.steps else None
     return str(last.args.get("text", "")) if last and last.speaks else None
 

@@ -40,10 +40,8 @@ class Learning:
 
     def told(self) -> str:
         """Return all that decides what is learned of the same runs."""
-        judge, inducer = (
-            self.judge.name if self.judge else DECLARED,
-            self.inducer.name if self.inducer else RECURRENCE,
-        )
+        judge = self.judge.name if self.judge else DECLARED
+        inducer = self.inducer.name if self.inducer else RECURRENCE
         return f"{self.verify} {self.support} {self.granularity} {judge} {inducer}"
 
     def unfinished(self) -> bool:
@@ -88,27 +86,19 @@ def keep_new(
 
 def to_learn(root: Root, how: Learning) -> dict[str, str]:
     """Return by domain what its library is to be made of, where that is not what it was made of."""
-    states = {domain: _made_of(state, how) for domain, state in KeptTrajectories(root).states().items()}
     held = HeldLibraries(root)
     made, domains = held.made_of(), held.domains()
-    return {d: state for d, state in states.items() if d not in domains or made.get(d) != state}
-
-
-def _made_of(state: str, how: Learning) -> str:
-    """Return a digest of all that decides a library."""
-    said = f"{STAGE_VERSION} {state} {how.told()}"
-    return hashlib.sha256(said.encode()).hexdigest()
+    found = {}
+    for domain, state in KeptTrajectories(root).states().items():
+        # Of all that decides a library.
+        digest = hashlib.sha256(f"{STAGE_VERSION} {state} {how.told()}".encode()).hexdigest()
+        if domain not in domains or made.get(domain) != digest:
+            found[domain] = digest
+    return found
 
 
 def learn(root: Root, domain: str, made_of: str, replay: Replay, how: Learning) -> dict[str, Any]:
-    """Build the library of a domain anew, and put it in place of the one before.
-
-    Args:
-        root: Where trajectories and libraries are kept.
-        domain: Its name.
-        made_of: What the library is to be made of, as `to_learn` says.
-        replay: How skills are verified.
-        how: How they are learned.
+    """Build the library of a domain anew, of what `to_learn` says, and put it in place of the one before.
 
     Returns:
         `windows`, `waiting` (trajectories without a verdict), `skills` (new, changed, unchanged, retired),
@@ -137,7 +127,6 @@ def learn(root: Root, domain: str, made_of: str, replay: Replay, how: Learning) 
 
 
 def _changes(before: Mapping[str, InducedSkill], library: DomainLibrary) -> dict[str, int]:
-    """Return how many skills are new, retired, changed in anything but their id, and unchanged."""
     now = {skill.skill_id: skill for skill in library.skills}
     stayed = [skill == before[skill_id] for skill_id, skill in now.items() if skill_id in before]
     return {

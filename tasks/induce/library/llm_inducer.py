@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema, model_validator
 
-from storage.answers import KeptAnswer
 from storage.errors import WrongInput
 from tasks.induce.library.build import DroppedSkill, RareValues, SkillDraft, merged
 from tasks.induce.replay.verify import Replay, verify
@@ -37,10 +35,8 @@ from tasks.models.llm.prompt import Answer, Prompt, Values, known_of, schema_of
 from tasks.models.llm.question import Question, Sampling
 from tasks.models.llm.quoting import addresses_the_reader
 
-WINDOWS = 16  # of one question, as the authors' release has it
 _TOKENS = 256  # of the answer about one window
 _MOST_VALUE = 60  # characters of a value that is shown
-
 WINDOWS_ASKED = "windows"  # stands for the document: `forget` of any run drops all that was said of windows
 
 
@@ -101,10 +97,10 @@ class ShownWindow:
     record: Mapping[str, Any]
     attempt: int = 0
 
-    def key(self, model: str, sampling: Sampling) -> str:
-        """Return the key under which the answer about this window is kept, whatever stands beside it."""
+    def question(self, sampling: Sampling) -> Question:
+        """Return that under which the answer about this window is kept, whatever stands beside it."""
         told = (("window", json.dumps(self.record, sort_keys=True)),)
-        return Question(PROMPT.name, told, sampling, attempt=self.attempt).key(model)
+        return Question(PROMPT.name, told, sampling, attempt=self.attempt, doc_ids=(WINDOWS_ASKED,))
 
 
 def shown(place: int, draft: SkillDraft, complaint: str | None) -> ShownWindow:
@@ -197,7 +193,7 @@ def checked_skill(
     _require(
         place is None, f"call {place}: replayed, it does not do what was recorded, or no caller could know it"
     )
-    return skill.with_verdict(verdict.how, len(verdict.sources))
+    return replace(skill, verified=verdict.how, verified_sources=len(verdict.sources))
 
 
 def _body(name: str, code: str, draft: SkillDraft) -> Body:
@@ -267,18 +263,15 @@ ROUNDS = 2  # each window is asked about, and once more with its error named
 
 
 class LlmInducer:
-    """Asks about the windows of drafts, 16 a question; what it gives no skill for is left to recurrence.
+    """Asks about the windows of drafts, a few a question; what it gives no skill for is left to recurrence.
 
     What is said of a window, right or wrong, is kept by that window beside the answers as they came, so that
     the next run asks about new windows alone; whether it may be used depends on the runs that are known, and
-    is decided anew each time. A window in whose draft a value of a single task stands is not shown.
-
-    Args:
-        llm: Is asked; its `fallbacks` count windows that were left, by reason.
-        windows: Windows of one question at most.
+    is decided anew each time. A window in whose draft a value of a single task stands is not shown. The LLM's
+    `fallbacks` count windows that were left, by reason; `windows` is the most of one question.
     """
 
-    def __init__(self, llm: Llm, windows: int = WINDOWS) -> None:
+    def __init__(self, llm: Llm, windows: int) -> None:
         self._llm, self._windows = llm, windows
 
     @property
@@ -344,23 +337,14 @@ class LlmInducer:
 
     def _kept(self, window: ShownWindow) -> Said | None:
         """Return what was said of a window; None: it was not asked about yet."""
-        kept = self._llm.cache.answers.find(window.key(self._llm.model, self._llm.sampling))
+        kept = self._llm.cache.answers.find(window.question(self._llm.sampling).key(self._llm.model))
         if kept is None:
             return None
         self._llm.ledger.counts["cached"] += 1
-        found: Said = json.loads(kept.text)
-        return found
+        return json.loads(kept.text)  # type: ignore[no-any-return]
 
     def _keep(self, window: ShownWindow, answer: Said) -> None:
-        self._llm.cache.answers.keep(
-            KeptAnswer(
-                key=window.key(self._llm.model, self._llm.sampling), model=self._llm.model,
-                prompt=PROMPT.name, attempt=window.attempt, text=json.dumps(answer),
-                rejected=None, prompt_tokens=None, completion_tokens=None,
-                made_at=datetime.now(UTC).isoformat(),
-            ),
-            (WINDOWS_ASKED,),
-        )  # fmt: skip
+        self._llm.cache.keep(window.question(self._llm.sampling), json.dumps(answer))
 
 
 def _is_of_all(fallback: Fallback) -> bool:

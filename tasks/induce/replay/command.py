@@ -75,12 +75,12 @@ class PageReplay:
         if isinstance(original, str):
             return Broken(0, original)
         try:
-            self._begin(window.domain)
+            _seen(self._environment.reset(window.domain))
             for step in window.steps[: window.start]:
                 self._redone(step)
         except NotTaken as reason:
             no_longer = f"what comes before a window can no longer be done: {reason}"
-            self._know(window, no_longer)
+            self._give_up(window, no_longer)
             raise NotTaken(no_longer) from reason
         # What the skill finds, the live page is asked for; its actions give no results.
         done = done_as_called(body, call, lambda *on: Element("", *on), self._environment.step)
@@ -91,28 +91,22 @@ class PageReplay:
         if window.trajectory_id not in self._originals:
             try:
                 (pages, digest), (others, other) = self._whole(window), self._whole(window)
+                if digest != other:
+                    raise NotTaken("the same actions leave another state")
                 same = tuple(a if a == b else None for a, b in zip(pages, others, strict=True))
-                is_same = digest == other
-                self._know(
-                    window, _Original(same, digest) if is_same else "the same actions leave another state"
-                )
+                self._originals[window.trajectory_id] = _Original(same, digest)
             except NotTaken as reason:
-                self._know(window, str(reason))
+                self._give_up(window, str(reason))
         return self._originals[window.trajectory_id]
 
-    def _know(self, window: SourceWindow, original: _Original | str) -> None:
-        self._originals[window.trajectory_id] = original
-        if isinstance(original, str):
-            _LOG.warning("%s is not replayed in live pages: %s", window.trajectory_id, original)
+    def _give_up(self, window: SourceWindow, reason: str) -> None:
+        self._originals[window.trajectory_id] = reason
+        _LOG.warning("%s is not replayed in live pages: %s", window.trajectory_id, reason)
 
     def _whole(self, window: SourceWindow) -> tuple[list[str], str]:
-        """Do an original trajectory; return the pages that were seen, and the digest."""
-        self._begin(window.domain)
+        _seen(self._environment.reset(window.domain))
         pages = [*(self._redone(step) for step in window.steps), self._page()]
         return pages, self._environment.digest()
-
-    def _begin(self, domain: str) -> None:
-        _seen(self._environment.reset(domain))
 
     def _page(self, until: str | None = None) -> str:
         """Return what is seen once the page is quiet, or is the one waited for."""
@@ -221,7 +215,6 @@ class CommandReplay:
         return known
 
     def _given(self, window: SourceWindow) -> list[LiveAnswer | None]:
-        """Return what the steps of a window gave."""
         own = self._original(window).seen[window.start : window.start + window.length]
         return [answer if isinstance(answer, LiveAnswer) else None for answer in own]
 

@@ -43,8 +43,7 @@ class LineProcess:
     Args:
         command: The command line, quoted as for a shell.
         folder: The folder in which it runs.
-        seconds: The longest time of one answer.
-        most_bytes: The greatest size of one answer.
+        seconds, most_bytes: The longest time and the greatest size of one answer.
         variables: The environment that it sees instead.
         left: Tells the seconds that are left for all answers; it is asked while one is waited for.
 
@@ -57,7 +56,12 @@ class LineProcess:
         self, command: str, folder: Path, seconds: float = SECONDS, most_bytes: int = MOST_BYTES,
         variables: Mapping[str, str] | None = None, left: Callable[[], float] = lambda: float("inf"),
     ) -> None:  # fmt: skip
-        words = _words(command)
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise WrongInput(f"{command!r} is no command line: {error}") from error
+        if not words:
+            raise WrongInput("the command of an environment is empty")
         if not folder.is_dir():
             raise WrongInput(f"{folder}: there is no such folder to run {command!r} in")
         self.command, self._seconds, self._most_bytes, self._left = command, seconds, most_bytes, left
@@ -100,11 +104,6 @@ class LineProcess:
             self._err.close()
         self._home.cleanup()
 
-    @property
-    def output(self) -> int:
-        """The descriptor of its standard output, to be waited for."""
-        return self._out.fileno()
-
     def ask(self, line: str) -> str:
         """Return the answer to a line; after an error the process is ended.
 
@@ -144,7 +143,6 @@ class LineProcess:
         return thread
 
     def _listen(self) -> None:
-        """Keep the end of the error output."""
         while piece := self._err.read(_PIECE):
             self._last_words = (self._last_words + piece)[-_WORDS:]
 
@@ -186,20 +184,8 @@ class LineProcess:
         self._threads[0].join(_END)
         words = self._last_words.decode(errors="replace").strip()
         said = f"; its last error output: {words}" if words else ""
-        code = self._process.returncode
-        raise EnvironmentStopped(
-            self.command, "ended", f"ended with exit code {code} before it answered{said}"
-        )
-
-
-def _words(command: str) -> list[str]:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise WrongInput(f"{command!r} is no command line: {error}") from error
-    if not words:
-        raise WrongInput("the command of an environment is empty")
-    return words
+        how = f"ended with exit code {self._process.returncode} before it answered{said}"
+        raise EnvironmentStopped(self.command, "ended", how)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,13 +39,8 @@ def outline_text(snapshot: str) -> str:
     """Return the outline of a page as recordings hold it, a line an element: `[id] role "name"` and states.
 
     Ids are those of the snapshot, given to elements that one can act on. An element of another role where
-    the pointer says that it can be clicked is `clickable`. Dialogs and menus stand first.
-
-    Args:
-        snapshot: What Playwright's `aria_snapshot(mode="ai")` gives.
-
-    Raises:
-        ValueError: It is none.
+    the pointer says that it can be clicked is `clickable`. Dialogs and menus stand first. What is none of
+    Playwright's `aria_snapshot(mode="ai")` raises `ValueError`.
     """
     printable = yaml.reader.Reader.NON_PRINTABLE.sub(" ", snapshot)  # a page may hold any characters
     try:
@@ -92,9 +87,9 @@ def _role(node: _Node) -> str | None:
     """Return the role of an element that one can act on; None where it is none."""
     if "ref" not in node.states:
         return None
-    return (
-        node.role if node.role in _ACTED else _CLICKABLE if node.states.get("cursor") == "pointer" else None
-    )
+    if node.role in _ACTED:
+        return node.role
+    return _CLICKABLE if node.states.get("cursor") == "pointer" else None
 
 
 def _states(node: _Node) -> Iterator[str]:
@@ -104,9 +99,7 @@ def _states(node: _Node) -> Iterator[str]:
     if node.role not in _VALUED:
         return
     options = [child for child in node.children if child.role == "option"]
-    value = " ".join(each.text for each in options if "selected" in each.states) if options else ""
-    if not options:
-        value = " ".join(child.text for child in node.children)
-    yield f" value={json.dumps(value, ensure_ascii=False)}"
+    shown = [each for each in options if "selected" in each.states] if options else node.children
+    yield f" value={json.dumps(' '.join(each.text for each in shown), ensure_ascii=False)}"
     if options:
         yield f" options={json.dumps([each.text for each in options], ensure_ascii=False)}"

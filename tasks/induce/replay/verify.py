@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from storage.errors import WrongInput
 from tasks.induce.replay.command import CommandReplay
-from tasks.induce.replay.environment import SECONDS, CommandEnvironment, LineProcess
+from tasks.induce.replay.environment import CommandEnvironment, LineProcess
 from tasks.induce.replay.window import (
     Broken,
     Call,
@@ -48,25 +48,20 @@ class RecordedReplay:
         for place, step in enumerate(inside):
             if place == len(body):
                 return Broken(place, f"the skill ends before {step.action.name}")
-            results = [earlier.result for earlier in inside[:place]]
-            find = step.outline.find if step.outline is not None else no_element
-            given = arguments_at(body, place, call, results, find)
-            reason = _target(body[place], step)
-            if reason is None and isinstance(given, Broken):
-                return given
-            if reason is None and not isinstance(given, Broken):
+            if (reason := _target(body[place], step)) is None:
+                results = [earlier.result for earlier in inside[:place]]
+                find = step.outline.find if step.outline is not None else no_element
+                given = arguments_at(body, place, call, results, find)
+                if isinstance(given, Broken):
+                    return given
                 reason = _arguments(step, given)
             if reason is not None:
                 return Broken(place, reason)
-        return (
-            Broken(len(inside), "the skill goes on where the window ends")
-            if len(body) > len(inside)
-            else None
-        )
+        goes_on = len(body) > len(inside)
+        return Broken(len(inside), "the skill goes on where the window ends") if goes_on else None
 
 
 def _target(action: SkillAction, step: CleanStep) -> str | None:
-    """Return how an action's name or target differs from a step's."""
     if action.name != step.action.name:
         return f"{action.name} is done, {step.action.name} was"
     if step.action.speaks:
@@ -82,7 +77,6 @@ def _target(action: SkillAction, step: CleanStep) -> str | None:
 
 
 def _arguments(step: CleanStep, given: Mapping[str, Any]) -> str | None:
-    """Return how arguments differ from a step's."""
     name, recorded = step.action.name, step.action.args
     if more := sorted(given.keys() - recorded.keys()):
         return f"{name} is given {', '.join(more)}, which was not given"
@@ -125,7 +119,7 @@ class Replay(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReplayVerdict:
-    """What replaying a skill showed.
+    """What replaying a skill showed: it may be kept where nothing is `broken`.
 
     `how` names the replays that it passed, `sources` are those that verified it, `broken` is what it did
     wrong, at the source `where`; that is None where the skill is wrong by itself.
@@ -135,11 +129,6 @@ class ReplayVerdict:
     sources: tuple[Source, ...]
     broken: Broken | None = None
     where: Source | None = None
-
-    @property
-    def verified(self) -> bool:
-        """Whether the skill may be kept."""
-        return self.broken is None
 
 
 def verify(body: Body, windows: Iterable[SourceWindow], replay: Replay) -> ReplayVerdict:
@@ -179,13 +168,8 @@ def _replayed(body: Body, window: SourceWindow, call: Call, replay: Replay) -> t
 
 
 @contextlib.contextmanager
-def opened(how: str, folder: Path, seconds: float = SECONDS) -> Iterator[Replay]:
+def opened(how: str, folder: Path) -> Iterator[Replay]:
     """Open a replay by its spec: `recorded`, or `command:CMD` with the folder it runs in.
-
-    Args:
-        how: The spec.
-        folder: The working directory of a command; else not read.
-        seconds: The longest time of one answer of a command.
 
     Raises:
         WrongInput: The spec is none of these, or the command line cannot be read.
@@ -194,7 +178,7 @@ def opened(how: str, folder: Path, seconds: float = SECONDS) -> Iterator[Replay]
     if how == RecordedReplay.name:
         yield RecordedReplay()
     elif how.startswith(_COMMAND):
-        with LineProcess(how.removeprefix(_COMMAND), folder, seconds) as process:
+        with LineProcess(how.removeprefix(_COMMAND), folder) as process:
             yield CommandReplay(CommandEnvironment(process))
     elif how.startswith(_BROWSER):
         raise WrongInput(f"{how} was deleted: say '{_INSTEAD} {how.removeprefix(_BROWSER)}'")

@@ -82,14 +82,14 @@ def call_at(body: Body, window: SourceWindow) -> Call | Broken:
             if not isinstance(source, Arg) or source.name in call or name not in step.action.args:
                 continue
             if name == ELEMENT and step.outline is not None:
-                element = _pointed(step, window)
-                if element is None:
+                page, held = window.steps[window.start].outline, step.element
+                value: object = page and held and page.find(held.role, held.label, held.ordinal)
+                if value is None:
                     return Broken(number, f"{name} of {action.name} is not on the page of the call")
-                call[source.name] = element
-                continue
-            value = step.action.args[name]
-            if not is_known(value, window.task, window.steps, window.start, place):
-                return Broken(number, f"{name} of {action.name} is not known when the skill is called")
+            else:
+                value = step.action.args[name]
+                if not is_known(value, window.task, window.steps, window.start, place):
+                    return Broken(number, f"{name} of {action.name} is not known when the skill is called")
             call[source.name] = value
     return call
 
@@ -110,14 +110,6 @@ def _partners(body: Body, window: SourceWindow) -> Iterator[tuple[int, SkillActi
         if place is not None:
             first = place + 1
             yield number, action, place
-
-
-def _pointed(step: CleanStep, window: SourceWindow) -> Element | None:
-    """Return the element of the page of the call that a step acts on."""
-    page, element = window.steps[window.start].outline, step.element
-    if page is None or element is None:
-        return None
-    return page.find(element.role, element.label, element.ordinal)
 
 
 def crossed(body: Body) -> Broken | None:
@@ -152,14 +144,9 @@ class _Unresolved(Exception):
 def arguments_at(
     body: Body, place: int, call: Call, results: Sequence[Any], find: Finder
 ) -> dict[str, Any] | Broken:
-    """Return the arguments of the action at a place.
+    """Return the arguments of the action at a place, from 0.
 
-    Args:
-        body: The skill's actions.
-        place: The number of the action, from 0.
-        call: What the caller gives.
-        results: What the actions before gave, in order.
-        find: Returns an element of the page as it is at this time.
+    `results` are what the actions before gave, in order; `find` returns an element of the page as it is now.
     """
     action = body[place]
     try:

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from storage.errors import WrongInput
@@ -91,13 +92,11 @@ def told(body: Body) -> list[dict[str, Any]]:
     """
     return [
         {
-            "name": action.name,
-            "role": action.role,
-            "target": action.target,
+            "name": action.name, "role": action.role, "target": action.target,
             "args": {name: _told(source) for name, source in action.args},
         }
         for action in body
-    ]
+    ]  # fmt: skip
 
 
 def granularity_of(text: object) -> Granularity:
@@ -130,26 +129,18 @@ def _told(source: Source) -> dict[str, Any]:
 
 
 def body_of(rows: Sequence[Mapping[str, Any]]) -> Body:
-    """Return the actions of what `told` gave.
-
-    Raises:
-        WrongInput: A row lacks a field, or is not what code can say (`checked`).
-    """
+    """Return the actions of what `told` gave; raise `WrongInput` for what code cannot say (`checked`)."""
     try:
         body = tuple(
             SkillAction(
                 row["name"], row["role"], row["target"],
-                tuple((name, _source(held)) for name, held in sorted(row["args"].items(), key=_name)),
+                tuple((name, _source(held)) for name, held in sorted(row["args"].items(), key=itemgetter(0))),
             )
             for row in rows
         )  # fmt: skip
     except (KeyError, TypeError, AttributeError) as error:
         raise WrongInput(f"actions of a skill are not as they must be: {error!r}") from error
     return checked(body)
-
-
-def _name(held: tuple[str, object]) -> str:
-    return held[0]
 
 
 def _source(held: Mapping[str, Any]) -> Source:
@@ -163,11 +154,7 @@ def _source(held: Mapping[str, Any]) -> Source:
 
 
 def const(value: object) -> str:
-    """Return a value as `Const` holds it: as JSON, keys in order.
-
-    Raises:
-        WrongInput: JSON has no such value, as NaN, bytes or a set.
-    """
+    """Return a value as `Const` holds it, as JSON with keys in order; raise `WrongInput` if JSON has none."""
     try:
         # Keys that are numbers become texts, and only then have their order.
         held = json.loads(json.dumps(value, allow_nan=False))
@@ -178,13 +165,8 @@ def const(value: object) -> str:
 
 def is_name(text: object) -> bool:
     """Tell whether code can say a text as a name, and the parser gives back the same one."""
-    return (
-        isinstance(text, str)
-        and text.isidentifier()
-        and not keyword.iskeyword(text)
-        and text != "__debug__"
-        and unicodedata.normalize("NFKC", text) == text
-    )
+    is_one = isinstance(text, str) and text.isidentifier() and not keyword.iskeyword(text)
+    return is_one and text != "__debug__" and unicodedata.normalize("NFKC", str(text)) == text
 
 
 def is_sayable(name: object) -> bool:
@@ -207,9 +189,8 @@ def checked(body: Body) -> Body:
         if len({name for name, _ in action.args}) < len(action.args):
             raise WrongInput(f"action {place}: {action.name} is given an argument twice")
         for name, source in action.args:
-            if not is_sayable(name) or not _is_in_range(
-                source, place, on_element=on_element and name == ELEMENT
-            ):
+            is_right = _is_in_range(source, place, on_element=on_element and name == ELEMENT)
+            if not (is_sayable(name) and is_right):
                 msg = f"action {place}: {action.name} cannot have {str(name)[:60]!r} from {source!r:.120}"
                 raise WrongInput(msg)
     return body
@@ -222,11 +203,8 @@ def _is_in_range(source: Source, place: int, *, on_element: bool) -> bool:
         case Const():
             return True
         case Result(number, path):
-            return (
-                _is_number(number)
-                and number < place
-                and all(isinstance(key, str) or _is_number(key) for key in path)
-            )
+            is_earlier = _is_number(number) and number < place
+            return is_earlier and all(isinstance(key, str) or _is_number(key) for key in path)
         case Find(ordinal):
             return on_element and _is_number(ordinal)
 

@@ -61,7 +61,7 @@ def _named(action: SkillAction, used: set[str]) -> SkillAction:
             own.append((name, Arg(free)))
         else:
             own.append((name, source))
-    return SkillAction(action.name, action.role, action.target, tuple(own))
+    return replace(action, args=tuple(own))
 
 
 def parameter_name(action: SkillAction, name: str) -> str:
@@ -103,10 +103,8 @@ def with_id(name: str, skill_id: str) -> str:
 
 def function_name(body: Body) -> str:
     """Return the name of a skill's function: what its first and its last action do."""
-    ends = [body[0], body[-1]] if len(body) > 1 else [body[0]]
-    return identifier(
-        "_then_".join("_".join((action.name, _slug(action.target or ""))).strip("_") for action in ends)
-    )
+    ends = (body[0], body[-1]) if len(body) > 1 else body
+    return identifier("_then_".join(f"{one.name}_{_slug(one.target or '')}".strip("_") for one in ends))
 
 
 _FOUND = 3  # entries of `on` where the element is found
@@ -149,13 +147,8 @@ def actions_of(
 ) -> tuple[str, Body]:
     """Return the name and the actions of a function; exactly those that `code_of` was given.
 
-    Actions of pages may be given their arguments by position, as in SGDR's printed skills.
-
-    Args:
-        code: One function.
-        allowed: The actions of the domain; None means any.
-        least: How many calls it has at least.
-        most: How many calls it has at most.
+    Actions of pages may be given their arguments by position, as in SGDR's printed skills. `allowed` are the
+    actions of the domain, None means any; it has `least` to `most` calls.
 
     Raises:
         WrongInput: It is no function of so many bare calls of allowed actions with names or values.
@@ -247,10 +240,6 @@ class InducedSkill:
     inducer: str = "recurrence"
     near: tuple[str, ...] = ()
     granularity: Granularity = "window"
-
-    def with_verdict(self, how: tuple[str, ...], sources: int) -> InducedSkill:
-        """Return it as verified."""
-        return replace(self, verified=how, verified_sources=sources)
 
     @property
     def support(self) -> int:

@@ -57,19 +57,12 @@ def gives_orders(text: str) -> bool:
     return addresses_the_reader(text) or bool(scan(text))
 
 
-# The paper leaves both open; these are those of its release.
-TOKENS = 160  # of a summary
-CHARACTERS = 12_000  # of a state that are read
 STATES = "states"  # stands for the document that an answer is about: `forget` of any run drops them all
 _MOST_SAID = 2_000  # characters of a summary, whatever its tokens are
 
 
 def _summary_of(text: str) -> str:
-    """Return the summary that an answer is, in one line.
-
-    Raises:
-        Rejected: It is empty or very long, or may not be kept (`unfit`).
-    """
+    """Return the summary that an answer is, in one line; `Rejected` if it may not be kept."""
     said = " ".join(text.split())
     if not 0 < len(said) <= _MOST_SAID:
         raise Rejected(f"the summary has {len(said)} characters, and 1 to {_MOST_SAID} are allowed")
@@ -79,13 +72,9 @@ def _summary_of(text: str) -> str:
 
 
 PROMPT: Prompt[str] = Prompt(
-    "induce-summary-1",
-    "tasks.induce/summary_rules.txt",
-    Annotated[str, AfterValidator(_summary_of)],
+    "induce-summary-1", "tasks.induce/summary_rules.txt", Annotated[str, AfterValidator(_summary_of)],
     text=True,
 )  # fmt: skip
-
-
 Summarise = Callable[[str, str, str], str]  # an observation, its address and title: the state in few words
 
 
@@ -109,16 +98,12 @@ class StateWords:
 BY_RULE = StateWords()
 
 
-def summed_by(llm: Llm, tokens: int = TOKENS, characters: int = CHARACTERS) -> StateWords:
-    """Return how an LLM sums up states; where it gives no summary that can be used, the rule does.
+def summed_by(llm: Llm, tokens: int, characters: int) -> StateWords:
+    """Return how an LLM sums up states, of so many characters at most, in so many tokens at most.
 
-    A summary is kept with its question, which holds address, title and outline without ids, as far as it is
-    read: a page that was only redrawn is asked about once. It raises `LlmDenied` if the server denies access.
-
-    Args:
-        llm: Is asked.
-        tokens: The longest summary.
-        characters: So much of a state is read.
+    Where it gives no summary that can be used, the rule does. A summary is kept with its question, which
+    holds address, title and outline without ids, as far as it is read: a page that was only redrawn is asked
+    about once. It raises `LlmDenied` if the server denies access.
     """
     sampling = replace(llm.sampling, max_tokens=tokens)
 

@@ -64,14 +64,7 @@ def is_known(value: object, task: str, steps: Sequence[CleanStep], start: int, p
     """Tell whether a caller can give the value of an action when a window begins.
 
     It can if each single value had been read by then, or is read nowhere before the action: then it is the
-    caller's own.
-
-    Args:
-        value: An argument of the action at `place`.
-        task: What the agent was asked.
-        steps: All steps of the trajectory.
-        start: The window's first step.
-        place: The action's step, at or after `start`.
+    caller's own. Of a trajectory's `steps`, `start` is the window's first, `place` the action's.
     """
     before = [task, *(step.observation for step in steps[: start + 1])]
     inside = [step.observation for step in steps[start + 1 : place + 1]]
@@ -86,19 +79,13 @@ def paths_to(value: object, given: object) -> list[Path]:
 
     Null stands nowhere: it is what `at_path` gives where nothing stands.
     """
-    found: list[Path] = []
     if value is None:
-        return found
-    for path, held in _walk(given, ()):
-        if same(held, value):
-            found.append(path)
-            if len(found) == _MOST_PATHS:
-                break
-    return found
+        return []
+    found = (path for path, held in _walk(given, ()) if same(held, value))
+    return list(itertools.islice(found, _MOST_PATHS))
 
 
 def _walk(given: object, path: Path) -> Iterator[tuple[Path, object]]:
-    """Yield all paths and what stands there."""
     yield path, given
     if len(path) >= _DEEPEST:
         return
@@ -232,10 +219,7 @@ def _args(
 def _results(value: object, steps: Sequence[CleanStep], start: int, place: int) -> list[Source]:
     """Return the first path in a result of the window at which a value stands, as a source."""
     for number, step in enumerate(steps[start:place]):
-        paths = (
-            path for path in paths_to(value, step.result) if step.result is not None and is_general(path)
-        )
-        for path in itertools.islice(paths, 1):
+        for path in filter(is_general, paths_to(value, step.result)):
             return [Result(number, path)]
     return []
 
@@ -272,12 +256,7 @@ class DecisionPoint:
 
 
 def decision_points(trajectory: Trajectory, granularity: Granularity = "window") -> list[DecisionPoint]:
-    """Return the decision points of a trajectory: steps that speak to nobody, with skills of their windows.
-
-    Args:
-        trajectory: One that succeeded.
-        granularity: Which windows become skills (`windows`).
-    """
+    """Return the decision points of a trajectory that succeeded: its steps that speak to nobody."""
     steps, _ = cleaned(trajectory)
     before = [None, *(step.target for step in steps)]
     return [

@@ -31,13 +31,10 @@ def described(body: Body, page: str) -> str:
 
 
 def _phrase(action: SkillAction) -> str:
-    if action.role is None and action.source(ELEMENT) is None:
-        verb = _VERBS.get(action.name, action.name.replace("_", " "))
-        return f"{verb}{_of(action)}"
     verb = _VERBS.get(action.name, action.name.replace("_", " "))
-    if action.role is None:
-        return f"{verb} what the task names"
-    return f"{verb} the {action.target or 'unnamed'} {action.role}"
+    if action.role is not None:
+        return f"{verb} the {action.target or 'unnamed'} {action.role}"
+    return f"{verb}{_of(action)}" if action.source(ELEMENT) is None else f"{verb} what the task names"
 
 
 def _of(action: SkillAction) -> str:
@@ -52,11 +49,7 @@ def _of(action: SkillAction) -> str:
 def page_named(own: Mapping[str, Collection[str]], every: Mapping[str, Collection[str]]) -> str:
     """Return the page that most of a skill's tasks had, of those that three tasks of the domain had.
 
-    There may be none: the title of another page may hold what one task was about.
-
-    Args:
-        own: The skill's tasks by the page that they had.
-        every: Those of all skills of the domain.
+    There may be none: the title of another page may hold what one task was about. Both are tasks by page.
     """
     common = [page for page in own if len(every[page]) >= COMMON]
     return min(common, key=lambda page: (-len(own[page]), page), default="")
@@ -82,12 +75,11 @@ def summed_up(observation: str, url: str = "", title: str = "") -> str:
     observation = observation[:MOST_CHARACTERS]
     outline = outline_of(observation)
     if outline.elements:
-        words = f"{page_of(observation, url, title)}: {', '.join(_enabled(outline))}"
+        said = ", ".join(_enabled(outline))
     else:
         is_answer = answering_tool(observation) is not None
         said = ", ".join(dict.fromkeys(_KEY.findall(observation))) if is_answer else observation
-        words = f"{page_of(observation, url, title)}: {said}"
-    return " ".join(words.split()[:MOST_WORDS])
+    return " ".join(f"{page_of(observation, url, title)}: {said}".split()[:MOST_WORDS])
 
 
 def _enabled(outline: PageOutline) -> Iterator[str]:

@@ -51,15 +51,12 @@ def cleaned(trajectory: Trajectory) -> tuple[list[CleanStep], Counter[str]]:
     web = is_web(trajectory)
     kept: list[CleanStep] = []
     reasons: Counter[str] = Counter()
-    last: Action | None = None
     for place, step in enumerate(trajectory.steps):
         after = trajectory.after(place)
-        reason = _reason(step, last, after, web=web)
-        if reason is not None:
+        if reason := _reason(step, kept[-1].action if kept else None, after, web=web):
             reasons[reason] += 1
-            continue
-        last = step.action
-        kept.append(_clean_step(place, step, after, web=web))
+        else:
+            kept.append(_clean_step(place, step, after, web=web))
     return kept, reasons
 
 
@@ -91,15 +88,14 @@ def has_element(step: Step) -> bool:
 
 
 def _clean_step(place: int, step: Step, after: str, *, web: bool) -> CleanStep:
-    """Return a step with its page, what it acted on and what it gave."""
     outline = outline_of(step.observation) if web else None
     named = str(step.action.args.get(ELEMENT)) if outline else ""
     element = outline.elements.get(named) if outline else None
-    result = None if web else _result(step.action.name, after)
+    head = f"{step.action.name} returned: "
+    result = None if web or not after.startswith(head) else parsed(after.removeprefix(head))
     return CleanStep(
-        place,
-        step.t, step.observation, step.action, outline, element, result, step.url, step.title
-    )  # fmt: skip
+        place, step.t, step.observation, step.action, outline, element, result, step.url, step.title
+    )
 
 
 def _reason(step: Step, last: Action | None, after: str, *, web: bool) -> str | None:
@@ -110,14 +106,6 @@ def _reason(step: Step, last: Action | None, after: str, *, web: bool) -> str | 
     if web and not step.action.speaks and after == step.observation:
         return "no-change"
     return "repeat" if step.action == last else None
-
-
-def _result(name: str, after: str) -> Any:  # noqa: ANN401
-    """Return what a tool gave: an object or a list of JSON, else its text."""
-    head = f"{name} returned: "
-    if not after.startswith(head):
-        return None
-    return parsed(after.removeprefix(head))
 
 
 def parsed(text: str) -> Any:  # noqa: ANN401

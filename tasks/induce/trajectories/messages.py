@@ -52,13 +52,9 @@ class _Chat:
 def row_of(held: Mapping[str, Any], domain: str) -> dict[str, Any]:
     """Return the row of a chat `{messages, trajectory_id, task_id, domain, success}`.
 
-    All but `messages` may be missing.
-    A missing `trajectory_id` is made of the digest of the messages, a missing `task_id` of that of domain and
-    task, so that several runs of one task count as one. Text beside calls is their step's `thought`.
-
-    Args:
-        held: The chat.
-        domain: The domain of a chat that names none.
+    All but `messages` may be missing; a `domain` is then the one given, a `trajectory_id` is made of the
+    digest of the messages, a `task_id` of that of domain and task, so that several runs of one task count as
+    one. Text beside calls is their step's `thought`.
 
     Raises:
         NotRead: It is no such chat; the reasons are `wrong-message`, `broken-arguments`, `unknown-call`,

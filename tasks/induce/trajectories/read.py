@@ -36,8 +36,8 @@ class Reading:
     """What became of the rows: how many were read, how many had been read before, and which were not read.
 
     `judged` counts verdicts on trajectories that were read without one, `redacted` those of either kind in
-    which secrets were replaced. `digests` are those of the
-    trajectories that were read, by id; those of an earlier reading may be given.
+    which secrets were replaced. `digests` are those of the trajectories that were read, by id; those of an
+    earlier reading may be given.
     """
 
     read: int = 0
@@ -70,17 +70,13 @@ class Reading:
         elif is_judged and known in _with_verdicts(row, None):
             self.judged += 1
         else:
-            msg = (
-                "another trajectory with this id, or another verdict on it, was read before; give each an id "
-                "of its own"
-            )
-            raise NotRead("two-contents", msg)
+            what = "another trajectory with this id, or another verdict on it, was read before"
+            raise NotRead("two-contents", f"{what}; give each an id of its own")
         self.digests[trajectory_id] = digest
         return True
 
 
 def _with_verdicts(row: Mapping[str, Any], *verdicts: bool | None) -> list[str]:
-    """Return the digests of a row with other verdicts."""
     return [digest_of({**row, "success": verdict}) for verdict in verdicts]
 
 
@@ -94,18 +90,11 @@ def read_trajectories(
 ) -> Iterator[Row]:
     """Return the trajectories of files and folders in order, each with its row, and count all in `reading`.
 
-    Secrets are replaced in both (`redaction`).
-    One that comes without a verdict, and later with it, comes twice (`latest`).
-
-    Of a folder all `*.jsonl`, `*.jsonl.gz` and `*.parquet` below it are read, in the order of their paths;
-    one of them that cannot be read as a whole is unread (`broken-file`).
-
-    Args:
-        paths: Files and folders.
-        form: What a row is: a trajectory, or a chat (`messages`); or the host whose sessions they are
-            (`claude`, `codex`).
-        reading: Is told what was read, and what was not.
-        domain: The domain of chats that name none.
+    Secrets are replaced in both (`redaction`). One that comes without a verdict, and later with it, comes
+    twice (`latest`). Of a folder all `*.jsonl`, `*.jsonl.gz` and `*.parquet` below it are read, in the order
+    of their paths; one of them that cannot be read as a whole is unread (`broken-file`). `form` is what a row
+    is, a trajectory or a chat (`messages`), or the host whose sessions they are; chats that name no domain
+    have the one given.
 
     Raises:
         WrongInput: A path is missing, a folder has no such file, or a file that was named is empty or is
@@ -160,9 +149,7 @@ def _values(path: Path, *, is_named: bool) -> Iterator[tuple[str, object | Unrea
 
 
 def _is_parquet(path: Path) -> bool:
-    if path.suffix == ".parquet" or not path.is_file():
-        # A pipe can be read once: nothing is looked up in it.
-        return path.suffix == ".parquet"
-    with suppress(OSError), path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
-    return False
+    if path.suffix != ".parquet" and path.is_file():  # a pipe can be read once: nothing is looked up in it
+        with suppress(OSError), path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    return path.suffix == ".parquet"

@@ -28,10 +28,6 @@ def redacted(row: Mapping[str, Any], trajectory: Trajectory) -> Mapping[str, Any
     What is a secret is decided as in skills (`tasks.models.redact`), of each text with the name under
     which it stands, and of what is filled into an element with the element's label. It is replaced wherever
     it stands, one of less than 16 characters as a whole word; N is its number among those of its kind.
-
-    Args:
-        row: The row.
-        trajectory: What it holds.
     """
     placeholders: dict[str, str] = {}
     found = _found([*_named(row, ""), *_filled(trajectory)])
@@ -44,7 +40,6 @@ def redacted(row: Mapping[str, Any], trajectory: Trajectory) -> Mapping[str, Any
 
 
 def _found(texts: Iterable[str]) -> dict[str, str]:
-    """Return the kind of each secret in texts, in the order of the texts."""
     return {secret: kind for text in texts for secret, kind in secrets_in(text).items()}
 
 
@@ -61,7 +56,6 @@ def _named(value: object, name: str) -> Iterator[str]:
 
 
 def _filled(trajectory: Trajectory) -> Iterator[str]:
-    """Yield what is filled into elements, with their labels."""
     for step in trajectory.steps:
         args = step.action.args
         texts = [value for name, value in args.items() if name != ELEMENT and isinstance(value, str)]

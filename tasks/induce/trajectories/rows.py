@@ -7,7 +7,7 @@ import io
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from storage.jsonl import json_value, line_text
 from storage.parquet import damage
 from tasks.induce.trajectories.cleaning import ELEMENT, has_element, is_web
 from tasks.induce.trajectories.outline import is_cut
-from tasks.induce.trajectories.record import Step, Trajectory, trajectory_of
+from tasks.induce.trajectories.record import Trajectory, trajectory_of
 
 MOST_STEPS = 1_000
 MOST_CHARACTERS = 2 * 1024 * 1024  # of an observation, and of the arguments of an action
@@ -65,22 +65,14 @@ def object_of(value: object) -> Mapping[str, object]:
     """
     if not isinstance(value, Mapping):
         raise NotRead("no-object", "a line holds no JSON object; write one trajectory a line")
-    inside: list[object] = [value]
+    inside: list[Mapping[str, object] | list[object]] = [value]
     for _ in range(_DEEPEST):
-        inside = [each for held in inside for each in _entries(held)]
+        entries = (held.values() if isinstance(held, Mapping) else held for held in inside)
+        inside = [each for some in entries for each in some if isinstance(each, Mapping | list)]
         if not inside:
             return value
     msg = f"more than {_DEEPEST} objects and lists stand in one another; write the inner ones as texts"
     raise NotRead("too-deep", msg)
-
-
-def _entries(held: object) -> Iterator[object]:
-    entries: Iterable[object] = held.values() if isinstance(held, Mapping) else ()
-    yield from (
-        each
-        for each in (held if isinstance(held, list) else entries)
-        if isinstance(each, Mapping | list)
-    )  # fmt: skip
 
 
 def checked(row: Mapping[str, object]) -> Trajectory:
@@ -99,18 +91,14 @@ def checked(row: Mapping[str, object]) -> Trajectory:
         trajectory = trajectory_of(row)
     except WrongInput as error:
         raise NotRead("wrong-field", str(error)) from error
-    _check_lengths(trajectory)
-    _check_elements(trajectory)
-    return trajectory
-
-
-def _check_lengths(trajectory: Trajectory) -> None:
     _check_length("page-too-long", "the final observation", trajectory.final)
     _check_length("text-too-long", "the task", trajectory.task)
     for place, step in enumerate(trajectory.steps):
         _check_length("page-too-long", f"the observation of step {place}", step.observation)
         args = json.dumps(step.action.args, ensure_ascii=False)
         _check_length("text-too-long", f"args of step {place}", args)
+    _check_elements(trajectory)
+    return trajectory
 
 
 def _check_length(reason: str, name: str, text: str) -> None:
@@ -130,17 +118,13 @@ def _check_elements(trajectory: Trajectory) -> None:
     if not is_web(trajectory):
         return
     for place, step in enumerate(trajectory.steps):
-        if not _may_be(step):
+        failed = ELEMENT not in step.action.args or step.error is not None
+        if not (failed or has_element(step) or is_cut(step.observation)):
             msg = (
                 f"step {place} acts on element {str(step.action.args[ELEMENT])[:40]!r}, which is not on its "
                 "page; give the page that the agent saw, or the error that the action had"
             )
             raise NotRead("unknown-element", msg)
-
-
-def _may_be(step: Step) -> bool:
-    failed = ELEMENT not in step.action.args or step.error is not None
-    return failed or has_element(step) or is_cut(step.observation)
 
 
 FORM = "{trajectory_id, task_id, domain, task, success, steps}"
@@ -165,14 +149,14 @@ def read_values(path: Path) -> Iterator[tuple[str, object | Unread]]:
         for number, line in enumerate(_lines(file), start=1):
             place = f"{path}:{number}"
             try:
-                text = _text(line, place, is_first=number == 1)
-                if not text:
+                if isinstance(line, NotRead):
+                    raise line
+                if not (text := line_text(line, place, is_first=number == 1)):
                     continue
                 value: object = json_value(text, place, FORM)
-            except NotRead as error:
-                value = unread(place, None, error)
             except WrongInput as error:
-                value = unread(place, None, NotRead("broken-line", str(error)))
+                told = error if isinstance(error, NotRead) else NotRead("broken-line", str(error))
+                value = unread(place, None, told)
             is_empty = False
             yield place, value
     if is_empty:
@@ -213,15 +197,8 @@ def _lines(file: _File) -> Iterator[bytes | NotRead]:
         yield NotRead("broken-file", msg)
 
 
-def _text(line: bytes | NotRead, place: str, *, is_first: bool) -> str:
-    if isinstance(line, NotRead):
-        raise line
-    return line_text(line, place, is_first=is_first)
-
-
 MAGIC = b"PAR1"  # the first bytes of a Parquet file
 _BATCH = 16  # rows in memory at once: a row may hold long pages
-_PAIR = 2
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, object | Unread]]:
@@ -301,7 +278,7 @@ def _pair(held: object) -> tuple[str, Any]:
     pair = tuple(held.values()) if isinstance(held, Mapping) else held
     if isinstance(held, Mapping) and {"key", "value"} <= held.keys():
         pair = (held["key"], held["value"])
-    if not isinstance(pair, tuple) or len(pair) != _PAIR or not isinstance(pair[0], str):
+    if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
         msg = "args must be a struct, a JSON text, or a list of {key, value} with texts as keys"
         raise NotRead("broken-arguments", msg)
     return pair[0], _plain(pair[1])

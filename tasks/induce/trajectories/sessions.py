@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -106,9 +106,7 @@ class Turn:
     def row(self) -> dict[str, Any]:
         """Return the chat and its success, without the names of home folders."""
         last = [{"role": "assistant", "content": "\n".join(self.said)}] if self.said else []
-        told = {"messages": [*self.messages, *last], "success": self.success}
-        found: dict[str, Any] = without_homes(told)
-        return found
+        return without_homes({"messages": [*self.messages, *last], "success": self.success})  # type: ignore[no-any-return]
 
 
 def turns(values: Iterable[tuple[str, object | Unread]], host: Host) -> Iterator[tuple[str, object | Unread]]:
@@ -118,7 +116,7 @@ def turns(values: Iterable[tuple[str, object | Unread]], host: Host) -> Iterator
     last word (`unfinished`: its session may go on), one that a command or a summary of the host began
     (`command`, `summary`), and what comes before any prompt (`no-prompt`).
     """
-    read, now = _READERS[host], Turn("", "no-prompt")
+    read, now = _claude if host == "claude" else _codex, Turn("", "no-prompt")
     for place, value in values:
         if isinstance(value, Unread):
             yield place, value
@@ -205,12 +203,6 @@ def _codex(line: Mapping[str, Any], turn: Turn) -> Begun | None:
     return None
 
 
-_READERS: Mapping[Host, Callable[[Mapping[str, Any], Turn], Begun | None]] = {
-    "claude": _claude,
-    "codex": _codex,
-}
-
-
 def _prompt(said: list[str], turn: Turn) -> Begun | None:
     """Return what a user asks for, without what the host adds; a user may stop the agent before that."""
     asked = list[str]()
@@ -247,13 +239,12 @@ def _output(told: object) -> tuple[str, bool]:
     about = held.get("metadata")
     code = about.get("exit_code") if isinstance(about, Mapping) else None
     text = held.get("output") or held.get("content") or ""
-    return text if isinstance(text, str) else _text(text), code not in (None, 0) or held.get(
-        "success"
-    ) is False
+    failed = code not in (None, 0) or held.get("success") is False
+    return text if isinstance(text, str) else _text(text), failed
 
 
 def _is_failure(text: str) -> bool:
-    """Return whether a code of failure stands in the head of an answer."""
+    """Tell whether a code of failure stands in the head of an answer."""
     head, *output = text.split("\nOutput:", 1)
     found = [code[1] for line in head.split("\n", _HEAD)[:_HEAD] if (code := _CODE.match(line))]
     return bool(output) and any(code.strip("-0") for code in found)

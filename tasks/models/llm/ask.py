@@ -5,40 +5,42 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
+import json
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
-from storage.answers import Answers
+from storage.answers import Answers, KeptAnswer
 from storage.root import Root
-from tasks.models.llm.answer_cache import AnswerCache, open_cache
-from tasks.models.llm.budget import Ceiling, Ledger, Prices
-from tasks.models.llm.client import Endpoint
-from tasks.models.llm.errors import BudgetSpent, ContextOverflow, LlmRefused, LlmUnavailable, Rejected
+from tasks.models.llm.budget import Ceiling, Ledger, Prices, guessed_tokens
+from tasks.models.llm.chat_completion import Dialect, Reply
+from tasks.models.llm.client import Endpoint, LlmClient
+from tasks.models.llm.errors import (
+    CUT,
+    FILTERED,
+    TOO_LONG,
+    BudgetSpent,
+    ContextOverflow,
+    LlmRefused,
+    LlmUnavailable,
+    Rejected,
+)
 from tasks.models.llm.prompt import Prompt, Values, shorter
-from tasks.models.llm.question import Sampling
+from tasks.models.llm.question import Question, Sampling
 
 T = TypeVar("T")
 P = TypeVar("P")
 Report = Callable[[int, int], None]  # is told how many are done, and of how many
 Slot = Callable[[], AbstractAsyncContextManager[object]]
-TRIES = 3
-
-"""Requests for one answer, as in SkillPager, section 4.1."""
-
+TRIES = 3  # requests for one answer, as in SkillPager, section 4.1
+# The reasons for which asking ended early: a later run may ask about what they left.
 EARLY = ("budget", "unavailable")
-
-"""The reasons for which asking ended early: a later run may ask about what they left."""
-
-
-class Named(Protocol):
-    """Anything with a name."""
-
-    @property
-    def name(self) -> str:
-        """The name."""
+_ENDS = {"length": CUT, "content_filter": FILTERED}
+_DIALECT = "dialect"
 
 
 class Fallback(NamedTuple):
@@ -57,6 +59,115 @@ class Fallback(NamedTuple):
         return self.reason in EARLY
 
 
+class AnswerCache:
+    """An LLM that is asked each question once, whatever is killed in between.
+
+    An answer is kept as soon as it is there. If it passed its check, it is the answer from then on; if it
+    failed, it is never used, but the same question is not paid for again: the caller goes on to its next
+    attempt. A question without an answer leaves nothing behind.
+    """
+
+    def __init__(self, client: LlmClient, answers: Answers) -> None:
+        self.client, self.answers = client, answers
+        self.model, self.ledger = client.endpoint.model, client.ledger
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Of the answers that this object gave, be they new or kept, and of the questions.
+        self.prompt_tokens = self.completion_tokens = 0
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Hold the client's connections of one event loop."""
+        return self.client.opened()
+
+    async def ask(self, question: Question, check: Callable[[str], T]) -> T:
+        """Return what `check` makes of the answer; several who ask the same at once share one request.
+
+        Nothing is sent if the question's key has an answer.
+
+        Raises:
+            Rejected: The answer, now or before, failed the check, was cut or held back.
+            ContextOverflow: The question is too long for the model, now or before.
+            BudgetSpent, LlmDenied, LlmRefused, LlmUnavailable: As `LlmClient.ask`.
+        """
+        key = question.key(self.model)
+        async with self._asking.setdefault(key, asyncio.Lock()):
+            kept = self.answers.find(key)
+            if kept is None:
+                return await self._fetch(question, key, check)
+        self.answers.keep(kept, question.doc_ids)
+        return self._again(kept, check)
+
+    def _again(self, kept: KeptAnswer, check: Callable[[str], T]) -> T:
+        self.ledger.counts["cached" if kept.rejected is None else "replayed"] += 1
+        self._count(kept)
+        if kept.rejected == TOO_LONG:
+            raise ContextOverflow(TOO_LONG)
+        if kept.rejected is not None:
+            raise Rejected(kept.rejected)
+        return check(kept.text)
+
+    async def _fetch(self, question: Question, key: str, check: Callable[[str], T]) -> T:
+        context, tokens = self.client.endpoint.context, guessed_tokens(question.n_bytes())
+        if context is not None and tokens + question.sampling.max_tokens > context:
+            self.ledger.counts["overflows"] += 1
+            raise ContextOverflow(TOO_LONG)
+        try:
+            reply = await self.client.ask(question)
+        except ContextOverflow:
+            self._keep(question, key, None, TOO_LONG)
+            raise
+        try:
+            if reply.finish in _ENDS:
+                raise Rejected(_ENDS[reply.finish])
+            checked = check(reply.text)
+        except Rejected as found:
+            # Some servers say `stop` of an answer that is as long as it may be, and breaks off there.
+            written = reply.usage.completion_tokens if reply.usage else 0
+            rejection = Rejected(CUT) if written >= question.sampling.max_tokens else found
+            self.ledger.counts["rejected"] += 1
+            self._keep(question, key, reply, rejection.reason)
+            raise rejection from found
+        self.ledger.counts["accepted"] += 1
+        self._keep(question, key, reply, None)
+        return checked
+
+    def keep(self, question: Question, text: str) -> None:
+        """Keep what is known to be the answer to a question that was not sent as it is."""
+        self._keep(question, question.key(self.model), Reply(text, "stop", None), None)
+
+    def _keep(self, question: Question, key: str, reply: Reply | None, rejected: str | None) -> None:
+        usage = reply.usage if reply else None
+        answer = KeptAnswer(
+            key=key, model=self.model, prompt=question.prompt, attempt=question.attempt,
+            text=reply.text.encode(errors="replace").decode() if reply else "", rejected=rejected,
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            completion_tokens=usage.completion_tokens if usage else None,
+            made_at=datetime.now(UTC).isoformat(),
+        )  # fmt: skip
+        self._count(answer)
+        self.answers.keep(answer, question.doc_ids)
+
+    def _count(self, answer: KeptAnswer) -> None:
+        self.prompt_tokens += answer.prompt_tokens or 0
+        self.completion_tokens += answer.completion_tokens or 0
+
+
+def open_cache(endpoint: Endpoint, answers: Answers, ledger: Ledger, **options: Any) -> AnswerCache:  # noqa: ANN401
+    """Return the cache of an endpoint; what it takes of the protocol is remembered beside the answers.
+
+    The caller closes `answers`; `options` are `slot`, `clock`, `sleep` and `random` of `LlmClient`.
+    """
+    name = f"{endpoint.base_url}|{endpoint.model}"
+    known = answers.offered(name).get(_DIALECT)
+    client = LlmClient(
+        endpoint,
+        ledger,
+        dialect=Dialect(**json.loads(known)) if known else None,
+        learnt=lambda dialect: answers.learn(name, _DIALECT, json.dumps(asdict(dialect))),
+        **options,
+    )
+    return AnswerCache(client, answers)
+
+
 @dataclass(frozen=True, slots=True)
 class LlmOptions:
     """Which LLM is asked, and what it may cost; small, and fit to be sent to another process."""
@@ -68,12 +179,7 @@ class LlmOptions:
 
 
 class Llm:
-    """An LLM that stages ask; it may fail them, and each has an answer of its own then.
-
-    Args:
-        cache: Asks, and keeps the answers.
-        sampling: How they are drawn.
-    """
+    """An LLM that stages ask; it may fail them, and each has an answer of its own then."""
 
     def __init__(self, cache: AnswerCache, sampling: Sampling | None = None) -> None:
         self.cache, self.sampling = cache, sampling or Sampling()
@@ -103,12 +209,7 @@ class Llm:
         """Return the first answer of a few that can be read; else a fallback, which `fallbacks` counts.
 
         What does not fit the model is asked with its longest texts cut, about by half each time. To be
-        awaited within `gather`.
-
-        Args:
-            prompt: What is asked.
-            values: What it is asked about.
-            tries: Questions in all, at least 1; each names what was wrong with the answer before.
+        awaited within `gather`. Of `tries` questions, at least 1, each names what was wrong before.
 
         Raises:
             LlmDenied: The server denies access, or has no such model.
@@ -119,25 +220,14 @@ class Llm:
         return said
 
     async def answer_parts(
-        self,
-        prompt: Prompt[T],
-        part: P,
-        values: Callable[[P], Values],
-        halves: Callable[[P, Fallback], Sequence[P]],
-        *,
-        tries: int = TRIES,
-    ) -> list[tuple[P, T | Fallback]]:
+        self, prompt: Prompt[T], part: P, values: Callable[[P], Values],
+        halves: Callable[[P, Fallback], Sequence[P]], *, tries: int = TRIES,
+    ) -> list[tuple[P, T | Fallback]]:  # fmt: skip
         """Return the answer about something, or else those about its halves, down to what cannot be halved.
 
         Fallbacks are not counted. A spent budget, or a server that does not answer, is no reason to halve.
-        What cannot be halved and does not fit is shortened, as `answer` does.
-
-        Args:
-            prompt: What is asked.
-            part: What it is asked about.
-            values: Makes the question about a part.
-            halves: Cuts a part that had this fallback; returns nothing for one that cannot be cut.
-            tries: As of `answer`.
+        What cannot be halved and does not fit is shortened, as `answer` does. `halves` cuts a part that had
+        this fallback, and returns nothing for one that cannot be cut.
         """
         said = await self._answer(prompt, values(part), tries)
         parts = halves(part, said) if isinstance(said, Fallback) and not said.early else ()
@@ -161,10 +251,9 @@ class Llm:
         for number in range(tries):
             question = prompt.question(values, values.sampling or self.sampling, number, complaint)
             last = number == tries - 1
+            read = functools.partial(prompt.read, known=values.known, last=last)
             try:
-                return await self.cache.ask(
-                    question, functools.partial(prompt.read, known=values.known, last=last)
-                )
+                return await self.cache.ask(question, read)
             except Rejected as rejection:
                 if rejection.final or last:
                     return failure_of(rejection)
@@ -174,12 +263,7 @@ class Llm:
         raise ValueError(f"tries must be at least 1, got {tries}")
 
     def gather(self, jobs: Iterable[Coroutine[Any, Any, T]], report: Report | None = None) -> list[T]:
-        """Return the results of coroutines that ask, in their order; the first error ends the others.
-
-        Args:
-            jobs: As many ask at once as the endpoint allows.
-            report: Is told of each that is done.
-        """
+        """Return the results of coroutines that ask, in their order; the first error ends the others."""
         waiting = list(jobs)
         return run_blocking(self._gathered(waiting, report)) if waiting else []
 
@@ -201,7 +285,7 @@ class Llm:
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    def fell_back(self, prompt: Named, why: Fallback | str, count: int = 1) -> None:
+    def fell_back(self, prompt: Prompt[Any], why: Fallback | str, count: int = 1) -> None:
         """Count answers to a prompt that were not used, and why."""
         reason = why if isinstance(why, str) else why.reason
         said = "malformed" if reason == "rejected" else reason  # the name that reports have
@@ -218,11 +302,8 @@ class Llm:
 
     def report(self) -> dict[str, Any]:
         """Return the model's name, the fallbacks, and what was asked, as `Ledger.report` has it."""
-        return {
-            "model": self.model,
-            "fallbacks": dict(sorted(self.fallbacks.items())),
-            **self.ledger.report(),
-        }
+        fallbacks = dict(sorted(self.fallbacks.items()))
+        return {"model": self.model, "fallbacks": fallbacks, **self.ledger.report()}
 
 
 def if_too_long(part: Sequence[P], why: Fallback) -> list[Sequence[P]]:
@@ -254,13 +335,10 @@ def failure_of(failure: Exception) -> Fallback:
 def open_llm(
     root: Root, options: LlmOptions, *, ledger: Ledger | None = None, slot: Slot = nullcontext
 ) -> Iterator[Llm]:
-    """Hold an LLM whose answers are kept below a root.
+    """Hold an LLM whose answers are kept below a root, as is what its server takes.
 
-    Args:
-        root: Keeps what was answered, and what the server takes.
-        options: Which LLM.
-        ledger: The account of the run; None: one that begins here.
-        slot: Entered around each question: a limit across processes.
+    `ledger` is the account of the run, None: one that begins here; `slot` is entered around each question, a
+    limit across processes.
 
     Raises:
         StorageError: The answers kept cannot be read.

@@ -13,9 +13,7 @@ from tasks.models.llm.errors import BudgetSpent
 
 # Not an attribute: a ledger is sent to other processes.
 _LOCK = threading.Lock()
-BYTES_PER_TOKEN = 3.0
-
-"""For guesses before the server has counted: fewer than English has with any common tokenizer."""
+_BYTES_PER_TOKEN = 3.0  # for guesses: fewer than English has with any common tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A ledger's account between two parts of a run, which may be two processes; arguments as its fields."""
+    """A ledger's account between two parts of a run, which may be two processes; fields as of `Ledger`."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     spent: bool = False
@@ -89,12 +87,7 @@ class Ledger:
     `overflows`, `shortened` (asked again with less), `cached` (answers reused), `replayed` (known to have
     been rejected), `prompt_tokens`, `completion_tokens`, `tokens_guessed` (of these, not counted by the
     server), `milliseconds` (of all requests together); `unanswered` is how many questions in a row had no
-    answer.
-
-    Args:
-        prices: What tokens cost.
-        ceiling: What may be spent.
-        before: What an earlier part of the run has `carried`; None: this is its first.
+    answer; `before` is what an earlier part of the run has `carried`.
     """
 
     def __init__(
@@ -129,7 +122,9 @@ class Ledger:
         with _LOCK:
             self.spent = self.spent or self._passes([wanted])
             if self.spent:
-                raise BudgetSpent(self._said())
+                spent = f"{self.tokens} tokens and {self.cost:.4f} of money are spent, and the ceiling is"
+                most = f"{self.ceiling.tokens} tokens, {self.ceiling.money} of money (None: no limit)"
+                raise BudgetSpent(f"{spent} {most}")
             if self._passes([wanted, *self._under_way.elements()]):
                 return None
             self._under_way[wanted] += 1
@@ -138,7 +133,8 @@ class Ledger:
     def _passes(self, reserved: Sequence[Reservation]) -> bool:
         tokens = self.tokens + sum(r.tokens for r in reserved)
         money = self.cost + sum(r.money for r in reserved)
-        return _over(tokens, self.ceiling.tokens) or _over(money, self.ceiling.money)
+        limits = ((tokens, self.ceiling.tokens), (money, self.ceiling.money))
+        return any(limit is not None and amount > limit for amount, limit in limits)
 
     def release(self, reservation: Reservation) -> None:
         """Give back what a question had set aside, whatever became of it."""
@@ -174,15 +170,7 @@ class Ledger:
         seconds, cost = round(self.counts["milliseconds"] / 1000, 1), round(self.cost, 6)
         return {**counts, "tokens": self.tokens, "seconds": seconds, "cost": cost, "spent": self.spent}
 
-    def _said(self) -> str:
-        limits = f"{self.ceiling.tokens} tokens, {self.ceiling.money} of money (None: no limit)"
-        return f"{self.tokens} tokens and {self.cost:.4f} of money are spent, and the ceiling is {limits}"
-
 
 def guessed_tokens(n_bytes: int) -> int:
     """Return about how many tokens so many bytes of UTF-8 are, rather too many than too few."""
-    return int(n_bytes / BYTES_PER_TOKEN) + 1
-
-
-def _over(amount: float, limit: float | None) -> bool:
-    return limit is not None and amount > limit
+    return int(n_bytes / _BYTES_PER_TOKEN) + 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tasks.models.fields import whole_of
 from tasks.models.llm.budget import Usage
@@ -21,17 +21,12 @@ class Dialect:
     """What a server takes: which optional parameters are sent, and how they are called.
 
     The first question finds it out; it is remembered.
-
-    Args:
-        response_format: `json_schema`, `json_object` or `none`.
-        limit: The name of the limit of tokens: `max_tokens` or `max_completion_tokens`.
-        temperature, seed: Whether one is sent.
     """
 
-    response_format: str = "json_schema"
-    limit: str = "max_tokens"
-    temperature: bool = True
-    seed: bool = True
+    response_format: str = "json_schema"  # or `json_object`, or `none`
+    limit: str = "max_tokens"  # the name of the limit of tokens; or `max_completion_tokens`
+    temperature: bool = True  # whether one is sent
+    seed: bool = True  # as before
 
     def arguments(self, question: Question) -> dict[str, Any]:
         """Return the parameters of the request beside model and messages."""
@@ -69,15 +64,6 @@ class Dialect:
         if question.schema is None or self.response_format == "none":
             return None
         return replace(self, response_format=_FORMATS[_FORMATS.index(self.response_format) + 1])
-
-    def dumps(self) -> str:
-        """Return it as text, to be remembered."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def loads(cls, text: str) -> Self:
-        """Return what `dumps` wrote."""
-        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)

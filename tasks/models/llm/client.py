@@ -60,10 +60,8 @@ class Endpoint:
                 f"LLM base URL {self.base_url!r}, model {self.model!r}: "
                 "set SKILLERY_LLM_BASE_URL to http(s)://.../v1 and SKILLERY_LLM_MODEL to a model's name"
             )
-        if (
-            not (self.api_key.isascii() and self.api_key.isprintable())
-            or self.api_key != self.api_key.strip()
-        ):
+        key = self.api_key
+        if not (key.isascii() and key.isprintable() and key == key.strip()):
             msg = "SKILLERY_LLM_API_KEY holds white space or characters beyond ASCII: set it to the bare key"
             raise WrongInput(msg)
         if not (self.timeout > 0 and self.concurrency >= 1 and self.give_up_after >= 1):
@@ -79,9 +77,7 @@ class LlmClient:
         dialect: What the server is known to take; None: the first question finds out.
         learnt: Told of the dialect once it is known.
         slot: Entered around each question: a limit across processes, such as Prefect's.
-        clock: The time, aware.
-        sleep: Waits, seconds.
-        random: In [0, 1), spreads waits.
+        clock, sleep, random: The time, aware; waits, seconds; spreads waits, in [0, 1).
     """
 
     def __init__(
@@ -103,11 +99,8 @@ class LlmClient:
         """Hold the connections of one event loop; without the package `openai`, raise `WrongInput`."""
         self._openai = _library()
         # What OPENAI_* variables hold is meant for another server; a key that nobody gave is not sent.
-        names = [
-            "OpenAI-Organization",
-            "OpenAI-Project",
-            *([] if self.endpoint.api_key else ["Authorization"]),
-        ]
+        names = ["OpenAI-Organization", "OpenAI-Project"]
+        names += [] if self.endpoint.api_key else ["Authorization"]
         self._headers = {name: self._openai.Omit() for name in names}
         self._room = asyncio.Semaphore(self.endpoint.concurrency)
         self._first, self._released = asyncio.Lock(), asyncio.Event()
@@ -196,7 +189,10 @@ class LlmClient:
 
         tries = retrying(
             self.endpoint.retry,
-            again=self._may_pass,
+            # Another try may help, after a wait that the policy accepts.
+            again=lambda failure: (
+                isinstance(failure, LlmUnavailable) and self.endpoint.retry.accepts(failure.retry_after)
+            ),
             # What the server asks for, if that is longer than our own backoff.
             wait=lambda failure, own: max(own, getattr(failure, "retry_after", None) or 0.0),
             before_sleep=retried,
@@ -204,10 +200,6 @@ class LlmClient:
             random=self._random,
         )
         return await tries(self._send, question, dialect)
-
-    def _may_pass(self, failure: BaseException | None) -> bool:
-        """Tell whether another try may help, after a wait that the policy accepts."""
-        return isinstance(failure, LlmUnavailable) and self.endpoint.retry.accepts(failure.retry_after)
 
     async def _send(self, question: Question, dialect: Dialect) -> Reply:
         await self._pause()

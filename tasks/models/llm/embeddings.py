@@ -27,11 +27,7 @@ class ApiEncoder:
     """Encodes by a model of an endpoint; implements IndexEncoder.
 
     What such a model takes for a token is not told: here it is a word, twelve letters at most, or a sign.
-
-    Args:
-        endpoint: Where, with which key, and how patiently.
-        name: The model's name there, such as `text-embedding-3-large`.
-        ledger: Counts its tokens, at the price of a prompt's, and says when to stop.
+    `name` is the model's there, such as `text-embedding-3-large`; tokens cost what a prompt's do.
     """
 
     def __init__(self, endpoint: Endpoint, name: str, ledger: Ledger) -> None:
@@ -91,9 +87,8 @@ class ApiEncoder:
             self._ledger.release(reserved)
         found: Any = getattr(answer, "data", None)
         try:
-            vectors = np.array(
-                [row.embedding for row in sorted(found, key=lambda row: row.index)], np.float32
-            )
+            found = [row.embedding for row in sorted(found, key=lambda row: row.index)]
+            vectors = np.array(found, np.float32)
         except (AttributeError, TypeError, ValueError) as error:
             raise LlmUnavailable("no-answer", "the answer holds no vectors of one length") from error
         if vectors.ndim != 2 or len(vectors) != len(texts):

@@ -19,8 +19,7 @@ _EMPTY_ACCOUNT = re.compile(
     r"insufficient_quota|insufficient balance|billing_hard_limit|billing hard limit", re.IGNORECASE
 )
 _DENIALS = {
-    401: "denies access ({}): check SKILLERY_LLM_API_KEY",
-    403: "denies access ({}): check SKILLERY_LLM_API_KEY",
+    **dict.fromkeys((401, 403), "denies access ({}): check SKILLERY_LLM_API_KEY"),
     404: "has no such path or model ({}): check SKILLERY_LLM_BASE_URL and SKILLERY_LLM_MODEL",
 }
 
@@ -40,11 +39,8 @@ class ContextOverflow(LlmRefused):
 class LlmUnavailable(TransientError):
     """No answer came, however often the question was sent.
 
-    Args:
-        reason: `rate-limited`, `server`, `timeout`, `connection`, `cut`, `no-answer` (something else than a
-            chat completion) or `given-up`.
-        detail: What was seen.
-        retry_after: Seconds after which the server wants to be asked again; None: it did not say.
+    The reason is `rate-limited`, `server`, `timeout`, `connection`, `cut`, `no-answer` (something else than a
+    chat completion) or `given-up`; `retry_after` the seconds that the server wants, None: it did not say.
     """
 
     def __init__(self, reason: str, detail: str, *, retry_after: float | None = None) -> None:

@@ -70,9 +70,7 @@ def _within(numbers: list[int], info: ValidationInfo) -> list[int]:
     return numbers
 
 
-Numbers = Annotated[list[int], AfterValidator(_within)]
-
-"""Numbers of 1 to what is known."""
+Numbers = Annotated[list[int], AfterValidator(_within)]  # of 1 to what is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +129,9 @@ class Prompt(Generic[T_co]):
     """
 
     def __init__(
-        self,
-        name: str,
-        rules: str,
-        answer: type[T_co] | Any,  # noqa: ANN401 (pydantic takes more than classes)
-        *,
-        form: type[Answer] | None = None,
-        text: bool = False,
-        hotter: float = 0.0,
-        whole: bool = False,
-    ) -> None:
+        self, name: str, rules: str, answer: type[T_co] | Any, *,  # noqa: ANN401 (pydantic takes more than classes)
+        form: type[Answer] | None = None, text: bool = False, hotter: float = 0.0, whole: bool = False,
+    ) -> None:  # fmt: skip
         self.name, self._rules_at, self._answer, self._form = name, rules, answer, form
         self._is_text, self._hotter, self.whole = text, hotter, whole
 
@@ -166,29 +157,19 @@ class Prompt(Generic[T_co]):
         """Return the question of a try, from 0; `complaint` is what was wrong with the answer before."""
         parts = [data_block([quoted(record) for record in values.records]), values.task]
         if complaint is not None and not self._hotter:
-            parts.append(
-                f"An earlier answer could not be used. What was wrong: {quoted({'error': complaint})}"
-            )
-        attempt = number
+            wrong = quoted({"error": complaint})
+            parts.append(f"An earlier answer could not be used. What was wrong: {wrong}")
         if self._hotter:
             sampling = replace(sampling, temperature=sampling.temperature + number * self._hotter)
-            attempt = 0
+            number = 0
         return Question(
-            self.name,
-            (("system", values.rules or self.rules), ("user", "\n\n".join(parts))),
-            sampling,
-            values.schema or self.schema,
-            attempt if values.attempt is None else values.attempt,
+            self.name, (("system", values.rules or self.rules), ("user", "\n\n".join(parts))), sampling,
+            values.schema or self.schema, number if values.attempt is None else values.attempt,
             tuple(values.doc_ids),
-        )
+        )  # fmt: skip
 
     def read(self, text: str, known: Any = None, *, last: bool = True) -> T_co:  # noqa: ANN401
-        """Return what an answer says.
-
-        Args:
-            text: The answer.
-            known: What is known of the question.
-            last: Whether it is not asked for again, so that what is good of it is taken.
+        """Return what an answer says; `last`: it is not asked for again, so what is good of it is taken.
 
         Raises:
             Rejected: It does not have the form that it must have; the message is fit to be sent.

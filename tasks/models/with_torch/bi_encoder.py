@@ -23,15 +23,9 @@ def instructed(instruction: str) -> str:
 class TorchEncoder(TokenSpans):
     """Encodes by the state of each text's last token, normalised, or as a model itself does.
 
-    Implements IndexEncoder. Loaded when first asked; Zhang et al., "Qwen3 Embedding", 2025.
-
-    Args:
-        name: A folder or a hub id, such as `pipizhao/SkillRouter-Embedding-0.6B`.
-        max_tokens: A longer text is cut.
-        batch: Texts encoded at a time.
-        device: Where it runs, as `device_of` takes it.
-        pooling: `own` is that of a sentence-transformers model, which may read less.
-        trusted: Whether code that comes with the model is run.
+    Implements IndexEncoder. Loaded when first asked; Zhang et al., "Qwen3 Embedding", 2025. `name` is a
+    folder or a hub id, such as `pipizhao/SkillRouter-Embedding-0.6B`. The pooling `own` is that of a
+    sentence-transformers model, which may read less; `trusted`: code that comes with the model is run.
     """
 
     def __init__(
@@ -45,13 +39,11 @@ class TorchEncoder(TokenSpans):
     def card(self) -> dict[str, Any]:
         """What identifies its vectors: name, revision, dimension, max_tokens, pooling."""
         _, weights = resolve(self.name)
+        revision = weights or str(getattr(self._model[0].auto_model.config, "_commit_hash", ""))
         return {
-            "name": self.name,
-            "revision": weights or str(getattr(self._model[0].auto_model.config, "_commit_hash", "")),
-            "dimension": self._model.get_embedding_dimension(),
-            "max_tokens": self._model.max_seq_length,
-            "pooling": self._pooling,
-        }
+            "name": self.name, "revision": revision, "dimension": self._model.get_embedding_dimension(),
+            "max_tokens": self._model.max_seq_length, "pooling": self._pooling,
+        }  # fmt: skip
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector a text, float32 of shape `(len(texts), dimension)`.
@@ -101,12 +93,7 @@ def sentence_model(
 
 
 class Prefixed:
-    """An encoder of queries, each after a prefix, which documents do not have; implements Encoder.
-
-    Args:
-        encoder: Encodes both sides.
-        prefix: A model does best with the one it was trained with.
-    """
+    """An encoder of queries, each after a prefix, which documents do not have; implements Encoder."""
 
     def __init__(self, encoder: Encoder, prefix: str) -> None:
         self._encoder, self._prefix = encoder, prefix

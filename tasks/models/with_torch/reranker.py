@@ -30,12 +30,9 @@ class PairScorer(Protocol):
 class CrossEncoder(TokenSpans):
     """A sequence classifier with one output, loaded when first asked (Nogueira and Cho, 2019).
 
-    Args:
-        name: A folder or a hub id, such as `cross-encoder/ms-marco-MiniLM-L-6-v2`.
-        max_tokens: Each text is cut to so many tokens (SkillFlow, equations 2 and 4); query and text
-            together to what the model reads, the longer first.
-        batch: Pairs scored at a time.
-        device: Where it runs, as `device_of` takes it.
+    `name` is a folder or a hub id, such as `cross-encoder/ms-marco-MiniLM-L-6-v2`. Each text is cut to
+    `max_tokens` (SkillFlow, equations 2 and 4); query and text together to what the model reads, the longer
+    first. `batch` pairs are scored at a time.
     """
 
     def __init__(self, name: str, *, max_tokens: int = 512, batch: int = 32, device: str = AUTO) -> None:
@@ -77,9 +74,8 @@ class CrossEncoder(TokenSpans):
 def missing_model(name: str, error: Exception) -> ModelMismatch:
     """Return the error of a model that cannot be loaded, with what to do."""
     reason = " ".join(str(error).split())[:300]
-    return ModelMismatch(
-        f"model {name} cannot be loaded ({reason}): name a folder that holds it, or a hub id"
-    )
+    said = f"model {name} cannot be loaded ({reason}): name a folder that holds it, or a hub id"
+    return ModelMismatch(said)
 
 
 # How the Qwen3 rerankers were trained to be asked: marks of their chat, and a thought that is empty.
@@ -88,11 +84,8 @@ _BEFORE = (
     ' Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
 )
 _AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-
-
+# In the folder of a model that was trained here: the instruction, and the tokens of query and text.
 ASKED = "asked.json"
-
-"""In the folder of a model that was trained here: the instruction, and the tokens of query and text."""
 
 
 class _Loaded(NamedTuple):
@@ -110,13 +103,9 @@ class CausalReranker(TokenSpans):
     The score is the probability of `yes` among the two. Loaded when first asked. Marks of the chat in a query
     or a text are read as plain characters. Zhang et al., "Qwen3 Embedding", 2025.
 
-    Args:
-        name: A folder or a hub id, such as `pipizhao/SkillRouter-Reranker-0.6B`.
-        instruction: One sentence; a model does best with the one it was trained with. A folder of a model
-            that was trained here names its own, and how many tokens it reads.
-        max_tokens: A longer prompt is cut where the document ends.
-        batch: Pairs scored at a time.
-        device: Where it runs, as `device_of` takes it.
+    `name` is a folder or a hub id, such as `pipizhao/SkillRouter-Reranker-0.6B`. `instruction` is one
+    sentence; a model does best with the one it was trained with. A folder of a model that was trained here
+    names its own, and how many tokens it reads. A longer prompt is cut where the document ends.
     """
 
     def __init__(
@@ -146,16 +135,8 @@ class CausalReranker(TokenSpans):
     def attention(self, query: str, text: str, parts: Sequence[tuple[int, int]]) -> PairScores:
         """Return how much the place of the answer attends to parts of a text, means over a layer's heads.
 
-        Args:
-            query: What is asked.
-            text: The document.
-            parts: Character spans of the text; a token belongs to each part that it shares a character with.
-
-        Returns:
-            Shares of what the place attends to in all, shape `(layers, parts)`.
-
-        Raises:
-            ModelMismatch: As `score`.
+        Parts are character spans; a token belongs to each part that it shares a character with. Returned are
+        shares of what the place attends to in all, shape `(layers, parts)`; errors as of `score`.
         """
         import torch  # noqa: PLC0415 (seconds, megabytes)
 
@@ -207,9 +188,8 @@ class CausalReranker(TokenSpans):
         padding = loaded.tokenizer.pad_token_id or 0
         # Padded on the left, so that the last place is the answer's in every row.
         ids = torch.tensor([[padding] * (width - len(p)) + p for p in prompts], device=loaded.model.device)
-        mask = torch.tensor(
-            [[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=loaded.model.device
-        )
+        seen = [[0] * (width - len(p)) + [1] * len(p) for p in prompts]
+        mask = torch.tensor(seen, device=loaded.model.device)
         with torch.no_grad():
             logits = loaded.model(input_ids=ids, attention_mask=mask, logits_to_keep=1).logits[:, -1]
         both = logits[:, [loaded.no, loaded.yes]].float().softmax(dim=-1)
@@ -238,12 +218,7 @@ def _single(tokenizer: Any, word: str, name: str) -> int:  # noqa: ANN401 (trans
     return int(ids[0])
 
 
-def asked_row(
-    row: Sequence[str],
-    instruction: str,
-    tokens: int,
-    tokenizer: Any,  # noqa: ANN401
-) -> tuple[str, ...]:
+def asked_row(row: Sequence[str], instruction: str, tokens: int, tokenizer: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Return a query and its texts as two parts of a prompt each, the texts cut to what is left of `tokens`.
 
     A query may take half of them. Marks of the chat within are broken up, so that they are plain characters.
@@ -270,11 +245,7 @@ class LoadedReranker(PairScorer, Tokenizer, Protocol):
 def load_reranker(name: str, *, instruction: str, max_tokens: int, device: str) -> LoadedReranker:
     """Return the reranker of a checkpoint, published or trained here, by the architecture it names.
 
-    Args:
-        name: A folder or a hub id.
-        instruction: What a causal one is told before each pair; a cross-encoder reads none.
-        max_tokens: Of a text, that a cross-encoder reads.
-        device: As `tasks.models.with_torch.device.device_of` takes it.
+    `instruction` is for a causal one alone, `max_tokens` for a cross-encoder.
 
     Raises:
         ModelMismatch: A folder holds no model.

@@ -71,8 +71,6 @@ PlacedCues = tuple[str, Sequence[str]]
 
 
 class _TextCues(NamedTuple):
-    """The cues of a text by itself: those of its shape, and the topics of its wording."""
-
     shape: tuple[str, ...]
     topics: tuple[str, ...]
 
@@ -102,7 +100,6 @@ _RANK = {topic: rank for rank, topic in enumerate(_LEXICON["topics"])}
 
 @lru_cache(maxsize=65536)
 def _topics_of_word(word: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Return the topics of a word, and the `(phrase, topic)` that begin with it."""
     begun = _PHRASES.get(word, [])
     topics = [topic for phrase, topic in begun if phrase == word]
     topics += [topic for stem, topic in _STEMS if word.startswith(stem)]
@@ -194,7 +191,6 @@ def _block_of(text: str | None) -> str:
 
 @lru_cache(maxsize=8192)
 def _read_neighbour(text: str) -> tuple[str, ...]:
-    """Return the cues of a text beside a fragment."""
     block = _block_of(text)
     if block != "text":
         return (block,)
@@ -205,7 +201,6 @@ def _read_neighbour(text: str) -> tuple[str, ...]:
 
 
 def _own_cues(fragment: FragmentInContext) -> list[PlacedCues]:
-    """Return the cues of a fragment's own text, by its kind of block."""
     if fragment.block in ("code", "table"):
         patterns = _CODE if fragment.block == "code" else _TABLE
         text = fragment.text.lstrip()[:_READ]

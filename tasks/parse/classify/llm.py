@@ -60,20 +60,13 @@ class Typing:
 class AttributedClassifier(ABC):
     """A classifier that combines several; each row names the one that typed it."""
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name of the combination."""
-
     def type_all(
         self, fragments: Fragments, documents: Documents | None = None, report: Report | None = None
     ) -> Typing:
-        """Type the fragments of any number of documents, many batches at once.
+        """Type the fragments of documents, those of each together and in order, many batches at once.
 
-        Args:
-            fragments: Those of one document stand together, in document order.
-            documents: The document of each; None: what stands before `#` and a number in its id, if any.
-            report: Called with the number of fragments done and in all.
+        `documents` names that of each; None: what stands before `#` and a number in its id, if any. `report`
+        is called with the number of fragments done and in all.
 
         Raises:
             LlmDenied: The server rejects the key, or has no such model.
@@ -223,14 +216,8 @@ class LlmClassifier(AttributedClassifier):
 
     If an answer fails its checks, the model is asked again with the error named; then the batch is halved,
     down to one fragment. What still fails, and what the budget or the server leaves unanswered, is typed
-    locally under the name `<local name>:fallback`.
-
-    Args:
-        llm: Is asked.
-        local: Types what the model does not.
-        batch: Most fragments a question, at least 1.
-        accuracy: The model's accuracy, in (0, 1), which is the confidence of its labels; the default is that
-            of SkillPager's model. A fallback stands for every answer: nothing is asked.
+    locally under the name `<local name>:fallback`. `accuracy`, in (0, 1), is the confidence of the model's
+    labels; a fallback stands for every answer: nothing is asked.
 
     Raises:
         WrongInput: A number is out of its range.
@@ -281,7 +268,6 @@ class LlmClassifier(AttributedClassifier):
         return Typing(self._rows(fragments, labels), len(fragments), reasons, unfinished)
 
     def _rows(self, fragments: Fragments, labels: dict[int, str | Fallback]) -> list[TypedBy]:
-        """Return the rows of the model's labels; fragments without a label are typed locally."""
         ordered = [labels[k] for k in range(len(fragments))]
         left = [f for f, label in zip(fragments, ordered, strict=True) if isinstance(label, Fallback)]
         typed = iter(self.local.classify(left))

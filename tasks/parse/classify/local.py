@@ -151,14 +151,11 @@ class LocalModel:
 
 
 class LocalClassifier:
-    """Types fragments as in SkillPager, section 3.1, with weights that come with the package.
+    """Types fragments as in SkillPager, section 3.1, with the weights that come with the package or a model.
 
     The probabilities of a linear model over cues and words and of boosted trees over cues are averaged and
     brought to a temperature that makes the confidence the share of right answers (at least 1/6, at most
     0.999). Deterministic, and independent of the order and number of fragments.
-
-    Args:
-        model: As `tasks.train.local_model` makes it; None takes the one in the package.
     """
 
     name = LOCAL

@@ -99,12 +99,8 @@ def open_classifier(
 ) -> Iterator[tuple[Classifier, Ledger]]:  # fmt: skip
     """Hold a classifier and its account; with a language model, its answers are kept below the root.
 
-    Args:
-        root: Nothing is read or written there without a language model.
-        local: Types alone, or what the model does not.
-        llm: None: no model takes part.
-        ledger: The account of the run; None: one that begins here.
-        slot: Entered around each question: a limit across processes.
+    `local` types alone, or what the model does not; `ledger` is the account of the run, None: one that begins
+    here; `slot` is entered around each question: a limit across processes.
 
     Raises:
         WrongInput: A number in `llm` is out of its range, or as `belief`.
@@ -126,11 +122,8 @@ def llm_report(
 ) -> dict[str, Any] | None:
     """Return what a run asked of the model and what that cost; None where no model takes part.
 
-    Args:
-        name: The classifier's.
-        llm: How the model takes part.
-        typed: Counts as `Typing.counts` gives them, added up; others are passed over.
-        account: What the run's ledger has carried to its end; None: nothing was typed.
+    `typed` holds counts as `Typing.counts` gives them, added up; `account` is what the run's ledger has
+    carried to its end, None: nothing was typed.
 
     Returns:
         `classifier`, `asked` (fragments), `fallbacks` (of these, typed locally, by reason), `unfinished`

@@ -114,7 +114,6 @@ def _unambiguous(named: Sequence[tuple[_Words | str, _Target]]) -> _Index:
 
 
 def _sections(nodes: Sequence[Node], common: frozenset[_Words]) -> Iterator[tuple[_Words | str, _Target]]:
-    """Yield the names of each section with its first node."""
     # A title above all nodes is that of the document.
     whole = len({node.heading_path[:1] for node in nodes}) == 1
     before: tuple[str, ...] = ()
@@ -188,6 +187,7 @@ _Positions = npt.NDArray[np.intp]
 _ROWS = 512
 # Nodes of a document whose vectors are compared: pairs, and memory, grow with the square.
 MOST_COMPARED = 5_000
+SEMANTIC_THRESHOLD = 0.85
 # Later nodes a node. A document of thousands of equal lines would otherwise have millions of edges.
 MOST_SIMILAR = 100
 # Nodes. A step further on in its section follows from other text.
@@ -217,22 +217,16 @@ BY_RULES = "rules"
 
 
 def infer_edges(
-    nodes: Sequence[Node], vectors: Vectors | None, *, semantic_threshold: float = 0.85,
-    pairs: Sequence[InferredPair] | None = None,
+    nodes: Sequence[Node], vectors: Vectors | None, *, pairs: Sequence[InferredPair] | None = None
 ) -> list[Edge]:  # fmt: skip
-    """Return the edges between the nodes of one document, by type, source and destination.
+    """Return the edges between the nodes of one document, given in order, by type, source and destination.
 
     `sequence` joins neighbours. `semantic` joins each node to at most 100 later nodes, the most similar ones
-    whose cosine is above the threshold; its weight is the cosine. A document of over 5,000 nodes has none.
-    `reference` joins a node to those that it mentions (see `find_references`), `condition` a precondition
-    with a dependency cue to the step that it constrains; the weight is 1 except for `semantic`. No edge joins
-    a node to itself, and no two edges have the same source, destination and type.
-
-    Args:
-        nodes: All nodes of one document, in document order.
-        vectors: Their unit vectors, shape `(len(nodes), dimension)`; None makes no `semantic` edges.
-        semantic_threshold: SkillPager's tau, in [0, 1).
-        pairs: The references and conditions; None: those that the rules find.
+    whose cosine is above 0.85 (SkillPager's tau); its weight is the cosine. A document of over 5,000
+    nodes, or without unit vectors of shape `(len(nodes), dimension)`, has none. `reference` joins a node to
+    those that it mentions (see `find_references`), `condition` a precondition with a dependency cue to the
+    step that it constrains, unless `pairs` says both; the weight is 1 except for `semantic`. No edge joins a
+    node to itself, and no two edges have the same source, destination and type.
 
     Raises:
         ValueError: The nodes are of several documents, or nodes and vectors differ in number.
@@ -246,10 +240,7 @@ def infer_edges(
     ids = [node.node_id for node in nodes]
     edges = [Edge(*neighbours, "sequence", 1.0) for neighbours in pairwise(ids)]
     if vectors is not None and len(nodes) <= MOST_COMPARED:
-        edges += [
-            Edge(ids[i], ids[j], "semantic", weight)
-            for i, j, weight in _similar_pairs(vectors, semantic_threshold)
-        ]
+        edges += [Edge(ids[i], ids[j], "semantic", weight) for i, j, weight in _similar_pairs(vectors)]
     found = [(*pair, BY_RULES) for pair in text_pairs(nodes)] if pairs is None else pairs
     return edges + [Edge(ids[i], ids[j], edge_type, 1.0, by) for i, j, edge_type, by in found]
 
@@ -260,11 +251,11 @@ def text_pairs(nodes: Sequence[Node]) -> list[Pair]:
     return references + [(i, j, "condition") for i, j in _conditions(nodes)]
 
 
-def _similar_pairs(vectors: Vectors, threshold: float) -> Iterator[tuple[int, int, float]]:
+def _similar_pairs(vectors: Vectors) -> Iterator[tuple[int, int, float]]:
     """Yield `(i, j, cosine)` with i < j and the cosine above the threshold."""
     for top in range(0, len(vectors), _ROWS):
         block = vectors[top : top + _ROWS] @ vectors[top:].T
-        rows, columns = np.nonzero(np.triu(block > threshold, k=1))
+        rows, columns = np.nonzero(np.triu(block > SEMANTIC_THRESHOLD, k=1))
         # Rounding makes the product of equal unit vectors slightly larger than 1.
         cosines = np.minimum(block[rows, columns], 1.0)
         if len(rows) and np.bincount(rows).max() > MOST_SIMILAR:
@@ -301,5 +292,4 @@ def _conditions(nodes: Sequence[Node]) -> Iterator[tuple[int, int]]:
 
 
 def _depends(node: Node) -> bool:
-    """Tell whether the text, its lead-in or its heading has a dependency cue."""
     return any(map(_DEPENDENCY.search, (node.text, node.lead_in or "", *node.heading_path[-1:])))

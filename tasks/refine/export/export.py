@@ -47,7 +47,6 @@ _NOTE = (
 
 
 def _counts(column: pl.Series) -> dict[str, int]:
-    """Return how often each value occurs, the most frequent first, then by name; null counts as unknown."""
     counted = column.fill_null("unknown").value_counts(name="n")
     return dict(counted.sort(["n", column.name], descending=[True, False]).iter_rows())
 
@@ -55,14 +54,9 @@ def _counts(column: pl.Series) -> dict[str, int]:
 def datasheet(
     root: Root, exported: pl.DataFrame, report: Mapping[str, Any], policy: LicencePolicy, now: datetime
 ) -> dict[str, Any]:
-    """Return the datasheet as a JSON object.
+    """Return the datasheet as a JSON object, with all of the `ExportReport` but `out`.
 
-    Args:
-        root: Where the corpus lies.
-        exported: Columns source, licence, licence_class and language of the documents exported.
-        report: The `ExportReport` as a dict; all but `out` becomes part of the datasheet.
-        policy: The policy that gave the licence classes.
-        now: Time of the export.
+    `exported` has the columns source, licence, licence_class and language of the documents exported.
     """
     runs = read_runs(root, last=1)
     by_class = exported.group_by("licence_class").agg("licence").sort("licence_class")
@@ -145,16 +139,8 @@ def export_corpus(
     from the body, and the messages of findings and risks, which may cite it. The class `deny` is never
     exported. Each document has its `licence_class` and its `quality`. The folder also holds the aliases of
     the documents exported, `DATASHEET.md` and `datasheet.json`, and `routing/` where skills hold requests
-    that they were tested with (`evals/evals.json`).
-
-    Args:
-        root: Where the corpus lies.
-        out: A folder that does not exist, or is empty.
-        format: `parquet`: one file; `jsonl`: an object a line; `folder`: a folder a skill, with its
-            bundled files, and one JSON lines file of metadata.
-        licences: The classes wanted, `allow` or `metadata-only`.
-        policy: Which licence is of which class.
-        now: Time of the export.
+    that they were tested with (`evals/evals.json`). The format is `parquet`: one file; `jsonl`: an object a
+    line; `folder`: a folder a skill, with its bundled files, and one JSON lines file of metadata.
 
     Raises:
         WrongInput: The format or a class is not known, `out` holds something, or cannot be written.
@@ -185,7 +171,6 @@ def export_corpus(
 
 
 def _write_requests(folder: Path, frame: pl.DataFrame, store: BlobStore) -> None:
-    """Add the requests that skills were tested with to a routing bench, as `evaluate routing` reads it."""
     for row in frame.filter(licence_class="allow").select("doc_id", "blobs").iter_rows(named=True):
         contents = {path: store.read(digest) for path, digest in wanted_blobs(row["blobs"]).items()}
         for name, lines in routing_lines(row["doc_id"], contents).items():
@@ -203,7 +188,6 @@ def _wanted(licences: Iterable[str]) -> frozenset[LicenceClass]:
 
 
 def _partitions(root: Root, policy: LicencePolicy) -> Iterator[pl.DataFrame]:
-    """Yield the corpus, a frame a partition, sorted by id."""
     table = documents_table(root)
     # A writer takes its columns from the first frame, and an empty corpus has no other.
     yield table.read([]).with_columns(licence_class=pl.lit("", pl.String))

@@ -57,9 +57,7 @@ def _is_plain(part: str) -> bool:
 class FreePaths:
     """Gives files and folders below a folder paths of their own, whether or not letter case counts there.
 
-    Args:
-        folder: What lies there already keeps its path; None: nothing does.
-        taken: Paths below it, relative and with `/` as all here, that are not free.
+    What lies in the folder keeps its path (None: nothing does), and so do those `taken`, relative to it.
     """
 
     def __init__(self, folder: Path | None, taken: Iterable[str] = ()) -> None:

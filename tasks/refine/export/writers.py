@@ -32,12 +32,7 @@ def _write_lines(path: Path, rows: list[dict[str, Any]], mode: str = "w") -> Non
 
 
 class JsonLinesWriter:
-    """Writes `documents.jsonl` and `aliases.jsonl`, an object a line; times in ISO 8601.
-
-    Args:
-        folder: Exists, and is written to.
-        store: Holds the bundled files.
-    """
+    """Writes `documents.jsonl` and `aliases.jsonl` into a folder, an object a line; times in ISO 8601."""
 
     def __init__(self, folder: Path, store: BlobStore) -> None:
         self._folder, self._store = folder, store
@@ -151,7 +146,6 @@ class FolderWriter(JsonLinesWriter):
 def _write_licences(
     folder: Path, row: Mapping[str, Any], files: Iterable[Mapping[str, str]], free: FreePaths
 ) -> list[dict[str, str]]:
-    """Write the licence files nearest to a skill that its bundle lacks; return where all of them are."""
     bundled = {file["sha256"]: file["file"] for file in files}
     licences = []
     given = [LicenceFile(**file) for file in row["licence_files"] or ()]

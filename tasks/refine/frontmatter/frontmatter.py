@@ -58,8 +58,6 @@ class _Read(NamedTuple):
 
 
 class _Section(NamedTuple):
-    """A top-level key, and its line with those that belong to it."""
-
     key: str
     lines: list[str]
 
@@ -147,7 +145,6 @@ def _requoted(lines: list[str]) -> tuple[list[str], bool]:
 
 
 def _sections(block: str) -> list[_Section]:
-    """Cut a block at its top-level keys; a known key that is indented by mistake is one, too."""
     lines = [_untabbed(line) for line in _ONLY_RULES.sub("", unquoted(block)).split("\n")]
     top = [line for line in lines if line.strip() and not line.startswith(" ")]
     bullets = bool(top) and all(line.startswith(("- ", "* ", "+ ")) for line in top)
@@ -192,9 +189,8 @@ def _of_section(section: _Section) -> tuple[Value, str]:
             return _mapping(text).fields[section.key], how
         except (StrictYamlError, KeyError):
             continue
-    return _plain(
-        " ".join(part for part in (first.partition(":")[2], *map(str.strip, more)) if part)
-    ), "frontmatter.lines"
+    said = (first.partition(":")[2], *map(str.strip, more))
+    return _plain(" ".join(filter(None, said))), "frontmatter.lines"
 
 
 def _plain(value: str) -> str:
@@ -232,7 +228,6 @@ def _text(value: object) -> Value:
 
 
 def _strictly(block: str) -> _Read | str:
-    """Return what a block says as YAML, or why it is none."""
     try:
         return _with_rest(_mapping(block), block)
     except StrictYamlError as refused:
@@ -240,7 +235,6 @@ def _strictly(block: str) -> _Read | str:
 
 
 def _read(block: str, complaint: str) -> _Read | str:
-    """Return what a block that is no YAML says, or the complaint if it says nothing."""
     if " = " in block and (said := toml_fields(block)):
         return _Read({key: _text(value) for key, value in said.items()}, ())
     return _read_sections(block, complaint=complaint) or complaint
@@ -279,7 +273,6 @@ def _goes_on(block: str, run: str) -> bool:
 
 
 def _at(text: str, place: Place) -> FrontMatter:
-    """Read the front matter at its place."""
     if not place.closed:
         return _unclosed(text, place.start) or FrontMatter({}, text, (finding("frontmatter.missing"),))
     block, body = text[place.start : place.end], text[place.resume :]
@@ -301,7 +294,6 @@ def _at(text: str, place: Place) -> FrontMatter:
 
 
 def _parsed(text: str) -> FrontMatter:
-    """Read the first front matter of a text whose newlines are LF."""
     place = place_of(text)
     if place is None:
         return FrontMatter({}, text, (finding("frontmatter.missing"),))

@@ -78,9 +78,7 @@ def _bare(key: str) -> str:
 def plain_field(line: str, *, bullets: bool = False) -> str:
     """Return a line `**Name:** x` as `name: x` if it has a known key in decoration; any other as it is.
 
-    Args:
-        line: A line of front matter.
-        bullets: Whether a bullet is decoration, too.
+    With `bullets` a bullet is decoration, too.
     """
     field = _FIELD.fullmatch(line)
     if not field or not is_known(field["key"]) or (field["bullet"] and not (bullets or field["mark"])):
@@ -206,7 +204,6 @@ def _may_stand_above(line: str, above: str, following: str) -> bool:
 
 
 def _place_at(text: str, at: int, line: str, opening: re.Match[str] | None, above: str) -> Place | None:
-    """Return the place that a line begins."""
     found = _between(text, at, opening, above) if opening else _in_comment(text, at, line)
     found = found or _object_or_table(text, at, line, above)
     return found or (_without_opening(text, at, line, above) if _begins_fields(line) else None)
@@ -218,7 +215,6 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _between(text: str, at: int, opening: re.Match[str], above: str) -> Place | None:
-    """Return the place below an opening mark, or beside it."""
     start, line, (mark, info) = min(_line_end(text, at) + 1, len(text)), opening[0], opening.groups()
     if beside := opening.re is _OPENING_FIELDS:
         start = text.index(line, at) + len(line)

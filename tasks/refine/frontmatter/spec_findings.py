@@ -146,7 +146,6 @@ def on_body(body: str) -> tuple[Finding, ...]:
 
 
 def _targets(body: str) -> Iterator[str]:
-    """Yield the targets of a body's links outside code, as written."""
     if "](" not in body and "]:" not in body:
         return
     for line in outside_fences(body):
@@ -178,10 +177,8 @@ def on_links(
 ) -> tuple[Finding, ...]:
     """Return findings on links that leave the skill's folder, and on links to files that the bundle lacks.
 
-    Args:
-        body: Canonical Markdown.
-        files: The bundle, paths relative to the skill's folder; None: unknown, so no file is called missing.
-        nested: Folders in it, relative to it, of other skills, whose files are in bundles of their own.
+    If `files`, with paths relative to the folder, is None, no file is called missing; `nested` are folders in
+    it of other skills, whose files are in bundles of their own.
     """
     linked = relative_links(body)
     outside = [path for path in linked if path.startswith("..")]

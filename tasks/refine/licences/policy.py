@@ -65,13 +65,9 @@ SERVE_POLICY = LicencePolicy(unknown="allow", other="allow")
 def licence_policy(
     allow: Sequence[str] | None, deny: Sequence[str] | None, *, unknown: LicenceClass, other: LicenceClass
 ) -> LicencePolicy:
-    """Return the policy that settings name, its identifiers checked and spelt as SPDX spells them.
+    """Return the policy that settings name, its SPDX identifiers checked and spelt as SPDX spells them.
 
-    Args:
-        allow: SPDX identifiers, maybe with an exception; None: the default ones that are not in `deny`.
-        deny: SPDX identifiers, likewise; None: the default ones that are not in `allow`.
-        unknown: See `LicencePolicy`.
-        other: See `LicencePolicy`.
+    Without a list, the default identifiers count that are not in the other one.
 
     Raises:
         WrongInput: An identifier is neither known to SPDX nor a LicenseRef, or stands in both lists.

@@ -11,7 +11,7 @@ from typing import Literal
 
 from storage.schemas import Finding, LicenceFile, RawDocument
 from tasks.refine.licences.names import Stated, licence_tables, spdx_expression, stated_licence
-from tasks.refine.licences.texts import Recognised, recognise
+from tasks.refine.licences.texts import recognise
 from tasks.refine.text.rules import finding
 from tasks.refine.text.strict_yaml import Value
 
@@ -19,21 +19,18 @@ LicenceRule = Literal["folder-file", "frontmatter", "parent-file", "repository"]
 # LICENSE, LICENSE.md, LICENSE-MIT, COPYING.LESSER; not license_check.py.
 _LICENCE_NAME = re.compile(r"(?:licen[cs]e|copying)(?:[-_. ][\w.+-]*)?", re.IGNORECASE)
 _NO_TEXT = re.compile(r"\.(?:py|js|ts|sh|json|ya?ml|toml|go|rs|html?|png|svg|pdf)$", re.IGNORECASE)
-# Confidence: an author means what he states; what a forge detects may be about other parts of a repository.
-_STATED, _FORGE = 0.9, 0.7
 _SPECIFIC = re.compile(r"-(?:only|or-later)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Licence:
-    """A document's licence (SPDX expression or None), the rule that decided, confidence (0 to 1), findings.
+    """A document's licence (SPDX expression or None), the rule that decided, and findings.
 
     A rule without a licence means that a file found by this rule sets terms that were not recognised.
     """
 
     licence: str | None
     rule: LicenceRule | None
-    confidence: float
     findings: tuple[Finding, ...]
 
 
@@ -62,24 +59,23 @@ def _files_by_distance(path: str | None, files: Sequence[LicenceFile]) -> list[l
     return [own, *(by_folder[folder] for folder in sorted(above, key=len, reverse=True))]
 
 
-def _of_files(files: Sequence[LicenceFile]) -> tuple[Recognised, tuple[Finding, ...]]:
-    """Return what the licence files of one folder say together: all of several apply."""
-    found = []
-    known: dict[str, float] = {}
+def _of_files(files: Sequence[LicenceFile]) -> tuple[str | None, tuple[Finding, ...]]:
+    """Return the licence that the files of one folder give together: all of several apply."""
+    found, known = [], set[str]()
     for file in files:
         read = recognise(file.text)
         if read.licence is None:
             found.append(finding("licence.unrecognised", f"{file.path}: {read.note}"))
             continue
-        known[read.licence] = max(read.confidence, known.get(read.licence, 0.0))
+        known.add(read.licence)
         shown = f"{file.path}: {read.licence}, confidence {read.confidence:.2f}"
         found.append(finding("licence.recognised", shown))
-    if refused := sorted(known.keys() & licence_tables()["refusals"]):
-        return Recognised(refused[0], known[refused[0]]), tuple(found)
+    if refused := sorted(known.intersection(licence_tables()["refusals"])):
+        return refused[0], tuple(found)
     if not known or any(f.code == "licence.unrecognised" for f in found):
-        return Recognised(None), tuple(found)
+        return None, tuple(found)
     joined = " AND ".join(sorted(known))
-    return Recognised(spdx_expression(joined) or joined, min(known.values())), tuple(found)
+    return spdx_expression(joined) or joined, tuple(found)
 
 
 def _conflict(licence: str, rule: str, place: str, other: str | None) -> tuple[Finding, ...]:
@@ -115,24 +111,23 @@ def resolve_licence(raw: RawDocument, declared: Value | None) -> Licence:
     own, *above = _files_by_distance(raw.path, raw.licence_files)
     here, on_here = _of_files(own)
     found = (*_declared(declared, stated), *on_here)
-    if here.licence:
-        against = _conflict(here.licence, "folder-file", "frontmatter", stated.licence)
-        return Licence(here.licence, "folder-file", here.confidence, (*found, *against))
+    if here:
+        against = _conflict(here, "folder-file", "frontmatter", stated.licence)
+        return Licence(here, "folder-file", (*found, *against))
     if stated.licence and (not own or stated.licence in licence_tables()["refusals"]):
-        return Licence(stated.licence, "frontmatter", _STATED, found)
+        return Licence(stated.licence, "frontmatter", found)
     if own:
-        return Licence(None, "folder-file", 0.0, found)
+        return Licence(None, "folder-file", found)
     further = _further_out(raw, above[0] if above else [], points_to_file=stated.points_to_file)
     return replace(further, findings=(*found, *further.findings))
 
 
 def _further_out(raw: RawDocument, nearest: list[LicenceFile], *, points_to_file: bool) -> Licence:
-    """Apply the rules `parent-file` and `repository`."""
     forge = spdx_expression(raw.repo_licence) if raw.repo_licence else None
     if nearest:
-        read, found = _of_files(nearest)
-        against = _conflict(read.licence, "parent-file", "repository", forge) if read.licence else ()
-        return Licence(read.licence, "parent-file", read.confidence, (*found, *against))
+        licence, found = _of_files(nearest)
+        against = _conflict(licence, "parent-file", "repository", forge) if licence else ()
+        return Licence(licence, "parent-file", (*found, *against))
     if points_to_file:
-        return Licence(None, None, 0.0, (finding("licence.file-missing"),))
-    return Licence(forge, "repository", _FORGE, ()) if forge else Licence(None, None, 0.0, ())
+        return Licence(None, None, (finding("licence.file-missing"),))
+    return Licence(forge, "repository" if forge else None, ())

@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 from storage.schemas import FileContent, Finding, Severity
 from tasks.models.visible import visible
-from tasks.refine.risks.files import DISGUISED, TextFile, finding_on, scan_files
-from tasks.refine.risks.kinds import is_disguised
+from tasks.refine.risks.files import DISGUISED, TextFile, finding_on, is_disguised, scan_files
 from tasks.refine.risks.rules import Hit
 from tasks.refine.text.canonical import MAX_CONTROL_SHARE, control_share
 from tasks.refine.text.encodings import decode, scanned
@@ -189,7 +188,6 @@ class _Reader:
             yield from self._behind(content[archive.offset :], path)
 
     def _behind(self, rest: bytes, path: str) -> Iterator[tuple[str, bytes]]:
-        """Yield a ZIP's comment, or what stands behind the end of a tar."""
         rest, name = rest.lstrip(b"\0"), f"{path}!behind its end"
         if rest and self._takes(len(rest), name):
             yield name, rest
@@ -216,13 +214,8 @@ def read_contents(
 
     No content raises an error. A file that is two things at once is read as both. What is over a bound, under
     a password, damaged, a program or no text at all is a hit of a rule `unscanned`; a path or a link in an
-    archive that leads out of it is one of a rule `path`.
-
-    Args:
-        content: The file's bytes.
-        path: Where it lies in its skill's folder; a member's is behind a `!`.
-        max_control_share: The largest share of control characters in a text, 0 to 1.
-        levels: Archives in archives that are opened; 0: none.
+    archive that leads out of it is one of a rule `path`. `path` is where it lies in its skill's folder, a
+    member's behind a `!`; `levels` is how many archives in archives are opened.
     """
     reader = _Reader(max_control_share, levels)
     reader.read(content, path)

@@ -8,8 +8,7 @@ import unicodedata
 from bisect import bisect_left
 
 from tasks.refine.frontmatter.place import leading_run, place_of
-from tasks.refine.risks.rules import Context, Region, RiskRules
-from tasks.refine.risks.terms import patterns
+from tasks.refine.risks.rules import Context, Region, RiskRules, patterns
 from tasks.refine.text.markdown import fenced
 from tasks.refine.text.words import NEGATION_BREAK
 
@@ -76,7 +75,6 @@ class Surroundings:
 
     @functools.cached_property
     def _education(self) -> bool:
-        """Whether the text is about attacks: it uses enough of the terms that such texts use."""
         used = sum(term in self.lowered for term in self.rules.education)
         return used >= self.rules.education_terms
 
@@ -143,7 +141,6 @@ class Surroundings:
                 return self._is_to_service(start, end)
 
     def _quoted(self, start: int, end: int) -> bool:
-        """Tell whether a hit stands in a block quote, in inline code or in quotation marks."""
         before = self.lowered[max(0, start - _LINE_CHARS) : start].rpartition("\n")[2]
         after = self.lowered[end : end + _LINE_CHARS].partition("\n")[0]
         if before.lstrip().startswith(">") or before.count("`") % 2 == 1:
@@ -172,6 +169,5 @@ class Surroundings:
         return len(owner) >= _LEAST_LABEL and any(owner in name for name in names)
 
     def _negated(self, start: int) -> bool:
-        """Tell whether the words before a hit in its sentence forbid or detect it."""
         before = self.lowered[max(0, start - _SENTENCE_CHARS) : start]
         return bool(self.rules.negation.search(NEGATION_BREAK.split(before)[-1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import codecs
 import functools
 import re
@@ -11,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 
 from tasks.refine.frontmatter.place import place_of
-from tasks.refine.risks.rules import Region
-from tasks.refine.risks.terms import patterns, terms
+from tasks.refine.risks.rules import Region, patterns, terms
 from tasks.refine.text.rules import rules_data
 
 _PACKED = re.compile(r"[A-Za-z0-9+/_-]{40,20000}(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/_-]{20,90}){0,200}={0,2}")
@@ -31,11 +29,11 @@ def encoded_words(text: str) -> Iterator[Region]:
 
     Data of a `data:` address, and what decodes to a document of marks (JSON, XML), are none.
     """
-    for pattern, decode in ((_PACKED, _from_base64), (_HEX, _from_hex), (_PACKED_32, _from_base32)):
+    for pattern, decode in ((_PACKED, _base64), (_HEX, _hex), (_PACKED_32, _base32)):
         for run in pattern.finditer(text):
-            decoded, layers = decode(run[0]), 1
+            decoded, layers = _decoded(run[0], decode), 1
             while decoded and layers < _MOST_LAYERS and not _says_much(decoded):
-                decoded, layers = _from_base64(decoded), layers + 1
+                decoded, layers = _decoded(decoded, _base64), layers + 1
             in_address = _DATA_ADDRESS.search(text, max(0, run.start() - 80), run.start())
             if decoded and _says_much(decoded) and not in_address:
                 yield run.span()
@@ -47,27 +45,25 @@ def encoded_words(text: str) -> Iterator[Region]:
             yield line.span()
 
 
-def _from_base64(run: str) -> str | None:
+def _decoded(run: str, decode: Callable[[str], bytes]) -> str | None:
+    try:
+        return decode(run).decode()
+    except ValueError:
+        return None
+
+
+def _base64(run: str) -> bytes:
     packed = re.sub(r"\s", "", run).rstrip("=").translate(str.maketrans("-_", "+/"))
-    try:
-        return base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True).decode()
-    except ValueError:
-        return None
+    return base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True)
 
 
-def _from_base32(run: str) -> str | None:
+def _base32(run: str) -> bytes:
     packed = re.sub(r"\s", "", run).rstrip("=")
-    try:
-        return base64.b32decode(packed + "=" * (-len(packed) % 8)).decode()
-    except ValueError:
-        return None
+    return base64.b32decode(packed + "=" * (-len(packed) % 8))
 
 
-def _from_hex(run: str) -> str | None:
-    try:
-        return binascii.unhexlify(re.sub(r"[ :]", "", run)).decode()
-    except ValueError:
-        return None
+def _hex(run: str) -> bytes:
+    return bytes.fromhex(run.replace(":", ""))
 
 
 def _says_much(decoded: str) -> bool:
@@ -75,7 +71,6 @@ def _says_much(decoded: str) -> bool:
 
 
 def _reads(text: str) -> bool:
-    """Tell whether a text reads as sentences."""
     if text.lstrip()[:1] in {"{", "[", "<"}:
         return False
     words = _WORD.findall(text)
@@ -172,14 +167,21 @@ def _is_look_alike(name: str, near: Mapping[str, frozenset[str]]) -> bool:
 
 def _one_edit(name: str, known: str) -> bool:
     """Tell whether one letter is missing, added, changed or swapped; digits alone are versions."""
-    if sorted(name) == sorted(known):
-        differ = [at for at, (a, b) in enumerate(zip(name, known, strict=True)) if a != b]
-        return len(differ) == 2 and differ[1] - differ[0] == 1
     longer, shorter = (name, known) if len(name) >= len(known) else (known, name)
     at = next((i for i, (a, b) in enumerate(zip(longer, shorter, strict=False)) if a != b), len(shorter))
-    if longer[at].isdigit():
+    return is_one_edit(name, known) and (sorted(name) == sorted(known) or not longer[at].isdigit())
+
+
+def is_one_edit(one: str, other: str) -> bool:
+    """Tell whether two texts differ by one character, or by two neighbours that changed places."""
+    short, long = sorted((one, other), key=len)
+    if one == other or len(long) - len(short) > 1:
         return False
-    return longer[at + 1 :] == (shorter[at:] if len(longer) > len(shorter) else shorter[at + 1 :])
+    at = next((k for k, c in enumerate(short) if c != long[k]), len(short))
+    if len(short) < len(long):
+        return short[at:] == long[at + 1 :]
+    swapped = short[at + 1 : at + 2] + short[at : at + 1] + short[at + 2 :]
+    return short[at + 1 :] == long[at + 1 :] or swapped == long[at:]
 
 
 def unneeded_tools(text: str) -> Iterator[Region]:

@@ -11,6 +11,7 @@ from datetime import datetime
 import polars as pl
 
 from storage.schemas import Finding, Severity
+from tasks.refine.risks.finders import is_one_edit
 from tasks.refine.risks.rules import risk_rules
 from tasks.refine.risks.scan import GRAVITY, excerpt
 
@@ -41,18 +42,6 @@ def skeleton(name: str) -> str:
     for pair, letter in _PAIRS:
         drawn = drawn.replace(pair, letter)
     return drawn
-
-
-def is_one_edit(one: str, other: str) -> bool:
-    """Tell whether two texts differ by one character, or by two neighbours that changed places."""
-    short, long = sorted((one, other), key=len)
-    if one == other or len(long) - len(short) > 1:
-        return False
-    at = next((k for k, c in enumerate(short) if c != long[k]), len(short))
-    if len(short) < len(long):
-        return short[at:] == long[at + 1 :]
-    swapped = short[at + 1 : at + 2] + short[at : at + 1] + short[at + 2 :]
-    return short[at + 1 :] == long[at + 1 :] or swapped == long[at:]
 
 
 class KnownNames:
@@ -105,13 +94,10 @@ class KnownNames:
 
 
 def look_alikes(documents: pl.DataFrame, new: Collection[str]) -> dict[str, Finding]:
-    """Return the risk of each skill whose name, or owner's, looks like that of one that was there before.
+    """Return the risk of each new skill whose name, or owner's, looks like that of one that was there before.
 
     Skills of one name are many: it is as old as the first of them. An owner's own names are no risk.
-
-    Args:
-        documents: Columns doc_id, kind, name, owner and first_seen_at of all documents.
-        new: The ids that are asked about.
+    `documents` has the columns doc_id, kind, name, owner and first_seen_at; `new` are ids.
     """
     skills = documents.filter(pl.col("kind") == "skill").sort("first_seen_at", "doc_id")
     if not new or skills.is_empty():

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from tasks.refine.risks.flows import NONE, Flows, Marks, fetched, host_marks, joined, text_marks, token_mark
-from tasks.refine.risks.rules import Hit
+from tasks.refine.risks.rules import Hit, may_flow, patterns, terms
 from tasks.refine.risks.script_code import script_hits
 from tasks.refine.risks.shell_code import ShellReader
-from tasks.refine.risks.terms import may_flow, patterns, terms
 
 _LEAST_NUMBERS = 8
 _MOST_PATH = 400  # characters of a text that may be a path
@@ -126,7 +125,6 @@ class PythonReader:
         return joined(text_marks(text, line), host_marks(text, line) if "://" in text else NONE)
 
     def _of_parts(self, node: ast.AST) -> Marks:
-        """Return the marks of an expression's parts, and what joining them makes."""
         for one in getattr(node, "generators", ()):
             self._bind([one.target], self._marks(one.iter))
         marks = joined(*(self._marks(child) for child in ast.iter_child_nodes(node)))
@@ -161,7 +159,6 @@ class PythonReader:
         )
 
     def _path(self, node: ast.AST) -> Marks:
-        """Return the marks of a path that is made of its parts."""
         return text_marks("/".join(_parts(node)), self._at(node))
 
     def _call(self, node: ast.Call) -> Marks:
@@ -238,7 +235,6 @@ class PythonReader:
             self._shell(node.args[0], node)
 
     def _shell(self, command: ast.expr, call: ast.Call) -> None:
-        """Report what a shell is given, and read its code."""
         words = command.elts if isinstance(command, ast.List | ast.Tuple) else [command]
         texts = [_text(word) for word in words]
         code = next((at + 1 for at, text in enumerate(texts[:-1]) if text in {"-c", "-e"}), None)

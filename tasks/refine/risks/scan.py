@@ -196,7 +196,6 @@ def _says(text: str, name: str, start: int, end: int) -> bool:
 
 
 def _near(rule: RiskRule, text: str, hits: list[Region]) -> list[Region]:
-    """Return where the rule's second pattern matches around its hits."""
     reach = rule.within + _REACH
     around = merged([(max(0, start - reach), end + reach) for start, end in hits])
     return [match.span() for region in around if rule.near for match in rule.near.finditer(text, *region)]
@@ -239,7 +238,6 @@ def _hits(rule: RiskRule, text: Surroundings, screened: Screened) -> Iterator[Re
 
 
 def _is_known(place: str, known_hosts: frozenset[str]) -> bool:
-    """Tell whether a host and path is known or lies below a known one."""
     # `..` could lead from a known path to any other.
     if ".." in place or "%2e" in place:
         return False
@@ -300,7 +298,6 @@ def _finding(rule: RiskRule, text: Surroundings, screened: Screened) -> Finding 
 
 
 def _prepared(texts: Sequence[str], rules: RiskRules) -> Iterator[tuple[Surroundings, Screened]]:
-    """Return each of many files as rules look at it, with the rules that may hit it."""
     surroundings = [Surroundings(text, rules) for text in texts]
     return zip(surroundings, screened([s.lowered for s in surroundings], rules), strict=True)
 
@@ -336,15 +333,11 @@ def hit_digests(texts: Sequence[str], rule_ids: Collection[str]) -> list[dict[st
 
 
 def scan(text: str, *, rules: RiskRules | None = None) -> tuple[Finding, ...]:
-    """Return the risks found in a whole file: front matter, comments and body.
+    """Return the risks found in a whole file as fetched: front matter, comments and body.
 
     There is one finding a rule, in the rules' order, with code `risk.<group>.<rule>`. Its message has the
     line (from 1) of the gravest hit, the rule's description and a harmless excerpt. If the rule says so, a
     hit in a code fence or a quotation is information, and one in a sentence that forbids it or in a text
     about security is one step less grave; a download is graded by its host. Time is linear in the text.
-
-    Args:
-        text: The file as fetched, decoded; nothing removed, for removed text may hide the risk.
-        rules: None: the packaged rules.
     """
     return scan_all([text], rules=rules)[0]

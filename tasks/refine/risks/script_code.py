@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tasks.refine.risks.flows import Flows, Marks, fetched, host_marks, joined, text_marks, token_mark
-from tasks.refine.risks.rules import Hit
+from tasks.refine.risks.rules import Hit, has_hint, may_flow, patterns, terms
 from tasks.refine.risks.shell_code import ShellReader
-from tasks.refine.risks.terms import has_hint, may_flow, patterns, terms
 
 _TOKEN = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<open>[({\[])|(?P<close>[)}\]])|(?P<end>[;\n])"
@@ -134,7 +133,6 @@ def _names(statement: str) -> set[str]:
 
 
 def _made(statement: str, line: int) -> Iterator[tuple[int, Marks]]:
-    """Yield each place of a statement that makes marks, and the marks."""
     if not has_hint(statement.lower(), "script_made"):
         return
     for made in islice(patterns()["script_made"].finditer(statement), _MOST_MADE):

@@ -111,7 +111,6 @@ def _wide(content: bytes) -> list[str]:
 
 
 def _is_korean(content: bytes) -> bool:
-    """Tell whether a few words in GB 2312 are rather Korean ones."""
     foreign = "".join(_FOREIGN.findall(content.decode("euc_kr", "replace")))
     hangul = re.fullmatch(f"[{_WRITTEN['euc_kr']}]+", foreign)
     return bool(hangul) and 2 * len(_KOREAN.findall(foreign)) >= len(foreign)

@@ -55,7 +55,6 @@ def without_code(line: str) -> str:
 
 
 def _pairs(runs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of code between the runs of backticks of a line."""
     alike: dict[int, list[int]] = {}
     for place in range(len(runs) - 1, -1, -1):
         alike.setdefault(runs[place][1] - runs[place][0], []).append(place)
@@ -100,11 +99,6 @@ def has_open_fence(text: str) -> bool:
 
 
 def plain_line(lines: Iterable[str], most: int) -> str:
-    """Return a paragraph on one line, without its list marks, link targets, emphasis and code marks.
-
-    Args:
-        lines: The lines of the paragraph.
-        most: Characters of them that are read.
-    """
+    """Return a paragraph's first `most` characters on one line, without list marks, links and emphasis."""
     text = " ".join(_PROSE_MARK.sub("", line, count=1).strip() for line in lines)[:most]
     return " ".join(_EMPHASIS.sub(r"\2", _PROSE_LINK.sub(r"\1", text)).replace("`", "").split())

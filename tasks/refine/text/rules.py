@@ -40,10 +40,6 @@ CODES = {code: Meaning(*meaning) for code, meaning in rules_data("findings.yaml"
 
 
 def finding(code: str, message: str = "") -> Finding:
-    """Return a finding with its code's severity; the message defaults to the code's meaning.
-
-    Raises:
-        KeyError: The code is not in `data/findings.yaml`.
-    """
+    """Return a finding with its code's severity; the message defaults to the code's meaning."""
     meaning = CODES[code]
     return Finding(code, meaning.severity, message or meaning.text)

@@ -79,8 +79,7 @@ def load_strict(text: str) -> tuple[Value, tuple[str, ...]]:
     """Return the value of one YAML document and its repeated keys; null and an empty text are "".
 
     Raises:
-        StrictYamlError: The text is no YAML, holds several documents, anchors or aliases, a key that is no
-            text, or is nested deeper than `MAX_DEPTH` levels.
+        StrictYamlError: It is no YAML, holds several documents, anchors or odd keys, or nests too deep.
     """
     builder = _Builder(iter(yaml.parse(text, Loader=_LOADER)))
     try:

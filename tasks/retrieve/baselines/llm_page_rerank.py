@@ -41,8 +41,7 @@ class LlmReranker:
     def shifts(self, doc_id: str, nodes: Sequence[Node], query: str, scores: Floats) -> Floats | None:
         """Return what to add to each node's score, in log-odds, shape `(nodes,)`; None without an answer.
 
-        Raises:
-            LlmDenied: The server denies access, or has no such model.
+        Raises `LlmDenied` if the server denies access, or has no such model.
         """
         shown = np.sort(np.argsort(-scores, kind="stable")[: self._nodes])
         needed: list[int] = []

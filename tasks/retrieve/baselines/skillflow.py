@@ -99,8 +99,7 @@ class LlmQueries:
     def write(self, task: str, count: int, rules: str | None) -> list[str]:
         """Return about `count` queries for a task, at least one; `rules` replace the packaged prompt.
 
-        Raises:
-            LlmDenied: The server denies access, or has no such model.
+        Raises `LlmDenied` if the server denies access, or has no such model.
         """
         (found,) = self._llm.gather([self._write(task, count, rules)])
         return found
@@ -134,9 +133,6 @@ class DenseStage:
 
     Args:
         vectors: Of all skills, shape `(n, d)`.
-        encoder: Encodes queries.
-        writer: Makes them.
-        k: Number of skills kept.
         gathering: How the rankings of several queries are fused: `union` of the best `depth` skills of each
             query, by their largest cosine; `rrf`, `mean` or `max` over all skills.
         depth: Number of skills per query in a union.
@@ -177,7 +173,6 @@ def aggregated(scores: Matrix, aggregation: Aggregation) -> Matrix:
 
 
 def _descending(scores: Matrix) -> npt.NDArray[np.int64]:
-    """Return the places of scores, best first; equal ones in their order."""
     return np.argsort(-scores, kind="stable")
 
 
@@ -220,9 +215,6 @@ class SelectStage:
     `llm.fallbacks` counts both.
 
     Args:
-        skills: All skills.
-        llm: Is asked.
-        k: The most skills kept.
         specific: Whether relevant skills must also be specific, which is asked for one skill at a time.
         characters: Characters of each skill's text that are sent, from its two ends; 0: all.
         relevant_rules: The prompt of the first filter; None for the packaged one.
@@ -241,8 +233,7 @@ class SelectStage:
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
         """Return positions of the skills selected.
 
-        Raises:
-            LlmDenied: The server denies access, or has no such model.
+        Raises `LlmDenied` if the server denies access, or has no such model.
         """
         if not among:
             return []
@@ -256,7 +247,6 @@ class SelectStage:
     def _taken(
         self, prompt: Prompt[Selected], rules: str | None, task: str, groups: Sequence[Sequence[int]]
     ) -> list[list[int] | None]:
-        """Return those of each group that the LLM selects, in order; None without a usable answer."""
 
         def values(among: Sequence[int]) -> Values:
             skills = [self.skills[i] for i in among]

@@ -55,10 +55,8 @@ class PaperNumbers(BaseModel):
     """The numbers of SkillPager's methods, and what its paper leaves open; the same for all of them.
 
     The numbers are of equations 2 to 4: MMR stops below `stop_below`, -1 never does; a walk ends when no
-    neighbour's MMR value reaches `least_gain`. Chunks that overlap are printed whole.
-
-    Raises:
-        WrongInput: A number or name is out of its range.
+    neighbour's MMR value reaches `least_gain`. Chunks that overlap are printed whole. Raises `WrongInput` if
+    a number or name is out of its range.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -302,15 +300,11 @@ def mmr_order(
     The marginal value of item `n` is `w * relevance[n] - (1 - w) * max(vectors[s] @ vectors[n])` over the
     items `s` picked so far, and `w * relevance[n]` while there are none (SkillPager, equation 2). A step
     costs O(n * d). Ties go to the lower index. Yielded are `(index, marginal value)` of the items in turn.
-
-    Args:
-        relevance: Similarity of each item to the query, shape `(n,)`.
-        vectors: One unit vector for each item, shape `(n, d)`.
-        relevance_weight: `w` in [0, 1]: 1 ranks by relevance alone; 0 only avoids what is picked already.
-        stop_below: End when the best marginal value left is below this (equation 3); None never ends early.
-
-    Raises:
-        ValueError: The shapes disagree, a number is not finite, or `relevance_weight` is out of range.
+    Raises `ValueError` if the shapes disagree, a number is not finite, or `relevance_weight` is out of range.
+    `relevance`: similarity of each item to the query, shape `(n,)`. `vectors`: one unit vector for each item,
+    shape `(n, d)`. `relevance_weight`: `w` in [0, 1]: 1 ranks by relevance alone; 0 only avoids what is
+    picked already. It ends when the best marginal value left is below `stop_below` (equation 3); None never
+    ends early.
     """
     if relevance.ndim != 1 or vectors.ndim != 2 or len(relevance) != len(vectors):
         msg = f"relevance must be (n,) and vectors (n, d), got {relevance.shape} and {vectors.shape}"

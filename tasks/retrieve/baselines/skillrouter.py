@@ -113,8 +113,7 @@ class JudgeStage:
     def narrow(self, task: str, among: Sequence[int]) -> list[int]:
         """Return the candidates, the best first.
 
-        Raises:
-            LlmDenied: The server denies access, or has no such model.
+        Raises `LlmDenied` if the server denies access, or has no such model.
         """
         if len(among) < 2:
             return list(among)

@@ -60,8 +60,7 @@ class Stage(Protocol):
 class Staged:
     """Runs stages one after another; `clock` returns seconds.
 
-    Raises:
-        WrongInput: There is no stage, or one keeps more than the stage before it.
+    Raises `WrongInput` if there is no stage, or one keeps more than the stage before it.
     """
 
     def __init__(
@@ -77,8 +76,7 @@ class Staged:
     def run(self, task: str) -> list[StageRanking]:
         """Return what each stage kept; the last ranking is the answer.
 
-        Raises:
-            WrongInput: The task is blank.
+        Raises `WrongInput` if the task is blank.
         """
         if not task.strip():
             raise WrongInput("the task is blank: say what is to be done")
@@ -97,22 +95,15 @@ class Staged:
 RANK_CONSTANT = 60  # k of reciprocal rank fusion
 
 
-def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[str]], *, k: int = RANK_CONSTANT
-) -> list[tuple[str, float]]:
-    """Merge rankings by the sum of `1 / (k + rank)` over those that contain an id, ranks from 1.
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]]) -> list[tuple[str, float]]:
+    """Merge rankings by the sum of `1 / (60 + rank)` over those that contain an id, ranks from 1.
 
-    Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and individual rank
-    learning methods", SIGIR 2009. An id counts once per ranking, at its first rank. The highest score comes
-    first, equal scores in ascending order of id. A larger `k` dampens the lead of the first ranks.
-
-    Raises:
-        ValueError: `k` is negative.
+    Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and individual rank learning
+    methods", SIGIR 2009. An id counts once per ranking, at its first rank. The highest score comes first,
+    equal scores in ascending order of id.
     """
-    if k < 0:
-        raise ValueError(f"k must be at least 0, got {k}")
     scores: defaultdict[str, float] = defaultdict(float)
     for ranking in rankings:
         for rank, doc_id in enumerate(dict.fromkeys(ranking), start=1):
-            scores[doc_id] += 1 / (k + rank)
+            scores[doc_id] += 1 / (RANK_CONSTANT + rank)
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))

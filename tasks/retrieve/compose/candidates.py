@@ -92,7 +92,6 @@ class CandidateFinder:
         return confidence(ranking, at)
 
     def _rows(self, rankings: Sequence[StepRanking]) -> list[list[Found]]:
-        """Return the best rows of rankings, copies folded, all read at once."""
         pool = max(self.k, POOL)
         kept = []
         for ranking in rankings:
@@ -167,7 +166,6 @@ def select(steps: Sequence[StepCandidates], order: Sequence[int], alpha: float) 
 
 
 def _best_first(near: Sequence[float], fits: Sequence[float | None], alpha: float) -> list[int]:
-    """Return the places of a step's rows, best first."""
     places = list(range(len(near)))
     if None in fits:
         return places

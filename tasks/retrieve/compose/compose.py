@@ -19,11 +19,11 @@ from tasks.retrieve.compose.dependencies import PlannedTask, condition_of, order
 from tasks.retrieve.compose.drafts import Draft, left_out
 from tasks.retrieve.compose.local import LocalDecomposer
 from tasks.retrieve.compose.ranking import MOST, Matcher
-from tasks.retrieve.compose.rounds import HINTS, Decomposer, Decomposition, decompose
+from tasks.retrieve.compose.rounds import HINTS, Decomposer, decompose
 from tasks.retrieve.compose.task_model import packaged_model
 from tasks.retrieve.open_version import OpenVersion
 from tasks.retrieve.page import DEFAULT_METHOD
-from tasks.retrieve.routing.search import PROVENANCE, Filters, Searcher
+from tasks.retrieve.routing.search import PROVENANCE, Filters
 from tasks.retrieve.served_index import ServedIndex, asked_again, require_text
 
 LONGEST = 8_000  # characters; what is longer is a document, and no request
@@ -71,12 +71,10 @@ def compose(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the plan of a task, as the command prints it; by default the local decomposer takes it apart.
 
-    Raises:
-        WrongInput: The task is blank or no valid Unicode text, an option is out of its range, or nothing has
-            what a filter asks for.
-        StorageError: A table or the file of licences' classes is damaged or missing.
-        NotPublished: Nothing is served.
-        LlmDenied: A language model is asked, and its server denies access or has no such model.
+    Raises `WrongInput` if the task is blank or no valid Unicode text, an option is out of its range, or
+    nothing has what a filter asks for; `StorageError` if a table or the file of licences' classes is damaged
+    or missing; `NotPublished` if nothing is served; `LlmDenied` if a language model is asked, and its server
+    denies access or has no such model.
     """
     started, chosen = time.perf_counter(), options or ComposeOptions()
     require_text("task", task)
@@ -108,6 +106,9 @@ def _composed(
     )
     served = finder.find(read, draft.steps, plan)
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
+    trace = [
+        {"steps": list(r.steps), "hints": searcher.ids(r.hints), "jaccard": r.jaccard} for r in found.rounds
+    ]
     return {
         "query": task,
         "decomposer": cut_by.name,
@@ -121,7 +122,7 @@ def _composed(
         "groups": [[numbers[place] for place in group] for group in plan.groups],
         "left_out": left_out(task, draft, len(read)),
         "tokens": {"chosen": _tokens(served), "pages": 0, "all": searcher.tokens(allowed)},
-        **({"trace": _trace(found, searcher)} if options.explain else {}),
+        **({"trace": trace} if options.explain else {}),
     }  # fmt: skip
 
 
@@ -132,7 +133,6 @@ def _tokens(served: Sequence[StepCandidates]) -> int:
 
 
 def _steps(draft: Draft, plan: PlannedTask, served: Sequence[StepCandidates], k: int) -> list[dict[str, Any]]:
-    """Return the steps of a plan in its order, each with `k` candidates."""
     numbers = {place: number for number, place in enumerate(plan.order, start=1)}
     groups = {place: number for number, group in enumerate(plan.groups, start=1) for place in group}
     steps = []
@@ -158,13 +158,6 @@ def _candidates(rows: Sequence[Found]) -> list[dict[str, Any]]:
         }
         for rank, (row, found) in enumerate(rows, start=1)
     ]  # fmt: skip
-
-
-def _trace(found: Decomposition, searcher: Searcher) -> list[dict[str, Any]]:
-    """Return each round's steps, hints (ids), and Jaccard with the hints before."""
-    return [
-        {"steps": list(r.steps), "hints": searcher.ids(r.hints), "jaccard": r.jaccard} for r in found.rounds
-    ]
 
 
 def _with_pages(index: ServedIndex, plan: dict[str, Any], budget: float) -> dict[str, Any]:

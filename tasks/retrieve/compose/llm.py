@@ -19,8 +19,7 @@ from tasks.models.llm.prompt import Answer, Prompt, Values, known_of, schema_of
 from tasks.models.llm.question import Sampling
 from tasks.models.protocols import Encoder
 from tasks.retrieve.compose.candidates import StepReranker
-from tasks.retrieve.compose.clauses import MOST_CLAUSES, aligned, clauses
-from tasks.retrieve.compose.drafts import Draft
+from tasks.retrieve.compose.drafts import MOST_CLAUSES, Draft, aligned, clauses
 from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import Decomposer
 
@@ -69,8 +68,7 @@ def _paper_ask(hinted: bool, _most: int, exactly: int | None) -> str:
 def _read_steps(text: str, info: ValidationInfo) -> list[str]:
     """Return the steps that an answer lists, each with single blanks; none, if it is an empty list.
 
-    Raises:
-        Rejected: It is no JSON list of at most as many texts as are known of, of 1 to 300 characters.
+    Raises `Rejected` if it is no JSON list of at most as many texts as are known of, of 1 to 300 characters.
     """
     if _NO_STEPS.fullmatch(text):
         return []
@@ -107,14 +105,7 @@ class LlmDecomposer:
     """Asks a model for the steps of one task, round by round; make one for each task.
 
     Once it gives no usable answer, the local decomposer drafts this and all later rounds of the task.
-
-    Args:
-        llm: Is asked.
-        local: Answers instead.
-        encoder: Tells which words of the task say a step.
-        wording: How the model is asked.
-        most: The largest number of steps.
-        exactly: Their number, if the model is told.
+    `encoder` tells which words of the task say a step. `exactly`: their number, if the model is told.
     """
 
     def __init__(
@@ -134,8 +125,7 @@ class LlmDecomposer:
     def decompose(self, task: str, hints: Sequence[int] | None, matcher: Matcher) -> Draft:
         """Return the draft of a task, as `Decomposer` says.
 
-        Raises:
-            LlmDenied: The server denies access, or has no such model.
+        Raises `LlmDenied` if the server denies access, or has no such model.
         """
         steps = None if self._fell_back else self._asked(task, matcher.index.rows(hints or ()))
         if steps:
@@ -166,10 +156,8 @@ class LlmDecomposer:
 class HybridDecomposer:
     """Asks a model only about tasks of which the local decomposer is unsure; make one for each task.
 
-    Args:
-        local: Answers first.
-        llm: Answers from the first round on of which the local decomposer is unsure.
-        certain: The certainty above which the local draft is taken.
+    `llm`: answers from the first round on of which the local decomposer is unsure. `certain` is the certainty
+    above which the local draft is taken.
     """
 
     def __init__(self, local: Decomposer, llm: LlmDecomposer, certain: float) -> None:
@@ -209,8 +197,7 @@ class BestCandidate(Answer):
 def _read_best(text: str, info: ValidationInfo) -> int:
     """Return the place from 0 that an answer names by one number, from 1 to as many as are known of.
 
-    Raises:
-        Rejected: It names none.
+    Raises `Rejected` if it names none.
     """
     most = known_of(info)
     if found := _NUMBER.fullmatch(text):

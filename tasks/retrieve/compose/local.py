@@ -14,8 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tasks.retrieve.compose.clauses import CONTEXT, clauses, joined, reason_of
-from tasks.retrieve.compose.drafts import Draft, DraftStep, LeftOut, Span, leads, words_of
+from tasks.retrieve.compose.drafts import (
+    CONTEXT,
+    Draft,
+    DraftStep,
+    LeftOut,
+    Span,
+    clauses,
+    joined,
+    leads,
+    reason_of,
+    words_of,
+)
 from tasks.retrieve.compose.ranking import Matcher
 from tasks.retrieve.compose.rounds import chosen_count
 from tasks.retrieve.compose.task_model import TaskModel, TaskReading, packaged_model
@@ -64,10 +74,8 @@ class CountedLabels:
 def counted(scores: Scores, moves: Scores, most: int) -> CountedLabels:
     """Return the labels of words for each number of steps.
 
-    Args:
-        scores: Of each word's labels, shape `(words, 3)`.
-        moves: Of a label (row) before another (column), shape `(3, 3)`.
-        most: The largest number of steps.
+    `scores`: of each word's labels, shape `(words, 3)`. `moves`: of a label (row) before another (column),
+    shape `(3, 3)`.
     """
     if not len(scores):
         return CountedLabels(
@@ -90,7 +98,6 @@ def counted(scores: Scores, moves: Scores, most: int) -> CountedLabels:
 
 
 def _onward(before: Scores, moves: Scores, own: Scores, combined: Callable[[Scores], Scores]) -> Scores:
-    """Return the scores of counts and labels at the next word."""
     into = combined(before[:, :, None] + moves)
     after = np.full_like(before, _NEVER)
     after[1:, BEGIN] = into[:-1, BEGIN]
@@ -124,12 +131,8 @@ class LocalDecomposer:
 
     With hints, other likely numbers of steps are tried, and the one is taken whose steps are served best:
     what one row serves becomes one step, what two rows serve becomes two. A task in another script than Latin
-    is cut into its sentences, since the model has only seen English; its certainty is 0.
-
-    Args:
-        model: Reads the task; None: the packaged one.
-        most: The largest number of steps.
-        exactly: The number of steps, if it is known, which comes before `most`.
+    is cut into its sentences, since the model has only seen English; its certainty is 0. `model` reads the
+    task; None: the packaged one. `exactly` is the number of steps, if it is known, which comes before `most`.
     """
 
     def __init__(self, model: TaskModel | None = None, *, most: int = 8, exactly: int | None = None) -> None:

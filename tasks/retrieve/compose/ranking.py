@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tasks.models.protocols import Vectors
 from tasks.retrieve.compose.drafts import DraftStep, leads
 from tasks.retrieve.compose.task_model import TaskModel
+from tasks.retrieve.routing.coarse import leading
 from tasks.retrieve.routing.postings import function_terms, term_counts
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.search import RowFacts
@@ -67,10 +68,8 @@ class Matcher:
     """WordScores the rows of one index for the steps of one task.
 
     Args:
-        index: The rows.
         model: Tells what steps of the task seek among vectors of name and description; None: the vectors of
             their texts tell it.
-        task: What is asked for.
         allowed: Marks the rows that may be found, shape `(rows,)`; None: all.
         most: Rows that are kept of a step's ranking.
     """
@@ -103,10 +102,7 @@ class Matcher:
     def best_of(self, scores: WordScores, most: int) -> npt.NDArray[np.int64]:
         """Return the `most` best rows that may be found, best first; of equal score by place."""
         rows = np.arange(len(scores)) if self._allowed is None else np.flatnonzero(self._allowed)
-        if len(rows) > most:
-            # What ties with the last one stays in, so that the places decide.
-            least = -np.partition(-scores[rows], most - 1)[most - 1]
-            rows = rows[scores[rows] >= least]
+        rows = leading(rows, scores, most)
         return np.asarray(rows[np.argsort(-scores[rows], kind="stable")[:most]])
 
     def hints(self, steps: Sequence[DraftStep], most: int) -> tuple[int, ...]:
@@ -193,9 +189,7 @@ class StepRanking:
 class StepRanker:
     """Ranks rows for the steps of one task.
 
-    Args:
-        matcher: Scores rows for texts.
-        weights: Of `RANKING_FEATURES`; None: the packaged ones.
+    `weights`: of `RANKING_FEATURES`; None: the packaged ones.
     """
 
     def __init__(self, matcher: Matcher, weights: Scores | None = None) -> None:
@@ -262,7 +256,6 @@ def _fits(
 
 
 def _shares(facts: Sequence[RowFacts]) -> Scores:
-    """Return the share of the best rows that are of each row's category."""
     counted = Counter(fact.category for fact in facts[:_NEAR])
     return np.array([counted[fact.category] / _NEAR for fact in facts])
 

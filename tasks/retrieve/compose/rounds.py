@@ -39,10 +39,7 @@ class Decomposer(Protocol):
     def decompose(self, task: str, hints: Sequence[int] | None, matcher: Matcher) -> Draft:
         """Return the draft of a task.
 
-        Args:
-            task: What is asked for.
-            hints: Rows of the index that may serve (equation 5); None in the first round.
-            matcher: Finds what serves a text.
+        `hints`: rows of the index that may serve (equation 5); None in the first round.
         """
 
 
@@ -69,12 +66,8 @@ def decompose(
 ) -> Decomposition:
     """Return what algorithm 1 makes of a task.
 
-    Args:
-        task: What is asked for.
-        decomposer: Drafts.
-        matcher: Finds the hints.
-        rounds: How often the task is drafted again at most (T), at least 0.
-        hints: How many rows one round shows (H), at least 1.
+    `rounds` is how often the task is drafted again at most (T), at least 0. `hints` is how many rows one
+    round shows (H), at least 1.
     """
     draft = decomposer.decompose(task, None, matcher)
     kept = [_round(task, draft, matcher, hints, None)]
@@ -112,10 +105,7 @@ def jaccard(one: set[int], other: set[int]) -> float:
 def chosen_count(drafts: Mapping[int, Draft], hints: Sequence[int], matcher: Matcher) -> int:
     """Return the number of steps whose draft the hints speak for.
 
-    Args:
-        drafts: By their number of steps, at least one.
-        hints: Rows that may serve (algorithm 1).
-        matcher: Scores them.
+    `drafts`: by their number of steps, at least one. `hints`: rows that may serve (algorithm 1).
     """
     counts = sorted(drafts, key=lambda n: (-drafts[n].certainty, n))
     if not hints or len(counts) < 2:

@@ -49,10 +49,9 @@ class TaskReading:
 class TaskModel:
     """Reads tasks.
 
-    Args:
-        arrays: The adapters (see `AdaptedEncoder`), and of the heads `label.w` `(3, 384)`, `label.b`, `moves`
-            `(3, 3)`; `pair.w1` `(hidden, 3 * 384 + 4)`, `pair.b1`, `pair.w2` `(3, hidden)`, `pair.b2`;
-            `query.w` `(384, 384)`, `query.b`.
+    `arrays` holds the adapters (see `AdaptedEncoder`), and of the heads `label.w` `(3, 384)`, `label.b`,
+    `moves` `(3, 3)`; `pair.w1` `(hidden, 3 * 384 + 4)`, `pair.b1`, `pair.w2` `(3, hidden)`, `pair.b2`;
+    `query.w` `(384, 384)`, `query.b`.
     """
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:

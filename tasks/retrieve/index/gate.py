@@ -16,8 +16,7 @@ from storage.root import Root
 from storage.state import documents_table, parsed_table
 from tasks.models.protocols import IndexEncoder, Vectors
 from tasks.models.token_states import encoded, unpack
-from tasks.retrieve.index.build import Built
-from tasks.retrieve.index.rows import model_identity, nodes_identity
+from tasks.retrieve.index.build import Built, model_identity, nodes_identity
 from tasks.retrieve.index.stored_nodes import PLACED, misplaced
 from tasks.retrieve.routing.postings import term_counts
 from tasks.retrieve.routing.skill import TEMPLATE
@@ -98,7 +97,9 @@ def _check_tables(
     """
     checks = []
     for name, rows in expected.items():
-        checks += [*_check_table(tables[name], rows), _check_model(tables[name], encoder)]
+        made = (nodes_identity if name == NODES else model_identity)(encoder.card)
+        checks += _check_table(tables[name], rows)
+        checks.append(_equal(f"{name}.other_model", int(tables[name].model != made), 0))
         if sample := samples[name]:
             checks += _check_found(tables[name], sample, encoder, searched)
     return checks
@@ -108,10 +109,8 @@ def check_words(root: Root, candidate: Served, workers: int | None = 1) -> list[
     """Check that the routing index has a row a skill, and finds a sample of skills by their rarest words.
 
     The index is made here, by as many processes as `workers` (`prepare_routing`), and goes if it fails. It is
-    that of `candidate`, the version built, under the name that it is to be published by.
-
-    Raises:
-        StorageError: The table cannot be read, or a file cannot be written.
+    that of `candidate`, the version built, under the name that it is to be published by. Raises
+    `StorageError` if the table cannot be read, or a file cannot be written.
     """
     prepare_routing(root, candidate, workers)
     index, table = open_routing(root, candidate), candidate.skills_table(root)
@@ -141,14 +140,9 @@ def check_learned(
 ) -> list[Check]:  # fmt: skip
     """Check the table `induced` as built: as `check_index` checks tables, and its rows by kind.
 
-    Args:
-        root: The root of the tables.
-        built: What was built.
-        expected: How many rows of each kind there must be.
-        encoder: Encodes a sample again.
-        max_shrink: The share of the rows of a kind that are served, 0 to 1, that may be lost.
-        few: A loss of up to so many rows always passes.
-        kinds: The kinds of rows that are compared with those served.
+    `expected` is how many rows of each kind there must be. `max_shrink` is the share of the rows of a kind
+    that are served, 0 to 1, that may be lost. A loss of up to `few` rows always passes. `kinds` are the
+    kinds of rows that are compared with those served.
     """
     if built.induced is None:
         return []
@@ -191,7 +185,6 @@ def _check_table(table: TableAt, expected: int) -> list[Check]:
 
 
 def _bad_vectors(table: TableAt) -> int:
-    """Count vectors that are missing or not of unit length."""
     bad = 0
     for batch in table.batches(["vector"]):
         column = batch.column("vector")
@@ -201,18 +194,13 @@ def _bad_vectors(table: TableAt) -> int:
     return bad
 
 
-def _check_model(table: TableAt, encoder: IndexEncoder) -> Check:
-    identity = nodes_identity if table.name == NODES else model_identity
-    return _equal(f"{table.name}.other_model", int(table.model != identity(encoder.card)), 0)
-
-
 def _check_found(table: TableAt, sample: list[str], encoder: IndexEncoder, searched: int) -> list[Check]:
     """Encode a sample of rows again, and search for some, the first and the last too, by their own text."""
     name, key = table.name, KEYS[table.name]
     columns = [key, "vector", "text", *(["name", "description"] if name == SKILLS else [])]
     place = {row_id: at for at, row_id in enumerate(sample)}
     rows = sorted(table.rows(columns, **{key: sample}).to_pylist(), key=lambda row: place[row[key]])
-    vectors = encoder.encode([_text(name, row) for row in rows])
+    vectors = encoder.encode([TEMPLATE.format(**r) if name == SKILLS else str(r["text"]) for r in rows])
     pairs = [(_own(row["vector"], vector), vector) for row, vector in zip(rows, vectors, strict=True)]
     other = sum(not float(np.dot(own, vector)) >= _SAME for own, vector in pairs)
     # Rows with the same text tie, so a row need not come first: none may be nearer than the row itself.
@@ -252,7 +240,6 @@ def _check_placed(nodes: TableAt, sample: list[str], skills: TableAt) -> Check:
 
 
 def _check_states(nodes: TableAt, sample: list[str], encoder: IndexEncoder) -> Check:
-    """Check that the token embeddings are those that the encoder computes from the nodes' texts."""
     rows = nodes.rows(["text", "states"], node_id=sample)
     held, made = rows.column("states").to_pylist(), encoded(encoder, rows.column("text").to_pylist())[1]
     return _equal(f"{NODES}.other_states", sum(not _alike(*two) for two in zip(held, made, strict=True)), 0)
@@ -269,10 +256,6 @@ def _own(vector: list[float] | None, like: Vectors) -> Vectors:
     return np.zeros_like(like) if vector is None else np.asarray(vector, dtype=np.float32)
 
 
-def _text(name: str, row: dict[str, Any]) -> str:
-    return TEMPLATE.format(**row) if name == SKILLS else str(row["text"])
-
-
 def _is_nearest(table: TableAt, own: Vectors, vector: Vectors) -> bool:
     best = 1 - table.nearest(vector, 1, []).column("_distance")[0].as_py()
     return bool(float(np.dot(own, vector)) >= best - _UNIT)
@@ -282,9 +265,7 @@ def check_shrink(root: Root, built: Built, *, max_shrink: float, few: int) -> li
     """Compare the number of rows of the built tables with the served version; no check if nothing is served.
 
     At most the share `max_shrink` of the rows, 0 to 1, may be lost. A loss of up to `few` rows always passes.
-
-    Raises:
-        StorageError: What is served cannot be opened.
+    Raises `StorageError` if what is served cannot be opened.
     """
     served, checks = read_served(root), []
     for name, rows in ((SKILLS, built.skills_rows), (NODES, built.nodes_rows)):

@@ -26,10 +26,8 @@ _AT_ONCE = 20_000  # nodes that one read of skills is compared with
 def indexed_nodes(table: TableAt, doc_id: str) -> tuple[list[Node], Vectors, list[bytes] | None]:
     """Return a document's nodes in order, their vectors, shape `(nodes, dimension)`, and packed embeddings.
 
-    Token embeddings are None in a table of an older version, or if they are packed in another way.
-
-    Raises:
-        StorageError: A value that every node has is missing.
+    Token embeddings are None in a table of an older version, or if they are packed in another way. Raises
+    `StorageError` if a value that every node has is missing.
     """
     known = table.model.get("states") == packing()
     encoded = ["vector", "states"] if known else ["vector"]

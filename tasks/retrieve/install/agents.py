@@ -27,8 +27,7 @@ _FIRST = ("claude", "codex", "cursor", "gemini", "copilot")
 class Destination:
     """Where a person wants skills: a folder `to`, or that of an agent, in the user's home or the project.
 
-    Raises:
-        WrongInput: No agent of this name is known.
+    Raises `WrongInput` if no agent of this name is known.
     """
 
     to: Path | None = None
@@ -44,12 +43,8 @@ class Destination:
         """Return the folder of skills.
 
         `to` comes first, then the agent's. Without both it is the one folder of an agent that is there.
-
-        Args:
-            installed: Whether folders in which something is installed come before others then.
-
-        Raises:
-            WrongInput: There is no such folder, or several.
+        Raises `WrongInput` if there is no such folder, or several. `installed` says whether folders in which
+        something is installed come before others then.
         """
         from tasks.retrieve.install.lock import LOCK_FILE  # noqa: PLC0415
 
@@ -91,6 +86,5 @@ class Destination:
 
 
 def _moved(home: Path, folder: str) -> Path:
-    """Return the folder of an agent in a home, where variables may have moved it."""
     top, _, rest = folder.partition("/")
     return Path(os.environ.get(_MOVED.get(top, "")) or home / top) / rest

@@ -11,9 +11,9 @@ from storage.errors import WrongInput
 from storage.schemas import Finding
 from tasks.crawl.source.identity import RECREATED, doc_key, parse_remote, repository_name, shown_spec
 from tasks.refine.export.paths import FreePaths, file_path
+from tasks.refine.known_files import signature_facts
 from tasks.refine.risks.hits import GRAVE, HELD, UNSCANNED, RiskHit, risk_hits, rule_id, told_risk
 from tasks.refine.risks.rules import risk_rules
-from tasks.refine.signatures import signature_facts
 from tasks.retrieve.install.lock import Installed, is_folder_name
 from tasks.retrieve.install.skills_folder import digests_of
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition
@@ -68,20 +68,12 @@ def prepare(
     """Return what is to be written of an edition.
 
     Files whose bytes are not kept are named in the lock. Of a skill whose files are not known, SKILL.md alone
-    is written; the lock says that too.
-
-    Args:
-        edition: The skill.
-        refused: Severities and groups of risk rules that are refused; what came since `before` is refused
-            from `warning` on.
-        accepted: Rules, by `rule_id`, whose risks are not refused.
-        before: What was installed of it; what was accepted then, and is there unchanged, stays accepted.
-        called: The folder's name; None: after the skill's.
-
-    Raises:
-        Withheld: The licence policy keeps its text back.
-        WrongInput: It is no skill, no folder can be called after it, or it holds a risk that is refused.
-        StorageError: A file of it is missing or damaged.
+    is written; the lock says that too. Raises `Withheld` if the licence policy keeps its text back;
+    `WrongInput` if it is no skill, no folder can be called after it, or it holds a risk that is refused;
+    `StorageError` if a file of it is missing or damaged. `refused`: severities and groups of risk rules that
+    are refused; what came since `before` is refused from `warning` on. `accepted`: rules, by `rule_id`, whose
+    risks are not refused. `before` is what was installed of it; what was accepted then, and is there
+    unchanged, stays accepted. `called` is the folder's name; None: after the skill's.
     """
     row = edition.row
     edition.require_text()
@@ -127,7 +119,6 @@ def folder_name(name: str) -> str:
 
 
 def _named(row: Mapping[str, Any], called: str | None) -> str:
-    """Return the name of a skill's folder: the one that a person chose, or after the skill's."""
     name = folder_name(row["name"]) if called is None else called
     if not is_folder_name(name):
         said = f"the name of {row['doc_id']}, {row['name']!r}," if called is None else repr(called)

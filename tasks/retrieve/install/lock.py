@@ -6,10 +6,8 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -94,9 +92,8 @@ def is_folder_name(name: str) -> bool:
 def read_lock(folder: Path) -> InstallLock:
     """Return the lock of a folder of skills, an empty one if there is none.
 
-    Raises:
-        StorageError: It is damaged, a newer version of this program wrote it, or a path in it leads
-            elsewhere: others may have written to it, and what it names may be removed.
+    Raises `StorageError` if it is damaged, a newer version of this program wrote it, or a path in it leads
+    elsewhere: others may have written to it, and what it names may be removed.
     """
     path = folder / LOCK_FILE
     remedy = "restore it, or delete it: its skills then count as not installed"
@@ -137,11 +134,8 @@ def _is_below(file: str) -> bool:
 def write_lock(folder: Path, lock: InstallLock) -> None:
     """Replace the lock in one step; one that says nothing is removed."""
     if lock.skills or lock.pending:
-        said = json.dumps(_stated(asdict(lock)), ensure_ascii=False, indent=1, sort_keys=True)
+        stated = {key: value for key, value in asdict(lock).items() if key != "pending" or value}
+        said = json.dumps(stated, ensure_ascii=False, indent=1, sort_keys=True)
         put_file(folder / LOCK_FILE, f"{said}\n".encode())
     else:
         delete_path(folder / LOCK_FILE)
-
-
-def _stated(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key != "pending" or value}

@@ -33,11 +33,7 @@ def folder_of(entry: Mapping[str, object]) -> str:
 class LockedSources:
     """Reads what entries of a lock name, at the commit that they name.
 
-    Args:
-        settings: How sources are asked.
-        now: The time of the reading.
-        project: Where the lock lies, to which its folders are relative.
-        entries: All entries that may be asked for.
+    `project`: where the lock lies, to which its folders are relative.
     """
 
     def __init__(
@@ -53,8 +49,7 @@ class LockedSources:
     def skill(self, entry: Entry) -> RawDocument | None:
         """Return the skill that an entry names; None: it names no repository and no folder.
 
-        Raises:
-            SkilleryError: The source cannot be read, or holds no such skill.
+        Raises `SkilleryError` if the source cannot be read, or holds no such skill.
         """
         if (spec := self._spec(entry)) is None:
             return None
@@ -82,7 +77,6 @@ class LockedSources:
         return _SPECS[kind].format(source=source, url=url, at=at) if kind in _SPECS else None
 
     def _skills(self, spec: str, folders: set[str]) -> dict[str, RawDocument]:
-        """Return the skills of a source in those folders."""
         local = spec.startswith("dir:")
         if local and not Path(spec.removeprefix("dir:"), "SKILL.md").is_file():
             return {}

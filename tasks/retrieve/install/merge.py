@@ -29,13 +29,8 @@ def merged_files(
 ) -> tuple[dict[str, bytes], list[MergeConflict]]:
     """Return the files that both sides' changes make, and what conflicts: of those files, a person's.
 
-    A file that one side alone changed is that side's; one that both changed is merged by lines.
-
-    Args:
-        base: What was installed, by path.
-        ours: What a person made of it.
-        theirs: What the corpus holds now.
-        prefer: Whose is taken where both changed the same; then nothing conflicts.
+    A file that one side alone changed is that side's; one that both changed is merged by lines. `prefer`:
+    whose is taken where both changed the same; then nothing conflicts.
     """
     found, conflicts = {}, []
     for path in sorted({*base, *ours, *theirs}):
@@ -77,7 +72,6 @@ def _clashes(paths: Collection[str]) -> set[frozenset[str]]:
 def _merged(
     path: str, was: bytes | None, mine: bytes | None, new: bytes | None, prefer: Side | None
 ) -> tuple[bytes | None, MergeConflict | None]:
-    """Return what a file becomes that both sides changed, and its conflict."""
     one = new if prefer == "theirs" else mine
     if mine is None or new is None:
         return one, None if prefer else MergeConflict(path, _REMOVED)

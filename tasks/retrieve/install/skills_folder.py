@@ -66,8 +66,7 @@ def _digest(path: Path) -> str:
 def contents_in(folder: Path) -> dict[str, bytes]:
     """Return the bytes of each file below a folder, by path, but for what programs leave there.
 
-    Raises:
-        WrongInput: It holds a link, or what else is neither a file nor a folder, or cannot be read.
+    Raises `WrongInput` if it holds a link, or what else is neither a file nor a folder, or cannot be read.
     """
     found = {path: said for path, said in digests_in(folder).items() if not _GENERATED.fullmatch(path)}
     if odd := [path for path, said in found.items() if said == _NO_FILE]:
@@ -81,12 +80,9 @@ def contents_in(folder: Path) -> dict[str, bytes]:
 def hand_edits(folder: Path, files: Mapping[str, str], *, generated: bool = False) -> list[HandEdit]:
     """Return the differences between a folder and the digests of what was written there, by path.
 
-    `__pycache__` and `.DS_Store`, which programs leave, are no edits unless `generated` says so.
-
-    Args:
-        folder: A skill's folder; where there is none, every file is missing.
-        files: The digest of each file that was written, by path.
-        generated: Whether what programs leave counts.
+    `__pycache__` and `.DS_Store`, which programs leave, are no edits unless `generated` says so. `folder` is
+    a skill's folder; where there is none, every file is missing. `files` holds the digest of each file that
+    was written, by path. `generated` says whether what programs leave counts.
     """
     found = digests_in(folder)
     edits = [HandEdit(path, "missing") for path in files if path not in found]
@@ -115,10 +111,7 @@ class SkillsFolder:
 
     A change is noted as pending in the lock before it is made, and after it the lock says what was done. A
     process that is killed in between leaves a note and the old or the new folder, which the next to open it
-    tells by the digests; `mended` says what that one did.
-
-    Args:
-        path: The folder; the caller holds it.
+    tells by the digests; `mended` says what that one did. `path` is the folder; the caller holds it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -168,17 +161,12 @@ class SkillsFolder:
     ) -> None:  # fmt: skip
         """Write a skill's folder, in place of what was installed there; no file is made executable.
 
-        Args:
-            name: The folder, of which `is_folder_name` is true.
-            installed: What the lock is to say of it.
-            contents: The bytes of each of its files.
-            before: The document that was installed there, if that is another.
-            onto: The digests of the folder whose edits `contents` holds, merged: the lock says what was
-                installed all the same, so that they count as edits on.
-
-        Raises:
-            WrongInput: As `require_free`, the folder is not as `onto` says, or it cannot be written.
-            StorageError: The disk holds other bytes than were written; nothing has been changed.
+        `name` is the folder, of which `is_folder_name` is true. `contents` are the bytes of each of its
+        files. `before` is the document that was installed there, if that is another. `onto` are the digests
+        of the folder whose edits `contents` holds, merged: the lock says what was installed all the same, so
+        that they count as edits on. Raises `WrongInput` as `require_free`, the folder is not as `onto` says,
+        or it cannot be written. Raises `StorageError` if the disk holds other bytes than were written;
+        nothing has been changed.
         """
         with self._writing():
             try:
@@ -282,14 +270,8 @@ def how_to_replace(name: str) -> str:
 def open_skills_folder(path: Path, *, create: bool = False) -> Iterator[SkillsFolder]:
     """Hold a folder of skills, and mend what a killed process left there.
 
-    Args:
-        path: The folder.
-        create: Whether it is made where it is not there.
-
-    Raises:
-        WrongInput: It is not there, or cannot be made or opened.
-        Locked: Another process holds it.
-        StorageError: Its lock is damaged.
+    `create` says whether it is made where it is not there. Raises `WrongInput` if it is not there, or cannot
+    be made or opened; `Locked` if another process holds it; `StorageError` if its lock is damaged.
     """
     try:
         if create:

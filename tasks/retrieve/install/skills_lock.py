@@ -43,8 +43,7 @@ def _collated(path: str) -> tuple[list[int], str, list[bool]]:
 def read_skills_lock(project: Path) -> dict[str, Entry]:
     """Return the entries of a project's lock by the names of folders; none where there is no lock.
 
-    Raises:
-        StorageError: It cannot be read, or names what is no folder.
+    Raises `StorageError` if it cannot be read, or names what is no folder.
     """
     path = project / SKILLS_LOCK
     try:
@@ -66,8 +65,7 @@ def read_skills_lock(project: Path) -> dict[str, Entry]:
 def change_skills_lock(project: Path, changes: Mapping[str, Entry | None]) -> None:
     """Put entries into a project's lock, and take those away whose value is None; an empty lock goes.
 
-    Raises:
-        StorageError: It cannot be read.
+    Raises `StorageError` if it cannot be read.
     """
     before = read_skills_lock(project)
     after = {name: entry for name, entry in {**before, **changes}.items() if entry is not None}

@@ -20,15 +20,9 @@ def differences(
 
     What lies there and is in no lock differs too, and so does what `skills-lock.json` alone names and no
     folder holds; what another folder holds is verified where it lies. What programs leave, such as
-    `__pycache__`, counts: an interpreter may run it.
-
-    Args:
-        folder: The folder of skills.
-        project: Where `skills-lock.json` lies; None: there is none.
-        others: Folders of the project in which skills of that lock may lie instead.
-
-    Raises:
-        StorageError: A lock is damaged.
+    `__pycache__`, counts: an interpreter may run it. Raises `StorageError` if a lock is damaged. `project`:
+    where `skills-lock.json` lies; None: there is none. `others`: folders of the project in which skills of
+    that lock may lie instead.
     """
     lock = read_lock(folder)
     shared = {} if project is None else read_skills_lock(project)
@@ -53,7 +47,6 @@ def differences(
 
 
 def _executable(skill: Path) -> list[HandEdit]:
-    """Return the files that may be executed: none is when it is installed."""
     files = ((path, skill / path) for path in digests_in(skill))
     return [
         HandEdit(p, "executable")
@@ -78,7 +71,6 @@ def _shared_edits(skill: Path, project: Path | None, said: str | None) -> list[H
 
 
 def _hashed(skill: Path, said: str | None) -> list[HandEdit]:
-    """Return a difference if the files of a skill have another hash than `skills-lock.json` says."""
     return [] if folder_hash(skill_files(skill)) == said else [HandEdit(SKILLS_LOCK, "hash")]
 
 

@@ -14,10 +14,9 @@ from tasks.models.protocols import Encoder, PartEncoder, Tokenizer, Vectors
 from tasks.models.token_states import encoded
 from tasks.retrieve.paging.context import ceiling_of
 from tasks.retrieve.paging.render import Printed, print_units
-from tasks.retrieve.paging.request import Request, read_request
 from tasks.retrieve.paging.scorer import GROUPS, Scorer, chances, features, packaged_scorer
 from tasks.retrieve.paging.selection import ENOUGH, choose
-from tasks.retrieve.paging.terms import Floats, Integers
+from tasks.retrieve.paging.terms import Floats, Integers, Request, read_request
 from tasks.retrieve.paging.types import (
     Page,
     PagedDocument,
@@ -48,9 +47,8 @@ class Scored:
 def ready_for(document: PagedDocument, *, encoder: Encoder, tokenizer: Tokenizer) -> Ready:
     """Return the document's prepared form, computed if the document does not bring it.
 
-    Raises:
-        StorageError: Nodes or vectors cannot belong to this body.
-        ValueError: The vectors' shape does not fit the nodes.
+    Raises `StorageError` if nodes or vectors cannot belong to this body; `ValueError` if the vectors' shape
+    does not fit the nodes.
     """
     if document.ready is not None:
         return document.ready
@@ -111,7 +109,9 @@ def page_by_facets(
     ceiling = math.inf if budget is None else ceiling_of(budget, tokens)
     if ceiling >= tokens and budget is not None:  # nothing is left to choose, nor to ask about
         scored = replace(scored, reranked=None if reranker is None else False)
-        return _answer(document, scored, _everything(document), tokens, budget)
+        texts = {node.ordinal: node.text for node in document.nodes}
+        everything = Printed(document.body, texts, frozenset(texts), 0)
+        return _answer(document, scored, everything, tokens, budget)
     if reranker is not None:
         scored = _reranked(scored, document, query, reranker)
     chosen = choose(
@@ -133,11 +133,6 @@ def _reranked(scored: Scored, document: PagedDocument, query: str, reranker: Rer
         return replace(scored, reranked=False)
     logits = scored.logits + added[scored.ready.prepared.units.owner]
     return replace(scored, logits=logits, added=added, reranked=True)
-
-
-def _everything(document: PagedDocument) -> Printed:
-    texts = {node.ordinal: node.text for node in document.nodes}
-    return Printed(document.body, texts, frozenset(texts), 0)
 
 
 def _fitted(ready: Ready, chosen: Sequence[int], ceiling: float, tokenizer: Tokenizer) -> tuple[Printed, int]:
@@ -191,7 +186,6 @@ def _why(scored: Scored, node: int, parts: Sequence[float]) -> dict[str, float]:
 def _best_alone(
     document: PagedDocument, scored: Scored, tokenizer: Tokenizer, ceiling: float, budget: float | None
 ) -> Page:
-    """Return the node of the best unit, whole and without headings, because nothing else fits."""
     best = int(scored.ready.prepared.units.owner[int(np.argmax(scored.logits))])
     node: Node = document.nodes[best]
     printed = Printed(node.text, {best: node.text}, frozenset({best}), 0)
@@ -201,7 +195,6 @@ def _best_alone(
 
 
 def _best_units(scored: Scored) -> Integers:
-    """Return the best unit of each node, the first of equals."""
     first = scored.ready.prepared.units.first
     best = np.maximum.reduceat(scored.logits, first[:-1])
     at = np.flatnonzero(scored.logits == np.repeat(best, np.diff(first)))

@@ -28,12 +28,8 @@ MOST = 256_000_000  # bytes that are kept, some 600 documents
 class KeptEncodings:
     """The nodes of documents and what an encoder made of them, as files: those used longest ago go first.
 
-    It spares time alone: where a file cannot be read or written, its content is made again.
-
-    Args:
-        folder: Where the files lie.
-        encoder: Encodes what is not kept; of another revision nothing is read.
-        most: Bytes of all files.
+    It spares time alone: where a file cannot be read or written, its content is made again. `encoder` encodes
+    what is not kept; of another revision nothing is read.
     """
 
     def __init__(self, folder: Path, encoder: OnnxEncoder, most: int = MOST) -> None:

@@ -140,7 +140,6 @@ def _sentences(body: str, node: Node) -> list[Span]:
 
 
 def _lines(body: str, start: int, end: int) -> Iterator[Span]:
-    """Yield the lines that are not blank, without their ends."""
     while start < end:
         at = body.find("\n", start, end)
         stop = end if at < 0 else at

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from tasks.models.protocols import Vectors
-from tasks.retrieve.paging.late_interaction import STATES, TokenStates, state_rows
 from tasks.retrieve.paging.prepared import SHAPE, Prepared
-from tasks.retrieve.paging.request import Request
 from tasks.retrieve.paging.similarity import (
     FACETS,
     PLACES,
     SECTIONS,
+    STATES,
     Matched,
+    TokenStates,
     facet_rows,
     feedback,
     hybrid_scores,
@@ -34,8 +34,9 @@ from tasks.retrieve.paging.similarity import (
     similar,
     standard,
     standard_sections,
+    state_rows,
 )
-from tasks.retrieve.paging.terms import Floats, Integers
+from tasks.retrieve.paging.terms import Floats, Integers, Request
 
 _STANDARD = (
     "words", "node_words", "title_words", "words_before", "words_after", "section_words",
@@ -104,7 +105,6 @@ def features(
 
 
 def _values(document: Prepared, matched: Matched, cosine: Floats, vector: Floats) -> dict[str, Floats]:
-    """Return the values of each unit for the whole request, by name."""
     units, section, sections = document.units, document.section, document.sections
     total = max(float(matched.weights.sum()), 1e-9)
     words, node_words, title_words = (part.sum(axis=0) / total for part in matched.parts())
@@ -207,10 +207,8 @@ def packaged_scorer() -> Scorer:
 def scorer_of(stored: Mapping[str, Any]) -> Scorer:
     """Return a scorer from its stored form, `{version, bias, features: {name: numbers}}`.
 
-    The numbers are mean, deviation, weight and lean.
-
-    Raises:
-        ValueError: The version or the features are others than these.
+    The numbers are mean, deviation, weight and lean. Raises `ValueError` if the version or the features are
+    others than these.
     """
     if stored["version"] != SCORER_VERSION or tuple(stored["features"]) != NAMES:
         msg = f"the paging scorer is of version {stored['version']} or of other features: fit it anew"

@@ -13,10 +13,10 @@ from storage.schemas import Edge, Node
 from tasks.models.protocols import Encoder, Tokenizer, Vectors
 from tasks.parse.segment.headings import Heading
 from tasks.retrieve.paging.context import GAP_MARK, Pick, Span
-from tasks.retrieve.paging.late_interaction import TokenStates, states_of
 from tasks.retrieve.paging.prepared import Prepared, prepare_pages
 from tasks.retrieve.paging.render import Pieces, pieces_of
 from tasks.retrieve.paging.selection import Costs
+from tasks.retrieve.paging.similarity import TokenStates, states_of
 from tasks.retrieve.paging.terms import Floats
 
 
@@ -34,24 +34,17 @@ class Chunks:
     overlap: int = 0
 
 
-def chunk_spans(
-    body: str, tokenizer: Tokenizer, *, size: int = 256, overlap: int = 0
-) -> list[tuple[int, int]]:
+def chunk_spans(body: str, tokenizer: Tokenizer, size: int, overlap: int = 0) -> list[tuple[int, int]]:
     """Return the character spans of consecutive chunks of `size` tokens; the last has the rest.
 
-    Each but the first begins with the last `overlap` tokens of the one before it. `size` is 1 or more,
-    `overlap` 0 or more and less than half of `size`, so that of three chunks the outer two share nothing;
-    ValueError otherwise.
+    Each but the first begins with the last `overlap` tokens of the one before it: less than half of `size`,
+    so that of three chunks the outer two share nothing.
     """
-    if size < 1 or not 0 <= 2 * overlap < size:
-        msg = f"size must be at least 1 token and overlap less than half of it, got {size} and {overlap}"
-        raise ValueError(msg)
     offsets = tokenizer.offsets(body)
     spans: list[tuple[int, int]] = []
     for first in range(0, max(len(offsets) - overlap, min(len(offsets), 1)), size - overlap):
         piece = offsets[first : first + size]
-        # A character that takes several tokens may straddle two chunks: without overlap it stays with the
-        # first.
+        # A character of several tokens may straddle two chunks: without overlap it stays with the first.
         start = max(piece[0][0], spans[-1][1]) if spans and not overlap else piece[0][0]
         if piece[-1][1] > (spans[-1][1] if spans else start):
             spans.append((start, piece[-1][1]))
@@ -61,8 +54,8 @@ def chunk_spans(
 def encode_chunks(
     body: str, *, encoder: Encoder, tokenizer: Tokenizer, size: int = 256, overlap: int = 0
 ) -> Chunks:
-    """Cut a body into chunks and encode each; arguments and errors as `chunk_spans`."""
-    spans = chunk_spans(body, tokenizer, size=size, overlap=overlap)
+    """Cut a body into chunks, with arguments as of `chunk_spans`, and encode each."""
+    spans = chunk_spans(body, tokenizer, size, overlap)
     texts = [body[start:end] for start, end in spans]
     return Chunks(spans, encoder.encode(texts), tokenizer.count(texts), size, overlap)
 
@@ -88,8 +81,7 @@ def make_ready(
 ) -> Ready:
     """Prepare a document with at least one node for paging; every request can use the result.
 
-    Raises:
-        ValueError: A node's states are no whole number of them.
+    Raises `ValueError` if a node's states are no whole number of them.
     """
     prepared = prepare_pages(body, nodes, vectors)
     pieces = pieces_of(body, nodes, prepared)
@@ -118,8 +110,7 @@ def tokens_of(ready: Ready, chosen: Sequence[int], marks: int) -> int:
 def node_vectors(document: PagedDocument, encoder: Encoder) -> Vectors:
     """Return the nodes' vectors, computed if the document has none.
 
-    Raises:
-        ValueError: Their shape does not fit the nodes.
+    Raises `ValueError` if their shape does not fit the nodes.
     """
     vectors = document.vectors
     if vectors is None:
@@ -135,7 +126,6 @@ class PagedDocument:
     """A document for paging; a field that is None is computed for every page.
 
     Args:
-        nodes: All nodes, in order.
         vectors: The nodes' unit vectors, shape `(n, d)`.
         states: The nodes' packed token embeddings; None beside vectors means that there are none.
         n_tokens: Tokens of `body`.

@@ -78,11 +78,8 @@ _NOTED = TypeAdapter(dict[str, OfferedSkill])
 def released(uri: str, served: Served, refused: Collection[str], noted: bytes | None) -> Release:
     """Return what a version of a root offers.
 
-    Args:
-        uri: Address of the root, which a process of its own may be given.
-        served: The version.
-        refused: As for `contents_of`.
-        noted: That of a release before; what is unchanged since is not read again.
+    `uri`: address of the root, which a process of its own may be given. `refused` is as for `contents_of`.
+    `noted` is that of a release before; what is unchanged since is not read again.
     """
     root, known = Root(uri), _NOTED.validate_json(zlib.decompress(noted)) if noted else {}
     found = offers_of(root, served, refused, known, served_rows(root, served))
@@ -117,7 +114,6 @@ def hosted_marketplace(offers: Mapping[str, OfferedSkill], base: str) -> bytes:
 
 
 def _hosted(offers: Mapping[str, OfferedSkill]) -> bytes:
-    """Return a marketplace of archives for any base."""
 
     def source(_: str, offer: OfferedSkill) -> dict[str, str]:
         sha256 = offer.digest.removeprefix("sha256:")
@@ -158,8 +154,7 @@ def _marketplace(offers: Mapping[str, OfferedSkill], source: Callable[[str, Offe
 def normal_base(url: str) -> str:
     """Return the address at which a registry is reached, without a slash at its end.
 
-    Raises:
-        WrongInput: It is no address of http or https, or holds more than host, port and path.
+    Raises `WrongInput` if it is no address of http or https, or holds more than host, port and path.
     """
     try:
         parts = urlsplit(url)

@@ -65,15 +65,9 @@ def contents_of(edition: Edition, refused: Collection[str], body: Callable[[], s
     """Return the files of a skill as a registry offers them, or the reason why it is left out.
 
     A SKILL.md is what its author wrote, but for keys; where clients cannot read its front matter, or would
-    read it each in their own way, it is mended as for MCP.
-
-    Args:
-        edition: The skill.
-        refused: Severities and groups of risks that keep it out.
-        body: Returns its body, where a SKILL.md is mended.
-
-    Raises:
-        StorageError: A file of it is missing or damaged.
+    read it each in their own way, it is mended as for MCP. Raises `StorageError` if a file of it is missing
+    or damaged. `refused`: severities and groups of risks that keep it out. `body` returns its body, where a
+    SKILL.md is mended.
     """
     if edition.row["kind"] != "skill" or edition.skill_file is None:
         return "not_kept" if edition.row["kind"] == "skill" else "no_skill"
@@ -97,12 +91,8 @@ def offers_of(
 ) -> Iterator[tuple[str, OfferedSkill | str, Contents | None]]:  # fmt: skip
     """Yield each served skill: its id, the offer or the reason why there is none, and its files.
 
-    Args:
-        root: The root.
-        served: The version that is served.
-        refused: As for `contents_of`.
-        known: Offers made before, by id; what is unchanged since is not read again, and has no files here.
-        rows: What `served_rows` returned, or some of it.
+    `refused` is as for `contents_of`. `known`: offers made before, by id; what is unchanged since is not read
+    again, and has no files here. `rows` is what `served_rows` returned, or some of it.
     """
     licences = require_licences(root)
     rule = f"{_FORM}{sorted(refused)}"
@@ -152,15 +142,9 @@ def served_rows(
 ) -> pl.DataFrame:  # fmt: skip
     """Return what is served, a row a document, sorted by id, with `SERVED_COLUMNS`.
 
-    Args:
-        root: The root.
-        served: The version.
-        licences: Only of one of these, `unknown` included, in any letter case; empty: of any, as below.
-        sources: Only from one of these, or of a kind of source.
-        risks: Only with one of these codes, with or without `risk.`, or `none` for those without any.
-
-    Raises:
-        WrongInput: Nothing that is served is so.
+    `licences`: only of one of these, `unknown` included, in any letter case; empty: of any, as below.
+    `sources`: only from one of these, or of a kind of source. `risks`: only with one of these codes, with or
+    without `risk.`, or `none` for those without any. Raises `WrongInput` if nothing that is served is so.
     """
     rows = TableAt(root, SKILLS, served.skills).frame([*SERVED_COLUMNS, "risks"]).sort("doc_id")
     source, codes = pl.col("source"), pl.col("risks").list

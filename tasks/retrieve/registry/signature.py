@@ -24,12 +24,7 @@ _MOST_TOLD = 600  # characters of what differs
 class RegistrySigner:
     """Signs a registry with the private key of a PEM file.
 
-    Args:
-        place: The registry, a folder.
-        key: The file, without a password.
-
-    Raises:
-        WrongInput: The place is no folder, the file holds no such key, or the extra is missing.
+    Raises `WrongInput` if the place is no folder, the file holds no such key, or the extra is missing.
     """
 
     def __init__(self, place: Root, key: Path) -> None:
@@ -66,13 +61,8 @@ class RegistrySigner:
 def difference(place: Root, key: Path) -> str | None:
     """Return how a registry differs from what the holder of a key signed; None: it does not.
 
-    Args:
-        place: The registry, a folder.
-        key: A PEM file with the public key.
-
-    Raises:
-        WrongInput: The place is no folder or has no signature, the file holds no such key, or the extra is
-            missing.
+    `key` is a PEM file with the public key. Raises `WrongInput` if the place is no folder or has no
+    signature, the file holds no such key, or the extra is missing.
     """
     _require_folder(place)
     if not place.exists(SIGNATURE):

@@ -54,13 +54,9 @@ _FORM = TypeAdapter(_Notes)
 class StaticRegistry:
     """Writes a registry to a place; readers see the old index, or the new one with all that it names.
 
-    Args:
-        place: A folder, or a prefix of a bucket.
-        anew: Whether what is there is not believed: all is written again, and no older archive stays.
-
-    Raises:
-        WrongInput: A registry is there that Skillery did not write.
-        StorageError: Its notes are damaged.
+    `anew` says whether what is there is not believed: all is written again, and no older archive stays.
+    Raises `WrongInput` if a registry is there that Skillery did not write; `StorageError` if its notes are
+    damaged.
     """
 
     def __init__(self, place: Root, *, anew: bool = False) -> None:
@@ -94,23 +90,18 @@ class StaticRegistry:
     ) -> tuple[dict[str, OfferedSkill], dict[str, int]]:  # fmt: skip
         """Write what is served, and return it by name with why other rows were left out.
 
-        Args:
-            root: What serves it.
-            served: The version.
-            rows: Those of its rows that are wanted.
-            refused: Severities and groups of risks that keep a skill out.
-            base: The address at which the place will be reached; None: it is not known.
-            keep: In how many publications, this one included, an archive was listed that stays.
-
-        Raises:
-            StorageError: A file of the root, or of the place, cannot be read or written.
+        `refused`: severities and groups of risks that keep a skill out. `base` is the address at which the
+        place will be reached; None: it is not known. `keep` says in how many publications, this one included,
+        an archive was listed that stays. Raises `StorageError` if a file of the root, or of the place, cannot
+        be read or written.
         """
         if not self._place.exists(NOTES):  # what a killed publication leaves is known as Skillery's
             self._place.write(NOTES, as_json(asdict(self._notes)))
         left_out: dict[str, str] = {}
         offers: list[OfferedSkill] = []
         fresh: list[tuple[str, bytes]] = []
-        for doc_id, offer, files in offers_of(root, served, refused, self._whole(), rows):
+        known = {i: o for i, o in self._notes.offers.items() if archive_path(o) in self._believed}
+        for doc_id, offer, files in offers_of(root, served, refused, known, rows):
             if isinstance(offer, str):
                 left_out[doc_id] = offer
                 continue
@@ -136,10 +127,6 @@ class StaticRegistry:
     def foreign(self) -> list[str]:
         """Return the files of the place that a publication did not write, hidden ones included, sorted."""
         return sorted(set(self._place.files("")) - self._listed)
-
-    def _whole(self) -> dict[str, OfferedSkill]:
-        """Return the offers noted whose archives are there."""
-        return {i: offer for i, offer in self._notes.offers.items() if archive_path(offer) in self._believed}
 
     def _gone(
         self, root: Root, served: Served, refused: Collection[str], judged: Mapping[str, str | None]
@@ -201,7 +188,6 @@ class StaticRegistry:
         return self._place.exists(path) and self._place.read(path) == content
 
     def _put(self, fresh: list[tuple[str, bytes]]) -> None:
-        """Write files, and empty the list."""
         self._place.each(lambda one: self._place.write(*one), fresh, spread=True)
         self.written += [path for path, _ in fresh]
         self.bytes += sum(len(content) for _, content in fresh)

@@ -58,8 +58,7 @@ class Edition:
     def path_of(self, path: str) -> str:
         """Return the path of SKILL.md or of the one bundled file that a path, or the end of one, means.
 
-        Raises:
-            WrongInput: There is no such file, or several may be meant.
+        Raises `WrongInput` if there is no such file, or several may be meant.
         """
         if path.casefold() == SKILL_FILE.casefold():
             return SKILL_FILE
@@ -73,10 +72,8 @@ class Edition:
     def read(self, path: str) -> bytes:
         """Return the bytes of a file, as they are kept.
 
-        Raises:
-            WrongInput: As `path_of`, or its bytes are not kept.
-            Withheld: The policy keeps the skill's text back.
-            StorageError: A blob is missing or damaged.
+        Raises `WrongInput` as `path_of`, or its bytes are not kept; `Withheld` if the policy keeps the
+        skill's text back; `StorageError` if a blob is missing or damaged.
         """
         self.require_text()
         found = self.path_of(path)
@@ -94,11 +91,9 @@ class Edition:
 def find_row(root: Root, text: str) -> tuple[dict[str, Any], str | None]:
     """Return the row of the document that a text means, and the alias by which, None if by none.
 
-    A folded copy is an alias in what is searched, but its id means its own text and files.
-
-    Raises:
-        UnknownDocument: Nothing has this id, and not exactly one document has an id that ends in it or this
-            name.
+    A folded copy is an alias in what is searched, but its id means its own text and files. Raises
+    `UnknownDocument` if nothing has this id, and not exactly one document has an id that ends in it or this
+    name.
     """
     table = documents_table(root)
     for step, wanted in enumerate(followed(root, text.strip().strip("/"))):
@@ -138,9 +133,8 @@ def _row_in(table: PartitionedTable, doc_id: str) -> dict[str, Any] | None:
 def present_edition(root: Root, row: Mapping[str, Any]) -> Edition:
     """Return a document of the corpus, by its row, as it is now.
 
-    Raises:
-        StorageError: A raw part, or the file of licences' classes, cannot be read.
-        UnknownDocument: There is no raw snapshot of it.
+    Raises `StorageError` if a raw part, or the file of licences' classes, cannot be read; `UnknownDocument`
+    if there is no raw snapshot of it.
     """
 
     def is_it(revision: Revision) -> bool:
@@ -159,9 +153,8 @@ def present_edition(root: Root, row: Mapping[str, Any]) -> Edition:
 def past_edition(root: Root, revision: Revision) -> Edition:
     """Return a document as a revision held it, refined by the rules of now.
 
-    Raises:
-        WrongInput: It was dropped when it was refined; the message says why.
-        StorageError: A raw part, or the file of licences' classes, cannot be read.
+    Raises `WrongInput` if it was dropped when it was refined; the message says why. Raises `StorageError` if
+    a raw part, or the file of licences' classes, cannot be read.
     """
     return refined_edition(root, revision, read_revision(root, revision))
 
@@ -171,14 +164,8 @@ def refined_edition(
 ) -> Edition:
     """Return a document as it was fetched, refined by the rules of now.
 
-    Args:
-        root: The root.
-        revision: What is fetched.
-        raw: The document.
-        class_of: Gives the class of a licence; None: as the root's last run has it.
-
-    Raises:
-        WrongInput, StorageError: As `past_edition`.
+    `class_of` gives the class of a licence; None: as the root's last run has it. Raises `WrongInput`,
+    `StorageError` as `past_edition`.
     """
     # Refining takes a second to load, which what is there now does without.
     from tasks.refine.document import refine_bundles, refine_document  # noqa: PLC0415
@@ -198,11 +185,8 @@ def served_edition(root: Root, row: Mapping[str, Any]) -> Edition:
     """Return the edition of a document whose row of `skills` is served.
 
     The corpus may be ahead of what is served, or behind it after a rollback; then the edition is refined anew
-    of the raw snapshot that the served text came from.
-
-    Raises:
-        UnknownDocument: No snapshot gives the text that is served; it may have been forgotten.
-        StorageError: A file of the root cannot be read.
+    of the raw snapshot that the served text came from. Raises `UnknownDocument` if no snapshot gives the text
+    that is served; it may have been forgotten. Raises `StorageError` if a file of the root cannot be read.
     """
     for table in (documents_table(root), folded_table(root)):
         for document in table.of_document(row["doc_id"]).iter_rows(named=True):

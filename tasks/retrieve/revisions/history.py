@@ -47,9 +47,8 @@ class Revision:
 def revisions_of(root: Root, doc_id: str, source: str | None = None) -> list[Revision]:
     """Return the revisions of a document, of one source (as kept or printed) or of all, in the order of time.
 
-    Raises:
-        StorageError: A raw part cannot be read.
-        UnknownDocument: There is none: it was never fetched, or has been forgotten.
+    Raises `StorageError` if a raw part cannot be read; `UnknownDocument` if there is none: it was never
+    fetched, or has been forgotten.
     """
 
     def revisions_in(file: str) -> list[Revision]:
@@ -98,23 +97,18 @@ def choose(
     """Return the revision that a text means; of several the newest.
 
     A text is the beginning, from 4 digits on, of a revision, of a commit or of a hash of the content; a day
-    (YYYY-MM-DD), at whose end the document was so; or a run, after which it was.
-
-    Args:
-        root: Holds the records of runs.
-        revisions: Those of a document, in the order of time.
-        text: What a person wrote.
-        content_hash: Gives the content hash of a revision, which is worked out if nothing else fits.
-
-    Raises:
-        WrongInput: It means none of them.
+    (YYYY-MM-DD), at whose end the document was so; or a run, after which it was. Raises `WrongInput` if it
+    means none of them. `revisions` are those of a document, in the order of time. `content_hash` gives the
+    content hash of a revision, which is worked out if nothing else fits.
     """
     newest = list(reversed(revisions))
     if (until := _time_of(root, newest, text)) is not None:
         found = [r for r in newest if until(r)]
     elif _HASH.fullmatch(text):
         begin = text.lower()
-        found = [r for r in newest if any((h or "").startswith(begin) for h in _hashes(r))]
+        found = [
+            r for r in newest if any((h or "").startswith(begin) for h in (r.revision, r.commit, r.raw_hash))
+        ]
         found = found or [r for r in newest if (content_hash(r) or "").startswith(begin)]
     else:
         found = []
@@ -123,10 +117,6 @@ def choose(
         msg = f"{newest[0].doc_id} has no revision {text!r}; there are {held}: give one, a day or a run"
         raise WrongInput(msg)
     return found[0]
-
-
-def _hashes(revision: Revision) -> tuple[str | None, ...]:
-    return revision.revision, revision.commit, revision.raw_hash
 
 
 def _time_of(root: Root, revisions: Sequence[Revision], text: str) -> Callable[[Revision], bool] | None:

@@ -15,9 +15,8 @@ from storage.root import Root
 from storage.state import aliases_table, seen_table
 from tasks.crawl.source.identity import doc_key, shown_spec
 from tasks.crawl.source.lookup import followed
-from tasks.refine.known_files import known_facts, wanted_blobs
+from tasks.refine.known_files import known_facts, signature_facts, wanted_blobs
 from tasks.refine.risks.hits import told_risk
-from tasks.refine.signatures import signature_facts
 from tasks.refine.text.encodings import decode
 from tasks.retrieve.revisions.edition import SKILL_FILE, Edition, find_row, past_edition, present_edition
 from tasks.retrieve.revisions.history import Revision, choose, revisions_of
@@ -32,15 +31,10 @@ _TOLD = (
 def open_edition(root: Root, text: str, revision: str | None = None) -> tuple[Edition, str | None]:
     """Return the edition of the document that a text means, and the alias by which, None if by none.
 
-    Args:
-        root: The root.
-        text: An id or alias in any letter case, or the end of one id, or the name of one document.
-        revision: What `history.choose` takes; None: as the document is now.
-
-    Raises:
-        UnknownDocument: There is no such document.
-        WrongInput: It has no such revision, or that was dropped.
-        StorageError: A file cannot be read.
+    `text` is an id or alias in any letter case, or the end of one id, or the name of one document. `revision`
+    is what `history.choose` takes; None: as the document is now. Raises `UnknownDocument` if there is no such
+    document; `WrongInput` if it has no such revision, or that was dropped; `StorageError` if a file cannot be
+    read.
     """
     row, alias = find_row(root, text)
     if revision is None:
@@ -135,19 +129,11 @@ def differences(root: Root, text: str, a: str | None = None, b: str | None = Non
 
     `changed` tells whether anything did. `text` is the difference of SKILL.md, null where there is none;
     `files` has an object a file that was added, removed or changed, with the `difference` of its lines where
-    both are texts of some 5,000 lines at most.
-
-    Args:
-        root: The root.
-        text: An id or alias in any letter case, or the end of one id, or the name of one document.
-        a: The earlier revision, as `history.choose` takes it; None: the one before `b`.
-        b: The later one; None: the newest.
-
-    Raises:
-        UnknownDocument: There is no such document.
-        WrongInput: It has no such revision, or that was dropped.
-        Withheld: The policy keeps the text of one of them back.
-        StorageError: A file cannot be read.
+    both are texts of some 5,000 lines at most. Raises `UnknownDocument` if there is no such document;
+    `WrongInput` if it has no such revision, or that was dropped; `Withheld` if the policy keeps the text of
+    one of them back; `StorageError` if a file cannot be read. `text` is an id or alias in any letter case, or
+    the end of one id, or the name of one document. `a` is the earlier revision, as `history.choose` takes it;
+    None: the one before `b`. `b` is the later one; None: the newest.
     """
     row, _ = find_row(root, text)
     revisions = revisions_of(root, row["doc_id"], row["source"])
@@ -179,7 +165,6 @@ def compared(
 
 
 def _of_findings(old: Edition, new: Edition) -> dict[str, list[dict[str, Any]]]:
-    """Return the risks that only one of both has, by rule and severity."""
     was, now = ({(f["code"], f["severity"]): f for f in e.row["risks"] or ()} for e in (old, new))
     return {
         "added": [risk for key, risk in now.items() if key not in was],
@@ -225,38 +210,8 @@ def difference_of_lines(path: str, old: bytes, new: bytes) -> str | None:
     return "\n".join(difflib.unified_diff(one, other, f"a/{path}", f"b/{path}", n=_CONTEXT, lineterm=""))
 
 
-def skill_of(root: Root, text: str, revision: str | None) -> dict[str, Any]:
-    """Return what is known of the skill that a text means, now or at a revision.
-
-    Raises:
-        UnknownDocument: No document has this id or name, or several may be meant.
-        WrongInput: It has no such revision.
-        StorageError: A file of the root cannot be read.
-    """
-    return shown(*open_edition(root, text, revision))
-
-
-def skill_bytes(root: Root, text: str, file: str | None, revision: str | None) -> bytes:
-    """Return the bytes of a skill's file, as they are kept; None stands for its SKILL.md.
-
-    Raises:
-        UnknownDocument, StorageError: As `skill_of`.
-        WrongInput: Also if there is no such file, or its bytes are not kept.
-        Withheld: The licence policy keeps its text back.
-    """
-    return open_edition(root, text, revision)[0].read(SKILL_FILE if file is None else file)
-
-
-def skill_file(root: Root, text: str, file: str, revision: str | None) -> dict[str, Any]:
-    """Return a skill's file as a JSON object: `text`, or `base64` where it is no UTF-8 text.
-
-    Raises as `skill_bytes`.
-    """
-    return file_of(open_edition(root, text, revision)[0], file)
-
-
 def file_of(edition: Edition, file: str) -> dict[str, Any]:
-    """Return a file of an edition as `skill_file` does; raises as `Edition.read`."""
+    """Return a file as a JSON object: `text`, or `base64` where it is no UTF-8; raises as `Edition.read`."""
     content = edition.read(file)
     digest = hashlib.sha256(content).hexdigest()
     told = {"path": edition.path_of(file), "size": len(content), "sha256": digest}
@@ -274,7 +229,7 @@ def _as_text(content: bytes) -> str | None:
 
 
 def require_text(found: dict[str, Any]) -> str:
-    """Return the text of what `skill_file` returned; raise `WrongInput` if it is none."""
+    """Return the text of what `file_of` returned; raise `WrongInput` if it is none."""
     if "text" not in found:
         msg = f"{found['path']} has {found['size']:,} bytes and is no text: --raw prints them as they are"
         raise WrongInput(msg)

@@ -99,8 +99,7 @@ class Descriptions:
     def scores(self, query: str) -> Scores:
         """Return every document's score for a query, as `Described.scores`.
 
-        Raises:
-            StorageError: The postings contradict themselves.
+        Raises `StorageError` if the postings contradict themselves.
         """
         with self._making:
             try:
@@ -167,7 +166,6 @@ class Lexical(_Weighted):
 
 
 def _counted(query: str) -> dict[int, int]:
-    """Return the terms that count and how often each occurs."""
     counts = term_counts(query)
     return {t: n for t, n in counts.items() if t not in function_terms()} or dict(counts)
 

@@ -24,8 +24,9 @@ from tasks.models.llm.errors import Rejected
 from tasks.models.llm.prompt import Answer, Prompt, Text, Values, is_last, known_of
 from tasks.models.llm.quoting import shortened
 from tasks.models.protocols import Vectors
+from tasks.models.token_states import unit
 from tasks.refine.text.words import WORD
-from tasks.retrieve.routing.learned_leg import packaged_digest, packaged_retriever, unit
+from tasks.retrieve.routing.learned_leg import packaged_digest, packaged_retriever
 from tasks.retrieve.routing.skill import Skill
 
 _WANTED, _TRIES = 5, 2
@@ -63,14 +64,12 @@ def expand(root: Root, llm: Llm) -> dict[str, Any]:
     """Have requests written about each document of the corpus whose text, as it is, has none yet by a model.
 
     What could not be asked about for now is asked about by the next call; about a text on which the model
-    gives nothing that can be used, nobody is asked again.
+    gives nothing that can be used, nobody is asked again. Raises `LlmDenied` if the server rejects the key,
+    or has no such model.
 
     Returns:
         `asked` (documents), `written` (requests), `unfinished` (documents), `partial`, and the keys of
         `Llm.report`.
-
-    Raises:
-        LlmDenied: The server rejects the key, or has no such model.
     """
     table, corpus, counts = expansions_table(root), documents_table(root), Counter[str]()
     todo, gone = waiting(root, llm.model)
@@ -78,7 +77,10 @@ def expand(root: Root, llm: Llm) -> dict[str, Any]:
     for partition in sorted(set(map(partition_of, todo))):
         rows = corpus.read([partition], [*Skill._fields, "content_hash"])
         rows = rows.filter(pl.col("doc_id").is_in(todo.implode()))
-        jobs = (llm.answer(PROMPT, _values(Skill(*row)), tries=_TRIES) for row in _skills(rows))
+        jobs = (
+            llm.answer(PROMPT, _values(Skill(*row)), tries=_TRIES)
+            for row in rows.select(Skill._fields).rows()
+        )
         told = [_told(said) for said in llm.gather(jobs)]
         done = rows.select(
             *_KEY, made_by=pl.lit(_made_by(llm.model)),
@@ -105,10 +107,6 @@ def waiting(root: Root, model: str) -> tuple[pl.Series, pl.Series]:
     return todo["doc_id"], held.join(documents, on="doc_id", how="anti")["doc_id"]
 
 
-def _skills(rows: pl.DataFrame) -> Sequence[tuple[Any, ...]]:
-    return rows.select(Skill._fields).rows()
-
-
 def _made_by(model: str) -> str:
     """Return all that a row depends on beside the text; with other weights its vector is made anew."""
     return f"{PROMPT.name}@{model} {_weights()}"
@@ -132,7 +130,6 @@ def _told(said: _Requests | Fallback) -> list[str] | None:
 
 
 def _vectors(told: Sequence[list[str] | None]) -> list[list[float] | None]:
-    """Return the unit vector of the mean of each one's requests, as the learned leg reads requests."""
     texts = [text for requests in told for text in requests or ()]
     vectors, _ = packaged_retriever(None).requests(texts) if texts else (np.zeros((0, WIDTH), np.float32), [])
     found, at = list[list[float] | None](), 0

@@ -20,6 +20,7 @@ from storage.folder import threads_of_process
 from tasks.models.adapted_encoder import FIRST, LAST, UNKNOWN, WIDTH, AdaptedEncoder, token_vectors
 from tasks.models.preloaded import Preloaded, loaded_once
 from tasks.models.protocols import Vectors
+from tasks.models.token_states import unit
 from tasks.retrieve.routing.coarse import Coarse
 from tasks.retrieve.routing.micro_batches import cosines
 from tasks.retrieve.routing.skill_tokens import Ids, SkillTokens, kept_tokens
@@ -80,9 +81,8 @@ class BodyMap(NamedTuple):
 class Retriever:
     """Makes the vectors of requests and skills.
 
-    Args:
-        arrays: The adapters (see `AdaptedEncoder`), and the fields of `BodyMap`.
-        threads: Batches that are read at a time, each on one thread; None: one a core.
+    `arrays` holds the adapters (see `AdaptedEncoder`), and the fields of `BodyMap`. `threads`: batches that
+    are read at a time, each on one thread; None: one a core.
     """
 
     def __init__(self, arrays: dict[str, Any], threads: int | None = None) -> None:
@@ -127,12 +127,6 @@ def body_terms(tokens: SkillTokens, rarity: Vectors) -> csr_array:
     ids = np.concatenate([np.zeros(0, np.int64), *found]).astype(np.int64)
     worth = np.concatenate([np.zeros(0, np.float32), *counts]) * np.maximum(rarity, 0)[ids] ** _RARITY_POWER
     return csr_array((worth.astype(np.float32), ids, ends), (len(tokens.bodies), len(rarity)))
-
-
-def unit(vectors: Vectors) -> Vectors:
-    """Return vectors of length 1; zeros stay."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-9), dtype=np.float32)
 
 
 class LearnedLeg:

@@ -30,10 +30,8 @@ class MicroBatches(Generic[A, R]):
     def __call__(self, work: Callable[[list[A]], list[R]], value: A) -> R:
         """Return the result for one value; raise what `work` raises for it alone.
 
-        Args:
-            work: Returns a result for each value, which depends on no other; the same function each time. It
-                is not kept: an index whose method it is would keep itself, with its mapped files.
-            value: The one that is wanted.
+        `work` returns a result for each value, which depends on no other; the same function each time. It is
+        not kept: an index whose method it is would keep itself, with its mapped files.
         """
         own: Future[R] = Future()
         taken: dict[Future[R], A] = {}

@@ -50,12 +50,10 @@ DEFAULT_RERANK = "best"
 class PairScorer:
     """Scores pairs of a request and a skill: the higher, the likelier that the skill serves it.
 
-    Scores are log odds against no skill of a list being right; as probabilities they are too sure.
-
-    Args:
-        arrays: The adapters (see `AdaptedEncoder`), `head.w` `(768,)` and `head.b` `()` over the first state
-            and the mean state, and `rarity` `(ids,)`, how rare a token is among skills.
-        threads: Batches that are read at a time, each on one thread; None: one a core.
+    Scores are log odds against no skill of a list being right; as probabilities they are too sure. `arrays`
+    holds the adapters (see `AdaptedEncoder`), `head.w` `(768,)` and `head.b` `()` over the first state and
+    the mean state, and `rarity` `(ids,)`, how rare a token is among skills. `threads`: batches that are read
+    at a time, each on one thread; None: one a core.
     """
 
     def __init__(self, arrays: dict[str, Any], threads: int | None = None) -> None:

@@ -291,7 +291,6 @@ class Router:
         return added
 
     def _fits(self, evidence: Evidence, read: Evidence, named: Scores) -> list[float | None]:
-        """Return the fit of rows with such evidence; a skill that the query names is what is wanted."""
         if self._fit is None:
             return [None] * len(evidence)
         return list(np.where(named > 0, 1.0, self._fit.chances(evidence, read)).tolist())

@@ -110,8 +110,6 @@ class Searcher:
 
     Args:
         skills: The version's table, of which bodies alone are read.
-        index: The routing index.
-        encoder: What made its vectors.
         fit: Tells how likely a skill serves, if it was fitted on vectors of this encoder.
         rerank: How far skills are read beside the query, of `RERANKS`; an index from before has no tokens of
             them, and none is read.
@@ -147,10 +145,8 @@ class Searcher:
     ) -> list[tuple[dict[str, Any], Ranked]]:
         """Return the rows of the `k` best skills, best first, with scores; denied licences take no rank.
 
-        `ranker` takes the place of the default.
-
-        Raises:
-            WrongInput: No skill has a kind, licence, source or risk that is asked for.
+        `ranker` takes the place of the default. Raises `WrongInput` if no skill has a kind, licence, source
+        or risk that is asked for.
         """
         allowed = self.allowed(filters, licences)
         if ranker is None:
@@ -209,7 +205,6 @@ class Searcher:
 
     @functools.cached_property
     def _sources(self) -> pl.Series:
-        """The source of each row, as it is shown."""
         column = self._rows["source"]
         return column.replace({spec: shown_spec(spec) for spec in column.unique()})
 
@@ -255,9 +250,7 @@ class Searcher:
         """Return which rows may be found, shape `(rows,)`: none of a denied licence, all that is asked for.
 
         The masks of the last filters are kept, since most questions have the same; nobody may change one.
-
-        Raises:
-            WrongInput: No skill has a kind, licence, source or risk that is asked for.
+        Raises `WrongInput` if no skill has a kind, licence, source or risk that is asked for.
         """
         known = self._masks.get(filters)
         if known is None or known[0] != licences:
@@ -299,10 +292,8 @@ def fitting(
     """Return the results whose fit suffices, all if none does, and whether none does; None: it is not known.
 
     The first `DECIDING` results decide whether none does. Without `min_fit`, in [0, 1], all results are
-    returned, and the least fit of the model decides.
-
-    Raises:
-        WrongInput: `min_fit` is out of its range, or no fit is known.
+    returned, and the least fit of the model decides. Raises `WrongInput` if `min_fit` is out of its range, or
+    no fit is known.
     """
     require_min_fit(min_fit)
     if model is None:

@@ -92,10 +92,8 @@ def prepare_routing(root: Root, served: Served, workers: int | None = 1) -> None
     """Make the routing index of a version before it is served, unless it is there in today's form.
 
     What was foretold since is for the next version. Rows of skills whose content did not change are copied
-    from the served version's index. Of others `workers` processes read thousands; None: one a core.
-
-    Raises:
-        StorageError: The table cannot be read, or a file cannot be written.
+    from the served version's index. Of others `workers` processes read thousands; None: one a core. Raises
+    `StorageError` if the table cannot be read, or a file cannot be written.
     """
     if (card := _card(root, _folder(served), served)) is None or not _is_current(card):
         parts, rows = _brought_up(root, served, workers)
@@ -117,8 +115,7 @@ def holds_expansions(root: Root, served: Served) -> bool:
 def open_routing(root: Root, served: Served) -> RoutingIndex:
     """Return the routing index of a published version; if it is missing it is computed, but not kept.
 
-    Raises:
-        StorageError: The table cannot be read, or holds other skills than the index.
+    Raises `StorageError` if the table cannot be read, or holds other skills than the index.
     """
     try:
         if (found := _opened(root, served)) is not None:
@@ -134,7 +131,6 @@ def open_routing(root: Root, served: Served) -> RoutingIndex:
 
 
 def _opened(root: Root, served: Served) -> RoutingIndex | None:
-    """Return the kept index, or None."""
     folder = _folder(served)
     if (card := _card(root, folder, served)) is None:
         return None
@@ -165,8 +161,7 @@ def _tokens(place: Path) -> SkillTokens:
 def routing_rows(root: Root, served: Served) -> pl.DataFrame:
     """Return what answers say of the skills of a version, out of its routing index, else of its table.
 
-    Raises:
-        StorageError: Neither can be read.
+    Raises `StorageError` if neither can be read.
     """
     try:
         if (card := _card(root, _folder(served), served)) is not None:
@@ -240,7 +235,6 @@ def _unreadable(path: Path, error: Exception) -> StorageError:
 
 
 def _rows(root: Root, served: Served, card: dict[str, Any]) -> pl.DataFrame:
-    """Return what answers say of the skills of a version, in the order of its routing index."""
     if (digest := card.get(_DIGESTS, {}).get(_ROWS)) is None:  # a folder from before answers were read of it
         return _in_order(_held(root, served), card["doc_ids"])
     path = root.fetch(f"{_folder(served)}/{_ROWS}")
@@ -259,7 +253,6 @@ def _read_sealed(path: Path, digest: str, _changed: int) -> pl.DataFrame:
 
 
 def _held(root: Root, served: Served) -> pl.DataFrame:
-    """Return what answers say of the skills of a version, out of its table."""
     return served.skills_table(root).frame(_ROW_COLUMNS)
 
 
@@ -355,7 +348,6 @@ def _before(root: Root, served: Served) -> _Parts | None:
 
 
 def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None:
-    """Return the rows of parts whose content hash is that of the table."""
     if parts is None:
         return None
     pairs = zip(parts.doc_ids, parts.hashes, strict=True)
@@ -368,7 +360,6 @@ def _still_wanted(parts: _Parts | None, wanted: dict[str, str]) -> _Parts | None
 
 
 def _batches(table: TableAt, doc_ids: Sequence[str], *, whole: bool) -> Iterator[pa.Table]:
-    """Yield the rows of these skills, which are all of the table if `whole`."""
     import pyarrow as pa  # noqa: PLC0415 (queries read no table)
 
     if whole:

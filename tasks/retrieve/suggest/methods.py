@@ -58,10 +58,8 @@ class SkillUses:
 class Offered:
     """The skills of a domain by their number, as they are learned, trajectory by trajectory.
 
-    Args:
-        encode: Returns unit vectors of texts, shape `(texts, 384)`.
-        descriptions: Of skills that are described already.
-        vectors: Of texts that are encoded already.
+    `encode` returns unit vectors of texts, shape `(texts, 384)`. `descriptions`: of skills that are described
+    already.
     """
 
     def __init__(
@@ -151,7 +149,6 @@ class Offered:
         return found / np.maximum(self._n_words, 1)
 
     def _encoded(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one or more; each is encoded once."""
         new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
         if new:
             self._vectors |= dict(zip(new, self._encode(new), strict=True))

@@ -29,7 +29,7 @@ from tasks.induce.skills.actions import Body, body_of
 from tasks.induce.skills.skill import InducedSkill, skill_told
 from tasks.induce.skills.texts import Summarise
 from tasks.induce.skills.windows import DecisionPoint, Target
-from tasks.induce.trajectories.cleaning import CleanStep, cleaned
+from tasks.induce.trajectories.cleaning import cleaned
 from tasks.induce.trajectories.record import Trajectory
 from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
@@ -60,11 +60,7 @@ def rows_of_domain(
 ) -> Iterator[InducedRow]:
     """Yield the rows of a domain, each once.
 
-    Args:
-        domain: Its name.
-        skills: Its library.
-        runs: The trajectories that it was learned from, with their moments.
-        summarise: Sums up states.
+    `runs` are the trajectories that it was learned from, with their moments.
     """
     named: defaultdict[tuple[str, int], list[str]] = defaultdict(list)  # by where a skill was done
     for skill in skills:
@@ -74,8 +70,10 @@ def rows_of_domain(
     known: set[str] = set()
     for run, moments in runs:
         told = []
-        for moment, step in zip(moments, _acting(run), strict=True):
-            state = _state(domain, moment, summarise(step.observation, step.url, step.title))
+        acting = [step for step in cleaned(run)[0] if not step.action.speaks]
+        for moment, step in zip(moments, acting, strict=True):
+            text, record = summarise(step.observation, step.url, step.title), as_json({"page": moment.page})
+            state = InducedRow(f"state/{_digest(domain, text, record)}", STATE, domain, text, record)
             if state.row_id not in known:
                 known.add(state.row_id)
                 yield state
@@ -83,15 +81,6 @@ def rows_of_domain(
         record = as_json({"trajectory_id": run.trajectory_id, "task_id": run.task_id, "moments": told})
         row_id = f"run/{_digest(domain, run.trajectory_id)}"
         yield InducedRow(row_id, RUN, domain, run.task, record)
-
-
-def _acting(run: Trajectory) -> list[CleanStep]:
-    return [step for step in cleaned(run)[0] if not step.action.speaks]
-
-
-def _state(domain: str, moment: DecisionPoint, text: str) -> InducedRow:
-    record = as_json({"page": moment.page})
-    return InducedRow(f"state/{_digest(domain, text, record)}", STATE, domain, text, record)
 
 
 def _told(moment: DecisionPoint, state: str, skills: Sequence[str]) -> dict[str, Any]:
@@ -139,8 +128,9 @@ def domain_of(rows: pa.Table) -> StoredDomain:
     states = {row_id: (record["page"], text) for row_id, text, record, _ in kinds[STATE]}
     domain = rows.column("domain")[0].as_py() if rows.num_rows else ""
     runs = sorted(kinds[RUN], key=lambda row: str(row[2]["trajectory_id"]))
+    vectors = np.stack([vector for _, vector in skills]) if skills else np.zeros((0, 1), dtype=np.float32)
     return StoredDomain(
-        [skill for skill, _ in skills], _stacked([vector for _, vector in skills]),
+        [skill for skill, _ in skills], vectors,
         [list(_moments(domain, task, record, states, bodies)) for _, task, record, _ in runs],
         {text: vector for _, text, _, vector in (*kinds[STATE], *runs)},
         {str(record["task_id"]): text for _, text, record, _ in runs},
@@ -162,7 +152,6 @@ def _last(told: Sequence[Sequence[str | None]]) -> Target | None:
 
 
 def _records(rows: pa.Table, kind: str) -> list[tuple[str, str, dict[str, Any], Vectors]]:
-    """Return id, text, record and vector of each row of a kind, in the order of the ids."""
     own = rows.filter(pa.compute.equal(rows.column("kind"), kind)).sort_by("row_id")
     column = own.column("vector").combine_chunks()
     vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(own.num_rows, -1)
@@ -173,10 +162,6 @@ def _records(rows: pa.Table, kind: str) -> list[tuple[str, str, dict[str, Any], 
     ]
 
 
-def _stacked(vectors: Sequence[Vectors]) -> Vectors:
-    return np.stack(vectors) if vectors else np.zeros((0, 1), dtype=np.float32)
-
-
 _FIELDS = ("row_id", "kind", "domain", "text", "record")
 
 
@@ -184,10 +169,7 @@ class WithoutForgotten:
     """Leaves out forgotten runs, states that they alone met, skills that they alone did, or that are named.
 
     A skill that other runs did too stays, without the forgotten ones among its sources and their tasks.
-
-    Args:
-        rows: `kind` and `record` of all rows.
-        forgotten: What is forgotten.
+    `rows`: `kind` and `record` of all rows.
 
     Attributes:
         gone: How many rows were left out so far.
@@ -247,13 +229,8 @@ NONE_YET = "no learned skills are served here: `skillery induce TRAJECTORIES` le
 class ServedSkills:
     """The learned skills of a version that a root serves; each domain is read once.
 
-    Args:
-        root: The root.
-        served: The version; None is the one that is served when this is made.
-
-    Raises:
-        WrongInput: No learned skills are served.
-        StorageError: The table cannot be opened at the version that is served.
+    `served` is the version; None is the one that is served when this is made. Raises `WrongInput` if no
+    learned skills are served; `StorageError` if the table cannot be opened at the version that is served.
     """
 
     def __init__(self, root: Root, served: Served | None = None) -> None:
@@ -278,8 +255,7 @@ class ServedSkills:
     def named(self, given: str | None) -> str:
         """Return the domain that is meant: the one given, or the only one there is.
 
-        Raises:
-            WrongInput: There is none of that name, or several; the nearest, or all, are named.
+        Raises `WrongInput` if there is none of that name, or several; the nearest, or all, are named.
         """
         if given in self.domains:
             return str(given)
@@ -304,12 +280,7 @@ class ServedSkills:
     def encoder(self, name: str, threads: int) -> OnnxEncoder:
         """Return the encoder that made the table's vectors.
 
-        Args:
-            name: Its name in the settings.
-            threads: Those of one encoding.
-
-        Raises:
-            ModelMismatch: The table was made with another one.
+        Raises `ModelMismatch` if the table was made with another one.
         """
         served = self._served.model
         if name != served["name"]:

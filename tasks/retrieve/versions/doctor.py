@@ -44,10 +44,9 @@ from storage.tombstones import FOLDER as FORGOTTEN_FOLDER
 from tasks.crawl.backfill import rebuilt_days, recover_seen
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy
 from tasks.retrieve.index.licence_classes import classify_licences
+from tasks.retrieve.routing.fit import TUNED_FILE, UNUSED, read_tuned
 from tasks.retrieve.routing.store import FOLDER as ROUTING
 from tasks.retrieve.routing.store import damaged_routing, drop_routing
-from tasks.retrieve.routing.tuned import FILE as TUNED
-from tasks.retrieve.routing.tuned import UNUSED, read_tuned
 from tasks.retrieve.versions.integrity import (
     FILE,
     changed_file,
@@ -124,7 +123,7 @@ def _unfinished(root: Root) -> Iterator[Defect]:
 _READERS: dict[str, Callable[[Root], object]] = {
     "state/sources.json": read_sources,
     FILE: known_digests,
-    TUNED: read_tuned,
+    TUNED_FILE: read_tuned,
 }
 
 
@@ -141,7 +140,7 @@ def _records(root: Root) -> Iterator[Defect]:
             why = "" if shaped else f"{root.at(file)} is no record of a run"
         except (StorageError, UnicodeDecodeError) as error:
             why = str(error)
-        if why and file == TUNED:  # another version of this program may know it
+        if why and file == TUNED_FILE:  # another version of this program may know it
             yield Defect(why, file, f"left: searches go on with the packaged numbers; {UNUSED}", mended=True)
         elif why:
             root.delete(file)
@@ -149,7 +148,6 @@ def _records(root: Root) -> Iterator[Defect]:
 
 
 def _licences(root: Root, policy: LicencePolicy) -> Iterator[Defect]:
-    """Work out the classes of licences again, without which nothing that is served may be shown."""
     try:
         served = read_served(root)
         if served is None:
@@ -281,9 +279,8 @@ def _blobs(root: Root) -> Iterator[Defect]:
 def examine_served(root: Root) -> Iterator[Defect]:
     """Read the served version and the records of all published ones; mend and yield the defects found.
 
-    Raises:
-        SchemaMismatch: A newer version of this program wrote a table; it is not damaged.
-        Unreachable: The bucket does not answer.
+    Raises `SchemaMismatch` if a newer version of this program wrote a table; it is not damaged. Raises
+    `Unreachable` if the bucket does not answer.
     """
     yield from _published(root)
     yield from _manifests(root, published_versions(root))
@@ -356,7 +353,6 @@ def _published(root: Root) -> Iterator[Defect]:
 
 
 def _why_unreadable(root: Root, served: Served) -> str | None:
-    """Return why a version cannot be served, None if it can."""
     try:
         require_intact(root, served)
         changed = changed_file(root, served)

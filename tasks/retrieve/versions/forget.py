@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 
 import polars as pl
 
-from storage.errors import StorageError, UnknownDocument
+from storage.answers import forget_answers
+from storage.errors import StorageError, UnknownDocument, WrongInput
 from storage.lance.served import read_served
 from storage.locks import writer_lock
 from storage.parquet import read_columns
@@ -18,9 +19,85 @@ from storage.root import Root
 from storage.state import aliases_table, documents_table, seen_table
 from storage.tombstones import Forgotten, Tombstone, add_tombstones, mark_purged
 from tasks.crawl.backfill import rebuilt_days
-from tasks.crawl.source.lookup import meant, suggestion
-from tasks.retrieve.versions.learned_sources import SCOPES, clean_learned, is_learned, learned_tombstone
+from tasks.crawl.source.lookup import meant, nearest, suggestion
+from tasks.induce.library.build import unnamed_digest
+from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
+from tasks.induce.library.llm_inducer import WINDOWS_ASKED
+from tasks.induce.skills.skill import InducedSkill
+from tasks.induce.skills.texts import STATES
+from tasks.retrieve.suggest.stored import ServedSkills
 from tasks.retrieve.versions.purge import parquet_files, purge
+
+_RUN = "trajectory"
+SCOPES = {_RUN: "trajectory", "learned": "learned skill"}  # what stands before the colon, and in words
+
+
+def is_learned(target: str) -> bool:
+    """Tell whether a target is a trajectory or a learned skill: `trajectory:ID` or `learned:SKILL_ID`."""
+    return target.partition(":")[0] in SCOPES and ":" in target
+
+
+def learned_tombstone(root: Root, target: str) -> Tombstone:
+    """Return the tombstone of what a target names: one that is kept, served, or forgotten before.
+
+    Raises `UnknownDocument` if nothing has or had this id; the nearest are named.
+    """
+    scope, _, name = target.partition(":")
+    skills = {} if scope == _RUN else _skills(root)
+    known = _runs(root) if scope == _RUN else set(skills)
+    if name not in known and name not in Forgotten.load(root).named(scope):
+        near = nearest(name, known)
+        said = f": near {', '.join(near)}" if near else ""
+        raise UnknownDocument(f"no {SCOPES[scope]} has the id {name!r}{said}")
+    # Under other names of parameters it would be the same skill.
+    digest = unnamed_digest(skills[name].body) if name in skills else None
+    return Tombstone(name, scope, target, body_hash=digest)
+
+
+def _served(root: Root) -> ServedSkills | None:
+    try:
+        return ServedSkills(root)
+    except WrongInput:
+        return None
+
+
+def _runs(root: Root) -> set[str]:
+    served = _served(root)
+    shown = served.runs() if served else set[str]()
+    return shown | set(KeptTrajectories(root).digests())
+
+
+def _skills(root: Root) -> dict[str, InducedSkill]:
+    held, served = HeldLibraries(root), _served(root)
+    shown = [skill for one in served.domains for skill in served.skills(one)] if served else []
+    kept = [skill for domain in held.domains() for skill in held.by_id(domain).values()]
+    return {skill.skill_id: skill for skill in [*shown, *kept]}
+
+
+def clean_learned(root: Root, stone: Tombstone) -> tuple[Counter[str], str]:
+    """Clean files of runs, libraries and answers; return what was removed, and what could not be read."""
+    scope, name, removed = stone.scope, stone.doc_id, Counter[str]()
+    try:
+        if scope == _RUN:
+            removed["trajectories"] = KeptTrajectories(root).drop({name})
+            HeldVerdicts(root).forget(name)
+            of = {stone.target, STATES, WINDOWS_ASKED}
+            removed["state/answers"] = forget_answers(root, of.__contains__)
+        held = HeldLibraries(root)
+        for domain in held.domains():
+            if _holds(held.by_id(domain).values(), scope, name):
+                held.drop(domain)
+                removed["induced"] += 1
+    except StorageError as error:
+        return removed, str(error)
+    return removed, ""
+
+
+def _holds(skills: Iterable[InducedSkill], scope: str, name: str) -> bool:
+    if scope == _RUN:
+        return any(name in dict(skill.sources) for skill in skills)
+    return any(skill.skill_id == name for skill in skills)
+
 
 _COLUMNS = ("doc_id", "raw_hash", "body_hash", "repo")
 _TEXTS = pl.Schema({**dict.fromkeys(_COLUMNS, pl.String), "current": pl.Boolean})
@@ -64,12 +141,9 @@ def forget(root: Root, target: str, *, run_id: str, now: datetime) -> ForgetRepo
 
     A call that was killed is finished by calling again. Older versions of the tables are removed, so there is
     no rollback to them. Readers that use one fail, and find the new version `v-<run_id>` when they read
-    `state/served.json` again.
-
-    Raises:
-        UnknownDocument: Nothing has or had this id, or lies below it.
-        Locked: A backfill is being written; nothing has been removed yet.
-        StorageError: A file or table cannot be read; all others have been cleaned.
+    `state/served.json` again. Raises `UnknownDocument` if nothing has or had this id, or lies below it.
+    Raises `Locked` if a backfill is being written; nothing has been removed yet. Raises `StorageError` if a
+    file or table cannot be read; all others have been cleaned.
     """
     found, learned = targets_of(root, target), is_learned(target)
     with ExitStack() as locks:
@@ -101,10 +175,7 @@ def find_targets(root: Root, target: str, forgotten: Forgotten) -> Targets:
 
     The end of an id, or a name, names the one document that has it. Other documents are forgotten too if they
     hold a text now that the target holds now. A text that only the target held before is kept from coming
-    back under any id.
-
-    Raises:
-        UnknownDocument: Nothing has or had this id, or lies below it.
+    back under any id. Raises `UnknownDocument` if nothing has or had this id, or lies below it.
     """
     rows = _known_texts(root)
     aliases = aliases_table(root).read().select("doc_id", "survivor", "kind")

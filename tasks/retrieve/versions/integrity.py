@@ -35,8 +35,7 @@ _KEPT = ("data", "_indices", "_deletions", "_versions")
 def open_tables(root: Root, version: Served) -> dict[str, TableAt]:
     """Return a version's tables by name.
 
-    Raises:
-        StorageError: A table, the version of it, or the encoder's export is gone.
+    Raises `StorageError` if a table, the version of it, or the encoder's export is gone.
     """
     path = str(version.model.get("path"))
     if not root.exists(path):
@@ -50,8 +49,7 @@ def open_tables(root: Root, version: Served) -> dict[str, TableAt]:
 def require_intact(root: Root, version: Served) -> None:
     """Read and check every row of a version's tables, batch by batch, and query each index once.
 
-    Raises:
-        StorageError: A part of it is gone, is damaged, or contradicts the rest.
+    Raises `StorageError` if a part of it is gone, is damaged, or contradicts the rest.
     """
     tables = open_tables(root, version)
     for name, table in tables.items():
@@ -135,8 +133,7 @@ def seal_tables(root: Root, new: Served | None = None) -> None:
 def changed_file(root: Root, version: Served) -> str | None:
     """Return a file that a version is read from and that is not as it was written; None if there is none.
 
-    Raises:
-        StorageError: A file or the record of digests cannot be read.
+    Raises `StorageError` if a file or the record of digests cannot be read.
     """
     seals = {seal.path: seal for seal in seals_of(known_digests(root))}
     read = (file for name, at in version.tables().items() for file in _read_by(root, name, at))

@@ -26,10 +26,9 @@ from tasks.models.cached_encoder import load_kept_encoder
 from tasks.models.encoder import card_of, load_encoder
 from tasks.models.protocols import IndexEncoder
 from tasks.refine.licences.policy import LicencePolicy
-from tasks.retrieve.index.build import Built, update_table
+from tasks.retrieve.index.build import Built, model_identity, update_table
 from tasks.retrieve.index.gate import Check, check_learned, require_passed
 from tasks.retrieve.index.licence_classes import classify_licences
-from tasks.retrieve.index.rows import model_identity
 from tasks.retrieve.suggest.stored import InducedRow, rows_of_domain
 from tasks.retrieve.versions.publish import publish
 from tasks.retrieve.versions.retention import retain_versions
@@ -60,16 +59,9 @@ def build_learned(
 ) -> LearnedBuild:  # fmt: skip
     """Write to `induced` what differs from the served version, which stays as it is.
 
-    Args:
-        root: The root; the caller holds its writer lock.
-        encoder: Encodes descriptions, tasks and states.
-        summarise: Sums up states.
-        said: Names how.
-        how: Names how skills were learned.
-        report: Is told how many rows are written, of how many.
-
-    Raises:
-        ModelMismatch: What is served was made with another encoder.
+    `root` is the root; the caller holds its writer lock. `encoder` encodes descriptions, tasks and states.
+    `report` is told how many rows are written, of how many. Raises `ModelMismatch` if what is served was made
+    with another encoder.
     """
     require_model(root, encoder.card)
     model, served = model_identity(encoder.card), read_served(root)
@@ -85,11 +77,6 @@ def build_learned(
     built = _built(root, served, model, writer.finish(), new, changed=writer.written or before is None)
     as_before = (last.get("version"), last.get("how")) == (before, how)
     return LearnedBuild(built, expected, of, as_before)
-
-
-def note_learned(root: Root, found: LearnedBuild, how: str) -> None:
-    """Note that what was built is served, so that it is not compared again while nothing changes."""
-    root.write_json(_NOTE, {"version": found.built.induced, "of": found.of, "how": how})
 
 
 def require_model(root: Root, card: Mapping[str, Any]) -> None:
@@ -130,7 +117,6 @@ def _built(
 def _write(
     root: Root, writer: TableWriter, encoder: IndexEncoder, summarise: Summarise, report: Report
 ) -> tuple[dict[str, int], int]:
-    """Bring the table up to date; return how many rows there must be of each kind, and how many are new."""
     held = dict(writer.frame(["row_id", "digest"]).iter_rows())
     counts: Counter[str] = Counter()
     want: dict[str, str | None] = {}
@@ -177,24 +163,15 @@ def serve_learned(
 ) -> dict[str, Any]:  # fmt: skip
     """Write the libraries of a root to a new version of `induced`, and serve it if it passes the gate.
 
-    Where there are none, or nothing changed, what is served stays.
-
-    Args:
-        root: The root; the caller holds its writer lock.
-        encoder: The folder of the encoder's export, below the root.
-        run_id: Names the version.
-        how: Names how the skills were learned. Of those learned as before hardly any may be lost.
-        gate: How many rows may be lost: `max_shrink` and `few`.
-        policy: The fields of a `LicencePolicy`: searches ask for classes, also where there are no skills.
-        keep: So many published versions stay.
-        words: Sum up states.
-        report: Is told how many rows are written, of how many.
+    Where there are none, or nothing changed, what is served stays. Raises `ModelMismatch` if what is served
+    was made with another encoder. `root` is the root; the caller holds its writer lock. `encoder` is the
+    folder of the encoder's export, below the root. `how` names how the skills were learned. Of those learned
+    as before hardly any may be lost. `gate` is how many rows may be lost: `max_shrink` and `few`. `policy`
+    are the fields of a `LicencePolicy`: searches ask for classes, also where there are no skills. `report` is
+    told how many rows are written, of how many.
 
     Returns:
         `published`, `served`, `vectors_new`, `checks`, and `message` where the gate refused it.
-
-    Raises:
-        ModelMismatch: What is served was made with another encoder.
     """
     last, now = read_served(root), datetime.now(UTC)
     if not HeldLibraries(root).domains():
@@ -220,7 +197,8 @@ def serve_learned(
         )
         retain_versions(root, keep, now=now)
     if not words.unfinished():
-        note_learned(root, found, how)
+        # What is served is not compared again while nothing changes.
+        root.write_json(_NOTE, {"version": found.built.induced, "of": found.of, "how": how})
     return _answer(last, published=found.built.changed, **answer)
 
 

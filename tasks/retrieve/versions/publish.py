@@ -10,8 +10,7 @@ from storage.lance.served import Served, end_anew, published_versions, require_s
 from storage.lance.tables import TABLES
 from storage.lance.versions import tag
 from storage.root import Root
-from tasks.retrieve.index.build import Built
-from tasks.retrieve.index.rows import model_identity
+from tasks.retrieve.index.build import Built, model_identity
 from tasks.retrieve.routing.store import keep_routing, prepare_routing
 from tasks.retrieve.versions.integrity import open_tables, seal_tables
 from tasks.retrieve.versions.retention import bound_vectors
@@ -36,15 +35,9 @@ def publish(
 ) -> Served:  # fmt: skip
     """Tag the tables' versions, make the routing index, replace `state/served.json`; return what is served.
 
-    Args:
-        root: The root; the caller holds its writer lock.
-        built: The versions, which passed the gate.
-        card: That of the encoder that they were made with.
-        path: Its export, relative to the root.
-        run_id: Names the version.
-        now: The time of publication.
-        workers: As in `prepare_routing`.
-        learned: Whether `induced` alone was built: what the corpus keeps for its tables stays as it is.
+    `root` is the root; the caller holds its writer lock. `built` holds the versions, which passed the gate.
+    `card` is that of the encoder that they were made with. `workers` is as in `prepare_routing`. `learned`
+    says whether `induced` alone was built: what the corpus keeps for its tables stays as it is.
     """
     served = candidate(root, built, card=card, path=path, run_id=run_id, now=now)
     for name in TABLES:
@@ -73,12 +66,10 @@ def roll_back(root: Root, version: str | None = None) -> tuple[Served, Served]:
     """Serve an earlier version again; return the version served before, and the one served now.
 
     Without a name it is the last one published before the served version. Nothing is built or removed, so the
-    same call with the other name goes forward again. The next run builds on the version served then.
-
-    Raises:
-        NotPublished: Nothing is served.
-        WrongInput: No such version is kept, or none before the one served; the message names those kept.
-        StorageError: Its tables or its encoder cannot be opened; the served version stays served.
+    same call with the other name goes forward again. The next run builds on the version served then. Raises
+    `NotPublished` if nothing is served. Raises `WrongInput` if no such version is kept, or none before the
+    one served; the message names those kept. Raises `StorageError` if its tables or its encoder cannot be
+    opened; the served version stays served.
     """
     served, kept = require_served(root), published_versions(root)
     if version:

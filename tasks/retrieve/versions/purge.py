@@ -41,10 +41,8 @@ def purge(root: Root, forgotten: Forgotten, *, run_id: str) -> Counter[str]:
 
     If any row is covered, the tables are rewritten and every older version is removed, and rollback with it.
     Otherwise files and tables are only read. A purge that was killed is finished by calling again. The new
-    version of the tables is `v-<run_id>`.
-
-    Raises:
-        StorageError: A file or table cannot be read; all others have been cleaned.
+    version of the tables is `v-<run_id>`. Raises `StorageError` if a file or table cannot be read; all others
+    have been cleaned.
     """
     root.delete_unfinished()
     # Reports quote sentences of skills; the next evaluation writes them again.
@@ -83,7 +81,6 @@ def covered_rows(forgotten: Forgotten, frame: pl.DataFrame) -> pl.Series:
 
 
 def _tests(forgotten: Forgotten) -> dict[str, Callable[[str], bool]]:
-    """Return by column how a value is tested for being forgotten."""
 
     def node(value: str) -> bool:
         return forgotten.covers(_ORDINAL.sub("", value))

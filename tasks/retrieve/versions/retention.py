@@ -21,9 +21,8 @@ from storage.state import documents_table, nodes_table
 from storage.vectors import FOLDER, STATES, state_stores, text_hash, vector_stores
 from tasks.crawl.backfill import rebuilt_days
 from tasks.models.cached_encoder import kept_states, vectors_of
-from tasks.retrieve.index.build import Built, nodes_base
+from tasks.retrieve.index.build import Built, nodes_base, skill_texts
 from tasks.retrieve.index.gate import Check
-from tasks.retrieve.index.rows import skill_texts
 
 log = logging.getLogger(__name__)
 _MOST_PER_TEXT = 1.25  # vectors per text of the corpus; only above that are unused ones looked for
@@ -72,8 +71,7 @@ def drop_unused_vectors(root: Root) -> int:
 def drop_blobs(root: Root) -> int:
     """Remove blobs that no document names, here and in the corpora of past days; return how many.
 
-    Raises:
-        StorageError: A corpus cannot be read; its blobs stay.
+    Raises `StorageError` if a corpus cannot be read; its blobs stay.
     """
     return sum(drop_unused_blobs(place) for place in (root, *rebuilt_days(root)))
 
@@ -81,8 +79,7 @@ def drop_blobs(root: Root) -> int:
 def texts_in_use(root: Root) -> set[bytes]:
     """Return the hashes of all texts that an index of this corpus encodes.
 
-    Raises:
-        StorageError: The corpus cannot be read.
+    Raises `StorageError` if the corpus cannot be read.
     """
     nodes = nodes_table(root).read(columns=["text"])["text"]
     skills = skill_texts(documents_table(root).read(columns=["name", "description"]))
@@ -92,13 +89,11 @@ def texts_in_use(root: Root) -> set[bytes]:
 def retain_versions(root: Root, keep: int, *, now: datetime) -> list[str]:
     """Remove all published versions but the last `keep`, 1 or more; return the names of those removed.
 
-    The served version stays, however old, and so do versions of the last 24 hours, which a reader may use.
-    Of each of the last `keep` states of skills and nodes the newest version stays too: learned skills are
-    published more often than these change, and must not take the way back from a night.
-
-    Raises:
-        NotPublished: Nothing is served.
-        StorageError: A record or a table cannot be read; the versions that stay are untouched.
+    The served version stays, however old, and so do versions of the last 24 hours, which a reader may use. Of
+    each of the last `keep` states of skills and nodes the newest version stays too: learned skills are
+    published more often than these change, and must not take the way back from a night. Raises `NotPublished`
+    if nothing is served. Raises `StorageError` if a record or a table cannot be read; the versions that stay
+    are untouched.
     """
     served, versions = require_served(root), published_versions(root)
     fresh = [v for v in versions[keep:] if now - v.published_at < _IN_USE]
@@ -138,11 +133,8 @@ def compact_tables(root: Root) -> tuple[Built, list[Compacted]]:
     """Merge the small files of the served tables into new versions beside them; the served ones stay.
 
     Return the compacted versions (the served ones, not `changed`, if there was nothing to merge), and the
-    sizes of each table.
-
-    Raises:
-        NotPublished: Nothing is served.
-        StorageError: The served version cannot be opened.
+    sizes of each table. Raises `NotPublished` if nothing is served; `StorageError` if the served version
+    cannot be opened.
     """
     served, found, changed = require_served(root), [], False
     versions = served.tables()
@@ -187,7 +179,6 @@ def check_compacted(root: Root, built: Built) -> list[Check]:
 
 
 def _row_digests(table: TableAt) -> dict[str, bytes]:
-    """Return a digest of each row by its id."""
     found: dict[str, bytes] = {}
     for batch in table.batches():
         column = batch.column("vector")
@@ -201,11 +192,8 @@ def _row_digests(table: TableAt) -> dict[str, bytes]:
 def clean_tables(root: Root, margin: timedelta = MARGIN) -> None:
     """Remove table versions that refused or killed runs left, if they are older than all published ones.
 
-    They must be older by `margin` at least.
-
-    Raises:
-        NotPublished: Nothing is served.
-        StorageError: A table cannot be read.
+    They must be older by `margin` at least. Raises `NotPublished` if nothing is served; `StorageError` if a
+    table cannot be read.
     """
     prune_tables(root, [*published_versions(root), require_served(root)], [], margin)
 

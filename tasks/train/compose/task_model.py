@@ -14,7 +14,6 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 from torch.nn import functional
-from transformers import AutoModel
 
 from storage.errors import WrongInput
 from tasks.models.adapted_encoder import BASE, INPUT, MATRICES, SCALE, WIDTH
@@ -25,7 +24,7 @@ from tasks.retrieve.compose.dependencies import closure
 from tasks.retrieve.compose.drafts import Span
 from tasks.retrieve.compose.local import BEGIN, INSIDE, LABELS, OUT
 from tasks.retrieve.compose.task_model import APART, BACKWARD, NEITHER, ONWARD, placed_words
-from tasks.train.networks import bare_graph, train
+from tasks.train.networks import bare_graph, bert_of, through, train
 
 MASK, FIRST_WORD = 103, 1000  # token ids: of `[MASK]`, and the first that is no special or unused one
 REQUESTS = Path(compose.__file__).parent / "data" / "requests.jsonl"
@@ -193,8 +192,7 @@ class StepNetwork(torch.nn.Module):
 
     def __init__(self, rank: int, dropout: float) -> None:
         super().__init__()
-        folder = resolve(BASE)[0]
-        self.bert = AutoModel.from_pretrained(folder, attn_implementation="eager", add_pooling_layer=False)
+        self.bert = bert_of(BASE)
         self.bert.requires_grad_(requires_grad=False)
         self.adapters: dict[str, Adapter] = {}
         for number, layer in enumerate(self.bert.encoder.layer):
@@ -351,25 +349,15 @@ def _loss(network: StepNetwork, batch: LessonBatch, rows: torch.Tensor, recipe: 
 class _Layers(torch.nn.Module):
     """The layers of the encoder on embedded tokens of texts of one length."""
 
-    def __init__(self, network: StepNetwork) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.bert = network.bert
-        for layer in self.bert.encoder.layer:  # bare, so that each weight keeps its name
-            for name, module in list(layer.named_modules()):
-                if hasattr(module, "base"):
-                    parent, _, own = name.rpartition(".")
-                    setattr(layer.get_submodule(parent), own, module.base)
+        self.bert = bert_of(BASE)
 
     def forward(self, embedded: torch.Tensor) -> torch.Tensor:
-        states: torch.Tensor = self.bert.embeddings.LayerNorm(embedded)
-        for layer in self.bert.encoder.layer:
-            found = layer(states, None)
-            states = found[0] if isinstance(found, tuple) else found
-        return states
+        return through(self.bert.encoder.layer, self.bert.embeddings.LayerNorm(embedded), None)
 
 
 def write_graph(file: Path) -> None:
     """Write the graph of `AdaptedEncoder`, without weights."""
-    layers = _Layers(StepNetwork(1, 0.0)).eval()
     axes = {name: {0: "texts", 1: "tokens"} for name in (INPUT, "states")}
-    file.write_bytes(bare_graph(layers, (torch.zeros(2, 8, WIDTH),), [INPUT], "states", axes))
+    file.write_bytes(bare_graph(_Layers().eval(), (torch.zeros(2, 8, WIDTH),), [INPUT], "states", axes))

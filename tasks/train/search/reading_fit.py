@@ -47,11 +47,8 @@ class ReadResults(NamedTuple):
 def read_results(held: Requests, rows: npt.NDArray[np.int64], odds: Numbers, reach: Reach) -> ReadResults:
     """Return the first three results of requests in pools with their skill and without.
 
-    Args:
-        held: Requests.
-        rows: Those that were asked.
-        odds: Scores of the first skills by reading, shape `(rows, skills)`.
-        reach: What scores add to the legs'.
+    `rows` are the requests that were asked; `odds`, shape `(rows, skills)`, their first skills' scores by
+    reading, which `reach` adds to the legs'.
     """
     found = [
         (*told, held.kinds[row], pool, held.gold[row] if held.gold[row] >= 0 else row)

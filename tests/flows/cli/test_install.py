@@ -30,19 +30,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storied: SkillRoot)
     return tmp_path / "project"
 
 
-def answer(ask: Ask, *arguments: str, code: int = 0) -> dict[str, Any]:
-    done = ask(*arguments, "--json")
-    assert done.code == code, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def refused(ask: Ask, *arguments: str) -> str:
-    done = ask(*arguments)
-    assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    return done.stderr
-
-
 def files_in(folder: Path) -> dict[str, bytes]:
     return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
@@ -64,15 +51,15 @@ def test_each_agent_s_folder_holds_the_source_s_bytes_until_they_are_removed(
 ) -> None:
     where = ["--agent", agent, *(["--user"] if user else [])]
     folder = (project.parent / "home" if user else project) / FOLDERS[agent][user]
-    (installed,) = answer(ask, "install", "bread", *ACCEPT, *where)["skills"]
+    (installed,) = ask.told("install", "bread", *ACCEPT, *where)["skills"]
     assert installed["path"] == str(folder / "bread")
     source = files_in(storied.market / "bread")
     assert installed["redacted"] == ["keys.env"]
     assert files_in(folder / "bread") == source | {"keys.env": b"TOKEN=[redacted:github-token]\n"}
     require_true(folder / "skillery.lock", storied)
-    assert answer(ask, "outdated", *where)["skills"][0]["state"] == "current"
-    assert answer(ask, "update", *where)["skills"][0]["state"] == "current"
-    assert answer(ask, "remove", "bread", *where)["skills"][0]["doc_id"] == BREAD_ID
+    assert ask.told("outdated", *where)["skills"][0]["state"] == "current"
+    assert ask.told("update", *where)["skills"][0]["state"] == "current"
+    assert ask.told("remove", "bread", *where)["skills"][0]["doc_id"] == BREAD_ID
     assert list(folder.iterdir()) == []
 
 
@@ -81,48 +68,48 @@ def test_a_home_that_was_moved_or_is_deprecated_is_known(
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(project / "moved"))
     bees = ("install", "local/market/bees")
-    assert answer(ask, *bees, "--agent", "claude", "--user")["folder"] == str(project / "moved/skills")
-    assert answer(ask, *bees, "--agent", "claude-code")["folder"] == str(project / ".claude/skills")
+    assert ask.told(*bees, "--agent", "claude", "--user")["folder"] == str(project / "moved/skills")
+    assert ask.told(*bees, "--agent", "claude-code")["folder"] == str(project / ".claude/skills")
     codex, old = ("--agent", "codex", "--user"), project.parent / "home/.codex/skills"
-    answer(ask, *bees, "--to", str(old))
-    assert answer(ask, "outdated", *codex)["folder"] == str(old)
-    new = answer(ask, *bees, *codex)["folder"]
-    assert (new, answer(ask, "outdated", *codex)["folder"]) == (str(old.parents[1] / ".agents/skills"), new)
+    ask.told(*bees, "--to", str(old))
+    assert ask.told("outdated", *codex)["folder"] == str(old)
+    new = ask.told(*bees, *codex)["folder"]
+    assert (new, ask.told("outdated", *codex)["folder"]) == (str(old.parents[1] / ".agents/skills"), new)
 
 
 def test_a_risky_skill_is_refused_with_its_rule(ask: Ask, project: Path) -> None:
-    said = refused(ask, "install", "bread", "--to", "skills")
+    said = ask.refused("install", "bread", "--to", "skills")
     for part in (f"error risk.{RULE}", "scripts/knead.sh, line 2", f"--accept-risk {RULE}"):
         assert part in said
     assert not (project / "skills").exists()
-    assert "is no rule of risks" in refused(ask, "install", "bread", "--to", "skills", "--accept-risk", "x")
+    assert "is no rule of risks" in ask.refused("install", "bread", "--to", "skills", "--accept-risk", "x")
 
 
 def test_classes_of_risks_that_are_refused_are_a_setting(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKILLERY_INSTALL_REFUSE", "")
-    risks = answer(ask, "install", "bread", "--to", "skills")["skills"][0]["risks"]
+    risks = ask.told("install", "bread", "--to", "skills")["skills"][0]["risks"]
     assert [risk["code"] for risk in risks] == [f"risk.{RULE}"]
     for classes in ("remote,hidden", '["warning", "error"]'):
         monkeypatch.setenv("SKILLERY_INSTALL_REFUSE", classes)
-        assert RULE in refused(ask, "install", "bread", "--to", "skills")
+        assert RULE in ask.refused("install", "bread", "--to", "skills")
     monkeypatch.setenv("SKILLERY_INSTALL_REFUSE", "grave")
-    assert "'grave' is no class of risks" in refused(ask, "install", "bread", "--to", "skills")
+    assert "'grave' is no class of risks" in ask.refused("install", "bread", "--to", "skills")
 
 
 def test_an_older_revision_is_outdated_and_updated_with_the_differences(
     ask: Ask, storied: SkillRoot, project: Path
 ) -> None:
     where = ("--to", "skills")
-    answer(ask, "install", "bread", *FIRST, *where)
+    ask.told("install", "bread", *FIRST, *where)
     bread = project / "skills" / "bread"
     assert (bread / "logo.png").read_bytes() == LOGO
-    assert answer(ask, "outdated", *where)["skills"][0]["state"] == "outdated"
+    assert ask.told("outdated", *where)["skills"][0]["state"] == "outdated"
     before = files_in(project)
-    (left,) = answer(ask, "update", *where, code=1)["skills"]
+    (left,) = ask.told("update", *where, code=1)["skills"]
     assert (left["state"], RULE in left["reason"]) == ("refused", True)
-    foreseen = answer(ask, "update", "--dry-run", *ACCEPT, *where)
+    foreseen = ask.told("update", "--dry-run", *ACCEPT, *where)
     assert files_in(project) == before
-    done = answer(ask, "update", *ACCEPT, *where)
+    done = ask.told("update", *ACCEPT, *where)
     assert [s["state"] for f in (foreseen, done) for s in f["skills"]] == ["outdated", "updated"]
     assert foreseen["skills"][0]["files"] == done["skills"][0]["files"]
     changes = {file["path"]: file["change"] for file in done["skills"][0]["files"]}
@@ -130,12 +117,10 @@ def test_an_older_revision_is_outdated_and_updated_with_the_differences(
         "SKILL.md": "changed", "logo.png": "removed", "notes.md": "added", "scripts/knead.sh": "changed",
     }  # fmt: skip
     assert [risk["code"] for risk in done["skills"][0]["risks"]["added"]] == [f"risk.{RULE}"]
-    assert ((bread / "SKILL.md").read_bytes(), (bread / "scripts/knead.sh").read_bytes()) == (
-        SECOND.encode(),
-        PIPED,
-    )
+    assert (bread / "SKILL.md").read_bytes() == SECOND.encode()
+    assert (bread / "scripts/knead.sh").read_bytes() == PIPED
     require_true(project / "skills" / "skillery.lock", storied)
-    assert answer(ask, "update", *where)["skills"][0]["state"] == "current"
+    assert ask.told("update", *where)["skills"][0]["state"] == "current"
 
 
 @pytest.mark.parametrize(("side", "script"), [("--ours", b"echo mine\n"), ("--theirs", PIPED)])
@@ -143,50 +128,44 @@ def test_what_was_edited_is_merged_and_stays_an_edit(
     ask: Ask, project: Path, side: str, script: bytes
 ) -> None:
     where = ("--to", "skills")
-    answer(ask, "install", "bread", *FIRST, *where)
+    ask.told("install", "bread", *FIRST, *where)
     bread = project / "skills/bread"
     text = (bread / "SKILL.md").read_text("utf-8")
     (bread / "SKILL.md").write_text(text.replace("If the crumb", "If my crumb"), "utf-8")
     (bread / "scripts/knead.sh").write_bytes(b"echo mine\n")
     (bread / "mine.md").write_bytes(b"mine\n")
-    foreseen = answer(ask, "update", side, *ACCEPT, "--dry-run", *where)["skills"][0]
-    (done,) = answer(ask, "update", side, *ACCEPT, *where)["skills"]
+    foreseen = ask.told("update", side, *ACCEPT, "--dry-run", *where)["skills"][0]
+    (done,) = ask.told("update", side, *ACCEPT, *where)["skills"]
     assert (foreseen["state"], done["state"], foreseen["files"]) == ("outdated", "merged", done["files"])
     now = (bread / "SKILL.md").read_text("utf-8")
     assert ("If my crumb" in now, "three hours" in now) == (True, True)
-    assert ((bread / "scripts/knead.sh").read_bytes(), (bread / "mine.md").read_bytes()) == (
-        script,
-        b"mine\n",
-    )
-    (again,) = answer(ask, "outdated", *where)["skills"]
+    assert (bread / "scripts/knead.sh").read_bytes() == script
+    assert (bread / "mine.md").read_bytes() == b"mine\n"
+    (again,) = ask.told("outdated", *where)["skills"]
     edited = {"SKILL.md", "mine.md", *(["scripts/knead.sh"] if side == "--ours" else [])}
     assert (again["state"], {edit["path"] for edit in again["edited"]}) == ("current", edited)
-    assert answer(ask, "update", *where)["skills"][0]["state"] == "current"
+    assert ask.told("update", *where)["skills"][0]["state"] == "current"
     assert (bread / "SKILL.md").read_text("utf-8") == now
 
 
 def test_what_was_edited_by_hand_is_kept_by_every_command(ask: Ask, project: Path) -> None:
     where = ("--to", "skills")
-    answer(ask, "install", "bread", *FIRST, *where)
+    ask.told("install", "bread", *FIRST, *where)
     script = project / "skills/bread/scripts/knead.sh"
     assert script.read_bytes() == KNEAD
     script.write_bytes(b"echo mine\n")
-    (found,) = answer(ask, "outdated", *where)["skills"]
-    assert (found["state"], found["edited"]) == (
-        "outdated",
-        [{"path": "scripts/knead.sh", "change": "edited"}],
-    )
-    (left,) = answer(ask, "update", *ACCEPT, *where, code=1)["skills"]
-    assert (left["state"], "scripts/knead.sh (both changed the same lines)" in left["reason"]) == (
-        "conflict",
-        True,
-    )
+    (found,) = ask.told("outdated", *where)["skills"]
+    assert found["state"] == "outdated"
+    assert found["edited"] == [{"path": "scripts/knead.sh", "change": "edited"}]
+    (left,) = ask.told("update", *ACCEPT, *where, code=1)["skills"]
+    assert left["state"] == "conflict"
+    assert "scripts/knead.sh (both changed the same lines)" in left["reason"]
     listed = (project / "skills/bread.rej").read_text("utf-8")
     assert all(said in listed for said in ("echo mine", "<<<<<<< yours", ">>>>>>> corpus"))
     for command in (["install", "bread", *ACCEPT], ["remove", "bread"]):
-        assert "knead.sh (edited)" in refused(ask, *command, *where)
+        assert "knead.sh (edited)" in ask.refused(*command, *where)
     assert script.read_bytes() == b"echo mine\n"
-    assert len(answer(ask, "remove", "bread", "--yes", *where)["skills"][0]["edited"]) == 1
+    assert len(ask.told("remove", "bread", "--yes", *where)["skills"][0]["edited"]) == 1
     assert files_in(project / "skills") == {}
 
 
@@ -210,8 +189,8 @@ def test_a_person_reads_what_was_done(ask: Ask) -> None:
 def test_nothing_is_installed_unless_all_that_was_named_can_be(ask: Ask, project: Path) -> None:
     Path("skills/bees").mkdir(parents=True)
     names = ["local/market/old/bees", "local/market/bees"]
-    assert "not from Skillery" in refused(ask, "install", *names, "--to", "skills")
-    assert "no document has the id" in refused(ask, "install", "bees", "nothing", "--to", "skills")
+    assert "not from Skillery" in ask.refused("install", *names, "--to", "skills")
+    assert "no document has the id" in ask.refused("install", "bees", "nothing", "--to", "skills")
     assert files_in(project) == {}
 
 
@@ -225,29 +204,29 @@ def withheld(storied: SkillRoot) -> Any:  # noqa: ANN401
 
 
 def test_what_is_withheld_is_not_installed_nor_updated(ask: Ask, withheld: Any) -> None:  # noqa: ANN401
-    answer(ask, "install", "bread", *FIRST, "--to", "skills")
+    ask.told("install", "bread", *FIRST, "--to", "skills")
     withheld()
-    assert "is withheld" in refused(ask, "install", "local/market/bees", "--to", "skills")
-    (left,) = answer(ask, "update", *ACCEPT, "--to", "skills", code=1)["skills"]
+    assert "is withheld" in ask.refused("install", "local/market/bees", "--to", "skills")
+    (left,) = ask.told("update", *ACCEPT, "--to", "skills", code=1)["skills"]
     assert (left["state"], "is withheld" in left["reason"]) == ("refused", True)
 
 
 def test_what_the_corpus_holds_no_more_stays(ask: Ask, tmp_path: Path, project: Path) -> None:
-    answer(ask, "install", "bread", *ACCEPT, "--to", "skills")
+    ask.told("install", "bread", *ACCEPT, "--to", "skills")
     other = ("--to", "skills", "--root", str(tmp_path / "empty"))
-    assert answer(ask, "outdated", *other)["skills"][0]["state"] == "gone"
-    (left,) = answer(ask, "update", *other, code=1)["skills"]
+    assert ask.told("outdated", *other)["skills"][0]["state"] == "gone"
+    (left,) = ask.told("update", *other, code=1)["skills"]
     assert (left["state"], "no more" in left["reason"]) == ("gone", True)
     assert (project / "skills/bread/SKILL.md").read_bytes() == SECOND.encode()
 
 
 def test_the_folder_of_the_one_agent_that_has_one_is_taken(ask: Ask, project: Path) -> None:
     bees = ("install", "local/market/bees")
-    assert "none of claude, codex, cursor, gemini, copilot has one" in refused(ask, *bees)
+    assert "none of claude, codex, cursor, gemini, copilot has one" in ask.refused(*bees)
     (project / ".cursor/skills").mkdir(parents=True)
-    assert answer(ask, *bees)["folder"] == str(project / ".cursor/skills")
+    assert ask.told(*bees)["folder"] == str(project / ".cursor/skills")
     (project / ".claude/skills").mkdir(parents=True)
-    assert "claude, cursor have one" in refused(ask, *bees)
-    assert answer(ask, "outdated")["folder"] == str(project / ".cursor/skills")
-    answer(ask, "remove", "local/market/bees")
-    assert "'bees' is not installed" in refused(ask, "remove", "bees", "--agent", "claude")
+    assert "claude, cursor have one" in ask.refused(*bees)
+    assert ask.told("outdated")["folder"] == str(project / ".cursor/skills")
+    ask.told("remove", "local/market/bees")
+    assert "'bees' is not installed" in ask.refused("remove", "bees", "--agent", "claude")

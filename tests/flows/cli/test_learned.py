@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flows.cli.main import main
 from tasks.induce.trajectories.record import Trajectory
-from tests.support.chromium_there import require_chromium
-from tests.support.command import Ask
+from tests.support.command import Ask, lines_of
 from tests.support.induce.learning import RUNS
 from tests.support.induce.learning import written as runs_written
-from tests.support.induce.runs import FORM, HOME, Done, page, web_run
-from tests.support.induce.workshop.application import workshop
+from tests.support.induce.runs import FORM, HOME, add_bed, mooring
+from tests.support.llm.llm_asking import llm_set_up
+from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import SUCCESS, record_of, skill_of, skills, teaches, windows_of
 from tests.support.roots.skill_root import Export
 
 
@@ -50,10 +55,12 @@ def state(tmp_path: Path, **fields: object) -> str:
     return str(path)
 
 
-def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
+def test_runs_are_learned_once_and_a_library_anew_with_another_support_or_where_it_was_not_written(
+    root: str, tmp_path: Path, ask: Ask
+) -> None:
     files = [written(tmp_path / "a.jsonl", *RUNS[:3]), written(tmp_path / "b.jsonl", *RUNS[2:])]
-    first = json.loads(ask("induce", *files, "--root", root, "--json").stdout)
-    again = json.loads(ask("induce", *files, "--root", root, "--json").stdout)
+    first = ask.told("induce", *files, "--root", root)
+    again = ask.told("induce", *files, "--root", root)
     assert first["trajectories"] == {
         "read": 7, "new": 6, "judged": 0, "unchanged": 1, "waiting": 0, "redacted": 0,
         "forgotten": 0, "failed": {}, "unread": [],
@@ -61,6 +68,11 @@ def test_runs_are_learned_once(root: str, tmp_path: Path, ask: Ask) -> None:
     assert first["skills"]["new"] == first["verified"]["recorded"] > 0
     assert {row["domain"] for row in first["domains"]} == {"greenhouse", "harbour"}
     assert (again["trajectories"]["new"], again["skills"]["new"], again["windows"]) == (0, 0, 0)
+    assert again["domains"] == first["domains"]
+    fewer = ask.told("induce", *files, "--root", root, "--support", "4")
+    Path(root, "induced", "made-of.json").unlink()  # as if the process had died before
+    again = ask.told("induce", *files, "--root", root)
+    assert fewer["skills"]["retired"] > 0
     assert again["domains"] == first["domains"]
 
 
@@ -76,78 +88,29 @@ def test_the_first_lines_that_are_no_runs_are_named_with_what_is_wrong(
     assert ("broken-line 30" in said, said.count("broken-line: not JSON")) == (True, 19)
 
 
-def test_a_library_is_built_again_when_another_support_is_asked_for_or_it_was_not_written(
-    root: str, tmp_path: Path, ask: Ask
-) -> None:
-    runs = written(tmp_path / "runs.jsonl", *RUNS)
-    first = json.loads(ask("induce", runs, "--root", root, "--json").stdout)
-    fewer = json.loads(ask("induce", runs, "--root", root, "--support", "4", "--json").stdout)
-    Path(root, "induced", "made-of.json").unlink()  # as if the process had died before
-    again = json.loads(ask("induce", runs, "--root", root, "--json").stdout)
-    assert fewer["skills"]["retired"] > 0
-    assert again["domains"] == first["domains"]
-
-
-@pytest.mark.slow
-def test_runs_are_verified_in_a_browser(root: str, tmp_path: Path, ask: Ask) -> None:
-    require_chromium()
-    bicycle = "clickable Red Gazelle Brakes Ada open"
-    done: list[Done] = [
-        (page("link Jobs", "link New job"), "click", "link Jobs", {}),
-        (page("link Jobs", bicycle, first=20), "click", bicycle, {}),
-        (page("button Start work", "button Cancel job", first=40), "click", "button Start work", {}),
-    ]
-    runs = written(tmp_path / "runs.jsonl", web_run("Start the Red Gazelle", done))
-    with workshop() as shop:
-        verify = f"command:{sys.executable} -m tasks.induce.replay.chromium {shop.url}"
-        asked = ("induce", runs, "--root", root, "--verify", verify, "--json")
-        found = json.loads(ask(*asked).stdout)
-        job = shop.records.facts()["jobs"][0]
-    assert (found["verified"], found["skills"]["new"], found["dropped"]) == ({"command": 3}, 3, {})
-    assert (job["bicycle"], job["status"]) == ("Red Gazelle", "in work")
-    refused = ask("induce", runs, "--root", root, "--verify", verify, "--granularity", "action")
-    assert refused.code == 1
-    assert "does not answer POST /.skillery/reset" in refused.stderr
-
-
 def test_the_form_that_browser_had_names_the_command(root: str, tmp_path: Path, ask: Ask) -> None:
     runs = written(tmp_path / "runs.jsonl", *RUNS)
-    refused = ask("induce", runs, "--root", root, "--verify", "browser:http://127.0.0.1:8000/")
-    assert refused.code == 2
-    assert "'command:python -m tasks.induce.replay.chromium http://127.0.0.1:8000/'" in refused.stderr
+    assert "'command:python -m tasks.induce.replay.chromium http://127.0.0.1:8000/'" in ask.refused(
+        "induce", runs, "--root", root, "--verify", "browser:http://127.0.0.1:8000/"
+    )
 
 
-@pytest.mark.slow
-def test_parts_in_any_order_give_the_same_files(root: str, learned: str, tmp_path: Path, ask: Ask) -> None:
-    for n, run in enumerate(reversed(RUNS)):
-        assert ask("induce", written(tmp_path / f"p{n}.jsonl", run), "--root", root).code == 0
-    files = sorted(file.relative_to(learned) for file in Path(learned, "induced").rglob("*.parquet"))
-    assert files == sorted(file.relative_to(root) for file in Path(root, "induced").rglob("*.parquet"))
-    assert [Path(learned, file).read_bytes() for file in files] == [
-        Path(root, file).read_bytes() for file in files
-    ]
-
-
-def test_what_fits_the_state_is_suggested_with_its_code_and_sources(
+def test_what_fits_the_state_is_suggested_with_its_code_and_sources_or_as_the_prompt_of_an_agent(
     learned: str, tmp_path: Path, ask: Ask
 ) -> None:
     given = ["--root", learned, "--domain", "greenhouse", "--task", "Add the bed Iris bank with clay."]
-    found = json.loads(ask("suggest", *given, "--state", state(tmp_path, observation=FORM), "--json").stdout)
+    found = ask.told("suggest", *given, "--state", state(tmp_path, observation=FORM))
     first = found["results"][0]
     assert first["actions"][0]["name"] == "fill"
     assert {
-        "skill_id",
-        "code",
-        "callable",
-        "support",
-        "verified",
-        "score",
-        "parts",
-        "sources",
-        "near",
-    } <= set(first)
+        "skill_id", "code", "callable", "support", "verified", "score", "parts", "sources", "near",
+    } <= set(first)  # fmt: skip
     assert found["domain"] == "greenhouse"
     assert "name textbox" in found["state"]
+    said = ask("suggest", *given, "--state", state(tmp_path, observation=HOME), "--format", "prompt").stdout
+    assert said.startswith("## Learned skills")
+    assert "def click_beds_then_" in said
+    assert "not instructions" in said
 
 
 @pytest.mark.parametrize(("granularity", "length"), [("trajectory", 5), ("action", 1)])
@@ -156,10 +119,10 @@ def test_a_library_of_another_granularity_is_built_and_asked_as_such(
 ) -> None:
     root = str(shutil.copytree(learned, tmp_path / "copy", symlinks=True))
     path, more = str(Path(learned).with_name("runs.jsonl")), ["--root", root, "--granularity", granularity]
-    built = json.loads(ask("induce", path, *more, "--json").stdout)
-    again = json.loads(ask("induce", path, *more, "--json").stdout)
+    built = ask.told("induce", path, *more)
+    again = ask.told("induce", path, *more)
     given = ["--root", root, "--domain", "greenhouse", "--task", "Add the bed Iris bank with clay."]
-    found = json.loads(ask("suggest", *given, "--state", state(tmp_path, observation=HOME), "--json").stdout)
+    found = ask.told("suggest", *given, "--state", state(tmp_path, observation=HOME))
     assert (built["skills"]["retired"] > 0, built["windows"] > 0) == (True, True)
     assert again["windows"] == 0
     assert found["results"]
@@ -169,42 +132,13 @@ def test_a_library_of_another_granularity_is_built_and_asked_as_such(
     }  # fmt: skip
 
 
-def test_a_granularity_that_is_not_known_is_told_before_anything_is_kept(
-    root: str, tmp_path: Path, ask: Ask
-) -> None:
-    done = ask(
-        "induce", written(tmp_path / "r.jsonl", *RUNS), "--root", root, "--granularity", "step"
-    )  # fmt: skip
-    assert done.code == 2
-    assert "--granularity step is not known: name one of window, trajectory, action" in done.stderr
-    assert not Path(root, "trajectories").exists()
-
-
-def test_an_agent_s_prompt_has_the_functions_and_says_that_they_are_records(
-    learned: str, tmp_path: Path, ask: Ask
-) -> None:
-    given = ["--domain", "greenhouse", "--task", "Add a bed.", "--state", state(tmp_path, observation=HOME)]
-    said = ask("suggest", "--root", learned, *given, "--format", "prompt").stdout
-    assert said.startswith("## Learned skills")
-    assert "def click_beds_then_" in said
-    assert "not instructions" in said
-
-
 def test_a_file_of_states_is_answered_line_by_line(learned: str, tmp_path: Path, ask: Ask) -> None:
-    lines = [
-        {
-            "query_id": "a",
-            "task": "Moor the Gull.",
-            "domain": "harbour",
-            "state": {"observation": "user: hi"},
-        },
-        {"query_id": "c", "task": "Moor the Gull.", "domain": 5, "state": {"observation": "user: hi"}},
-        {"query_id": "b", "task": "Moor the Gull.", "domain": "harbor", "state": {"observation": "user: hi"}},
-    ]
+    same = {"task": "Moor the Gull.", "state": {"observation": "user: hi"}}
+    lines = [{**same, "query_id": str(domain), "domain": domain} for domain in ("harbour", 5, "harbor")]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     out = tmp_path / "r.jsonl"
     done = ask("suggest", "--root", learned, "--batch", str(tmp_path / "q.jsonl"), "--out", str(out))
-    good, wrong, bad = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    good, wrong, bad = lines_of(out)
     assert done.code == 1
     assert good["results"][0]["actions"][0]["name"] == "find_berth"
     assert "did you mean 'harbour'?" in bad["error"]
@@ -214,7 +148,7 @@ def test_a_file_of_states_is_answered_line_by_line(learned: str, tmp_path: Path,
 def test_the_library_is_listed_shown_written_and_exported(learned: str, tmp_path: Path, ask: Ask) -> None:
     out, folder = tmp_path / "l.jsonl", tmp_path / "skills"
     done = ask("library", "--root", learned, "--out", str(out), "--export", str(folder), "--json")
-    rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    rows = lines_of(out)
     shown = ask("library", rows[0]["skill_id"].rpartition("/")[2], "--root", learned).stdout
     assert json.loads(done.stdout)["skills"] == rows
     assert rows[0]["code"] in shown
@@ -242,10 +176,9 @@ def test_the_library_is_listed_shown_written_and_exported(learned: str, tmp_path
 def test_wrong_use_is_told_in_a_line(
     learned: str, tmp_path: Path, ask: Ask, arguments: list[str], said: str
 ) -> None:
-    done = ask("suggest", "--root", learned, *arguments, "--state", state(tmp_path, observation=HOME))
-    assert done.code == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    assert said in ask.refused(
+        "suggest", "--root", learned, *arguments, "--state", state(tmp_path, observation=HOME)
+    )
 
 
 def test_a_root_that_learned_nothing_says_so(root: str, tmp_path: Path, ask: Ask) -> None:
@@ -254,3 +187,150 @@ def test_a_root_that_learned_nothing_says_so(root: str, tmp_path: Path, ask: Ask
         "suggest", "--root", root, "--task", "x", "--domain", "y", "--state", state(tmp_path, observation="")
     )
     assert "no learned skills are served here" in done.stderr
+
+
+NAMES = (("Fern corner", "Petrel"), ("Rose row", "Auk"), ("Lily pond", "Tern"))
+UNJUDGED = [
+    replace(run, success=None)
+    for n, (bed, boat) in enumerate(NAMES)
+    for run in (add_bed(f"g{n}", f"bed-{n}", bed), mooring(f"h{n}", f"boat-{n}", boat, f"B{n}"))
+]
+
+
+@pytest.fixture
+def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmServer]:
+    with llm_set_up(monkeypatch, say=teaches) as running:
+        yield running
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> str:
+    path = tmp_path / "runs.jsonl"
+    path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in UNJUDGED), "utf-8")
+    return str(path)
+
+
+def induced(ask: Ask, runs: str, root: str, *more: str) -> dict[str, Any]:
+    return ask.told("induce", runs, "--root", root, *more)
+
+
+def library_of(ask: Ask, root: str) -> list[dict[str, Any]]:
+    return ask.told("library", "--root", root)["skills"]  # type: ignore[no-any-return]
+
+
+def test_runs_that_nobody_judged_teach_what_the_model_makes_of_them(
+    llm: LlmServer, root: str, runs: str, ask: Ask
+) -> None:
+    found = induced(ask, runs, root, "--judge", "llm", "--inducer", "llm")
+    assert found["trajectories"]["waiting"] == 0
+    assert found["state"] == "complete"
+    assert found["inducers"] == {"llm": found["skills"]["new"]}
+    assert (found["llm"]["model"], found["llm"]["requests"]) == ("small-model", llm.requests)
+    assert found["llm"]["tokens"] == 110 * llm.requests
+    assert all(skill["inducer"] == "llm" for skill in library_of(ask, root))
+    assert Counter("windows" in record_of(asked) for asked in llm.asked) == {False: 6, True: 2}
+
+
+def test_the_files_word_is_taken_where_that_is_asked_for_else_a_model_set_up_judges_and_recurrence_induces(
+    llm: LlmServer, root: str, runs: str, ask: Ask
+) -> None:
+    found = induced(ask, runs, root, "--judge", "declared")
+    assert (found["trajectories"]["waiting"], found["skills"]["new"], found["llm"]) == (6, 0, None)
+    assert llm.requests == 0
+    llm.say = lambda asked: (
+        SUCCESS if "bed" in record_of(asked)["intent"] else SUCCESS.replace("success", "failure")
+    )
+    found = induced(ask, runs, root)
+    assert [row["domain"] for row in found["domains"] if row["skills"]] == ["greenhouse"]
+    assert list(found["inducers"]) == ["recurrence"]
+    assert found["trajectories"]["waiting"] == 0
+
+
+def test_another_judge_or_inducer_builds_the_library_again_and_asks_nothing_twice(
+    llm: LlmServer, root: str, runs: str, ask: Ask
+) -> None:
+    both = ("--judge", "llm", "--inducer", "llm")
+    first = induced(ask, runs, root, *both)
+    asked = llm.requests
+    again, plain = induced(ask, runs, root, *both), induced(ask, runs, root, "--judge", "llm")
+    back = induced(ask, runs, root, *both)
+    assert (again["windows"], plain["windows"], back["windows"]) == (0, first["windows"], first["windows"])
+    assert list(plain["inducers"]) == ["recurrence"]
+    assert back["inducers"] == first["inducers"]
+    assert back["llm"]["cached"] > 0
+    assert llm.requests == asked
+
+
+def test_a_run_that_is_not_judged_waits_and_is_judged_when_the_server_answers(
+    llm: LlmServer, root: str, runs: str, ask: Ask
+) -> None:
+    llm.fault = lambda _: "500"
+    done = ask("induce", runs, "--root", root, "--judge", "llm", "--json")
+    found = json.loads(done.stdout)
+    assert (found["state"], found["trajectories"]["waiting"], found["skills"]["new"]) == ("partial", 6, 0)
+    assert "induce-judge-1: unavailable" in done.stderr
+    assert "such runs wait" in done.stderr
+    llm.fault = lambda _: None
+    found = induced(ask, runs, root, "--judge", "llm")
+    assert (found["state"], found["trajectories"]["waiting"]) == ("complete", 0)
+    assert found["skills"]["new"] > 0
+
+
+def test_the_skills_of_a_model_are_suggested_at_the_states_where_they_were_done(
+    llm: LlmServer, root: str, runs: str, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def renamed(asked: Asked) -> str:
+        rows = [skill_of(window) for window in windows_of(asked)]
+        return skills(*({**row, "code": row["code"].replace("name_text", "bed_name")} for row in rows))
+
+    llm.say = lambda asked: renamed(asked) if windows_of(asked) else teaches(asked)
+    induced(ask, runs, root, "--judge", "llm", "--inducer", "llm")
+    given = [
+        "suggest",
+        "--root",
+        root,
+        "--domain",
+        "greenhouse",
+        "--task",
+        "Add the bed Iris bank.",
+        "--state",
+    ]
+    given += [state(tmp_path, observation=FORM, url="http://green.example", title="Green")]
+    found = ask.told(*given)
+    assert "bed_name" in found["results"][0]["code"]
+    assert found["state"].startswith("on the Green")
+    monkeypatch.setenv("SKILLERY_INDUCE_SUMMARIES", "llm")
+    told = ask.told(*given, "--method", "sgdr")
+    assert told["state"] == "A page of the greenhouse, where beds can be added."
+    asked = llm.requests
+    assert ask.told(*given)["state"] == told["state"]
+    assert llm.requests == asked
+
+
+def test_settings_of_inducing_are_listed_and_checked(
+    root: str, runs: str, ask: Ask, llm: LlmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLERY_INDUCE_WINDOWS", "5")
+    induced(ask, runs, root, "--judge", "llm", "--inducer", "llm")
+    assert max(len(windows_of(asked)) for asked in llm.asked) == 5
+    assert "SKILLERY_INDUCE_SUMMARY_TOKENS" in ask("settings", "--all").stdout
+    monkeypatch.setenv("SKILLERY_INDUCE_WINDOWS", "none")
+    assert "SKILLERY_INDUCE_WINDOWS" in ask.refused("induce", runs, "--root", root, "--judge", "llm")
+
+
+def test_in_a_stream_only_runs_that_the_model_passes_are_learned_from(
+    root: str, tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "stream.jsonl"
+    path.write_text("".join(json.dumps({**asdict(run), "success": True}) + "\n" for run in UNJUDGED), "utf-8")
+    command = ["evaluate", "stream", str(path), "--root", root, "--json"]
+    declared = ask.told(*command)
+    monkeypatch.setenv("SKILLERY_INDUCE_JUDGE", "llm")
+    found = []
+    for number, status in enumerate(("success", "failure")):
+        monkeypatch.setenv("SKILLERY_LLM_SEED", str(number))
+        with llm_set_up(monkeypatch, say=lambda _, s=status: f'Thoughts: seen.\nStatus: "{s}"') as server:
+            found.append(ask.told(*command))
+            assert server.requests == len(UNJUDGED)
+    assert declared["methods"] == found[0]["methods"]
+    assert found[0]["methods"][0]["usable@5"] > found[1]["methods"][0]["usable@5"] == 0

@@ -34,16 +34,7 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def _rows(ask: Ask, root: str) -> dict[str, dict[str, Any]]:
-    done = ask("sources", "--root", root, "--json")
-    assert done.code == 0, done.stderr
-    return {row["source"]: row for row in json.loads(done.stdout)["sources"]}
-
-
-def _done(ask: Ask, *arguments: str) -> dict[str, Any]:
-    done = ask("sources", *arguments, "--json")
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return {row["source"]: row for row in ask.told("sources", "--root", root)["sources"]}
 
 
 def _stale(root: str) -> dict[str, float]:
@@ -87,7 +78,7 @@ def test_the_whole_life_of_sources(
     two[1].rename(tmp_path / "away")
     nightly(root)
     assert _stale(root) == {one: 0.0, other: 1.0}, "a source on the list is stale where it cannot be read"
-    assert _done(ask, "remove", other, "--root", root) == {
+    assert ask.told("sources", "remove", other, "--root", root) == {
         "source": other, "removed": True, "retired": 0, "documents": 2,
     }  # fmt: skip
     assert (_rows(ask, root)[other]["state"], _stale(root)) == ("unlisted", {one: 0.0})
@@ -95,16 +86,16 @@ def test_the_whole_life_of_sources(
     apart = f"shared~{hashlib.sha256(str(two[1]).encode()).hexdigest()[:6]}"
     assert _documents(root) == {"local/shared/cocoa", "local/shared/coffee", f"local/{apart}/broth"}
 
-    assert _done(ask, "remove", other, "--retire", "--root", root)["retired"] == 2
+    assert ask.told("sources", "remove", other, "--retire", "--root", root)["retired"] == 2
     assert nightly(root)["documents"] == 2
     assert _documents(root) == {"local/shared/cocoa", "local/shared/coffee"}
     assert _rows(ask, root).keys() == {one}
-    assert _done(ask, "remove", other, "--retire", "--root", root) == {
+    assert ask.told("sources", "remove", other, "--retire", "--root", root) == {
         "source": other, "removed": False, "retired": 0, "documents": 0,
     }  # fmt: skip
 
     (tmp_path / "away").rename(two[1])
-    assert _done(ask, "add", str(two[1]), "--root", root) == {"source": other, "added": True}
+    assert ask.told("sources", "add", str(two[1]), "--root", root) == {"source": other, "added": True}
     assert nightly(root)["documents"] == 3
 
 
@@ -119,19 +110,15 @@ def test_a_root_of_an_older_skillery_reads_again_what_it_had_stopped_reading(
         for spec, record in read_sources(Root(root)).items()
     }
     stale = {"last_read": None, "last_complete": None, "stale_since": "2026-03-01T02:00:00+00:00"}
-    records[typo] = {
-        **records[one],
-        **stale,
-        "state": "failed",
-        "message": f"{typo}: there is no such folder",
-    }
+    told = {"state": "failed", "message": f"{typo}: there is no such folder"}
+    records[typo] = {**records[one], **stale, **told}
     (Path(root) / "state/sources.json").write_text(json.dumps({"sources": records}), "utf-8")
     assert _stale(root) == {one: 0.0, other: 0.0}
     shown = _rows(ask, root)[typo]
     assert (shown["state"], shown["stale_since"]) == ("unlisted", None)
     assert f"{typo}: there is no such folder" in ask("sources", "--root", root).stdout
     assert nightly(root)["specs"] == [one, other]
-    assert _done(ask, "remove", typo, "--root", root)["removed"] is False
+    assert ask.told("sources", "remove", typo, "--root", root)["removed"] is False
     assert _rows(ask, root).keys() == {one, other}
 
 
@@ -142,7 +129,7 @@ def test_a_list_that_was_emptied_is_a_night_that_reads_nothing_and_says_so(
     from flows.nightly import nightly
 
     nightly(root, [f"dir:{two[0]}"])
-    _done(ask, "remove", str(two[0]), "--root", root)
+    ask.told("sources", "remove", str(two[0]), "--root", root)
     record = nightly(root)
     assert (record["state"], record["specs"], record["documents"]) == ("complete", [], 2)
     capsys.readouterr()
@@ -190,15 +177,14 @@ def test_what_is_added_is_shown_before_any_run_and_added_once(
         "ann/garden": "github:ann/garden",
         "https://github.com/ann/orchard/tree/v2": "github:ann/orchard@v2",
     }.items():
-        assert [_done(ask, "add", given, "--root", root) for _ in range(2)] == [
+        assert [ask.told("sources", "add", given, "--root", root) for _ in range(2)] == [
             {"source": spec, "added": True}, {"source": spec, "added": False},
         ]  # fmt: skip
     rows = _rows(ask, root)
-    assert {(row["state"], row["documents"], row["last_complete"]) for row in rows.values()} == {
-        ("unread", 0, None)
-    }
+    states = {(row["state"], row["documents"], row["last_complete"]) for row in rows.values()}
+    assert states == {("unread", 0, None)}
     assert set(_stale(root).values()) == {0.0}
-    assert _done(ask, "remove", "ann/garden", "--root", root)["removed"]
+    assert ask.told("sources", "remove", "ann/garden", "--root", root)["removed"]
     assert _rows(ask, root).keys() == rows.keys() - {"github:ann/garden"}
 
 
@@ -222,22 +208,19 @@ def test_wrong_use_of_the_list_names_what_was_meant_and_changes_nothing(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a/folder").mkdir(parents=True)
     for spec in ("github:ann/garden", "sample"):
-        _done(ask, "add", spec, "--root", "root")
+        ask.told("sources", "add", spec, "--root", "root")
     before = read_sources(Root(tmp_path / "root"))
-    done = ask("sources", *arguments, "--root", "root")
-    assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert said in done.stderr
-    assert "hush" not in done.stderr
+    told = ask.refused("sources", *arguments, "--root", "root")
+    assert said in told
+    assert "hush" not in told
     assert read_sources(Root(tmp_path / "root")) == before
 
 
 def test_options_before_add_are_refused_because_they_would_be_those_of_the_list(
     tmp_path: Path, ask: Ask
 ) -> None:
-    done = ask("sources", "--root", str(tmp_path / "root"), "add", "sample")
-    assert (done.code, done.stderr) == (
-        2, "skillery: options stand after the command: skillery sources add --root ...\n",
-    )  # fmt: skip
+    told = ask.refused("sources", "--root", str(tmp_path / "root"), "add", "sample")
+    assert told == "skillery: options stand after the command: skillery sources add --root ...\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -245,7 +228,7 @@ def test_the_list_changes_only_where_nobody_else_writes(
     tmp_path: Path, ask: Ask, other_writer: Callable[[str], AbstractContextManager[None]]
 ) -> None:
     root = str(tmp_path)
-    _done(ask, "add", "sample", "--root", root)
+    ask.told("sources", "add", "sample", "--root", root)
     with other_writer(root):
         for command in (["add", "mcp-registry"], ["remove", "sample"], ["remove", "sample", "--retire"]):
             done = ask("sources", *command, "--root", root)
@@ -262,7 +245,7 @@ def test_a_person_reads_the_list_in_80_columns(
     root = str(tmp_path)
     assert "none yet" in ask("sources", "--root", root).stdout
     for spec in ("github:ann/garden", f"dir:/{'long-' * 20}shelf"):
-        _done(ask, "add", spec, "--root", root)
+        ask.told("sources", "add", spec, "--root", root)
     lines = re.sub(r"\x1b\[[\d;]*m", "", ask("sources", "--root", root).stdout).splitlines()
     assert max(map(len, lines)) <= 80
     assert any(re.search(r"github:ann/garden +│ unread +│ 0 +│ never", line) for line in lines), lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from storage.answers import FILE
 from storage.root import Root
 from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import Ask, lines_of
-from tests.support.llm.llm_asking import fragments_of, mischief, settings_of, write_fragments
-from tests.support.llm.llm_server import LlmServer, label_of
-from tests.support.llm.typing_llm import says
+from tests.support.llm.llm_asking import fragments_of, llm_set_up, settings_of, write_fragments
+from tests.support.llm.llm_server import Asked, LlmServer, label_of
+from tests.support.llm.scripted import says
+from tests.support.roots.hand_written import SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
 
 LLM, FALLBACK = "classify-1@small-model", f"{LocalClassifier.name}:fallback"
@@ -43,13 +44,10 @@ class Command:
 
     def arguments(self, fragments: Path, kind: str = "llm") -> list[str]:
         out = ["--out", str(self.folder / "out.jsonl"), "--root", self.root.uri]
-        return ["classify", str(fragments), *out, "--classifier", kind, "--json"]
+        return ["classify", str(fragments), *out, "--classifier", kind]
 
     def typed(self, fragments: Path, kind: str = "llm") -> dict[str, Any]:
-        done = self.ask(*self.arguments(fragments, kind))
-        assert done.code == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        return self.ask.told(*self.arguments(fragments, kind))
 
     def rows(self) -> list[dict[str, Any]]:
         return lines_of(self.folder / "out.jsonl")
@@ -60,42 +58,6 @@ def command(tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, server: L
     made = Command(tmp_path, ask, monkeypatch, server)
     made.set()
     return made
-
-
-def test_a_thousand_fragments_are_all_typed_and_a_second_run_is_free(
-    command: Command, server: LlmServer, tmp_path: Path
-) -> None:
-    fragments = fragments_of(20, 50)
-    path = write_fragments(tmp_path / "f.jsonl", fragments)
-    server.fault = mischief
-    found = command.typed(path)
-    rows = command.rows()
-    assert [row["id"] for row in rows] == [f.fragment_id for f in fragments]
-    by_model = [(row, f) for row, f in zip(rows, fragments, strict=True) if row["classifier"] == LLM]
-    assert [row["node_type"] for row, _ in by_model] == [label_of(f.text) for _, f in by_model]
-    assert found["classifiers"] == Counter(row["classifier"] for row in rows)
-    assert found["classifiers"].keys() == {LLM, FALLBACK}
-    assert found["types"] == Counter(row["node_type"] for row in rows)
-    report = found["llm"]
-    assert (report["asked"], report["requests"], report["partial"]) == (1_000, server.requests, False)
-    assert report["fallbacks"] == {"rejected": found["classifiers"][FALLBACK]}
-    assert set(server.answered().values()) == {1}
-    sent = server.requests
-    again = command.typed(path)
-    assert (server.requests, again["llm"]["requests"], again["llm"]["tokens"]) == (sent, 0, 0)
-    assert again["classifiers"] == found["classifiers"]
-    assert command.rows() == rows
-
-
-def test_without_an_endpoint_one_line_says_what_to_set(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_fragments(tmp_path / "f.jsonl", fragments_of(1, 2))
-    monkeypatch.delenv("SKILLERY_LLM_BASE_URL")
-    done = command.ask(*command.arguments(path, "hybrid"))
-    assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "set SKILLERY_LLM_BASE_URL to http(s)://.../v1" in done.stderr
-    assert not command.root.folder.exists()
 
 
 def test_a_server_that_denies_access_stops_the_command_at_once(
@@ -117,9 +79,9 @@ def test_a_model_that_is_worse_than_the_local_classifier_types_nothing_unless_it
     monkeypatch.delenv("SKILLERY_LLM_ACCURACY")
     server.say = says(lambda _text, _true: "example")
     for _ in range(2):
-        done = command.ask(*command.arguments(path, "hybrid"))
-        assert (done.code, done.stdout, done.stderr.count("\n"), server.requests) == (2, "", 1, 4)
-        assert "it typed 72, 0.17 of these right, the local classifier 0.72" in done.stderr
+        told = command.ask.refused(*command.arguments(path, "hybrid"))
+        assert "it typed 72, 0.17 of these right, the local classifier 0.72" in told
+        assert server.requests == 4
     assert not (tmp_path / "out.jsonl").exists()
     command.set(ACCURACY=0.17)
     found = command.typed(path)
@@ -139,7 +101,7 @@ def test_the_ceiling_ends_the_asking_and_the_next_run_asks_for_the_rest_alone(
     assert report["fallbacks"] == {"budget": 20 * (10 - sent)}
     assert report["cost"] == pytest.approx(sent * 0.0011)
     assert report["cost"] <= 0.004
-    done = command.ask(*command.arguments(path)[:-1])
+    done = command.ask(*command.arguments(path))
     late = 10 - server.requests
     assert f"partial: the budget is spent; the rest of {late} documents is typed locally" in done.stdout
     assert server.requests > sent
@@ -152,13 +114,8 @@ def test_a_hybrid_asks_about_what_the_local_classifier_is_unsure_of(
     command: Command, server: LlmServer, tmp_path: Path
 ) -> None:
     texts = [
-        "Run `make`.",
-        "Honey.",
-        "Never open the hive in rain.",
-        "--depth: how deep",
-        "Bees dance.",
-        "No.",
-    ]
+        "Run `make`.", "Honey.", "Never open the hive in rain.", "--depth: how deep", "Bees dance.", "No.",
+    ]  # fmt: skip
     lines = [
         {"id": f"x{k}", "doc_id": "m/b", "heading_path": [], "block": "prose", "text": text}
         for k, text in enumerate(texts)
@@ -171,24 +128,25 @@ def test_a_hybrid_asks_about_what_the_local_classifier_is_unsure_of(
     assert not command.root.exists(FILE)
     confidences = sorted(row["confidence"] for row in local.values())
     command.set(THRESHOLD=(confidences[2] + confidences[3]) / 2)
-    found = command.typed(path, "hybrid")
-    unsure = {row["id"] for row in command.rows() if row["classifier"] == LLM}
+    found, rows = command.typed(path, "hybrid"), command.rows()
+    assert found["classifiers"] == Counter(row["classifier"] for row in rows)
+    assert found["types"] == Counter(row["node_type"] for row in rows)
+    unsure = {row["id"] for row in rows if row["classifier"] == LLM}
     assert len(unsure) == found["llm"]["asked"] == 3
-    assert all(local[row["id"]] == row for row in command.rows() if row["id"] not in unsure)
-    assert [t for asked in server.asked for t in asked.texts] == [
-        line["text"] for line in lines if line["id"] in unsure
-    ]
+    assert all(local[row["id"]] == row for row in rows if row["id"] not in unsure)
+    sent = server.requests
+    assert (command.typed(path, "hybrid")["llm"]["requests"], server.requests) == (0, sent)
+    asked = [text for question in server.asked for text in question.texts]
+    assert asked == [line["text"] for line in lines if line["id"] in unsure]
 
 
 def test_nothing_is_asked_where_the_types_cannot_be_written(
     command: Command, server: LlmServer, tmp_path: Path
 ) -> None:
     path = write_fragments(tmp_path / "f.jsonl", fragments_of(1, 2))
-    done = command.ask(
-        "classify", str(path), "--out", str(tmp_path / "no" / "t.jsonl"), "--classifier", "llm"
-    )
-    assert (done.code, server.requests) == (2, 0)
-    assert "give a file" in done.stderr
+    given = ("--out", str(tmp_path / "no" / "t.jsonl"), "--classifier", "llm")
+    assert "give a file" in command.ask.refused("classify", str(path), *given)
+    assert server.requests == 0
 
 
 def test_fragments_typed_in_pieces_have_the_types_of_the_whole(
@@ -210,20 +168,17 @@ def test_agreement_with_people_is_measured_with_what_each_threshold_brings(
     path = tmp_path / "gold.jsonl"
     lines = [
         {
-            "id": f.fragment_id,
-            "heading_path": f.heading_path,
-            "block": f.block,
-            "text": f.text,
+            "id": f.fragment_id, "heading_path": f.heading_path, "block": f.block, "text": f.text,
             "node_type": label_of(f.text),
         }
         for f in fragments
-    ]
+    ]  # fmt: skip
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     arguments = ["evaluate", "nodes", str(path), "--root", command.root.uri]
-    local = json.loads(command.ask(*arguments, "--json").stdout)
+    local = command.ask.told(*arguments)
     assert (local["classifier"], local["measured"], local["llm"]) == (LocalClassifier.name, False, None)
     command.set(THRESHOLD=1)
-    found = json.loads(command.ask(*arguments, "--classifier", "hybrid", "--json").stdout)
+    found = command.ask.told(*arguments, "--classifier", "hybrid")
     assert (found["accuracy"], found["macro_f1"], found["measured"]) == (1.0, 1.0, True)
     assert (found["llm"]["asked"], server.requests) == (30, 3)
     first, last = found["thresholds"][0], found["thresholds"][-1]
@@ -239,15 +194,92 @@ def test_nodes_to_be_labelled_are_balanced_and_tell_no_type(
 ) -> None:
     out = tmp_path / "label.jsonl"
     command = ["bench", "nodes", "--out", str(out), "--nodes", "9", "--root", served_bakery.root.uri]
-    code, printed, told = ask(*command, "--json")
-    assert code == 0, told
-    found, lines = json.loads(printed), lines_of(out)
+    found, lines = ask.told(*command), lines_of(out)
     assert len(lines) == found["nodes"] == 9
     assert max(found["by_type"].values()) - min(found["by_type"].values()) <= 2
     assert {line["node_type"] for line in lines} == {""}
     assert len({line["id"] for line in lines}) == 9
-    code, _, told = ask(*command)
-    assert (code, "is there already, and may hold labels" in told) == (2, True)
+    assert "is there already, and may hold labels" in ask.refused(*command)
     out.write_text("".join(json.dumps({**line, "node_type": "step"}) + "\n" for line in lines), "utf-8")
-    measured = ask("evaluate", "nodes", str(out), "--root", served_bakery.root.uri, "--json")
-    assert json.loads(measured.stdout)["accuracy"] == found["by_type"].get("step", 0) / 9
+    measured = ask.told("evaluate", "nodes", str(out), "--root", served_bakery.root.uri)
+    assert measured["accuracy"] == found["by_type"].get("step", 0) / 9
+
+
+BEES = "local/market/bees"
+
+
+@pytest.fixture
+def given(served_bakery: SkillRoot) -> list[str]:
+    return ["--root", served_bakery.root.uri]
+
+
+def test_the_picture_is_written_and_described(ask: Ask, given: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "bees.svg"
+    found = ask.told("graph", BEES, "--out", str(out), *given)
+    assert out.read_text("utf-8").startswith("<?xml")
+    assert [p.name for p in tmp_path.iterdir()] == ["bees.svg"]
+    assert (found["doc_id"], found["out"]) == (BEES, str(out))
+    assert sum(found["counts"]["nodes"].values()) == len(found["nodes"]) > 3
+    assert found["counts"]["edges"]["sequence"] == len(found["nodes"]) - 1
+    answer = ask("graph", BEES, "--out", str(tmp_path / "bees.SVG"), *given)
+    assert f"{BEES}: drawn to " in answer.stdout
+    assert "sequence" in answer.stdout
+    assert (tmp_path / "bees.SVG").read_bytes().startswith(b"<?xml")
+
+
+@pytest.mark.parametrize(
+    ("doc_id", "out", "said"),
+    [
+        ("local/market/bee", "x.svg", "has the id 'local/market/bee'; near it are local/market/bees"),
+        ("nothing/like/it/at/all", "x.svg", "no served document has the id 'nothing/like/it/at/all': "),
+        (BEES, "x.png", "name a file that ends in .svg"),
+        (BEES, "missing/x.svg", "cannot be written"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_and_nothing_written(
+    ask: Ask, given: list[str], tmp_path: Path, doc_id: str, out: str, said: str,
+) -> None:  # fmt: skip
+    assert said in ask.refused("graph", doc_id, "--out", str(tmp_path / out), *given)
+    assert not [*tmp_path.iterdir()]
+
+
+Make = Callable[[dict[str, str]], SkillRoot]
+BREAD = "## Before you start\n\nYou must have an oven.\n\n## Baking\n\n1. Heat it.\n2. Put the loaf in.\n"
+
+
+def first_condition(asked: Asked) -> str:
+    """Answer that the first precondition shown constrains the next step shown."""
+    kinds = [f["kind"] for f in asked.fragments]
+    first = kinds.index("precondition") if "precondition" in kinds else len(kinds)
+    steps = [k for k, kind in enumerate(kinds) if kind == "step" and k > first]
+    pair = [[str(first + 1), str(steps[0] + 1)]] if steps else []
+    return json.dumps({"condition": pair, "reference": []})
+
+
+@pytest.fixture
+def root(skill_root: Make) -> str:
+    made = skill_root({**SKILLS, "rolls": skill("rolls", "Bakes rolls", BREAD)})
+    made.crawl()
+    made.parse(vectors=False)
+    return str(made.root.uri)
+
+
+def test_rules_are_measured_against_a_model_whose_answers_are_kept(
+    root: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with llm_set_up(monkeypatch, say=first_condition) as server:
+        found = ask.told("evaluate", "edges", "--root", root)
+        sent = server.requests
+        again = ask.told("evaluate", "edges", "--root", root)
+        printed = ask("evaluate", "edges", "--root", root).stdout
+        assert 0 < sent == server.requests
+    assert found["asked_of"] == found["documents"] == len(SKILLS) + 1
+    assert found["model"] == "edges-1@small-model"
+    for who in ("rules", "candidates"):
+        assert set(found[who]) == {"condition", "reference"}
+        assert all(0 <= row[m] <= 1 for row in found[who].values() for m in ("precision", "recall", "f1"))
+    assert found["rules"]["reference"]["llm"] == 0
+    assert found["candidates"]["condition"]["recall"] == 1 >= found["rules"]["condition"]["recall"]
+    assert found["rules"] == again["rules"]
+    assert again["llm"]["requests"] == 0
+    assert all(len(line) <= 80 for line in printed.splitlines())

@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
 from flows.commands.corpus import compare_corpora
-from flows.commands.operate import examine_root, export_root, forget_target, roll_back_root, root_status
+from flows.commands.operate import examine_root, export_root, roll_back_root, root_status
 from flows.settings import load_settings
 from storage.blobs import BlobStore
-from storage.errors import Locked, UnknownDocument, WrongInput
-from storage.lance.served import read_served, require_served
+from storage.errors import Locked, WrongInput
+from storage.lance.served import require_served
 from storage.root import Root
 from storage.state import documents_table, read_runs
 from tasks.crawl.local.directory import DirectorySource
@@ -58,17 +57,7 @@ def filled(shelf: SkillRoot) -> str:
 
 
 def _served(root: str) -> str:
-    served = read_served(Root(root))
-    assert served is not None
-    return served.version
-
-
-def test_what_no_source_has_brought_is_not_refreshed(filled: str) -> None:
-    from flows.refresh_one import refresh_one
-
-    with pytest.raises(WrongInput, match="no source has brought 'ann/garden'"):
-        refresh_one("ann/garden", filled)
-    assert read_runs(Root(filled)) == []
+    return require_served(Root(root)).version
 
 
 def test_a_full_rebuild_makes_a_new_version_of_all_that_is_there(filled: str) -> None:
@@ -81,14 +70,16 @@ def test_a_full_rebuild_makes_a_new_version_of_all_that_is_there(filled: str) ->
     assert _served(filled) == record["served"] != before
 
 
-def test_a_wrong_setting_ends_an_operators_run_before_it_reads_or_writes(
+def test_a_wrong_setting_or_what_no_source_has_brought_ends_an_operators_run_before_it_reads_or_writes(
     filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows.full_rebuild import full_rebuild
     from flows.refresh_one import refresh_one
 
-    monkeypatch.setenv("SKILLERY_EXPAND", "llm")
     before = read_runs(Root(filled))
+    with pytest.raises(WrongInput, match="no source has brought 'ann/garden'"):
+        refresh_one("ann/garden", filled)
+    monkeypatch.setenv("SKILLERY_EXPAND", "llm")
     for run in (partial(full_rebuild, filled), partial(refresh_one, "local/market/tea", filled)):
         with pytest.raises(WrongInput, match="SKILLERY_LLM_BASE_URL"):
             run()
@@ -127,9 +118,8 @@ def test_a_compacted_version_is_as_old_as_what_it_was_made_of(
     from flows.compact import compact
 
     with monkeypatch.context() as patched:
-        patched.setattr(
-            "storage.lance.tables.make_indices", lambda *_: None
-        )  # which compacts what it is called for
+        # Which compacts what it is called for.
+        patched.setattr("storage.lance.tables.make_indices", lambda *_: None)
         for name in ("tea", "bike"):
             shelf.write(name, SKILLS[name] + "\nWash your hands afterwards.\n")
             shelf.crawl()
@@ -162,21 +152,15 @@ def test_the_commands_print_what_they_did(
     for name in ("tea", "bike"):
         shelf.write(name, SKILLS[name] + "\nPut everything back afterwards.\n")
 
-    def printed(*command: str) -> dict[str, Any]:
-        done = ask(*command, *root, "--json")
-        assert done.code == 0, done
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-
-    record = printed("refresh", "market/tea")
+    record = ask.told("refresh", "market/tea", *root)
     assert (record["state"], record["published"], record["documents"]) == ("complete", True, 2)
     assert [(s["listed"], s["changed"], s["retired"]) for s in record["sources"]] == [(1, 1, 0)]
     assert record["checks"]
     assert all(check["passed"] for check in record["checks"])
     assert specs_to_read(shelf.root) == specs, "the next night would read what was refreshed alone"
-    assert printed("rebuild", "--keep-vectors")["published"]
+    assert ask.told("rebuild", "--keep-vectors", *root)["published"]
     BlobStore(shelf.root).put([b"no document names this"])
-    compacted = printed("compact")
+    compacted = ask.told("compact", *root)
     assert (compacted["files_after"] > 0, compacted["blobs_gone"]) == (True, 1)
     assert ask("refresh", "nobody/here", *root).code == 2
     monkeypatch.setenv("SKILLERY_EVALUATION_MAX_MS", "0.000001")
@@ -207,7 +191,7 @@ def test_a_dry_run_lists_what_would_go_with_its_copies_and_removes_nothing(ask: 
     before = held(root)
     assert root_status(root.root)["dropped"] == {"duplicate": 1}
     shown = ask("forget", BREAD, "--dry-run", "--root", root.root.uri)
-    found = json.loads(ask("forget", BREAD, "--dry-run", "--json", "--root", root.root.uri).stdout)
+    found = ask.told("forget", BREAD, "--dry-run", "--root", root.root.uri)
     assert (found["doc_ids"], found["copies"]) in (([BREAD], [LOAF]), ([BREAD, LOAF], []))
     assert f"  {BREAD}\n" in shown.stdout
     assert LOAF in shown.stdout
@@ -216,29 +200,28 @@ def test_a_dry_run_lists_what_would_go_with_its_copies_and_removes_nothing(ask: 
 
 def test_without_a_terminal_it_needs_yes(ask: Ask, root: SkillRoot) -> None:
     before = held(root)
-    refused = ask("forget", BREAD, "--root", root.root.uri)
-    assert refused.code == 2
-    assert "2 documents would be gone for good: give --yes, or --dry-run" in refused.stderr
+    assert "2 documents would be gone for good: give --yes, or --dry-run" in ask.refused(
+        "forget", BREAD, "--root", root.root.uri
+    )
     assert held(root) == before
     assert ask("forget", BREAD, "--yes", "--root", root.root.uri).code in (0, None)
     assert BREAD not in held(root)
+    (run,) = read_runs(root.root)
+    assert (run["flow"], run["state"], run["published"]) == ("forget", "complete", True)
+    assert run["served"] == root.served().version
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y", 0), pytest.param("n", 2, marks=pytest.mark.slow)])
-def test_on_a_terminal_it_lists_and_asks(root: SkillRoot, answer: str, code: int) -> None:
-    ours, its = pty.openpty()
-    command = [*MAIN, "forget", BREAD, "--root", root.root.uri]
-    with subprocess.Popen(
-        command, stdin=its, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
+def test_on_a_terminal_it_lists_and_asks(root: SkillRoot) -> None:
+    for answer, code, there in (("n", 2, True), ("y", 0, False)):
+        ours, its = pty.openpty()
         os.write(ours, f"{answer}\n".encode())
-        out, asked = run.communicate(timeout=60)
-    assert run.returncode == code
-    assert f"  {BREAD}" in asked
-    assert "Remove them everywhere?" in asked
-    assert (BREAD in held(root)) == (answer == "n")
-    assert ("nothing was removed" in asked) == (answer == "n")
-    assert ("forgotten, the document" in out) == (answer == "y")
+        command = [*MAIN, "forget", BREAD, "--root", root.root.uri]
+        run = subprocess.run(command, stdin=its, capture_output=True, text=True, timeout=60, check=False)
+        assert run.returncode == code
+        assert f"  {BREAD}" in run.stderr
+        assert "Remove them everywhere?" in run.stderr
+        assert (BREAD in held(root)) == ("nothing was removed" in run.stderr) == there
+        assert ("forgotten, the document" in run.stdout) != there
 
 
 Make = Callable[[dict[str, str]], SkillRoot]
@@ -257,21 +240,6 @@ def test_an_export_goes_by_the_settings_policy(
     assert (report["documents"], report["with_text"]) == (1, 1)
     with pytest.raises(WrongInput, match="all"):
         export_root(root.root, tmp_path / "all", "jsonl", ["allow"], policy)
-
-
-def test_what_is_forgotten_is_not_served_and_not_crawled_again(skill_root: Make) -> None:
-    root = skill_root({"bread": SKILLS["bread"], "bees": SKILLS["bees"]})
-    root.publish()
-    found = forget_target(root.root, "local/market/bread")
-    assert found["doc_ids"] == ("local/market/bread",)
-    (run,) = read_runs(root.root)
-    assert (run["flow"], run["state"], run["served"], run["published"]) == (
-        "forget", "complete", found["served"], True
-    )  # fmt: skip
-    root.publish()
-    with pytest.raises(UnknownDocument):
-        root.ask().find("local/market/bread")
-    assert root.ask().find("local/market/bees") == "local/market/bees"
 
 
 def test_two_corpora_are_compared_measure_by_measure(tmp_path: Path) -> None:
@@ -304,16 +272,11 @@ def test_going_back_tells_what_is_served_what_was_and_what_there_is(skill_root: 
     assert [(run["flow"], run["state"]) for run in read_runs(root.root)] == [("rollback", "complete")]
 
 
-def test_a_sound_root_has_nothing_to_mend(skill_root: Make) -> None:
+def test_a_sound_root_has_nothing_to_mend_and_else_the_file_is_told_and_what_to_do(skill_root: Make) -> None:
     root = skill_root({"bread": SKILLS["bread"]})
     root.publish()
     served = root.served().version
     assert examine_root(root.root) == {"findings": [], "mended": True, "served": served, "tuned": None}
-
-
-def test_what_cannot_be_mended_is_told_with_the_file_and_what_to_do(skill_root: Make) -> None:
-    root = skill_root({"bread": SKILLS["bread"]})
-    root.publish()
     raw = root.root.files("raw/documents", ".parquet")[0]
     Path(root.root.at(raw)).write_bytes(b"")
     found = examine_root(root.root)
@@ -329,9 +292,7 @@ def test_a_command_waits_for_another_writer_as_long_as_it_is_asked_to_and_says_f
     held.enter_context(other_writer(root))
     add = ("sources", "add", f"dir:{tmp_path}", "--root", root)
     refused = ask(*add)
-    assert refused.code == 1
-    assert refused.stderr.count("\n") == 1
-    assert "give --wait MINUTES" in refused.stderr
+    assert (refused.code, refused.stderr.count("\n"), "give --wait MINUTES" in refused.stderr) == (1, 1, True)
     ending = threading.Timer(0.4, held.close)
     ending.start()
     added = ask(*add, "--wait", "5")

@@ -178,13 +178,9 @@ QUICK = [BY_LOCK[0], BY_LOCK[1], BY_LOCK[6]]
     [one if one in QUICK else pytest.param(*one, marks=pytest.mark.slow) for one in BY_LOCK],
 )
 def test_what_was_accepted_is_a_hit_not_a_rule(
-    nights: Nights,
-    place: Path,
-    files: dict[str, bytes],
-    is_same: bool,
-    is_same_by_files: bool,
+    nights: Nights, place: Path, files: dict[str, bytes], is_same: bool, is_same_by_files: bool,
     old_lock: bool,
-) -> None:
+) -> None:  # fmt: skip
     def source(text: str, files: dict[str, bytes]) -> HandSource:
         return HandSource("dir:kitchen", with_files(skill(BREAD, text), files))
 
@@ -283,9 +279,8 @@ def test_what_a_revision_adds_is_foreseen_and_refused_until_it_is_accepted_by_na
     nights.run(source("Wait for two hours.", WARNED))
     (foreseen,) = outdated_skills(nights.root, place)["skills"]
     assert foreseen["state"] == "outdated"
-    assert [(risk["code"], risk["severity"]) for risk in foreseen["risks"]["added"]] == [
-        (f"risk.{RULE}", "warning")
-    ]
+    (risk,) = foreseen["risks"]["added"]
+    assert (risk["code"], risk["severity"]) == (f"risk.{RULE}", "warning")
     lax = InstallSettings(refuse=[])
     (told,) = update_skills(nights.root, place, [], [], lax, dry_run=False)["skills"]
     assert (told["state"], f"--accept-risk {RULE}" in told["reason"]) == ("refused", True)

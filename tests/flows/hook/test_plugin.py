@@ -5,7 +5,6 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,19 +30,12 @@ MANIFEST = {
 MARKET = {"claude": ".claude-plugin/marketplace.json", "codex": ".agents/plugins/marketplace.json"}
 
 
-def written(ask: Ask, out: Path, agent: str, *options: str) -> dict[str, Any]:
-    done = ask("plugin", "--agent", agent, "--out", str(out), *options, "--json")
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 @pytest.mark.parametrize("agent", ["claude", "codex", "gemini"])
 def test_a_plugin_has_the_forms_of_its_host(
     ask: Ask, served_bakery: SkillRoot, tmp_path: Path, agent: str
 ) -> None:
     out = tmp_path / "it's out"
-    found = written(ask, out, agent, "--root", served_bakery.root.uri)
+    found = ask.told("plugin", "--agent", agent, "--out", str(out), "--root", served_bakery.root.uri)
     place = out / "plugins/skillery" if agent in MARKET else out
     assert {MANIFEST[agent], "hooks/hooks.json", "README.md"} <= {
         Path(f).relative_to(place.relative_to(out)).as_posix()
@@ -86,7 +78,7 @@ def hook_of(place: Path, agent: str) -> list[str]:
 def test_the_hook_of_a_plugin_runs_as_its_host_runs_it(
     ask: Ask, served_bakery: SkillRoot, tmp_path: Path, agent: str
 ) -> None:
-    written(ask, tmp_path / "out", agent, "--root", served_bakery.root.uri)
+    ask.told("plugin", "--agent", agent, "--out", str(tmp_path / "out"), "--root", served_bakery.root.uri)
     line = hook_of(tmp_path / "out" / ("plugins/skillery" if agent in MARKET else ""), agent)
     given = event(agent, "how are mites of bees treated with oxalic acid?")
     done = run_hook(given, *line[2:], "--timeout", "60", state=tmp_path)
@@ -96,7 +88,7 @@ def test_the_hook_of_a_plugin_runs_as_its_host_runs_it(
 @pytest.mark.parametrize(("agent", "key"), [("claude", "url"), ("codex", "url"), ("gemini", "httpUrl")])
 def test_a_plugin_may_ask_a_server_elsewhere(ask: Ask, tmp_path: Path, agent: str, key: str) -> None:
     url = "https://skills.example.org"
-    found = written(ask, tmp_path / "out", agent, "--url", url)
+    found = ask.told("plugin", "--agent", agent, "--out", str(tmp_path / "out"), "--url", url)
     texts = {f: (tmp_path / "out" / f).read_text("utf-8") for f in found["files"]}
     (servers,) = (
         json.loads(t)["mcpServers"] for f, t in texts.items() if f.endswith((".mcp.json", "extension.json"))
@@ -109,8 +101,7 @@ def test_a_plugin_may_ask_a_server_elsewhere(ask: Ask, tmp_path: Path, agent: st
 
 def test_a_folder_that_holds_something_is_refused(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
-    refused = ask("plugin", "--agent", "claude", "--out", str(tmp_path))
-    assert (refused.code, "no empty folder" in refused.stderr) == (2, True)
+    assert "no empty folder" in ask.refused("plugin", "--agent", "claude", "--out", str(tmp_path))
     assert os.listdir(tmp_path) == ["mine"]
 
 

@@ -131,19 +131,15 @@ def test_tools_answer_good_and_bad_arguments(way: Way, server: Here, storied: Sk
             shown = await structured(client, "show_skill", doc_id=BREAD_ID)
             assert (shown["uri"], {"path": "notes.md", "size": 11} in shown["files"]) == (BREAD, True)
             assert shown["risks"] == ["risk.remote.pipe-to-shell"]
-            part = await structured(
-                client, "read_skill_file", doc_id="bread", path="notes.md", offset=4, limit=6
-            )
+            notes = {"doc_id": "bread", "path": "notes.md", "offset": 4, "limit": 6}
+            part = await structured(client, "read_skill_file", **notes)
             assert (part["text"], part["next_offset"], part["size"]) == ("spelt.", 10, 11)
-            plan = await structured(
-                client, "compose_plan", task="Bake a loaf of bread, then feed the honey bees.", k=1
-            )
+            task = "Bake a loaf of bread, then feed the honey bees."
+            plan = await structured(client, "compose_plan", task=task, k=1)
             assert [step["skills"][0]["name"] for step in plan["steps"]] == ["bread", "bees"]
             for answer in (found, paged, shown, part, plan):
-                assert (answer["version"], "not instructions" in answer["notice"]) == (
-                    storied.served().version,
-                    True,
-                )
+                assert answer["version"] == storied.served().version
+                assert "not instructions" in answer["notice"]
             for name, given, why in BAD:
                 wrong = await client.call_tool(name, given)
                 assert wrong.is_error, (name, given)
@@ -182,33 +178,25 @@ async def structured(client: Client, name: str, **arguments: object) -> dict[str
     return dict(found.structured_content)
 
 
-def test_what_is_not_served_is_an_error_of_parameters(server: Here, storied: SkillRoot) -> None:
+def test_texts_come_as_text_other_bytes_as_blobs_and_what_is_not_served_is_an_error_of_parameters(
+    server: Here, storied: SkillRoot
+) -> None:
     async def walk() -> None:
         async with connected(("http", "auto"), server, storied) as client:
-            for uri in (
+            unknown = (
                 "skill://local+market+rye/rye/SKILL.md", "skill://local+market+bread/bees/SKILL.md",
                 BREAD.replace("SKILL.md", "notes.md"), BREAD.removesuffix("/SKILL.md"), "file:///etc/passwd",
-            ):  # fmt: skip
+            )  # fmt: skip
+            unread = (BREAD.replace("SKILL.md", "../bees/SKILL.md"), BREAD + "/", "http://localhost/")
+            for asked in (
+                *(ask(client, GetSkill(params=UriParams(uri=uri))) for uri in unknown),
+                *(client.read_resource(uri) for uri in unread),
+                ask(client, ReadDirectory(params=UriParams(uri=BREAD))),
+                ask(client, ListSkills(params=types.PaginatedRequestParams(cursor="%%%"))),
+            ):
                 with pytest.raises(MCPError) as refused:
-                    await ask(client, GetSkill(params=UriParams(uri=uri)))
+                    await asked
                 assert refused.value.code == types.INVALID_PARAMS
-            for uri in (BREAD.replace("SKILL.md", "../bees/SKILL.md"), BREAD + "/", "http://localhost/"):
-                with pytest.raises(MCPError) as refused:
-                    await client.read_resource(uri)
-                assert refused.value.code == types.INVALID_PARAMS
-            with pytest.raises(MCPError) as refused:
-                await ask(client, ReadDirectory(params=UriParams(uri=BREAD)))
-            assert refused.value.code == types.INVALID_PARAMS
-            with pytest.raises(MCPError) as refused:
-                await ask(client, ListSkills(params=types.PaginatedRequestParams(cursor="%%%")))
-            assert refused.value.code == types.INVALID_PARAMS
-
-    asyncio.run(walk())
-
-
-def test_texts_come_as_text_and_other_bytes_as_blobs(server: Here, storied: SkillRoot) -> None:
-    async def walk() -> None:
-        async with connected(("http", "auto"), server, storied) as client:
             (script,) = (await client.read_resource(BREAD.replace("SKILL.md", "scripts/knead.sh"))).contents
             assert isinstance(script, types.TextResourceContents)
             assert (script.text.encode(), script.meta is not None) == (PIPED, True)

@@ -2,18 +2,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import signal
 import socket
 import subprocess
-import threading
-from collections import Counter
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from flows.hook.run import SERVING
 from flows.serve.run import listen
-from tasks.retrieve.versions.publish import roll_back
+from storage.usage import read_usage
 from tests.support.command import MAIN, Ask
 from tests.support.roots.hand_written import BEES, BREAD
 from tests.support.roots.skill_root import SkillRoot
@@ -23,24 +27,17 @@ from tests.support.serving import Serving, ask_http, modern_call, serving
 Make = Callable[[dict[str, str]], SkillRoot]
 
 
-def test_beyond_this_machine_a_token_is_demanded(
-    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refused = ask("serve", "--host", "0.0.0.0", "--port", "0", "--root", str(tmp_path))  # noqa: S104
-    assert (refused.code, "SKILLERY_SERVE_TOKEN" in refused.stderr, refused.stderr.count("\n")) == (
-        2,
-        True,
-        1,
-    )
-    monkeypatch.setenv("SKILLERY_SERVE_TOKEN", "short")
-    refused = ask("serve", "--port", "0", "--root", str(tmp_path))
-    assert (refused.code, "16 or more" in refused.stderr, "short" in refused.stderr) == (2, True, False)
-
-
-def test_a_port_that_is_taken_is_told(ask: Ask, tmp_path: Path) -> None:
+def test_what_cannot_be_served_is_told(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["serve", "--root", str(tmp_path), "--port"]
+    assert "SKILLERY_SERVE_TOKEN" in ask.refused(*command, "0", "--host", "0.0.0.0")  # noqa: S104
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        refused = ask("serve", "--port", str(taken.getsockname()[1]), "--root", str(tmp_path))
-    assert (refused.code, "cannot listen there" in refused.stderr) == (2, True)
+        assert "cannot listen there" in ask.refused(*command, str(taken.getsockname()[1]))
+    monkeypatch.setenv("SKILLERY_SERVE_TOKEN", "short")
+    told = ask.refused(*command, "0")
+    assert ("16 or more" in told, "short" in told) == (True, False)
+    monkeypatch.delenv("SKILLERY_SERVE_TOKEN")
+    monkeypatch.setenv("SKILLERY_SERVE_HOSTS", "skills.example.org")
+    assert "SKILLERY_SERVE_HOSTS='skills.example.org'" in ask.refused(*command, "0")
 
 
 def test_an_answer_waits_for_no_other_packet() -> None:
@@ -59,19 +56,6 @@ def test_an_answer_waits_for_no_other_packet() -> None:
                 return bool(await told.get())
 
     assert asyncio.run(sends_at_once())
-
-
-def test_names_that_are_no_list_are_told(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKILLERY_SERVE_HOSTS", "skills.example.org")
-    refused = ask("serve", "--port", "0", "--root", str(tmp_path))
-    assert (refused.code, "SKILLERY_SERVE_HOSTS='skills.example.org'" in refused.stderr) == (2, True)
-
-
-def test_the_settings_of_the_server_are_listed(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKILLERY_SERVE_TOKEN", "a-secret-of-some-length")
-    listed = ask("settings", "--all").stdout
-    assert "SKILLERY_SERVE_BODY_BYTES" in listed
-    assert "a-secret" not in listed
 
 
 def test_a_server_says_where_it_is_and_that_nothing_is_served_until_something_is_and_ends_in_order(
@@ -96,46 +80,6 @@ def test_a_server_says_where_it_is_and_that_nothing_is_served_until_something_is
     assert not root.root.exists(SERVING)
 
 
-@pytest.mark.slow
-def test_publications_and_rollbacks_show_without_a_failed_or_mixed_answer(skill_root: Make) -> None:
-    root = skill_root({"bread": BREAD, "bees": BEES})
-    root.publish()
-    first = root.served().version
-    with serving(root.root.uri) as server:
-        ended, found = threading.Event(), list[tuple[str, str]]()
-        askers = [threading.Thread(target=_ask_until, args=(server, ended, found)) for _ in range(3)]
-        for asker in askers:
-            asker.start()
-        try:
-            root.write("bread", SECOND)
-            root.publish()
-            second = root.served().version
-            for _ in range(3):
-                roll_back(root.root)
-                roll_back(root.root, second)
-        finally:
-            ended.set()
-            for asker in askers:
-                asker.join()
-        last = ask_http(server, "/api/skills/bread?form=raw")
-    assert last.body == SECOND.encode()
-    pairs = Counter(found)
-    assert {version for version, _ in pairs} == {first, second}
-    assert set(pairs) == {(first, "two hours"), (second, "three hours")}
-
-
-def _ask_until(server: Serving, ended: threading.Event, found: list[tuple[str, str]]) -> None:
-    """Ask for the time that bread rises, which the two versions tell differently."""
-    while not ended.is_set():
-        answer = ask_http(server, "/api/skills/bread")
-        body = answer.json()
-        rises = next((h for h in ("two hours", "three hours") if h in body.get("body", "")), f"{answer}")
-        found.append((str(body.get("index_version")), rises))
-        page = ask_http(server, "/api/page?doc_id=bread&q=let+the+dough+rise+under+a+cloth").json()
-        rises = next((h for h in ("two hours", "three hours") if h in page.get("context", "")), f"{page}")
-        found.append((str(page.get("index_version")), rises))
-
-
 def test_ctrl_c_ends_mcp_on_standard_input_without_waiting_for_more_of_it(storied: SkillRoot) -> None:
     call = modern_call(1, "show_skill", {"doc_id": "bread"})[1]
     with subprocess.Popen(
@@ -151,3 +95,95 @@ def test_ctrl_c_ends_mcp_on_standard_input_without_waiting_for_more_of_it(storie
         server.send_signal(2)
         assert server.wait(4) == 130
         assert server.stderr.read() == "stopped\n"
+
+
+SEARCH = "/api/search?q=bread"
+
+
+def workers_of(server: Serving) -> list[int]:
+    """Return the processes that answer."""
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text("utf-8")
+    return [n for n in map(int, children.split()) if b"spawn_main" in Path(f"/proc/{n}/cmdline").read_bytes()]
+
+
+@contextmanager
+def only(worker: int, server: Serving) -> Iterator[None]:
+    """Let the other workers stand still, so that this one answers."""
+    others = [pid for pid in workers_of(server) if pid != worker]
+    for pid in others:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in others:
+            os.kill(pid, signal.SIGCONT)
+
+
+def counted(server: Serving, series: str) -> float:
+    lines = ask_http(server, "/metrics").body.decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(series))
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_each_worker_answers_what_is_served_and_their_figures_and_logs_are_one(skill_root: Make) -> None:
+    root = skill_root({"bread": BREAD, "bees": BEES})
+    root.publish()
+    with serving(root.root.uri, "--workers", "2") as server:
+        assert root.root.read_json(SERVING) == {"url": server.url, "pid": server.process.pid}
+        first, second = workers_of(server)
+        headers, call = modern_call(1, "search_skills", {"task": "bread"})
+        with only(first, server):
+            assert ask_http(server, SEARCH).json()["results"][0]["name"] == "bread"
+            assert ask_http(server, "/mcp", call, **headers).status == 200
+        root.write("bread", SECOND)
+        root.publish()
+        with only(second, server):
+            assert ask_http(server, "/api/skills/bread?form=raw").body == SECOND.encode()
+            assert ask_http(server, SEARCH).json()["index_version"] == root.served().version
+            assert counted(server, 'skillery_asked_total{action="search"') == 3
+            assert counted(server, 'skillery_request_seconds_count{route="/api/search"}') == 2
+            assert counted(server, "skillery_usage_queue ") == 3
+        os.kill(first, signal.SIGKILL)
+        said = f"worker 1 (process {first}) ended (SIGKILL): another one is started\n"
+        wait_until(lambda: said in server.said)
+        wait_until(lambda: len(workers_of(server)) == 2)
+        third = next(pid for pid in workers_of(server) if pid != second)
+        with only(third, server):
+            assert ask_http(server, SEARCH).status == 200
+        with only(second, server):
+            assert counted(server, 'skillery_asked_total{action="search"') == 4
+            assert counted(server, "skillery_usage_queue ") == 2
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(15) == 0
+    assert (server.said[-1], any("Traceback" in line for line in server.said)) == ("stopped\n", False)
+    assert read_usage(root.root, datetime.now(UTC))["event_id"].n_unique() == 2, "a killed one's wait no more"
+    assert not root.root.exists(SERVING)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -9), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
+def test_workers_end_with_the_server_however_it_ends(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    with serving(str(tmp_path), "--workers", "2", TMPDIR=str(tmp_path)) as server:
+        workers = workers_of(server)
+        server.process.send_signal(number)
+        assert server.process.wait(15) == code
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    assert len(server.said) == 1
+
+
+def test_a_worker_that_cannot_begin_ends_the_server_and_says_why(tmp_path: Path) -> None:
+    command = [*MAIN, "serve", "--root", str(tmp_path), "--port", "0", "--workers", "2"]
+    wrong = {**os.environ, "SKILLERY_SERVE_METHODS": '["nameless"]'}
+    done = subprocess.run(command, env=wrong, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert re.search(r"skillery: .*nameless", done.stderr)
+    assert not re.search(r"Traceback|serving .* at", done.stderr)

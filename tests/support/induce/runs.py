@@ -37,6 +37,7 @@ def page(*elements: str, first: int = 1) -> str:
     return "\n".join(lines)
 
 
+_ADDRESS = "http://green.example/#/beds/7"
 HOME = page("link Beds", "link Orders 12", "button Help")
 BEDS = page("link Beds", "link Orders 12", "button Add bed", "clickable Tomato bed north", first=20)
 FORM = page("textbox Name", "combobox Soil", "button Save", "button Cancel", first=40)
@@ -47,14 +48,7 @@ def web_run(
 ) -> Trajectory:
     """Return a successful run in the greenhouse's application."""
     steps = tuple(
-        Step(
-            t,
-            seen,
-            Action(action, {**_element(seen, on), **args}),
-            None,
-            "http://green.example/#/beds/7",
-            "Green",
-        )
+        Step(t, seen, Action(action, {**_element(seen, on), **args}), None, _ADDRESS, "Green")
         for t, (seen, action, on, args) in enumerate(done)
     )
     return Trajectory(name, task_id or name, "greenhouse", task, True, steps, final)
@@ -164,19 +158,10 @@ _TOOLS = st.sampled_from(["find_berth", "hold_berth", "import", "send_msg_to_use
 _CALLS = st.lists(st.tuples(_TOOLS, st.dictionaries(_ARGUMENTS, JSON, max_size=2), JSON), max_size=7)
 TOOL_RUNS = st.builds(tool_run, st.sampled_from(["moor 7", "a B7 held boat"]), _CALLS)
 
-_ELEMENTS = st.sampled_from(
-    [
-        "button Save",
-        "button Save 2",
-        "link Tomato bed",
-        "textbox ",
-        "textbox Name",
-        "clickable Fern corner by the door",
-        "checkbox 日本",
-        "link 12",
-        "link __",
-    ]
-)
+_ELEMENTS = st.sampled_from([
+    "button Save", "button Save 2", "link Tomato bed", "textbox ", "textbox Name",
+    "clickable Fern corner by the door", "checkbox 日本", "link 12", "link __",
+])  # fmt: skip
 _PAGES = st.lists(_ELEMENTS, min_size=1, max_size=5)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,3 +104,19 @@ def write_bench_folder(folder: Path) -> Path:
 def _lines(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
     return path
+
+
+Set = Callable[[dict[str, str]], None]  # puts variables into the environment
+
+
+def rows(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the rows of methods by their names."""
+    return {row["method"]: row for row in found["methods"]}
+
+
+def untimed(found: object) -> object:
+    """Return an answer without what differs from run to run: times, and what was asked of a server."""
+    if isinstance(found, dict):
+        differs = ("mean_ms", "median_ms", "p95_ms", "llm", "report")
+        return {k: untimed(v) for k, v in found.items() if k not in differs}
+    return [untimed(part) for part in found] if isinstance(found, list) else found

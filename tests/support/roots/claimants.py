@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from flows.commands.installing import InstallSettings, install_skills
-from flows.serve.answers.forms import PageArguments, ReadArguments
 from flows.serve.answers.service import Service, load_serving
+from flows.serve.answers.tool import PageArguments, ReadArguments
 from flows.serve.answers.tools import page_skill, read_skill_file
 from flows.settings import load_settings
 from storage.errors import UnknownDocument
@@ -35,11 +35,7 @@ _URL = "https://github.com/good/tools/tree/main/pdf"
 _HELD = {  # by what happens: of which source, under which id, and what its row says of its place
     "folder": ("dir:/home/ann/skills", "local/skills/pdf", {}),
     "same folder name": ("dir:/home/ann/dl/skills", "local/skills/pdf", {}),
-    "forge's local": (
-        "git+https://github.com/local/skills",
-        "local/skills/pdf",
-        {"repo": "local/skills"},
-    ),
+    "forge's local": ("git+https://github.com/local/skills", "local/skills/pdf", {"repo": "local/skills"}),
     "same name": ("parquet:/names", "pdf", {}),
     "second forge": ("git+https://git.example/good/tools", "git.example/good/tools/pdf", {}),
     "url": ("parquet:/urls", "good/tools/pdf", {"url": _URL, "repo": "good/tools"}),

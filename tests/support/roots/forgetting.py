@@ -86,12 +86,7 @@ def _rebuild(root: SkillRoot) -> None:
     rules = rules_digest("rules", "tokens", None)
     for partitions in plan_parse(past, rules).batches:
         parse_partitions(
-            past,
-            partitions,
-            rules=rules,
-            classifier=LocalClassifier(),
-            tokenizer=root.encoder,
-            encoder=None,
+            past, partitions, rules=rules, classifier=LocalClassifier(), tokenizer=root.encoder, encoder=None
         )
 
 

@@ -1,4 +1,4 @@
-"""The adapted encoder: the base model's states without adapters, others with them, whatever the length."""
+"""Encoders over what a root keeps, and the adapted one: each text is encoded once, by one engine."""
 
 from __future__ import annotations
 
@@ -46,86 +46,72 @@ def counting(minilm_export: Export) -> CountingEncoder:
     return CountingEncoder(minilm_export.folder)
 
 
-def kept(root: Root, counting: CountingEncoder) -> KeptEncoder:
-    return KeptEncoder(counting, root)
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
 
 
-def test_equal_texts_are_encoded_once_and_never_again(tmp_path: Path, counting: CountingEncoder) -> None:
-    root = Root(tmp_path)
-    first = kept(root, counting).encode(TEXTS)
+def test_equal_texts_are_encoded_once_and_never_again(root: Root, counting: CountingEncoder) -> None:
+    first = KeptEncoder(counting, root).encode(TEXTS)
     assert counting.encoded == ["Knead the dough.", "Open the hive.", ""]
-    again = kept(root, counting).encode([*TEXTS, "Light the smoker."])
+    again = KeptEncoder(counting, root).encode([*TEXTS, "Light the smoker."])
     assert counting.encoded[3:] == ["Light the smoker."]
     assert np.array_equal(again[:4], first)
     assert np.array_equal(first, CountingEncoder(counting._folder).encode(TEXTS))
 
 
-def test_states_are_made_with_the_vectors_and_neither_again(
-    tmp_path: Path, counting: CountingEncoder
-) -> None:
-    root = Root(tmp_path)
-    vectors, states = kept(root, counting).encode_states(TEXTS)
+def test_states_are_made_with_the_vectors_and_neither_again(root: Root, counting: CountingEncoder) -> None:
+    vectors, states = KeptEncoder(counting, root).encode_states(TEXTS)
     assert counting.encoded == ["Knead the dough.", "Open the hive.", ""]
-    again = kept(root, counting).encode_states([*TEXTS, "Light the smoker."])
+    again = KeptEncoder(counting, root).encode_states([*TEXTS, "Light the smoker."])
     assert counting.encoded[3:] == ["Light the smoker."]
     assert np.array_equal(again[0][:4], vectors)
     assert again[1][:4] == states == CountingEncoder(counting._folder).encode_states(TEXTS)[1]
     assert states[0] == states[2] != states[1]
     assert states[3] == b""
-    assert np.array_equal(kept(root, counting).encode(TEXTS), vectors)
+    assert np.array_equal(KeptEncoder(counting, root).encode(TEXTS), vectors)
     assert len(counting.encoded) == 4
+    root.delete("vectors")  # and states stay
+    again = KeptEncoder(counting, root).encode_states(TEXTS)
+    assert np.array_equal(again[0], vectors)
+    assert again[1] == states
 
 
 def test_a_vector_that_was_kept_without_states_stays_when_these_are_made(
-    tmp_path: Path, counting: CountingEncoder
+    root: Root, counting: CountingEncoder
 ) -> None:
-    root = Root(tmp_path)
     older = -counting.encode(["Open the hive."])
     vectors_of(root, counting.card).add([text_hash("Open the hive.")], older)
-    vectors, states = kept(root, counting).encode_states(["Open the hive.", "Knead the dough."])
+    vectors, states = KeptEncoder(counting, root).encode_states(["Open the hive.", "Knead the dough."])
     assert np.array_equal(vectors[:1], older)
     assert all(states)
     assert len(vectors_of(root, counting.card)) == len(kept_states(root, counting.card)) == 2
 
 
-def test_vectors_that_were_deleted_are_made_again_beside_states_that_were_not(
-    tmp_path: Path, counting: CountingEncoder
-) -> None:
-    root = Root(tmp_path)
-    vectors, states = kept(root, counting).encode_states(TEXTS)
-    root.delete("vectors")
-    again = kept(root, counting).encode_states(TEXTS)
-    assert np.array_equal(again[0], vectors)
-    assert again[1] == states
-
-
-def test_an_encoder_without_states_has_empty_ones_kept(tmp_path: Path) -> None:
+def test_an_encoder_without_states_has_empty_ones_kept(root: Root) -> None:
     encoder = Shallow()
-    made = [KeptEncoder(encoder, Root(tmp_path)).encode_states(["Open the hive."])[1] for _ in range(2)]
+    made = [KeptEncoder(encoder, root).encode_states(["Open the hive."])[1] for _ in range(2)]
     assert (made, encoder.encoded) == ([[b""], [b""]], ["Open the hive."])
 
 
 def test_states_packed_in_another_way_are_others(
-    tmp_path: Path, counting: CountingEncoder, monkeypatch: pytest.MonkeyPatch
+    root: Root, counting: CountingEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = kept_states(Root(tmp_path), counting.card).folder
-    monkeypatch.setattr("tasks.models.token_states.STATES_VERSION", 0)
-    version = kept_states(Root(tmp_path), counting.card).folder
-    monkeypatch.undo()
-    turned = -packaged_projection()
-    monkeypatch.setattr("tasks.models.token_states.packaged_projection", lambda: turned)
-    axes = kept_states(Root(tmp_path), counting.card).folder
-    assert len({before, version, axes}) == 3
+    turned, found = -packaged_projection(), {kept_states(root, counting.card).folder}
+    for name, other in (("STATES_VERSION", 0), ("packaged_projection", lambda: turned)):
+        with monkeypatch.context() as changed:
+            changed.setattr(f"tasks.models.token_states.{name}", other)
+            found.add(kept_states(root, counting.card).folder)
+    assert len(found) == 3
 
 
 @pytest.mark.parametrize("changed", [{"revision": "other"}, {"max_tokens": 128}, {"pooling": "cls"}])
 def test_whatever_changes_a_vector_has_vectors_of_its_own(
-    tmp_path: Path, counting: CountingEncoder, changed: dict[str, object]
+    root: Root, counting: CountingEncoder, changed: dict[str, object]
 ) -> None:
-    root = Root(tmp_path)
-    kept(root, counting).encode(TEXTS)
+    KeptEncoder(counting, root).encode(TEXTS)
     counting.card = {**counting.card, **changed}
-    kept(root, counting).encode(["Knead the dough."])
+    KeptEncoder(counting, root).encode(["Knead the dough."])
     assert counting.encoded.count("Knead the dough.") == 2
     assert len(vector_stores(root)) == 2
 
@@ -133,9 +119,8 @@ def test_whatever_changes_a_vector_has_vectors_of_its_own(
 PLACE = "vectors/some-384"
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
+def engine_noted(root: Root) -> str:
+    return str((root.read_json(f"{PLACE}/{ENGINE}") or {})["engine"])
 
 
 def test_what_makes_the_first_vectors_is_noted_and_goes_on_without_a_word(
@@ -144,9 +129,7 @@ def test_what_makes_the_first_vectors_is_noted_and_goes_on_without_a_word(
     caplog.set_level(logging.INFO)
     for empty in (True, False):
         require_agreement(root, PLACE, minilm, empty=empty)
-    held = root.read_json(f"{PLACE}/{ENGINE}")
-    assert held is not None
-    assert held["engine"] == minilm.engine
+    assert engine_noted(root) == minilm.engine
     assert "continued" not in caplog.text
 
 
@@ -155,9 +138,7 @@ def test_vectors_from_before_engines_were_noted_are_continued_if_they_are_the_sa
 ) -> None:
     caplog.set_level(logging.INFO)
     require_agreement(root, PLACE, minilm, empty=False)
-    held = root.read_json(f"{PLACE}/{ENGINE}")
-    assert held is not None
-    assert held["engine"] == "ONNX Runtime"
+    assert engine_noted(root) == "ONNX Runtime"
     assert f"vectors of ONNX Runtime are continued with {minilm.engine}" in caplog.text
 
 
@@ -177,12 +158,12 @@ def test_vectors_that_differ_are_not_mixed(root: Root, minilm: OnnxEncoder) -> N
         require_agreement(root, PLACE, minilm, empty=False)
 
 
-def test_a_root_notes_its_engine_once_it_encodes(root: Root, minilm_export: Export) -> None:
-    encoder = load_kept_encoder(root.uri, str(minilm_export.folder))
-    encoder.encode(["Knead the dough."])
-    encoder.encode(["Knead the dough."])
+def test_a_root_notes_its_engine_once_it_encodes(root: Root, minilm: OnnxEncoder) -> None:
+    encoder = load_kept_encoder(root.uri, str(minilm._folder))
+    for _ in range(2):
+        encoder.encode(["Knead the dough."])
     (noted,) = root.files("vectors", ENGINE)
-    assert (root.read_json(noted) or {})["engine"] == OnnxEncoder(minilm_export.folder).engine
+    assert (root.read_json(noted) or {})["engine"] == minilm.engine
 
 
 TEXT = "Feed the sourdough at six, then turn the oven on."

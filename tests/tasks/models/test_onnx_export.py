@@ -14,7 +14,7 @@ from storage.errors import ModelMismatch, TerminalError
 from tasks.models import onnx_export as export
 from tasks.models.encoder import OnnxEncoder, card_of
 from tasks.models.onnx_export import PACKAGED, export_ahead, exported_encoder, resolve
-from tests.support.models.loopback_hub import loopback_hub
+from tests.support.loopback import loopback_hub
 from tests.support.models.tiny_models import save_bi_encoder
 from tests.support.roots.skill_root import MINILM, Export
 
@@ -57,44 +57,34 @@ def test_the_packaged_model_is_exported_without_torch_in_this_process(minilm_exp
         "name": MINILM, "revision": PACKAGED[MINILM][2], "dimension": 384, "max_tokens": 256,
         "pooling": "mean",
     }  # fmt: skip
-    assert sorted(os.listdir(minilm_export.folder)) == [
-        "digests.json",
-        "encoder.json",
-        "model.bin",
-        "model.onnx",
-        "model.xml",
-        "tokenizer.json",
-    ]
+    files = "digests.json encoder.json model.bin model.onnx model.xml tokenizer.json"
+    assert sorted(os.listdir(minilm_export.folder)) == files.split()
 
 
-def test_an_export_leaves_nothing_beside_it_and_is_made_once(tmp_path: Path, exporter: Path) -> None:
-    name = model(tmp_path / "mine", b"one")
-    first = exported_encoder(tmp_path / "models", name)
-    second = exported_encoder(tmp_path / "models", name)
-    assert first == second
-    assert os.listdir(tmp_path / "models") == [first.name]
-    assert exporter.read_text() == f"{name}\n"
+def refuse(*_: object) -> None:
+    raise OSError
 
 
-def test_roots_of_a_machine_share_the_files_of_an_export(
+def test_an_export_is_made_once_leaves_nothing_beside_it_and_is_shared_by_the_roots_of_a_machine(
     tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = model(tmp_path / "mine", b"one")
-    one, other = (exported_encoder(tmp_path / root / "models", name) for root in ("one", "other"))
-    assert exporter.read_text() == f"{name}\n"
+    one, again, other = (exported_encoder(tmp_path / root / "models", name) for root in "aab")
+    assert one == again
+    assert os.listdir(tmp_path / "a" / "models") == [one.name]
     assert os.path.samefile(one / "encoder.json", other / "encoder.json")
-
-    def refuse(*_: object) -> None:
-        raise OSError
-
     monkeypatch.setattr(os, "link", refuse)  # as between two disks
-    third = exported_encoder(tmp_path / "third" / "models", name)
+    third = exported_encoder(tmp_path / "c" / "models", name)
     assert not os.path.samefile(one / "encoder.json", third / "encoder.json")
     assert card_of(third) == card_of(one)
+    assert exporter.read_text() == f"{name}\n"
 
 
 def test_an_export_that_is_made_ahead_waits_in_the_cache_for_the_root(tmp_path: Path, exporter: Path) -> None:
+    """Of a packaged encoder alone."""
     models = tmp_path / "models"
+    export_ahead(models, model(tmp_path / "mine", b"one"))
+    assert exporter.read_text() == ""
     export_ahead(models, MINILM)
     assert not models.exists()
     exported_encoder(models, MINILM)
@@ -102,22 +92,31 @@ def test_an_export_that_is_made_ahead_waits_in_the_cache_for_the_root(tmp_path: 
     assert exporter.read_text() == f"{MINILM}\n"
 
 
-def test_nothing_but_a_packaged_encoder_is_exported_ahead_and_a_failure_waits_for_who_needs_it(
+def test_a_failure_to_export_ahead_waits_for_who_needs_it(
     tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export_ahead(tmp_path / "models", model(tmp_path / "mine", b"one"))
     monkeypatch.setitem(PACKAGED, MINILM, (*PACKAGED[MINILM][:2], "0" * 64))
     export_ahead(tmp_path / "models", MINILM)
     assert exporter.read_text() == ""
-    with pytest.raises(ModelMismatch, match="SHA-256"):
+    with pytest.raises(ModelMismatch, match=r"SHA-256 .* expected 0000"):
         exported_encoder(tmp_path / "models", MINILM)
 
 
+def no_home() -> Path:
+    msg = "Could not determine home directory."
+    raise RuntimeError(msg)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["no folder", "no home"])
 def test_a_machine_whose_cache_cannot_be_written_exports_for_the_root(
-    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch, there: bool
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    if there:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    else:
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        monkeypatch.setattr(Path, "home", no_home)
     assert card_of(exported_encoder(tmp_path / "models", model(tmp_path / "mine", b"one")))["dimension"] == 3
 
 
@@ -131,14 +130,9 @@ def test_what_a_crashed_export_left_is_exported_anew(tmp_path: Path, exporter: P
     assert exported_encoder(tmp_path / "models", name) == folder
     assert os.listdir(folder) == ["encoder.json"]
     assert exporter.read_text() == f"{name}\n" * 2
-
-
-def test_a_root_whose_export_is_damaged_has_the_one_of_the_machine(tmp_path: Path, exporter: Path) -> None:
-    name = model(tmp_path / "mine", b"one")
-    folder = exported_encoder(tmp_path / "models", name)
-    (folder / "encoder.json").unlink()
+    (folder / "encoder.json").unlink()  # and the machine's is whole
     assert card_of(exported_encoder(tmp_path / "models", name))["name"] == name
-    assert exporter.read_text() == f"{name}\n"
+    assert exporter.read_text() == f"{name}\n" * 2
 
 
 def test_a_model_of_the_same_weights_and_other_settings_has_an_export_of_its_own(
@@ -149,18 +143,6 @@ def test_a_model_of_the_same_weights_and_other_settings_has_an_export_of_its_own
         (tmp_path / "mine" / "sentence_bert_config.json").write_text(settings)
         exported_encoder(tmp_path / f"models-{n}", name)
     assert exporter.read_text() == f"{name}\n" * 2
-
-
-def test_a_user_without_a_home_has_an_export_in_the_root(
-    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_home() -> Path:
-        msg = "Could not determine home directory."
-        raise RuntimeError(msg)
-
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", no_home)
-    assert card_of(exported_encoder(tmp_path / "models", model(tmp_path / "mine", b"one")))["dimension"] == 3
 
 
 def test_an_export_that_answers_otherwise_than_its_model_is_refused(
@@ -202,12 +184,7 @@ def test_folders_are_named_for_the_model_and_differ_with_name_and_weights(
     assert len({*folders.values(), changed}) == 5
     assert all(re.fullmatch(r"mine-[0-9a-f]{12}", f.name) for f in [*folders.values(), changed])
     assert [card_of(folders[n])["name"] for n in folders] == [*names, *hub]
-
-
-def test_a_folder_named_by_a_dot_has_the_name_of_the_folder(
-    tmp_path: Path, exporter: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(model(tmp_path / "mine", b"one"))
+    monkeypatch.chdir(names[1])
     assert exported_encoder(tmp_path / "models", ".").name.startswith("mine-")
 
 
@@ -229,36 +206,6 @@ def test_the_export_does_not_import_what_lies_in_the_working_folder(
     assert [name for name in left if not name.startswith("digest-")] == []
 
 
-def test_what_an_export_that_fails_says_last_is_told_in_a_line(tmp_path: Path, exporter: Path) -> None:
-    script = Path(sys.executable)
-    runs = script.read_text("utf-8").partition("\n")[0]
-    script.write_text(f"{runs}\nraise ValueError('no weights', 'at all')\n", "utf-8")
-    name = model(tmp_path / "mine", b"one")
-    with pytest.raises(TerminalError) as caught:
-        exported_encoder(tmp_path / "models", name)
-    assert (
-        str(caught.value) == f"exporting encoder {name} to ONNX failed: ValueError: ('no weights', 'at all')"
-    )
-
-
-@pytest.mark.slow
-def test_a_model_that_cannot_be_exported_is_told_in_a_line(tmp_path: Path) -> None:
-    name = model(tmp_path / "mine", b"no weights at all")
-    with pytest.raises(TerminalError) as caught:
-        exported_encoder(tmp_path / "models", name)
-    said = str(caught.value)
-    assert said.startswith(f"exporting encoder {name} to ONNX failed: ")
-    assert "\n" not in said
-    assert "Traceback" not in said
-    assert "Error: " in said
-
-
-def test_packaged_weights_of_another_sha_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PACKAGED, MINILM, (*PACKAGED[MINILM][:2], "0" * 64))
-    with pytest.raises(ModelMismatch, match="expected 0000"):
-        resolve(MINILM)
-
-
 def test_a_name_leads_to_a_folder_then_to_packaged_weights_then_to_the_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,9 +216,6 @@ def test_a_name_leads_to_a_folder_then_to_packaged_weights_then_to_the_hub(
     monkeypatch.chdir(tmp_path)
     model(tmp_path / MINILM, b"mine")
     assert resolve(MINILM)[0] == MINILM
-
-
-def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match=r"holds none of model\.safetensors"):
         resolve(str(tmp_path))
 

@@ -1,17 +1,25 @@
-"""Secrets are put together here from pieces, so that the file holds none."""
+"""Texts made safe to keep and to show; secrets are put together here, so that the file holds none."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
+import sys
+import unicodedata
+from datetime import UTC, datetime
+from xml.etree import ElementTree as Xml
+from xml.sax.saxutils import escape
 
 import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from storage.errors import WrongInput
 from tasks.models.redact import redact, secret_rules_text
+from tasks.models.retry import RetryPolicy, retry_after
+from tasks.models.visible import visible
 from tests.support.processes import slow_but
 
 ALNUM = "k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Ye9Ua3Io5Pq1Wz8Xv6"
@@ -21,17 +29,10 @@ PEM_LINES = "\n".join("MIIE" + ALNUM[i:] + ALNUM[:i] for i in range(3))
 PASSWORD = "Kn0t5and" + "R0pe7x"
 LOGIN = base64.b64encode(f"smith:{PASSWORD}".encode()).decode()
 SERVICE_TOKENS = [
-    "dop_" + "v1_" + HEX,
-    "shp" + "at_" + HEX[:32],
-    "xa" + "i-" + ALNUM * 2,
-    "pp" + "lx-" + ALNUM[:48],
-    "lin_" + "api_" + ALNUM[:40],
-    "fi" + "gd_" + ALNUM[:40],
-    "sn" + "trys_" + ALNUM * 2,
-    "hv" + "s." + ALNUM * 2,
-    "ya" + "29." + ALNUM * 2,
-    "dp." + "pt." + ALNUM[:43],
-]
+    "dop_" + "v1_" + HEX, "shp" + "at_" + HEX[:32], "xa" + "i-" + ALNUM * 2, "pp" + "lx-" + ALNUM[:48],
+    "lin_" + "api_" + ALNUM[:40], "fi" + "gd_" + ALNUM[:40], "sn" + "trys_" + ALNUM * 2,
+    "hv" + "s." + ALNUM * 2, "ya" + "29." + ALNUM * 2, "dp." + "pt." + ALNUM[:43],
+]  # fmt: skip
 
 # (kind, text before, secret, text after)
 SECRETS = [
@@ -119,6 +120,7 @@ LEFT = [
     "pwd: /Users/me/Project2a/b3C",
     "The figd_ prefix and xai-models name services.",
     "Keep every key, token, secret and password out of the repository.",
+    "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0." + ALNUM[:43],  # of the standard
 ]  # fmt: skip
 
 
@@ -134,17 +136,14 @@ def test_a_secret_is_replaced_and_all_around_it_stays(
     assert secret.strip() not in found[0].message
 
 
-def test_every_kind_has_an_example() -> None:
-    rules = yaml.safe_load(secret_rules_text())["rules"]
-    assert {kind for kind, *_ in SECRETS} == {rule["kind"] for rule in rules}
-
-
 @pytest.mark.parametrize("text", LEFT)
 def test_what_only_resembles_a_secret_is_left(text: str) -> None:
     assert redact(text) == (text, ())
 
 
 def test_a_kind_of_secret_has_one_finding_with_the_first_line_and_how_many_more() -> None:
+    rules = yaml.safe_load(secret_rules_text())["rules"]
+    assert {kind for kind, *_ in SECRETS} == {rule["kind"] for rule in rules}
     token = "ghp_" + ALNUM[:36]
     text, found = redact(f"\n{token}\n\n{token} {token}\nbot583910274:AA{ALNUM[:33]}\n")
     assert re.sub(r"\[redacted:[a-z-]+\]", "*", text) == "\n*\n\n* *\nbot*\n"
@@ -174,11 +173,6 @@ def test_a_short_word_marks_a_placeholder_only_where_a_piece_starts(word: str) -
     assert redact(start)[0] == start
 
 
-def test_the_sample_token_of_the_standard_is_left() -> None:
-    sample = "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0." + ALNUM[:43]
-    assert redact(sample) == (sample, ())
-
-
 def test_a_private_key_in_a_string_of_code_is_found() -> None:
     body = PEM_LINES.replace("\n", "\\n")
     text, _ = redact(f'key = "-----BEGIN PRIVATE KEY-----\\n{body}\\n-----END PRIVATE KEY-----\\n"')
@@ -186,21 +180,8 @@ def test_a_private_key_in_a_string_of_code_is_found() -> None:
 
 
 PIECES = [f"{before}{secret}{after}" for _, before, secret, after in SECRETS] + LEFT
-PIECES += [
-    "\n",
-    " ",
-    "ghp_",
-    "sk-",
-    "eyJ",
-    "AKIA",
-    ":AA",
-    "Bearer ",
-    "key=",
-    '"',
-    ALNUM,
-    HEX,
-    "-----BEGIN PRIVATE KEY-----",
-]
+PIECES += ["\n", " ", "ghp_", "sk-", "eyJ", "AKIA", ":AA", "Bearer ", "key=", '"', ALNUM, HEX]
+PIECES.append("-----BEGIN PRIVATE KEY-----")
 
 
 @settings(max_examples=200)
@@ -233,3 +214,86 @@ def test_a_hostile_text_of_a_megabyte_is_read_through(piece: str) -> None:
     assert redact(piece * (1_000_000 // len(piece)) + f"\n{token}\n")[0].endswith(
         "\n[redacted:gitlab-token]\n"
     )
+
+
+# Any code point, lone surrogates too, and often one of those that matter.
+CONTROLS = "\x00\x07\x08\t\n\r\x1b\x7f\x85\x9b\xad\u061c\u200b\u200e\u2028\u202e\u2066\ufeff\ufffe\ud800"
+ANY_TEXTS = st.text(st.one_of(st.characters(codec=None), st.sampled_from(CONTROLS)), max_size=60)
+# Seen, or needed to write Persian, Hindi, emoji and hieroglyphs.
+WRITING = {0x200C, 0x200D, *range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
+HIEROGLYPHS = range(0x13430, 0x13460)
+CLASSES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]52;c;aGk=\x07rm", r"\x1b]52;c;aGk=\x07rm"),
+        ("good\rbad", r"good\rbad"),
+        ("one\ntwo\tthree", r"one\ntwo\tthree"),
+        ("exe\u202egnp", r"exe\u202egnp"),
+        ("\u2066a\u2069", r"\u2066a\u2069"),
+        ("\x9b31m", r"\x9b31m"),
+        ("half \ud83d", r"half \ud83d"),
+        ("\U000e0041tag", r"\U000e0041tag"),
+        ("héllo, 面包 خبز \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 👩\u200d🌾", None),
+        (r"C:\new", None),
+        ("", None),
+    ],
+)
+def test_control_characters_stand_as_escapes_and_writing_stays(text: str, shown: str | None) -> None:
+    assert visible(text) == (text if shown is None else shown)
+    assert visible("a\n\tb\r\n\x1bc", lines=True) == "a\n\tb\\r\n\\x1bc"
+
+
+def test_every_control_and_format_character_is_escaped_but_for_what_writing_needs() -> None:
+    everything = map(chr, range(sys.maxunicode + 1))
+    kept = {ord(c) for c in everything if visible(c) == c and unicodedata.category(c) in CLASSES}
+    assert kept - set(HIEROGLYPHS) == WRITING
+
+
+@given(ANY_TEXTS, st.booleans())
+def test_any_text_becomes_one_that_a_terminal_and_xml_take(text: str, lines: bool) -> None:
+    shown = visible(text, lines=lines)
+    assert not {c for c in shown if unicodedata.category(c) in CLASSES - {"Cf"}} - set("\n\t" * lines)
+    assert not any(unicodedata.bidirectional(c) in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI"} for c in shown)
+    assert Xml.fromstring(f"<a>{escape(shown)}</a>").text == (shown or None)  # noqa: S314
+    assert shown.encode("utf-8").decode("utf-8") == shown
+    assert visible(shown, lines=lines) == shown
+
+
+@given(ANY_TEXTS)
+def test_what_is_left_without_the_escapes_is_the_text_itself(text: str) -> None:
+    assert visible(text) == "".join(map(visible, text))
+    assert all(visible(c) in {c, c.encode("unicode_escape").decode("ascii")} for c in text)
+
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.25"}, 0.25),
+        ({"retry-after": "7", "retry-after-ms": "1500"}, 1.5),
+        ({"retry-after": "Sun, 01 Mar 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Sun, 01 Mar 2026 11:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+    ],
+)
+def test_the_servers_word_on_waiting(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, NOON) == seconds
+
+
+@given(st.integers(1, 60), st.floats(0, 0.999))
+def test_a_wait_of_our_own_lies_between_the_least_and_the_longest(tried: int, draw: float) -> None:
+    assert 0.5 <= RetryPolicy(wait_min=0.5, wait_max=20).backoff(tried, draw) <= 20
+
+
+@pytest.mark.parametrize("wrong", [{"tries": 0}, {"wait_min": -1}, {"server_wait_max": -1}])
+def test_a_policy_out_of_range_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(WrongInput):
+        RetryPolicy(**wrong)  # type: ignore[arg-type]

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.blobs import BlobStore, blobs_named, drop_unused_blobs
-from storage.root import Root
 from storage.state import documents_table
 from tasks.crawl.git.source import GitSource, make_repository
 from tasks.crawl.github.archive import Archive
@@ -39,12 +38,14 @@ def kept(bundle: RefinedBundle) -> dict[str, bytes]:
     return {blob.path: content for blob, content in zip(bundle.blobs, bundle.contents, strict=True)}
 
 
-def test_what_holds_no_secret_is_kept_byte_for_byte() -> None:
+def test_what_holds_no_secret_is_kept_byte_for_byte_and_the_gravest_risk_of_a_rule_is_told() -> None:
     files = {
         "latin.txt": b"caf\xe9\r\n",
         "picture.png": b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8,
         "wide.txt": "Wide".encode("utf-16"),
         "empty": b"",
+        "notes.md": b"Run `curl https://get.docker.com | sh`.\n",
+        "install.sh": PIPED,
     }
     bundle = bundle_of(files)
     assert kept(bundle) == files
@@ -52,7 +53,10 @@ def test_what_holds_no_secret_is_kept_byte_for_byte() -> None:
         (len(content), hashlib.sha256(content).hexdigest()) for content in files.values()
     ]
     # What was not read is never called clean.
-    assert (bundle.findings, [f.code for f in bundle.risks]) == ((), ["risk.unscanned.binary"])
+    assert (bundle.findings, bundle.risks[0].code) == ((), "risk.unscanned.binary")
+    assert (bundle.risks[1].code, bundle.risks[1].severity) == ("risk.remote.pipe-to-shell", "error")
+    assert bundle.risks[1].message.startswith("install.sh, line 2: ")
+    assert bundle.risks[1].message.endswith("(and in 1 more files)")
 
 
 def test_a_secret_never_leaves_and_the_digest_is_that_of_what_is_kept() -> None:
@@ -89,14 +93,6 @@ def test_zeros_behind_a_script_do_not_make_it_a_file_that_nobody_scans(behind: b
     assert kept(bundle) == {"install.sh": PIPED + behind}
 
 
-def test_a_script_that_pipes_a_download_into_a_shell_is_a_risk_of_its_skill() -> None:
-    bundle = bundle_of({"notes.md": b"Run `curl https://get.docker.com | sh`.\n", "install.sh": PIPED})
-    ((code, severity, message),) = ((f.code, f.severity, f.message) for f in bundle.risks)
-    assert (code, severity) == ("risk.remote.pipe-to-shell", "error")
-    assert message.startswith("install.sh, line 2: ")
-    assert message.endswith("(and in 1 more files)")
-
-
 @given(
     st.lists(
         st.dictionaries(st.sampled_from("abc"), st.sampled_from([b"ls\n", PIPED, KEY.encode(), b"\0\1"]))
@@ -107,38 +103,26 @@ def test_a_bundle_is_refined_alike_alone_and_among_others(bundles: list[dict[str
     assert refine_bundles(documents) == [refine_bundles([document])[0] for document in documents]
 
 
-def test_documents_name_blobs_and_equal_files_lie_there_once(nights: Nights) -> None:
-    shared = {"run.sh": b"ls\n"}
-    one, other = with_files(skill("a"), shared), with_files(skill("b", "Knead it."), {**shared, "x": b"1"})
-    nights.run(HandSource("dir:shelf", one, other, with_files(raw("dropped", b""), {"y": b"2"})))
-    named = blobs_named(nights.root)
-    assert sorted(named.select("doc_id", "path").iter_rows()) == [
-        ("a", "run.sh"),
-        ("b", "run.sh"),
-        ("b", "x"),
-    ]
+def test_documents_name_blobs_and_equal_files_lie_there_once_until_a_file_changes(nights: Nights) -> None:
+    def shelf(script: bytes) -> HandSource:
+        other = with_files(skill("b", "Knead it."), {"run.sh": b"ls\n", "x": b"1"})
+        gone = with_files(raw("dropped", b""), {"y": b"2"})
+        return HandSource("dir:shelf", with_files(skill("a"), {"run.sh": script}), other, gone)
+
+    before = nights.run(shelf(b"ls\n"))
+    named = blobs_named(nights.root).select("doc_id", "path")
+    assert sorted(named.iter_rows()) == [("a", "run.sh"), ("b", "run.sh"), ("b", "x")]
     store = BlobStore(nights.root)
-    assert store.digests() == sorted(set(named["sha256"]))
     assert {store.read(digest) for digest in store.digests()} == {b"ls\n", b"1"}
-
-
-def test_risks_of_files_are_risks_of_the_document_and_may_drop_it(nights: Nights) -> None:
-    nights.run(HandSource("dir:shelf", with_files(skill("a"), {"install.sh": PIPED})))
-    (risks,) = documents_table(nights.root).read()["risks"].to_list()
-    assert [risk["code"] for risk in risks] == ["risk.remote.pipe-to-shell"]
-    assert nights.refine(FilterLimits(drop_risks="error")) == {"documents": 0, "risk_policy": 1}
-
-
-def test_a_file_that_changes_alone_makes_another_document_with_the_same_text(nights: Nights) -> None:
-    before = nights.run(HandSource("dir:shelf", with_files(skill("a"), {"run.sh": b"ls\n"})))
-    (first,) = documents_table(nights.root).read().to_dicts()
-    assert nights.run(HandSource("dir:shelf", with_files(skill("a"), {"run.sh": b"pwd\n"}))) == before
-    (second,) = documents_table(nights.root).read().to_dicts()
+    first = documents_table(nights.root).read().sort("doc_id").row(0, named=True)
+    assert nights.run(shelf(PIPED)) == before
+    second = documents_table(nights.root).read().sort("doc_id").row(0, named=True)
     assert first["body_hash"] == second["body_hash"]
-    assert first["blobs"] != second["blobs"]
-    assert BlobStore(nights.root).read(second["blobs"][0]["sha256"]) == b"pwd\n"
+    assert store.read(second["blobs"][0]["sha256"]) == PIPED
+    assert [risk["code"] for risk in second["risks"]] == ["risk.remote.pipe-to-shell"]
+    assert nights.refine(FilterLimits(drop_risks="error")) == {"documents": 1, "risk_policy": 1, "empty": 1}
     assert drop_unused_blobs(nights.root) == 1
-    assert BlobStore(nights.root).digests() == [second["blobs"][0]["sha256"]]
+    assert {store.read(digest) for digest in store.digests()} == {b"ls\n", b"1"}
 
 
 def test_a_corpus_of_a_version_without_blobs_is_read(nights: Nights) -> None:
@@ -151,18 +135,6 @@ def test_a_corpus_of_a_version_without_blobs_is_read(nights: Nights) -> None:
     nights.root.write(file, buffer.getvalue())
     assert table.read()["blobs"].to_list() == [None]
     assert blobs_named(nights.root).is_empty()
-
-
-@pytest.mark.slow
-def test_in_a_bucket_blobs_are_kept_named_and_dropped_as_in_a_folder(nights: Nights, bucket: str) -> None:
-    nights.root = Root(bucket)
-    nights.run(HandSource("dir:shelf", with_files(skill("a"), {"run.sh": b"ls\n", "k": KEY.encode()})))
-    named = blobs_named(nights.root)
-    store = BlobStore(nights.root)
-    assert {store.read(digest) for digest in named["sha256"]} == {b"ls\n", b"[redacted:github-token]"}
-    nights.run(HandSource("dir:shelf", with_files(skill("a"), {"run.sh": b"pwd\n"})))
-    assert drop_unused_blobs(nights.root) == 2
-    assert [store.read(digest) for digest in store.digests()] == [b"pwd\n"]
 
 
 TEXT = (
@@ -215,20 +187,14 @@ def test_links_out_of_the_folder_are_named_and_not_followed(inside: Nights, tmp_
     assert refined(inside, GitSource(spec.removeprefix("git+"))) == ({}, {"bundle.symlink"})
 
 
-@pytest.mark.parametrize(
-    ("size", "code"),
-    [(20_000_000, "bundle.not-kept"), pytest.param(60_000_000, "bundle.too-large", marks=pytest.mark.slow)],
-)
-def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_named(
-    inside: Nights, tmp_path: Path, size: int, code: str
-) -> None:
-    (tmp_path / "bomb.zip").write_bytes(bomb(size, "bait/assets/zeros.bin"))
+def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_named(inside: Nights, tmp_path: Path) -> None:
+    (tmp_path / "bomb.zip").write_bytes(bomb(20_000_000, "bait/assets/zeros.bin"))
     with Archive(tmp_path / "bomb.zip") as archive:
         (skill,) = plan(archive.entries(), "o/r", "hand")
         document = read_skill(skill, archive.read, DEFAULT_LIMITS, "hand")  # type: ignore[arg-type]
     inside.run(HandSource("hand", document))
     (row,) = documents_table(inside.root).read().to_dicts()
-    assert (row["blobs"], code in {f["code"] for f in row["findings"]}) == ([], True)
+    assert (row["blobs"], "bundle.not-kept" in {f["code"] for f in row["findings"]}) == ([], True)
 
 
 def test_an_archive_in_a_bundle_is_a_file_and_is_never_unpacked(inside: Nights, tmp_path: Path) -> None:
@@ -237,9 +203,6 @@ def test_an_archive_in_a_bundle_is_a_file_and_is_never_unpacked(inside: Nights, 
     (folder / "SKILL.md").write_bytes(TEXT)
     packed = climbing()
     (folder / "assets.zip").write_bytes(packed)
-    kept, codes = refined(inside, DirectorySource(str(tmp_path / "market")))
-    assert ({path: hashlib.sha256(c).hexdigest() for path, c in kept.items()}, codes) == (
-        {"assets.zip": hashlib.sha256(packed).hexdigest()},
-        set(),
-    )
+    found = refined(inside, DirectorySource(str(tmp_path / "market")))
+    assert found == ({"assets.zip": packed}, set())
     assert not list(tmp_path.rglob("climbed.txt"))

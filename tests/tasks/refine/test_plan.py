@@ -25,7 +25,7 @@ def todo(nights: Nights) -> int:
 
 
 @pytest.mark.parametrize("name", ["licences.yaml", "placeholders.yaml"])
-def test_editing_a_rule_s_data_refines_what_was_refined_by_the_old_one(
+def test_another_rule_or_limit_refines_what_was_refined_by_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     nights = Nights(tmp_path / "root")
@@ -42,15 +42,12 @@ def test_editing_a_rule_s_data_refines_what_was_refined_by_the_old_one(
     assert todo(nights) == 1
     monkeypatch.undo()
     assert todo(nights) == 0
-
-
-def test_editing_boilerplate_refines_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nights = Nights(tmp_path / "root")
-    nights.run(HandSource("dir:d", raw("o/r/bread", TEXT)))
     monkeypatch.setattr(plan, "BOILERPLATE", plan.BOILERPLATE[:-1])
     assert todo(nights) == 1
     monkeypatch.undo()
     assert todo(nights) == 0
+    assert plan_refine(nights.root, FilterLimits(max_parts=MAX_PARTS)).todo == 0
+    assert plan_refine(nights.root, FilterLimits(max_parts=5)).todo == 1
 
 
 def test_the_digest_of_a_root_made_before_is_still_that_of_the_default_limits(
@@ -59,13 +56,6 @@ def test_the_digest_of_a_root_made_before_is_still_that_of_the_default_limits(
     monkeypatch.setattr(plan, "STAGE_VERSION", 3)
     monkeypatch.setattr(plan, "rule_digests", lambda: {"risk rules": "3c7c1fd88365"})
     assert plan.digest_of_rules(FilterLimits()) == "d34cef26a7fc"
-
-
-def test_the_limit_of_parts_refines_anew_only_if_it_is_set(tmp_path: Path) -> None:
-    nights = Nights(tmp_path / "root")
-    nights.run(HandSource("dir:d", raw("o/r/bread", TEXT)))
-    assert plan_refine(nights.root, FilterLimits(max_parts=MAX_PARTS)).todo == 0
-    assert plan_refine(nights.root, FilterLimits(max_parts=5)).todo == 1
 
 
 def test_the_rules_are_those_by_which_roots_were_refined() -> None:
@@ -128,31 +118,17 @@ def test_each_measure_counts_its_own() -> None:
     assert quality.links == 1
     assert (quality.script_mentions, quality.reference_mentions) == (2, 2)
     assert (quality.bundled_files, quality.scripts, quality.reference_documents) == (5, 2, 1)
-
-
-def test_fenced_share_is_that_of_characters_between_the_fences() -> None:
-    assert measure("abcd\n```\nefghijkl\n```\n", None).fenced_share == 8 / 18
-    assert measure("```\nabc", None).fenced_share == 3 / 6
-    assert measure("no code", None).fenced_share == 0.0
-
-
-def test_an_unknown_bundle_is_not_an_empty_one() -> None:
-    unknown, empty = measure("text", None), measure("text", ())
+    for text, scripts in {
+        "Run scripts/a.py and scripts/a.py.": 1, "Run ./scripts/a.py or ${ROOT}/scripts/b/c.sh": 2,
+        "Keep scripts in a folder: my-scripts/a.py, /": 0, "The scripts/ folder": 0,
+    }.items():  # fmt: skip
+        assert measure(text, None).script_mentions == scripts, text
+    unknown, empty = measure("text", None), measure("text", ())  # which is not the same
     assert (unknown.bundled_files, unknown.scripts, unknown.reference_documents) == (None, None, None)
     assert (empty.bundled_files, empty.scripts, empty.reference_documents) == (0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "scripts"),
-    [
-        ("Run scripts/a.py and scripts/a.py.", 1),
-        ("Run ./scripts/a.py or ${ROOT}/scripts/b/c.sh", 2),
-        ("Keep scripts in a folder: my-scripts/a.py, /", 0),
-        ("The scripts/ folder", 0),
-    ],
-)
-def test_paths_below_scripts_are_counted_once_each(text: str, scripts: int) -> None:
-    assert measure(text, None).script_mentions == scripts
+    assert measure("abcd\n```\nefghijkl\n```\n", None).fenced_share == 8 / 18
+    assert measure("```\nabc", None).fenced_share == 3 / 6
+    assert empty.fenced_share == 0.0
 
 
 @given(st.text(alphabet="#`~*-|1.) \nab[](<>:/", max_size=200))
@@ -174,9 +150,5 @@ def test_a_frame_has_a_row_a_document_with_the_same_measures(lazy: bool) -> None
     assert frame.schema == QUALITY
     assert frame["doc_id"].to_list() == ["a/b", "c/d"]
     expected = [measure(BODY, BUNDLE), measure("text", None)]
+    assert quality_frame(documents.clear()).schema == QUALITY
     assert frame.select(MEASURES).rows() == [tuple(getattr(q, m) for m in MEASURES) for q in expected]
-
-
-def test_a_frame_without_documents_is_empty() -> None:
-    documents = pl.DataFrame(schema={name: DOCUMENTS[name] for name in ("doc_id", "body", "files")})
-    assert quality_frame(documents).schema == QUALITY

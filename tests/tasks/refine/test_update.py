@@ -6,12 +6,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from storage.errors import SourceError, StorageError
+from storage.errors import StorageError
 from storage.parquet import write_frame
 from storage.schemas import DOCUMENTS, RawDocument
 from storage.state import aliases_table, compared_table, documents_table, signatures_table
 from tasks.refine import update
-from tasks.refine.batch import refine_batch
 from tasks.refine.duplicates.near import NearLimits
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
@@ -71,9 +70,12 @@ def texts(nights: Nights) -> dict[str, str]:
 
 
 def test_every_document_is_kept_folded_or_dropped_with_a_reason(nights: Nights) -> None:
+    clock = b'{"name": "clock", "description": "Tells the time of day anywhere."}'
+    servers = [raw(f"mcp/{name}", clock, kind="mcp-server") for name in "ab"]  # of which none is a copy
     found = [skill("a"), skill("b"), skill("c", "Knead the dough."), raw("d", b""), skill("e", "")]
-    assert nights.run(shelf(*found)) == {"documents": 2, "empty": 1, "no_body": 1, "duplicate": 1}
-    assert (nights.documents(), nights.folded()) == (["a", "c"], ["b"])
+    counts = nights.run(shelf(*found, *servers))
+    assert counts == {"documents": 4, "empty": 1, "no_body": 1, "duplicate": 1}
+    assert (nights.documents(), nights.folded()) == (["a", "c", "mcp/a", "mcp/b"], ["b"])
     assert reasons(nights) == [("b", "duplicate", "a"), ("d", "empty", None), ("e", "no_body", None)]
     assert set(nights.dropped()["run_id"]) == {nights.run_id}
     assert nights.aliases() == {"b": ("a", "folded")}
@@ -85,6 +87,13 @@ def test_the_plan_says_what_is_to_do(nights: Nights) -> None:
     plan = nights.plan()
     assert (plan.todo, plan.gone, plan.unchanged) == (2, 1, 1)
     assert plan.batches == [[f for f in nights.raw_parts() if nights.run_id in f]]
+    nights.refine()
+    rows = documents_table(nights.root).read().sort("doc_id").select("doc_id", "first_seen_at", "fetched_at")
+    times = {
+        doc_id: (first == nights.now, fetched == nights.now) for doc_id, first, fetched in rows.iter_rows()
+    }
+    # When a document was first seen outlives its changes.
+    assert times == {"a": (False, False), "b": (False, True), "d": (True, True)}
 
 
 def test_an_unchanged_night_rewrites_no_file_and_drops_nothing_again(nights: Nights) -> None:
@@ -141,26 +150,12 @@ def test_a_copy_returns_when_its_survivor_changes(nights: Nights, text: str, cop
     assert (nights.documents(), nights.folded()) == (["a"], ["b"])
 
 
-def test_a_document_gives_way_to_no_later_one_with_its_text(nights: Nights) -> None:
-    nights.run(shelf(skill("b")))
-    nights.run(shelf(skill("a", stars=5), skill("b")))
-    assert (nights.documents(), nights.folded()) == (["b"], ["a"])
-    assert reasons(nights) == [("a", "duplicate", "b")]
-    assert nights.aliases() == {"a": ("b", "folded")}
-
-
 def test_another_owner_s_copy_with_other_files_or_words_is_a_document(nights: Nights) -> None:
     theirs = HandSource("dir:theirs", with_files(skill("x"), {"run.sh": b"rm -r ."}), skill("y", BUNS))
     nights.run(shelf(with_files(skill("a"), {"run.sh": b"ls"}), skill("b", BREAD)), theirs)
     assert (nights.documents(), nights.folded(), nights.aliases()) == (["a", "b", "x", "y"], [], {})
     nights.run(shelf(), theirs)
     assert (nights.documents(), nights.aliases()) == (["x", "y"], {})
-
-
-def test_a_copy_that_loses_its_body_is_no_copy_any_more(nights: Nights) -> None:
-    nights.run(shelf(skill("a"), skill("b")))
-    assert nights.run(shelf(skill("a"), skill("b", ""))) == {"documents": 1, "no_body": 1}
-    assert (nights.folded(), nights.aliases()) == ([], {})
 
 
 # Near-duplicates
@@ -177,22 +172,10 @@ def test_a_near_duplicate_lies_beside_its_survivor_and_is_recorded(nights: Night
     )  # fmt: skip
     assert row["similarity"] == pytest.approx(75 / 77)
     assert row["detail"] == "word 5-shingle Jaccard 0.974 to its survivor"
-
-
-def test_the_threshold_decides_what_is_near(nights: Nights) -> None:
-    nights.crawl(shelf(skill("a", BREAD), skill("b", BUNS)))
-    for parts in nights.plan().batches:
-        refine_batch(nights.root, parts, run_id=nights.run_id, limits=FilterLimits())
-    counts = update_corpus(nights.root, run_id=nights.run_id, now=nights.now, near=NearLimits(threshold=0.98))
-    assert counts == {"documents": 2}
-    assert nights.refine() == {"documents": 1, "near_duplicate": 1}
-    assert settle_again(nights, NearLimits(threshold=0.98)) == {"documents": 2}
-    assert nights.aliases() == {}
-
-
-def settle_again(nights: Nights, near: NearLimits) -> dict[str, int]:
     nights.plan()
-    return update_corpus(nights.root, run_id=nights.run_id, now=nights.now, near=near)
+    strict = NearLimits(threshold=0.98)
+    counts = update_corpus(nights.root, run_id=nights.run_id, now=nights.now, near=strict)
+    assert (counts, nights.aliases()) == ({"documents": 3, "duplicate": 1}, {"c": ("b", "folded")})
 
 
 def test_one_more_document_leaves_other_clusters_as_they_are(nights: Nights) -> None:
@@ -214,27 +197,7 @@ def test_what_is_known_of_a_text_goes_with_it(nights: Nights) -> None:
     assert (signatures_table(nights.root).read().height, compared_table(nights.root).read().height) == (2, 0)
 
 
-def test_servers_of_one_description_are_not_one(nights: Nights) -> None:
-    content = b'{"name": "clock", "description": "Tells the time of day anywhere."}'
-    servers = [raw(f"mcp/{name}", content, kind="mcp-server") for name in "ab"]
-    assert nights.run(shelf(*servers)) == {"documents": 2}
-    assert nights.aliases() == {}
-
-
 # Retired ids
-
-
-def test_a_retired_document_without_its_like_leaves_no_alias(nights: Nights) -> None:
-    nights.run(shelf(skill("a"), skill("b", "Knead the dough.")))
-    assert nights.run(shelf(skill("b", "Knead the dough."))) == {"documents": 1}
-    assert nights.aliases() == {}
-    assert reasons(nights) == [("a", "retired", None)]
-
-
-def test_a_retired_copy_still_leads_to_its_survivor(nights: Nights) -> None:
-    nights.run(shelf(skill("a"), skill("b")))
-    nights.run(shelf(skill("a")))
-    assert nights.aliases() == {"b": ("a", "retired")}
 
 
 def test_a_renamed_document_is_found_under_its_old_id_until_that_comes_back(nights: Nights) -> None:
@@ -246,13 +209,6 @@ def test_a_renamed_document_is_found_under_its_old_id_until_that_comes_back(nigh
     assert aliases_table(nights.root).read()["since"].item() == since
     nights.run(shelf(skill("new"), skill("old", "")))
     assert nights.aliases() == {}
-
-
-def test_a_source_that_cannot_be_read_takes_nothing_out_of_the_corpus(nights: Nights) -> None:
-    nights.run(shelf(skill("a"), skill("b", "Knead the dough.")))
-    before = nights.times(*CORPUS)
-    assert nights.run(shelf(SourceError("dir:shelf", "missing", "gone"))) == {"documents": 2}
-    assert nights.times(*CORPUS) == before
 
 
 # One document in several sources
@@ -287,14 +243,6 @@ def test_the_better_source_takes_over_and_gives_back(nights: Nights) -> None:
     assert texts(nights) == {other: "An older text."}
 
 
-def test_a_loser_that_its_source_drops_is_counted_no_more(nights: Nights) -> None:
-    older = HandSource("parquet:p", skill("o/r/a", url=URL), skill("b", "Soak the grain."))
-    nights.run(git(skill("o/r/a")), older)
-    before = texts(nights)
-    assert nights.run(HandSource("parquet:p", skill("b", "Soak the grain."))) == {"documents": 2}
-    assert texts(nights) == before
-
-
 # Rules
 
 
@@ -312,22 +260,7 @@ def test_another_rule_refines_everything_again_from_raw_parts(nights: Nights) ->
     assert nights.refine() == {"documents": 3}
 
 
-def test_when_a_document_was_first_seen_outlives_its_changes(nights: Nights) -> None:
-    nights.run(shelf(skill("a")))
-    first = nights.now
-    nights.run(shelf(skill("a", "Knead the dough.")))
-    row = documents_table(nights.root).read().row(0, named=True)
-    assert (row["first_seen_at"], row["fetched_at"]) == (first, nights.now)
-
-
 # Damage
-
-
-def test_a_batch_says_what_it_kept_and_dropped(nights: Nights) -> None:
-    nights.crawl(shelf(skill("a"), raw("b", b""), raw("c", b"")))
-    (parts,) = nights.plan().batches
-    counts = refine_batch(nights.root, parts, run_id="1", limits=FilterLimits())
-    assert counts == {"kept": 1, "empty": 2, "risks_added": []}
 
 
 def test_a_raw_part_that_lacks_a_document_is_named(nights: Nights) -> None:

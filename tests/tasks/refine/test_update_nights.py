@@ -13,15 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import SourceError
+from storage.errors import SourceError, StorageError
 from storage.parquet import write_frame
 from storage.partitions import partition_of
 from storage.root import Root
 from storage.schemas import DOCUMENTS
 from storage.state import documents_table, folded_table
 from tasks.refine import update as placing
+from tasks.refine.duplicates.near import NearLimits
+from tasks.refine.near_corpus import near_texts, nearest
 from tasks.refine.plan import STAGED
-from tasks.refine.update import StagedDocuments, place
+from tasks.refine.text.canonical import body_hash
+from tasks.refine.update import StagedDocuments
 from tests.support.processes import slow_but
 from tests.support.roots.nights import HandSource, Killed, Nights, dying_at, skill
 
@@ -248,50 +251,69 @@ def test_an_id_that_returned_for_a_killed_run_alone_leads_where_it_led(
     assert world.nights.aliases() in ([leads, {}] if returned and text == "two" else [leads])
 
 
-IDS = [f"skill-{n}" for n in range(30)]
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
-
-
-def stage(root: Root, doc_ids: list[str], body: str = "new") -> None:
-    for number, doc_id in enumerate(doc_ids):
-        columns = {name: [None] for name in DOCUMENTS}
-        row = pl.DataFrame({**columns, "doc_id": [doc_id], "body": [body]}, schema=DOCUMENTS)
-        write_frame(root, f"{STAGED}/{number:02d}.parquet", row, DOCUMENTS)
-
-
-def held(root: Root) -> tuple[dict[str, str], dict[str, str]]:
-    tables = documents_table(root), folded_table(root)
-    documents, folded = (dict(t.read().select("doc_id", "body").sort("doc_id").iter_rows()) for t in tables)
-    return documents, folded
-
-
 def test_what_a_run_that_died_had_sorted_is_not_taken_twice(
-    root: Root, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placing, "_MAX_BYTES", 1000)
-    stage(root, IDS)
+    root, ids = Root(tmp_path), [f"skill-{n}" for n in range(30)]
+    for number, doc_id in enumerate(ids):
+        row = pl.DataFrame({**{name: [None] for name in DOCUMENTS}, "doc_id": [doc_id]}, schema=DOCUMENTS)
+        write_frame(root, f"{STAGED}/{number:02d}.parquet", row, DOCUMENTS)
     StagedDocuments(root)
-    arrivals = StagedDocuments(root)
-    found = pl.concat([arrivals.of(partition) for partition in range(64)])
-    assert sorted(found["doc_id"]) == sorted(IDS)
+    again = StagedDocuments(root)
+    assert sorted(pl.concat([again.of(partition) for partition in range(64)])["doc_id"]) == sorted(ids)
 
 
-def test_documents_become_copies_and_come_back_unchanged(root: Root) -> None:
-    stage(root, IDS[:4], "old")
-    place(root, replaced=IDS[:4], moved=[], copies=IDS[:2], alike={})
-    root.delete(STAGED)
-    stage(root, IDS[3:5])
-    place(root, replaced=IDS[3:5], moved=[IDS[0], IDS[2]], copies=IDS[1:3], alike={})
-    assert held(root) == ({IDS[0]: "old", IDS[3]: "new", IDS[4]: "new"}, {IDS[1]: "old", IDS[2]: "old"})
+WORDS = [f"w{n}" for n in range(100)]
+# Twin and cousin are near to the base, cousin more so to the twin; the others are near to none.
+NEAR_TEXTS = {
+    "base": " ".join(WORDS),
+    "twin": " ".join([*WORDS[:99], "new"]),
+    "cousin": " ".join(["old", *WORDS[1:99], "new"]),
+    "half": " ".join([*WORDS[:50], *(f"v{n}" for n in range(50))]),
+    "short": "Too short a text.",
+}
+HASHES = {name: body_hash(text) for name, text in NEAR_TEXTS.items()}
+NAME = {found: name for name, found in HASHES.items()}
+LIMITS = NearLimits()
 
 
-def test_what_is_replaced_by_nothing_leaves(root: Root) -> None:
-    stage(root, IDS[:4], "old")
-    place(root, replaced=IDS[:4], moved=[], copies=IDS[:2], alike={})
-    root.delete(STAGED)
-    place(root, replaced=[IDS[0], IDS[2]], moved=[], copies=[IDS[1]], alike={})
-    assert held(root) == ({IDS[3]: "old"}, {IDS[1]: "old"})
+def stored(root: Root, *names: str) -> pl.DataFrame:
+    """Write texts to a file, return them as `near_texts` takes them."""
+    columns = {name: [None] * len(names) for name in DOCUMENTS}
+    hashes = [HASHES[name] for name in names]
+    rows = {**columns, "doc_id": names, "body": [NEAR_TEXTS[name] for name in names], "body_hash": hashes}
+    file = "documents/one.parquet"
+    write_frame(root, file, pl.DataFrame(rows, schema=DOCUMENTS), DOCUMENTS)
+    return owned("ann", hashes).with_columns(file=pl.lit(file))
+
+
+def owned(owner: str, hashes: list[str]) -> pl.DataFrame:
+    schema = {"owner": pl.String, "body_hash": pl.String}
+    return pl.DataFrame({"owner": [owner] * len(hashes), "body_hash": hashes}, schema=schema)
+
+
+def test_what_is_known_of_texts_spares_reading_them_again(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    texts = stored(root, *NEAR_TEXTS)
+    first = near_texts(root, texts, LIMITS)
+    root.delete("documents")
+    assert near_texts(root, texts, LIMITS).equals(first)
+    with pytest.raises(StorageError, match=r"one\.parquet is missing"):
+        near_texts(root, texts, NearLimits(threshold=0.5))
+
+
+def test_the_nearest_of_a_text_that_is_gone_is_the_one_most_like_it(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    near_texts(root, stored(root, *NEAR_TEXTS), LIMITS)
+    gone = owned("ann", [HASHES["base"], HASHES["half"]])
+
+    def like(*held: str, threshold: float = 0.85, owner: str = "ann") -> list[tuple[str, str]]:
+        found = nearest(root, gone, owned(owner, [HASHES[name] for name in held]), threshold)
+        return [(NAME[one], NAME[other]) for _, one, other in found.iter_rows()]
+
+    assert like("cousin", "twin", "short") == [("base", "twin")]
+    assert like("cousin", "short") == [("base", "cousin")]
+    assert like("cousin", "short", threshold=0.97) == []
+    assert like("short") == []
+    assert like("twin", owner="bob") == []

@@ -18,15 +18,12 @@ import pytest
 
 from storage import folder
 from storage.errors import StorageError
-from storage.state import documents_table, signatures_table
 from tasks.refine import workers as processes
 from tasks.refine.batch import refine_batch
 from tasks.refine.filters import FilterLimits
 from tasks.refine.workers import WORTH_IT, batch_processes, run_each, run_in
 from tests.support.paths import PROJECT
 from tests.support.roots.nights import HandSource, Nights, raw, skill
-
-ENOUGH = WORTH_IT
 
 
 def shelf() -> HandSource:
@@ -47,7 +44,7 @@ def staged(nights: Nights) -> dict[str, bytes]:
 
 def test_a_batch_refined_in_another_process_is_what_it_is_here(tmp_path: Path) -> None:
     here, there = Nights(tmp_path / "here"), Nights(tmp_path / "there")
-    with batch_processes(ENOUGH, 2) as executor:
+    with batch_processes(WORTH_IT, 2) as executor:
         assert executor is not None
         assert executor.submit(os.getpid).result() != os.getpid()
         assert refined(there, executor) == refined(here, None) == {"kept": 3, "empty": 1, "risks_added": []}
@@ -55,26 +52,26 @@ def test_a_batch_refined_in_another_process_is_what_it_is_here(tmp_path: Path) -
     assert len(staged(here)) == 3
 
 
-def test_few_batches_are_refined_in_this_process() -> None:
-    with batch_processes(WORTH_IT - 1, 8) as executor:
+@pytest.mark.parametrize(
+    ("batches", "workers"),
+    [(WORTH_IT - 1, 8), (1000, 1), (1000, None)],
+    ids=["few batches", "one worker", "one core"],
+)
+def test_where_processes_do_not_pay_batches_run_in_this_one(
+    monkeypatch: pytest.MonkeyPatch, batches: int, workers: int | None
+) -> None:
+    monkeypatch.setattr(processes, "cores", lambda: 1)
+    with batch_processes(batches, workers) as executor:
         assert executor is None
     assert run_in(None, os.getpid) == os.getpid()
 
 
-def test_one_worker_is_this_process() -> None:
-    with batch_processes(1000, 1) as executor:
-        assert executor is None
-
-
 def test_what_is_run_for_each_item_comes_in_their_order_wherever_it_ran() -> None:
     items = range(40)
-    with batch_processes(ENOUGH, 2) as executor:
+    with batch_processes(WORTH_IT, 2) as executor:
         assert executor is not None
-        assert (
-            list(run_each(executor, float, items))
-            == list(run_each(None, float, items))
-            == [*map(float, items)]
-        )
+        for where in (executor, None):
+            assert list(run_each(where, float, items)) == [*map(float, items)]
         made = run_each(executor, float, ["1", "none"])
         assert next(made) == 1
         with pytest.raises(ValueError, match="none"):
@@ -84,7 +81,7 @@ def test_what_is_run_for_each_item_comes_in_their_order_wherever_it_ran() -> Non
 def test_items_are_taken_as_they_are_needed() -> None:
     taken: list[int] = []
     items = (taken.append(n) or n for n in range(1000))  # type: ignore[func-returns-value]
-    with batch_processes(ENOUGH, 2) as executor:
+    with batch_processes(WORTH_IT, 2) as executor:
         assert next(run_each(executor, abs, items)) == 0
     assert len(taken) < 100
 
@@ -99,14 +96,14 @@ def test_items_are_taken_as_they_are_needed() -> None:
     ],
 )
 def test_how_a_process_ended_is_said(end: Callable[[], object], said: str) -> None:
-    with batch_processes(ENOUGH, 2) as executor:
+    with batch_processes(WORTH_IT, 2) as executor:
         assert executor is not None
         with pytest.raises(StorageError, match=said):
             run_in(executor, end)
 
 
 def test_who_ends_a_run_and_all_its_processes_by_sigterm_does_not_end_its_workers_first() -> None:
-    with batch_processes(ENOUGH, 2) as executor:
+    with batch_processes(WORTH_IT, 2) as executor:
         assert executor is not None
         assert run_in(executor, partial(signal.raise_signal, signal.SIGTERM)) is None
         assert run_in(executor, os.getpid) != os.getpid()
@@ -120,14 +117,8 @@ def test_a_process_ended_while_items_are_still_handed_out_is_said_too() -> None:
             run_in(executor, os.getpid)  # which the killed process' end ends too
         yield 0
 
-    with batch_processes(ENOUGH, 2) as executor, pytest.raises(StorageError, match="killed"):
+    with batch_processes(WORTH_IT, 2) as executor, pytest.raises(StorageError, match="killed"):
         list(run_each(executor, signal.raise_signal, items()))
-
-
-def test_as_many_processes_as_cores_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "cores", lambda: 1)
-    with batch_processes(1000, None) as executor:
-        assert executor is None
 
 
 _LENDS = """
@@ -162,7 +153,7 @@ def test_processes_end_at_once_when_their_batches_are_given_up() -> None:
         """What ends the block, as Ctrl-C does."""
 
     def give_up() -> None:
-        with batch_processes(ENOUGH, 2) as executor:
+        with batch_processes(WORTH_IT, 2) as executor:
             assert executor is not None
             executor.submit(os.getpid).result()
             executor.submit(time.sleep, 600)
@@ -180,7 +171,7 @@ def test_processes_share_the_cores_that_the_user_allows(
 ) -> None:
     monkeypatch.setattr(folder, "cores", lambda: 64)
     monkeypatch.setenv("OMP_NUM_THREADS", allowed)
-    with batch_processes(ENOUGH, 2) as executor:
+    with batch_processes(WORTH_IT, 2) as executor:
         assert executor is not None
         assert executor.submit(os.getenv, "OMP_NUM_THREADS").result() == each
 
@@ -188,7 +179,7 @@ def test_processes_share_the_cores_that_the_user_allows(
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library counts no heaps")
 def test_threads_of_a_process_share_one_heap() -> None:
-    with batch_processes(ENOUGH, 2) as executor:
+    with batch_processes(WORTH_IT, 2) as executor:
         assert executor is not None
         assert executor.submit(heaps_of_threads).result() == 1
     assert heaps_of_threads() > 1
@@ -200,7 +191,7 @@ def test_what_was_freed_is_given_back_before_processes_start() -> None:
     last = held[-1]  # below which the library keeps all that is freed
     held.clear()
     before = resident()
-    with batch_processes(ENOUGH, 2):
+    with batch_processes(WORTH_IT, 2):
         assert resident() < before - 100 * 2**20
     assert len(last) == 1000
 
@@ -234,12 +225,3 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_signatures_made_with_a_batch_are_those_that_settling_keeps(tmp_path: Path) -> None:
-    nights = Nights(tmp_path / "root")
-    assert nights.run(shelf()) == {"documents": 2, "empty": 1, "near_duplicate": 1}
-    hashes = set(signatures_table(nights.root).read()["body_hash"])
-    assert hashes >= set(documents_table(nights.root).read()["body_hash"])
-    assert len(hashes) == 3
-    assert nights.root.files("state/staged") == []

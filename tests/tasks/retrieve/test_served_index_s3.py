@@ -170,12 +170,13 @@ def test_a_page_over_a_document_without_vectors_goes_by_words_alone_after_its_ti
         assert "sugar syrup" in found["context"]
 
 
-def test_a_page_within_its_time_says_nothing_of_words(root: SkillRoot) -> None:
+def test_within_its_time_a_page_says_nothing_of_words_and_a_query_is_encoded_whatever_the_time(
+    root: SkillRoot,
+) -> None:
+    # A page within its time says nothing of words.
     found = index(root, 600).page(BEES, "when to feed sugar syrup", budget=120, method="facets")
     assert "by_words" not in found
-
-
-def test_a_query_is_encoded_whatever_the_time(root: SkillRoot) -> None:
+    # A query is encoded whatever the time.
     assert index(root, 1e-9).search("keep bees", 1)["results"][0]["doc_id"] == BEES
 
 
@@ -194,7 +195,7 @@ def test_word_vectors_are_unit_vectors_and_equal_for_equal_texts(texts: list[str
     assert (vectors[: len(texts)] == vectors[len(texts) :]).all()
 
 
-def test_texts_that_share_words_are_nearer_than_those_that_share_none() -> None:
+def test_word_vectors_are_nearer_where_words_are_shared() -> None:
     asked, near, far = WordVectors().encode(
         ["feed sugar syrup", "Sugar syrup is fed late.", "paint the rows"]
     )

@@ -14,7 +14,7 @@ from tasks.models.encoder import OnnxEncoder
 from tasks.models.token_states import packaged_projection
 from tasks.parse.classify.local import LocalClassifier, load_model, tree_scores
 from tasks.train import local_model as train
-from tasks.train.local_model import Boosting, Labelled, agreement, fit_forest, read_labelled
+from tasks.train.local_model import Boosting, Labelled, agreement, fit_forest
 from tasks.train.state_axes import axes, draw, group_states, main
 from tests.support.roots.skill_root import Export
 from tests.support.texts.fragments import CLEAR, fragment
@@ -48,13 +48,6 @@ def test_training_learns_its_rows_and_writes_the_same_weights_twice(
     assert [answer.node_type for answer in answers] == [node_type for node_type, _ in CLEAR]
     first, second = (model.probabilities(fragments) for model in written)
     np.testing.assert_array_equal(first, second)
-
-
-def test_a_row_without_a_known_type_cannot_be_learned(tmp_path: Path) -> None:
-    path = labelled_file(tmp_path)
-    path.write_text(path.read_text(encoding="utf-8").replace('"concept"', '"idea"'), encoding="utf-8")
-    with pytest.raises(WrongInput, match="not one of"):
-        read_labelled(path)
 
 
 def rows_of(labels: list[str], doubted: list[bool]) -> list[Labelled]:
@@ -135,9 +128,7 @@ def test_skills_are_drawn_once_under_whatever_name_and_not_those_left_out(tmp_pa
     assert drawn(tmp_path, texts, []) == set(TRADES)
     assert len(list(draw(corpus(tmp_path, texts), []))) == len(TRADES)
     assert drawn(tmp_path, texts, [skill("oven")]) == {"hive", "kiln"}
-
-
-def test_skills_that_are_short_or_of_few_sections_are_not_drawn(tmp_path: Path) -> None:
+    # Those that are short, or of few sections, are not drawn.
     flat = skill("kiln").replace("## Feed it", "").replace("## Clean it", "")
     assert drawn(tmp_path, {"b": flat, "c": skill("oven")}, []) == {"oven"}
     assert drawn(tmp_path, {"a": "# The hive\n\nThe hive from side 1.", "b": skill("oven")}, []) == {"oven"}
@@ -178,16 +169,13 @@ def test_the_command_writes_axes_that_the_package_can_take(
     assert capsys.readouterr().out.startswith("1 skills: ")
 
 
-def test_a_corpus_without_a_skill_of_middling_size_is_refused(tmp_path: Path, minilm_export: Export) -> None:
+def test_a_corpus_without_a_skill_of_middling_size_and_another_encoder_are_refused(
+    tmp_path: Path, minilm_export: Export
+) -> None:
     file = corpus(tmp_path, {"hive": "# Hive\n\nLift the lid.", "oven": skill("oven") * 8})
     with pytest.raises(WrongInput, match="no skill of middling size"):
         main(["--corpus", str(file), "--encoder", str(minilm_export.folder)])
-
-
-def test_an_encoder_whose_states_are_not_kept_is_refused_before_anything_is_encoded(
-    tmp_path: Path, minilm_export: Export
-) -> None:
-    file, other = corpus(tmp_path, {"hive": skill("hive")}), tmp_path / "other"
+    other = tmp_path / "other"
     shutil.copytree(minilm_export.folder, other)
     card = json.loads((other / "encoder.json").read_text("utf-8"))
     (other / "encoder.json").write_text(json.dumps({**card, "name": "another"}), "utf-8")

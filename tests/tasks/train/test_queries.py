@@ -45,6 +45,12 @@ def test_sentences_of_prose_and_lists_are_asked_with_and_markup_is_not() -> None
         "Let the starter rest overnight in a cool room.",
         "Scald the seeds with water before they go in.",
     ]
+    # A few words may be shared with name and description.
+    for sentence in (
+        "A dark loaf wants twelve minutes longer than a pale one does.",
+        "Sift rye into the bowl, and keep bread flour for dusting.",
+    ):
+        assert asked(f"# Bread\n\n{sentence}\n") == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -63,17 +69,6 @@ def test_sentences_of_prose_and_lists_are_asked_with_and_markup_is_not() -> None
 )
 def test_what_repeats_the_description_names_the_skill_or_is_no_sentence_is_not_asked(sentence: str) -> None:
     assert asked(f"# Bread\n\n{sentence}\n") == []
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "A dark loaf wants twelve minutes longer than a pale one does.",
-        "Sift rye into the bowl, and keep bread flour for dusting.",
-    ],
-)
-def test_what_shares_a_few_words_with_name_and_description_is_asked(sentence: str) -> None:
-    assert asked(f"# Bread\n\n{sentence}\n") == [sentence]
 
 
 def test_queries_are_absent_from_name_and_description_and_stand_in_the_body() -> None:
@@ -99,12 +94,8 @@ def test_no_more_queries_are_made_than_wanted_and_skills_without_sentences_are_p
     draw = np.random.default_rng(0)
     queries = make_queries(skills, np.arange(len(skills)), 3, HOW, draw)
     assert [query.row for query in queries] == [1, 2, 3]
-
-
-def test_queries_are_the_same_for_the_same_seed_and_others_for_another() -> None:
-    skills = trades()
     one, other, third = (
-        make_queries(skills, np.arange(24), 24, HOW, np.random.default_rng(seed)) for seed in (7, 7, 8)
+        make_queries(skills, np.arange(25), 24, HOW, np.random.default_rng(seed)) for seed in (7, 7, 8)
     )
     assert one == other != third
 
@@ -166,12 +157,9 @@ def test_a_request_of_two_skills_is_none_and_counted() -> None:
     assert ([query.text for query in train], shared) == (["brew black tea for guests"], 2)
 
 
-def test_pairs_of_another_corpus_are_refused() -> None:
+def test_pairs_of_another_corpus_or_text_are_refused() -> None:
     with pytest.raises(WrongInput, match="name the skill 'house/tea', which no --corpus holds"):
         asked_of(frame(*ASKED), [RUST])
-
-
-def test_pairs_of_another_text_are_refused() -> None:
     with pytest.raises(WrongInput, match="name the skill 'house/rust', which has another text now"):
         asked_of(frame(*ASKED), [TEA, RUST._replace(body=f"Read this first. {RUST.body}")])
 
@@ -189,9 +177,6 @@ def test_what_is_no_file_of_pairs_is_named(tmp_path: Path, content: bytes | None
         path.write_bytes(content)
     with pytest.raises(WrongInput, match=r"pairs\.parquet cannot be read as pairs .*the columns query,"):
         read_pairs(path)
-
-
-def test_a_table_of_other_columns_is_no_file_of_pairs(tmp_path: Path) -> None:
-    pl.DataFrame({"query": ["brew tea"]}).write_parquet(tmp_path / "pairs.parquet")
+    pl.DataFrame({"query": ["brew tea"]}).write_parquet(path)
     with pytest.raises(WrongInput, match="doc_id"):
-        read_pairs(tmp_path / "pairs.parquet")
+        read_pairs(path)

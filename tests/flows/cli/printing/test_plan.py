@@ -63,16 +63,16 @@ left out, as the task is too long to be read to its end: …
     )
 
 
-def test_an_unsure_step_names_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unsure_step_names_others_and_a_page_that_is_kept_back_or_a_plan_without_steps_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     plan = hand_plan(["bake"])
-    plan["steps"][0]["confidence"] = 0.4
+    plan["steps"][0] |= {"confidence": 0.4, "page": None, "page_error": "shelf/skill-1 is withheld"}
     print_plan(plan)
     said = capsys.readouterr().out
     assert "40% sure" in said
     assert said.count("    or: shelf/other-1-") == 3
-
-
-def test_a_plan_without_steps_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "    no page: shelf/skill-1 is withheld\n" in said
     print_plan({**hand_plan([]), "left_out": [left("thanks", "no-request")]})
     said = capsys.readouterr().out
     assert said.startswith("no step: ")
@@ -112,13 +112,6 @@ def test_a_page_of_others_is_marked_and_its_control_characters_are_shown(
     assert "    third-party text of shelf/skill-1 from dir:shelf, licence MIT, 9 of 90 tokens:\n" in said
     assert "    │ # Bread\n    │ \n    │     knead\\x1b[31m [/b] :bee:\n" in said
     assert said.endswith("has 1,200 tokens, their pages 9, all that is served 9,000\n")
-
-
-def test_a_page_that_is_kept_back_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = hand_plan(["bake"])
-    plan["steps"][0] |= {"page": None, "page_error": "shelf/skill-1 is withheld"}
-    print_plan(plan)
-    assert "    no page: shelf/skill-1 is withheld\n" in capsys.readouterr().out
 
 
 PAGE: dict[str, Any] = {

@@ -4,13 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.models.routing_answers import Set
-from tests.support.models.routing_material import Written, write_bench
+from tests.support.models.routing_material import Set, Written, write_bench
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Written:
     return write_bench(tmp_path / "bench")
+
+
+@pytest.fixture
+def routing(bench: Written, root: str) -> list[str]:
+    """Return the command that measures the bench."""
+    return ["evaluate", "routing", *bench.options(), "--root", root]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -32,37 +31,33 @@ from tasks.retrieve.routing.skill import Skill
 from tests.support.command import Ask, skillery
 from tests.support.llm.llm_asking import settings_of as llm_settings
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.routing_llm import say
-from tests.support.models.routing_answers import Set, rows
-from tests.support.models.routing_material import Written
+from tests.support.llm.scripted import say
+from tests.support.models.routing_material import Set, rows
 from tests.support.models.tiny_models import save_bi_encoder, save_cross_encoder, save_qwen3
 
 
 def test_variants_of_a_method_are_compared_with_the_first_of_a_sweep(
-    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
+    ask: Ask, routing: list[str], environment: Set, tmp_path: Path
 ) -> None:
     tiny = str(save_qwen3(tmp_path / "qwen3"))
     environment({"SKILLERY_SKILLROUTER_ENCODER": tiny, "SKILLERY_SKILLROUTER_RERANKER": tiny})
-    command = ["evaluate", "routing", *bench.options(), "--root", root, "--sweep", "skillrouter-candidates"]
-    code, printed, _ = ask(*command, "--json")
-    assert code == 0
-    measured = rows(printed)
+    command = [*routing, "--sweep", "skillrouter-candidates"]
+    found = ask.told(*command)
+    measured = rows(found)
     assert list(measured) == [f"skillrouter:candidates={k}" for k in (10, 20, 50)]
     assert [row["stages"][0]["k"] for row in measured.values()] == [10, 20, 50]
-    contests = json.loads(printed)["contests"]
-    assert {c["baseline"] for c in contests} == {"skillrouter:candidates=10"}
-    assert all((c["effect"] is None) == (c["measure"] not in ("hit@1", "fc@10")) for c in contests)
+    assert {c["baseline"] for c in found["contests"]} == {"skillrouter:candidates=10"}
+    assert all((c["effect"] is None) == (c["measure"] not in ("hit@1", "fc@10")) for c in found["contests"])
 
 
 def test_a_staged_method_tells_where_its_right_first_skills_come_from(
-    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
+    ask: Ask, routing: list[str], environment: Set, tmp_path: Path
 ) -> None:
     tiny = str(save_cross_encoder(tmp_path / "cross"))
     environment({"SKILLERY_SKILLROUTER_RERANKER": tiny})
-    command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", "reranked"]
-    _, printed, _ = ask(*command, "--json")
+    command = [*routing, "--method", "reranked"]
+    row = rows(ask.told(*command))["reranked"]
     _, table, _ = ask(*command, "--report", str(tmp_path / "report"))
-    row = rows(printed)["reranked"]
     parts = row["first_stage"]
     assert [stage["stage"] for stage in row["stages"]] == ["route", "rerank"]
     assert sum(parts.values()) == 3
@@ -73,14 +68,12 @@ def test_a_staged_method_tells_where_its_right_first_skills_come_from(
 
 
 def test_where_a_causal_reranker_looks_is_told_by_layer(
-    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
+    ask: Ask, routing: list[str], environment: Set, tmp_path: Path
 ) -> None:
     environment({"SKILLERY_SKILLROUTER_RERANKER": str(save_qwen3(tmp_path / "qwen3"))})
-    command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", "default", "--attention"]
-    code, printed, _ = ask(*command, "--json")
+    command = [*routing, "--method", "default", "--attention"]
+    found = {row["layers"]: row for row in ask.told(*command)["attention"]}
     _, shown, _ = ask(*command, "--report", str(tmp_path / "report"))
-    assert code == 0
-    found = {row["layers"]: row for row in json.loads(printed)["attention"]}
     assert list(found) == ["middle", "0", "1", "all"]
     assert all(abs(row["name"] + row["description"] + row["body"] - 1) < 1e-6 for row in found.values())
     assert "where the reranker looks" in shown
@@ -89,36 +82,32 @@ def test_where_a_causal_reranker_looks_is_told_by_layer(
 
 
 def test_the_attention_of_what_is_no_causal_model_is_wrong_use(
-    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
+    ask: Ask, routing: list[str], environment: Set, tmp_path: Path
 ) -> None:
     environment({"SKILLERY_SKILLROUTER_RERANKER": str(save_cross_encoder(tmp_path / "cross"))})
-    command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", "default", "--attention"]
-    code, _, told = ask(*command)
-    assert (code, "SKILLERY_SKILLROUTER_RERANKER" in told) == (2, True)
+    assert "SKILLERY_SKILLROUTER_RERANKER" in ask.refused(*routing, "--method", "default", "--attention")
 
 
 def test_a_language_model_judges_what_the_default_ranks_first(
-    ask: Ask, root: str, bench: Written, environment: Set
+    ask: Ask, routing: list[str], environment: Set
 ) -> None:
     method = "reranked:reranker=judge,candidates=3"
-    command = ["evaluate", "routing", *bench.options(), "--root", root, "--method", method, "--json"]
     with LlmServer(say=lambda _: '{"selected": [3]}') as server:
         environment(llm_settings(server))
-        code, printed, _ = ask(*command)
-        assert (code, server.requests) == (0, 3 + 1)  # with the one before what is timed
-    assert rows(printed)[method]["first_stage"]["last"] == 0 == rows(printed)[method]["first_stage"]["both"]
+        stage = rows(ask.told(*routing, "--method", method))[method]["first_stage"]
+        assert server.requests == 3 + 1  # with the one before what is timed
+    assert stage["last"] == 0 == stage["both"]
 
 
 def test_an_encoder_behind_an_endpoint_is_asked_about_each_skill_once(
-    ask: Ask, root: str, bench: Written, environment: Set
+    ask: Ask, routing: list[str], environment: Set
 ) -> None:
     method = "skillrouter:reranker=,encoder=api:letters,encoder_query_prefix=query: "
     method += ",encoder_text_prefix=text: "
-    command = ["evaluate", "routing", *bench.options(), "--root", root, "--json", "--method"]
+    command = [*routing, "--method"]
     with LlmServer() as server:
         environment(llm_settings(server))
-        code, printed, told = ask(*command, method)
-        assert code == 0, told
+        found = ask.told(*command, method)
         asked = Counter(text.partition(": ")[0] for text in server.embedded)
         assert set(asked) == {"a", "query", "text"}
         assert (asked["a"], asked["query"]) == (1, 3 + 1)
@@ -126,7 +115,7 @@ def test_an_encoder_behind_an_endpoint_is_asked_about_each_skill_once(
         assert Counter(text.partition(": ")[0] for text in server.embedded)["text"] == asked["text"]
         code, _, told = ask(*command, method.replace("letters", "digits"))
         assert (code, "no such path or model" in told) == (1, True), told
-    assert 0 < rows(printed)[method]["hit@10"] <= 1
+    assert 0 < rows(found)[method]["hit@10"] <= 1
 
 
 def test_prefixes_and_length_of_what_the_dense_stage_reads_can_be_set(
@@ -155,33 +144,22 @@ def test_prefixes_and_length_of_what_the_dense_stage_reads_can_be_set(
 
 
 def test_a_language_model_that_no_stage_needs_is_not_opened(
-    ask: Ask, root: str, bench: Written, environment: Set, tmp_path: Path
+    ask: Ask, routing: list[str], environment: Set, tmp_path: Path
 ) -> None:
     environment({
         "SKILLERY_SKILLROUTER_RERANKER": str(save_cross_encoder(tmp_path / "cross")),
         "SKILLERY_LLM_BASE_URL": "http://127.0.0.1:9/v1", "SKILLERY_LLM_MODEL": "none",
     })  # fmt: skip
-    _, printed, _ = ask(
-        "evaluate", "routing", *bench.options(), "--root", root, "--method", "reranked", "--json"
-    )
-    assert json.loads(printed)["llm"] is None
-
-
-def test_a_judge_needs_a_language_model(ask: Ask, root: str, bench: Written) -> None:
-    code, _, told = ask(
-        "evaluate", "routing", *bench.options(), "--root", root, "--method", "reranked:reranker=judge"
-    )
-    assert (code, "SKILLERY_LLM" in told) == (2, True)
+    assert ask.told(*routing, "--method", "reranked")["llm"] is None
 
 
 def test_a_device_that_is_not_there_is_named_before_anything_is_encoded(
-    ask: Ask, bench: Written, environment: Set, tmp_path: Path
+    ask: Ask, routing: list[str], environment: Set, tmp_path: Path
 ) -> None:
     environment({"SKILLERY_DEVICE": "cuda:7"})
-    code, _, told = ask(
-        "evaluate", "routing", *bench.options(), "--root", str(tmp_path / "new"), "--method", "skillflow"
+    assert "SKILLERY_DEVICE='cuda:7' cannot be used here" in ask.refused(
+        *routing, "--root", str(tmp_path / "new"), "--method", "skillflow"
     )
-    assert (code, "SKILLERY_DEVICE='cuda:7' cannot be used here" in told) == (2, True)
     assert not (tmp_path / "new").exists()
 
 
@@ -194,6 +172,9 @@ def test_a_variant_has_the_settings_that_its_name_says_and_the_others_of_the_env
     assert (found.stages, found.deep_tokens, found.dense_model) == (["dense", "deep"], 512, "")
     assert (found.dense_k, found.shallow_k) == (70, 100)
     assert settings_of("skillflow", SkillFlowSettings).deep_tokens == 99
+    monkeypatch.setenv("SKILLERY_SKILLFLOW_DENSE_K", "many")
+    with pytest.raises(WrongInput, match=r"^SKILLERY_SKILLFLOW_DENSE_K='many'"):
+        settings_of("skillflow:deep_k=3", SkillFlowSettings)
 
 
 @pytest.mark.parametrize("sweep", sorted(SWEEPS))
@@ -206,12 +187,7 @@ def test_all_variants_of_a_sweep_can_be_made(sweep: str) -> None:
             require_skillflow(settings_of(name, SkillFlowSettings))
         elif base_of(name) in VARIED:
             settings_of(name, SkillRouterSettings)
-
-
-def test_a_variable_that_cannot_be_used_is_named_not_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKILLERY_SKILLFLOW_DENSE_K", "many")
-    with pytest.raises(WrongInput, match=r"^SKILLERY_SKILLFLOW_DENSE_K='many'"):
-        settings_of("skillflow:deep_k=3", SkillFlowSettings)
+    assert expanded(["zsum", names[0]], [sweep]) == ["zsum", *names], "each is measured once"
 
 
 @pytest.mark.parametrize(
@@ -227,11 +203,6 @@ def test_a_variable_that_cannot_be_used_is_named_not_the_variant(monkeypatch: py
 )
 def test_a_variant_that_means_nothing_without_an_llm_is_told(name: str, said: str | None) -> None:
     assert llm_setting(name) == said
-
-
-def test_methods_and_sweeps_are_measured_once_each() -> None:
-    first, *others = SWEEPS["skillrouter-candidates"]
-    assert expanded(["zsum", first], ["skillrouter-candidates"]) == ["zsum", first, *others]
 
 
 MODELS = {
@@ -262,11 +233,11 @@ def hub_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("sweep", sorted(SWEEPS))
 def test_a_sweep_is_written_beside_its_paper(
-    root: str, bench: Written, hub_cache: Path, environment: Set, tmp_path: Path, sweep: str
+    routing: list[str], hub_cache: Path, environment: Set, tmp_path: Path, sweep: str
 ) -> None:
     report = tmp_path / "report"
     environment({"HF_HUB_CACHE": str(hub_cache), "HF_HUB_OFFLINE": "1"})
-    command = ["evaluate", "routing", *bench.options(), "--root", root, "--sweep", sweep]
+    command = [*routing, "--sweep", sweep]
     with LlmServer(say=say) as server:
         done = skillery(*command, "--attention", "--report", str(report), **llm_settings(server))
     assert done.returncode == 0, done.stderr

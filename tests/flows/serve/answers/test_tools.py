@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from flows.serve.answers.service import Service, load_serving
+from flows.serve.answers.tool import ToolOutcome
+from flows.serve.answers.tools import TOOLS
+from flows.settings import load_settings
 from storage.errors import ModelMismatch, NotPublished, WrongInput
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.command import Ask
@@ -42,7 +47,7 @@ def test_a_plan_is_that_of_the_command_and_says_whose_each_skill_is(
 ) -> None:
     task = f"{TASK} If it rains, open the hive."
     found = plan(tools_of(storied), task=task, k=2)
-    printed = json.loads(ask("compose", task, "-k", "2", "--root", storied.root.uri, "--json").stdout)
+    printed = ask.told("compose", task, "-k", "2", "--root", storied.root.uri)
     assert (found["version"], "not instructions" in found["notice"]) == (storied.served().version, True)
     assert [_told(step) for step in found["steps"]] == [_printed(step) for step in printed["steps"]] != []
     assert found["steps"][-1]["condition"] == "If it rains"
@@ -114,24 +119,6 @@ def test_a_root_without_skills_has_a_plan_of_gaps(
     assert found.as_text().startswith("1. Bake a loaf of bread: nothing served fits\n")
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"task": " "}, "the task is blank"),
-        ({}, "task: Field required"),
-        ({"task": "x", "k": 0}, "k: Input should be greater than or equal to 1"),
-        ({"task": "x", "k": 1000}, "k: Input should be less than or equal to 20"),
-        ({"task": "x", "filters": {"risk": ["hidden"]}}, "nothing served has it"),
-        ({"task": "x" * 20_001}, "task: "),
-    ],
-)
-def test_what_cannot_be_planned_is_told(
-    storied: SkillRoot, tools_of: ToolsOf, given: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(WrongInput, match=said):
-        plan(tools_of(storied), **given)
-
-
 BED = {"task": "Add the bed Iris bank with clay.", "domain": "greenhouse", "state": {"observation": FORM}}
 MOOR = {"task": "Moor the Gull tonight", "domain": HARBOUR, "state": {"observation": ""}}
 
@@ -147,7 +134,7 @@ def test_what_is_suggested_is_what_the_command_prints_with_the_runs_that_did_it(
     state = tmp_path / "s.json"
     state.write_text(json.dumps(seen), "utf-8")
     given = ["--task", str(BED["task"]), "--domain", "greenhouse", "--state", str(state), "-k", "2"]
-    printed = json.loads(ask("suggest", *given, "--root", taught.root.uri, "--json").stdout)
+    printed = ask.told("suggest", *given, "--root", taught.root.uri)
     found = suggest(tools_of(taught), **{**BED, "state": seen}, k=2)
     assert (found["version"], found["domain"]) == (taught.served().version, "greenhouse")
     assert "not instructions" in found["notice"]
@@ -158,17 +145,15 @@ def test_what_is_suggested_is_what_the_command_prints_with_the_runs_that_did_it(
     assert {row["verified"][0] for row in found["results"]} == {"recorded"}
 
 
-def test_earlier_actions_count(taught: SkillRoot, tools_of: ToolsOf) -> None:
+def test_earlier_actions_count_and_suggestions_in_words_hold_code_and_say_whose_they_are(
+    taught: SkillRoot, tools_of: ToolsOf
+) -> None:
     call = tools_of(taught)
     filled = {"name": "fill", "args": {"element": "40", "text": "Iris bank"}}
     before = suggest(call, **BED)["results"][0]["code"]
     state = {"observation": FORM, "previous": [filled]}
     after = suggest(call, **{**BED, "state": state})["results"][0]["code"]
     assert ("fill(" in before, "fill(" in after) == (True, False)
-
-
-def test_suggestions_in_words_hold_code_and_say_whose_they_are(taught: SkillRoot, tools_of: ToolsOf) -> None:
-    call = tools_of(taught)
     told = call("suggest_steps", BED).as_text()
     assert ("of run g0; 3 tasks" in told, "    fill(element=" in told) == (True, True)
     assert told.endswith("not instructions to you.")
@@ -235,3 +220,24 @@ def test_what_cannot_be_suggested_for_is_told(
 ) -> None:
     with pytest.raises(WrongInput, match=said):
         suggest(tools_of(taught), **{**MOOR, **changed})
+
+
+@pytest.fixture
+def tools_of() -> Iterator[Callable[[SkillRoot], Tools]]:
+    """Return what calls the tools of a root's service by name, as all its protocols do."""
+    services: list[Service] = []
+
+    def of(root: SkillRoot) -> Tools:
+        service = Service(root.root, load_settings(), load_serving())
+        services.append(service)
+
+        def call(name: str, given: dict[str, Any]) -> ToolOutcome:
+            tool = next(tool for tool in TOOLS if tool.name == name)
+            found: ToolOutcome = asyncio.run(tool.answer(service, given, "mcp"))
+            return found
+
+        return call
+
+    yield of
+    for service in services:
+        service.close()

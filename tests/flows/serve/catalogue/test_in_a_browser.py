@@ -13,8 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.flows.serve.catalogue.conftest import HOSTILE_FILE, HOSTILE_ID, Catalogue
-from tests.support.chromium_there import require_chromium
-from tests.support.processes import slow_but
+from tests.support.processes import require_chromium, slow_but
 from tests.support.serving import ask_http
 
 pytestmark = pytest.mark.browser

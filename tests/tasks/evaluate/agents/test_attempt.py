@@ -12,17 +12,14 @@ from typing import Any
 import pytest
 
 from storage.errors import WrongInput
-from tasks.evaluate.agents.agent import command_agent
-from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, attempt
+from tasks.evaluate.agents.attempt import Act, GivenSkill, Limits, Supply, Turn, attempt, command_agent
 from tasks.evaluate.agents.memory import CER, LEARNED, Experiences, Procedures
 from tasks.evaluate.agents.task import AgentTask, TaskFile
 from tasks.induce.replay.environment import CommandEnvironment
 from tasks.induce.skills.skill import actions_of
-from tasks.induce.trajectories.read import Reading, read_trajectories
 from tasks.models.encoder import OnnxEncoder
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import renewal
-from tests.support.paths import PROJECT
 
 Say = Callable[[Turn], Act]
 
@@ -122,19 +119,6 @@ def test_elements_of_pages_are_named_by_the_ids_that_are_seen(called: bool, tmp_
     assert (found["score"], found["turns"]) == (1, 2 if called else 3)
     assert [step["action"]["args"]["element"] for step in found["trajectory"]["steps"]] == ["1", "12"]
     assert tried(task, in_turn(("click", {"element": "2"})))["score"] == 0
-
-
-def test_a_shared_world_of_tools_works_through_the_same_door() -> None:
-    shared = PROJECT.parent / "shared/bench/trajectories"
-    if not (shared / "env/environment.py").exists():
-        pytest.skip("the recorded runs and their world are not here")
-    runs = read_trajectories([shared / "trajectories.jsonl.gz"], "trajectories", Reading())
-    run = next(one for _, one in runs if one.domain == "retail" and one.success)
-    acts = [(step.action.name, dict(step.action.args)) for step in run.steps if step.error is None]
-    check = [{"name": name, "args": args} for name, args in acts]
-    task = task_of(run.task, shared / "env", "{python} environment.py", domain="retail", check=check)
-    assert tried(task, in_turn(*acts))["score"] == 1
-    assert tried(task, in_turn(*acts[:1]))["score"] == 0
 
 
 @pytest.mark.parametrize(

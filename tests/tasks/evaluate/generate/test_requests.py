@@ -10,17 +10,26 @@ import pytest
 from storage.answers import Answers
 from storage.errors import StorageError
 from storage.root import Root
-from tasks.evaluate.generate.distractors import read_distractors
+from tasks.evaluate.generate.distractors import KINDS, read_distractors, write_distractors
+from tasks.evaluate.generate.distractors import PROMPT as DISTRACTORS
 from tasks.evaluate.generate.requests import PROMPT, query_line, read_requests, values_of, write_requests
 from tasks.evaluate.measures.evidence import read_paging_bench
 from tasks.evaluate.paging.bench import body_of
+from tasks.evaluate.routing.data import read_skills
 from tasks.models.llm.budget import Ceiling, Ledger
 from tasks.models.llm.errors import Rejected
 from tasks.models.llm.question import Sampling
 from tasks.retrieve.routing.skill import Skill
-from tests.support.llm.bench_llm import requests_about, skill_about, writes_five
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import (
+    distractors_of,
+    requests_about,
+    skill_about,
+    writes_distractors,
+    writes_five,
+)
+from tests.support.models.routing_material import SKILLS as HOME
 
 Reader = Callable[[Root], list[dict[str, Any]]]
 SKILLS = [skill_about(f"mill{n}") for n in range(12)]
@@ -83,43 +92,11 @@ def test_what_is_there_is_kept_and_asks_nothing(server: LlmServer, answers: Answ
     growth = write(SKILLS[:8], folder, server, answers)
     assert (growth["asked"], growth["kept"], server.requests) == (3, 5, 8)
     assert all(folder.read(file) == text for file, text in before.items())
-
-
-def test_a_file_that_was_lost_is_made_again_from_the_kept_answer(
-    server: LlmServer, answers: Answers, folder: Root
-) -> None:
-    write(SKILLS[:2], folder, server, answers)
+    # A file that was lost, as by a kill, is made again from the kept answer.
     whole = read_requests(folder)
     folder.delete(folder.files("queries")[0])
-    assert write(SKILLS[:2], folder, server, answers)["asked"] == 1
-    assert (read_requests(folder), server.requests) == (whole, 2)
-
-
-def careless(asked: Asked) -> str:
-    """Answer wrongly at first, in a way that depends on the skill, and rightly once the fault is named."""
-    (record,) = asked.fragments
-    entries = requests_about(record["body"], record["name"])
-    kind = int(record["name"].removeprefix("mill")) % 4
-    if asked.corrected:
-        kind = -1
-    if kind == 0:
-        entries = entries[:3]
-    if kind == 1:
-        entries[4]["evidence"][2] = {"any_of": ["Grease the axle with lard on Sundays."]}
-    text = json.dumps({"queries": entries})
-    return f"Gladly! [see below]\n\n{text}\n\nShall I {{go on}}?" if kind == 2 else text
-
-
-def test_short_lists_and_ungrounded_passages_are_asked_for_again_with_the_fault_named(
-    server: LlmServer, answers: Answers, folder: Root
-) -> None:
-    server.say = careless
-    write(SKILLS, folder, server, answers)
-    assert {(len(w["queries"]), w["failed"]) for w in read_requests(folder)} == {(5, None)}
-    again = [asked.prompt for asked in server.asked if asked.corrected]
-    assert len(again) == 6
-    assert sum("3 requests instead of 5" in prompt for prompt in again) == 3
-    assert sum("'Grease the axle with lard on Sundays.' does not stand" in prompt for prompt in again) == 3
+    assert write(SKILLS[:8], folder, server, answers)["asked"] == 1
+    assert (read_requests(folder), server.requests) == (whole, 8)
 
 
 def test_of_the_third_answer_the_good_requests_are_kept_and_the_bad_counted(
@@ -194,12 +171,9 @@ def test_a_damaged_file_is_named(folder: Root, name: str, read: Reader, held: ob
         said = "damaged .(doc_id|failed|distractors): "
     with pytest.raises(StorageError, match=rf"{name}/spoilt\.json.*{said}"):
         read(folder)
-
-
-def test_a_file_that_is_no_json_is_named(folder: Root) -> None:
-    folder.write("queries/spoilt.json", b"not JSON")
-    with pytest.raises(StorageError, match=r"spoilt\.json"):
-        read_requests(folder)
+    folder.write(f"{name}/spoilt.json", b"not JSON")
+    with pytest.raises(StorageError, match=rf"{name}/spoilt\.json"):
+        read(folder)
 
 
 SKILL = skill_about("loom")
@@ -299,3 +273,77 @@ def test_of_a_very_long_skill_the_two_ends_are_sent() -> None:
     assert len(asked) < 62_000
     assert "First." in asked
     assert "Last." in asked
+
+
+TYRE = HOME[2]
+THREE = distractors_of(TYRE.name)
+
+
+def check(entries: object, *, strict: bool = True) -> list[str]:
+    found = DISTRACTORS.read(json.dumps({"distractors": entries}), TYRE, last=not strict)
+    return [distractor.kind for distractor in found]
+
+
+def but(**changes: object) -> list[dict[str, Any]]:
+    """Return three good distractors, the last one changed."""
+    return [*THREE[:2], {**THREE[2], **changes}]
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        (THREE[:2], "no usable skill of kind too-general"),
+        (but(kind="easy"), "the kind 'easy' is none of"),
+        (but(kind="same-domain"), "two of kind same-domain"),
+        (but(name="tyre"), "the name 'tyre' is taken"),
+        (but(name=THREE[0]["name"]), "is taken"),
+        (but(name="Tyre Care"), "not in lower case with hyphens"),
+        (but(description=" "), "a text is missing"),
+        (but(description="x" * 1025), "more than 1024 characters"),
+        (but(body="Too short."), "the body has 2 words"),
+        (but(body="word " * 2501), "the body has 2501 words"),
+        (but(body=THREE[0]["body"] + " One more."), "repeats that of another skill"),
+        ("none", "no object"),
+        ([7, *THREE[1:]], "a text is missing"),
+    ],
+)
+def test_what_is_no_distractor_is_refused_by_name(entries: object, said: str) -> None:
+    with pytest.raises(Rejected, match=said):
+        check(entries)
+
+
+def test_a_body_that_repeats_the_right_skill_is_a_copy() -> None:
+    whole = TYRE._replace(body=str(THREE[1]["body"]))
+    with pytest.raises(Rejected, match="skill 2: the body repeats"):
+        DISTRACTORS.read(json.dumps(THREE), whole, last=False)
+
+
+def test_one_of_each_kind_passes_and_in_the_end_what_is_good_stays() -> None:
+    assert check(THREE) == list(KINDS)
+    assert check(but(body="Too short."), strict=False) == ["same-domain", "same-tools"]
+    with pytest.raises(Rejected):
+        check([{}], strict=False)
+
+
+def make(server: LlmServer, answers: Answers, folder: Path, ledger: Ledger | None = None) -> dict[str, Any]:
+    llm = llm_of(server.url, answers, ledger)
+    tasks = {"home/tyre": ["My tyre is flat."]}
+    folder.mkdir(exist_ok=True)
+    return write_distractors(HOME[:3], tasks, Root(folder), llm)
+
+
+def test_each_skill_gets_a_file_and_a_second_call_asks_nothing(answers: Answers, tmp_path: Path) -> None:
+    with LlmServer(say=writes_distractors) as server:
+        first = make(server, answers, tmp_path / "out")
+        again = make(server, answers, tmp_path / "out")
+        assert tuple(one[key] for one in (first, again) for key in ("asked", "kept")) == (3, 0, 0, 3)
+        assert server.requests == 3
+        shown = {asked.fragments[0]["name"]: asked.fragments[0]["tasks"] for asked in server.asked}
+        assert shown == {"sourdough": [], "bees": [], "tyre": ["My tyre is flat."]}
+    assert [len(one["distractors"]) for one in read_distractors(Root(tmp_path / "out"))] == [3, 3, 3]
+    keys = sorted(kept.key[:8] for kept in answers.kept(rejected=False))
+    assert keys == ["069c172d", "a5f7473c", "e0935059"]  # answers that were kept before are found
+
+    skills = read_skills([tmp_path / "out" / "distractors.jsonl"])
+    assert skills.height == 9
+    assert skills["doc_id"][0] == "distractor/home/bees#1"

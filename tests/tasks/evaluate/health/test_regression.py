@@ -93,11 +93,9 @@ def test_a_good_model_of_another_name_is_let_through(trades: SkillRoot, again: S
     assert {c.check for c in found} == LEGS
 
 
-@pytest.mark.parametrize("reruns", [0, pytest.param(19, marks=pytest.mark.slow)])
-def test_building_the_same_again_never_trips_the_gate(trades: SkillRoot, again: Served, reruns: int) -> None:
-    for new in (again, *(built_with(trades, trades.encoder) for _ in range(reruns))):
-        found = checks(trades, new, trades.encoder)
-        assert [(c.value, c.passed) for c in found] == [(0.0, True)] * len(LEGS)
+def test_building_the_same_again_does_not_trip_the_gate(trades: SkillRoot, again: Served) -> None:
+    found = checks(trades, again, trades.encoder)
+    assert [(c.value, c.passed) for c in found] == [(0.0, True)] * len(LEGS)
 
 
 @pytest.mark.slow

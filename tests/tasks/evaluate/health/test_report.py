@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from storage.root import Root
 from tasks.evaluate.health.drift import drift_of
-from tasks.evaluate.health.history import SCHEMA
+from tasks.evaluate.health.probes import SCHEMA
 from tasks.evaluate.health.report import pictures_of, render_report, write_report
 
 NIGHT = datetime(2025, 3, 1, 4, 0, tzinfo=UTC)
@@ -89,21 +89,13 @@ def test_the_page_shows_every_measure_with_what_it_was_before() -> None:
     assert "3 evaluations in the history" in text
     assert all(word in text for word in ("sentence to skill", "latency", "dropped", "too_short", "40,002"))
     assert "No measure is worse than its thresholds allow." in text
-
-
-@pytest.mark.slow
-def test_the_page_is_about_its_evaluation_where_another_is_dated_later() -> None:
-    frame, earlier = history(), NIGHT + timedelta(days=1)
-    html = render_report(frame, earlier, drift_of(frame, earlier, compared=7), [], [], {}, compared=7)
-    assert "Evaluation of v-1" in html
-    assert "compared with the last evaluation of each of 2 other versions" in html
-    assert pictures_of(frame, earlier) == pictures_of(frame.filter(pl.col("evaluated_at") < LAST), LAST)
-
-
-def test_the_page_says_what_is_below_its_thresholds() -> None:
-    text = Seen(page(history(), fallen=["dense: hit@10 is 0.1"])).text
-    assert "dense: hit@10 is 0.1" in text
-    assert "No measure is worse" not in text
+    fell = Seen(page(history(), fallen=["dense: hit@10 is 0.1"])).text
+    assert "dense: hit@10 is 0.1" in fell
+    assert "No measure is worse" not in fell
+    # It is about its evaluation where another is dated later.
+    earlier = Seen(page(history(), at=NIGHT + timedelta(days=1))).text
+    assert "Evaluation of v-1" in earlier
+    assert "compared with the last evaluation of each of 2 other versions" in earlier
 
 
 def test_the_page_loads_nothing_and_runs_nothing(drawn: dict[str, bytes]) -> None:
@@ -111,17 +103,13 @@ def test_the_page_loads_nothing_and_runs_nothing(drawn: dict[str, bytes]) -> Non
         history(EVIL), LAST, [], [EVIL], [miss(EVIL)], {**drawn, EVIL: b"<svg/>"}, compared=7
     )
     seen = Seen(html)
+    assert Seen(page(history(), [miss(EVIL)])).text.count(EVIL) == 3  # as it was written
     assert {tag for tag, _ in seen.tags} & {
         "script", "link", "iframe", "object", "embed", "svg", "base",
     } == set()  # fmt: skip
     assert all(a["src"] is not None and a["src"].startswith("data:") for t, a in seen.tags if t == "img")
     assert not [name for _, attrs in seen.tags for name in attrs if name.startswith("on")]
     assert "default-src 'none'" in html
-
-
-def test_a_skills_text_stands_in_the_page_as_it_was_written() -> None:
-    text = Seen(page(history(), [miss(EVIL)])).text
-    assert text.count(EVIL) == 3
 
 
 @settings(max_examples=25)
@@ -140,17 +128,13 @@ def test_pictures_are_drawings_without_scripts_whatever_a_reason_is_called(drawn
         base64.b64decode((a["src"] or "").partition("base64,")[2]) for t, a in Seen(html).tags if t == "img"
     ]
     assert shown == list(drawn.values())
+    assert pictures_of(history(EVIL), LAST) == drawn  # the same of the same history
     assert len(shown) == 5
     for svg in shown:
         found = Seen(svg.decode())
         assert found.tags[0][0] == "svg"
         assert "script" not in {tag for tag, _ in found.tags}
         assert not [name for _, attrs in found.tags for name in attrs if name.startswith("on")]
-
-
-def test_the_same_history_makes_the_same_page_and_pictures(drawn: dict[str, bytes]) -> None:
-    assert page(history()) == page(history())
-    assert pictures_of(history(EVIL), LAST) == drawn
 
 
 def test_without_matplotlib_the_page_has_no_pictures_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,26 +147,16 @@ def drawn_texts(svg: bytes) -> list[str]:
     return ["".join(e.itertext()) for e in Xml.fromstring(svg).iter() if e.tag.endswith("}text")]  # noqa: S314
 
 
-def first_evaluation() -> pl.DataFrame:
-    return history().filter(pl.col("evaluated_at") == NIGHT)
-
-
 def test_the_first_evaluation_has_tables_and_no_chart_of_one_point() -> None:
-    found = pictures_of(first_evaluation(), NIGHT)
-    text = Seen(page(first_evaluation(), drawn=found, at=NIGHT)).text
+    found = pictures_of(history(), NIGHT)  # which were to be drawn later are left out
+    first = history().filter(pl.col("evaluated_at") == NIGHT)
+    text = Seen(page(first, drawn=found, at=NIGHT)).text
     assert found is not None
     assert list(found) == ["dropped documents by reason"]
     assert "1 evaluation in the history" in text
     assert "nothing to compare this one with yet" in text
     assert "lines over time are drawn from the second evaluation on" in text
     assert "matplotlib" not in text
-
-
-def bars(svg: bytes) -> list[list[float]]:
-    """Return top and bottom of an SVG's bars, the highest first; what is clipped to the axes is a bar."""
-    paths = [e.attrib["d"] for e in Xml.fromstring(svg).iter() if "clip-path" in e.attrib and "d" in e.attrib]  # noqa: S314
-    corners = [[float(y) for y in re.findall(r"[ML] \S+ (\S+)", path)] for path in paths]
-    return sorted([min(ys), max(ys)] for ys in corners if len(ys) == 4)
 
 
 def test_control_characters_reach_neither_page_nor_pictures() -> None:

@@ -3,23 +3,44 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from storage.answers import Answers
 from storage.errors import WrongInput
-from tasks.evaluate.judge.agreement import Label, agreement, cohen_kappa, read_labels, require_labelled
-from tasks.evaluate.judge.judge import PROMPT, Case, Verdict, judge
-from tasks.evaluate.judge.label_form import Pair, form_of, read_form, require_same_contexts
-from tasks.models.llm.budget import Ceiling, Ledger
+from storage.root import Root
+from tasks.evaluate.judge.judge import (
+    PROMPT,
+    Case,
+    Label,
+    Pair,
+    Verdict,
+    agreement,
+    cohen_kappa,
+    form_of,
+    judge,
+    read_form,
+    read_labels,
+    require_labelled,
+)
+from tasks.evaluate.measures.evidence import EvidenceQuery
+from tasks.evaluate.paging.bench import Outcome
+from tasks.evaluate.paging.judged import (
+    SAMPLED,
+    LabelSample,
+    NothingJudged,
+    Verdicts,
+    compare_judges,
+    draw_label_sample,
+    judge_measured,
+    judged_rows,
+)
 from tasks.models.llm.errors import Rejected
-from tests.support.llm.bench_llm import judges_by_length
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import Asked, LlmServer
+from tests.support.llm.scripted import judges_by_length
 
 LONG, SHORT = "Turn the crank ten times, then oil the axle and lock the gate.", "Turn the crank."
 CASES = [Case(f"market/mill{n}", f"How, case {n}?", LONG if n % 2 else SHORT) for n in range(8)]
@@ -48,29 +69,6 @@ def test_two_equal_votes_decide(votes: tuple[bool, ...], pattern: str, sufficien
     assert (Verdict(votes).pattern, Verdict(votes).sufficient) == (pattern, sufficient)
 
 
-def test_every_case_gets_three_votes_of_its_own_and_none_is_asked_for_twice(
-    server: LlmServer, answers: Answers
-) -> None:
-    judged = judge(llm_of(server.url, answers), [*CASES, CASES[0]])
-    assert [v.votes for v in judged.verdicts] == [(bool(n % 2),) * 3 for n in [*range(8), 0]]
-    assert server.requests == 24
-    assert {kept.attempt for kept in answers.kept(rejected=False)} == {0, 1, 2}
-    ledger = Ledger()
-    assert judge(llm_of(server.url, answers, ledger), CASES).verdicts == judged.verdicts[:8]
-    assert (server.requests, ledger.report()["cached"]) == (24, 24)
-
-
-def test_an_answer_that_is_no_verdict_is_asked_for_again_with_the_fault_named(
-    server: LlmServer, answers: Answers
-) -> None:
-    server.fault = lambda asked: None if asked.corrected else ("prose", "no-json")[int(asked.key[0], 16) % 2]
-    server.say = lambda asked: judges_by_length(asked) if asked.corrected else '{"sufficient": "perhaps"}'
-    judged = judge(llm_of(server.url, answers), CASES[:2])
-    assert [v.pattern for v in judged.verdicts] == ["3-0", "3-0"]
-    assert server.requests == 12
-    assert all("An earlier answer" in a.prompt for a in server.asked if a.corrected)
-
-
 def test_votes_that_fail_for_good_are_counted_and_two_others_still_decide(
     server: LlmServer, answers: Answers
 ) -> None:
@@ -85,16 +83,6 @@ def test_votes_that_fail_for_good_are_counted_and_two_others_still_decide(
     judged = judge(llm_of(server.url, answers), CASES[:2])
     assert [v.votes for v in judged.verdicts] == [(False, False), (True, True)]
     assert judged.failed == Counter(rejected=2)
-
-
-def test_a_spent_budget_and_a_silent_server_leave_cases_unjudged(server: LlmServer, answers: Answers) -> None:
-    server.usage = {"prompt_tokens": 1_000, "completion_tokens": 100}
-    judged = judge(llm_of(server.url, answers, Ledger(ceiling=Ceiling(tokens=6_000))), CASES)
-    assert judged.failed["budget"] > 0
-    assert sum(len(v.votes) for v in judged.verdicts) == 24 - judged.failed["budget"]
-    server.fault = lambda _: "500"
-    other = [Case("market/other", "Why?", LONG)]
-    assert judge(llm_of(server.url, answers), other).failed == Counter(unavailable=3)
 
 
 @pytest.mark.parametrize(
@@ -116,27 +104,14 @@ def test_anything_else_is_no_verdict(said: str) -> None:
         PROMPT.read(said)
 
 
-def test_kappa_is_that_of_the_textbook() -> None:
+def test_kappa_is_that_of_the_textbook_and_none_of_judges_who_always_say_the_same() -> None:
     # 20 both yes, 15 both no, 5 and 10 apart: p_o 0.7, p_e 0.5.
     a = [True] * 20 + [True] * 5 + [False] * 10 + [False] * 15
     b = [True] * 20 + [False] * 5 + [True] * 10 + [False] * 15
-    assert cohen_kappa(a, b) == pytest.approx(0.4)
-
-
-def test_judges_who_always_say_the_same_one_thing_have_no_kappa() -> None:
-    assert cohen_kappa([True, True], [True, True]) is None
-    assert cohen_kappa([], []) is None
+    assert cohen_kappa(a, b) == cohen_kappa(b, a) == pytest.approx(0.4)
+    assert cohen_kappa(a, a) == 1
+    assert cohen_kappa([True, True], [True, True]) is cohen_kappa([], []) is None
     assert cohen_kappa([True, False], [True, True]) == 0.0
-
-
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1))
-def test_kappa_is_symmetric_and_at_most_1_and_1_for_equal_judges_only(pairs: list[tuple[bool, bool]]) -> None:
-    a, b = [x for x, _ in pairs], [y for _, y in pairs]
-    kappa = cohen_kappa(a, b)
-    assert kappa == cohen_kappa(b, a)
-    if kappa is not None:
-        assert -1 <= kappa <= 1
-        assert (kappa == pytest.approx(1)) == (a == b)
 
 
 def test_agreement_is_told_by_vote_pattern_too() -> None:
@@ -147,11 +122,6 @@ def test_agreement_is_told_by_vote_pattern_too() -> None:
     assert found["by_pattern"]["3-0"]["cases"] == 3
     assert found["by_pattern"]["3-0"]["raw"] == pytest.approx(2 / 3)
     assert found["by_pattern"]["2-1"]["kappa"] == 0.0
-
-
-def test_cases_must_be_the_same() -> None:
-    with pytest.raises(ValueError, match="got 1 and 2"):
-        cohen_kappa([True], [True, False])
 
 
 LABEL = {"query_id": "q1", "method": "full", "budget": 0.5, "sufficient": True}
@@ -189,9 +159,6 @@ def test_labels_are_read_in_order_with_their_lines(tmp_path: Path) -> None:
 def test_a_bad_label_is_named_by_file_and_line(tmp_path: Path, line: object, said: str) -> None:
     with pytest.raises(WrongInput, match=f"labels.jsonl:2: .*{said}"):
         read_labels(written(tmp_path, LABEL, line))
-
-
-def test_an_empty_file_of_labels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match="holds no labels"):
         read_labels(written(tmp_path))
 
@@ -221,36 +188,17 @@ def read(path: Path, text: str) -> list[Label]:
     return read_form(path, ["q1", "q2"], SETTINGS)
 
 
-def test_what_a_person_writes_is_read_back(tmp_path: Path) -> None:
-    form = form_of(PAIRS, "--method chunks --method mmr")
-    found = read(tmp_path / "form.md", answered(form, "yes", "No"))
-    assert [(label.key, label.sufficient) for label in found] == [
-        (("q1", "chunks", None), True),
-        (("q2", "mmr", 0.5), False),
-    ]
-    lines = (tmp_path / "form.md").read_text("utf-8").split("\n")
-    assert [int(label.where.rpartition(":")[2]) for label in found] == [
-        n for n, line in enumerate(lines, start=1) if line.startswith("Sufficient: ")
-    ]
-    require_same_contexts(found, {pair_key(pair): pair.context for pair in PAIRS})
-
-
-def pair_key(pair: Pair) -> tuple[str, str, float | None]:
-    return pair.query_id, pair.method, pair.budget
-
-
-def test_the_form_shows_contexts_but_neither_methods_nor_control_characters() -> None:
+def test_the_form_shows_contexts_but_neither_methods_nor_control_characters(tmp_path: Path) -> None:
     form = form_of(PAIRS, "")
     assert "> Turn the crank." in form
     assert "> Why?\n> Now." in form
     assert "chunks" not in form
     assert "\x1b" not in form
     assert "every step, command, parameter" in form  # the question that the model is asked
-
-
-def test_pairs_left_blank_are_passed_over(tmp_path: Path) -> None:
-    form = form_of(PAIRS, "")
-    assert len(read(tmp_path / "form.md", answered(form, "", "y"))) == 1
+    # Pairs left blank are passed over.
+    [label] = read(tmp_path / "form.md", answered(form, "", "No"))
+    assert (label.key, label.sufficient) == (("q2", "mmr", 0.5), False)
+    assert read(tmp_path / "form.md", answered(form, "y", ""))[0].sufficient
     with pytest.raises(WrongInput, match="no pair has an answer"):
         read(tmp_path / "form.md", form)
 
@@ -267,10 +215,105 @@ def test_answers_that_cannot_be_used_are_named_by_line(tmp_path: Path) -> None:
         read_form(tmp_path / "nowhere.md", [], [])
 
 
-def test_a_label_of_a_context_that_has_changed_is_refused(tmp_path: Path) -> None:
-    labels = read(tmp_path / "form.md", answered(form_of(PAIRS, ""), "yes", "no"))
-    now = {pair_key(pair): pair.context for pair in PAIRS} | {("q2", "mmr", 0.5): "Another."}
-    with pytest.raises(WrongInput, match="another one than the form shows"):
-        require_same_contexts(labels, now)
-    # JSON lines do not say what was read.
-    require_same_contexts([Label("q2", "mmr", 0.5, sufficient=True)], now)
+OF_MILL = [EvidenceQuery(f"q{n}", "mill", f"How, case {n}?", (("crank",),)) for n in range(4)]
+FULL, CUT = ("full", None), ("mmr", 0.5)
+
+
+def read_as(contexts: Sequence[str], coverages: Sequence[float]) -> list[Outcome]:
+    return [
+        Outcome(coverage, 10, 100, 1, 1.0, query_id=f"q{n}", doc_id="mill", context=context)
+        for n, (context, coverage) in enumerate(zip(contexts, coverages, strict=True))
+    ]
+
+
+MEASURED = {FULL: read_as([LONG] * 4, [1.0] * 4), CUT: read_as([SHORT, SHORT, LONG, LONG], [1, 0, 1, 0])}
+YES, NO, SPLIT, TORN = (
+    Verdict((True,) * 3),
+    Verdict((False,) * 3),
+    Verdict((True, False, True)),
+    Verdict((True, False)),
+)
+VERDICTS = Verdicts({FULL: [YES, YES, YES, TORN], CUT: [NO, NO, SPLIT, YES]}, {"rejected": 1})
+
+
+def test_a_model_that_says_nothing_is_an_error(tmp_path: Path) -> None:
+    with LlmServer(lambda _: "no-json", say=judges_by_length) as server, Answers(Root(tmp_path)) as answers:
+        llm = llm_of(server.url, answers)
+        with pytest.raises(NothingJudged, match=r"none of 8 contexts .*rejected 18"):
+            judge_measured(MEASURED, OF_MILL, llm)
+
+
+def test_beside_the_evidence_a_row_says_what_the_model_found() -> None:
+    full, cut = judged_rows(MEASURED, VERDICTS, "both")
+    assert (full["sufficient"], cut["sufficient"]) == (1.0, 0.5)
+    assert (full["llm"]["queries"], full["llm"]["unjudged"], full["llm"]["sufficient"]) == (3, 1, 1.0)
+    assert (cut["llm"]["sufficient"], cut["llm"]["patterns"]) == (0.5, {"3-0": 3, "2-1": 1})
+    low, high = cut["llm"]["ci95"]
+    assert low < 0.5 < high
+
+
+def test_where_the_model_speaks_alone_its_verdict_is_the_row_and_what_it_did_not_judge_is_left_out() -> None:
+    measured = {**MEASURED, FULL: read_as([LONG] * 4, [0.0] * 4)}
+    full, cut = judged_rows(measured, VERDICTS, "llm")
+    assert (full["queries"], full["sufficient"], full["coverage"]) == (3, 1.0, 0.0)
+    assert (cut["queries"], cut["sufficient"]) == (4, 0.5)
+    silent = Verdicts({FULL: [TORN] * 4, CUT: VERDICTS.of[CUT]}, {})
+    assert [row["method"] for row in judged_rows(measured, silent, "llm")] == ["mmr"]
+
+
+def test_judges_are_compared_with_each_other_and_with_people() -> None:
+    labels = [Label("q0", "mmr", 0.5, False), Label("q2", "mmr", 0.5, False), Label("q3", "full", None, True)]
+    found = compare_judges(MEASURED, VERDICTS, labels)
+    both = found["evidence_llm"]
+    assert (both["cases"], both["only_a"], both["only_b"]) == (7, 1, 1)
+    assert both["by_pattern"]["2-1"]["cases"] == 1
+    assert (found["people_evidence"]["cases"], found["people_evidence"]["raw"]) == (3, pytest.approx(1 / 3))
+    # What the model left open is no case.
+    assert (found["people_llm"]["cases"], found["people_llm"]["raw"]) == (2, 0.5)
+    assert found["people_llm"]["by_pattern"]["2-1"]["raw"] == 0.0
+    # Without a model people are compared with the evidence alone.
+    assert compare_judges(MEASURED, None, []) == {}
+    assert list(compare_judges(MEASURED, None, [Label("q0", "full", None, True)])) == ["people_evidence"]
+
+
+FORTY = [EvidenceQuery(f"q{n}", "mill", f"How, case {n}?", (("crank",),)) for n in range(40)]
+LIMITS: list[tuple[str, float | None]] = [(method, None) for method in SAMPLED]
+SAMPLE = {
+    (method, None): [
+        Outcome(1.0, 10, 100, 1, 1.0, query_id=q.query_id, context=f"{method} {q.query_id}") for q in FORTY
+    ]
+    for method in SAMPLED
+}
+_YES_AND_NO = ((True,) * 3, (True, False, True), (False, True, False), (False,) * 3, (True, True))
+VOTES = [Verdict(votes) for votes in _YES_AND_NO]
+SPLIT_VERDICTS = Verdicts({s: [VOTES[n % 5] for n in range(len(FORTY))] for s in LIMITS}, {})
+
+
+def drawn(seed: int = 42, verdicts: Verdicts = SPLIT_VERDICTS) -> LabelSample:
+    return draw_label_sample(SAMPLE, verdicts, FORTY, LIMITS, seed=seed)
+
+
+def test_the_papers_96_pairs_are_six_of_each_method_verdict_and_pattern() -> None:
+    sample = drawn()
+    assert len(sample.pairs) == len(set(sample.pairs)) == 96
+    assert len(sample.cells) == 16
+    assert {(cell["found"], cell["drawn"]) for cell in sample.cells} == {(8, 6)}
+    assert Counter(pair.method for pair in sample.pairs) == dict.fromkeys(SAMPLED, 24)
+    # Votes that are too few to tell are in no cell.
+    assert not {pair.query_id for pair in sample.pairs} & {f"q{n}" for n in range(4, 40, 5)}
+    assert all(pair.context == f"{pair.method} {pair.query_id}" for pair in sample.pairs)
+    # The order does not tell the cell, and the seed decides.
+    assert len({pair.method for pair in sample.pairs[:24]}) > 1
+    assert drawn() == sample
+    assert drawn(seed=1).pairs != sample.pairs
+
+
+def test_a_cell_with_fewer_gives_all_and_says_so() -> None:
+    few = Verdicts({**SPLIT_VERDICTS.of, LIMITS[0]: [VOTES[0]] * 39 + [VOTES[1]]}, {})
+    cells = [cell for cell in drawn(verdicts=few).cells if cell["method"] == SAMPLED[0]]
+    assert [(c["sufficient"], c["votes"], c["found"], c["drawn"]) for c in cells] == [
+        (True, "3-0", 39, 6),
+        (True, "2-1", 1, 1),
+        (False, "3-0", 0, 0),
+        (False, "2-1", 0, 0),
+    ]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from storage.errors import WrongInput
-from storage.schemas import NODE_TYPES
 from tasks.evaluate.measures.nodes import (
     THRESHOLDS,
     Gold,
@@ -35,14 +34,6 @@ def write(folder: Path, *lines: dict[str, Any]) -> Path:
     path = folder / "gold.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     return path
-
-
-def test_confusion_counts_what_people_said_by_what_was_answered() -> None:
-    table = confusion(LABELS, ANSWERS)
-    assert {(a, b): n for a, row in table.items() for b, n in row.items() if n} == {
-        ("step", "step"): 2, ("step", "param"): 1, ("param", "param"): 1, ("concept", "step"): 1,
-    }  # fmt: skip
-    assert list(table) == list(NODE_TYPES) == list(table["step"])
 
 
 def test_precision_recall_and_f1_are_those_worked_out_by_hand() -> None:

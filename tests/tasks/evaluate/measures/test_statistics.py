@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tasks.evaluate.measures import separation as module
-from tasks.evaluate.measures.separation import ClusteredScores, separation
+from tasks.evaluate.measures import statistics as module
+from tasks.evaluate.measures.runs import grouped, latency, long_table, paired_tests, summarise, write_run
 from tasks.evaluate.measures.statistics import (
+    ClusteredScores,
     auroc,
     bootstrap_interval,
     bootstrap_ratio_interval,
@@ -18,11 +21,12 @@ from tasks.evaluate.measures.statistics import (
     calibration_error,
     holm_bonferroni,
     paired_bootstrap,
+    separation,
     wilcoxon,
 )
+from tasks.evaluate.measures.tables import Table, cell, columns, markdown, means, with_intervals
 
 HALF = [0.0, 1.0] * 50
-P = st.floats(min_value=0, max_value=1)
 
 
 def test_the_interval_of_a_share_is_near_its_normal_approximation() -> None:
@@ -34,16 +38,9 @@ def test_the_interval_of_a_share_is_near_its_normal_approximation() -> None:
 
 def test_the_interval_is_the_percentiles_of_the_means_of_the_seeded_draws() -> None:
     values = [0.1, 0.7, 0.2, 0.9]
-    drawn = np.random.default_rng(7).integers(0, 4, size=(500, 4))
-    expected = np.quantile(np.array(values)[drawn].mean(axis=1), [0.05, 0.95])
-    assert bootstrap_interval(values, level=0.9, resamples=500, seed=7) == pytest.approx(tuple(expected))
-
-
-@settings(max_examples=25)
-@given(st.lists(st.floats(-10, 10), min_size=1, max_size=20))
-def test_the_interval_is_ordered_and_within_the_values(values: list[float]) -> None:
-    low, high = bootstrap_interval(values, resamples=200)
-    assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
+    drawn = np.random.default_rng(42).integers(0, 4, size=(10_000, 4))
+    expected = np.quantile(np.array(values)[drawn].mean(axis=1), [0.025, 0.975])
+    assert bootstrap_interval(values) == pytest.approx(tuple(expected))
 
 
 def test_a_ratio_is_of_sums_not_a_mean_of_ratios() -> None:
@@ -51,30 +48,23 @@ def test_a_ratio_is_of_sums_not_a_mean_of_ratios() -> None:
     assert low < 400 / 20_200 < high < 0.05
 
 
-def test_nothing_cannot_be_resampled() -> None:
-    with pytest.raises(ValueError, match="no values"):
-        bootstrap_interval([])
+@pytest.mark.parametrize(
+    ("resampled", "said"),
+    [
+        (lambda: bootstrap_interval([]), "no values"),
+        (lambda: bootstrap_ratio_interval([1.0], [1.0, 2.0]), "got 1 and 2"),
+        (lambda: paired_bootstrap([1.0, 0.0], [0.0, 0.0], clusters=["a"]), "got 2 and 1"),
+    ],
+    ids=["nothing", "sides of different length", "a query without a cluster"],
+)
+def test_what_cannot_be_resampled_is_refused(resampled: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        resampled()
 
 
-def test_pairs_of_different_length_are_refused() -> None:
-    with pytest.raises(ValueError, match="1 and 2"):
-        bootstrap_ratio_interval([1.0], [1.0, 2.0])
-
-
-def test_each_p_is_multiplied_by_how_many_are_no_smaller() -> None:
+def test_each_p_is_multiplied_by_how_many_are_no_smaller_and_stays_within_one() -> None:
     assert holm_bonferroni([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-
-
-@given(st.lists(P, min_size=1, max_size=12))
-def test_order_is_kept_and_adjusting_never_lowers(values: list[float]) -> None:
-    adjusted = holm_bonferroni(values)
-    assert all(
-        p <= a <= min(1.0, p * len(values)) or a == pytest.approx(p)
-        for p, a in zip(values, adjusted, strict=True)
-    ) or max(adjusted) >= max(values)
-    pairs = sorted(zip(values, adjusted, strict=True))
-    assert [a for _, a in pairs] == sorted(adjusted)
-    assert adjusted[values.index(min(values))] == min(1.0, min(values) * len(values))
+    assert holm_bonferroni([0.9, 0.6]) == [1.0, 1.0]
 
 
 def test_ranks_of_differences_are_summed_by_sign() -> None:
@@ -82,10 +72,7 @@ def test_ranks_of_differences_are_summed_by_sign() -> None:
     w, differing, p = wilcoxon([1, 0, 3, 4, 5], [0, 2, 0, 0, 5])
     assert (w, differing) == (2, 4)
     assert p == pytest.approx(6 / 16)  # 3 of 16 signs give W of 2 or less
-
-
-def test_pairs_without_a_difference_tell_nothing() -> None:
-    assert wilcoxon([0.1 + 0.2, 1], [0.3, 1]) == (0, 0, 1)
+    assert wilcoxon([0.1 + 0.2, 1], [0.3, 1]) == (0, 0, 1)  # pairs without a difference tell nothing
 
 
 def test_the_auroc_counts_pairs_and_half_of_equals() -> None:
@@ -111,14 +98,6 @@ def test_a_few_clusters_cannot_tell_more_than_there_are_draws_of_them() -> None:
     assert paired_bootstrap(better, worse, clusters=list("abcdefgh"))[3] == 1e-4
 
 
-def test_every_query_has_a_cluster() -> None:
-    with pytest.raises(ValueError, match="got 2 and 1"):
-        paired_bootstrap([1.0, 0.0], [0.0, 0.0], clusters=["a"])
-
-
-PAIRS = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1)
-
-
 def test_the_calibration_error_is_the_mean_gap_weighed_by_answers() -> None:
     bins = calibration([0.95, 0.91, 0.55, 0.5, 1.0], [True, True, False, True, False])
     assert [(row["from"], row["n"]) for row in bins] == [(0.5, 2), (0.9, 3)]
@@ -128,15 +107,6 @@ def test_the_calibration_error_is_the_mean_gap_weighed_by_answers() -> None:
     assert calibration_error([]) == 0
 
 
-@given(PAIRS)
-def test_every_answer_is_in_one_bin_and_the_error_is_no_larger_than_one(
-    pairs: list[tuple[float, bool]],
-) -> None:
-    bins = calibration([c for c, _ in pairs], [r for _, r in pairs])
-    assert sum(row["n"] for row in bins) == len(pairs)
-    assert 0 <= calibration_error(bins) <= 1
-
-
 def test_bins_of_equal_count_hold_the_answers_in_the_order_of_confidence() -> None:
     confidences = [k / 40 for k in range(20)]
     bins = calibration_by_count(confidences[::-1], [k >= 10 for k in range(20)][::-1])
@@ -144,20 +114,8 @@ def test_bins_of_equal_count_hold_the_answers_in_the_order_of_confidence() -> No
     assert [row["accuracy"] for row in bins] == [0.0] * 5 + [1.0] * 5
     assert [row["from"] for row in bins] == confidences[::2]
     assert bins[-1]["confidence"] == pytest.approx((18 / 40 + 19 / 40) / 2)
-
-
-@given(PAIRS)
-def test_no_bin_of_equal_count_holds_two_answers_more_than_another(pairs: list[tuple[float, bool]]) -> None:
-    bins = calibration_by_count([c for c, _ in pairs], [r for _, r in pairs])
-    counts = [row["n"] for row in bins]
-    assert sum(counts) == len(pairs)
-    assert len(bins) == min(10, len(pairs))
-    assert max(counts) - min(counts) <= 1
-    assert [row["from"] for row in bins] == sorted(row["from"] for row in bins)
-    assert 0 <= calibration_error(bins) <= 1
-
-
-SCORES = st.lists(st.tuples(st.floats(-5, 5), st.sampled_from("abc")), min_size=1, max_size=12)
+    assert [row["n"] for row in calibration_by_count([0.5] * 23, [True] * 23)] == [3] * 3 + [2] * 7
+    assert [row["n"] for row in calibration_by_count([0.5, 0.1], [True, False])] == [1, 1]
 
 
 def scored(*scores: float, clusters: str = "") -> ClusteredScores:
@@ -169,18 +127,12 @@ def test_the_threshold_is_the_highest_that_routes_the_share_asked_for() -> None:
     found = [separation(served, unserved, recall) for recall in (0.25, 0.5, 0.51, 0.75, 1.0)]
     assert [one and one["threshold"] for one in found] == [4.0, 3.0, 2.0, 2.0, 1.0]
     assert [one and one["false_route_rate"] for one in found] == [0.0, 0.25, 0.5, 0.5, 0.75]
-
-
-def test_a_share_that_floats_do_not_hold_exactly_asks_for_no_query_more() -> None:
-    # 0.07 times 100 is a little more than 7 in floats.
-    found = separation(scored(*range(100), clusters="a" * 100), scored(-1.0), 0.07)
-    assert found is not None
-    assert found["threshold"] == 93.0
-
-
-def test_without_queries_of_either_side_there_is_nothing_to_tell_apart() -> None:
-    assert separation(scored(1.0), scored()) is None
-    assert separation(scored(), scored(1.0)) is None
+    # 0.07 times 100 is a little more than 7 in floats, and asks for no query more.
+    exact = separation(scored(*range(100), clusters="a" * 100), scored(-1.0), 0.07)
+    assert exact is not None
+    assert exact["threshold"] == 93.0
+    # Without queries of either side there is nothing to tell apart.
+    assert separation(scored(1.0), scored()) is separation(scored(), scored(1.0)) is None
 
 
 def test_intervals_draw_whole_clusters_with_both_their_sides() -> None:
@@ -190,9 +142,7 @@ def test_intervals_draw_whole_clusters_with_both_their_sides() -> None:
     assert found is not None
     # Of a alone each pair is right, of b alone none: either is drawn in one resample of four.
     assert found["ci95"]["auroc"] == [0.0, 1.0]
-
-
-def test_a_resample_without_one_side_does_not_count() -> None:
+    # A resample without one side does not count.
     found = separation(ClusteredScores([1.0], ["a"]), ClusteredScores([0.0], ["b"]))
     assert found is not None
     assert found["ci95"]["auroc"] == [1.0, 1.0]
@@ -201,38 +151,93 @@ def test_a_resample_without_one_side_does_not_count() -> None:
 def test_weighing_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     served, unserved = scored(0.1, 0.4, 0.3, 0.9), scored(0.2, 0.35, 0.1)
     whole = separation(served, unserved)
-    monkeypatch.setattr(module, "_BLOCK", 2500)
+    monkeypatch.setattr(module, "_DRAWN_AT_ONCE", 2500)
     assert separation(served, unserved) == whole
 
 
-def test_resampled_areas_and_rates_are_those_of_the_queries_drawn() -> None:
-    random = np.random.default_rng(1)
-    high, low = random.normal(1, 1, 30).round(1), random.normal(0, 1, 20).round(1)
-    of_high, of_low = random.integers(0, 4, 30), random.integers(0, 4, 20)
-    times = np.array([2, 0, 1, 1])
-    drawn = np.repeat(high, times[of_high]), np.repeat(low, times[of_low])
-    wins = module._wins(high, low, of_high, of_low, 4)
-    pairs = (times @ np.bincount(of_high, minlength=4)) * (times @ np.bincount(of_low, minlength=4))
-    (threshold,), (rate,) = module._routed(high, low, times[of_high][None], times[of_low][None], 0.9)
-    assert times @ wins @ times / pairs == pytest.approx(auroc(drawn[0].tolist(), drawn[1].tolist()))
-    assert np.mean(drawn[0] >= threshold) >= 0.9 > np.mean(drawn[0] > threshold)
-    assert rate == pytest.approx(np.mean(drawn[1] >= threshold))
-
-
-@settings(max_examples=20)
-@given(SCORES, SCORES, st.floats(0.05, 1))
-def test_at_least_the_share_is_routed_and_no_higher_score_would_do(
-    served: list[tuple[float, str]], unserved: list[tuple[float, str]], recall: float
-) -> None:
-    found = separation(
-        ClusteredScores([s for s, _ in served], [c for _, c in served]),
-        ClusteredScores([s for s, _ in unserved], [c for _, c in unserved]),
-        recall,
+def test_a_run_is_a_row_for_each_query_and_measure_with_keys_before_the_value(tmp_path: Path) -> None:
+    rows = pl.DataFrame({
+        "method": ["a", "a"], "query_id": ["q1", "q2"], "budget": [None, 0.5], "hit": [1, 0],
+        "chunks": [None, 3],
+    })  # fmt: skip
+    asked = pl.DataFrame({"pool": ["own"], "method": ["a"], "query_id": ["n1"], "score": [0.25]})
+    write_run(
+        tmp_path / "run.parquet",
+        [long_table("mill", rows, ["hit", "chunks"]), long_table("mill", asked, ["score"])],
     )
-    assert found is not None
-    routed = [s >= found["threshold"] for s, _ in served]
-    higher = [s > found["threshold"] for s, _ in served]
-    assert np.mean(routed) >= recall - 1e-9
-    assert np.mean(higher) < recall
-    for low, high in found["ci95"].values():
-        assert 0 <= low <= high <= 1
+    written = pl.read_parquet(tmp_path / "run.parquet")
+    assert written.columns == ["bench", "pool", "method", "query", "budget", "measure", "value"]
+    assert written.rows() == [
+        ("mill", "all", "a", "q1", None, "hit", 1.0),
+        ("mill", "all", "a", "q2", 0.5, "hit", 0.0),
+        ("mill", "all", "a", "q2", 0.5, "chunks", 3.0),
+        ("mill", "own", "a", "n1", None, "score", 0.25),
+    ]
+
+
+def test_a_summary_has_means_and_intervals_over_queries_or_over_clusters() -> None:
+    values = {"hit": [1.0, 1.0, 0.0, 0.0] * 5, "share": [0.5] * 20}
+    alone, together = summarise(values), summarise(values, list("aabb") * 5)
+    assert (alone["hit"], alone["share"], alone["ci95"]["share"]) == (0.5, 0.5, [0.5, 0.5])
+    low, high = alone["ci95"]["hit"]
+    assert 0 < low < 0.5 < high < 1
+    assert together["ci95"]["hit"] == [0.0, 1.0]  # both clusters, or one of them twice
+
+
+def test_groups_come_in_their_order_and_nameless_items_belong_to_none() -> None:
+    assert grouped(["bee", "ant", "", "bat"], lambda word: word[:1]) == {"b": ["bee", "bat"], "a": ["ant"]}
+    assert latency([1.0, 2.0, 3.0])["median_ms"] == 2.0
+
+
+def test_tests_made_together_are_adjusted_together() -> None:
+    better, worse = [1.0] * 12, [0.0] * 6 + [1.0] * 6
+    [alone] = paired_tests([(better, worse)])
+    first, second = paired_tests([(better, worse), (worse, worse)])
+    assert (alone.difference, alone.p_adjusted) == (0.5, alone.p)
+    assert alone.low < 0.5 < alone.high
+    assert first.p_adjusted == pytest.approx(2 * first.p)
+    assert (second.difference, second.p, second.p_adjusted) == (0.0, 1.0, 1.0)
+    assert paired_tests([]) == []
+
+
+ROW: dict[str, Any] = {
+    "method": "mmr", "hit@1": 0.5, "none": None, "budget": 0.0, "marked": 2, "loss": -0.25, "whole": 1.0,
+    "ci95": {"hit@1": [0.25, 0.75]}, "paper": {"nodes": 4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("{method}", "mmr"),
+        ("{hit@1:.3f}", "0.500"),
+        ("{hit@1:.2p}", "50.00"),
+        ("{hit@1:.1%}", "50.0%"),
+        ("{hit@1:.3z}", ".500"),
+        ("{whole:.3z}", "1"),
+        ("{loss:+.2z}", "-.25"),
+        ("{hit@1:+.2z}", "+.50"),
+        ("{paper[nodes]:.1f}", "4.0"),
+        ("[{ci95[hit@1][0]:.2f}, {ci95[hit@1][1]:.2f}]", "[0.25, 0.75]"),
+        ("{method}{marked:? †}", "mmr †"),
+        ("{method}{budget:? †}", "mmr"),
+        ("{none:g|own limit}", "own limit"),
+        ("{method}{none:g|}", "mmr"),
+        ("{none:.3f}", ""),
+        ("{method} {absent}", ""),
+        ("{none[deep]:.2f}", ""),
+    ],
+)
+def test_a_cell_is_a_format_of_a_rows_fields_and_empty_where_one_is_missing(form: str, said: str) -> None:
+    assert cell(form, ROW) == said
+
+
+def test_blocks_are_paragraphs_headings_and_tables_in_markdown() -> None:
+    table = Table(
+        "Methods", columns({"Method": "{method}"}, means(["hit@1"]), with_intervals({"hit@1": "Hit"})), [ROW]
+    )
+    assert markdown(["# Run", "Said first.", table, Table("", columns("method"), [])]) == (
+        "# Run\n\nSaid first.\n\n## Methods\n\n"
+        "| Method | hit@1 | Hit |\n| --- | --- | --- |\n| mmr | 0.500 | 0.500 [0.25, 0.75] |\n\n"
+        "| method |\n| --- |\n"
+    )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -24,6 +26,7 @@ class Encoder(WordEncoder, WordTokenizer):
     """Both halves of an index's encoder."""
 
     def __init__(self) -> None:
+        self.card: dict[str, Any] = {}
         WordEncoder.__init__(self)
         WordTokenizer.__init__(self)
 
@@ -41,10 +44,7 @@ def test_bm25_is_that_of_the_book() -> None:
     mean = 7 / 3
     by_hand = [n / (n + 1.2 * (0.5 + 0.5 * length / mean)) for n, length in ((1, 3), (2, 3), (0, 1))]
     assert index.scores("Honey? Honey!") == pytest.approx(rarity * np.array(by_hand), rel=1e-5)
-
-
-def test_words_that_no_text_has_score_nothing() -> None:
-    assert Bm25(["bread", "wax"]).scores("submarine").tolist() == [0.0, 0.0]
+    assert index.scores("submarine").tolist() == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("method", BASELINES)
@@ -56,6 +56,8 @@ def test_descriptions_know_nothing_of_the_body_and_full_texts_do(baselines: Base
     assert baselines.rank("bm25-full", "wicks", 1) == ["home/candles"]
     assert baselines.rank("dense-full", "wicks", 1) == ["home/candles"]
     assert baselines.rank("bm25-description", "wicks", 1) == ["copy/tyre"]
+    # Equal scores stand in the order of ids.
+    assert baselines.rank("bm25-description", "submarine", 9) == sorted(s.doc_id for s in SKILLS)
 
 
 @pytest.mark.parametrize("method", BASELINES)
@@ -75,20 +77,12 @@ def test_the_score_of_the_fusion_adds_the_reciprocal_ranks_of_its_legs(baselines
         assert baselines.answer(method, "Prunes roses in spring", 1).score == pytest.approx(legs / 61)
 
 
-def test_equal_scores_stand_in_the_order_of_ids(baselines: Baselines) -> None:
-    assert baselines.rank("bm25-description", "submarine", 9) == sorted(s.doc_id for s in SKILLS)
-
-
 def test_a_skill_that_fits_one_sentence_of_many_is_found_by_its_sentence(baselines: Baselines) -> None:
     task = "Melt it in a pan, then wait. Sharpens kitchen knives on a stone. Clear the table in the end."
     assert baselines.rank("sentences", task, 1) == ["home/knife"]
-
-
-def test_sentences_and_lines_of_three_words_or_more_count_once() -> None:
-    assert sentences("Mend the tyre. Now!\n- Pump it up\nMend the tyre.") == [
-        "Mend the tyre.",
-        "- Pump it up",
-    ]
+    # Those of three words or more count, once.
+    said = "Mend the tyre. Now!\n- Pump it up\nMend the tyre."
+    assert sentences(said) == ["Mend the tyre.", "- Pump it up"]
     assert sentences("Bread?") == ["Bread?"]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 import polars as pl
 import pytest
@@ -10,7 +11,16 @@ from storage.schemas import Qrel
 from tasks.evaluate.paging.bench import Remembering
 from tasks.evaluate.routing.bench import RoutingAnswer, answer_negatives, measure_method, run_table, whole
 from tasks.evaluate.routing.data import RoutingBench, RoutingQuery
-from tasks.evaluate.routing.summary import clusters_of, contest, summarise_method
+from tasks.evaluate.routing.measures import (
+    MEASURES,
+    clusters_of,
+    contest,
+    fold,
+    folded_qrels,
+    measure_rankings,
+    summarise_method,
+    summarise_rejection,
+)
 from tasks.retrieve.baselines.stages import StageRanking
 
 BENCH = RoutingBench(
@@ -33,7 +43,7 @@ def rows(name: str, rankings: dict[str, list[str]]) -> pl.DataFrame:
 def test_a_copy_at_the_top_is_a_hit_when_folded_and_none_when_not() -> None:
     found = summarise_method(rows("good", GOOD))
     assert (found["hit@1"], found["unfolded"]["hit@1"]) == (1.0, pytest.approx(2 / 3))
-    assert found["fc@10"] == 1.0
+    assert (found["fc@10"], found["stages"]) == (1.0, [])
     assert found["ci95"]["hit@1"] == [1.0, 1.0]
     assert found["unfolded"]["ci95"]["hit@1"] == [0.0, 1.0]
 
@@ -111,10 +121,6 @@ def test_the_run_tells_what_each_stage_kept_and_its_scores() -> None:
             list(ranking), list(range(1, len(ranking) + 1))
         )  # fmt: skip
         assert run.filter(stage=stage, measure="candidate_score")["value"].to_list() == scores
-
-
-def test_a_method_of_one_stage_has_none_to_tell_of() -> None:
-    assert summarise_method(rows("good", GOOD))["stages"] == []
 
 
 def test_a_contest_counts_wins_and_losses_task_by_task() -> None:
@@ -202,3 +208,120 @@ def test_a_contest_draws_repositories_where_they_are_known() -> None:
     assert (won["low"], won["high"]) == (0.5, 1.0)
     # Two repositories can be drawn in four ways.
     assert won["p"] == 2 / 2**2
+
+
+TEA_SHOP = RoutingBench(
+    [RoutingQuery(f"t{k}", f"tea {k}", repo="tea/shop") for k in range(4)]
+    + [RoutingQuery(f"b{k}", f"bread {k}", repo="bread/shop") for k in range(2)],
+    [Qrel(f"t{k}", f"tea/shop/{k}", 1) for k in range(4)]
+    + [Qrel(f"b{k}", "bread/shop/0", 1) for k in range(2)],
+    {"copy": "tea/shop/0"},
+    [
+        RoutingQuery("n0", "not tea 0", repo="tea/shop", not_doc_id="tea/shop/0"),
+        RoutingQuery("n1", "not tea 1", repo="tea/shop", not_doc_id="tea/shop/1"),
+        RoutingQuery("n2", "not tea 2", repo="tea/shop"),
+    ],
+)
+OF_TEA = {
+    "tea 0": RoutingAnswer(["tea/shop/0"], 0.9, 1.0),
+    "tea 1": RoutingAnswer(["tea/shop/1"], 0.8, 1.0),
+    "tea 2": RoutingAnswer(["tea/shop/2"], 0.7, 1.0),
+    "tea 3": RoutingAnswer(["tea/shop/0"], 0.2, 0.0),
+    "bread 0": RoutingAnswer(["bread/shop/0"], 0.9, 1.0),
+    "bread 1": RoutingAnswer(["bread/shop/0"], 0.9, 1.0),
+    "not tea 0": RoutingAnswer(["copy"], 0.3, 0.0),
+    "not tea 1": RoutingAnswer(["tea/shop/2"], 0.1, 0.0),
+    "not tea 2": RoutingAnswer(["tea/shop/3"], 0.75, 0.0),
+}
+
+
+def of_tea(answers: Mapping[str, RoutingAnswer]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    method = whole(lambda task, _k: answers[task])
+    return measure_method(TEA_SHOP, "m", method), answer_negatives(TEA_SHOP, "m", method)
+
+
+def test_scores_of_tasks_and_negatives_are_compared_and_so_within_a_repository() -> None:
+    found = summarise_rejection(*of_tea(OF_TEA), recall=0.8)
+    assert found is not None
+    assert (found["queries"], found["negatives"], found["recall"]) == (6, 3, 0.8)
+    score = found["score"]
+    # Of 18 pairs all are right but 0.75 against 0.7 and 0.2, and 0.3 against 0.2.
+    assert score["auroc"] == pytest.approx(15 / 18)
+    assert (score["threshold"], score["false_route_rate"]) == (0.7, pytest.approx(1 / 3))
+    assert score["interval_over"] == "repositories"
+    assert list(score["by_repo"]) == ["tea/shop"]
+    tea = score["by_repo"]["tea/shop"]
+    assert (tea["queries"], tea["negatives"], tea["interval_over"]) == (4, 3, "skills")
+    assert tea["auroc"] == pytest.approx(9 / 12)
+    # A negative is excluded, be it by a copy; the third does not say what it is not for.
+    assert found["excluded@1"] == 0.5
+    # A score within 0 and 1 is held against how often the first skill is right.
+    assert found["fit"]["ece"] == 0.0
+    assert sum(row["n"] for row in found["fit"]["reliability"]) == 9
+    # Each bin holds one answer: right ones fall short of 1, all others exceed 0.
+    gaps = [0.1, 0.2, 0.3, 0.2, 0.1, 0.1, 0.3, 0.1, 0.75]
+    assert found["score"]["ece"] == pytest.approx(sum(gaps) / 9)
+
+
+def test_other_scores_are_no_shares_and_have_no_calibration() -> None:
+    standardised = {task: answer._replace(score=10 * (answer.score or 0)) for task, answer in OF_TEA.items()}
+    found = summarise_rejection(*of_tea(standardised))
+    assert found is not None
+    assert (found["score"]["ece"], found["score"]["reliability"]) == (None, None)
+    assert found["score"]["auroc"] == pytest.approx(15 / 18)
+
+
+def test_a_number_that_a_method_or_one_negative_lacks_is_not_measured() -> None:
+    bare = of_tea({task: RoutingAnswer(answer.doc_ids) for task, answer in OF_TEA.items()})
+    found = summarise_rejection(*bare)
+    assert found is not None
+    assert (found["score"], found["fit"], found["excluded@1"]) == (None, None, 0.5)
+    found = summarise_rejection(*of_tea({**OF_TEA, "not tea 2": RoutingAnswer([], None, 0.0)}))
+    assert found is not None
+    assert found["score"] is None
+    assert found["fit"]["negatives"] == 3
+    assert summarise_rejection(bare[0], bare[1].clear()) is None
+
+
+QRELS = [Qrel("q", "a", 3), Qrel("q", "b", 3), Qrel("q", "never", 0), Qrel("other", "z", 1)]
+
+
+def measured(*ranking: str) -> dict[str, float]:
+    row = measure_rankings(QRELS, {"q": ranking}).to_dicts()[0]
+    return {name: round(row[name], 4) for name in MEASURES}
+
+
+def test_every_measure_is_as_worked_out_by_hand() -> None:
+    found = measured("x", "a", "never", "y", "b")
+    assert found["hit@1"] == 0
+    assert found["hit@10"] == 1
+    assert found["mrr@10"] == found["mrr"] == 0.5
+    assert (found["recall@1"], found["recall@5"], found["recall@1000"]) == (0, 1, 1)
+    assert (found["precision@1"], found["precision@5"], found["precision@10"]) == (0, 0.4, 0.2)
+    assert found["ndcg@10"] == round((1 / 1.58496 + 1 / 2.58496) / (1 + 1 / 1.58496), 4)
+    assert found["fc@10"] == 1
+
+
+def test_a_copy_that_is_judged_counts_as_its_original_where_copies_are_folded() -> None:
+    copies = {"twin": "a", "other-twin": "c"}
+    judged = [Qrel("q", "twin", 1), Qrel("q", "a", 3), Qrel("q", "other-twin", 2), Qrel("p", "twin", 1)]
+    folded = folded_qrels(judged, copies)
+    assert folded == [Qrel("q", "a", 3), Qrel("q", "c", 2), Qrel("p", "a", 1)]
+    assert folded_qrels(judged, {}) == judged
+    row = measure_rankings(folded, {"q": fold(["other-twin", "twin"], copies)}).to_dicts()[0]
+    assert (row["hit@1"], row["recall@5"], row["fc@10"]) == (1, 1, 1)
+
+
+def test_what_stands_below_a_cut_or_the_depth_does_not_count() -> None:
+    found = measured(*[f"x{i}" for i in range(10)], "a")
+    assert found["mrr@10"] == found["ndcg@10"] == found["hit@10"] == 0
+    assert found["mrr"] == round(1 / 11, 4)
+    assert found["recall@20"] == 0.5
+    assert measured("a", *[f"x{i}" for i in range(9)], "b")["fc@10"] == 0
+    assert measured("a", *[f"x{i}" for i in range(8)], "b")["fc@10"] == 1
+    assert measured(*[f"x{i}" for i in range(1000)], "a")["mrr"] == 0
+    assert set(measured().values()) == {0.0}
+
+
+def test_a_copy_stands_as_its_original_and_repeats_fall_away() -> None:
+    assert fold(["copy", "x", "a", "copy2", "x"], {"copy": "a", "copy2": "b"}) == ["a", "x", "b"]

@@ -2,16 +2,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from storage.errors import WrongInput
-from storage.root import Root
-from storage.schemas import DOCUMENTS, SCHEMA_VERSION, Qrel, RawDocument, to_frame
-from storage.state import documents_table
+from storage.schemas import Qrel
 from tasks.evaluate.routing.data import (
     SKILLS,
     RoutingBench,
@@ -23,7 +20,6 @@ from tasks.evaluate.routing.data import (
     read_tasks,
     require_judged,
 )
-from tasks.refine.document import refine_document
 from tests.support.roots.hand_written import BREAD, TEA
 
 Lines = Callable[..., Path]
@@ -74,12 +70,9 @@ def test_a_judgement_without_a_grade_is_relevant(lines: Lines) -> None:
         {"query_id": "a", "doc_id": "x", "relevance": 3}, {"query_id": "a", "doc_id": "y"},
     )  # fmt: skip
     assert read_qrels(path) == [Qrel("a", "x", 3), Qrel("a", "y", 1)]
-
-
-@pytest.mark.parametrize("grade", ["3", 1.5, True, None])
-def test_a_grade_is_a_whole_number(grade: object, lines: Lines) -> None:
-    with pytest.raises(WrongInput, match="a whole number is wanted"):
-        read_qrels(lines({"query_id": "a", "doc_id": "x", "relevance": grade}))
+    for grade in ("3", 1.5, True, None):
+        with pytest.raises(WrongInput, match="a whole number is wanted"):
+            read_qrels(lines({"query_id": "a", "doc_id": "x", "relevance": grade}))
 
 
 def test_a_copy_has_one_original(lines: Lines) -> None:
@@ -118,34 +111,7 @@ def test_parts_are_taken_as_they_are(lines: Lines, tmp_path: Path) -> None:
     assert read_skills([path]).to_dicts() == read_skills([lines(parts)]).to_dicts() == [parts]
 
 
-def test_a_root_is_a_corpus(tmp_path: Path) -> None:
-    root, night = Root(tmp_path), datetime(2026, 3, 1, tzinfo=UTC)
-    raw = RawDocument(
-        doc_id="market/bread", source="by-hand", content=BREAD.encode(), size=len(BREAD), raw_hash=""
-    )
-    made = refine_document(raw, fetched_at=night, first_seen_at=night)
-    rows = to_frame([made], DOCUMENTS, run_id="night", schema_version=SCHEMA_VERSION)
-    documents_table(root).replace(["market/bread"], rows)
-    skills = read_skills([tmp_path])
-    assert skills.schema == SKILLS
-    assert skills.select("doc_id", "name").row(0) == ("market/bread", "bread")
-
-
-def test_of_an_id_in_two_corpora_the_first_is_taken(lines: Lines) -> None:
-    parts = {"doc_id": "a", "name": "n", "description": "d", "body": "b"}
-    first, second = lines(parts, name="1.jsonl"), lines({**parts, "body": "other"}, name="2.jsonl")
-    assert read_skills([first, second])["body"].to_list() == ["b"]
-
-
-def test_what_is_no_corpus_is_named(lines: Lines, tmp_path: Path) -> None:
-    pl.DataFrame({"id": ["a"], "text": ["b"]}).write_parquet(tmp_path / "wrong.parquet")
-    (tmp_path / "broken.parquet").write_bytes(b"no parquet")
-    with pytest.raises(WrongInput, match="found id, text"):
-        read_skills([tmp_path / "wrong.parquet"])
-    with pytest.raises(WrongInput, match="cannot be read as Parquet"):
-        read_skills([tmp_path / "broken.parquet"])
-    with pytest.raises(WrongInput, match="no root"):
-        read_skills([tmp_path])
+def test_a_corpus_without_skills_is_named(lines: Lines) -> None:
     with pytest.raises(WrongInput, match="hold no skills"):
         read_skills([lines()])
 
@@ -184,13 +150,6 @@ BENCH = RoutingBench(
 
 def ids(frame: pl.DataFrame) -> list[str]:
     return frame["doc_id"].to_list()
-
-
-def test_all_skills_are_one_part_and_so_are_the_benchs_own() -> None:
-    ((bench, every),) = parts_of("all", BENCH, FRAME, OWN)
-    ((same, own),) = parts_of("bench", BENCH, FRAME, OWN)
-    assert bench == same == BENCH
-    assert (ids(every), ids(own)) == (list(IDS), list(IDS[:4]))
 
 
 def test_each_repository_is_a_part_with_its_tasks_judgements_and_negatives() -> None:

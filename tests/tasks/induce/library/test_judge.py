@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +15,10 @@ from tasks.induce.library.judge import MOST_STATE, PROMPT, LlmTrajectoryJudge, r
 from tasks.models.llm.ask import Llm
 from tasks.models.llm.errors import Rejected
 from tests.support.induce.runs import FORM, HOME, add_bed, mooring, tool_run, web_run
-from tests.support.llm.induce_llm import SUCCESS
 from tests.support.llm.llm_asking import llm_of
 from tests.support.llm.llm_server import LlmServer
-from tests.support.llm.plan_llm import record_of as asked_about
+from tests.support.llm.scripted import SUCCESS
+from tests.support.llm.scripted import record_of as asked_about
 
 FAILURE = 'Thoughts: the berth was only looked for.\nStatus: "failure"'
 KEY = "AKIA" + "QWERTZUIOPASDFGH"
@@ -71,16 +72,6 @@ def test_an_answer_that_is_none_is_asked_for_once_more_and_then_the_run_waits(
     assert server.requests == 2  # what was said is known
 
 
-def test_a_run_waits_where_the_server_is_silent_and_is_judged_the_next_time(
-    llm: Llm, server: LlmServer
-) -> None:
-    server.fault = lambda _: "500"
-    assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [None]
-    assert llm.unfinished
-    server.fault = lambda _: None
-    assert LlmTrajectoryJudge(llm).verdicts([add_bed("g", "b")]) == [True]
-
-
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
@@ -90,23 +81,19 @@ def test_a_run_waits_where_the_server_is_silent_and_is_judged_the_next_time(
         ("Thoughts: well\n\n**Status:** Failure\n", False),
         ('<think>Status: "failure"?</think>Thoughts: fine\nStatus: "success"', True),
         ("Thoughts: the status: of the order is held\nSTATUS: 'success'.", True),
-    ],
-)
-def test_the_last_line_is_the_verdict(text: str, verdict: bool) -> None:
-    assert PROMPT.read(text) is verdict
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "success", "Status:", 'Status: "success" or "failure"', "Status: partial success",
-        'Status: "success"\nThoughts: or so', 'Status: "failure"\nStatus: "success"',
-        'Thoughts: no success\nStatus: unknown', '{"status": "success"}', 'Status: "not success"',
+        *dict.fromkeys(
+            [
+                "", "success", "Status:", 'Status: "success" or "failure"', "Status: partial success",
+                'Status: "success"\nThoughts: or so', 'Status: "failure"\nStatus: "success"',
+                'Thoughts: no success\nStatus: unknown', '{"status": "success"}', 'Status: "not success"',
+            ]
+        ).items(),
     ],
 )  # fmt: skip
-def test_what_gives_no_single_verdict_is_rejected(text: str) -> None:
-    with pytest.raises(Rejected):
-        PROMPT.read(text)
+def test_the_last_line_is_the_verdict(text: str, verdict: bool | None) -> None:
+    """Without a single verdict there is none."""
+    with pytest.raises(Rejected) if verdict is None else nullcontext():
+        assert PROMPT.read(text) is verdict
 
 
 def test_steps_of_tools_are_shown_with_what_was_answered() -> None:
@@ -116,6 +103,8 @@ def test_steps_of_tools_are_shown_with_what_was_answered() -> None:
     assert "3. take_fee(amount=40)" in record["actions"]
     assert "Thank you." in lines[3]
     assert (record["intent"], record["response"]) == ("Moor the Petrel tonight.", None)
+    done = tool_run("How much?", [("send_msg_to_user", {"text": "It is 40."}, "Thanks")])
+    assert record_of(done)["response"] == "It is 40."
 
 
 def test_steps_of_pages_are_shown_with_what_they_were_on_and_errors() -> None:
@@ -128,11 +117,6 @@ def test_steps_of_pages_are_shown_with_what_they_were_on_and_errors() -> None:
         '3. fill(textbox "name", text="Fern corner")',
     ]
     assert record["final_state"] == HOME
-
-
-def test_what_the_agent_said_last_is_its_response() -> None:
-    done = tool_run("How much?", [("send_msg_to_user", {"text": "It is 40."}, "Thanks")])
-    assert record_of(done)["response"] == "It is 40."
 
 
 def test_no_secret_is_sent() -> None:

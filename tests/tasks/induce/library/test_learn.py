@@ -1,4 +1,4 @@
-"""Learning, call after call on one root: runs and verdicts in any order give the same libraries."""
+"""Learning, call after call on one root, and what is held there: trajectories, verdicts and libraries."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from storage.root import Root
-from tasks.induce.library.held import KeptTrajectories
-from tasks.induce.trajectories.record import Trajectory
+from tasks.induce.library.build import build
+from tasks.induce.library.held import HeldLibraries, HeldVerdicts, KeptTrajectories
+from tasks.induce.replay.verify import RecordedReplay
+from tasks.induce.skills.actions import GRANULARITIES, Granularity
+from tasks.induce.skills.skill import skill_told
+from tasks.induce.trajectories.record import Trajectory, digest_of, trajectory_of
 from tests.support.induce.learning import learned
+from tests.support.induce.recordings import row
 from tests.support.induce.runs import add_bed, mooring, tool_run
 
 RUNS = [
@@ -37,37 +41,6 @@ def libraries(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(held)): file.read_bytes() for file in held.rglob("*") if file.is_file()}
 
 
-@st.composite
-def arrivals(draw: st.DrawFn) -> tuple[list[Trajectory], list[list[Trajectory]]]:
-    """Draw judged runs, and calls in which each comes as such, and without its verdict before or after."""
-    judged = [replace(run, success=draw(st.booleans())) for run in RUNS]
-    coming = [
-        one
-        for run in judged
-        for one in [run, *draw(st.lists(st.sampled_from([run, replace(run, success=None)]), max_size=2))]
-    ]
-    shuffled = draw(st.permutations(coming))
-    size = draw(st.integers(2, len(shuffled)))
-    return judged, [shuffled[start : start + size] for start in range(0, len(shuffled), size)]
-
-
-@pytest.mark.slow
-@settings(max_examples=10)
-@given(arrivals())
-def test_a_verdict_gives_the_same_libraries_whenever_it_comes(
-    tmp_path_factory: pytest.TempPathFactory, given: tuple[list[Trajectory], list[list[Trajectory]]]
-) -> None:
-    judged, calls = given
-    at_once, later = tmp_path_factory.mktemp("at-once"), tmp_path_factory.mktemp("later")
-    learn(at_once, *judged)
-    told = [learn(later, *runs)["trajectories"] for runs in calls]
-    assert libraries(later) == libraries(at_once)
-    assert sum(one["new"] for one in told) == len(RUNS)
-    assert sum(one["judged"] for one in told) <= len(RUNS)
-    assert sum(one["read"] for one in told) == sum(map(len, calls))
-    assert all(one["failed"] == {} for one in told)
-
-
 def test_a_run_without_a_verdict_waits_and_teaches_when_it_is_judged(tmp_path: Path) -> None:
     waiting = [replace(run, success=None) for run in RUNS]
     first, second, third = (learn(tmp_path, *runs) for runs in (waiting, RUNS[:3], waiting))
@@ -82,20 +55,23 @@ def test_a_run_without_a_verdict_waits_and_teaches_when_it_is_judged(tmp_path: P
     assert (third["trajectories"]["unchanged"], third["windows"]) == (4, 0)
 
 
-@pytest.mark.parametrize("change", [{"success": False}, {"final": "other"}, {"success": None, "task": "x"}])
+@pytest.mark.parametrize(
+    ("first", "change"),
+    [
+        (True, {"success": False}),
+        (True, {"final": "other"}),
+        (True, {"success": None, "task": "x"}),
+        (None, {"final": "other"}),  # though it brings the verdict
+    ],
+)
 def test_another_verdict_or_content_is_refused_and_the_first_stays(
-    tmp_path: Path, change: dict[str, Any]
+    tmp_path: Path, first: bool | None, change: dict[str, Any]
 ) -> None:
-    learn(tmp_path, *RUNS)
+    learn(tmp_path, replace(RUNS[0], success=first), *RUNS[1:])
     before = libraries(tmp_path)
     told = learn(tmp_path, replace(RUNS[0], **change))
     assert told["trajectories"]["failed"] == {"two-contents": 1}
     assert libraries(tmp_path) == before
-
-
-def test_a_changed_run_is_refused_though_it_brings_the_verdict(tmp_path: Path) -> None:
-    learn(tmp_path, replace(RUNS[0], success=None))
-    assert learn(tmp_path, replace(RUNS[0], final="other"))["trajectories"]["failed"] == {"two-contents": 1}
 
 
 def test_parts_are_written_once(tmp_path: Path) -> None:
@@ -131,3 +107,70 @@ def test_skills_that_more_tasks_did_are_changed_and_others_are_not(tmp_path: Pat
     assert more == {"new": 0, "changed": 3, "unchanged": 0, "retired": 0}
     # Three tasks have begun with a message now, which the descriptions of the two skills that do so say.
     assert other == {"new": 1, "changed": 2, "unchanged": 1, "retired": 0}
+
+
+def test_the_row_with_a_verdict_counts_whatever_its_part_is_called(tmp_path: Path) -> None:
+    kept = KeptTrajectories(Root(tmp_path))
+    for number in range(8):  # parts are named by their content: some verdicts come first by name, some last
+        waiting = row(trajectory_id=f"r{number}", success=None)
+        judged = row(trajectory_id=f"r{number}", success=True)
+        kept.add([(waiting, trajectory_of(waiting))])
+        kept.add([(judged, trajectory_of(judged))])
+        assert kept.digests()[f"r{number}"] == digest_of(judged)
+    assert [one.success for one in kept.of("garden")] == [True] * 8
+
+
+def test_the_state_of_a_domain_is_that_of_runs_that_were_judged_at_once(tmp_path: Path) -> None:
+    later, at_once = (KeptTrajectories(Root(tmp_path / name)) for name in ("later", "at-once"))
+    waiting, judged, other = row(success=None), row(), row(trajectory_id="run-2")
+    for rows in ([waiting, other], [judged]):
+        later.add((each, trajectory_of(each)) for each in rows)
+    at_once.add((each, trajectory_of(each)) for each in (other, judged))
+    assert later.states() == at_once.states()
+    assert later.of("garden") == at_once.of("garden")
+
+
+JUDGED = [replace(add_bed(f"g{n}", "b"), success=said) for n, said in enumerate((True, False, None))]
+
+
+def named(held: HeldVerdicts, domain: str) -> list[str]:
+    return [one.trajectory_id for one in held.successful(domain, JUDGED)]
+
+
+MOORINGS = [mooring("h0", "t0"), mooring("h1", "t1", "Auk", "C3", 55)]
+
+
+def test_a_judge_s_verdicts_count_until_the_files_word_is_taken_again(tmp_path: Path) -> None:
+    held = HeldVerdicts(Root(tmp_path))
+    held.put("d", JUDGED, declared=True)
+    assert named(held, "d") == ["g0"]
+    assert list(tmp_path.iterdir()) == []
+    held.put("d", [replace(one, success=one.trajectory_id != "g0") for one in JUDGED], declared=False)
+    held.put("e", [], declared=False)
+    assert (named(held, "d"), named(held, "e"), named(held, "f")) == (["g1", "g2"], [], ["g0"])
+    held.forget("g1")
+    assert named(held, "d") == ["g2"]
+    held.put("d", JUDGED, declared=True)
+    assert (named(held, "d"), named(held, "e")) == (["g0"], [])
+
+
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+def test_a_library_is_read_as_it_was_written(tmp_path: Path, granularity: Granularity) -> None:
+    held = HeldLibraries(Root(tmp_path))
+    library = build("harbour", MOORINGS, RecordedReplay(), granularity=granularity)
+    held.put("harbour", library, "these runs")
+    assert held.skills("harbour") == library.skills
+    assert any(skill.near for skill in library.skills) == (granularity == "window")
+    assert [skill_told(skill.told()) for skill in library.skills] == library.skills
+    assert {skill.granularity for skill in held.skills("harbour")} == {granularity}
+    assert held.made_of() == {"harbour": "these runs"}
+
+
+def test_a_file_of_before_near_skills_were_named_is_one_of_windows_without_them(tmp_path: Path) -> None:
+    held, library = HeldLibraries(Root(tmp_path)), build("harbour", MOORINGS, RecordedReplay())
+    held.put("harbour", library, "these runs")
+    (file,) = (tmp_path / "induced" / "skills").iterdir()
+    table = pl.read_parquet(file).drop("near", "granularity").to_arrow(compat_level=pl.CompatLevel.oldest())
+    pq.write_table(table.replace_schema_metadata({"schema_version": "4"}), file)
+    assert held.domains() == {"harbour": 3}
+    assert held.skills("harbour") == [replace(skill, near=()) for skill in library.skills]

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tasks.induce.replay.chromium import launched
-from tests.support.chromium_there import require_chromium
+from tests.support.processes import require_chromium
 
 
 @pytest.fixture(scope="module")

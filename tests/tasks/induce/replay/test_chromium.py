@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from playwright.sync_api import Browser
 
@@ -21,11 +21,10 @@ from tasks.induce.replay.chromium import ApplicationUnusable, WebApplication, la
 from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer
 from tasks.induce.replay.snapshot import outline_text
 from tasks.induce.trajectories.outline import Element, folded, outline_of
-from tests.support.chromium_there import require_chromium
 from tests.support.induce.runs import JSON
 from tests.support.induce.workshop.application import workshop
 from tests.support.induce.workshop.server import Asked, Said, goes_to, says_json, served
-from tests.support.processes import marked
+from tests.support.processes import marked, require_chromium
 
 Answer = Callable[[Asked], Said]
 
@@ -37,7 +36,10 @@ def begun(url: str) -> WebApplication:
     return application
 
 
-def test_an_application_is_reset_and_its_state_is_told_from_others_without_times() -> None:
+def test_an_application_is_reset_and_its_state_is_told_from_others_without_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which is not asked
     with workshop() as shop:
         application = begun(f"{shop.url}jobs/new?from=home#form")
         before = application.digest()
@@ -74,12 +76,6 @@ def test_an_application_that_is_not_there_is_to_be_started() -> None:
         WebApplication(f"http://127.0.0.1:{port}/").reset()
 
 
-def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    with workshop() as shop:
-        assert begun(shop.url).digest()
-
-
 @pytest.mark.parametrize(
     "url",
     ["", "shop", "ftp://127.0.0.1/", "http:///jobs", "http://127.0.0.1:many/", "http://a,b/", "http://[::1/"],
@@ -112,28 +108,16 @@ def test_a_time_of_the_run_is_left_out_however_it_is_written(written: object) ->
     assert without_times(held, *RUN) == {"orders": [{"at": "time", "pieces": 3}]}
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "2026-03-01",
-        "2026-03-02T12:00:00Z",
-        "2025-03-01T12:00:04+00:00",
-        ABOUT.timestamp() + 86_400,
-        "2026-03-01T25:00:00",
-        "ready at 2026-03-01T12:00:04Z",
-        7,
-        True,
-        None,
-        float("inf"),
-        "0001-01-01T00:00:00",
-    ],
-)
-def test_other_times_and_values_are_data(written: object) -> None:
-    assert without_times([written], *RUN) == [written]
+OTHERS = [
+    "2026-03-01", "2026-03-02T12:00:00Z", "2025-03-01T12:00:04+00:00", ABOUT.timestamp() + 86_400,
+    "2026-03-01T25:00:00", "0001-01-01T00:00:00", "ready at 2026-03-01T12:00:04Z", 7, True, None,
+    float("inf"),
+]  # fmt: skip
 
 
 @given(JSON)
-def test_what_holds_no_time_stays_as_it_is(value: object) -> None:
+@example(OTHERS)
+def test_other_times_and_values_are_data(value: object) -> None:
     assert without_times(value, *RUN) == value
 
 
@@ -262,72 +246,83 @@ def test_without_playwright_the_line_that_installs_it_is_said(monkeypatch: pytes
         pass
 
 
-def outline(*lines: str) -> list[str]:
-    return outline_text("\n".join(lines)).split("\n")
-
-
-def test_elements_that_one_can_act_on_have_ids_and_states() -> None:
-    assert outline(
-        '- heading "Garden" [level=1] [ref=e2]',
-        '- button "Save" [disabled] [ref=e3]',
-        '- checkbox "Ready" [checked] [ref=e4]',
-        '- button "More" [expanded] [ref=e5]',
-        '- img "Rose" [ref=e6]',
-    ) == [
-        '[e2] heading "Garden"',
-        '[e3] button "Save" disabled',
-        '[e4] checkbox "Ready" checked',
-        '[e5] button "More" on',
-        'text "Rose"',
-    ]
-
-
-def test_fields_show_their_values_and_options() -> None:
-    assert outline(
-        '- textbox "Name" [ref=e1]: Ada',
-        '- textbox "Note" [ref=e2]',
-        '- spinbutton "Pieces" [ref=e3]: "4"',
-        '- combobox "Soil" [ref=e4]:',
-        '  - option "loam"',
-        '  - option "clay" [selected]',
-    ) == [
-        '[e1] textbox "Name" value="Ada"',
-        '[e2] textbox "Note" value=""',
-        '[e3] spinbutton "Pieces" value="4"',
-        '[e4] combobox "Soil" value="clay" options=["loam", "clay"]',
-    ]
-
-
-def test_an_element_without_a_role_is_clickable_where_the_pointer_says_so() -> None:
-    assert outline(
-        "- generic [ref=e1]:",
-        "  - row [ref=e2] [cursor=pointer]:",
-        '    - cell "Fern" [ref=e3]',
-        "    - cell [ref=e4]:",
-        '      - link "Open" [ref=e5] [cursor=pointer]:',
-        '        - /url: "#fern"',
-        "  - generic [ref=e6]: only a text",
-    ) == ['[e2] clickable "Fern Open"', '  text "Fern"', '  [e5] link "Open"', 'text "only a text"']
-
-
-def test_an_element_without_a_name_is_called_by_what_is_in_it() -> None:
-    assert outline("- heading [level=2] [ref=e1]:", '  - link "Roses" [ref=e2]:', '    - /url: "/r"') == [
-        '[e1] heading "Roses"',
-        '  [e2] link "Roses"',
-    ]
-    assert outline("- generic [ref=e1] [cursor=pointer]:", f"  - text: {'x' * 100}")[0] == (
-        f'[e1] clickable "{"x" * 90}"'
-    )
-
-
-def test_what_lies_above_the_page_stands_first() -> None:
-    assert outline(
-        '- button "Save" [ref=e1]',
-        "- generic [ref=e2]:",
-        '  - dialog "Sure?" [ref=e3]:',
-        '    - button "Save" [ref=e4]',
-        '- button "Back" [ref=e5]',
-    ) == ['dialog "Sure?"', '  [e4] button "Save"', '[e1] button "Save"', '[e5] button "Back"']
+@pytest.mark.parametrize(
+    ("seen", "shown"),
+    [
+        pytest.param(
+            """
+- heading "Garden" [level=1] [ref=e2]
+- button "Save" [disabled] [ref=e3]
+- checkbox "Ready" [checked] [ref=e4]
+- button "More" [expanded] [ref=e5]
+- img "Rose" [ref=e6]""",
+            """
+[e2] heading "Garden"
+[e3] button "Save" disabled
+[e4] checkbox "Ready" checked
+[e5] button "More" on
+text "Rose\"""",
+            id="ids and states of what one can act on",
+        ),
+        pytest.param(
+            """
+- textbox "Name" [ref=e1]: Ada
+- textbox "Note" [ref=e2]
+- spinbutton "Pieces" [ref=e3]: "4"
+- combobox "Soil" [ref=e4]:
+  - option "loam"
+  - option "clay" [selected]""",
+            """
+[e1] textbox "Name" value="Ada"
+[e2] textbox "Note" value=""
+[e3] spinbutton "Pieces" value="4"
+[e4] combobox "Soil" value="clay" options=["loam", "clay"]""",
+            id="values and options",
+        ),
+        pytest.param(
+            """
+- generic [ref=e1]:
+  - row [ref=e2] [cursor=pointer]:
+    - cell "Fern" [ref=e3]
+    - cell [ref=e4]:
+      - link "Open" [ref=e5] [cursor=pointer]:
+        - /url: "#fern"
+  - generic [ref=e6]: only a text""",
+            """
+[e2] clickable "Fern Open"
+  text "Fern"
+  [e5] link "Open"
+text "only a text\"""",
+            id="clickable where the pointer says so",
+        ),
+        pytest.param(
+            """
+- heading [level=2] [ref=e1]:
+  - link "Roses" [ref=e2]:
+    - /url: "/r\"""",
+            """
+[e1] heading "Roses"
+  [e2] link "Roses\"""",
+            id="called by what is in it",
+        ),
+        pytest.param(
+            """
+- button "Save" [ref=e1]
+- generic [ref=e2]:
+  - dialog "Sure?" [ref=e3]:
+    - button "Save" [ref=e4]
+- button "Back" [ref=e5]""",
+            """
+dialog "Sure?"
+  [e4] button "Save"
+[e1] button "Save"
+[e5] button "Back\"""",
+            id="what lies above the page first",
+        ),
+    ],
+)
+def test_an_outline_is_made_of_a_snapshot(seen: str, shown: str) -> None:
+    assert outline_text(seen) == shown.lstrip("\n")
 
 
 @given(st.lists(st.tuples(st.sampled_from(["button", "link", "checkbox"]), st.text(max_size=12)), max_size=8))
@@ -344,11 +339,10 @@ def test_every_element_is_found_by_role_label_and_ordinal(named: list[tuple[str,
         assert found == Element(f"e{n}", role, folded(name), ordinal)
 
 
-def test_characters_that_yaml_does_not_allow_are_blanks() -> None:
-    assert outline('- button "a\x7fb" [ref=e1]') == ['[e1] button "a b"']
-
-
-def test_what_is_no_snapshot_is_refused() -> None:
+def test_signs_that_are_not_allowed_are_blanks_and_what_is_no_snapshot_is_refused() -> None:
     assert outline_text("") == ""
+    assert outline_text('- button "a\x7fb" [ref=e1]') == '[e1] button "a b"'  # which YAML does not allow
+    long = f"- generic [ref=e1] [cursor=pointer]:\n  - text: {'x' * 100}"
+    assert outline_text(long).split("\n")[0] == f'[e1] clickable "{"x" * 90}"'
     with pytest.raises(ValueError, match="accessibility tree cannot be read"):
         outline_text("- [")

@@ -19,15 +19,13 @@ from hypothesis import strategies as st
 from storage.errors import EnvironmentStopped, EnvironmentUnusable, WrongInput
 from tasks.induce.replay.command import CommandReplay
 from tasks.induce.replay.environment import CommandEnvironment, LineProcess, LiveAnswer
-from tasks.induce.replay.window import Broken, SourceWindow, call_at, crossed, source_windows
-from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction
+from tasks.induce.replay.window import Broken, SourceWindow, call_at, crossed
+from tasks.induce.skills.actions import Arg, Body, Const, Result, SkillAction, Source
 from tasks.induce.skills.skill import actions_of
-from tasks.induce.skills.windows import misfit
 from tasks.induce.trajectories.outline import Element
 from tasks.induce.trajectories.record import Action
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, recorded, renewal, whole, windows_of
-from tests.support.induce.runs import add_bed
 
 ECHO = (
     "import os, sys\nfor line in sys.stdin: print(repr((line, sorted(os.environ), os.getcwd())), flush=True)"
@@ -58,23 +56,12 @@ def test_a_line_is_answered_by_a_line_in_its_folder_with_no_variables_of_ours(
     assert "SKILLERY" not in answer
 
 
-def test_a_long_line_is_answered_by_a_long_one(tmp_path: Path) -> None:
-    with LineProcess(
-        python("import sys\nfor line in sys.stdin: print(line, end='', flush=True)"), tmp_path
-    ) as process:
-        assert process.ask("x" * 1_000_000) == "x" * 1_000_000
-        assert process.ask("y") == "y"
-
-
-def test_much_error_output_holds_up_no_answer(tmp_path: Path) -> None:
-    loud = "import sys\nfor line in sys.stdin: sys.stderr.write('e' * 300_000); print('heard', flush=True)"
-    with LineProcess(python(loud), tmp_path) as process:
-        assert [process.ask("a"), process.ask("b")] == ["heard", "heard"]
-
-
-def test_a_shell_is_never_started(tmp_path: Path) -> None:
-    with LineProcess(f"{python(ECHO)} ; touch {tmp_path}/touched", tmp_path) as process:
-        process.ask("hello")
+def test_much_is_answered_whatever_else_is_written_and_no_shell_is_started(tmp_path: Path) -> None:
+    loud = (
+        "import sys\nfor line in sys.stdin: sys.stderr.write('e' * 300_000); print(line, end='', flush=True)"
+    )
+    with LineProcess(f"{python(loud)} ; touch {tmp_path}/touched", tmp_path) as process:
+        assert [process.ask(line) for line in ("x" * 1_000_000, "y")] == ["x" * 1_000_000, "y"]
     assert not (tmp_path / "touched").exists()
 
 
@@ -138,7 +125,7 @@ def test_a_command_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_a_line_that_nothing_asked_for_is_no_answer(tmp_path: Path) -> None:
     script = "print(1, flush=True); input(); print(2, flush=True); input()"
     with LineProcess(python(script), tmp_path) as process:
-        select.select([process.output], [], [])
+        select.select([process._out], [], [])
         with pytest.raises(EnvironmentUnusable, match="wrote '1' before it was asked"):
             process.ask("hello")
 
@@ -155,19 +142,12 @@ def test_an_environment_is_reset_stepped_and_told_from_others(tmp_path: Path) ->
         renewed = environment.step(Action("renew_loan", {"loan_id": "L11"}))
         after = environment.digest()
         environment.reset("lending")
+        failed = environment.step(Action("get_loan", {"loan_id": "L99"}))
+        assert (failed.error, failed.result("get_loan")) == ("there is no 'L99'", None)
         assert found.result("get_loan")["copies"] == ["L11a", "L11b"]
         assert renewed.error is None
         assert before != after
         assert environment.digest() == before
-
-
-def test_an_action_that_fails_gives_nothing(tmp_path: Path) -> None:
-    with LineProcess(lending(), tmp_path) as process:
-        environment = CommandEnvironment(process)
-        environment.reset("lending")
-        failed = environment.step(Action("get_loan", {"loan_id": "L99"}))
-    assert failed.error == "there is no 'L99'"
-    assert failed.result("get_loan") is None
 
 
 def test_a_result_is_read_with_and_without_its_tools_name() -> None:
@@ -210,10 +190,6 @@ def replayed(replay: CommandReplay, body: Body, window: SourceWindow) -> Broken 
     return call if isinstance(call, Broken) else replay.replay(body, window, call)
 
 
-def test_each_skill_leaves_the_library_as_its_window_did(replay: CommandReplay) -> None:
-    assert [replayed(replay, *each) for each in SKILLS] == [None] * len(SKILLS)
-
-
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(SKILLS), max_size=4))
 def test_no_replay_changes_what_a_later_one_finds(
@@ -223,71 +199,75 @@ def test_no_replay_changes_what_a_later_one_finds(
         assert replayed(replay, skill, window) is None
 
 
-def test_a_change_of_another_record_shows_in_what_is_left(replay: CommandReplay) -> None:
-    skill, window = whole(renewal("ada"), 5)
-    wrong = replace(
-        skill[3], args=tuple((k, Const('"south"') if k == "desk" else v) for k, v in skill[3].args)
-    )
-    assert replayed(replay, (*skill[:3], wrong, skill[4]), window) == Broken(
-        5, "the environment is left in another state"
-    )
+def loan(value: Source) -> SkillAction:
+    return SkillAction("get_loan", None, None, (("loan_id", value),))
 
 
-def test_a_result_that_the_skill_does_not_give_breaks_it(replay: CommandReplay) -> None:
-    skill, window = whole(renewal("ada"), 3)
-    wrong = replace(skill[2], args=(("loan_id", Result(1, ("loans", 1))),))
-    assert replayed(replay, (*skill[:2], wrong), window) == Broken(
-        3, "what get_loan of step 2 gave is not given"
-    )
+def desk(action: SkillAction, value: Source) -> SkillAction:
+    return replace(action, args=tuple((k, value if k == "desk" else v) for k, v in action.args))
 
 
-def test_a_skill_that_ends_otherwise_than_the_window_is_broken(replay: CommandReplay) -> None:
-    skill, window = whole(renewal("ada"), 3)
-    assert replayed(replay, (*skill, skill[1]), window) == Broken(
-        3, "get_member gives another result than the window's end"
-    )
+THREE, FOUR, FIVE = (whole(renewal("ada"), length) for length in (3, 4, 5))
+TWO = whole(
+    recorded(
+        "two", "Renew L11 and L12",
+        [(name, {"loan_id": loan}) for loan in ("L11", "L12") for name in ("get_loan", "renew_loan")],
+    ),
+    3,
+)  # fmt: skip
+READ_AGAIN = whole(
+    recorded("again", "What of L11 and L12?", [("get_loan", {"loan_id": f"L{n}"}) for n in (11, 12, 11)]), 3
+)[1]
+READS = tuple(loan(Const(f'"L{n}"')) for n in (12, 11))
 
 
-def test_another_later_result_breaks_a_skill(replay: CommandReplay) -> None:
-    did = [
-        ("get_loan", {"loan_id": "L11"}),
-        ("renew_loan", {"loan_id": "L11"}),
-        ("get_loan", {"loan_id": "L12"}),
-        ("renew_loan", {"loan_id": "L12"}),
-    ]
-    skill, window = whole(recorded("two", "Renew L11 and L12", did), 3)
-    assert replayed(
-        replay, (*skill[:2], replace(skill[1], args=(("loan_id", Const('"L11"')),)), skill[2]), window
-    ) == Broken(4, "renew_loan of step 3 gives another result afterwards")
-
-
-def test_an_error_that_the_original_had_not_breaks_a_skill(replay: CommandReplay) -> None:
-    skill, window = whole(renewal("ada"), 3)
-    wrong = replace(skill[2], args=(("loan_id", Const('"L99"')),))
-    assert replayed(replay, (*skill[:2], wrong), window) == Broken(2, "get_loan fails: there is no 'L99'")
-
-
-def test_a_reading_may_be_left_out_where_it_was_done_before(replay: CommandReplay) -> None:
-    did = [("get_loan", {"loan_id": loan}) for loan in ("L11", "L12", "L11")]
-    _, window = whole(recorded("again", "What of L11 and L12?", did), 3)
-    body = tuple(
-        SkillAction("get_loan", None, None, (("loan_id", Const(f'"{loan}"')),)) for loan in ("L12", "L11")
-    )
-    assert replayed(replay, body, window) is None
-    assert replayed(replay, body[1:], window) == Broken(1, "what get_loan of step 1 gave is not given")
+@pytest.mark.parametrize(
+    ("body", "window", "broken"),
+    [
+        pytest.param(
+            (*FIVE[0][:3], desk(FIVE[0][3], Const('"south"')), FIVE[0][4]), FIVE[1],
+            Broken(5, "the environment is left in another state"), id="another record",
+        ),
+        pytest.param(
+            (*THREE[0][:2], loan(Result(1, ("loans", 1)))), THREE[1],
+            Broken(3, "what get_loan of step 2 gave is not given"), id="a result is missing",
+        ),
+        pytest.param(
+            (*THREE[0], THREE[0][1]), THREE[1],
+            Broken(3, "get_member gives another result than the window's end"), id="it ends otherwise",
+        ),
+        pytest.param(
+            (*TWO[0][:2], replace(TWO[0][1], args=(("loan_id", Const('"L11"')),)), TWO[0][2]), TWO[1],
+            Broken(4, "renew_loan of step 3 gives another result afterwards"), id="a later result",
+        ),
+        pytest.param(
+            (*THREE[0][:2], loan(Const('"L99"'))), THREE[1],
+            Broken(2, "get_loan fails: there is no 'L99'"), id="an error",
+        ),
+        pytest.param(READS, READ_AGAIN, None, id="a reading that was done before is left out"),
+        pytest.param(
+            READS[1:], READ_AGAIN, Broken(1, "what get_loan of step 1 gave is not given"),
+            id="another reading",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_done_otherwise_than_in_the_window_breaks_a_skill(
+    replay: CommandReplay, body: Body, window: SourceWindow, broken: Broken | None
+) -> None:
+    assert replayed(replay, body, window) == broken
 
 
 def test_what_the_recorded_results_alone_hold_is_not_replayed_here(replay: CommandReplay) -> None:
-    skill, window = whole(renewal("ada"), 4)
+    skill, window = FOUR
     steps = list(window.steps)
     steps[2] = replace(steps[2], result={**steps[2].result, "due": "tomorrow"})
-    due = replace(skill[3], args=(*skill[3].args[:2], ("desk", Result(2, ("due",))), skill[3].args[3]))
+    due = desk(skill[3], Result(2, ("due",)))
     assert not replay.takes((*skill[:3], due), replace(window, steps=steps))
     assert replay.takes(skill, replace(window, steps=steps))
 
 
 def test_pages_foreign_domains_and_windows_that_fail_here_are_not_taken(replay: CommandReplay) -> None:
-    body, window = whole(renewal("ada"), 3)
+    body, window = THREE
     steps = list(window.steps)
     steps[2] = replace(steps[2], action=replace(steps[2].action, args={"loan_id": "L99"}))
     assert replay.takes(body, window)
@@ -311,66 +291,52 @@ def test_an_environment_that_a_reset_does_not_reset_is_unusable(tmp_path: Path) 
             replay.replay(skill, after_the_change, {})
 
 
-def test_each_skill_of_a_run_has_the_window_that_it_does_again() -> None:
-    for run in (renewal("ada"), add_bed("g1", "a")):
-        found = list(source_windows(run))
-        assert found
-        for moment, body, window in found:
-            assert window.source == (run.trajectory_id, moment.t)
-            assert (window.length, window.domain) == (len(body), run.domain)
-            assert misfit(body, run.task, window.steps, window.start) is None
-
-
 def body(*lines: str, given: str = "") -> Body:
     code = f"def skill({given}):\n" + "".join(f"    {line}\n" for line in lines)
     return actions_of(code)[1]
 
 
-def test_a_caller_gives_what_was_recorded() -> None:
-    assert call_at(*whole(renewal("ada"), 4)) == {"email": "ada@example.com", "desk": "north"}
+SHORT, MAIL = whole(renewal("ada"), 2), whole(mails(), 5)
+ADA = {"email": "ada@example.com"}
 
 
-def test_a_caller_points_at_elements_of_the_page_of_the_call() -> None:
-    call = call_at(*whole(mails(), 5))
-    assert call == {
-        "checkbox": Element("6", "checkbox", "", 1),
-        "omar_harvest_plan_clickable": Element("5", "clickable", "omar harvest plan", 0),
-        "message_text": "Gladly",
-    }
-
-
-def test_an_element_that_comes_later_is_in_no_call() -> None:
-    skill, window = whole(mails(), 5)
-    reply = replace(skill[2], args=(("element", Arg("reply")),))
-    assert call_at((*skill[:2], reply, *skill[3:]), window) == Broken(
-        2, "element of click is not on the page of the call"
-    )
-
-
-def test_a_value_that_is_read_inside_the_window_is_in_no_call() -> None:
-    skill = body("find_member(email=email)", "get_member(member_id=member)", given="email, member")
-    _, window = whole(renewal("ada"), 2)
-    assert call_at(skill, window) == Broken(
-        1, "member_id of get_member is not known when the skill is called"
-    )
-
-
-def test_a_parameter_used_twice_has_the_value_of_its_first_use() -> None:
-    skill = body("find_member(email=it)", "get_member(member_id=it)", given="it")
-    _, window = whole(renewal("ada"), 2)
-    assert call_at(skill, window) == {"it": "ada@example.com"}
-
-
-def test_a_skill_of_fewer_actions_is_called_by_the_steps_of_their_names() -> None:
-    skill = body("find_member(email=email)", 'renew_loan(desk=desk, card="c")', given="email, desk")
-    _, window = whole(renewal("ada"), 4)
-    assert call_at(skill, window) == {"email": "ada@example.com", "desk": "north"}
-
-
-def test_what_the_recording_has_no_argument_for_is_left_out() -> None:
-    skill = body("find_member(email=email, town=town)", "get_member(member_id_from=[0])", given="email, town")
-    _, window = whole(renewal("ada"), 2)
-    assert call_at(skill, window) == {"email": "ada@example.com"}
+@pytest.mark.parametrize(
+    ("body", "window", "call"),
+    [
+        pytest.param(*FOUR, ADA | {"desk": "north"}, id="what was recorded"),
+        pytest.param(
+            *MAIL,
+            {
+                "checkbox": Element("6", "checkbox", "", 1), "message_text": "Gladly",
+                "omar_harvest_plan_clickable": Element("5", "clickable", "omar harvest plan", 0),
+            },
+            id="elements of the page of the call",
+        ),
+        pytest.param(
+            (*MAIL[0][:2], replace(MAIL[0][2], args=(("element", Arg("reply")),)), *MAIL[0][3:]), MAIL[1],
+            Broken(2, "element of click is not on the page of the call"), id="an element that comes later",
+        ),
+        pytest.param(
+            body("find_member(email=email)", "get_member(member_id=member)", given="email, member"), SHORT[1],
+            Broken(1, "member_id of get_member is not known when the skill is called"),
+            id="a value that is read inside the window",
+        ),
+        pytest.param(
+            body("find_member(email=it)", "get_member(member_id=it)", given="it"), SHORT[1],
+            {"it": "ada@example.com"}, id="of a parameter used twice the first value",
+        ),
+        pytest.param(
+            body("find_member(email=email)", 'renew_loan(desk=desk, card="c")', given="email, desk"), FOUR[1],
+            ADA | {"desk": "north"}, id="of fewer actions those of their names",
+        ),
+        pytest.param(
+            body("find_member(email=email, town=it)", "get_member(member_id_from=[0])", given="email, it"),
+            SHORT[1], ADA, id="not what the recording has no argument for",
+        ),
+    ],
+)  # fmt: skip
+def test_a_caller_gives(body: Body, window: SourceWindow, call: object) -> None:
+    assert call_at(body, window) == call
 
 
 def test_arguments_that_bear_each_others_names_are_crossed() -> None:
@@ -379,9 +345,5 @@ def test_arguments_that_bear_each_others_names_are_crossed() -> None:
         given="loan_id, loan_id_2, desk",
     )  # fmt: skip
     assert crossed(crossing) == Broken(1, "desk and loan_id of renew_loan are given each other's parameters")
-
-
-def test_arguments_with_names_of_their_own_are_not_crossed() -> None:
     free = body("move(source=shelf, target=source)", "move(source=a, target=b)", given="shelf, source, a, b")
-    assert crossed(free) is None
-    assert crossed(whole(mails(), 5)[0]) is None
+    assert crossed(free) is crossed(MAIL[0]) is None

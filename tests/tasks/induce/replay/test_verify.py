@@ -20,9 +20,7 @@ from tasks.induce.skills.actions import Arg, Body, Const, Find, Result
 from tests.support.induce.faults import KINDS, done, with_fault
 from tests.support.induce.lending import lending
 from tests.support.induce.recordings import mails, renewal, whole, windows_of
-from tests.support.induce.workshop.application import workshop
 from tests.support.induce.workshop.server import Said, served
-from tests.support.induce.workshop.tasks import recorded, tasks
 
 SKILLS = [*windows_of(renewal("ada")), *windows_of(renewal("cleo", 1)), *windows_of(mails())]
 
@@ -47,8 +45,15 @@ def with_step(held: tuple[Body, SourceWindow], at: int, **changed: Any) -> Body:
     return (*body[:at], replace(body[at], **changed), *body[at + 1 :])
 
 
-def with_loan(value: Result) -> Body:
+def with_loan(value: Result | Const) -> Body:
     return with_step(LOAN, 2, args=(("loan_id", value),))
+
+
+def given_loan(value: object) -> SourceWindow:
+    """Return the window in which another loan was asked for."""
+    steps = list(LOAN[1].steps)
+    steps[2] = replace(steps[2], action=replace(steps[2].action, args={"loan_id": value}))
+    return replace(LOAN[1], steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +65,9 @@ def with_loan(value: Result) -> Body:
         (
             with_loan(Result(1, ("loans", 1))), LOAN[1],
             Broken(2, 'loan_id of get_loan is "L12", and was "L11"'),
+        ),
+        (  # of another type
+            with_loan(Const("1")), given_loan(True), Broken(2, "loan_id of get_loan is 1, and was true"),
         ),
         (
             with_loan(Result(1, ("loan",))), LOAN[1],
@@ -93,14 +101,6 @@ def test_what_differs_from_the_recording_is_told_by_its_place(
     assert replayed(body, window) == broken
 
 
-def test_a_constant_of_another_type_is_another_value() -> None:
-    skill, window = whole(renewal("ada"), 2)
-    number = replace(skill[0], args=(("email", Const("1")),))
-    text = replace(window.steps[0], action=replace(window.steps[0].action, args={"email": True}))
-    window = replace(window, steps=(text, *window.steps[1:]))
-    assert replayed((number, skill[1]), window) == Broken(0, "email of find_member is 1, and was true")
-
-
 @given(st.sampled_from(SKILLS), st.sampled_from(KINDS), st.integers(0, 2**32))
 def test_every_fault_that_changes_an_argument_or_a_target_is_refused(
     held: tuple[Body, SourceWindow], kind: str, seed: int
@@ -111,19 +111,7 @@ def test_every_fault_that_changes_an_argument_or_a_target_is_refused(
     assert not isinstance(call, Broken)
     if faulty is None or done(faulty, call, window) == done(skill, call, window):
         return
-    assert not verify(faulty, [window], RecordedReplay()).verified
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_of_fault_changes_something_somewhere(kind: str) -> None:
-    rng = random.Random(42)  # noqa: S311 (seeded draws)
-    changed = 0
-    for skill, window in SKILLS:
-        faulty = with_fault(kind, skill, window, rng)
-        call = call_at(skill, window)
-        assert not isinstance(call, Broken)
-        changed += faulty is not None and done(faulty, call, window) != done(skill, call, window)
-    assert changed > 3
+    assert verify(faulty, [window], RecordedReplay()).broken is not None
 
 
 RENEWALS = [whole(renewal(name, loan=0), 4) for name in ("ada", "ben", "cleo")]
@@ -134,14 +122,12 @@ def test_a_skill_is_verified_by_all_its_sources() -> None:
     verdict = verify(body, [window for _, window in RENEWALS], RecordedReplay())
     sources = (("renewal-ada-0", 0), ("renewal-ben-0", 0), ("renewal-cleo-0", 0))
     assert verdict == ReplayVerdict(("recorded",), sources)
-    assert verdict.verified
 
 
 def test_one_source_in_which_it_does_something_else_drops_a_skill() -> None:
     body = RENEWALS[0][0]
     other = whole(renewal("ben", loan=1), 4)[1]
     verdict = verify(body, [RENEWALS[0][1], other], RecordedReplay())
-    assert not verdict.verified
     assert verdict.where == ("renewal-ben-1", 0)
     assert verdict.broken == Broken(2, 'loan_id of get_loan is "L21", and was "L22"')
 
@@ -153,12 +139,8 @@ def test_a_source_whose_caller_could_not_know_a_value_proves_nothing() -> None:
     unknown = Broken(1, "member_id of get_member is not known when the skill is called")
     assert verify(early, [window, told], RecordedReplay()).sources == (told.source,)
     assert verify(early, [window], RecordedReplay()) == ReplayVerdict((), (), unknown, window.source)
-
-
-def test_a_skill_without_sources_is_dropped() -> None:
-    assert verify(RENEWALS[0][0], [], RecordedReplay()).broken == Broken(
-        0, "there is no source to replay it in"
-    )
+    nowhere = Broken(0, "there is no source to replay it in")
+    assert verify(body, [], RecordedReplay()) == ReplayVerdict((), (), nowhere)
 
 
 def test_crossed_parameters_drop_a_skill_wherever_it_is_from() -> None:
@@ -188,29 +170,13 @@ def test_a_spec_that_is_no_replay_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def program(url: str) -> str:
-    return f"command:{sys.executable} -m tasks.induce.replay.chromium {url}"
-
-
-@pytest.mark.slow
-def test_a_browser_verifies_pages_and_leaves_tools_to_the_recording(browser: Browser, tmp_path: Path) -> None:
-    with workshop() as shop:
-        body, window = whole(recorded(browser, shop, tasks()[3]), 2)
-        with opened(program(shop.url), tmp_path) as replay:
-            pages = verify(body, [window], replay)
-            tools = verify(RENEWALS[0][0], [RENEWALS[0][1]], replay)
-            dropped = verify(body[:1], [window], replay)
-    assert (pages.how, tools.how) == (("command",), ("recorded",))
-    assert (dropped.broken, dropped.where) == (Broken(1, "another page is seen after it"), window.source)
-
-
 def test_an_application_without_a_state_verifies_nothing(browser: Browser, tmp_path: Path) -> None:
     assert browser.is_connected()
     body, window = whole(mails(), 2)
     what = r"answers POST /.skillery/reset with 404"
     with (
         served(lambda _: Said("", 404)) as url,
-        opened(program(url), tmp_path) as replay,
+        opened(f"command:{sys.executable} -m tasks.induce.replay.chromium {url}", tmp_path) as replay,
         pytest.raises(EnvironmentStopped, match=what),
     ):
         verify(body, [window], replay)

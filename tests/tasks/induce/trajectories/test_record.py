@@ -1,9 +1,8 @@
-"""Outlines: which elements a page has, what they are called, and which comes first of those alike."""
+"""Records of runs, outlines of their pages, steps that are kept; secrets are put together here."""
 
 from __future__ import annotations
 
 import json
-import re
 from itertools import pairwise
 from typing import Any
 
@@ -12,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import WrongInput
+from tasks.induce.skills.actions import Result
+from tasks.induce.skills.windows import decision_points
 from tasks.induce.trajectories.cleaning import CleanStep, cleaned, is_web
 from tasks.induce.trajectories.outline import Element, folded, is_cut, outline_of, without_ids
-from tasks.induce.trajectories.record import digest_of, trajectory_of, without_nulls
+from tasks.induce.trajectories.record import digest_of, trajectory_of
+from tasks.induce.trajectories.redaction import redacted
 from tests.support.induce.recordings import PAGE, row, step
 
 LINES = st.lists(
@@ -38,11 +40,6 @@ def test_a_name_is_folded_to_lower_case_words_without_a_count(name: str, label: 
     assert folded(name) == label
 
 
-@given(st.text())
-def test_a_folded_name_has_letters_and_digits_with_single_blanks(name: str) -> None:
-    assert re.fullmatch(r"([^\W_]+( [^\W_]+)*)?", folded(name))
-
-
 def test_only_lines_with_an_id_are_elements() -> None:
     outline = outline_of('text "Shop"\n[1] button "Seeds 12" active\n  [a7] link\n[3]\n[4] button')
     assert outline.elements == {
@@ -54,11 +51,15 @@ def test_only_lines_with_an_id_are_elements() -> None:
 
 @pytest.mark.parametrize(
     ("line", "label"),
-    [("[7] button 'Save'", "save"), ("[7] link 'Ann\\'s shop'", "ann s shop"),
-     ("[7] link \"Ann's\"", "ann s"), ("\t\t[7] textbox 'Zip' required: False", "zip"),
-     ("[7] menuitem ''", "")],
+    [
+        ("[7] button 'Save'", "save"), ("[7] link 'Ann\\'s shop'", "ann s shop"),
+        ("[7] link \"Ann's\"", "ann s"), ("\t\t[7] textbox 'Zip' required: False", "zip"),
+        ("[7] menuitem ''", ""), ('[7] link "Beans and pe', ""), ('[7] link "Beans\\', ""),
+        ('[7] link "Be\\x"', "be x"), ('[7] link "Be\\"an\\" tin"', "be an tin"),
+        ('[7] link "\\u0042eans"', "beans"), ('[7] link "\\ud800eans"', "eans"),
+    ],
 )  # fmt: skip
-def test_a_name_may_stand_in_single_quotes(line: str, label: str) -> None:
+def test_a_name_in_either_quotes_is_read_as_far_as_it_is_whole(line: str, label: str) -> None:
     assert outline_of(line).elements["7"].label == label
 
 
@@ -69,27 +70,8 @@ def test_elements_alike_are_told_apart_by_their_ordinals() -> None:
     assert outline.shows("link", "edit", 2)
     assert not outline.shows("link", "edit", 3)
     assert not outline.shows("row", "edit")
-
-
-def test_of_two_lines_with_one_id_the_first_is_the_element() -> None:
-    outline = outline_of('[1] link "Edit"\n[1] button "Save"')
-    assert outline.elements["1"].role == "link"
-    assert not outline.shows("button", "save")
-
-
-@pytest.mark.parametrize(
-    ("line", "label"),
-    [
-        ('[1] link "Beans and pe', ""),
-        ('[1] link "Beans\\', ""),
-        ('[1] link "Be\\x"', "be x"),
-        ('[1] link "Be\\"an\\" tin"', "be an tin"),
-        ('[1] link "\\u0042eans"', "beans"),
-        ('[1] link "\\ud800eans"', "eans"),
-    ],
-)
-def test_a_name_that_is_cut_or_escaped_wrongly_is_read_as_far_as_it_goes(line: str, label: str) -> None:
-    assert outline_of(line).elements["1"].label == label
+    twice = outline_of('[1] link "Edit"\n[1] button "Save"')  # of two with one id the first is the element
+    assert (twice.elements["1"].role, twice.shows("button", "save")) == ("link", False)
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b"])
@@ -140,12 +122,9 @@ def test_all_that_is_known_of_a_run_is_read() -> None:
     assert [each.action.name for each in found.steps] == ["find_seed", "order"]
     assert found.steps[1].action.args == {"seed_id": "b1", "packets": 2}
     assert [each.t for each in found.steps] == [0, 1]
-
-
-def test_what_is_seen_after_a_step_is_what_the_next_one_saw() -> None:
-    found = trajectory_of(row())
-    assert found.after(0) == 'find_seed returned: {"id": "b1"}'
-    assert found.after(1) == "order returned: done"
+    assert [found.after(place) for place in (0, 1)] == [
+        'find_seed returned: {"id": "b1"}', "order returned: done",
+    ]  # fmt: skip
 
 
 def test_what_may_be_missing_is_empty() -> None:
@@ -154,18 +133,11 @@ def test_what_may_be_missing_is_empty() -> None:
     assert (found.action.args, found.error, found.url, found.title) == ({}, None, "", "")
 
 
-@pytest.mark.parametrize(
-    ("given", "error"), [("", None), (False, None), ("sold out", "sold out"), (404, "404")]
-)
-def test_an_error_is_a_text_and_an_empty_one_is_none(given: object, error: str | None) -> None:
-    (found,) = trajectory_of(row({**step("order"), "error": given})).steps
-    assert found.error == error
-
-
-@pytest.mark.parametrize("name", ["send_msg_to_user", "transfer_to_human_agents", "report_infeasible"])
-def test_some_actions_speak_to_a_person(name: str) -> None:
-    assert trajectory_of(row(step(name))).steps[0].action.speaks
-    assert not trajectory_of(row(step("order"))).steps[0].action.speaks
+def test_an_error_is_a_text_and_an_empty_one_is_none() -> None:
+    given = [
+        {**step("order"), "t": t, "error": error} for t, error in enumerate(("", False, "sold out", 404))
+    ]
+    assert [each.error for each in trajectory_of(row(*given)).steps] == [None, None, "sold out", "404"]
 
 
 @pytest.mark.parametrize(
@@ -206,19 +178,7 @@ def test_one_content_has_one_digest_whatever_the_order_of_its_fields() -> None:
     turned = dict(reversed(row().items()))
     assert digest_of(turned) == digest_of(row()) == digest_of(json.loads(json.dumps(row())))
     assert digest_of(row(final="other")) != digest_of(row())
-
-
-def test_a_field_that_is_null_counts_as_missing() -> None:
-    assert digest_of(row(actor=None)) == digest_of(row())
-    assert digest_of(row(success=None)) != digest_of(row())
-
-
-@given(st.dictionaries(st.text(max_size=3), JSON, max_size=3))
-def test_without_nulls_only_null_fields_go(value: dict[str, Any]) -> None:
-    found = without_nulls(value)
-    assert without_nulls(found) == found
-    assert found.keys() == {name for name, each in value.items() if each is not None}
-    assert digest_of(found) == digest_of(value)
+    assert digest_of(row(actor=None)) == digest_of(row()) != digest_of(row(success=None))
 
 
 @pytest.mark.parametrize("numbers", [(0, 0), (-1, 1), (True, 2), ("0", 1), (2**40, 1)])
@@ -239,28 +199,23 @@ def reasons(*steps: dict[str, Any], final: str = "") -> dict[str, int]:
     return dict(cleaned(trajectory_of(row(*steps, final=final)))[1])
 
 
-def test_a_step_with_an_error_is_left_out() -> None:
-    assert reasons(step("order", error="sold out"), step("order", packets=1)) == {"error": 1}
-
-
-@pytest.mark.parametrize("tool", ["think", "get_input_from_user"])
-def test_a_tool_that_does_nothing_outside_the_agent_is_left_out(tool: str) -> None:
-    assert reasons(step(tool, thought="beans"), step("order")) == {"inward": 1}
-
-
-def test_an_action_after_which_the_page_is_the_same_is_left_out() -> None:
-    steps = [step("click", PAGE, element="2"), step("click", PAGE, element="1")]
-    assert reasons(*steps, final=OPENED) == {"no-change": 1}
-    assert [each.t for each in kept(*steps, final=OPENED)] == [1]
-
-
-def test_a_message_to_a_person_changes_no_page_and_is_kept() -> None:
-    said = step("send_msg_to_user", PAGE, text="Which beans?")
-    assert reasons(step("click", OPENED, element="1"), said, final=PAGE) == {}
-
-
-def test_a_tool_that_answers_as_before_did_something() -> None:
-    assert reasons(step("order", "order returned: ok"), step("pay", "order returned: ok")) == {}
+@pytest.mark.parametrize(
+    ("steps", "final", "left_out"),
+    [
+        ([step("order", error="sold out"), step("order", packets=1)], "", {"error": 1}),
+        ([step("think", thought="beans"), step("order")], "", {"inward": 1}),
+        ([step("get_input_from_user"), step("order")], "", {"inward": 1}),
+        ([step("click", PAGE, element="2"), step("click", PAGE, element="1")], OPENED, {"no-change": 1}),
+        # A message to a person changes no page.
+        ([step("click", OPENED, element="1"), step("send_msg_to_user", PAGE, text="Which?")], PAGE, {}),
+        ([step("click", OPENED, element="1"), step("report_infeasible", PAGE, reason="x")], PAGE, {}),
+        ([step("order", "order returned: ok"), step("pay", "order returned: ok")], "", {}),
+    ],
+)
+def test_a_step_that_did_nothing_is_left_out(
+    steps: list[dict[str, Any]], final: str, left_out: dict[str, int]
+) -> None:
+    assert reasons(*steps, final=final) == left_out
 
 
 def test_an_action_equal_to_the_one_kept_before_is_a_repeat() -> None:
@@ -270,20 +225,12 @@ def test_an_action_equal_to_the_one_kept_before_is_a_repeat() -> None:
 
 
 def test_a_step_of_a_page_has_its_element_and_no_result() -> None:
-    (found,) = kept(step("click", PAGE, element="1"), final="click returned: {}")
-    assert found.target == ("click", "button", "seeds")
-    assert found.outline is not None
-    assert found.result is None
-
-
-def test_an_id_may_be_a_number() -> None:
-    (found,) = kept(step("click", PAGE, element=1))
-    assert found.target == ("click", "button", "seeds")
-
-
-def test_an_action_without_an_element_has_a_name_alone() -> None:
-    found = kept(step("click", PAGE, element="1"), step("keyboard_press", OPENED, key="Enter"), final=PAGE)
-    assert found[1].target == ("keyboard_press", None, None)
+    for element in ("1", 1):
+        (found,) = kept(step("click", PAGE, element=element), final="click returned: {}")
+        assert found.target == ("click", "button", "seeds")
+        assert (found.outline is not None, found.result) == (True, None)
+    pressed = kept(step("click", PAGE, element="1"), step("keyboard_press", OPENED, key="Enter"), final=PAGE)
+    assert pressed[1].target == ("keyboard_press", None, None)
 
 
 @pytest.mark.parametrize(
@@ -327,3 +274,114 @@ def test_each_step_is_kept_or_counted_and_none_kept_twice_in_a_row(
     assert len(found) + left_out.total() == len(steps)
     assert all(one.action != other.action for one, other in pairwise(found))
     assert [each.t for each in found] == sorted({each.t for each in found})
+
+
+ALNUM = "k9Qw7Zr5Tx3Vb1Nm8Lp2Sd4Fg6Hj0Kc7Ye9Ua3Io5Pq1Wz8Xv6"
+TOKEN, OTHER = "ghp_" + ALNUM[:36], "ghp_" + ALNUM[4:40]
+PASSWORD = "Kn0t5and" + "R0pe7x"
+KEY = "\n" + "\n".join("MIIE" + ALNUM[i:] + ALNUM[:i] for i in range(3)) + "\n"
+PEM = f"-----BEGIN RSA PRIVATE KEY-----{KEY}-----END RSA PRIVATE KEY-----"
+
+
+def clean(given: dict[str, Any]) -> dict[str, Any]:
+    return dict(redacted(given, trajectory_of(given)))
+
+
+def test_a_secret_is_replaced_in_every_field_and_names_and_ids_stay() -> None:
+    given = row(
+        {**step("open", f"user: Use {TOKEN}.", error=f"refused {TOKEN}", key=TOKEN, more=[{"at": [TOKEN]}]),
+         "url": f"https://shop.example/?t={TOKEN}", "title": TOKEN, "thought": f"I use {TOKEN}"},
+        task=f"Order with {TOKEN}", final=f"done {TOKEN}", actor=f"Ann {TOKEN}", task_id=f"t-{TOKEN}",
+    )  # fmt: skip
+    found = clean(given)
+    assert json.dumps(found) == json.dumps(given).replace(TOKEN, "[redacted:github-token-1]").replace(
+        "t-[redacted:github-token-1]", f"t-{TOKEN}"
+    )
+
+
+def test_each_secret_has_a_number_of_its_own() -> None:
+    found = clean(row(step("a", f"user: {TOKEN} or {OTHER} or {TOKEN}"), step("b", PEM, old=OTHER)))
+    assert found["steps"][0]["observation"] == (
+        "user: [redacted:github-token-1] or [redacted:github-token-2] or [redacted:github-token-1]"
+    )
+    assert found["steps"][1]["action"]["args"] == {"old": "[redacted:github-token-2]"}
+    assert "[redacted:private-key-1]-----END" in found["steps"][1]["observation"]
+
+
+LOG_IN = '[1] textbox "Password" value=""\n[2] button "Log in"'
+GOT = f'get returned: {{"password": "{PASSWORD}"}}'
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [
+            step("fill", LOG_IN, element="1", text=PASSWORD),
+            step("click", f'{LOG_IN} "{PASSWORD}"', element="2"),
+        ],
+        [step("login", "user: hi", password=PASSWORD), step("say", f"user: My password is {PASSWORD}")],
+        [step("get", "user: hi"), step("login", GOT, word=PASSWORD)],
+    ],
+    ids=["of an element", "of an argument", "of a result"],
+)
+def test_a_password_that_is_known_by_its_name_is_replaced_where_it_has_none(
+    steps: list[dict[str, Any]],
+) -> None:
+    found = json.dumps(clean(row(*steps)))
+    assert PASSWORD not in found
+    assert "[redacted:assigned-password-1]" in found
+
+
+def test_a_short_secret_is_not_replaced_inside_other_words() -> None:
+    url, said = "db://ann:tangledrope@db.shop.io", "user: tangledrope, tangledropes, untangledrope"
+    found = clean(
+        row(step("open", said, url=url), step("tangledrope", "tangledropes returned: ok", steps="x"))
+    )
+    assert found["steps"][0]["observation"] == "user: [redacted:password-1], tangledropes, untangledrope"
+    assert [each["action"]["name"] for each in found["steps"]] == ["open", "tangledrope"]
+
+
+def test_a_key_of_several_lines_is_the_same_in_a_text_of_json() -> None:
+    found = clean(row(step("get", "user: hi"), step("put", f"get returned: {json.dumps({'k': PEM})}", k=PEM)))
+    result = found["steps"][1]["observation"].removeprefix("get returned: ")
+    assert json.loads(result)["k"] == found["steps"][1]["action"]["args"]["k"]
+    assert "[redacted:private-key-1]" in result
+
+
+def test_a_secret_that_a_result_gave_is_still_bound_to_it() -> None:
+    given = row(
+        step("log_in", "user: Order beans.", user="ann"),
+        step("order", f'log_in returned: {{"session": {{"t": "{TOKEN}"}}, "old": "{OTHER}"}}', t=TOKEN),
+    )
+    (body, *_) = decision_points(trajectory_of(clean(given)))[0].bodies
+    assert dict(body[1].args) == {"t": Result(0, ("session", "t"))}
+    plain = row(
+        step("find", "user: I am ann.lee@post.example, order #W2378156.", email="ann.lee@post.example")
+    )
+    assert redacted(plain, trajectory_of(plain)) is plain
+    assert (
+        decision_points(trajectory_of(clean(given)))[0].bodies
+        == decision_points(trajectory_of(given))[0].bodies
+    )
+
+
+_PIECES = [TOKEN, OTHER, PASSWORD, PEM, json.dumps(PEM)]
+_BETWEEN = ["password: ", "://ann:", "@db.shop.io", " ", "\\n", '"', "x"]
+TEXTS = st.lists(st.sampled_from([*_PIECES, *_BETWEEN]), max_size=6).map("".join)
+VALUES = TEXTS | st.lists(TEXTS, max_size=2) | st.dictionaries(TEXTS, TEXTS, max_size=2)
+TOLD_STEPS = st.builds(
+    lambda seen, args: {"observation": seen, "action": {"name": "do", "args": args}},
+    TEXTS,
+    st.dictionaries(st.sampled_from(["password", "q"]), VALUES),
+)
+
+
+@given(st.lists(TOLD_STEPS, min_size=1, max_size=3), TEXTS)
+def test_redacting_again_changes_nothing_and_the_order_of_fields_does_not_count(
+    steps: list[dict[str, Any]], task: str
+) -> None:
+    given = row(*steps, task=f"{TOKEN} {task}")
+    found = clean(given)
+    assert clean(found) == found
+    assert TOKEN not in json.dumps(found)
+    assert clean(dict(reversed(given.items()))) == found

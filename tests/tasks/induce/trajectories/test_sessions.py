@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tasks.induce.trajectories.messages import row_of
 from tasks.induce.trajectories.read import Format, Reading, Row, read_trajectories
@@ -25,19 +23,13 @@ def claude(event: Event) -> dict[str, Any]:
     """Return a line of Claude Code's log."""
     kind, told = event
     role = "user" if kind in ("user", "result", "meta") else "assistant"
-    content: Any = [{"type": "text", "text": told}]
-    if kind == "user":
-        content = told
-    elif kind == "call":
+    content: Any = told if kind == "user" else [{"type": "text", "text": told}]
+    if kind == "call":
         content = [{"type": "tool_use", "id": told[0], "name": told[1], "input": told[2]}]
     elif kind == "result":
         content = [{"type": "tool_result", "tool_use_id": told[0], "content": told[1], "is_error": told[2]}]
-    line = {
-        "type": role,
-        "message": {"role": role, "content": content},
-        "sessionId": "s",
-        "cwd": "/home/ann/shop",
-    }
+    message = {"role": role, "content": content}
+    line = {"type": role, "message": message, "sessionId": "s", "cwd": "/home/ann/shop"}
     return line | ({"isMeta": True} if kind == "meta" else {})
 
 
@@ -46,12 +38,8 @@ def codex(event: Event) -> dict[str, Any]:
     kind, told = event
     item: dict[str, Any] = {"type": "message", "role": "user" if kind in ("user", "meta") else "assistant"}
     if kind == "call":
-        item = {
-            "type": "function_call",
-            "call_id": told[0],
-            "name": told[1],
-            "arguments": json.dumps(told[2]),
-        }
+        arguments = json.dumps(told[2])
+        item = {"type": "function_call", "call_id": told[0], "name": told[1], "arguments": arguments}
     elif kind == "result":
         output = json.dumps({"output": told[1], "metadata": {"exit_code": int(told[2])}})
         item = {"type": "function_call_output", "call_id": told[0], "output": output}
@@ -136,13 +124,6 @@ def read(path: Path, form: Format, reading: Reading) -> list[Row]:
     return list(read_trajectories([path], form, reading))
 
 
-@both
-def test_a_user_who_stops_the_agent_was_not_served(host: Host, write: Write) -> None:
-    stop = "[Request interrupted by user]" if host == "claude" else "<turn_aborted>"
-    events = [*SESSION[1:5], ("user", stop), ("user", "Never mind."), *SESSION[5:8]]
-    assert [value["success"] for _, value in chats(host, write, *events)] == [False, True]
-
-
 HOMES = [
     ("/home/ann/x.py", "~/x.py"),
     ("see /Users/Ann/notes", "see ~/notes"),
@@ -210,10 +191,7 @@ def test_a_verdict_follows_the_last_calls_and_the_last_word(
 
 
 PROMPTS: list[tuple[str, list[tuple[str, Any]]]] = [
-    (
-        "<command-name>/ship</command-name><command-args>it</command-args>",
-        [("x", None), ("log:4", "command")],
-    ),
+    ("<command-name>/ship</command-name><command-args>it", [("x", None), ("log:4", "command")]),
     ("<command-message>ship</command-message>\n<command-name>/ship", [("x", None), ("log:4", "command")]),
     ("[Request interrupted by user]\nDo y.", [("x", False), ("Do y.", True)]),
     ("<turn_aborted>by user</turn_aborted>Do y.", [("x", False), ("Do y.", True)]),
@@ -298,46 +276,15 @@ def test_a_wrong_format_is_told(tmp_path: Path) -> None:
     assert "is --format right?" in one.detail
 
 
-_WORD = st.text("abc ", min_size=1, max_size=6).map(lambda text: f"x{text}")
-_CALL = st.tuples(
-    st.sampled_from(["find", "order"]), st.dictionaries(_WORD, _WORD, max_size=2), _WORD, st.booleans()
-)
-_TURN = st.tuples(_WORD, st.lists(_CALL, min_size=1, max_size=4), _WORD)
-
-
-@both
-@given(st.lists(_TURN, min_size=1, max_size=4))
-def test_what_a_host_writes_is_read_back(host: Host, write: Write, said: list[Any]) -> None:
-    events: list[Event] = []
-    for prompt, calls, last in said:
-        events.append(("user", prompt))
-        for name, args, result, failed in calls:
-            call_id = str(len(events))
-            events += [("call", (call_id, name, args)), ("result", (call_id, result, failed))]
-        events.append(("text", last))
-    rows = [row_of(value, host) for _, value in chats(host, write, *events)]
-    assert [row["task"] for row in rows] == [prompt.strip() for prompt, *_ in said]
-    assert [row["success"] for row in rows] == [not calls[-1][3] for _, calls, _ in said]
-    found = [[(s["action"]["name"], s["action"]["args"]) for s in row["steps"][:-1]] for row in rows]
-    assert found == [[(name, args) for name, args, *_ in calls] for _, calls, _ in said]
-
-
-LINES: list[Any] = [
-    {},
-    {"type": "user"},
-    {"type": "user", "message": 1},
-    {"type": "response_item", "payload": []},
-]
-
-
 @pytest.mark.parametrize("host", ["claude", "codex"])
 def test_lines_of_unknown_form_are_passed_over(host: Host) -> None:
-    strange = [
+    strange: list[Any] = [
+        {}, {"type": "user"}, {"type": "user", "message": 1}, {"type": "response_item", "payload": []},
         {"type": "assistant", "message": {"content": [{"type": "tool_use", "id": 1, "name": 2}]}},
         {"type": "response_item", "payload": {"type": "function_call_output", "call_id": "9", "output": "{"}},
         {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "9", "content": 3}]}},
-    ]
-    found = turns([("log:1", line) for line in [*LINES, *strange]], host)
+    ]  # fmt: skip
+    found = turns([("log:1", line) for line in strange], host)
     assert told(found, host) == [("log:1", "no-prompt")]
 
 
@@ -346,9 +293,7 @@ def test_lines_that_are_no_objects_or_too_deep_are_named(host: Host) -> None:
     deep: Any = "/home/ann"
     for _ in range(900):
         deep = [deep]
-    line = {
-        "type": "assistant",
-        "message": {"content": [{"type": "tool_use", "id": "1", "name": "a", "input": deep}]},
-    }
+    called = {"type": "tool_use", "id": "1", "name": "a", "input": deep}
+    line = {"type": "assistant", "message": {"content": [called]}}
     found = [value for _, value in turns([("log:1", [1]), ("log:2", line)], host)]
     assert [value.reason for value in found if isinstance(value, Unread)] == ["no-object", "too-deep"]

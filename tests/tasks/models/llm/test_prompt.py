@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -12,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, SkipValidation, ValidationInfo
 
-from storage.answers import Answers, KeptAnswer
 from storage.schemas import Node
 from tasks.evaluate.generate.requests import PROMPT as REQUESTS
 from tasks.evaluate.generate.requests import values_of as about_skill
 from tasks.evaluate.judge.judge import PROMPT as JUDGE
-from tasks.evaluate.judge.judge import Case, judge
+from tasks.evaluate.judge.judge import Case
 from tasks.evaluate.judge.judge import values_of as about_case
 from tasks.induce.library.llm_inducer import PROMPT as WINDOWS
 from tasks.induce.library.llm_inducer import ShownWindow
@@ -29,11 +27,10 @@ from tasks.models.llm.question import Question, Sampling
 from tasks.parse.classify.llm import PROMPT as CLASSIFY
 from tasks.parse.classify.llm import values_of as about_fragments
 from tasks.parse.classify.protocol import FragmentInContext
-from tasks.parse.edges.windows import PROMPT as EDGES
-from tasks.parse.edges.windows import values_of as about_nodes
-from tasks.parse.edges.windows import windows
+from tasks.parse.edges.linker import PROMPT as EDGES
+from tasks.parse.edges.linker import values_of as about_nodes
+from tasks.parse.edges.linker import windows
 from tasks.retrieve.routing.skill import Skill
-from tests.support.llm.llm_asking import llm_of
 
 RULES = "tasks.evaluate/judge_prompt.txt"
 
@@ -76,10 +73,7 @@ def test_records_are_quoted_between_the_rules_and_what_is_asked() -> None:
     assert (question.attempt, question.doc_ids) == (1, ("bees",))
     assert sent(attempt=0).attempt == 0
     assert sent(rules="Others.").messages[0] == ("system", "Others.")
-
-
-def test_what_was_wrong_before_is_said_last_and_quoted() -> None:
-    (_, asked) = sent("no <verdict>").messages[1]
+    (_, asked) = sent("no <verdict>").messages[1]  # what was wrong before comes last
     assert json.loads(asked.rpartition("What was wrong: ")[2]) == {"error": "no <verdict>"}
     assert "<" not in asked
 
@@ -111,6 +105,7 @@ def test_all_properties_of_an_object_are_required_and_no_others_are_asked_for() 
 )
 def test_numbers_are_read_in_an_object_and_bare(text: str) -> None:
     assert PICK.read(text, 2).selected == [2, 1]
+    assert NAME.read('{"name": "a\\ud800", "fine": true}').name == "a?"  # of half a surrogate pair
 
 
 @pytest.mark.parametrize(
@@ -128,10 +123,6 @@ def test_numbers_are_read_in_an_object_and_bare(text: str) -> None:
 def test_what_cannot_be_read_is_rejected_by_its_place(prompt: Prompt[Any], text: str, complaint: str) -> None:
     with pytest.raises(Rejected, match=complaint):
         prompt.read(text, 2)
-
-
-def test_half_a_surrogate_pair_is_read_as_a_question_mark() -> None:
-    assert NAME.read('{"name": "a\\ud800", "fine": true}').name == "a?"
 
 
 def test_a_text_is_read_without_its_thoughts_and_the_last_one_leniently() -> None:
@@ -191,18 +182,6 @@ SHOWN = [ShownWindow(0, {"does": "x", "code": "def f(): ..."}), ShownWindow(1, {
 def test_a_question_has_the_key_that_it_always_had(prompt: Prompt[object], values: Values, key: str) -> None:
     sampling = values.sampling or Sampling()
     assert prompt.question(values, sampling).key("m")[:16] == key
-
-
-def test_an_answer_that_was_kept_before_is_found(answers: Answers) -> None:
-    llm = llm_of("http://127.0.0.1:9/v1", answers)
-    for vote in range(3):
-        key = JUDGE.question(about_case(CASE, vote), Sampling()).key(llm.model)
-        said = json.dumps({"missing": "", "sufficient": vote != 1})
-        now = datetime.now(UTC).isoformat()
-        answers.keep(KeptAnswer(key, llm.model, "judge-1", vote, said, None, 1, 1, now), ("d",))
-    (verdict,) = judge(llm, [CASE]).verdicts
-    assert verdict.votes == (True, False, True)
-    assert (llm.ledger.counts["cached"], llm.ledger.counts["requests"]) == (3, 0)
 
 
 PROSE = st.text(st.characters(exclude_characters="{}[]", exclude_categories=["Cs"]), max_size=60)

@@ -56,6 +56,7 @@ def test_a_text_is_cut_at_the_longest_that_is_read(folder: Path) -> None:
 
 def test_tokens_are_counted_and_found_in_the_text_without_special_ones(folder: Path) -> None:
     encoder = TorchEncoder(str(folder))
+    assert encoder.encode([]).shape == (0, 16)
     assert encoder.count(["bake bread", ""]) == [2, 0]
     assert encoder.offsets("bake  bread") == [(0, 4), (6, 11)]
 
@@ -69,25 +70,18 @@ def test_vectors_are_kept_as_those_of_any_encoder(folder: Path, tmp_path: Path) 
     assert len(vectors_of(Root(tmp_path), model.card)) == 3
 
 
-def test_no_texts_have_no_vectors(folder: Path) -> None:
-    assert TorchEncoder(str(folder)).encode([]).shape == (0, 16)
-
-
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match=f"model {tmp_path} cannot be loaded"):
         TorchEncoder(str(tmp_path)).encode(TEXTS)
-
-
-def test_the_processor_runs_models_where_nothing_faster_is_there() -> None:
-    faster = torch.cuda.is_available() or torch.backends.mps.is_available()
-    assert (device_of("auto") == "cpu") == (not faster)
-    assert device_of("cpu") == "cpu"
 
 
 @pytest.mark.parametrize("wanted", ["cuda:99", "a fast one", "gpu"])
 def test_a_device_that_torch_has_not_is_named(wanted: str) -> None:
     with pytest.raises(WrongInput, match=f"SKILLERY_DEVICE='{wanted}' cannot be used here"):
         device_of(wanted)
+    faster = torch.cuda.is_available() or torch.backends.mps.is_available()
+    assert (device_of("auto") == "cpu") == (not faster)
+    assert device_of("cpu") == "cpu"
 
 
 @pytest.mark.parametrize("able", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from itertools import combinations
 
@@ -24,14 +25,9 @@ from tasks.refine.duplicates.near import (
     survivors,
     verified,
 )
-from tasks.refine.duplicates.shingles import Hashes, jaccard, shingle_sets
+from tasks.refine.duplicates.shingles import Hashes, jaccard, jaccards, shingle_sets
 
 RULE = SignatureRule.for_threshold(0.85)
-
-
-def bands(texts: list[str], rule: SignatureRule = RULE) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
-    joined = b"".join(signatures(texts, rule)["bands"])
-    return np.frombuffer(joined, "<u4").reshape(-1, BANDS)
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.7, 0.8, 0.85, 0.9])
@@ -41,16 +37,12 @@ def test_a_pair_at_the_threshold_is_hardly_ever_missed(threshold: float) -> None
     assert (1 - threshold ** (rows + 1)) ** BANDS > 0.005
 
 
-def test_a_signature_is_named_after_how_it_is_made() -> None:
-    assert SignatureRule(8).name != SignatureRule(9).name
-    assert "20x8" in SignatureRule(8).name
-
-
 def test_a_text_has_one_number_a_band_and_one_without_shingles_none() -> None:
     found = signatures(["one two three four five six", "too short"], RULE)
     assert found.schema == {"size": pl.Int32, "bands": pl.Binary}
     assert found["size"].to_list() == [2, 0]
     assert [len(row) for row in found["bands"]] == [4 * BANDS, 0]
+    assert "20x8" in SignatureRule(8).name != SignatureRule(9).name
 
 
 def test_more_texts_than_are_taken_at_once_keep_their_order() -> None:
@@ -60,31 +52,14 @@ def test_more_texts_than_are_taken_at_once_keep_their_order() -> None:
     assert together[1100:1101].equals(signatures([texts[1100]], RULE))
 
 
-def test_near_texts_share_bands_as_often_as_the_formula_says_and_others_do_not() -> None:
-    rng = random.Random(3)
-    words = [f"w{n}" for n in range(300)]
-    pairs = []
-    for _ in range(200):
-        text = rng.choices(words, k=400)
-        other = list(text)
-        for at in rng.sample(range(400), 12):
-            other[at] = "other"
-        pairs += [" ".join(text), " ".join(other)]
-    found, sets = bands(pairs), list(shingle_sets(pairs))
-    shared = (found[0::2] == found[1::2]).mean()
-    expected = np.mean([jaccard(a, b) ** RULE.rows for a, b in zip(sets[0::2], sets[1::2], strict=True)])
-    assert shared == pytest.approx(expected, abs=0.05)
-    assert (found[0::2] == np.roll(found[1::2], 1, axis=0)).mean() == 0
-
-
 N = 9
 PAIRS = st.lists(
     st.tuples(st.integers(0, N - 1), st.integers(0, N - 1)).filter(lambda p: p[0] < p[1]), unique=True
 )
 
 
-def onto(pairs: list[tuple[int, int]], n: int = N, max_cluster: int = 1000) -> list[int]:
-    found = survivors(np.array(pairs, np.int64).reshape(-1, 2), n, max_cluster=max_cluster)
+def onto(pairs: list[tuple[int, int]]) -> list[int]:
+    found = survivors(np.array(pairs, np.int64).reshape(-1, 2), N, max_cluster=1000)
     return [int(number) for number in found]
 
 
@@ -93,22 +68,6 @@ def test_each_text_is_near_its_survivor_and_no_two_survivors_are_near(pairs: lis
     found = onto(pairs)
     assert all((found[text], text) in pairs for text in range(N) if found[text] != text)
     assert not [p for p in pairs if found[p[0]] == p[0] and found[p[1]] == p[1]]
-
-
-@given(PAIRS, PAIRS)
-def test_what_no_chain_of_pairs_connects_has_no_influence(
-    pairs: list[tuple[int, int]], others: list[tuple[int, int]]
-) -> None:
-    apart = [(a + N, b + N) for a, b in others]
-    assert onto(pairs + apart, 2 * N)[:N] == onto(pairs)
-
-
-@pytest.mark.parametrize(
-    ("cap", "expected"), [(8, [0] * 9), (3, [0, 0, 0, 0, 4, 4, 4, 4, 8]), (0, [*range(9)])]
-)
-def test_a_survivor_takes_no_more_than_the_cap(cap: int, expected: list[int]) -> None:
-    alike = [(a, b) for b in range(N) for a in range(b)]
-    assert onto(alike, max_cluster=cap) == expected
 
 
 NOTHING = np.zeros((0, 2), np.int64), np.zeros(0)
@@ -169,30 +128,10 @@ def test_the_survivors_are_those_of_comparing_all_with_all(threshold: float) -> 
     assert found.onto.tolist() == texts.by_comparing_all(threshold)
     assert 40 < np.unique(found.onto).size < 240
     assert found.uncompared == 0
-
-
-def test_the_order_of_texts_decides_only_who_of_a_cluster_survives() -> None:
-    texts = families(2, 20)
-    reverse = Texts(texts[::-1])
-    assert reverse.folds().onto.tolist() == reverse.by_comparing_all()
-
-
-def test_pairs_are_verified_on_their_true_sets() -> None:
-    texts = Texts(families(3, 10))
-    found = texts.folds()
     exact = [jaccard(texts.sets[a], texts.sets[b]) for a, b in found.pairs.tolist()]
     assert found.similarity.tolist() == exact
-    assert min(exact) < 0.85
+    assert min(exact) < threshold
     assert all(a < b for a, b in found.pairs.tolist())
-
-
-def test_what_was_compared_before_is_not_compared_again() -> None:
-    texts = Texts(families(4, 10))
-    before = texts.folds()
-    texts.asked.clear()
-    again = texts.folds(known=before)
-    assert again.onto.tolist() == before.onto.tolist()
-    assert texts.asked == []
 
 
 def test_a_large_bucket_of_survivors_is_as_it_was_another_night() -> None:
@@ -266,6 +205,7 @@ def test_texts_with_more_look_alikes_than_are_compared_are_counted(monkeypatch: 
 def test_a_cluster_over_the_cap_has_a_second_survivor() -> None:
     texts = Texts(copies(random.Random(10), [f"w{n}" for n in range(300)], [1] * 10))
     assert texts.folds(NearLimits(max_cluster=6)).onto.tolist() == [0] * 7 + [7] * 3
+    assert texts.folds(NearLimits(max_cluster=0)).onto.tolist() == [*range(10)]
 
 
 def test_no_more_shingles_are_held_at_once_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,3 +218,81 @@ def test_no_more_shingles_are_held_at_once_than_fit(monkeypatch: pytest.MonkeyPa
     held = [sum(texts.sizes[number] for number in numbers) for numbers in texts.asked]
     assert len(held) > 10
     assert all(size <= 1000 or len(n) == 2 for size, n in zip(held, texts.asked, strict=True))
+
+
+TEXTS = st.lists(st.sampled_from(["flour", "Water", "salt", "héron", "x_1", "7", ".", "\n", "--"])).map(
+    " ".join
+)
+
+
+def shingles(text: str) -> Hashes:
+    (found,) = shingle_sets([text])
+    return found
+
+
+def tuples(text: str) -> set[tuple[str, ...]]:
+    words = re.findall(r"\w+", text.lower())
+    return {tuple(words[at : at + 5]) for at in range(len(words) - 4)}
+
+
+@given(TEXTS, TEXTS)
+def test_hashes_are_as_alike_as_the_words_they_stand_for(one: str, other: str) -> None:
+    sets = tuples(one), tuples(other)
+    assert (shingles(one).size, shingles(other).size) == (len(sets[0]), len(sets[1]))
+    expected = len(sets[0] & sets[1]) / max(len(sets[0] | sets[1]), 1)
+    assert jaccard(shingles(one), shingles(other)) == pytest.approx(expected)
+
+
+@given(st.lists(TEXTS, max_size=5))
+def test_a_text_has_the_same_shingles_whatever_stands_beside_it(texts: list[str]) -> None:
+    together = list(shingle_sets(texts))
+    assert len(together) == len(texts)
+    assert all(np.array_equal(found, shingles(text)) for found, text in zip(together, texts, strict=True))
+
+
+def test_many_long_texts_are_taken_in_blocks() -> None:
+    texts = [" ".join(f"w{n * k}" for n in range(60_000)) for k in (1, 2, 3)]
+    together = list(shingle_sets(iter(texts)))
+    assert [found.size for found in together] == [59_996] * 3
+    assert np.array_equal(together[2], shingles(texts[2]))
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        "one TWO three four five six",
+        "one, two; three\n\n- four `five` six.",
+        "one\ufe0f two three \U0001f600 four five six",
+    ],
+)
+def test_case_signs_and_white_space_make_no_difference(same: str) -> None:
+    assert np.array_equal(shingles(same), shingles("one two three four five six"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("揉面团十分钟", 2),
+        ("パンを焼く時", 2),
+        ("ขนมปังอุ่น", 6),
+        ("빵을 굽고 식힌 뒤 먹는다", 1),
+        ("आटा गूंध कर रोटी बनाओ", 1),
+        ("bake 面团 for ten min", 2),
+    ],
+    ids=["Han", "kana", "Thai", "Hangul", "Devanagari", "mixed"],
+)
+def test_a_character_is_a_word_where_no_spaces_are_written(text: str, expected: int) -> None:
+    assert shingles(text).size == expected
+
+
+def test_the_hashes_are_what_they_always_were() -> None:
+    assert shingles("Knead the dough for ten minutes.").tolist() == [2433198270401921401, 8450113413309536052]
+
+
+def test_one_set_is_compared_with_many_as_with_each() -> None:
+    # Of 5,000 hashes some share their place in the table.
+    texts = [" ".join(f"w{n * k}" for n in range(5000)) for k in (1, 1, 2, 3)]
+    texts += [" ".join(f"w{n}" for n in range(start, start + 5)) for start in range(2000)]
+    one, *others = shingle_sets(texts)
+    assert jaccards(one, others).tolist() == [jaccard(one, other) for other in others]
+    assert jaccards(others[-1], others).tolist() == [jaccard(others[-1], other) for other in others]

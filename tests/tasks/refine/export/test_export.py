@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
+import unicodedata
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from storage.errors import StorageError, WrongInput
 from storage.schemas import DOCUMENTS, LicenceFile, RawDocument
 from tasks.crawl.local.directory import DirectorySource
 from tasks.refine.export.export import ExportReport, _unfinished, export_corpus
-from tasks.refine.export.paths import safe_path
+from tasks.refine.export.paths import FreePaths, file_path, safe_path
 from tasks.refine.export.writers import skill_text
 from tasks.refine.frontmatter.frontmatter import parse_frontmatter
 from tasks.refine.licences.policy import LicencePolicy
@@ -51,13 +54,14 @@ def lines(file: Path) -> dict[str, dict[str, Any]]:
 
 def test_only_what_the_policy_allows_goes_with_its_text(nights: Nights, tmp_path: Path) -> None:
     report = export(nights, tmp_path / "out")
-    rows = lines(tmp_path / "out/documents.jsonl")
-    assert list(rows) == ["o/r/bread"]
-    assert rows["o/r/bread"]["body"] == "Let it rise."
+    (row,) = lines(tmp_path / "out/documents.jsonl").values()
+    assert (row["doc_id"], row["body"]) == ("o/r/bread", "Let it rise.")
+    assert row["quality"]["characters"] == len("Let it rise.")
     assert (report.documents, report.with_text) == (1, 1)
     assert report.left_out == {"deny": 1, "metadata-only": 2}
-    assert rows["o/r/bread"]["quality"]["characters"] == len("Let it rise.")
     assert report.classes == {"allow": 1, "deny": 1, "metadata-only": 2}
+    export(nights, tmp_path / "own", policy=LicencePolicy(allow=("GPL-3.0-only",), unknown="allow"))
+    assert set(lines(tmp_path / "own/documents.jsonl")) == {"o/r/cake", "o/r/rolls"}
 
 
 def test_of_metadata_only_no_text_goes_along_not_even_as_a_description(
@@ -90,11 +94,6 @@ def test_what_findings_and_risks_cite_stays_behind_with_the_text(tmp_path: Path,
     assert closed["quality"]["headings"] == opened["quality"]["headings"] == 1
 
 
-def test_the_policy_is_a_parameter(nights: Nights, tmp_path: Path) -> None:
-    export(nights, tmp_path / "out", policy=LicencePolicy(allow=("GPL-3.0-only",), unknown="allow"))
-    assert set(lines(tmp_path / "out/documents.jsonl")) == {"o/r/cake", "o/r/rolls"}
-
-
 def test_parquet_has_the_documents_columns_and_their_class(nights: Nights, tmp_path: Path) -> None:
     export(nights, tmp_path / "out", "parquet", licences=["allow", "metadata-only"])
     frame = pl.read_parquet(tmp_path / "out/documents.parquet")
@@ -123,33 +122,6 @@ def test_a_folder_holds_skills_that_read_back_as_they_were(nights: Nights, tmp_p
     assert front.body.strip() == "Let it rise."
 
 
-def test_beside_a_skill_stand_its_licence_and_its_origin(tmp_path: Path) -> None:
-    nights = Nights(tmp_path / "root")
-    notice = "MIT License\n\nCopyright (c) 2026 Ann\n"
-    files = (
-        LicenceFile("bread/LICENSE.txt", "aa", notice),
-        LicenceFile("bread/LICENSE-MIT", "bb", "MIT"),
-        LicenceFile("LICENSE", "cc", "All the rest."),
-    )
-    skill = replace(
-        raw("o/r/bread", b"---\nname: bread\ndescription: Bakes.\n---\nLet it rise.\n"),
-        path="bread/SKILL.md",
-        commit="c0ffee",
-        licence_files=files,
-    )
-    other = replace(raw("o/r/bread/LICENSE", TEXTS["o/r/bread"].replace("rise", "cool").encode()))
-    nights.run(HandSource("git+https://example.org/o/r", skill, other))
-    report = export(nights, tmp_path / "out", "folder", policy=LicencePolicy(unknown="allow"))
-    assert report.documents == 2
-    folder = tmp_path / "out/skills/o/r/bread"
-    assert (folder / "LICENSE").read_bytes() == notice.encode()
-    assert (folder / "LICENSE.2").read_text("utf-8") == "MIT"
-    origin = json.loads((folder / "PROVENANCE.json").read_text("utf-8"))
-    assert (origin["source"], origin["commit"]) == ("git+https://example.org/o/r", "c0ffee")
-    assert origin["licence_files"][0] == {"file": "LICENSE", "path": "bread/LICENSE.txt", "sha256": "aa"}
-    assert "rebuilt" in origin["changes"]
-
-
 def test_the_datasheet_counts_what_went_what_stayed_and_why(nights: Nights, tmp_path: Path) -> None:
     export(nights, tmp_path / "out", licences=["allow", "metadata-only"])
     sheet = json.loads((tmp_path / "out/datasheet.json").read_text("utf-8"))
@@ -166,18 +138,6 @@ def test_the_datasheet_counts_what_went_what_stayed_and_why(nights: Nights, tmp_
     assert "| no_body | 1 |" in text
 
 
-def test_the_datasheet_tells_near_copies_from_exact_ones(tmp_path: Path) -> None:
-    nights = Nights(tmp_path / "root")
-    text = TEXTS["o/r/bread"] + "".join(
-        f"{n}. Fold number {n} rests for {n + 9} minutes.\n" for n in range(1, 25)
-    )
-    texts = {"a": text, "b": text, "c": text.replace("rests for 20", "sleeps for 20")}
-    nights.run(HandSource("git+https://example.org/o/r", *(raw(i, t.encode()) for i, t in texts.items())))
-    export(nights, tmp_path / "out")
-    sheet = json.loads((tmp_path / "out/datasheet.json").read_text("utf-8"))
-    assert sheet["dropped"] == {"duplicate": 1, "near_duplicate": 1}
-
-
 def test_an_empty_corpus_exports_empty_files(tmp_path: Path) -> None:
     empty = Nights(tmp_path / "root")
     for form in ("parquet", "jsonl", "folder"):
@@ -188,14 +148,15 @@ def test_an_empty_corpus_exports_empty_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"format": "csv"}, {"licences": ["deny"]}, {"licences": []}, {"licences": ["mit"]}]
+    "options", [{"format": "csv"}, {"licences": ["deny"]}, {"licences": []}, {"licences": ["mit"]}, {}]
 )
-def test_wrong_use_is_refused_and_leaves_nothing(
+def test_wrong_use_is_refused_and_leaves_what_is_there(
     nights: Nights, tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(WrongInput):
-        export(nights, tmp_path / "out", **options)
-    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine.txt").write_text("mine", "utf-8")
+    with pytest.raises(WrongInput, match="known|never exported" if options else "no empty folder"):
+        export(nights, tmp_path / "out" if options else tmp_path, **options)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_two_exports_to_one_folder_leave_each_other_alone_and_what_a_killed_one_left_goes(
@@ -223,60 +184,42 @@ def test_a_source_that_holds_a_secret_is_exported_without(tmp_path: Path) -> Non
     assert not any(b"f44f4" in file.read_bytes() for file in (tmp_path / "out").iterdir())
 
 
-def test_a_folder_that_holds_something_is_never_written_to(nights: Nights, tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine", "utf-8")
-    with pytest.raises(WrongInput, match="no empty folder"):
-        export(nights, tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+SAFE = {
+    "o/r/bread": "o/r/bread", "../../etc/passwd": "etc/passwd", "/etc//./x": "etc/x", "a\\..\\b": "a/b",
+    "o/.git/hooks": "o/git/hooks", "o/CON/aux.txt": "o/_CON/_aux.txt", "o/r/SKILL.md": "o/r/_SKILL.md",
+    "o/LICENSE.2/provenance.json": "o/_LICENSE.2/_provenance.json", "..": "_", "技能/パン": "技能/パン",
+    "o/license-checker": "o/license-checker", "o/a:b*c?": "o/a_b_c_",
+}  # fmt: skip
+KEPT = {
+    "scripts/run me (v2).sh": "scripts/run me (v2).sh", "docs/Größe.md": "docs/Größe.md", "nul": "_nul",
+    ".git/config": "git/config", "a/.GIT": "a/GIT", ".github/.env.example": ".github/.env.example",
+    ".claude-plugin/plugin.json": "claude-plugin/plugin.json", "t/[slug]/a?b.md": "t/[slug]/a_b.md",
+    "a\\..\\..\\b": "a/b", "a: b?.txt": "a__b_.txt", "line\nbreak": "line_break", "trailing.": "trailing",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("doc_id", "path"),
-    [
-        ("o/r/bread", "o/r/bread"),
-        ("../../etc/passwd", "etc/passwd"),
-        ("/etc//./x", "etc/x"),
-        ("a\\..\\b", "a/b"),
-        ("o/.git/hooks", "o/git/hooks"),
-        ("o/CON/aux.txt", "o/_CON/_aux.txt"),
-        ("o/r/SKILL.md", "o/r/_SKILL.md"),
-        ("o/LICENSE.2/provenance.json", "o/_LICENSE.2/_provenance.json"),
-        ("o/license-checker", "o/license-checker"),
-        ("o/a:b*c?", "o/a_b_c_"),
-        ("..", "_"),
-        ("技能/パン", "技能/パン"),
-    ],
+    ("make", "given", "made"),
+    [*((safe_path, *pair) for pair in SAFE.items()), *((file_path, *pair) for pair in KEPT.items())],
 )
-def test_a_path_made_of_an_id_is_safe(doc_id: str, path: str) -> None:
-    assert safe_path(doc_id) == path
+def test_a_path_is_made_safe_or_kept_unless_some_file_system_refuses_it(
+    make: Callable[[str], str], given: str, made: str
+) -> None:
+    assert make(given) == made
 
 
-@given(st.text() | st.lists(st.text(max_size=40), max_size=400).map("/".join))
-def test_no_id_leads_out_of_the_folder(doc_id: str) -> None:
-    parts = safe_path(doc_id).split("/")
-    assert all(part and part.strip(". ") == part and len(part.encode()) <= 90 for part in parts)
-    assert len(safe_path(doc_id).encode()) <= 1_013
-
-
-def test_a_path_of_six_thousand_bytes_is_cut_so_that_it_can_be_exported(tmp_path: Path) -> None:
-    nights, deep = Nights(tmp_path / "root"), "o/r/" + "folder/" * 850
-    text = "---\nname: x\ndescription: y\nlicense: MIT\n---\nStir {} well.\n"
-    nights.run(HandSource("dir:d", *(raw(f"{deep}{i}", text.format(i).encode()) for i in "ab")))
-    export(nights, tmp_path / "out", "folder")
-    taken = [row["exported_to"] for row in lines(tmp_path / "out/documents.jsonl").values()]
-    assert len({*taken}) == 2
-    assert all((tmp_path / "out" / folder / "SKILL.md").is_file() for folder in taken)
-
-
-def test_ids_that_differ_in_letter_case_alone_get_folders_of_their_own(tmp_path: Path) -> None:
-    nights = Nights(tmp_path / "root")
-    text = "---\nname: x\ndescription: y\nlicense: MIT\n---\nStir {} well.\n"
-    nights.run(
-        HandSource("dir:d", *(raw(i, text.format(n).encode()) for n, i in enumerate(["a:b", "a*b", "a_b"])))
+def test_ids_too_long_or_alike_on_some_file_system_get_folders_of_their_own(tmp_path: Path) -> None:
+    ids = ["a:b", "a*b", "a_b", *("deep/" + "folder/" * 850 + end for end in "ab")]
+    nights, text = (
+        Nights(tmp_path / "root"),
+        "---\nname: x\ndescription: y\nlicense: MIT\n---\nStir {} well.\n",
     )
+    nights.run(HandSource("dir:d", *(raw(i, text.format(n).encode()) for n, i in enumerate(ids))))
     export(nights, tmp_path / "out", "folder")
     taken = [row["exported_to"] for row in lines(tmp_path / "out/documents.jsonl").values()]
-    assert sorted(taken) == ["skills/a_b", "skills/a_b~2", "skills/a_b~3"]
+    assert sorted(one for one in taken if "deep" not in one) == [f"skills/a_b{n}" for n in ("", "~2", "~3")]
+    assert len({*taken}) == 5
+    assert all((tmp_path / "out" / folder / "SKILL.md").is_file() for folder in taken)
 
 
 _LINE = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1)
@@ -301,19 +244,16 @@ FILES = {
 }
 
 
-@pytest.fixture
-def own_nights(tmp_path: Path) -> Nights:
-    return Nights(tmp_path / "root")
-
-
 def document(name: str, files: dict[str, bytes], licence: str = "MIT", **origin: Any) -> RawDocument:  # noqa: ANN401
     return with_files(raw(f"o/r/{name}", TEXT.format(name, licence).encode(), **origin), files)
 
 
-def exported(own_nights: Nights, out: Path, *documents: object) -> Path:
-    own_nights.run(HandSource("git+https://example.org/o/r", *documents))
-    policy, classes = LicencePolicy(unknown="allow"), ["allow", "metadata-only"]
-    export_corpus(own_nights.root, out, format="folder", licences=classes, policy=policy, now=own_nights.now)
+def exported(out: Path, *documents: object) -> Path:
+    """Export documents in the folder form, those of every licence that is not denied."""
+    nights = Nights(out.parent / "root")
+    nights.run(HandSource("git+https://example.org/o/r", *documents))
+    policy = LicencePolicy(unknown="allow")
+    export(nights, out, "folder", licences=["allow", "metadata-only"], policy=policy)
     return out / "skills" / "o" / "r"
 
 
@@ -321,8 +261,8 @@ def below(folder: Path) -> dict[str, bytes]:
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_a_folder_gets_its_files_and_a_crawl_of_it_finds_them(own_nights: Nights, tmp_path: Path) -> None:
-    bread = exported(own_nights, tmp_path / "out", document("bread", FILES)) / "bread"
+def test_a_folder_gets_its_files_and_a_crawl_of_it_finds_them(tmp_path: Path) -> None:
+    bread = exported(tmp_path / "out", document("bread", FILES)) / "bread"
     assert {p: c for p, c in below(bread).items() if p not in ("SKILL.md", "PROVENANCE.json")} == FILES
     again = [row for row in DirectorySource(str(bread)).read() if getattr(row, "contents", None)]
     assert {f.path: f.content for f in again[0].contents}.items() >= FILES.items()
@@ -330,29 +270,40 @@ def test_a_folder_gets_its_files_and_a_crawl_of_it_finds_them(own_nights: Nights
     assert {f["path"]: f["file"] for f in told} == {path: path for path in FILES}
 
 
-def test_a_licence_in_the_bundle_is_not_written_twice(own_nights: Nights, tmp_path: Path) -> None:
-    skill = document("bread", {"LICENSE.txt": NOTICE}, path="bread/SKILL.md")
-    sha = hashlib.sha256(NOTICE).hexdigest()
-    given = (
-        LicenceFile("bread/LICENSE.txt", sha, NOTICE.decode()),
+@pytest.mark.parametrize(
+    ("bundled", "expected"),
+    [
+        ({}, {"bread/LICENSE.txt": "LICENSE", "bread/LICENSE-MIT": "LICENSE.2"}),
+        ({"LICENSE.txt": NOTICE}, {"bread/LICENSE.txt": "LICENSE.txt", "bread/LICENSE-MIT": "LICENSE.2"}),
+    ],
+    ids=["beside it", "in its bundle"],
+)
+def test_a_skill_has_its_nearest_licence_files_once_and_says_its_origin(
+    tmp_path: Path, bundled: dict[str, bytes], expected: dict[str, str]
+) -> None:
+    files = (
+        LicenceFile("bread/LICENSE.txt", hashlib.sha256(NOTICE).hexdigest(), NOTICE.decode()),
         LicenceFile("bread/LICENSE-MIT", "0", "MIT"),
+        LicenceFile("LICENSE", "1", "All the rest."),
     )
-    bread = exported(own_nights, tmp_path / "out", replace(skill, licence_files=given)) / "bread"
-    assert sorted(below(bread)) == ["LICENSE.2", "LICENSE.txt", "PROVENANCE.json", "SKILL.md"]
-    told = json.loads((bread / "PROVENANCE.json").read_text("utf-8"))["licence_files"]
-    assert {f["path"]: f["file"] for f in told} == {
-        "bread/LICENSE.txt": "LICENSE.txt",
-        "bread/LICENSE-MIT": "LICENSE.2",
-    }
+    bread = replace(document("bread", bundled), path="bread/SKILL.md", commit="c0ffee", licence_files=files)
+    # Another skill's folder has the name that a licence file would get.
+    folder = exported(tmp_path / "out", bread, document("bread/LICENSE", {})) / "bread"
+    origin = json.loads((folder / "PROVENANCE.json").read_text("utf-8"))
+    written = {f["path"]: f["file"] for f in origin["licence_files"]}
+    assert written == expected
+    assert [(folder / name).read_bytes() for name in written.values()] == [NOTICE, b"MIT"]
+    assert (origin["source"], origin["commit"]) == ("git+https://example.org/o/r", "c0ffee")
+    assert "rebuilt" in origin["changes"]
 
 
-def test_files_that_would_replace_others_get_other_names(own_nights: Nights, tmp_path: Path) -> None:
+def test_files_that_would_replace_others_get_other_names(tmp_path: Path) -> None:
     files = {
         "PROVENANCE.json": b"1", "skill.md": b"2", "run.sh": b"3", "Run.sh": b"4", ".git/config": b"5",
         "n" * 300: b"6", "sub/SKILL.md": b"7", "..\\..\\up": b"8",
     }  # fmt: skip
     files_of = (document("bread", files), document("bread/sub", {"x": b"9"}))
-    folder = exported(own_nights, tmp_path / "out", *files_of)
+    folder = exported(tmp_path / "out", *files_of)
     found = below(folder)
     told = {
         f["path"]: found[f"bread/{f['file']}"] for f in json.loads(found["bread/PROVENANCE.json"])["files"]
@@ -364,18 +315,69 @@ def test_files_that_would_replace_others_get_other_names(own_nights: Nights, tmp
     assert sum(b"Let the bread" in text for text in texts) == 2
 
 
-def test_the_files_of_what_is_not_allowed_stay_behind(own_nights: Nights, tmp_path: Path) -> None:
+def test_the_files_of_what_is_not_allowed_stay_behind(tmp_path: Path) -> None:
     closed = document("closed", FILES, licence="GPL-3.0")
     denied = document("denied", FILES, licence="Proprietary")
-    folder = exported(own_nights, tmp_path / "out", document("bread", {"a": b"1"}), closed, denied)
+    folder = exported(tmp_path / "out", document("bread", {"a": b"1"}), closed, denied)
     assert sorted(p.name for p in folder.iterdir()) == ["bread"]
     assert not any(content in FILES.values() for content in below(tmp_path / "out").values() if content)
 
 
-def test_a_lost_file_fails_the_export_as_a_whole(own_nights: Nights, tmp_path: Path) -> None:
-    exported(own_nights, tmp_path / "one", document("bread", {"a": b"1"}))
-    store = BlobStore(own_nights.root)
+def test_a_lost_file_fails_the_export_as_a_whole(tmp_path: Path) -> None:
+    exported(tmp_path / "one", document("bread", {"a": b"1"}))
+    store = BlobStore(Nights(tmp_path / "root").root)
     store.delete(store.digests())
     with pytest.raises(StorageError, match="is missing"):
-        exported(own_nights, tmp_path / "out", document("bread", {"a": b"1"}))
+        exported(tmp_path / "out", document("bread", {"a": b"1"}))
     assert not (tmp_path / "out").exists()
+
+
+PARTS = st.sampled_from(["a", "A", "b", "b~2", "SKILL.md", "é", "e\u0301"])
+PATHS = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
+
+
+@given(st.text(min_size=1, max_size=600) | st.lists(st.text(max_size=40), max_size=400).map("/".join))
+def test_no_id_and_no_path_leads_out_of_its_folder(path: str) -> None:
+    safe = safe_path(path).split("/")
+    assert all(part and part.strip(". ") == part and len(part.encode()) <= 90 for part in safe)
+    assert len(safe_path(path).encode()) <= 1_013
+    parts = file_path(path or "x").split("/")
+    assert {"", ".", "..", ".git"}.isdisjoint(part.casefold() for part in parts)
+    assert all(len(part.encode()) <= 255 and part == part.strip(" ").rstrip(".") for part in parts)
+
+
+@given(st.lists(PATHS, max_size=12, unique=True))
+def test_every_file_can_be_written_and_none_over_another(paths: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        free = FreePaths(Path(folder), ["SKILL.md"])
+        given = [free.of_file(path) for path in paths]
+        for number, path in enumerate(given):
+            target = Path(folder) / path
+            assert not target.exists()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(str(number), "utf-8")
+        folded = [unicodedata.normalize("NFC", path).casefold() for path in [*given, "SKILL.md"]]
+        assert len({*folded}) == len(folded)
+
+
+@given(st.lists(st.tuples(PATHS, st.lists(PATHS, max_size=4, unique=True)), max_size=6))
+def test_no_skill_writes_over_another(skills: list[tuple[str, list[str]]]) -> None:
+    own = ("SKILL.md", "PROVENANCE.json")
+    with tempfile.TemporaryDirectory() as folder:
+        all_of_them = FreePaths(Path(folder))
+        written: dict[Path, str] = {}
+        for number, (path, files) in enumerate(skills):
+            mine = Path(folder) / all_of_them.of_folder(path, own)
+            mine.mkdir(parents=True, exist_ok=True)
+            free = FreePaths(mine, own)
+            for name in own:
+                assert mine / name not in written
+                written[mine / name] = f"{number} {name}"
+                (mine / name).write_text(written[mine / name], "utf-8")
+            for file in files:
+                target = mine / free.of_file(file)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                assert target not in written
+                written[target] = f"{number} {file}"
+                target.write_text(written[target], "utf-8")
+        assert {path: path.read_text("utf-8") for path in written} == written

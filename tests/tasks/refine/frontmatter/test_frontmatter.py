@@ -20,10 +20,6 @@ def codes(text: str) -> list[str]:
     return [found.code for found in parse_frontmatter(text).findings]
 
 
-def fields(block: str) -> dict[str, Value]:
-    return parse_frontmatter(f"---\n{block}\n---\nBody.\n").fields
-
-
 @given(st.one_of(st.text(), st.lists(YAML_PIECES, max_size=40).map("".join)))
 def test_no_text_whatever_makes_it_raise(text: str) -> None:
     left = iter(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
@@ -43,23 +39,6 @@ def test_plain_fields_come_back_without_a_finding(written: dict[str, str]) -> No
     assert [found.code for found in front.findings] == ([] if written else ["frontmatter.empty"])
 
 
-def test_every_scalar_stays_a_string() -> None:
-    assert fields(
-        "version: 1.10\nretired: no\nsince: 2024-01-02\ntags: [clay, 3]\nmetadata:\n  level: 7"
-    ) == {
-        "version": "1.10",
-        "retired": "no",
-        "since": "2024-01-02",
-        "tags": ["clay", "3"],
-        "metadata": {"level": "7"},
-    }
-
-
-@pytest.mark.parametrize("null", ["", "~", "null", "Null"])
-def test_a_null_is_an_empty_string(null: str) -> None:
-    assert fields(f"name: kiln\ndescription: {null}") == {"name": "kiln", "description": ""}
-
-
 @pytest.mark.parametrize(
     ("text", "body"),
     [
@@ -68,32 +47,77 @@ def test_a_null_is_an_empty_string(null: str) -> None:
         ("---  \nname: kiln\n...\nFire it.", "Fire it."),
         ("---\r\nname: kiln\r\n---\r\nFire it.\r\n", "Fire it.\n"),
         ("---\nname: kiln\n---", ""),
+        *(
+            (f"---\nname: kiln\n---\n{body}", body)
+            for body in (
+                "---\n\nFire it.\n\n---\n",
+                "---\nnote: between rules\n---\nFire it.",
+                "---\nname: x\n\nFire it.",
+                "# Fire it\n\n**Name:** oven\n\nname: oven\n",
+            )
+        ),
     ],
-    ids=["byte-order mark", "blank lines before", "dots close", "CR LF", "nothing after"],
-)
-def test_the_marks_are_found(text: str, body: str) -> None:
+    ids=[
+        "byte-order mark", "blank lines before", "dots close", "CR LF", "nothing after",
+        "prose between rules", "no key of the specification", "unclosed", "fields of the body",
+    ],
+)  # fmt: skip
+def test_the_marks_are_found_and_the_body_stays_whole(text: str, body: str) -> None:
     front = parse_frontmatter(text)
     assert (front.fields, front.body, front.findings) == ({"name": "kiln"}, body, ())
 
 
-@pytest.mark.parametrize(
-    ("block", "description"),
-    [
-        ("description: cones --- and shelves", "cones --- and shelves"),
-        ('description: "---"', "---"),
-        ("description: |\n  above\n  ---\n  below", "above\n---\nbelow\n"),
-    ],
+WELL_FORMED = (
+    "description: Use when: cold\nlicense: 'Ann''s own'\ncompatibility: |\n  gas: kilns\n\n  wood\n"
+    "allowed-tools: [Read, Write]\nmetadata:\n\tauthor: ann: b"
 )
-def test_three_dashes_inside_a_value_do_not_close(block: str, description: str) -> None:
-    front = parse_frontmatter(f"---\nname: kiln\n{block}\n---\nFire it.")
-    assert front.fields["description"] == description
-    assert front.body == "Fire it."
-    assert front.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("block", "fields", "found"),
+    [
+        (
+            "version: 1.10\nretired: no\nsince: 2024-01-02\ntags: [clay, 3]\nmetadata:\n  level: 7",
+            {"version": "1.10", "retired": "no", "since": "2024-01-02", "tags": ["clay", "3"],
+             "metadata": {"level": "7"}},
+            [],
+        ),
+        *((f"description: {null}", {"description": ""}, []) for null in ("", "~", "null", "Null")),
+        ("description: cones --- and shelves", {"description": "cones --- and shelves"}, []),
+        ('description: "---"', {"description": "---"}, []),
+        ("description: |\n  above\n  ---\n  below", {"description": "above\n---\nbelow\n"}, []),
+        (
+            WELL_FORMED,
+            {"description": "Use when: cold", "license": "Ann's own", "compatibility": "gas: kilns\n\nwood\n",
+             "allowed-tools": ["Read", "Write"], "metadata": {"author": "ann: b"}},
+            ["requoted"],
+        ),
+        *(
+            (f"description: {indicator} Use when the kiln is cold.\n  And dry.",
+             {"description": "Use when the kiln is cold. And dry."}, ["requoted", "block-indicator"])
+            for indicator in ("|", ">", "|-", ">+", "|2")
+        ),
+        (
+            "}{\ndescription: > Fires clay\nand glass.\n  - x: y: z\nmetadata:\n - a\n b: c",
+            {"name": "kiln }{", "description": "Fires clay and glass. - x: y: z", "metadata": "- a b: c"},
+            ["lines", "block-indicator"],
+        ),
+        ("name: oven", {"name": "oven"}, ["duplicate-key"]),
+    ],
+)  # fmt: skip
+def test_a_block_is_read_as_strict_yaml_then_with_its_values_quoted_then_as_text(
+    block: str, fields: dict[str, Value], found: list[str]
+) -> None:
+    text = f"---\nname: kiln\n{block}\n---\nFire it."
+    front = parse_frontmatter(text)
+    assert (front.fields, front.body) == ({"name": "kiln", **fields}, "Fire it.")
+    assert codes(text) == [f"frontmatter.{code}" for code in found]
 
 
 @pytest.mark.parametrize(
     ("line", "description"),
     [
+        ("description:Fires clay", "Fires clay"),
         ("description: Fires clay. Use when: the kiln is cold", "Fires clay. Use when: the kiln is cold"),
         ("description: [Studio] Fires clay", "[Studio] Fires clay"),
         ("description: **Bold** words first", "**Bold** words first"),
@@ -112,6 +136,11 @@ def test_a_value_that_strict_yaml_refuses_is_quoted_and_read_whole(line: str, de
     front = parse_frontmatter(text)
     assert front.fields == {"name": "kiln", "description": description, "metadata": {"author": "ann"}}
     assert codes(text) == ["frontmatter.requoted"]
+
+
+def test_the_finding_says_what_strict_yaml_disliked_and_where() -> None:
+    (found,) = parse_frontmatter("---\nname: kiln\ndescription: a: b\n---\nx").findings
+    assert "line 2" in found.message
 
 
 @pytest.mark.parametrize(
@@ -135,104 +164,29 @@ def test_a_number_after_a_hash_belongs_to_its_description(
     assert codes(text) == found
 
 
-@pytest.mark.timeout(30)
-def test_braces_that_never_close_are_read_in_linear_time() -> None:
-    text = f"---\nname: kiln\ndescription: {{{': ' * 30_000}\n---\nFire it."
-    assert "frontmatter.requoted" in codes(text)
-
-
 @pytest.mark.timeout(5)
 @pytest.mark.parametrize("line", ["> name: a\n", ">  name: a\n\n", "     ===\n> name: a\n"])
 def test_lines_that_could_begin_a_block_are_not_each_read_on_from(line: str) -> None:
     assert not parse_frontmatter(line * 7_000).fields
 
 
-@pytest.mark.parametrize("indicator", ["|", ">", "|-", ">+", "|2"])
-def test_text_on_the_line_of_a_block_indicator_is_the_value(indicator: str) -> None:
-    text = f"---\ndescription: {indicator} Use when the kiln is cold.\n  And dry.\nname: kiln\n---\nFire it."
-    assert parse_frontmatter(text).fields == {
-        "description": "Use when the kiln is cold. And dry.",
-        "name": "kiln",
-    }
-    assert codes(text) == ["frontmatter.requoted", "frontmatter.block-indicator"]
-
-
-def test_quoting_leaves_well_formed_values_alone() -> None:
-    block = (
-        "description: Use when: cold\n"
-        "license: 'Ann''s own'\n"
-        "compatibility: |\n  gas: kilns\n\n  wood\n"
-        "allowed-tools: [Read, Write]\n"
-        "metadata:\n\tauthor: ann: b"
-    )
-    assert fields(block) == {
-        "description": "Use when: cold",
-        "license": "Ann's own",
-        "compatibility": "gas: kilns\n\nwood\n",
-        "allowed-tools": ["Read", "Write"],
-        "metadata": {"author": "ann: b"},
-    }
-
-
-def test_the_finding_says_what_strict_yaml_disliked_and_where() -> None:
-    (found,) = parse_frontmatter("---\nname: kiln\ndescription: a: b\n---\nx").findings
-    assert "line 2" in found.message
-
-
-def test_where_quoting_does_not_help_a_field_is_read_as_text() -> None:
-    block = "}{\nname: 'kiln'\ndescription: > Fires clay\nand glass.\n  - x: y: z\nmetadata:\n - a\n b: c"
-    text = f"---\n{block}\n---\nFire it."
-    front = parse_frontmatter(text)
-    description = "Fires clay and glass. - x: y: z"
-    assert front.fields == {"name": "kiln", "description": description, "metadata": "- a b: c"}
-    assert front.body == "Fire it."
-    assert codes(text) == ["frontmatter.lines", "frontmatter.block-indicator"]
-
-
-def test_a_key_without_a_space_after_its_colon_is_read() -> None:
-    assert fields("name:kiln\ndescription:Fires clay") == {"name": "kiln", "description": "Fires clay"}
-
-
-def test_of_a_repeated_key_the_last_counts_and_the_repetition_is_found() -> None:
-    text = "---\nname: kiln\nname: oven\n---\nx"
-    assert parse_frontmatter(text).fields == {"name": "oven"}
-    assert [(f.code, f.message) for f in parse_frontmatter(text).findings] == [
-        ("frontmatter.duplicate-key", "name")
-    ]
-
-
-def test_aliases_cannot_multiply() -> None:
-    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
-    levels += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
-    front = parse_frontmatter("---\nname: bomb\n" + "\n".join(levels) + "\n---\nx")
-    assert front.fields["name"] == "bomb"
-    assert len(str(front.fields)) < 2_000
-
-
-@pytest.mark.timeout(20)
-def test_deep_nesting_is_no_structure_and_costs_no_time() -> None:
-    text = f"---\nname: deep\nmetadata: {'[' * 60_000}\n---\nx"
-    assert parse_frontmatter(text).fields["name"] == "deep"
-    assert codes(text) == ["frontmatter.requoted"]
-
-
-def test_front_matter_over_the_limit_is_read_by_lines_up_to_it() -> None:
-    padding = "\n".join(f"k{i}: {'v' * 80}" for i in range(MAX_FRONTMATTER_CHARS // 80))
-    text = f"---\nname: big\n{padding}\nlate: x\n---\nFire it."
-    front = parse_frontmatter(text)
-    assert front.fields["name"] == "big"
-    assert "late" not in front.fields
-    assert front.body == "Fire it."
-    assert codes(text) == ["frontmatter.too-large"]
-
-
 @pytest.mark.parametrize(
-    "text", ["Fire it.", "", "# Kiln\n\n---\nnote: x\n---\n", "---- \nx", "---\nJust a rule."]
+    ("text", "code"),
+    [
+        *(
+            (text, "missing")
+            for text in ("Fire it.", "", "# Kiln\n\n---\nnote: x\n---\n", "---- \nx", "---\nJust a rule.")
+        ),
+        *(
+            (f"---\n{block}\n---\nFire it.", "not-mapping")
+            for block in ("Some prose between two rules.", "- a\n- b", "Odd: prose: here: [", "1: [")
+        ),
+    ],
 )
-def test_a_text_without_front_matter_is_all_body(text: str) -> None:
+def test_what_is_no_front_matter_stays_in_the_body(text: str, code: str) -> None:
     front = parse_frontmatter(text)
     assert (front.fields, front.body) == ({}, text)
-    assert codes(text) == ["frontmatter.missing"]
+    assert codes(text) == [f"frontmatter.{code}"]
 
 
 @pytest.mark.parametrize("block", ["", "\n\n", "# only a remark\n"])
@@ -240,16 +194,6 @@ def test_empty_front_matter_is_a_finding(block: str) -> None:
     text = f"---\n{block}---\nFire it."
     assert parse_frontmatter(text).body == "Fire it."
     assert codes(text) == ["frontmatter.empty"]
-
-
-@pytest.mark.parametrize(
-    "block", ["Some prose between two rules.", "- a\n- b", "Odd: prose: here: [", "1: ["]
-)
-def test_what_is_no_mapping_stays_in_the_body(block: str) -> None:
-    text = f"---\n{block}\n---\nFire it."
-    front = parse_frontmatter(text)
-    assert (front.fields, front.body) == ({}, text)
-    assert codes(text) == ["frontmatter.not-mapping"]
 
 
 @pytest.mark.parametrize(
@@ -269,20 +213,34 @@ def test_a_second_front_matter_is_the_authors_and_overrides_the_first() -> None:
     theirs = "---\nname: kiln\ndescription: name: kiln\n---\n\n"
     text = f"{theirs}---\nname: kiln\ndescription: Fires clay.\n---\nFire it."
     front = parse_frontmatter(text)
-    assert front.fields == {"name": "kiln", "description": "Fires clay."}
-    assert front.body == "Fire it."
+    assert (front.fields, front.body) == ({"name": "kiln", "description": "Fires clay."}, "Fire it.")
     assert codes(text) == ["frontmatter.requoted", "frontmatter.nested"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    ["---\n\nFire it.\n\n---\n", "---\nnote: between rules\n---\nFire it.", "---\nname: x\n\nFire it."],
-    ids=["prose between rules", "no key of the specification", "unclosed"],
-)
-def test_a_body_that_starts_with_a_rule_stays_whole(body: str) -> None:
-    text = f"---\nname: kiln\n---\n{body}"
-    assert parse_frontmatter(text).body == body
-    assert codes(text) == []
+def test_aliases_cannot_multiply() -> None:
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    levels += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    front = parse_frontmatter("---\nname: bomb\n" + "\n".join(levels) + "\n---\nx")
+    assert front.fields["name"] == "bomb"
+    assert len(str(front.fields)) < 2_000
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("field", [f"description: {{{': ' * 30_000}", f"metadata: {'[' * 60_000}"])
+def test_brackets_that_never_close_are_no_structure_and_cost_no_time(field: str) -> None:
+    text = f"---\nname: deep\n{field}\n---\nx"
+    assert parse_frontmatter(text).fields["name"] == "deep"
+    assert codes(text) == ["frontmatter.requoted"]
+
+
+def test_front_matter_over_the_limit_is_read_by_lines_up_to_it() -> None:
+    padding = "\n".join(f"k{i}: {'v' * 80}" for i in range(MAX_FRONTMATTER_CHARS // 80))
+    text = f"---\nname: big\n{padding}\nlate: x\n---\nFire it."
+    front = parse_frontmatter(text)
+    assert front.fields["name"] == "big"
+    assert "late" not in front.fields
+    assert front.body == "Fire it."
+    assert codes(text) == ["frontmatter.too-large"]
 
 
 KILN = "name: kiln\ndescription: Fires clay.\nlicense: MIT\n"
@@ -392,9 +350,3 @@ def test_a_description_that_goes_on_below_is_read_whole(lines: str, description:
 def test_text_of_the_body_is_taken_for_no_field(text: str) -> None:
     front = parse_frontmatter(text)
     assert (front.fields, front.body) == ({}, text)
-
-
-def test_fields_below_the_front_matter_are_the_bodys() -> None:
-    body = "# Fire it\n\n**Name:** oven\n\nlicense: GPL\n"
-    front = parse_frontmatter(f"---\n{KILN}---\n{body}")
-    assert (front.fields["name"], front.fields["license"], front.body) == ("kiln", "MIT", body)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from storage.schemas import FileContent, Finding
 from tasks.refine.risks.contents import crawled, read_contents, scan_bundles
-from tasks.refine.risks.files import ANALYSES, TextFile, scan_files
+from tasks.refine.risks.files import ANALYSES, Kind, Part, TextFile, kinds_of, parts_of, scan_files
 from tasks.refine.risks.rules import Hit
 from tasks.refine.text.canonical import MAX_CONTROL_SHARE
 
@@ -133,22 +133,23 @@ def test_a_file_is_read_as_all_that_it_is(path: str, content: bytes, expected: d
     assert risks(content, path) == expected
 
 
-def test_of_many_archives_the_first_are_opened_and_each_other_is_named() -> None:
-    files = [FileContent(f"{n:02}.zip", zipped(("run.sh", PIPED))) for n in range(18)]
+@pytest.mark.parametrize(
+    ("name", "content", "opened", "severity"),
+    [
+        ("a.zip", zipped(("run.sh", PIPED)), PIPE, "warning"),
+        # Which hold no more than text, as a picture does.
+        ("a.docx", zipped(("[Content_Types].xml", b"<Types/>")), None, "info"),
+    ],
+)
+def test_of_many_archives_the_first_are_opened_and_each_other_is_named(
+    name: str, content: bytes, opened: str | None, severity: str
+) -> None:
+    files = [FileContent(f"{n:02}{name}", content) for n in range(18)]
     (found,) = scan_bundles([files], max_control_share=MAX_CONTROL_SHARE)
-    assert [at for at, one in found if one.code == f"risk.{PIPE}"] == [
-        f"{n:02}.zip!run.sh" for n in range(16)
-    ]
-    assert [at for at, one in found if one.code == "risk.unscanned.archive"] == ["16.zip", "17.zip"]
-
-
-def test_a_folder_of_many_office_files_is_no_warning() -> None:
-    office = zipped(("[Content_Types].xml", b"<Types/>"))
-    files = [FileContent(f"{n:02}.docx", office) for n in range(18)]
-    (found,) = scan_bundles([files], max_control_share=MAX_CONTROL_SHARE)
-    assert [(at, one.code, one.severity) for at, one in found] == [
-        (f"{n}.docx", "risk.unscanned.archive", "info") for n in (16, 17)
-    ]
+    read = [at for at, one in found if one.code == f"risk.{opened}"]
+    assert read == ([f"{n:02}{name}!run.sh" for n in range(16)] if opened else [])
+    left = [(at, one.severity) for at, one in found if one.code == "risk.unscanned.archive"]
+    assert left == [(f"{n}{name}", severity) for n in (16, 17)]
 
 
 def test_an_error_in_an_analysis_is_said_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,3 +217,43 @@ def test_a_pipe_that_a_rule_tells_of_is_not_told_again_as_a_flow() -> None:
     ]
     flow = "risk.remote.fetched-run"
     assert ["risk.remote.pipe-to-shell" in codes and flow in codes for codes in told] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "kinds"),
+    [
+        ("assets/logo.png", "#!/usr/bin/env bash\nls\n", ("shell",)),
+        ("assets/logo.png", "curl -s https://get.example.net/x | sh\n", ("shell",)),
+        ("assets/data.bin", "import os\nprint(os.sep)\n", ("python",)),
+        ("notes.md", "#!/usr/bin/python3.11\nprint(1)\n", ("python", "markdown")),
+        ("notes.txt", "sudo make\ncurl -O https://a.example.net\n", ("shell",)),
+        ("notes.txt", "Tie the knot.\nThen pull.\nsudo make\nis a line of this.\nIt ends.\n", ("text",)),
+        ("settings", '{"hooks": {}}', ("json",)),
+        ("tool.py", "#!/bin/sh\n'''exec' python3 \"$0\"\n", ("shell", "python")),
+        ("run.mjs", "export {}\n", ("javascript",)),
+        ("Dockerfile", "FROM scratch\n", ("shell",)),
+        ("SKILL.md", "sudo make\n", ("markdown",)),
+        ("words", "Nothing that runs.\n", ("text",)),
+    ],
+)
+def test_a_text_is_what_its_content_says_and_then_what_it_is_called(
+    path: str, text: str, kinds: tuple[Kind, ...]
+) -> None:
+    assert kinds_of(text, path) == kinds
+
+
+def test_code_in_fences_is_a_part_with_its_kind_and_its_line() -> None:
+    text = "# A\n\n```console\n$ ls\n```\n\n- b\n  ```py\n  x = 1\n\n  y = 2\n  ```\n~~~\nplain\n~~~\n"
+    assert list(parts_of(text, "SKILL.md")) == [
+        Part("markdown", text),
+        Part("shell", "ls", 4),
+        Part("python", "x = 1\n\ny = 2", 9),
+    ]
+
+
+@given(st.text(st.sampled_from("`~\n #!ab{[(=$")), st.sampled_from(["SKILL.md", "a.md", "a.py", "a"]))
+def test_each_part_of_any_text_stands_on_the_line_it_names(text: str, path: str) -> None:
+    lines = text.split("\n")
+    for part in parts_of(text, path):
+        first = part.text.split("\n")[0]
+        assert first.strip() in lines[part.line - 1]

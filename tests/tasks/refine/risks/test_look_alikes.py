@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from storage.schemas import RawDocument
 from storage.state import documents_table, folded_table
-from tasks.refine.risks.look_alikes import KnownNames, is_one_edit, skeleton
+from tasks.refine.risks.finders import is_one_edit
+from tasks.refine.risks.look_alikes import KnownNames, skeleton
 from tests.support.roots.nights import HandSource, Nights, raw
 
 KNOWN = ["frontend-design", "nestjs-design", "pdf-tools", "pdf", "learn-git", "nextjs"]

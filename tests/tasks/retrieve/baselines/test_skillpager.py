@@ -21,9 +21,23 @@ BODY = "# Boat\n\nrow the boat\n\nrow the small boat\n\npaint oars\n\nmoor at th
 NODES = nodes_of(BODY)
 
 
-def paged(method: str, document: PagedDocument) -> list[int]:
-    answer = page(document, "row the boat", encoder=WordEncoder(), tokenizer=WordTokenizer(), method=method)
-    return [node.ordinal for node, _ in answer.nodes]
+def asked(
+    method: str, document: PagedDocument, given: OpenSettings = OPEN_SETTINGS, budget: float | None = None,
+    query: str = "row the boat",
+) -> Page:  # fmt: skip
+    encoder, tokenizer = WordEncoder(), WordTokenizer()
+    return page(
+        document, query, encoder=encoder, tokenizer=tokenizer, method=method, budget=budget,
+        skillpager=given,
+    )  # fmt: skip
+
+
+def ordinals(method: str, document: PagedDocument, given: OpenSettings = OPEN_SETTINGS) -> list[int]:
+    return [node.ordinal for node, _ in asked(method, document, given).nodes]
+
+
+def screws(count: int) -> str:
+    return "\n\n".join(f"turn screw number{n} left{n} until{n} tight{n}" for n in range(count))
 
 
 def boat(*types: str, edges: list[tuple[int, int]] | None = None) -> PagedDocument:
@@ -32,71 +46,50 @@ def boat(*types: str, edges: list[tuple[int, int]] | None = None) -> PagedDocume
     return PagedDocument("soup", BODY, nodes, edges=joined)
 
 
-def test_the_ablations_pick_from_concepts_alone_or_from_all_else() -> None:
+def test_the_ablations_pick_from_concepts_alone_from_all_else_or_from_all_that_are_not_too_dense() -> None:
+    # The ablations pick from concepts alone or from all else.
     document = boat("concept", "step", "concept", "param")
-    assert set(paged("concept-only", document)) <= {0, 2}
-    assert set(paged("executable-only", document)) <= {1, 3}
-
-
-def test_concepts_go_where_they_are_too_dense() -> None:
+    assert set(ordinals("concept-only", document)) <= {0, 2}
+    assert set(ordinals("executable-only", document)) <= {1, 3}
+    # Concepts go where they are too dense.
     document = boat("concept", "concept", "step", "step")
-    assert 0 not in paged("density-0.3", document)
-    assert 0 in paged("density-0.5", document)
+    assert 0 not in ordinals("density-0.3", document)
+    assert 0 in ordinals("density-0.5", document)
 
 
-def test_a_walk_reaches_what_edges_lead_to_and_nothing_else() -> None:
-    assert paged("greedy-graph", boat(edges=[(0, 1), (2, 3)])) == [0, 1]
-
-
-def test_predecessors_join_what_is_picked() -> None:
+def test_edges_are_walked_and_lead_to_predecessors() -> None:
+    # A walk reaches what edges lead to and nothing else.
+    assert ordinals("greedy-graph", boat(edges=[(0, 1), (2, 3)])) == [0, 1]
+    # Predecessors join what is picked.
     document = replace(
         boat(edges=[(3, 0)]),
         vectors=np.eye(4, 512, dtype=np.float32) * 0 + WordEncoder().encode(["row the boat"]),
     )
-    assert 3 in paged("mmr-one-hop", document)
+    assert 3 in ordinals("mmr-one-hop", document)
+    # Edges of other types are not followed.
+    boats = boat(edges=[(0, 1)])
+    assert len(asked("greedy-graph", boats, OpenSettings(edge_types=("reference",))).nodes) == 1
 
 
-def test_k_is_the_most_that_is_picked() -> None:
-    lines = "\n\n".join(f"turn screw number{n} left{n} until{n} tight{n}" for n in range(30))
+def test_k_is_the_most_that_is_picked_and_is_by_the_nodes_of_the_document() -> None:
+    # K is the most that is picked.
+    lines = screws(30)
     document = PagedDocument("soup", lines, nodes_of(lines))
-    assert [len(paged_screws(f"k-{k}", document)) for k in (5, 10, 20)] == [5, 10, 20]
-
-
-def paged_screws(method: str, document: PagedDocument) -> list[str]:
-    answer = page(document, "turn screw", encoder=WordEncoder(), tokenizer=WordTokenizer(), method=method)
-    return [node.text for node, _ in answer.nodes]
-
-
-def test_k_is_by_the_nodes_of_the_document_not_by_what_may_be_picked() -> None:
-    lines = "\n\n".join(f"turn screw number{n} left{n} until{n} tight{n}" for n in range(101))
+    assert [len(asked(f"k-{k}", document, query="turn screw").nodes) for k in (5, 10, 20)] == [5, 10, 20]
+    # K is by the nodes of the document not by what may be picked.
+    lines = screws(101)
     types = ["concept"] * 61 + ["step"] * 40
     nodes = [replace(node, node_type=t) for node, t in zip(nodes_of(lines), types, strict=True)]
     document = PagedDocument("soup", lines, nodes)
     # Equation 4 counts |V(D)|, here 101; of the 40 nodes that are no concepts it would give 20.
-    assert len(paged_screws("executable-only", document)) == 40
-    assert len(paged_screws("concept-only", document)) == 60
-
-
-def test_k_of_chunks_is_by_the_nodes_too() -> None:
-    lines = "\n\n".join(f"turn screw number{n} left{n} until{n} tight{n}" for n in range(101))
+    assert len(asked("executable-only", document, query="turn screw").nodes) == 40
+    assert len(asked("concept-only", document, query="turn screw").nodes) == 60
+    # K of chunks is by the nodes too.
+    lines = screws(101)
     document = PagedDocument("soup", lines, nodes_of(lines))
     found = asked("chunks", document, given=OpenSettings(chunk_tokens=15, stop_below=-1))
     assert (found.chunks, found.units) == (41, 41)  # of 606 words; 20 if the chunks were counted
     assert len(found.nodes) == 101
-
-
-def asked(
-    method: str, document: PagedDocument, given: OpenSettings = OPEN_SETTINGS, budget: float | None = None
-) -> Page:
-    return page(
-        document,
-        "row the boat",
-        encoder=WordEncoder(),
-        tokenizer=WordTokenizer(),
-        method=method,
-        budget=budget,
-        skillpager=given,
-    )
 
 
 @pytest.mark.parametrize(
@@ -119,23 +112,18 @@ def test_early_stop_entry_and_gain_are_settings() -> None:
     stopped = asked("skillpager", boats, OpenSettings(stop_below=0.5))
     assert len(stopped.nodes) == 1
     assert len(asked("skillpager", boats, OpenSettings(stop_below=-1)).nodes) == 4
-    assert [n.ordinal for n, _ in asked("greedy-graph", boats).nodes] == [0, 1, 3]
-    assert [n.ordinal for n, _ in asked("greedy-graph", boats, OpenSettings(least_gain=0.5)).nodes] == [0, 1]
+    assert ordinals("greedy-graph", boats) == [0, 1, 3]
+    assert ordinals("greedy-graph", boats, OpenSettings(least_gain=0.5)) == [0, 1]
     turned = replace(boats, body=boats.body, edges=[Edge("soup#2", "soup#3", "sequence", 1.0)])
-    assert [n.ordinal for n, _ in asked("greedy-graph", turned).nodes] == [0]
+    assert ordinals("greedy-graph", turned) == [0]
     first = OpenSettings(entry="first")
-    assert [n.ordinal for n, _ in asked("greedy-graph", oars_first(), first).nodes] == [0]
-    assert [n.ordinal for n, _ in asked("greedy-graph", oars_first()).nodes] == [1]
+    assert ordinals("greedy-graph", oars_first(), first) == [0]
+    assert ordinals("greedy-graph", oars_first()) == [1]
 
 
 def oars_first() -> PagedDocument:
     body = "paint oars\n\nrow the boat\n"
     return PagedDocument("soup", body, nodes_of(body), edges=[])
-
-
-def test_edges_of_other_types_are_not_followed() -> None:
-    boats = boat(edges=[(0, 1)])
-    assert len(asked("greedy-graph", boats, OpenSettings(edge_types=("reference",))).nodes) == 1
 
 
 def test_chunks_share_tokens_where_that_is_set() -> None:
@@ -164,7 +152,7 @@ def test_a_context_is_its_nodes_alone_where_that_is_set() -> None:
 
 @pytest.mark.parametrize(("method", "picked"), [("large-80", 60), ("skillpager", 20), ("large-120", 20)])
 def test_the_size_at_which_a_document_is_large_can_differ(method: str, picked: int) -> None:
-    lines = "\n\n".join(f"turn screw number{n} left{n} until{n} tight{n}" for n in range(90))
+    lines = screws(90)
     document = PagedDocument("soup", lines, nodes_of(lines))
     assert len(asked(method, document, OpenSettings(stop_below=-1)).nodes) == picked
 
@@ -181,8 +169,6 @@ def test_settings_out_of_their_range_are_refused(wrong: dict[str, Any]) -> None:
 EIGHTHS = st.integers(-8, 8).map(lambda n: n / 8)
 WEIGHTS = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 STOPS = st.sampled_from([None, 0.0, -0.25])
-
-EAST, NORTH, NORTH_EAST = [1.0, 0.0], [0.0, 1.0], [0.8, 0.6]
 
 
 def mmr(relevance: Floats, vectors: Floats, *, k: int, **how: Any) -> list[tuple[int, float]]:  # noqa: ANN401
@@ -226,45 +212,6 @@ def test_equals_the_plain_quadratic_reference(
     assert plain_mmr(relevance, vectors, k, weight, stop_below) == picked
 
 
-def test_weight_one_ranks_by_relevance_alone() -> None:
-    picked = mmr(np.array([0.5, 0.9, 0.7]), np.array([EAST, EAST, EAST]), k=3, relevance_weight=1.0)
-    assert picked == [(1, 0.9), (2, 0.7), (0, 0.5)]
-
-
-def test_weight_zero_only_avoids_what_is_picked_already() -> None:
-    relevance, vectors = np.array([0.1, 0.9, 0.2]), np.array([EAST, NORTH_EAST, NORTH])
-    picked = mmr(relevance, vectors, k=3, relevance_weight=0.0, stop_below=None)
-    assert [index for index, _ in picked] == [0, 2, 1]
-
-
-def test_a_near_copy_of_the_best_gives_way_to_something_new() -> None:
-    relevance, vectors = np.array([0.8, 0.79, 0.5]), np.array([EAST, EAST, NORTH])
-    picked = mmr(relevance, vectors, k=2)
-    assert [index for index, _ in picked] == [0, 2]
-    assert pytest.approx([value for _, value in picked]) == [0.56, 0.35]
-
-
-def test_ends_when_the_best_left_is_worth_less_than_the_stop() -> None:
-    relevance, vectors = np.array([0.8, 0.3]), np.array([EAST, EAST])
-    assert len(mmr(relevance, vectors, k=2)) == 1
-    assert len(mmr(relevance, vectors, k=2, stop_below=None)) == 2
-
-
-def test_a_value_equal_to_the_stop_is_still_picked() -> None:
-    assert mmr(np.array([0.0]), np.array([EAST]), k=1) == [(0, 0.0)]
-
-
-def test_the_order_does_not_change_what_it_was_given() -> None:
-    relevance, vectors = np.array([0.8, 0.9]), np.array([EAST, NORTH])
-    list(mmr_order(relevance, vectors, relevance_weight=1.0))
-    assert relevance.tolist() == [0.8, 0.9]
-
-
-@pytest.mark.parametrize(("nodes", "budget"), [(0, 20), (100, 20), (101, 60), (600, 60)])
-def test_the_budget_is_two_tiered(nodes: int, budget: int) -> None:
-    assert budget == OPEN_SETTINGS.budget(nodes)
-
-
 @pytest.mark.parametrize(
     ("relevance", "vectors", "message"),
     [
@@ -278,9 +225,6 @@ def test_the_budget_is_two_tiered(nodes: int, budget: int) -> None:
 def test_arrays_that_do_not_fit_are_named(relevance: np.ndarray, vectors: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         mmr(relevance, vectors, k=1)
-
-
-@pytest.mark.parametrize("weight", [1.1, -0.1])
-def test_a_weight_out_of_range_is_named(weight: float) -> None:
-    with pytest.raises(ValueError, match=str(weight)):
-        mmr(np.zeros(1), np.zeros((1, 2)), k=1, relevance_weight=weight)
+    for weight in (1.1, -0.1):
+        with pytest.raises(ValueError, match=str(weight)):
+            mmr(np.zeros(1), np.zeros((1, 2)), k=1, relevance_weight=weight)

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from storage.lance.tables import NODES, TableWriter
 from storage.lance.tables import SKILLS as SKILLS_TABLE
-from storage.state import nodes_table
+from storage.state import documents_table, nodes_table, refined_table
 from tasks.crawl.local.directory import DirectorySource
+from tasks.models.protocols import Vectors
+from tasks.refine.filters import FilterLimits
+from tasks.refine.plan import plan_refine
 from tasks.retrieve.index import build as index
+from tasks.retrieve.index.build import redo_all
+from tasks.retrieve.routing.store import open_routing
 from tests.support.processes import slow_but
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.skill_root import SkillRoot
@@ -17,6 +24,7 @@ from tests.support.roots.tables import in_step, rows
 from tests.support.roots.vendor import connect, open_at
 
 Make = Callable[[dict[str, str]], SkillRoot]
+
 
 MORE_BREAD = BREAD + "\nFreeze the second loaf in slices.\n"
 
@@ -32,6 +40,12 @@ def test_the_first_build_takes_up_all(skill_root: Make) -> None:
     assert (built.skills_rows, built.changed, built.vectors_new) == (4, True, 4)
     assert built.nodes_rows == nodes_table(root.root).read().height
     assert in_step(root, built)
+    for row in rows(root, built).values():
+        body = row["text"][row["body_start"] :]
+        assert body.startswith("# ")
+        assert row["text"].startswith(f"{row['name']}\n{row['description']}\n#")
+        assert row["n_tokens"] == root.encoder.count([body])[0]
+        assert (row["doc_key"], row["stale"]) == (row["doc_id"].casefold(), False)
 
 
 def test_parse_and_build_encode_each_text_once(skill_root: Make) -> None:
@@ -50,7 +64,7 @@ def test_states_packed_in_another_way_are_all_made_anew(
     root = skill_root(SKILLS)
     before = root.publish()
     root.encoder.encoded.clear()
-    monkeypatch.setattr("tasks.retrieve.index.rows.packing", lambda: "another")
+    monkeypatch.setattr("tasks.retrieve.index.build.packing", lambda: "another")
     monkeypatch.setattr("tasks.models.cached_encoder.packing", lambda: "another")
     root.use_encoder(root.encoder)
     root.crawl()
@@ -60,16 +74,6 @@ def test_states_packed_in_another_way_are_all_made_anew(
     assert built.changed
     assert built.nodes_rows == before.nodes_rows
     assert set(nodes) <= set(root.encoder.encoded)
-
-
-def test_a_skill_row_gives_back_the_body_and_counts_its_tokens(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    for row in rows(root, root.publish()).values():
-        body = row["text"][row["body_start"] :]
-        assert body.startswith("# ")
-        assert row["text"].startswith(f"{row['name']}\n{row['description']}\n#")
-        assert row["n_tokens"] == root.encoder.count([body])[0]
-        assert (row["doc_key"], row["stale"]) == (row["doc_id"].casefold(), False)
 
 
 def test_an_unchanged_corpus_makes_no_new_version(skill_root: Make) -> None:
@@ -118,17 +122,6 @@ def test_a_document_that_is_gone_leaves_both_tables_and_a_changed_one_keeps_none
     assert "local/market/bees" not in rows(root, built)
     assert built.skills_rows == 3
     assert in_step(root, built)
-
-
-def test_readers_of_the_served_version_see_none_of_the_next_build(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    first = root.publish()
-    root.remove("bees")
-    root.crawl()
-    root.parse()
-    root.build()
-    assert "local/market/bees" in rows(root, first)
-    assert root.served().skills == first.skills
 
 
 def test_nodes_left_for_later_are_caught_up_with(skill_root: Make) -> None:
@@ -217,16 +210,6 @@ def test_a_build_that_died_half_way_is_done_again(
     assert in_step(root, root.index())
 
 
-@pytest.mark.slow
-def test_a_first_build_that_died_is_begun_anew(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.crawl()
-    root.parse()
-    root.build()
-    root.remove("bees")
-    assert in_step(root, root.publish())
-
-
 def test_a_source_that_cannot_be_read_marks_its_rows_stale_until_it_can(skill_root: Make) -> None:
     root = skill_root(SKILLS)
     root.publish()
@@ -259,3 +242,90 @@ def test_ids_with_quotes_are_no_hazard(skill_root: Make) -> None:
     assert in_step(root, built)
     names: Sequence[str] = sorted(rows(root, built))
     assert root.ask().find(names[0].upper()) == names[0]
+
+
+@pytest.fixture
+def root(skill_root: Make) -> SkillRoot:
+    made = skill_root(SKILLS)
+    made.publish()
+    return made
+
+
+def contents(root: SkillRoot, name: str, version: int, key: str) -> pl.DataFrame:
+    rows = pl.DataFrame(open_at(connect(root.root), name, version).search().to_arrow())
+    return rows.sort(key)
+
+
+def test_after_it_every_document_is_to_be_done_again(root: SkillRoot) -> None:
+    assert plan_refine(root.root, FilterLimits()).todo == 0
+    assert redo_all(root.root, keep_vectors=True) == len(SKILLS)
+    assert plan_refine(root.root, FilterLimits()).todo == len(SKILLS)
+
+
+def test_until_it_is_done_again_all_is_served_as_it_was(root: SkillRoot) -> None:
+    before = root.ask().search("treat varroa mites")["results"]
+    redo_all(root.root, keep_vectors=False)
+    assert root.ask().search("treat varroa mites")["results"] == before
+    assert documents_table(root.root).read().height == len(SKILLS)
+    assert set(refined_table(root.root).read()["outcome"]) == {"kept"}
+
+
+def test_what_is_built_anew_lies_beside_what_is_served_and_says_the_same(root: SkillRoot) -> None:
+    served = root.served()
+    redo_all(root.root, keep_vectors=True)
+    root.crawl()
+    assert root.parse()["documents"] == len(SKILLS)
+    built = root.build(anew=True)
+    assert built.changed
+    assert all(check.passed for check in root.check(built))
+    assert root.served() == served
+    assert built.nodes is not None
+    assert served.nodes is not None
+    assert contents(root, SKILLS_TABLE, built.skills, "doc_id").equals(
+        contents(root, SKILLS_TABLE, served.skills, "doc_id")
+    )
+    assert contents(root, NODES, built.nodes, "node_id").equals(
+        contents(root, NODES, served.nodes, "node_id")
+    )
+
+
+def vectors(root: SkillRoot) -> dict[str, list[float]]:
+    table = open_at(connect(root.root), SKILLS_TABLE, root.served().skills)
+    rows = table.search().select(["doc_id", "vector"]).to_arrow().to_pylist()
+    return {row["doc_id"]: row["vector"] for row in rows}
+
+
+@pytest.mark.slow
+def test_what_was_to_be_built_anew_is_by_the_next_run_if_the_first_was_killed(root: SkillRoot) -> None:
+    redo_all(root.root, keep_vectors=False)
+    root.crawl()
+    root.parse()
+    root.build(anew=True)  # and killed before it was served
+    built = root.publish()
+    assert (built.changed, built.vectors_new) == (True, 0)
+    assert not root.publish().changed
+
+
+def test_after_it_routing_ranks_by_the_new_vectors(root: SkillRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, encode = vectors(root), root.encoder.encode_states
+
+    def turned(texts: Sequence[str]) -> tuple[Vectors, list[bytes]]:
+        made, states = encode(texts)
+        return -made, states
+
+    monkeypatch.setattr(root.encoder, "encode_states", turned)
+    redo_all(root.root, keep_vectors=False)
+    root.publish()
+    index = open_routing(root.root, root.served())
+    for doc_id, vector in zip(index.doc_ids, index.vectors, strict=True):
+        assert vector.tolist() == vectors(root)[doc_id] != before[doc_id]
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["kept", "made again"])
+def test_vectors_are_kept_only_if_asked(root: SkillRoot, keep: bool) -> None:
+    folders = [Path(root.root.at(name)) for name in ("vectors", "states")]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+        (folder / "part.parquet").write_bytes(b"x")
+    redo_all(root.root, keep_vectors=keep)
+    assert [folder.exists() for folder in folders] == [keep, keep]

@@ -319,18 +319,6 @@ def test_a_vector_that_is_null_is_bad(built: tuple[SkillRoot, Built]) -> None:
     assert bad[f"{NODES}.bad_vectors"] == 1
 
 
-def test_the_tables_themselves_refuse_a_vector_of_nan(built: tuple[SkillRoot, Built]) -> None:
-    with pytest.raises(ValueError, match="NaN"):
-        rewritten(first_is(np.nan))(connect(built[0].root).open_table(NODES))
-
-
-def test_a_build_without_nodes_has_only_its_skills_checked(skill_root: Make) -> None:
-    root = skill_root(TEXTS)
-    root.crawl()
-    root.parse(vectors=False)
-    assert {c.check.partition(".")[0] for c in root.check(root.build(nodes=False))} == {SKILLS}
-
-
 def test_the_gate_names_each_check_that_failed_with_value_and_limit() -> None:
     require_passed([])
     checks = [
@@ -365,33 +353,23 @@ def test_a_version_that_lost_a_skill_of_four_is_refused_with_the_share(published
         require_passed([asdict(check) for check in checks.values()])
 
 
-def test_losing_few_rows_is_no_shrink_whatever_their_share_nor_are_more_rows(published: SkillRoot) -> None:
+def test_only_a_loss_of_more_than_few_rows_and_the_share_is_refused_of_skills_and_of_nodes(
+    published: SkillRoot,
+) -> None:
+    # Losing few rows is no shrink whatever their share nor are more rows.
     built = published.build()
     for skills, nodes, share, few in ((3, built.nodes_rows, 0.05, 1), (40, 4000, 0, 0)):
         now = replace(built, skills_rows=skills, nodes_rows=nodes)
         assert all(check.passed for check in check_shrink(published.root, now, max_shrink=share, few=few))
-
-
-def test_a_loss_up_to_the_share_passes_and_one_more_row_does_not(published: SkillRoot) -> None:
+    # A loss up to the share passes and one more row does not.
     built = published.build()
     lost = {n: replace(built, skills_rows=4 - n) for n in (1, 2)}
     passed = {n: check_shrink(published.root, lost[n], max_shrink=0.25, few=0)[0].passed for n in lost}
     assert passed == {1: True, 2: False}
-
-
-def test_lost_nodes_are_told_apart_from_lost_skills(published: SkillRoot) -> None:
+    # Lost nodes are told apart from lost skills.
     built = replace(published.build(), nodes_rows=1)
     passed = {c.check: c.passed for c in check_shrink(published.root, built, max_shrink=0.05, few=0)}
     assert passed == {"skills.shrink": True, "nodes.shrink": False}
-
-
-def test_a_version_without_nodes_is_compared_by_its_skills_alone(published: SkillRoot) -> None:
+    # A version without nodes is compared by its skills alone.
     built = replace(published.build(), nodes=None, nodes_rows=0)
     assert [c.check for c in check_shrink(published.root, built, max_shrink=0, few=0)] == ["skills.shrink"]
-
-
-def test_the_first_version_has_nothing_to_shrink_from(skill_root: Make) -> None:
-    root = skill_root(TEXTS)
-    root.crawl()
-    root.parse()
-    assert check_shrink(root.root, root.build(), max_shrink=0, few=0) == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storage.errors import StorageError, UnknownDocument, Withheld
-from storage.lance.served import CLASSES, LICENCES, Licences, require_licences, write_licences
+from storage.lance.served import CLASSES, LICENCES, Licences, require_licences
 from tasks.refine.licences.policy import SERVE_POLICY, LicencePolicy, licence_class
 from tasks.retrieve.index.licence_classes import by_class, classify_licences, licence_table
 from tasks.retrieve.served_index import ServedIndex
@@ -56,10 +56,16 @@ def found(index: ServedIndex, k: int = 10) -> dict[str, str]:
     return {r["name"]: r["licence_class"] for r in index.search(QUERY, k)["results"]}
 
 
-def test_what_is_denied_is_not_found_and_the_rest_says_its_class(served: SkillRoot) -> None:
+def test_what_is_denied_is_not_found_takes_no_place_and_the_rest_says_its_class(served: SkillRoot) -> None:
+    # What is denied is not found and the rest says its class.
     index = under(served, SERVE_POLICY)
     assert found(index) == {"bread": "allow", "bike": "allow", "お茶": "allow"}
     assert page(index, "bread")["licence_class"] == "allow"
+    # A denied skill takes no place of another.
+    assert list(found(under(served, LicencePolicy(deny=(), unknown="allow")), k=1)) == ["bees"]
+    assert len(found(under(served, SERVE_POLICY), k=1)) == 1
+    # Where all is denied nothing is found.
+    assert found(under(served, LicencePolicy(allow=(), unknown="deny", other="deny"))) == {}
 
 
 def test_the_file_holds_what_the_policy_says_of_each_licence_served(served: SkillRoot) -> None:
@@ -71,11 +77,6 @@ def test_the_file_holds_what_the_policy_says_of_each_licence_served(served: Skil
     assert written["classes"] == {name: licence_class(name, policy) for name in named}
 
 
-def test_a_denied_skill_takes_no_place_of_another(served: SkillRoot) -> None:
-    assert list(found(under(served, LicencePolicy(deny=(), unknown="allow")), k=1)) == ["bees"]
-    assert len(found(under(served, SERVE_POLICY), k=1)) == 1
-
-
 @pytest.mark.parametrize("unknown", CLASSES)
 def test_unknown_licences_are_of_the_class_that_the_policy_gives_them(
     unknown: Any,  # noqa: ANN401 (a class, from a tuple of them)
@@ -85,10 +86,6 @@ def test_unknown_licences_are_of_the_class_that_the_policy_gives_them(
     assert results.get("お茶") == (None if unknown == "deny" else unknown)
     assert {"bread", "bike"} <= set(results)
     assert "bees" not in results
-
-
-def test_where_all_is_denied_nothing_is_found(served: SkillRoot) -> None:
-    assert found(under(served, LicencePolicy(allow=(), unknown="deny", other="deny"))) == {}
 
 
 @pytest.mark.parametrize(
@@ -107,10 +104,6 @@ def test_a_text_that_is_kept_back_has_no_page_and_says_why(
         page(index, name)
     with pytest.raises(Withheld):
         index.find(f"local/market/{name}")
-
-
-def test_metadata_alone_is_still_found(served: SkillRoot) -> None:
-    assert found(under(served, LicencePolicy()))["bike"] == "metadata-only"
 
 
 def test_an_id_nothing_has_is_unknown_and_not_withheld(served: SkillRoot) -> None:
@@ -196,13 +189,7 @@ def test_a_licence_no_run_has_classed_keeps_its_text_back() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [
-        b"{",
-        b"[]",
-        b"{}",
-        b'{"classes": {"MIT": "maybe"}, "unknown": "deny"}',
-        b'{"classes": 1, "unknown": 1}',
-    ],
+    [b"{", b"[]", b'{"classes": {"MIT": "maybe"}, "unknown": "deny"}', b'{"classes": 1, "unknown": 1}'],
 )
 def test_a_damaged_file_is_named_and_the_next_run_mends_it(content: bytes, served: SkillRoot) -> None:
     served.root.write(LICENCES, content)
@@ -215,9 +202,3 @@ def test_where_the_file_is_missing_a_run_is_asked_for(served: SkillRoot) -> None
     served.root.delete(LICENCES)
     with pytest.raises(StorageError, match=r"licences\.json is missing: `skillery run"):
         served.ask().search(QUERY)
-
-
-def test_what_is_written_is_what_is_read(skill_root: Make) -> None:
-    root, licences = skill_root({}).root, Licences({"MIT": "allow", "x": "deny"}, "metadata-only")
-    write_licences(root, licences)
-    assert require_licences(root) == licences

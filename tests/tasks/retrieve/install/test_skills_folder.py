@@ -1,3 +1,5 @@
+"""The folder of an agent's skills: written and removed whatever kills it, edits in it, and their merges."""
+
 from __future__ import annotations
 
 import hashlib
@@ -5,15 +7,18 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from storage.errors import Locked, WrongInput
 from storage.folder import delete_path, write_new
 from tasks.retrieve.install.lock import LOCK_FILE, Pending, read_lock, write_lock
+from tasks.retrieve.install.merge import merged_files
 from tasks.retrieve.install.skills_folder import (
     STAGING,
     HandEdit,
@@ -21,7 +26,6 @@ from tasks.retrieve.install.skills_folder import (
     digests_of,
     hand_edits,
     open_skills_folder,
-    said,
 )
 from tasks.retrieve.install.skills_lock import change_skills_lock, folder_hash
 from tasks.retrieve.install.verification import differences, skill_files
@@ -30,6 +34,8 @@ from tests.support.paths import PROJECT
 from tests.support.processes import slow_but
 
 PATHS = ["SKILL.md", "notes.md", "scripts/run.py", "scripts/deep/er.sql", "assets/grüße 1.csv"]
+
+
 TREES = st.dictionaries(st.sampled_from(PATHS), st.binary(max_size=3))
 
 
@@ -73,11 +79,6 @@ def test_what_programs_leave_is_no_edit(tmp_path: Path) -> None:
     assert hand_edits(tmp_path, digests({"SKILL.md": b"y"})) == []
     listed = digests({"SKILL.md": b"y", ".DS_Store": b"other"})
     assert hand_edits(tmp_path, listed) == [HandEdit(".DS_Store", "edited")]
-
-
-def test_many_edits_are_said_in_a_line() -> None:
-    edits = [HandEdit(f"{n}.md", "added") for n in range(7)]
-    assert said(edits).endswith("4.md (added) and 2 more")
 
 
 AT_LEAST = 20  # moments at which each kind of work may be killed
@@ -146,19 +147,18 @@ def test_what_the_shared_lock_s_hash_leaves_out_differs_wherever_the_skill_lies(
     assert (edit.path, edit.change) == told.get(tampered, (tampered, "added"))
 
 
-def test_what_was_edited_by_hand_is_kept(place: Path) -> None:
-    (place / "bread/a.md").write_bytes(b"mine\n")
-    with open_skills_folder(place) as skills, pytest.raises(WrongInput, match=r"a\.md \(edited\)"):
+def test_a_folder_of_others_and_another_document_of_that_name_are_never_touched(
+    tmp_path: Path, place: Path
+) -> None:
+    # A folder of others is never touched.
+    others = tmp_path / "others"
+    (others / "Bread").mkdir(parents=True)
+    with open_skills_folder(others) as skills, pytest.raises(WrongInput, match="not from Skillery"):
         put(NEW, skills)
-    assert files_in(place / "bread") == OLD | {"a.md": b"mine\n"}
-    assert read_lock(place).skills == {"bread": installed(OLD)}
-
-
-def test_a_folder_of_others_is_never_touched(tmp_path: Path) -> None:
-    (tmp_path / "Bread").mkdir()
-    with open_skills_folder(tmp_path) as skills, pytest.raises(WrongInput, match="not from Skillery"):
-        put(NEW, skills)
-    assert files_in(tmp_path) == {}
+    assert files_in(others) == {}
+    # Another document of that name is refused.
+    with open_skills_folder(place) as skills, pytest.raises(WrongInput, match=f"holds {BREAD_ID}"):
+        skills.put("bread", installed(NEW, "local/market/other/bread"), NEW)
 
 
 @pytest.mark.parametrize("pending", [None, Pending("bread", installed(NEW))])
@@ -181,11 +181,6 @@ def test_a_link_in_place_of_a_skill_is_an_edit_and_is_not_followed(place: Path, 
             put(NEW, skills)
         skills.remove("bread")
     assert files_in(tmp_path / "elsewhere") == OLD
-
-
-def test_another_document_of_that_name_is_refused(place: Path) -> None:
-    with open_skills_folder(place) as skills, pytest.raises(WrongInput, match=f"holds {BREAD_ID}"):
-        skills.put("bread", installed(NEW, "local/market/other/bread"), NEW)
 
 
 def test_a_skill_that_was_deleted_is_put_again(place: Path) -> None:
@@ -269,3 +264,67 @@ def test_a_kill_at_any_call_for_a_file_leaves_the_old_or_the_new_state(kind: str
                 WORK[kind](skills)
         assert left_in(place) == new
     assert outcomes == {True, False}
+
+
+LINES = st.lists(st.sampled_from(["flour", "water", "salt", "yeast", "", "knead", "bake"]), max_size=8)
+
+
+def lines_of(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+@examples(max_examples=60)
+@given(LINES, LINES, LINES)
+def test_either_side_s_lines_survive_or_a_conflict_is_named(
+    was: list[str], mine: list[str], new: list[str]
+) -> None:
+    found, conflicts = merged_files({"a": lines_of(was)}, {"a": lines_of(mine)}, {"a": lines_of(new)})
+    if conflicts:
+        assert [conflict.path for conflict in conflicts] == ["a"]
+        assert found == {"a": lines_of(mine)}
+        return
+    merged = Counter(found["a"].decode().splitlines())
+    for side in (mine, new):
+        # What a side has more often than was there before is added, and stays as often at least.
+        added = Counter(side) - Counter(was)
+        assert all(merged[line] >= count for line, count in added.items())
+
+
+@pytest.mark.parametrize(
+    ("was", "mine", "new", "becomes", "why"),
+    [
+        (b"a", b"a", b"b", b"b", None),
+        (b"a", b"b", b"a", b"b", None),
+        (b"a", b"b", b"b", b"b", None),
+        (None, b"mine", None, b"mine", None),
+        (None, None, b"new", b"new", None),
+        (b"a", None, b"a", None, None),
+        (b"a", b"a", None, None, None),
+        (b"a", None, b"b", None, "removed"),
+        (b"a", b"b", None, b"b", "removed"),
+        (None, b"b", b"c", b"b", "same lines"),
+        (b"a\0", b"b\0", b"c\0", b"b\0", "bytes"),
+        (b"a", b"\xff\xfe", b"c", b"\xff\xfe", "bytes"),
+    ],
+)
+def test_a_file_becomes_what_its_sides_make_of_it(
+    was: bytes | None, mine: bytes | None, new: bytes | None, becomes: bytes | None, why: str | None
+) -> None:
+    def files(content: bytes | None) -> dict[str, bytes]:
+        return {} if content is None else {"f": content}
+
+    found, conflicts = merged_files(files(was), files(mine), files(new))
+    assert found == files(becomes)
+    assert [why in one.why for one in conflicts if why] == ([] if why is None else [True])
+    if why:
+        for side, content in (("ours", mine), ("theirs", new)):
+            assert merged_files(files(was), files(mine), files(new), side) == (files(content), [])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("mine", "new"), [("a", "a/b"), ("a/b", "a"), ("README.md", "readme.md")])
+def test_files_that_no_folder_holds_both_conflict_or_are_the_preferred_side_s(mine: str, new: str) -> None:
+    found, conflicts = merged_files({}, {mine: b"mine"}, {new: b"new"})
+    assert (found, [one.path for one in conflicts]) == ({mine: b"mine"}, [new])
+    assert merged_files({}, {mine: b"mine"}, {new: b"new"}, "theirs") == ({new: b"new"}, [])
+    both = {mine: b"1", new: b"2"}  # a person's file system holds them
+    assert merged_files({}, both, {}) == (both, [])

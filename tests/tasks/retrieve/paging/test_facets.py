@@ -12,7 +12,7 @@ from storage.errors import StorageError
 from storage.schemas import Node
 from tasks.models.protocols import Vectors
 from tasks.retrieve.page import page
-from tasks.retrieve.paging.request import Request, read_request
+from tasks.retrieve.paging.terms import Request, read_request
 from tasks.retrieve.paging.types import Page, PagedDocument
 from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.prepared_documents import DOCUMENT, KITCHEN, nodes_of
@@ -23,31 +23,22 @@ def ask(query: str, budget: float | None = None, document: PagedDocument = READY
     return page(document, query, encoder=WordEncoder(), tokenizer=WordTokenizer(), budget=budget)
 
 
-def test_a_row_stands_under_its_table_s_header_and_heading() -> None:
+def test_what_is_taken_of_a_block_stands_in_its_frame_and_every_facet_is_served() -> None:
+    # A row stands under its table s header and heading.
     context = ask("how many minutes does leek and potato 7 take", 40).context
     assert "## Soups\n\nsoup | minutes\n-|-\n" in context
     assert "\nleek and potato 7 | 7\n" in context
-
-
-def test_lines_of_code_stand_between_fences_with_gaps_marked_and_behind_what_announces_them() -> None:
+    # Lines of code stand between fences with gaps marked and behind what announces them.
     context = ask("stir the pot in step_5 gently", 80).context
     assert "Set the timer from code:" in context
     assert "```python\n" in context
     assert "def step_5():\n    stir(pot, 5 * 10, gently=True)" in context
     assert context.count("```") == 2
     assert "\n…\n" in context
-
-
-def test_every_facet_of_a_request_is_served() -> None:
+    # Every facet of a request is served.
     context = ask("scrub the copper pan with lemon, and never put knives into the machine", 45).context
     assert "copper pan" in context
     assert "knives" in context
-
-
-def test_marks_that_carry_nothing_cost_nothing() -> None:
-    answer = ask("scrub the copper pan", 30)
-    assert "Scrub the copper pan with lemon and salt." in answer.context
-    assert "**" not in answer.context
 
 
 def test_nodes_in_part_say_what_is_printed_of_them_and_every_node_is_either_in_or_out() -> None:
@@ -60,15 +51,14 @@ def test_nodes_in_part_say_what_is_printed_of_them_and_every_node_is_either_in_o
     assert sorted(ids) == sorted(node.node_id for node in DOCUMENT.nodes)
 
 
-def test_a_narrow_request_takes_less_than_a_broad_one_without_a_budget() -> None:
+def test_a_narrow_request_takes_less_than_a_broad_one_also_of_a_document_made_ready_before() -> None:
+    # A narrow request takes less than a broad one without a budget.
     narrow = ask("scrub the copper pan with lemon")
     broad = ask(
         "scrub the pan, set the timer in code, list all soups, simmer every batch, keep the knives safe"
     )
     assert narrow.tokens < broad.tokens < narrow.document_tokens
-
-
-def test_a_document_made_ready_before_gives_the_same_page() -> None:
+    # A document made ready before gives the same page.
     assert ask("simmer the batch", 0.4) == ask("simmer the batch", 0.4, DOCUMENT)
 
 
@@ -91,13 +81,6 @@ def test_a_document_of_one_node_is_answered_with_it(body: str, budget: float | N
     assert [node.ordinal for node, _ in answer.nodes] == [0]
     assert document.nodes[0].text in answer.context
     assert answer.left_out == []
-
-
-def test_pages_come_in_document_order_whatever_is_asked_first() -> None:
-    forth, back = (ask(query, 0.6) for query in ("copper pan, then the timer", "the timer, then copper pan"))
-    for answer in (forth, back):
-        ordinals = [node.ordinal for node, _ in answer.nodes]
-        assert ordinals == sorted(ordinals)
 
 
 VECTORS = WordEncoder().encode([node.text for node in DOCUMENT.nodes])
@@ -154,16 +137,22 @@ def facets(request: Request) -> list[str]:
     return [request.text[start:end] for start, end in request.facets]
 
 
-def test_function_words_go_and_inflections_share_a_stem() -> None:
+def test_terms_are_stems_of_words_of_names_of_code_and_of_pairs_of_unspaced_signs() -> None:
+    # Function words go and inflections share a stem.
     assert read_request("How do I bake the loaves?").terms == ("bake", "loav")
     assert read_request("planting planted plants").terms == ("plant",)
-
-
-def test_names_of_code_are_taken_apart() -> None:
+    # Names of code are taken apart.
     assert read_request("setOvenHeat oven_heat").terms == ("set", "oven", "heat")
+    # Scripts without spaces are cut into pairs.
+    assert read_request("茶葉を注ぐ").terms == ("茶葉", "葉を", "を注", "注ぐ")
+    # An endless request is read as far as it says something new.
+    request = read_request("unusual gadget wiring, " * 5000)
+    assert request.terms[:3] == ("unusual", "gadget", "wir")
+    assert len(request.facets) == 12
 
 
-def test_each_clause_is_a_facet_and_a_short_one_joins_the_next() -> None:
+def test_each_clause_is_a_facet_and_function_words_alone_are_one() -> None:
+    # Each clause is a facet and a short one joins the next.
     request = read_request("Open the hive slowly, look for eggs of the queen, and treat the varroa mites.")
     assert facets(request) == [
         "Open the hive slowly",
@@ -172,22 +161,10 @@ def test_each_clause_is_a_facet_and_a_short_one_joins_the_next() -> None:
     ]
     assert request.asks.sum(axis=1).tolist() == [3, 3, 3]
     assert request.asks.sum(axis=0).tolist() == [1] * 9
-
-
-def test_a_request_of_function_words_has_one_facet_and_no_terms() -> None:
+    # A request of function words has one facet and no terms.
     request = read_request("what is it?")
     assert (request.terms, facets(request)) == ((), ["what is it?"])
     assert request.asks.shape == (1, 0)
-
-
-def test_scripts_without_spaces_are_cut_into_pairs() -> None:
-    assert read_request("茶葉を注ぐ").terms == ("茶葉", "葉を", "を注", "注ぐ")
-
-
-def test_an_endless_request_is_read_as_far_as_it_says_something_new() -> None:
-    request = read_request("unusual gadget wiring, " * 5000)
-    assert request.terms[:3] == ("unusual", "gadget", "wir")
-    assert len(request.facets) == 12
 
 
 @pytest.mark.parametrize("query", ["the queen", ", ;", "  look for eggs, or not", "a\n\nb"])

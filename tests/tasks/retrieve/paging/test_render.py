@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tasks.retrieve.paging.prepared import cut, frame_of
-from tasks.retrieve.paging.render import Printed, print_units
+from tasks.retrieve.paging.render import Printed, compact, print_units
 from tasks.retrieve.paging.terms import bm25, index_words, rarity, term_counts, words_of
-from tasks.retrieve.paging.types import Ready
+from tasks.retrieve.paging.types import Ready, chunk_spans, encode_chunks
+from tests.support.clock import is_linear
+from tests.support.models.word_models import WordEncoder, WordTokenizer
 from tests.support.paging.prepared_documents import CODE, PROSE, READY, TABLE, nodes_of, ready_of
 
 
@@ -68,20 +73,16 @@ def pieces(body: str) -> list[str]:
     return [body[a:b] for a, b in zip(units.start, units.end, strict=True)]
 
 
-def test_a_short_node_is_one_unit() -> None:
-    assert pieces("# Soup\n\nStir.\n\n- Salt it\n") == ["Stir.", "- Salt it"]
-
-
-def test_code_is_cut_between_its_paragraphs_and_keeps_its_fences_apart() -> None:
+def test_blocks_are_cut_within_their_frames_and_a_short_node_is_one_unit() -> None:
+    # Code is cut between its paragraphs and keeps its fences apart.
     found = pieces(CODE)
     assert len(found) == 8
     assert found[0] == "def step_0():\n    stir(pot, 0 * 10, gently=True)"
     assert frame_of(CODE, nodes_of(CODE)[0]) == ("```python", "```")
-
-
-def test_a_long_table_is_cut_into_rows_under_its_header() -> None:
+    # A long table is cut into rows under its header.
     assert pieces(TABLE)[0] == "| leek and potato 0 | 0 |"
     assert len(pieces(TABLE)) == 12
+    assert pieces("# Soup\n\nStir.\n\n- Salt it\n") == ["Stir.", "- Salt it"]
     assert frame_of(TABLE, nodes_of(TABLE)[0]) == ("| soup | minutes |\n|---|---|", "")
 
 
@@ -104,25 +105,15 @@ def found(text: str, term: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("text", "times"),
+    ("term", "text", "times"),
     [
-        ("Plant a plant, planting plants", 4),
-        ("transplant explanted", 0),
-        ("plantationally", 0),
-        ("autoPlant re_plant x2plant", 3),
-        ("PLANT IT", 1),
+        ("plant", "Plant a plant, planting plants", 4), ("plant", "transplant explanted", 0),
+        ("plant", "plantationally", 0), ("plant", "autoPlant re_plant x2plant", 3), ("plant", "PLANT IT", 1),
+        ("run", "run runs runtime rerun", 2), ("80", "port 80 and 8080 and v80", 2),
     ],
-)
-def test_a_stem_matches_where_words_begin_with_it_and_end_soon(text: str, times: int) -> None:
-    assert found(text, "plant") == times
-
-
-def test_a_short_term_stands_alone_or_in_the_plural() -> None:
-    assert found("run runs runtime rerun", "run") == 2
-
-
-def test_a_number_stands_alone() -> None:
-    assert found("port 80 and 8080 and v80", "80") == 2
+)  # fmt: skip
+def test_a_stem_matches_where_words_begin_with_it_and_end_soon(term: str, text: str, times: int) -> None:
+    assert found(text, term) == times
 
 
 def test_names_of_code_and_unspaced_scripts_are_taken_apart() -> None:
@@ -143,14 +134,125 @@ def test_no_word_is_lost_or_counted_twice(texts: list[str], term: str) -> None:
     assert term_counts(index, [term]).sum() <= len(index.places)
 
 
-def test_counts_are_of_the_text_that_holds_the_word() -> None:
+def test_counts_are_of_the_text_that_holds_the_word_and_rare_terms_weigh_more() -> None:
+    # Counts are of the text that holds the word.
     index = index_words(["Mites here.", "No mites, mites.", ""])
     assert term_counts(index, ["mite", "mites", "absent"]).tolist() == [[1, 2, 0], [1, 2, 0], [0, 0, 0]]
-
-
-def test_rare_terms_and_short_texts_weigh_more() -> None:
+    # Rare terms and short texts weigh more.
     counts = np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
     weights = rarity(counts)
     scores = bm25(counts, np.array([5.0, 5.0, 50.0]), weights, length_share=0.75)
     assert weights[1] > weights[0] > 0
     assert scores[0, 1] > scores[0, 2] > scores[1, 2] == 0
+
+
+class BytesTokenizer:
+    """A UTF-8 byte is a token, so that one character may be several."""
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.encode()) for text in texts]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        return [(i, i + 1) for i, character in enumerate(text) for _ in character.encode()]
+
+
+def test_chunks_have_their_size_and_a_character_stays_with_one() -> None:
+    # Chunks have the size and the last what is left.
+    body = "one two  three\n\nfour five"
+    assert [body[start:end] for start, end in chunk_spans(body, WordTokenizer(), size=2)] == [
+        "one two",
+        "three\n\nfour",
+        "five",
+    ]
+    # A character of several tokens stays with one chunk.
+    assert chunk_spans("aéb", BytesTokenizer(), size=2) == [(0, 2), (2, 3)]
+    assert chunk_spans("€", BytesTokenizer(), size=2) == [(0, 1)]
+    # A chunk begins with the end of the one before.
+    body = "one two three four five six seven"
+    spans = chunk_spans(body, WordTokenizer(), size=3, overlap=1)
+    assert [body[start:end] for start, end in spans] == ["one two three", "three four five", "five six seven"]
+
+
+@given(st.text(), st.integers(1, 5))
+def test_chunks_cover_every_token_in_order_without_overlap(body: str, size: int) -> None:
+    spans = chunk_spans(body, BytesTokenizer(), size=size)
+    assert list(range(len(body))) == [i for start, end in spans for i in range(start, end)]
+
+
+@given(st.text(), st.integers(3, 9), st.integers(1, 4))
+def test_chunks_that_overlap_share_with_their_neighbours_alone(body: str, size: int, overlap: int) -> None:
+    assume(2 * overlap < size)
+    spans = chunk_spans(body, BytesTokenizer(), size=size, overlap=overlap)
+    assert {i for start, end in spans for i in range(start, end)} == set(range(len(body)))
+    assert spans == sorted(spans)
+    assert all(b[0] <= a[1] < b[1] for a, b in pairwise(spans))
+
+
+def test_each_chunk_is_encoded_and_counted() -> None:
+    encoder = WordEncoder()
+    chunks = encode_chunks("red green blue", encoder=encoder, tokenizer=WordTokenizer(), size=2)
+    assert encoder.encoded == ["red green", "blue"]
+    assert chunks.spans == [(0, 9), (10, 14)]
+    assert chunks.tokens == [2, 1]
+    assert chunks.vectors.shape == (2, 512)
+
+
+@pytest.mark.parametrize(
+    ("text", "shorter"),
+    [
+        ("- **Heat**: keep **low**", "- Heat: keep low"),
+        ("call `f(**options)` with **care**", "call `f(**options)` with care"),
+        ("2**3 and **/*.txt stay", "2**3 and **/*.txt stay"),
+        ("Stir.\n\n---", "Stir."),
+        ("Stir.\n\n* * *\nServe.", "Stir.\n\nServe."),
+        ("well-known -- dashes", "well-known -- dashes"),
+    ],
+)
+def test_marks_that_carry_nothing_go_and_all_else_stays(text: str, shorter: str) -> None:
+    assert compact(text, "prose") == shorter
+
+
+def test_a_table_has_its_shortest_rule_and_code_and_html_stay_as_they_are() -> None:
+    table = "| a | **b** |\n|:-----|------:|\n| --- | 2 |"
+    assert compact(table, "table") == "a | b\n-|-\n--- | 2"
+    for block in ("code", "html"):
+        assert compact("x = a ** b\n---\n**c**", block) == "x = a ** b\n---\n**c**"
+
+
+@pytest.mark.parametrize(
+    ("row", "shorter"),
+    [
+        ("| leek | 7 |", "leek | 7"),
+        ("| leek | |", "| leek | |"),
+        ("| | 7 |", "| | 7 |"),
+        ("| leek |", "| leek |"),
+        ("| a | b \\|", "| a | b \\|"),
+        ("leek | 7", "leek | 7"),
+    ],
+)
+def test_a_row_needs_marks_between_its_cells_only(row: str, shorter: str) -> None:
+    assert compact(row, "row") == shorter
+
+
+@pytest.mark.parametrize(
+    ("line", "shorter"),
+    [
+        ("# --------- oven ---------", "# --- oven ---"),
+        ("  // ========", "  // ==="),
+        ("----------", "---"),
+        ("-----BEGIN KEY-----", "-----BEGIN KEY-----"),
+        ('print("==========")', 'print("==========")'),
+        ("##### fifth", "##### fifth"),
+        ("##########", "###"),
+    ],
+)
+def test_rulers_in_comments_of_code_are_short(line: str, shorter: str) -> None:
+    assert compact(line, "code") == shorter
+
+
+@pytest.mark.parametrize("block", ["prose", "table", "row", "code"])
+@pytest.mark.parametrize(
+    ("before", "piece", "after"), [("**", "`", " x"), ("", "| a ", "|"), ("", "**a `", ""), ("", " ", "|")]
+)
+def test_no_text_of_a_paragraph_takes_long(before: str, piece: str, after: str, block: str) -> None:
+    assert is_linear(lambda size: compact(before + piece * (size // len(piece)) + after, block), 5_000)

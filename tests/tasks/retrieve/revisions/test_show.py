@@ -14,7 +14,7 @@ from tasks.crawl.collect import collect
 from tasks.retrieve.revisions.history import choose, read_revision, revisions_of
 from tasks.retrieve.revisions.show import differences, open_edition, shown
 from tasks.retrieve.routing.search import Filters
-from tasks.retrieve.skills.listing import SkillList
+from tasks.retrieve.skills.catalogue import SkillList
 from tests.support.roots.skill_root import MarketSource, SkillRoot
 from tests.support.roots.storied import BREAD_ID, KEY, KNEAD, LOGO, PIPED, SECOND
 
@@ -44,14 +44,13 @@ def test_between_two_nights_text_files_and_risks_have_changed(storied: SkillRoot
     assert [risk["code"] for risk in found["risks"]["gone"]] == ["risk.unscanned.binary"]
 
 
-def test_without_nights_the_last_change_is_told(storied: SkillRoot) -> None:
+def test_differences_are_those_of_the_nights_asked_for_else_of_the_last_change(storied: SkillRoot) -> None:
+    # Without nights the last change is told.
     found = changed(storied)
     assert (found["a"]["fetched_at"][:10], found["b"]["fetched_at"][:10]) == ("2025-03-04", "2025-03-05")
     assert (found["text"], found["fields"], found["risks"]) == (None, {}, {"added": [], "gone": []})
     assert [file["path"] for file in found["files"]] == ["notes.md"]
-
-
-def test_a_night_is_compared_with_the_newest_and_backwards_too(storied: SkillRoot) -> None:
+    # A night is compared with the newest and backwards too.
     forward, back = changed(storied, "2025-03-02"), changed(storied, "2025-03-05", "2025-03-02")
     assert {f["path"]: f["change"] for f in forward["files"]} == {
         "logo.png": "removed", "notes.md": "added", "scripts/knead.sh": "changed",
@@ -63,17 +62,10 @@ def test_a_night_is_compared_with_the_newest_and_backwards_too(storied: SkillRoo
         back["risks"]["gone"],
         back["risks"]["added"],
     )
-
-
-def test_between_nights_without_a_change_nothing_changed(storied: SkillRoot) -> None:
+    # Between nights without a change nothing changed.
     found = changed(storied, "2025-03-02", "2025-03-03")
     assert (found["changed"], found["files"], found["text"]) == (False, [], None)
     assert found["a"] == found["b"]
-
-
-def test_a_night_before_the_first_is_wrong_input(storied: SkillRoot) -> None:
-    with pytest.raises(WrongInput, match="has no revision '2025-03-01'"):
-        changed(storied, "2025-03-01")
 
 
 def show(root: SkillRoot, text: str = BREAD_ID, revision: str | None = None) -> dict[str, Any]:
@@ -84,7 +76,8 @@ def read(root: SkillRoot, path: str, revision: str | None = None) -> bytes:
     return open_edition(root.root, BREAD_ID, revision)[0].read(path)
 
 
-def test_it_says_what_is_known_of_a_skill(storied: SkillRoot) -> None:
+def test_it_says_what_is_known_of_a_skill_and_its_files_as_fetched_and_as_kept(storied: SkillRoot) -> None:
+    # It says what is known of a skill.
     found = show(storied)
     row = documents_table(storied.root).of_document(BREAD_ID).to_dicts()[0]
     assert found["front_matter"] == {"name": "bread", "description": "Bakes wheat bread with yeast at home"}
@@ -96,9 +89,7 @@ def test_it_says_what_is_known_of_a_skill(storied: SkillRoot) -> None:
     assert (found["fetched_at"][:10], found["first_seen_at"][:10]) == ("2025-03-05", "2025-03-02")
     assert (found["licence_class"], found["stale_since"], found["aliases"]) == ("allow", None, [])
     assert json.loads(json.dumps(found)) == found
-
-
-def test_its_files_are_told_as_fetched_and_as_kept(storied: SkillRoot) -> None:
+    # Its files are told as fetched and as kept.
     files = {file["path"]: file for file in show(storied)["files"]}
     assert list(files) == ["keys.env", "notes.md", "scripts/knead.sh"]
     assert files["scripts/knead.sh"]["kept"]["sha256"] == files["scripts/knead.sh"]["sha256"]
@@ -128,24 +119,23 @@ def test_no_key_is_ever_shown(storied: SkillRoot, revision: str | None) -> None:
     assert read(storied, "keys.env", revision) == b"TOKEN=[redacted:github-token]\n"
 
 
-def test_the_skill_file_is_as_its_author_wrote_it(storied: SkillRoot) -> None:
-    assert read(storied, "skill.md") == SECOND.encode()
-
-
-def test_the_end_of_an_id_or_a_name_will_do_if_one_document_has_it(storied: SkillRoot) -> None:
+def test_ends_of_ids_and_files_will_do_where_one_has_them_else_those_near_are_named(
+    storied: SkillRoot,
+) -> None:
+    # The end of an id or a name will do if one document has it.
     assert show(storied, "bread")["doc_id"] == BREAD_ID
     assert show(storied, "OLD BEES")["doc_id"] == "local/market/old/bees"
     with pytest.raises(UnknownDocument, match="it may mean local/market/bees, local/market/old/bees"):
         show(storied, "bees")
     with pytest.raises(UnknownDocument, match="near it are local/market/bread"):
         show(storied, "local/market/braed")
-
-
-def test_a_file_that_is_not_there_or_not_kept_is_named(storied: SkillRoot) -> None:
+    # A file that is not there or not kept is named.
     with pytest.raises(WrongInput, match=r"has no file 'nots\.md'; near it are notes\.md"):
         read(storied, "nots.md")
     with pytest.raises(WrongInput, match=r"has no file '\.\./\.\./state/served\.json'"):
         read(storied, "../../state/served.json")
+    # The skill file is as its author wrote it.
+    assert read(storied, "skill.md") == SECOND.encode()
 
 
 @pytest.fixture

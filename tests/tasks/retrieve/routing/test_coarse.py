@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -8,18 +12,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.models.encoder import OnnxEncoder
 from tasks.models.protocols import Vectors
-from tasks.retrieve.routing import coarse, router
+from tasks.models.token_states import unit
+from tasks.retrieve.routing import coarse
+from tasks.retrieve.routing import router as routing
 from tasks.retrieve.routing.bm25f import lexical_of
 from tasks.retrieve.routing.coarse import Coarse, best_of, coarse_of, leading, standardised
-from tasks.retrieve.routing.learned_leg import LearnedLeg, Retriever, unit
-from tasks.retrieve.routing.micro_batches import cosines
+from tasks.retrieve.routing.learned_leg import LearnedLeg, Retriever, packaged_retriever
+from tasks.retrieve.routing.micro_batches import MicroBatches, cosines
 from tasks.retrieve.routing.postings import postings_of
 from tasks.retrieve.routing.router import Router
 from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.skill_tokens import skill_tokens_of
+from tests.support.models.routing_material import SKILLS
 
-WIDTH, ROWS = 24, 1500
-WORDS = ["bread", "hive", "tyre", "ledger", "query", "poem", "kiln", "sail"]
+WIDTH, DRAWN_ROWS = 24, 1500
+
+
+TOPICS = ["bread", "hive", "tyre", "ledger", "query", "poem", "kiln", "sail"]
 
 
 def drawn(rows: int, seed: int = 0) -> Vectors:
@@ -85,12 +96,19 @@ class Drawn:
 
 def of_rows(found: Coarse | None, learned: Coarse | None) -> Router:
     chance = np.random.default_rng(5)
-    texts = [" ".join(chance.choice(WORDS, 3)) for _ in range(ROWS)]
+    texts = [" ".join(chance.choice(TOPICS, 3)) for _ in range(DRAWN_ROWS)]
     skills = [Skill(f"s/{row:04}", f"n{row}", text, "") for row, text in enumerate(texts)]
     postings, ids = postings_of(skills), [skill.doc_id for skill in skills]
-    leg = LearnedLeg(drawn(ROWS, 9), _model, coarse=learned)
+    leg = LearnedLeg(drawn(DRAWN_ROWS, 9), _model, coarse=learned)
     return Router(
-        ids, ids, lexical_of(postings), postings.sketches, drawn(ROWS), Drawn(), learned=leg, coarse=found
+        ids,
+        ids,
+        lexical_of(postings),
+        postings.sketches,
+        drawn(DRAWN_ROWS),
+        Drawn(),
+        learned=leg,
+        coarse=found,
     )
 
 
@@ -99,9 +117,9 @@ def _model() -> Retriever:
     return model
 
 
-REQUESTS = [
+ASKED = [
     "a ledger for the hive", "bread", "Fire the kiln well.\nMend the tyre at once.\nWrite a poem of bread.",
-    *(f"{one} and {other} number {n}" for n, (one, other) in enumerate(zip(WORDS, WORDS[3:], strict=False))),
+    *(f"{one} and {other} no. {n}" for n, (one, other) in enumerate(zip(TOPICS, TOPICS[3:], strict=False))),
 ]  # fmt: skip
 
 
@@ -109,12 +127,12 @@ REQUESTS = [
 def test_the_first_by_a_scan_are_those_by_whole_vectors_with_the_same_scores(
     fold: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router, "RESCORED", 150)
+    monkeypatch.setattr(routing, "RESCORED", 150)
     monkeypatch.setattr(coarse, "_SAMPLE", 500)
     exact = of_rows(None, None)
-    scan = of_rows(coarse_of(drawn(ROWS)), coarse_of(drawn(ROWS, 9)))
+    scan = of_rows(coarse_of(drawn(DRAWN_ROWS)), coarse_of(drawn(DRAWN_ROWS, 9)))
     shared = 0
-    for request in REQUESTS:
+    for request in ASKED:
         one, other = (made.rank(request, 10, fold=fold) for made in (exact, scan))
         assert one[0].doc_id == other[0].doc_id
         told = {found.doc_id: found for found in other}
@@ -123,27 +141,120 @@ def test_the_first_by_a_scan_are_those_by_whole_vectors_with_the_same_scores(
             if found.doc_id in told:
                 assert told[found.doc_id].score == pytest.approx(found.score, abs=0.02)
                 assert told[found.doc_id].evidence == pytest.approx(found.evidence, abs=0.02)
-    assert shared >= 0.98 * 10 * len(REQUESTS)
+    assert shared >= 0.98 * 10 * len(ASKED)
 
 
-def test_only_rows_that_are_allowed_are_rescored_however_few() -> None:
-    scan = of_rows(coarse_of(drawn(ROWS)), None)
-    allowed = np.zeros(ROWS, dtype=np.bool_)
+def test_of_rows_asked_for_only_those_allowed_and_all_of_them_are_ranked() -> None:
+    # Only rows that are allowed are rescored however few.
+    scan = of_rows(coarse_of(drawn(DRAWN_ROWS)), None)
+    allowed = np.zeros(DRAWN_ROWS, dtype=np.bool_)
     allowed[[3, 700]] = True
     assert {found.doc_id for found in scan.rank("bread", 5, allowed=allowed)} == {"s/0003", "s/0700"}
-
-
-def test_all_rows_are_ranked_exactly_where_all_are_asked_for() -> None:
-    exact, scan = (of_rows(found, None) for found in (None, coarse_of(drawn(ROWS))))
-    rank = [[f.doc_id for f in made.rank("bread", ROWS, fold=False)] for made in (exact, scan)]
-    assert len(rank[1]) == ROWS
+    # All rows are ranked exactly where all are asked for.
+    exact, scan = (of_rows(found, None) for found in (None, coarse_of(drawn(DRAWN_ROWS))))
+    rank = [[f.doc_id for f in made.rank("bread", DRAWN_ROWS, fold=False)] for made in (exact, scan)]
+    assert len(rank[1]) == DRAWN_ROWS
     assert np.mean([a == b for a, b in zip(*rank, strict=True)]) > 0.9
 
 
-def test_what_is_kept_is_read_by_name_and_only_where_there_is_a_file() -> None:
-    vectors, none = drawn(9), np.zeros((9, 0), dtype=np.float32)
-    made = {f"vectors_{part}": getattr(coarse_of(vectors), part) for part in ("scanned", "frame")}
-    read = partial(coarse.coarse_kept, vectors, none, made.__getitem__)
-    assert read([]) == {}
-    (kept,) = read(["vectors_scanned.npy"]).values()
-    np.testing.assert_array_equal(kept.cosines(vectors), coarse_of(vectors).cosines(vectors))
+class Holding:
+    """Doubles numbers, fails at 0, and is held in its first call until it is let go."""
+
+    def __init__(self) -> None:
+        self.batches, self.held, self.may_go = list[list[int]](), threading.Event(), threading.Event()
+
+    def __call__(self, values: list[int]) -> list[int]:
+        self.batches.append(values)
+        if not self.held.is_set():
+            self.held.set()
+            assert self.may_go.wait(30)
+        if 0 in values:
+            raise ZeroDivisionError
+        return [2 * value for value in values]
+
+
+def asked_while_held(work: Holding, values: Sequence[int]) -> tuple[list[int], list[object]]:
+    """Return the batches' sizes, and results or errors, of values that come while a call is under way."""
+    batches = MicroBatches[int, int](lanes=1)
+
+    def outcome(value: int) -> object:
+        try:
+            return batches(work, value)
+        except ZeroDivisionError as error:
+            return type(error)
+
+    with ThreadPoolExecutor(1 + len(values)) as pool:
+        first = pool.submit(batches, work, 100)
+        assert work.held.wait(30)
+        others = [pool.submit(outcome, value) for value in values]
+        while len(batches._waiting) < len(values):
+            threading.Event().wait(0.001)
+        work.may_go.set()
+        assert first.result() == 200
+        results = [other.result() for other in others]
+        return [len(batch) for batch in work.batches], results
+
+
+def test_what_comes_while_a_call_is_under_way_goes_together_and_what_fails_fails_alone() -> None:
+    # What comes while a call is under way goes together into the next.
+    sizes, results = asked_while_held(Holding(), range(1, 9))
+    assert sizes == [1, 8]
+    assert results == [2, 4, 6, 8, 10, 12, 14, 16]
+    # A value that fails fails alone.
+    _, results = asked_while_held(Holding(), [1, 0, 2])
+    assert results == [2, ZeroDivisionError, 4]
+
+
+def test_a_call_begins_at_once_where_a_lane_is_free() -> None:
+    work = Holding()
+    batches = MicroBatches[int, int](lanes=2)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(batches, work, 1)
+        assert work.held.wait(30)
+        assert batches(work, 2) == 4
+        work.may_go.set()
+        assert first.result() == 2
+
+
+@settings(max_examples=20)
+@given(rows=st.integers(0, 600), queries=st.integers(1, 9), seed=st.integers(0, 99))
+def test_a_cosine_does_not_depend_on_the_other_queries(rows: int, queries: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    vectors, asked = (random.standard_normal((n, 48), dtype=np.float32) for n in (rows, queries))
+    found = cosines(vectors, asked)
+    assert found.shape == (queries, rows)
+    np.testing.assert_allclose(found, asked @ vectors.T, atol=1e-4)
+    for place in range(queries):
+        np.testing.assert_array_equal(found[place], cosines(vectors, asked[place : place + 1])[0])
+
+
+@pytest.fixture(scope="module")
+def router(minilm: OnnxEncoder) -> Router:
+    learned = packaged_retriever(1).skills(skill_tokens_of(SKILLS))
+    leg = LearnedLeg(learned, partial(packaged_retriever, 1), learned)
+    return Router.from_documents(SKILLS, minilm, learned=leg)
+
+
+SAID = [
+    "my", "bicycle", "lost", "its", "air.", "fix", "the", "tyre", "before", "noon,", "\u4fee", "knead",
+    "sour", "dough?\nthen", "bake", "it",
+]  # fmt: skip
+
+
+def test_requests_that_come_at_once_are_answered_as_each_alone(router: Router) -> None:
+    requests = [" ".join(SAID[at : at + 3 + at % 4]) for at in range(len(SAID) - 3)] * 2
+    with ThreadPoolExecutor(12) as pool:
+        assert list(pool.map(partial(router.rank, k=5), requests)) == [router.rank(r, 5) for r in requests]
+
+
+def test_a_router_that_nobody_holds_is_gone_with_its_files_without_a_search_for_garbage(
+    minilm: OnnxEncoder,
+) -> None:
+    gone = weakref.ref(made := Router.from_documents(SKILLS, minilm))
+    assert made.rank("fix a tyre", 1)
+    gc.disable()
+    try:
+        del made
+        assert gone() is None
+    finally:
+        gc.enable()

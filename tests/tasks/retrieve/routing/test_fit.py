@@ -1,15 +1,25 @@
+"""The learned leg, and the fit: how near a skill is to a request, and how likely it serves it."""
+
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.seal import folder_holds
+from tasks.models import adapted_encoder
+from tasks.models.adapted_encoder import WIDTH, base_tokenizer, token_vectors
 from tasks.models.encoder import OnnxEncoder
+from tasks.models.token_states import unit
 from tasks.retrieve.routing.fit import FEATURES, FitModel, Leading, evidence_of, packaged_fit
-from tasks.retrieve.routing.router import Router
+from tasks.retrieve.routing.learned_leg import QUERY, LearnedLeg, Retriever, packaged_retriever
+from tasks.retrieve.routing.router import Router, RouterSettings
+from tasks.retrieve.routing.skill import Skill
+from tasks.retrieve.routing.skill_tokens import kept_tokens, skill_tokens_of
 from tests.support.models.routing_material import SKILLS
 
 _SCORES = st.lists(st.floats(-5, 50, width=32), min_size=1, max_size=40).map(
@@ -65,33 +75,17 @@ def test_a_model_is_read_as_it_is_told() -> None:
     assert np.allclose([*told["weights"].values()], model.weights, atol=1e-4)
 
 
-def test_a_request_that_a_skill_serves_fits_better_than_a_foreign_one(router: Router) -> None:
+def test_a_request_that_a_skill_serves_fits_better_than_a_foreign_one_and_its_name_fits(
+    router: Router,
+) -> None:
+    # A request that a skill serves fits better than a foreign one.
     served = router.rank("My bicycle has a flat tyre.", 1)[0]
     foreign = router.rank("Prepare the quarterly statement of value added tax", 1)[0]
     assert served.fit is not None
     assert foreign.fit is not None
     assert foreign.fit < packaged_fit().least < served.fit
-
-
-def test_a_skill_that_is_called_by_its_name_fits(router: Router) -> None:
+    # A skill that is called by its name fits.
     assert router.rank("tyre-repair", 1)[0].fit == 1.0
-
-
-@pytest.mark.parametrize("fold", [True, False])
-def test_how_many_results_are_asked_for_does_not_change_a_fit(minilm: OnnxEncoder, fold: bool) -> None:
-    # Longer texts: among many skills those that are ranked low may hold more of the request's words.
-    many = [
-        skill._replace(
-            doc_id=f"{skill.doc_id}-{n}", name=f"{skill.name} {n}", body=f"{skill.body} blade {n}" * n
-        )
-        for n in range(12)
-        for skill in SKILLS
-    ]
-    router = Router.from_documents(many, minilm, fit=packaged_fit())
-    for query in ("sharpen a blade", "a flat tyre", "blade 7 for the bread"):
-        few, whole = router.rank(query, 1, fold=fold), router.rank(query, len(many), fold=fold)
-        assert len(whole) > 40
-        assert (few[0].fit, few[0].evidence) == (whole[0].fit, whole[0].evidence)
 
 
 def test_without_a_model_no_fit_is_known(minilm: OnnxEncoder) -> None:
@@ -110,3 +104,94 @@ def test_what_is_read_well_fits_better_and_no_unread_skill_fits_best(
     assert (better[: len(told)] >= fits[: len(told)]).all()
     assert fits.max() == fits[: len(told)].max()
     np.testing.assert_array_equal(packaged_fit().chances(evidence, told), packaged_fit().chances(evidence))
+
+
+SKILL_TOKENS = skill_tokens_of(SKILLS)
+
+
+AIRLESS = "My bicycle lost its air."
+
+
+@pytest.fixture(scope="module")
+def retriever() -> Retriever:
+    return packaged_retriever(None)
+
+
+@pytest.fixture(scope="module")
+def vectors(retriever: Retriever) -> np.ndarray:
+    return retriever.skills(SKILL_TOKENS)
+
+
+def test_vectors_have_length_one_whatever_a_text_holds(retriever: Retriever, vectors: np.ndarray) -> None:
+    bare = skill_tokens_of([Skill("a/b", "", "", ""), *SKILLS[:1]])
+    for rows in (
+        vectors,
+        retriever.skills(bare),
+        retriever.requests([AIRLESS, "", "\u200b"])[0],
+    ):
+        assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-3)
+    assert retriever.skills(skill_tokens_of([])).shape == (0, WIDTH)
+
+
+@settings(max_examples=10)
+@given(keep=st.lists(st.booleans(), min_size=len(SKILLS), max_size=len(SKILLS)))
+def test_a_skills_vector_does_not_depend_on_the_others(keep: list[bool]) -> None:
+    rows = np.flatnonzero(keep)
+    found = packaged_retriever(None).skills(kept_tokens(SKILL_TOKENS, rows))
+    np.testing.assert_array_equal(found, packaged_retriever(None).skills(SKILL_TOKENS)[rows])
+
+
+def test_the_nearest_skill_to_a_request_serves_it(retriever: Retriever, vectors: np.ndarray) -> None:
+    [(cosines, share, *_)] = LearnedLeg(vectors, lambda: retriever).cosines([AIRLESS])
+    assert "tyre" in SKILLS[int(cosines.argmax())].doc_id
+    assert share == 1
+
+
+def test_what_a_body_says_counts(retriever: Retriever) -> None:
+    plain, told = (
+        retriever.skills(skill_tokens_of([Skill("a/b", "helper", "Helps at home.", body)]))[0]
+        for body in ("See the list.", "Patch the inner tube of the bicycle tyre, and pump in air. " * 5)
+    )
+    asked = retriever.requests([AIRLESS])[0][0]
+    assert told @ asked > plain @ asked + 0.02
+
+
+def test_of_a_long_request_its_share_that_is_read_counts(
+    minilm: OnnxEncoder, retriever: Retriever, vectors: np.ndarray
+) -> None:
+    long = " ".join(["the bicycle lost its air"] * 60)
+    count = len(base_tokenizer().encode(long, add_special_tokens=False).ids)
+    assert retriever.requests([long])[1][0] == pytest.approx(QUERY / count)
+    leg = LearnedLeg(vectors, lambda: retriever)
+    router = Router.from_documents(SKILLS, minilm, learned=leg, settings=RouterSettings(learned=2.0))
+    whole, part = (router.parts(text)["learned"] for text in (AIRLESS, long))
+    assert whole.std() == pytest.approx(2, abs=0.01)
+    assert part.std() == pytest.approx(2 * QUERY / count, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("request_", "share"), [("", 0), ("\u4fee\u7406\u81ea\u8f66", 0), (AIRLESS + " x" * 2000, 0.03)]
+)
+def test_what_is_not_read_of_a_request_does_not_count(
+    retriever: Retriever, request_: str, share: float
+) -> None:
+    assert retriever.requests([request_])[1][0] == pytest.approx(share, abs=0.02)
+
+
+def test_vectors_of_tokens_are_kept_and_made_again_where_they_are_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, read = np.random.default_rng(0), list[int]()
+    made = unit(rng.normal(size=(40, WIDTH))).astype(np.float16)
+    monkeypatch.setattr(adapted_encoder, "model_cache", lambda: tmp_path)
+    monkeypatch.setattr(adapted_encoder, "_read_alone", lambda: read.append(1) or made)
+    for _ in range(2):
+        np.testing.assert_array_equal(token_vectors(), made)
+    assert len(read) == 1
+    (folder,) = tmp_path.iterdir()
+    (folder / "vectors.npy").write_bytes(b"gone")
+    np.testing.assert_array_equal(token_vectors(), made)
+    assert len(read) == 2
+    assert folder_holds(folder)
+    monkeypatch.setattr(adapted_encoder, "model_cache", lambda: Path("/dev/null"))
+    np.testing.assert_array_equal(token_vectors(), made)

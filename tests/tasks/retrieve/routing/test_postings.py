@@ -46,14 +46,11 @@ def test_a_word_is_looked_up_by(word: str, terms: list[str]) -> None:
     assert list(spelled_terms(word)) == terms
 
 
-def test_separators_of_identifiers_part_words() -> None:
-    assert term_counts("oven_temp proof-time") == term_counts("oven temp proof time")
-
-
 def test_terms_are_counted_and_stand_in_order() -> None:
     knead, dough = term_hash("knead"), term_hash("dough")
     assert term_counts("Knead dough; kneading doughs, dough") == {knead: 2, dough: 3}
     assert term_sequence("Knead dough; kneading") == [knead, dough, knead]
+    assert term_counts("oven_temp proof-time") == term_counts("oven temp proof time")
 
 
 @given(st.text(max_size=200))
@@ -136,48 +133,35 @@ def test_equal_texts_have_equal_sketches_and_others_hardly_any_bin_in_common() -
     assert (first == third).mean() < 0.2
 
 
-def test_a_term_in_the_name_weighs_more_than_one_in_the_body() -> None:
-    named = Skill("a", "hive", "one two", "three four")
-    told = Skill("b", "name", "one two", "hive four")
-    scores = lexical_of(postings_of([named, told, BIKE])).scores("hive")
-    assert scores[0] > scores[1] > scores[2] == 0
-
-
-def test_scores_are_bm25f() -> None:
+def test_scores_are_bm25f_by_field_and_by_how_often_a_word_is_said() -> None:
+    # Scores are bm25f.
     postings = postings_of([BREAD, BEES, BIKE])
     settings = Bm25fSettings((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0), k1=2.0, rarity=1.0)
     rarity = np.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
     assert lexical_of(postings, settings).scores("bees").tolist() == pytest.approx([0, rarity / (1 + 2), 0])
-
-
-def test_repeating_a_word_counts_by_its_logarithm() -> None:
+    # A term in the name weighs more than one in the body.
+    named = Skill("a", "hive", "one two", "three four")
+    told = Skill("b", "name", "one two", "hive four")
+    scores = lexical_of(postings_of([named, told, BIKE])).scores("hive")
+    assert scores[0] > scores[1] > scores[2] == 0
+    # Repeating a word counts by its logarithm.
     lexical = lexical_of(postings_of([BREAD, BEES, BIKE]))
     once, thrice = lexical.scores("hive")[1], lexical.scores("hive hive hive")[1]
     assert thrice / once == pytest.approx(1 + np.log(3))
-
-
-def test_only_the_weightiest_terms_of_a_query_are_asked() -> None:
+    # Only the weightiest terms of a query are asked.
     lexical = lexical_of(postings_of([BREAD, BEES, BIKE]), Bm25fSettings(terms=1))
     ((_, weight),) = lexical.weighed("hive hive tyres")
     assert weight > lexical_of(postings_of([BREAD, BEES, BIKE])).weighed("tyres")[0][1]
+    # Function words count only by themselves.
+    lexical = lexical_of(postings_of([BREAD, BEES, BIKE]))
+    assert (lexical.scores("a hive") == lexical.scores("hive")).all()
+    assert lexical.scores("a")[1] > 0
 
 
 @given(query=st.lists(st.sampled_from(["hive", "tyres", "bread", "a", "unheard"]), min_size=1).map(" ".join))
 def test_no_skill_scores_more_than_the_highest_that_a_query_can(query: str) -> None:
     lexical = lexical_of(postings_of([BREAD, BEES, BIKE]))
     assert lexical.scores(query).max() <= lexical.highest(query)
-
-
-def test_function_words_count_only_by_themselves() -> None:
-    lexical = lexical_of(postings_of([BREAD, BEES, BIKE]))
-    assert (lexical.scores("a hive") == lexical.scores("hive")).all()
-    assert lexical.scores("a")[1] > 0
-
-
-def test_no_skills_no_terms() -> None:
-    empty = lexical_of(postings_of([]))
-    assert empty.scores("hive").shape == (0,)
-    assert empty.described.scores("hive").shape == (0,)
 
 
 MARKET = [
@@ -187,28 +171,26 @@ MARKET = [
 ]
 
 
-def test_bodies_have_no_say() -> None:
+def test_a_description_s_words_count_once_by_their_rarity_and_its_length_and_bodies_have_no_say() -> None:
+    # Bodies have no say.
     scores = described_of(postings_of(MARKET)).scores("rye for the bees")
     assert scores[0] > 0 < scores[1]
     assert scores[2] == 0
     assert not described_of(postings_of(MARKET)).scores("feed then").any()
-
-
-def test_a_word_is_as_rare_as_it_is_among_descriptions() -> None:
+    # A word is as rare as it is among descriptions.
     scores = described_of(postings_of(MARKET)).scores("rye")
     frequency, rarity, mean = 1.0, np.log(1 + (3 - 1 + 0.5) / (1 + 0.5)), (4 + 4 + 4) / 3
     assert scores[0] == pytest.approx(rarity * frequency / (frequency + 1.5 * (0.25 + 0.75 * 4 / mean)))
-
-
-def test_a_word_counts_once_however_often_it_is_asked() -> None:
-    described = described_of(postings_of(MARKET))
-    assert described.scores("bees bees bees").tolist() == described.scores("bees").tolist()
-
-
-def test_a_longer_description_scores_less() -> None:
+    # A longer description scores less.
     wordy = Skill("d", "loaf", "rye " + "and many other things besides " * 3, "")
     scores = described_of(postings_of([*MARKET, wordy])).scores("rye")
     assert scores[0] > scores[3] > 0
+    # An unknown word or an empty index finds nothing.
+    assert not described_of(postings_of(MARKET)).scores("zither").any()
+    assert described_of(postings_of([])).scores("bees").shape == (0,)
+    assert lexical_of(postings_of([])).scores("hive").shape == (0,)
+    described = described_of(postings_of(MARKET))
+    assert described.scores("bees bees bees").tolist() == described.scores("bees").tolist()
 
 
 def test_what_is_left_of_an_index_scores_as_if_it_were_made_of_that() -> None:
@@ -240,8 +222,3 @@ def test_postings_that_contradict_themselves_are_damage() -> None:
     wrong = replace(postings, rows=postings.rows + len(MARKET))
     with pytest.raises(StorageError, match="routing index is damaged"):
         Descriptions(wrong).scores("bees")
-
-
-def test_an_unknown_word_or_an_empty_index_finds_nothing() -> None:
-    assert not described_of(postings_of(MARKET)).scores("zither").any()
-    assert described_of(postings_of([])).scores("bees").shape == (0,)

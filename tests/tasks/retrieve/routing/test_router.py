@@ -38,12 +38,11 @@ def test_a_task_is_cut_into(task: str, found: list[str]) -> None:
     assert facets(task) == found
 
 
-def test_a_long_line_is_cut_between_words() -> None:
+def test_long_lines_are_cut_between_words_if_there_are_any() -> None:
+    # A long line is cut between words.
     cut = facets("knead the dough " * 100)
     assert all(len(part) <= 400 and not part.endswith("doug") for part in cut)
-
-
-def test_a_line_without_spaces_is_cut_all_the_same() -> None:
+    # A line without spaces is cut all the same.
     assert max(map(len, facets("é" * 5000))) <= 400
 
 
@@ -54,18 +53,15 @@ def test_what_is_read_is_within_the_budget_and_in_order(pieces: list[str], most:
     assert read == [piece for piece in pieces if piece in read] != []
 
 
-def test_the_first_pieces_are_read_and_a_longer_one_passed_over() -> None:
+def test_what_is_read_is_prose_first_then_the_rest_and_a_longer_piece_is_passed_over() -> None:
+    # The first pieces are read and a longer one passed over.
     assert readable(["knead the dough", "rest it " * 20, "bake it"], 12) == ["knead the dough", "bake it"]
-
-
-def test_prose_is_read_before_rows_of_numbers_code_and_rules() -> None:
+    # Prose is read before rows of numbers code and rules.
     prose = ["Bake six loaves by noon.", "まず湯を沸かす。"]
     task = ["0.1, 0.3, 3.0, , 12", prose[0], "━" * 8, "f(x[0]) -> {1: 2}", prose[1]]
     assert readable(task, sum(map(about_tokens, prose)) + 1) == prose
     assert readable(["1 2 3", "4 5 6"], 3) == ["1 2 3"]
-
-
-def test_what_is_left_goes_to_the_rest() -> None:
+    # What is left goes to the rest.
     needs = ["Bump node 18.19.1 -> 20.11.0", "Then bake six loaves."]
     assert readable(needs, 100) == needs
 
@@ -133,10 +129,15 @@ def test_a_name_wins_over_a_text_that_says_it_more_often(minilm: OnnxEncoder) ->
     assert ids(Router.from_documents([loud, named], minilm), "bees") == ["named", "loud"]
 
 
-def test_rows_that_are_not_allowed_take_no_place(router: Router) -> None:
+def test_rows_that_are_not_allowed_take_no_place_and_an_empty_index_finds_nothing(
+    router: Router, minilm: OnnxEncoder
+) -> None:
+    # Rows that are not allowed take no place.
     allowed = np.array([False, False, True, True])
     assert [f.doc_id for f in router.rank("bake a loaf", 2, allowed=allowed)] != []
     assert {f.doc_id for f in router.rank("bake a loaf", 9, allowed=allowed)} == {"a/bees", "a/bike"}
+    # An empty index finds nothing.
+    assert Router.from_documents([], minilm).rank("bread", 5) == []
 
 
 def test_the_order_of_the_documents_does_not_matter(router: Router, minilm: OnnxEncoder) -> None:
@@ -238,13 +239,12 @@ def compared(task: str) -> tuple[list[int], np.ndarray, np.ndarray]:
     return len(read.asked), read.parts["whole"], read.parts["facets"]
 
 
-def test_a_single_facet_is_compared_once_and_counts_as_the_whole() -> None:
+def test_a_single_facet_counts_as_the_whole_and_longer_ones_count_more_in_it() -> None:
+    # A single facet is compared once and counts as the whole.
     compared_with, whole, facets = compared("a a a")
     assert compared_with == 1
     np.testing.assert_allclose(whole, facets, atol=1e-6)
-
-
-def test_the_whole_task_is_no_facet_of_it_and_longer_facets_count_more_in_it() -> None:
+    # The whole task is no facet of it and longer facets count more in it.
     compared_with, whole, facets = compared("a a a.\nb b b.")
     assert compared_with == 3
     # `y` is nearest to the whole, `w` and `x` to a facet each.
@@ -301,16 +301,11 @@ def test_an_encoder_reads_no_more_of_a_task_than_it_is_given(minilm: OnnxEncoder
     assert 0 < sum(minilm.count(read)) <= 350
 
 
-def test_an_empty_index_finds_nothing(minilm: OnnxEncoder) -> None:
-    assert Router.from_documents([], minilm).rank("bread", 5) == []
-
-
-def test_equal_scores_say_nothing() -> None:
+def test_equal_scores_say_nothing_and_names_are_compared_without_their_separators() -> None:
+    # Equal scores say nothing.
     assert standardised(np.full(3, 2, dtype=np.float32)).tolist() == [0, 0, 0]
     assert standardised(np.array([1, 3], dtype=np.float32)).tolist() == [-1, 1]
-
-
-def test_names_are_compared_without_their_separators() -> None:
+    # Names are compared without their separators.
     assert plain_name(" PDF_Form-Filler ") == plain_name("pdf form filler") == "pdf-form-filler"
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 from collections.abc import Callable
@@ -10,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from storage.lance.served import require_served
 from tasks.refine import workers
@@ -25,13 +22,11 @@ from tasks.retrieve.shells import publish_tables
 from tasks.retrieve.versions.doctor import examine
 from tests.support.roots.hand_written import skill
 from tests.support.roots.nights import Killed, dying_at
-from tests.support.roots.skill_root import MINILM, Export, SkillRoot
+from tests.support.roots.skill_root import MINILM, SkillRoot
 
 Make = Callable[[dict[str, str]], SkillRoot]
 BREAD = skill("bread", "Bakes loaves", "Knead the dough and knock on the crust.")
 BEES = skill("bees", "Looks after a hive", "Treat the colony with oxalic acid in winter.")
-BODIES = ("Knead the dough.", "Treat the colony with oxalic acid.", "# Tube\n\nPatch it.", "Feed syrup.")
-CORPORA = st.dictionaries(st.sampled_from("abcde"), st.sampled_from(BODIES), min_size=1)
 BIKE = skill("bike", "Mends bicycles", "Patch the tube with vulcanising glue.")
 
 
@@ -69,24 +64,6 @@ def test_a_change_is_found_and_only_it_is_read(root: SkillRoot, caplog: pytest.L
     assert (best(root, "vulcanising"), best(root, "syrup"), best(root, "crust")) == ("bike", "bees", "bread")
 
 
-@pytest.mark.slow
-@settings(max_examples=2, deadline=None)
-@given(nights=st.lists(CORPORA, min_size=2, max_size=3))
-def test_an_index_brought_up_to_date_is_bit_for_bit_what_is_made_anew(
-    nights: list[dict[str, str]], tmp_path_factory: pytest.TempPathFactory, minilm_export: Export
-) -> None:
-    named = [{name: skill(name, f"Does {name}", body) for name, body in one.items()} for one in nights]
-    root = SkillRoot.below(tmp_path_factory.mktemp("nights"), minilm_export, named[0])
-    night(root)
-    for before, after in itertools.pairwise(named):
-        for name in before.keys() - after.keys():
-            root.remove(name)
-        for name, text in after.items():
-            root.write(name, text)
-        night(root)
-    require_as_made_anew(root)
-
-
 def require_as_made_anew(root: SkillRoot) -> None:
     folder = Path(root.root.at(FOLDER)) / f"{root.served().version}.{root.served().skills}"
     brought_up = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -109,6 +86,9 @@ def test_a_publication_killed_at_any_write_is_made_good_by_the_next_night(root: 
         assert few_changed(root.root, root.served().tables_at(root.root)) == []
         assert best(root, f"tube {dies_at} times") == "bike"
         assert examine(root.root) == []
+    root.remove("bees")
+    root.write("bread", skill("bread", "Bakes loaves", "Knead the dough twice."))
+    night(root)
     require_as_made_anew(root)
 
 
@@ -222,19 +202,24 @@ def test_of_many_skills_principal_axes_are_kept_and_searched_by(
     assert "is damaged" in caplog.text
 
 
-def test_an_unfinished_folder_counts_as_none(root: SkillRoot) -> None:
-    (name,) = folders(root)
-    root.root.delete(f"{FOLDER}/{name}/index.json")
-    assert best(root, "crust") == "bread"
-
-
-def test_a_damaged_file_is_named_and_search_answers_without_it(
+def test_what_is_damaged_is_named_and_search_answers_without_it(
     root: SkillRoot, caplog: pytest.LogCaptureFixture
 ) -> None:
+    # A damaged file is named and search answers without it.
     (name,) = folders(root)
+    impacts = root.root.read(f"{FOLDER}/{name}/impacts.npy")
     root.root.write(f"{FOLDER}/{name}/impacts.npy", b"no array")
     assert best(root, "crust") == "bread"
     assert "impacts.npy cannot be read" in caplog.text
+    root.root.write(f"{FOLDER}/{name}/impacts.npy", impacts)
+    # Damaged rows are named and search answers without them.
+    path = Path(root.root.at(f"{FOLDER}/{name}/rows.arrow"))
+    path.write_bytes(path.read_bytes().replace(b"Bakes loaves", b"Bakes nails."))
+    assert best(root, "crust") == "bread"
+    assert "rows.arrow cannot be read (it is not as it was written)" in caplog.text
+    path.unlink()
+    assert best(root, "crust") == "bread"
+    assert "rows.arrow cannot be read ([Errno 2]" in caplog.text
 
 
 def test_what_answers_say_is_read_once_while_its_file_stays(root: SkillRoot) -> None:
@@ -243,19 +228,6 @@ def test_what_answers_say_is_read_once_while_its_file_stays(root: SkillRoot) -> 
     assert routing_rows(root.root, served) is first
     os.utime(root.root.at(f"{FOLDER}/{name}/rows.arrow"), ns=(0, 0))
     assert routing_rows(root.root, served) is not first
-
-
-def test_damaged_rows_are_named_and_search_answers_without_them(
-    root: SkillRoot, caplog: pytest.LogCaptureFixture
-) -> None:
-    (name,) = folders(root)
-    path = Path(root.root.at(f"{FOLDER}/{name}/rows.arrow"))
-    path.write_bytes(path.read_bytes().replace(b"Bakes loaves", b"Bakes nails."))
-    assert best(root, "crust") == "bread"
-    assert "rows.arrow cannot be read (it is not as it was written)" in caplog.text
-    path.unlink()
-    assert best(root, "crust") == "bread"
-    assert "rows.arrow cannot be read ([Errno 2]" in caplog.text
 
 
 @pytest.mark.parametrize("file", ["starts", "token_starts"])

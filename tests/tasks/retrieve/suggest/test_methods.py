@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.induce.skills.actions import Arg, Body, Find, SkillAction
+from tasks.induce.skills.actions import Body, Find
 from tasks.induce.skills.windows import DecisionPoint, Target, decision_points
 from tasks.induce.skills.wording import summed_up
-from tasks.induce.trajectories.outline import outline_of, page_seen
+from tasks.induce.trajectories.outline import page_seen
 from tasks.models.protocols import Vectors
 from tasks.retrieve.suggest.methods import (
     METHODS,
@@ -25,7 +25,6 @@ from tasks.retrieve.suggest.methods import (
     default,
     popular,
     sgdr,
-    shows_all,
 )
 from tests.support.induce.runs import BEDS, FORM, HOME, add_bed, call, mooring, press
 from tests.support.models.word_models import WordEncoder
@@ -137,11 +136,6 @@ def test_the_static_method_asks_with_the_state_at_the_start() -> None:
     assert static(offered, asked(state=TASK), 3) == static(offered, asked(), 3)
 
 
-def test_skills_of_the_own_task_alone_are_no_candidates() -> None:
-    assert order(SgdrSetting(1.0, None), task_id="task 0")[:2] == ["three", "two"]
-    assert order(SgdrSetting(0.0, None), task_id="task 5")[:2] == ["five", "three"]
-
-
 def test_the_skills_that_most_tasks_share_come_first() -> None:
     offered = library(SKILLS, ["a"] * 8)
     again = [DecisionPoint("h", task_id, "d", 0, "", START, None, (offered.skills[n],)) for n, task_id in
@@ -244,15 +238,6 @@ def test_a_skill_whose_elements_the_page_does_not_show_is_not_offered() -> None:
     assert shown(BEDS) == {adding}  # what it finds later need not be there yet
     assert shown(FORM) == set()
     assert shown(None) == {adding, helping}
-
-
-def test_a_page_shows_what_the_caller_must_give() -> None:
-    later = press("button", "save", Find(0))
-    open_one = SkillAction("click", None, None, (("element", Arg("element")),))
-    assert shows_all((press("link", "beds"), later, open_one), outline_of(HOME))
-    assert not shows_all((press("button", "add bed"), later), outline_of(HOME))
-    assert shows_all((press("button", "add bed"), later), None)
-    assert shows_all((), outline_of(HOME))
 
 
 def test_what_was_done_in_like_states_is_offered() -> None:

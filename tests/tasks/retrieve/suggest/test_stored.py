@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from tasks.induce.library.build import build
 from tasks.induce.replay.verify import RecordedReplay
@@ -22,7 +21,6 @@ from tasks.retrieve.suggest.stored import (
     STATE,
     InducedRow,
     domain_of,
-    require_records,
     rows_of_domain,
 )
 from tests.support.induce.learning import RUNS
@@ -62,36 +60,22 @@ def test_skills_moments_and_tasks_come_back_whatever_the_order_of_the_rows() -> 
     ]
 
 
-def test_each_vector_is_that_of_its_own_row() -> None:
+def test_vectors_are_of_their_own_rows_and_a_state_that_several_runs_met_is_one_row() -> None:
+    # Each vector is that of its own row.
     given = rows(GREENHOUSE)
     held = domain_of(table(given))
     place = {row.row_id: n for n, row in enumerate(given)}
     assert [int(vector.argmax()) for vector in held.vectors] == [place[s.skill_id] for s in held.skills]
     assert {run.task for run in GREENHOUSE} < held.texts.keys()
     assert all(given[int(vector.argmax())].text == text for text, vector in held.texts.items())
-
-
-def test_a_state_that_several_runs_met_is_one_row() -> None:
+    # A state that several runs met is one row.
     given = rows(GREENHOUSE)
     states = [row for row in given if row.kind == STATE]
     assert len(states) < sum(len(decision_points(run)) for run in GREENHOUSE)
     assert len({row.row_id for row in given}) == len(given)
     assert {row.kind for row in given} == {SKILL, RUN, STATE}
-
-
-def test_the_order_of_runs_changes_no_row() -> None:
+    # The order of runs changes no row.
     assert sorted(map(repr, rows(GREENHOUSE))) == sorted(map(repr, rows(GREENHOUSE[::-1])))
-
-
-@pytest.mark.parametrize("column", ["kind", "domain", "text", "record"])
-def test_a_row_that_the_disk_has_changed_is_told_by_its_digest(column: str) -> None:
-    sound = table(rows(GREENHOUSE))
-    place = sound.schema.get_field_index(column)
-    texts = sound.column(column).to_pylist()
-    spoiled = sound.set_column(place, column, pa.array([f"{texts[0]}!", *texts[1:]]))
-    require_records(sound.to_batches()[0])
-    with pytest.raises(ValueError, match="is not what its digest says"):
-        require_records(spoiled.to_batches()[0])
 
 
 def test_rows_that_were_written_before_are_read() -> None:
@@ -122,19 +106,19 @@ def learned(*runs: tuple[str, str]) -> tuple[Offered, WordEncoder]:
     return offered, encoder
 
 
-def test_support_is_the_number_of_tasks_and_not_of_trajectories() -> None:
+def test_support_is_the_number_of_tasks_without_the_own_one() -> None:
+    # Support is the number of tasks and not of trajectories.
     offered, _ = learned(("h1", "a"), ("h2", "a"), ("h3", "b"))
     assert offered.support().tolist() == [2, 2, 2]
     assert offered.support("a").tolist() == offered.support("b").tolist() == [1, 1, 1]
     assert offered.support("c").tolist() == [2, 2, 2]
-
-
-def test_a_skill_of_one_task_alone_has_no_support_without_it() -> None:
+    # A skill of one task alone has no support without it.
     offered, _ = learned(("h1", "a"), ("h2", "a"))
     assert offered.support("a").tolist() == [0, 0, 0]
 
 
-def test_a_skill_is_described_on_the_page_that_most_of_its_tasks_had() -> None:
+def test_a_skill_is_described_as_given_else_with_the_page_that_most_of_its_tasks_had() -> None:
+    # A skill is described on the page that most of its tasks had.
     offered, _ = learned()
     (found, *_) = decision_points(add_bed("g1", "a"))
     for page, tasks in (
@@ -145,17 +129,13 @@ def test_a_skill_is_described_on_the_page_that_most_of_its_tasks_had() -> None:
         for task_id in tasks:
             offered.learn([replace(found, page=page, task_id=task_id)])
     assert offered.description(0) == "Click the beds link, then click the add bed button (on the Admin page)."
-
-
-def test_a_page_that_two_tasks_had_often_is_not_named() -> None:
+    # A page that two tasks had often is not named.
     offered, _ = learned()
     (found, *_) = decision_points(add_bed("g1", "a"))
     for task_id in "ababab":
         offered.learn([replace(found, page="on Ann's page", task_id=task_id)])
     assert offered.description(0) == "Click the beds link, then click the add bed button."
-
-
-def test_a_skill_that_is_described_already_keeps_its_words() -> None:
+    # A skill that is described already keeps its words.
     (found, *_) = decision_points(add_bed("g1", "a"))
     offered = Offered(WordEncoder().encode, {found.bodies[0]: "Adds a bed."})
     offered.learn([found])
@@ -172,13 +152,6 @@ def test_texts_are_encoded_once() -> None:
     assert encoder.encoded == [*map(offered.description, range(3)), *met]
     assert len(states) == len(met)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1)
-
-
-def test_nothing_is_offered_before_anything_is_learned() -> None:
-    offered, _ = learned()
-    assert (offered.skills, offered.support("a").tolist()) == ([], [])
-    offered.learn([])
-    assert (offered.skills, offered.support().tolist()) == ([], [])
 
 
 def test_uses_are_told_once_by_skill() -> None:

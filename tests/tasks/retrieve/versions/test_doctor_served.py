@@ -105,28 +105,10 @@ def test_a_pointer_that_is_lost_or_damaged_is_put_back(root: SkillRoot, content:
     assert root.served() == last
 
 
-def test_where_a_served_table_cannot_be_read_the_version_before_is_served(skill_root: Make) -> None:
-    root = skill_root(SKILLS)
-    root.publish()
-    first, files = root.served(), set(path(root, "lance/nodes.lance/data").glob("*.lance"))
-    root.write("bees", SKILLS["bees"].replace("in October", "in September"))
-    root.publish()
-    for file in set(path(root, "lance/nodes.lance/data").glob("*.lance")) - files:
-        file.write_bytes(b"")
-    found = only(examine(root.root))
-    assert (found.where, found.done) == (SERVED, f"{first.version} is served again")
-    assert root.served() == first
-    assert "in October" in context(root)
-
-
-def damage_newest_manifest(root: SkillRoot) -> None:
-    manifests = path(root, "lance/nodes.lance/_versions").glob("*.manifest")
-    min(manifests).write_bytes(b"no manifest")  # LanceDB names them so that the newest comes first
-
-
 def test_a_version_whose_manifest_is_damaged_is_let_go_of_and_the_one_before_served(root: SkillRoot) -> None:
     first = published_versions(root.root)[1]
-    damage_newest_manifest(root)
+    manifests = path(root, "lance/nodes.lance/_versions").glob("*.manifest")
+    min(manifests).write_bytes(b"no manifest")  # LanceDB names them so that the newest comes first
     findings = examine(root.root)
     assert [found.mended for found in findings] == [True, True]
     assert "table nodes" in findings[0].found
@@ -226,18 +208,6 @@ def test_states_of_which_a_byte_is_missing_are_found(root: SkillRoot) -> None:
     found = only(examine(root.root))
     assert "127 bytes are no whole number of states" in found.found
     assert found.done == f"{first.version} is served again"
-
-
-@pytest.mark.slow
-def test_nodes_left_for_later_whose_manifest_is_damaged_are_made_anew(root: SkillRoot) -> None:
-    root.write("bread", SKILLS["bread"].replace("ten minutes", "nine minutes"))
-    root.publish(nodes=False)
-    damage_newest_manifest(root)
-    examine(root.root)
-    assert root.served().nodes is None
-    assert examine(root.root) == []
-    root.publish()
-    assert "in September" in context(root)
 
 
 def test_what_a_run_that_died_wrote_to_a_table_does_no_harm(root: SkillRoot) -> None:

@@ -21,7 +21,6 @@ from storage.lance.served import PUBLISHED, SERVED, published_versions, require_
 from storage.lance.tables import NODES, SKILLS
 from storage.root import Root
 from storage.state import documents_table, read_sources, seen_table
-from storage.tombstones import Forgotten
 from tasks.crawl.backfill import rebuilt_days
 from tasks.refine.filters import FilterLimits
 from tasks.refine.plan import plan_refine
@@ -171,17 +170,12 @@ def root(skill_root: Callable[[dict[str, str]], SkillRoot]) -> SkillRoot:
 def test_a_source_that_still_holds_it_is_read_without_it_whatever_it_says_now(root: SkillRoot) -> None:
     root.write("bees", BEES.replace("varroa", "moths"))
     root.write("rye", rye(SECOND))
+    root.write("another", rye(FIRST))  # the same bytes under another id
     root.publish()
     assert holding(root.root, (FIRST, SECOND, HEAD)) == set()
     assert documents_table(root.root).read()["doc_id"].to_list() == ["local/market/bees"]
     (record,) = read_sources(root.root).values()
-    assert record["failed"] == {"forgotten": 1}
-
-
-def test_the_same_bytes_under_another_id_are_left_out(root: SkillRoot) -> None:
-    root.write("another", rye(FIRST))
-    root.publish()
-    assert holding(root.root, (FIRST, HEAD)) == set()
+    assert record["failed"] == {"forgotten": 2}
 
 
 def test_the_same_body_under_another_head_is_dropped_when_it_is_refined(root: SkillRoot) -> None:
@@ -192,13 +186,6 @@ def test_the_same_body_under_another_head_is_dropped_when_it_is_refined(root: Sk
     assert {f.partition("/")[0] for f in left} == {"raw"}
     assert forget(root.root, "local/market/another", run_id="more", now=NOW).removed
     assert holding(root.root, (FIRST, HEAD)) == set()
-
-
-def test_a_new_skill_of_its_own_is_taken(root: SkillRoot) -> None:
-    root.write("spelt", rye(SECOND))
-    root.publish()
-    assert "local/market/spelt" in documents_table(root.root).read()["doc_id"]
-    assert Forgotten.load(root.root).covers(TARGET)
 
 
 SHARED, ALONE, OLD = b"echo shared qzxvkrusten\n", b"echo alone wqjxzlaibe\n", b"echo old zvqxjteige\n"
@@ -249,12 +236,13 @@ def test_blobs_of_past_days_go_too(root_blobs: SkillRoot) -> None:
     assert BlobStore(past).digests() == [sha(SHARED)]
 
 
-def test_a_key_is_in_raw_alone(root_blobs: SkillRoot) -> None:
+def test_a_key_is_in_raw_alone_and_a_file_that_changed_goes_with_retention_but_from_raw(
+    root_blobs: SkillRoot,
+) -> None:
+    # A key is in raw alone.
     places = {file.partition("/")[0] for file in holding(root_blobs.root, (KEY.decode(),))}
     assert places == {"raw"}
-
-
-def test_a_file_that_changed_goes_with_retention_and_stays_in_raw(root_blobs: SkillRoot) -> None:
+    # A file that changed goes with retention and stays in raw.
     assert sha(OLD) in BlobStore(root_blobs.root).digests()
     assert drop_blobs(root_blobs.root) == 1
     assert sha(OLD) not in BlobStore(root_blobs.root).digests()

@@ -15,8 +15,6 @@ from storage.errors import ModelMismatch, WrongInput
 from storage.lance.served import published_versions
 from storage.lance.tables import INDUCED, RUN, SKILL, STATE
 from storage.lance.versions import tagged
-from tasks.induce.library.build import DomainLibrary
-from tasks.induce.library.held import HeldLibraries
 from tasks.induce.library.learn import Learning
 from tasks.induce.skills.texts import StateWords
 from tasks.induce.skills.wording import SUMMED_BY, summed_up
@@ -168,17 +166,6 @@ def test_another_encoder_is_refused(root: SkillRoot) -> None:
         ServedSkills(root.root).encoder("another/encoder", 1)
 
 
-def test_after_a_night_with_another_encoder_learned_skills_are_encoded_anew(root: SkillRoot) -> None:
-    before = ids(root)
-    root.use_model("another/encoder", "r2")
-    root.publish()
-    with pytest.raises(ModelMismatch, match="`skillery induce` encodes them anew"):
-        ServedSkills(root.root).encoder("another/encoder", 1)
-    found = induced(root, "two")
-    assert (found["published"], ids(root)) == (True, before)
-    ServedSkills(root.root).encoder("another/encoder", 1)
-
-
 def test_a_root_of_learned_skills_alone_takes_another_encoder(skill_root: Make, tmp_path: Path) -> None:
     made = skill_root({})
     learned(made.root, tmp_path, RUNS)
@@ -204,7 +191,7 @@ def test_publishing_learned_skills_again_and_again_leaves_the_way_back_to_a_nigh
 
 
 if TYPE_CHECKING:
-    from tasks.models.llm.answer_cache import AnswerCache
+    from tasks.models.llm.ask import AnswerCache
 
 Injury = Callable[[lancedb.table.Table], object]
 
@@ -234,15 +221,6 @@ def test_a_sound_table_passes_and_holds_all_kinds_of_rows(root_learned: SkillRoo
     assert failed(root_learned, found) == set()
     assert set(found.expected) == {SKILL, RUN, STATE}
     assert found.expected[RUN] == len(RUNS)
-
-
-def test_texts_of_rows_that_stay_are_not_encoded_again(root_learned: SkillRoot, tmp_path: Path) -> None:
-    served(root_learned.root, root_learned.root.folder / root_learned.model, "one")
-    learned(root_learned.root, tmp_path, [mooring("h9", "boat-9", "Gull", "B9")])
-    root_learned.encoder.encoded.clear()
-    build(root_learned)
-    assert "Moor the Gull tonight." in root_learned.encoder.encoded
-    assert "Moor the Petrel tonight." not in root_learned.encoder.encoded
 
 
 def lose_a(kind: str) -> Injury:
@@ -290,25 +268,6 @@ def test_the_gate_refuses_a_table_that_was_spoiled(
     assert check in failed(root_learned, spoiled)
 
 
-@pytest.mark.slow
-def test_a_version_that_lost_many_runs_is_refused_and_the_one_before_stays(
-    root_learned: SkillRoot, tmp_path: Path
-) -> None:
-    encoder = root_learned.root.folder / root_learned.model
-    learned(root_learned.root, tmp_path, [mooring(f"m{n}", f"more-{n}", "Gull", f"B{n}") for n in range(20)])
-    served(root_learned.root, encoder, "one")
-    last = root_learned.served()
-    for file in root_learned.root.files("trajectories", ".parquet"):
-        root_learned.root.delete(file)
-    learned(root_learned.root, tmp_path, RUNS)
-    found = served(root_learned.root, encoder, "two")
-    assert not found["published"]
-    assert "induced.runs_shrink" in found["message"]
-    assert root_learned.served() == last
-    again = served(root_learned.root, encoder, "three")
-    assert (again["published"], "message" in again) == (False, True)
-
-
 def test_fewer_skills_by_choice_are_no_loss(root_learned: SkillRoot, tmp_path: Path) -> None:
     encoder = root_learned.root.folder / root_learned.model
     served(root_learned.root, encoder, "one")
@@ -329,19 +288,6 @@ def test_a_library_that_lost_its_skills_though_it_was_learned_as_before_is_refus
     found = served(root_learned.root, encoder, "two")
     assert not found["published"]
     assert "induced.skills_shrink" in found["message"]
-
-
-@pytest.mark.slow
-def test_a_library_that_a_model_left_unfinished_is_compared_again(
-    root_learned: SkillRoot, tmp_path: Path
-) -> None:
-    held = HeldLibraries(root_learned.root)
-    encoder = root_learned.root.folder / root_learned.model
-    held.put("harbour", DomainLibrary(held.skills("harbour")[:1]), "")
-    served(root_learned.root, encoder, "one")
-    assert learned(root_learned.root, tmp_path, RUNS)["skills"]["new"] > 0
-    held.put("harbour", DomainLibrary(held.skills("harbour")), "")  # unfinished still, with more in it
-    assert served(root_learned.root, encoder, "two")["published"]
 
 
 def test_states_for_which_the_rule_stands_in_are_summed_up_again(root_learned: SkillRoot) -> None:

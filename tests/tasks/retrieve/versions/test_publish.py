@@ -13,7 +13,6 @@ from storage.lance.tables import NODES, SKILLS
 from storage.lance.tables import SKILLS as TABLE
 from storage.root import Root
 from tasks.retrieve.versions.doctor import examine
-from tasks.retrieve.versions.forget import forget
 from tasks.retrieve.versions.integrity import changed_file, seal_tables
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.roots.hand_written import BEES, BIKE, BREAD, skill
@@ -93,13 +92,6 @@ def test_a_version_whose_encoder_is_gone_is_not_served(two_nights: SkillRoot) ->
     moved = Path(two_nights.root.at(two_nights.model))
     shutil.move(moved, moved.with_name("elsewhere"))
     with pytest.raises(StorageError, match=f"{earlier.version} cannot be served: its encoder"):
-        roll_back(two_nights.root)
-
-
-def test_what_was_forgotten_cannot_be_brought_back(two_nights: SkillRoot) -> None:
-    forget(two_nights.root, "local/market/bees", run_id="forgetting", now=two_nights.now)
-    assert [v.version for v in published_versions(two_nights.root)] == ["v-forgetting"]
-    with pytest.raises(WrongInput, match="nothing to go back to"):
         roll_back(two_nights.root)
 
 

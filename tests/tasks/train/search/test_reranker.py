@@ -2,18 +2,22 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
+from tasks.models.encoder import OnnxEncoder
 from tasks.retrieve.routing.fit import FILE as FIT
+from tasks.retrieve.routing.learned_leg import Retriever
 from tasks.retrieve.routing.reranker import PairScorer
 from tasks.retrieve.routing.skill_tokens import skill_tokens_of
-from tasks.train.search import reranker
-from tasks.train.search.requests import FOREIGN, NEAR, Requests, keep_requests, kept_requests
+from tasks.train.search import reranker, retriever
+from tasks.train.search.requests import FOREIGN, NEAR, Requests, keep_requests, kept_requests, read_requests
 from tasks.train.search.reranker import (
     Goal,
     Lists,
@@ -24,8 +28,44 @@ from tasks.train.search.reranker import (
     rates_of,
     train_pairs,
 )  # fmt: skip
+from tasks.train.search.retriever import RetrieverRecipe, Teaching, TwoSides, train_retriever
+from tasks.train.search.retriever import report as found_alone
 from tests.support.models.routing_material import SKILLS
+from tests.support.roots.hand_written import skill
 from tests.support.roots.skill_root import Export
+
+_ASKED = {
+    "sourdough": "the loaf is flat", "bees": "mites in the hive", "tyre": "my bicycle lost its air",
+    "roses": "when do I cut the bush", "knife": "the blade is blunt", "candles": "what to do with old wax",
+}  # fmt: skip
+ID = "owner-of-{0}--{0}"  # each skill has an owner
+
+
+@pytest.fixture(scope="session")
+def request_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a file of requests, and one of skills."""
+    folder = tmp_path_factory.mktemp("requests")
+    texts = [(ID.format(s.doc_id.replace("/", "-")), s.name, s.description, s.body) for s in SKILLS]
+    corpus = pl.DataFrame(
+        [(doc_id, skill(name, told, body)) for doc_id, name, told, body in texts],
+        schema=["id", "content"], orient="row",
+    )  # fmt: skip
+    corpus.write_parquet(folder / "skills.parquet")
+    lines = [
+        {"kind": kind, "text": f"{text}, {kind}", "doc_id": ID.format(f"home-{name}"), "alone": "one"}
+        for name, text in _ASKED.items()
+        for kind in ("short", NEAR)
+    ]
+    lines.append({"kind": "short", "text": "patch a tyre", "doc_id": ID.format("copy-tyre"), "alone": "many"})
+    lines.append({"kind": "short", "text": "of another corpus", "doc_id": "gone--gone", "alone": "one"})
+    (folder / "requests.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder / "requests.jsonl", folder / "skills.parquet"
+
+
+@pytest.fixture(scope="session")
+def held(request_files: tuple[Path, Path], minilm: OnnxEncoder) -> Requests:
+    return read_requests(*request_files, minilm)[0]
+
 
 _SERVED = 13  # requests of the file whose skill is there
 RECIPE = RerankerRecipe(rank=4, lists=2, others=3, easy=2, epochs=1)
@@ -158,3 +198,55 @@ def test_the_command_writes_weights_and_tells_how_well_the_held_out_fold_does(
     assert {name: len(own["weights"]) for name, own in fitted["reading"].items()} == {"fast": 5, "best": 5}
     with np.load(out) as arrays:
         assert {"head.w", "head.b", "rarity"} < set(arrays.files)
+
+
+TOKENS = skill_tokens_of(SKILLS)
+TWO_SIDES = RetrieverRecipe(rank=4, epochs=6, batch=3, drawn=1.0)
+BODIES = np.zeros((len(SKILLS), 384), dtype=np.float32)
+_NOBODY = -2  # a fold that no request is in
+
+
+def test_groups_hold_each_request_once_its_skill_and_none_that_may_serve_beside(held: Requests) -> None:
+    groups = Teaching(held, TOKENS, BODIES, TWO_SIDES, _NOBODY).batches()
+    rows = [row for group in groups for row in group.rows.tolist()]
+    assert len(rows) == len(set(rows))
+    assert not np.isin(held.kinds[rows], [NEAR, FOREIGN]).any()
+    for group in groups:
+        gold = held.gold[group.rows].tolist()
+        assert set(gold) <= set(group.skills)
+        for row in group.near:
+            assert held.kinds[row] == NEAR
+            assert held.gold[row] in gold
+
+
+def test_requests_that_a_skill_does_not_serve_move_away_from_it(held: Requests) -> None:
+    teaching = Teaching(held, TOKENS, BODIES, TWO_SIDES, _NOBODY)
+    group = next(group for group in teaching.batches() if len(group.near))
+    network = TwoSides(4, 0)
+    with_near, without = (teaching.loss(network, g) for g in (group, group._replace(near=group.near[:0])))
+    assert float(with_near.detach()) > float(without.detach())
+
+
+def test_what_is_learned_is_served_and_is_the_same_each_time(held: Requests) -> None:
+    short = replace(TWO_SIDES, epochs=1)
+    one, again = (train_retriever(held, TOKENS, short, _NOBODY) for _ in range(2))
+    assert all(np.array_equal(one[name], again[name]) for name in one)
+    one = train_retriever(held, TOKENS, TWO_SIDES, _NOBODY)
+    served = np.flatnonzero(~np.isin(held.kinds, [NEAR, FOREIGN]))
+    told = found_alone(held, served, Retriever(one), TOKENS)
+    assert told["short"][0] > 0.7
+    assert told["short"][1] == 1
+
+
+def test_the_command_of_the_retriever_writes_weights_and_tells_how_well_the_held_out_fold_does(
+    request_files: tuple[Path, Path], minilm_export: Export, held: Requests, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    out = tmp_path / "weights.npz"
+    given = [str(minilm_export.folder), *map(str, request_files), "--work", str(tmp_path / "work")]
+    given += ["--out", str(out), "--fold", str(held.folds[0])]
+    monkeypatch.setattr("sys.argv", ["retriever", *given])
+    retriever.main()
+    assert {"short", NEAR} == set(json.loads(capsys.readouterr().out))
+    with np.load(out) as arrays:
+        assert {"body", "skip", "rarity", "mean", "common"} < set(arrays.files)

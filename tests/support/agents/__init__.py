@@ -1,1 +1,0 @@
-"""Agents of the tests, and what they act in."""

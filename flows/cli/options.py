@@ -84,12 +84,7 @@ def presets() -> Mapping[str, Mapping[str, Any]]:
 def set_preset(name: str, command: str) -> dict[str, Any]:
     """Set a paper's variables that are not set, print all, and return its values of the command's options.
 
-    Args:
-        name: The paper's method.
-        command: The path of the command, as `evaluate paging`.
-
-    Raises:
-        WrongInput: There is no such preset, or it says nothing of the command.
+    `command` is its path, as `evaluate paging`. Raises `WrongInput` if no such preset speaks of the command.
     """
     fitting = [preset for preset, told in presets().items() if command in told]
     if name not in fitting:

@@ -124,11 +124,8 @@ def write_sample(root: Root, out: Path, count: int) -> dict[str, Any]:
 
     A line is a fragment as `nodes_bench` reads it; `node_type` is empty and tells not what the parser said.
 
-    Returns:
-        `out`, `nodes`, and how many there are `by_type`, `by_source` and `by_size`.
-
-    Raises:
-        WrongInput: The root holds no parsed skill, or the file is there already.
+    Returns `out`, `nodes`, and how many there are `by_type`, `by_source` and `by_size`. Raises `WrongInput`
+    if the root holds no parsed skill, or the file is there already.
     """
     if out.exists():
         raise WrongInput(f"{out} is there already, and may hold labels: name another file")

@@ -139,11 +139,8 @@ _WIDE = 100_000  # characters: output that goes into a pipe must not be wrapped
 def say(text: str, style: str | None = None, *, indent: int | str = 0, mark: str | None = None) -> None:
     """Print a line as it is, but for control characters; a terminal gets it wrapped between words.
 
-    Args:
-        text: The line.
-        style: A style of Rich.
-        indent: What stands before each line: so many blanks, or a text.
-        mark: What stands before the first line instead, as wide as the others' indent.
+    `style` is one of Rich's; `indent` stands before each line, so many blanks or a text, and `mark`, as wide,
+    before the first one instead.
     """
     out, shown = _out(), visible(text)
     margin = " " * indent if isinstance(indent, int) else indent

@@ -64,20 +64,14 @@ def foresee(
 ) -> dict[str, Any]:  # fmt: skip
     """Return what a run would do; nothing is written, and nobody is asked.
 
-    Args:
-        root: The root.
-        settings: What an LLM would be asked, and its prices.
-        specs: The sources that it would read.
-        index: `skills` leaves the nodes' vectors for later.
-        limit: The most documents of each source.
-        again: Whether it makes everything again from raw, and reads no source.
-        keep_vectors: Whether it encodes no text again whose vector is kept.
+    It would read the sources of `specs`, of each at most so many documents, or make everything `again` from
+    raw and read no source; `skills` as `index` leaves the nodes' vectors for later, and `keep_vectors`
+    encodes no text again whose vector is kept.
 
-    Returns:
-        `sources` (what reading each would take; `documents` is null where nobody knows before it is read),
-        `documents` to refine, `nodes`, `texts` and `tokens` to encode, `llm` (questions, tokens, cost; null
-        without one), `expansion` (the same of what it would foretell), `seconds` by stage, and `range`,
-        between which their sum is expected; `bytes_written` as a run's record has them, and `bytes_range`.
+    Returns `sources` (what reading each would take; `documents` is null where nobody knows before it is
+    read), `documents` to refine, `nodes`, `texts` and `tokens` to encode, `llm` (questions, tokens, cost;
+    null without one), `expansion` (the same of what it would foretell), `seconds` by stage, and `range`,
+    between which their sum is expected; `bytes_written` as a run's record has them, and `bytes_range`.
     """
     ended = read_runs(root, _RUNS)
     runs = [run for run in ended if run["state"] in GOOD]

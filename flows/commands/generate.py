@@ -58,15 +58,11 @@ def grow_paging_bench(root: Root, settings: Settings, skills: int, out: Path) ->
     So many `skills` of what the root serves are drawn by seed 42 over namespaces, or over categories where
     these are set and named; answers are kept below the root.
 
-    Returns:
-        `out`, `skills`, `queries`, `documents`, `by_breadth`, `namespaces` and `rejected` (requests by
-        reason), `failed` (skills by reason) of the whole folder; `wanted`, `asked`, `kept` and `unfinished`
-        (by reason) of this call; `model`, `prompt`, and `llm` with what was asked and what that cost.
-
-    Raises:
-        WrongInput: No language model is set up, or the folder cannot be used; nothing was asked.
-        NotPublished: Nothing is served.
-        LlmDenied: The server denies access, or has no such model.
+    Returns `out`, `skills`, `queries`, `documents`, `by_breadth`, `namespaces` and `rejected` (requests by
+    reason), `failed` (skills by reason) of the whole folder; `wanted`, `asked`, `kept` and `unfinished` (by
+    reason) of this call; `model`, `prompt`, and `llm` with what was asked and what that cost. Raises
+    `WrongInput` if no language model is set up, or the folder cannot be used; nothing was asked;
+    `NotPublished` if nothing is served; `LlmDenied` if the server denies access, or has no such model.
     """
     options = _options(settings, _LONGEST_REQUESTS)
     if "llm_concurrency" not in settings.model_fields_set:
@@ -93,9 +89,8 @@ def grow_distractors(
     `evaluate routing --documents` takes beside the bench's own. A rerun asks only about skills without a
     file.
 
-    Returns:
-        `out`, `skills` (files in the folder), `distractors`, `by_kind` and `failed` (skills by reason) of the
-        whole folder; the rest, and errors, as `grow_paging_bench`.
+    Returns `out`, `skills` (files in the folder), `distractors`, `by_kind` and `failed` (skills by reason) of
+    the whole folder; the rest, and errors, as `grow_paging_bench`.
     """
     options = _options(settings, _LONGEST_DISTRACTORS)
     tasks = _tasks_of(queries, qrels)
@@ -118,9 +113,8 @@ def grow_requests(
     The folder gets `tasks/` with a file for each skill, and from all of them `pairs.parquet`, which
     `train routing --requests` takes.
 
-    Returns:
-        `out`, `wanted`, and what `write_pairs` does; `model`, `prompt` and `llm` as `grow_paging_bench`.
-        Errors are those of `grow_paging_bench`, and of `read_skills`.
+    Returns `out`, `wanted`, and what `write_pairs` does; `model`, `prompt` and `llm` as `grow_paging_bench`.
+    Errors are those of `grow_paging_bench`, and of `read_skills`.
     """
     options = _options(settings, _LONGEST_TASK)
     with progress("skills read") as report:
@@ -142,16 +136,12 @@ def grow_compose_bench(
     how they were made. A rerun asks only what was not answered before. An index that is too small gives fewer
     than so many `queries`. With `templates`, SkillWeaver's way, `categories.json` says which count.
 
-    Returns:
-        `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`,
-        `rows`, `rows_used`, `left_out` (rows by reason), `model`, `prompt`, `discarded` and `unfinished`
-        (requests by reason), and `llm`: what was asked and what that cost, which `bench.json` leaves out; it
-        and `model` are None where none was asked.
-
-    Raises:
-        WrongInput: No language model is set up and one is asked, or the folder cannot be used.
-        NotPublished: Nothing is served.
-        LlmDenied: The server denies access, or has no such model.
+    Returns `out`, `seed`, `index_version`, `wanted`, `queries`, `steps`, `edges`, `by_difficulty`, `by_tag`,
+    `rows`, `rows_used`, `left_out` (rows by reason), `model`, `prompt`, `discarded` and `unfinished`
+    (requests by reason), and `llm`: what was asked and what that cost, which `bench.json` leaves out; it and
+    `model` are None where none was asked. Raises `WrongInput` if no language model is set up and one is
+    asked, or the folder cannot be used; `NotPublished` if nothing is served; `LlmDenied` if the server denies
+    access, or has no such model.
     """
     options = _options(settings, _LONGEST_PLAN) if paraphrases or not templates else None
     served, words = require_served(root), plan_words() if templates else {}

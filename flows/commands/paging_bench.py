@@ -86,15 +86,11 @@ def paging_bench(
     folder for `paging.md`, `paging.parquet` (the run) and `paging.png`; it has every method, not reranked, of
     which an LLM judges those of `method`.
 
-    Returns:
-        `methods` (a row a method and budget), `notes` of them, `judge` (`judge_paging`), `fitted` (documents
-        of the packaged scorer, paged by held-out ones), `skillpager` (its settings), `typing` (`classifier`,
-        and of an LLM `llm`, as `llm_report`), `probes` (rows) if wanted; with a report also `contests` and
-        `report`, the files written.
-
-    Raises:
-        WrongInput: A file, an option or the folder cannot be used; nothing was encoded.
-        LlmDenied, NothingJudged: As `judge_paging`.
+    Returns `methods` (a row a method and budget), `notes` of them, `judge` (`judge_paging`), `fitted`
+    (documents of the packaged scorer, paged by held-out ones), `skillpager` (its settings), `typing`
+    (`classifier`, and of an LLM `llm`, as `llm_report`), `probes` (rows) if wanted; with a report also
+    `contests` and `report`, the files written. Raises `WrongInput` if a file, an option or the folder cannot
+    be used; nothing was encoded, and `LlmDenied` or `NothingJudged` as `judge_paging`.
     """
     measured = _settings_of(method, budget, report, sample_labels, rerank)
     (speaker, llm), typing = require_speaker(judge, settings), llm_options(settings, require_kind(classifier))
@@ -285,25 +281,16 @@ def judge_paging(
 ) -> tuple[list[dict[str, Any]] | None, dict[str, Any], Measured]:  # fmt: skip
     """Judge what was measured, and report who judged.
 
-    Args:
-        measured: Outcomes with their contexts, one for each query.
-        root: The root below which answers are kept.
-        queries: The queries, in the order of the outcomes.
-        speaker: The judge whose verdict a row's `sufficient` is; `both` takes evidence and reports the other.
-        llm: How the LLM is asked; None: only evidence judges.
-        labels: Labels of people on some of the same contexts.
-        form: The file for a form with a sample of judged contexts; None: none is drawn.
-        sampled: The methods and budgets that it is drawn from.
+    Outcomes have their contexts, and stand in the order of the queries. A row's `sufficient` is the verdict
+    of the `speaker`; `both` takes evidence and reports the other. Without an LLM only evidence judges.
+    `labels` are of people, on some of the same contexts; a `form` is the file for a sample of judged
+    contexts, drawn from the methods and budgets that are `sampled`.
 
-    Returns:
-        The rows, or None if only evidence judges; and `spoke` (the speaker), `agreement` of two judges
-        (`compare_judges`), and for an LLM `model`, `prompt`, `votes`, `patterns`, `failed` (votes by reason),
-        `llm` (what was asked, and what that cost) and, if wanted, `sample`, the form's file and cells. Last
-        the outcomes, with the verdicts of the model.
-
-    Raises:
-        WrongInput: The context of a label is another one now; nothing was asked.
-        LlmDenied, NothingJudged: As `judge_measured`.
+    Returns the rows, or None if only evidence judges; and `spoke` (the speaker), `agreement` of two judges
+    (`compare_judges`), and for an LLM `model`, `prompt`, `votes`, `patterns`, `failed` (votes by reason),
+    `llm` (what was asked, and what that cost) and, if wanted, `sample`, the form's file and cells. Last the
+    outcomes, with the verdicts of the model. Raises `WrongInput` if the context of a label is another one
+    now; nothing was asked, and `LlmDenied` or `NothingJudged` as `judge_measured`.
     """
     contexts = {(o.query_id, *setting): o.context for setting in measured for o in measured[setting]}
     require_same_contexts(labels, contexts)

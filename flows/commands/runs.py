@@ -80,9 +80,8 @@ def run_nightly(
 ) -> dict[str, Any]:
     """Run the nightly flow and return its record, also if a stage failed or the gate refused.
 
-    Raises:
-        WrongInput: A source's spec has none of the known forms; nothing was started.
-        SkilleryError: The run failed before it had a record, e.g. because another run holds the root.
+    Raises `WrongInput` if a source's spec has none of the known forms; nothing was started, and
+    `SkilleryError` if the run failed before it had a record, e.g. because another run holds the root.
     """
     specs = [normal_spec(spec) for spec in sources or []]
     with prefect_for(root, "flows.nightly", encodes=True):

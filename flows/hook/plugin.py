@@ -36,19 +36,11 @@ _AFTER = {
 
 
 def write_plugin(agent: str, out: Path, *, root: str, url: str | None) -> dict[str, Any]:
-    """Write the plugin of an agent to a folder.
+    """Write the plugin of an agent, one of `prompt.AGENTS`, to a folder that is empty or not there yet.
 
-    Args:
-        agent: One of `prompt.AGENTS`.
-        out: A folder that is not there yet, or is empty.
-        root: The root that answers by itself, or by the server that runs for it.
-        url: The address of a server, which is asked instead.
-
-    Returns:
-        `{agent, out, version, files, install, remove}`; the latter are commands.
-
-    Raises:
-        WrongInput: The folder holds something, or cannot be written.
+    The root answers by itself, or by the server that runs for it, unless the server at `url` is asked
+    instead. Returns `{agent, out, version, files, install, remove}`; the latter are commands. Raises
+    `WrongInput` if the folder holds something, or cannot be written.
     """
     out = out.expanduser().absolute()
     made = plugin_files(agent, out, root=root, url=url)

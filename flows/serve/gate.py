@@ -140,13 +140,9 @@ class Refused(Exception):
 
 
 class Gate:
-    """An ASGI app around another one.
+    """An ASGI app around another one, which `callers` may ask within `limits`.
 
-    Args:
-        app: What answers.
-        callers: Who may ask.
-        limits: How much, how long, how many.
-        count: Is told route, status and seconds of each request.
+    `count` is told route, status and seconds of each request.
     """
 
     def __init__(self, app: ASGIApp, callers: Callers, limits: ServeSettings, count: Count) -> None:

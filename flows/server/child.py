@@ -21,13 +21,9 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Start a module as `python -m` does, in a session of its own, and return its process.
 
-    The child ends when its pipe to this process closes, be this process killed. Ctrl-C does not reach it.
-
-    Args:
-        module: The module.
-        arguments: Its command line.
-        environment: Variables added to those of this process.
-        log: The file for its words, written anew; None: they go where this process's go.
+    The child ends when its pipe to this process closes, be this process killed. Ctrl-C does not reach it. The
+    `environment` is added to that of this process; `log` is the file for its words, written anew; None: they
+    go where this process's go.
     """
     command = [sys.executable, "-m", "flows.server.child", module, *arguments]
     with contextlib.ExitStack() as files:

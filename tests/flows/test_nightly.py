@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import polars as pl
 import pytest
@@ -14,13 +15,17 @@ import pytest
 from flows.cli.printing.run import print_run
 from flows.commands.operate import root_status
 from flows.server.temporary import as_functions
-from storage.errors import GateRefused, Locked, NothingReadable
+from storage.errors import GateRefused, NothingReadable
 from storage.lance.served import require_served
 from storage.root import Root
-from storage.state import accept_risks, parsed_table, read_runs, seen_table
-from tasks.crawl.local.directory import DirectorySource
+from storage.state import accept_risks, parsed_table, read_runs
 from tasks.crawl.source_list import specs_to_read
 from tasks.retrieve.served_index import ServedIndex
+from tasks.retrieve.suggest.stored import ServedSkills
+from tests.support.induce.learning import RUNS, written
+from tests.support.induce.runs import mooring
+from tests.support.llm.llm_asking import llm_set_up
+from tests.support.llm.scripted import teaches
 from tests.support.prefect_page import answer_of, table
 from tests.support.roots.skill_root import MINILM
 from tests.support.roots.storied import PIPED, RULE
@@ -113,23 +118,6 @@ def test_a_revision_that_turned_hostile_is_told_and_held_until_it_is_accepted(
     assert _risks_told(prefect_server) == [[tea], [tea]]
 
 
-def test_a_crawl_that_was_killed_goes_on_as_of_when_it_began(
-    no_server: None, root: str, skills: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from flows.crawl import crawl
-
-    monkeypatch.setattr("tasks.crawl.collect._CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("tasks.crawl.raw_parts.BATCH_DOCUMENTS", 1)
-    with monkeypatch.context() as patched:
-        patched.setattr(DirectorySource, "checkpoint", Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            crawl(root, [f"dir:{skills}"])
-    for held in (1, 2):
-        seen = seen_table(Root(root)).read()
-        assert (seen.height, seen["first_seen_at"].n_unique()) == (held, 1)
-        crawl(root, [f"dir:{skills}"])
-
-
 def test_a_night_that_can_read_no_source_fails_and_leaves_what_is_served_marked_stale(
     no_server: None, root: str, skills: Path, tmp_path: Path
 ) -> None:
@@ -169,19 +157,6 @@ def test_a_version_that_fails_a_check_is_refused_and_the_old_one_stays(
     assert f"served: {served} (kept): documents 2, nodes {before['nodes']}" in " ".join(shown.split())
     status = root_status(Root(root))
     assert (status["counts"]["nodes"], status["served_counts"]["nodes"]) == (record["nodes"], before["nodes"])
-
-
-def test_two_nights_on_one_root_do_not_write_at_once(
-    no_server: None, root: str, skills: Path, other_writer: Callable[[str], AbstractContextManager[None]]
-) -> None:
-    from flows.commands.runs import run_nightly
-    from flows.nightly import nightly
-
-    with other_writer(root):
-        with pytest.raises(Locked, match="another run writes to"):
-            nightly(root, [f"dir:{skills}"], wait_minutes=0.001)
-        with pytest.raises(Locked):
-            run_nightly(Root(root), [f"dir:{skills}"], None, "all")
 
 
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
@@ -255,3 +230,60 @@ def test_a_day_is_rebuilt_beside_what_is_served_and_served_when_asked(
     names, context = answers(root)
     assert names == {"tea", "bicycle", "soup"}
     assert "Chill the pot" in context
+
+
+def test_a_folder_is_learned_once_and_only_what_is_new_after_that(
+    prefect_server: str, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.induce import induce
+
+    monkeypatch.setitem(os.environ, "PREFECT_API_URL", prefect_server)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    written(folder / "monday.jsonl", RUNS)
+    first = induce(root=root, trajectories=str(folder))
+    names = ("learned-skills", "learned-checks", "trajectories")
+    skills, checks, runs = (table(prefect_server, f"skillery-{name}") for name in names)
+    written(folder / "tuesday.jsonl", [mooring("h9", "boat-9", "Gull", "B9")])
+    with as_functions():  # as a command has it without a server
+        again = induce(root=root, trajectories=str(folder / "monday.jsonl"))
+        more = induce(root=root, trajectories=str(folder))
+    assert (first["published"], again["published"], more["published"]) == (True, False, True)
+    assert more["trajectories"] | {"failed": {}, "unread": []} == {
+        "read": 7, "new": 1, "judged": 0, "unchanged": 6, "waiting": 0, "redacted": 0,
+        "forgotten": 0, "failed": {}, "unread": [],
+    }  # fmt: skip
+    assert require_served(Root(root)).version == more["served"]
+    assert ServedSkills(Root(root)).domains == ["greenhouse", "harbour"]
+    shown, learned = ({row["domain"]: row["skills"] for row in rows} for rows in (skills, first["domains"]))
+    assert shown == learned
+    assert all(row["passed"] for row in checks)
+    assert {"runs": "new", "count": 6} in runs
+
+
+def test_a_folder_without_runs_fails_the_run_and_leaves_what_is_served(
+    prefect_server: str, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.induce import induce
+
+    monkeypatch.setitem(os.environ, "PREFECT_API_URL", prefect_server)
+    with pytest.raises(Exception, match="is missing; give a file or a folder"):
+        induce(root=root, trajectories=str(tmp_path / "nowhere"))
+    assert not Root(root).exists("state/served.json")
+
+
+def test_a_model_may_judge_and_induce_and_what_it_cost_is_shown(
+    prefect_server: str, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.induce import induce
+
+    monkeypatch.setitem(os.environ, "PREFECT_API_URL", prefect_server)
+    unjudged = [replace(run, success=None) for run in RUNS]
+    folder = written(tmp_path / "runs.jsonl", unjudged)
+    with llm_set_up(monkeypatch, say=teaches):
+        found = induce(root=root, trajectories=str(folder), inducer="llm")
+    assert set(found["inducers"]) == {"llm"}
+    assert (found["trajectories"]["waiting"], found["llm"]["requests"] > len(RUNS)) == (0, True)
+    assert {"what": "requests", "count": found["llm"]["requests"]} in table(
+        prefect_server, "skillery-induction-llm"
+    )

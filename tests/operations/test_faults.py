@@ -17,20 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from storage.answers import Answers
 from storage.errors import NothingReadable, SkilleryError
 from storage.lance.served import published_versions, require_served
 from storage.locks import writer_lock
 from storage.root import Root
-from storage.state import nodes_table
 from tasks.crawl.source.base import CrawlContext, Source
 from tasks.crawl.sources import open_source
 from tasks.retrieve.versions.doctor import examine
 from tasks.retrieve.versions.publish import roll_back
 from tests.support.command import skillery
 from tests.support.crawl.crawling import grows, settings_of
-from tests.support.llm.llm_asking import classifier_of
-from tests.support.llm.llm_server import Asked, LlmServer
 from tests.support.marketplace.server import Marketplace
 from tests.support.marketplace.world import World
 from tests.support.roots.faults import EDITIONS, Place, answers, contents, index_of, require_mended
@@ -164,30 +160,6 @@ def test_without_a_network_what_is_served_answers_marked_stale_and_the_next_nigh
         assert run_night(root, skillsmp(root, market, again), place.export, "again", again)
     assert contents(root)["documents"] != before["documents"]
     assert not any(result["stale"] for result in index_of(root).search("a skill")["results"])
-
-
-def test_a_model_that_breaks_half_way_leaves_types_to_the_next_night_and_nothing_unserved(
-    place: Place,
-) -> None:
-    before = answers(place.root)
-
-    def breaks(asked: Asked) -> str | None:
-        return "500" if len(server.asked) > 3 else None
-
-    with LlmServer(breaks) as server, Answers(place.root) as kept:
-        place.night("broken", classifier=classifier_of(server.url, kept, concurrency=1))
-        typed = nodes_table(place.root).read()["classifier"].value_counts()
-        server.fault = lambda _: None
-        assert typed.height > 1
-        assert require_served(place.root).version == "v-broken"
-        assert answers(place.root)[0] != before[0]
-        contents(place.root)
-        assert examine(place.root) == []
-        sent = server.requests
-        place.night("whole", classifier=classifier_of(server.url, kept, concurrency=1))
-        assert server.requests > sent
-    assert nodes_table(place.root).read()["classifier"].n_unique() == 1
-    contents(place.root)
 
 
 def fill(disk: Path) -> None:

@@ -99,15 +99,12 @@ def induce(
     `domain` is that of chats that name none. An LLM judges all runs of a domain that is learned: `waiting`
     counts them.
 
-    Returns:
-        `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
-        redacted, failed by reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by
-        reason, `verified` by how, `inducers` (skills by who found them), `llm` (`Llm.report`, or
-        null), `domains`, `vectors_new`, `checks`, `seconds`.
-
-    Raises:
-        WrongInput: A path or the way to verify cannot be used; nothing was kept.
-        EnvironmentUnusable, EnvironmentStopped: The command that skills are verified with cannot be used.
+    Returns `run_id`, `state`, `published`, `served`, `trajectories` (read, new, judged, unchanged, waiting,
+    redacted, failed by reason), `windows`, `skills` (new, changed, unchanged, retired), `dropped` by reason,
+    `verified` by how, `inducers` (skills by who found them), `llm` (`Llm.report`, or null), `domains`,
+    `vectors_new`, `checks`, `seconds`. Raises `WrongInput` if a path or the way to verify cannot be used;
+    nothing was kept, and `EnvironmentUnusable` or `EnvironmentStopped` if the command that skills are
+    verified with cannot be used.
     """
     began, run_id = time.monotonic(), new_run_id()
     encoder = export_below(root, settings.encoder)

@@ -52,15 +52,10 @@ def stream_bench(
     The keywords are the options of `skillery evaluate stream`, whose help says what each is. `report` is a
     folder for `stream.md`, `stream.json`, `stream.parquet` (the run) and, where matplotlib is, `stream.png`.
 
-    Returns:
-        `trajectories` (read, successful, judged, repeated, unread by reason), `warm` (root, taught, left_out;
-        null without one), `steps`, `sgdr` (its `granularity`, `candidates` and
-        `judge`), `methods` (rows of
-        `summarise_runs`); with a report `granularity` and
-        `report`, the files written.
-
-    Raises:
-        WrongInput: A file, a method, a share, a root or the folder cannot be used; nothing was encoded.
+    Returns `trajectories` (read, successful, judged, repeated, unread by reason), `warm` (root, taught,
+    left_out; null without one), `steps`, `sgdr` (its `granularity`, `candidates` and `judge`), `methods`
+    (rows of `summarise_runs`); with a report `granularity` and `report`, the files written. Raises
+    `WrongInput` if a file, a method, a share, a root or the folder cannot be used; nothing was encoded.
     """
     sgdr = load(InductionSettings)
     methods = _methods(method, turned, sgdr, whole=report is not None)

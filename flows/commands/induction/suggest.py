@@ -29,12 +29,7 @@ _MOST = 100  # skills that are offered at once
 class Suggester:
     """Answers which skills to offer, out of those of one version; each domain is read once.
 
-    Threads may share it.
-
-    Args:
-        served: The skills.
-        encode: Their encoder.
-        words: Sums up states.
+    Threads may share it. `encode` is the encoder of the skills, and `words` sums up states.
     """
 
     def __init__(self, served: ServedSkills, encode: Encode, words: StateWords = BY_RULE) -> None:

@@ -58,8 +58,7 @@ def is_json() -> bool:
 def set_up_log(*, quiet: bool) -> None:
     """Let this process, and all that it starts, log as the settings say.
 
-    Args:
-        quiet: Whether stderr shows warnings and errors alone, also of the workers of a cluster.
+    If `quiet`, stderr shows warnings and errors alone, also of the workers of a cluster.
     """
     # By these names of settings Prefect makes its handler, in each process of its own.
     if quiet:
@@ -94,11 +93,7 @@ def json_line(
 ) -> str:
     """Return a line: `time`, `level`, `run`, `flow`, `stage`, `source`, `message` and, in `fields`, the rest.
 
-    Args:
-        level: Its name.
-        message: What happened.
-        at: When; None: now.
-        fields: More about it; `source` is the spec of the source that it is about.
+    `at` None is now; among the fields, `source` is the spec of the source that it is about.
     """
     source = fields.get("source")
     told = {

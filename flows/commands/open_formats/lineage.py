@@ -76,9 +76,7 @@ def flow_run_id(run_id: str) -> str:
 class Lineage:
     """Tells the receiver of a run, from a thread of its own: one that is slow or dead costs the run nothing.
 
-    Args:
-        root: The root that the run writes to.
-        record: Of the run: `run_id`, `flow_run`, `flow`, `specs`.
+    It takes the run's root, and of its record `run_id`, `flow_run`, `flow` and `specs`.
     """
 
     def __init__(self, root: Root, record: Mapping[str, Any]) -> None:

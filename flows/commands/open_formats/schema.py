@@ -32,13 +32,9 @@ def tables() -> dict[str, pl.Schema]:
 
 
 def schema_told(name: str | None = None) -> dict[str, Any]:
-    """Return what `skillery schema` prints: `schema_version` and `tables`, each with its `columns`.
+    """Return what `skillery schema` prints of a table, or all: `schema_version` and `tables` with `columns`.
 
-    Args:
-        name: A table; None: all of them.
-
-    Raises:
-        WrongInput: There is no such table; those with a similar name are named.
+    Raises `WrongInput` if there is no such table; those with a similar name are named.
     """
     known = tables()
     if name is not None and name not in known:

@@ -85,17 +85,13 @@ def plans_bench(
     `--without-gold`. `report` is a folder for `compose.md`, `compose.json`, `compose.parquet` (the run) and,
     where matplotlib is, `compose.png`. Answers of the language model are kept below `answers`, else `root`.
 
-    Returns:
-        `queries`, `baseline`, `seed`, `served` (rows), `methods` (rows of `summarise_methods`), `skipped`
-        (why a report left a method out); `without_gold` (by method) and `transfer` (rows with `method`),
-        empty where not wanted; `pool` (of `pool_of`); `llm`, the account of the language model, None if none
-        was asked. With a report also `rounds`, `feedback`, `feedback_llm`, `when_right` (by method),
-        `simulation`, and `report`, the files written.
-
-    Raises:
-        WrongInput: A file, a method, a category, a share or the folder cannot be used; nothing was measured.
-        NotPublished: Nothing is served.
-        LlmDenied: The server of the language model denies access.
+    Returns `queries`, `baseline`, `seed`, `served` (rows), `methods` (rows of `summarise_methods`), `skipped`
+    (why a report left a method out); `without_gold` (by method) and `transfer` (rows with `method`), empty
+    where not wanted; `pool` (of `pool_of`); `llm`, the account of the language model, None if none was asked.
+    With a report also `rounds`, `feedback`, `feedback_llm`, `when_right` (by method), `simulation`, and
+    `report`, the files written. Raises `WrongInput` if a file, a method, a category, a share or the folder
+    cannot be used; nothing was measured; `NotPublished` if nothing is served; `LlmDenied` if the server of
+    the language model denies access.
     """
     whole = report is not None
     needed = whole or not {*methods, baseline}.isdisjoint(NEED_ENDPOINT)
@@ -208,13 +204,9 @@ def served_corpus(corpus: str | None, root: Root, settings: Settings) -> Abstrac
 def served_file(file: Path, root: Root, settings: Settings) -> Iterator[Root]:
     """Yield a root that serves the rows of a file, without nodes; it is removed at the end.
 
-    Args:
-        file: A list of servers (`.md`, as the source `awesome:` reads it), or skills (`.parquet`).
-        root: Keeps the encoder.
-        settings: The encoder and the classes of licences.
-
-    Raises:
-        WrongInput: The file is of another kind, or holds nothing that could be served.
+    The file is a list of servers (`.md`, as the source `awesome:` reads it), or skills (`.parquet`); `root`
+    keeps the encoder. Raises `WrongInput` if the file is none of these, or holds nothing that could be
+    served.
     """
     if file.suffix not in _SPECS:
         msg = f"--corpus {file}: give a root, a list of servers (.md) or a corpus of skills (.parquet)"

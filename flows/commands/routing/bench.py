@@ -94,13 +94,10 @@ def routing_bench(
     The keywords are the options of `skillery evaluate routing`, whose help says what each is. The root keeps
     encoder, vectors and answers. `report` is a folder for `routing.md`, `.parquet` (the run) and `.png`.
 
-    Returns:
-        `pools`, for each `pool` its `skills`, `methods` (rows of `summarise_method`, and `rejection` as of
-        `summarise_rejection`), `contests` and `scenario`; the same of the first pool; `llm` (what an LLM was
-        asked, or null); `attention` (rows of `attention_by_field`); `report` if there is a folder.
-
-    Raises:
-        WrongInput: A file or an option cannot be used; nothing was encoded.
+    Returns `pools`, for each `pool` its `skills`, `methods` (rows of `summarise_method`, and `rejection` as
+    of `summarise_rejection`), `contests` and `scenario`; the same of the first pool; `llm` (what an LLM was
+    asked, or null); `attention` (rows of `attention_by_field`); `report` if there is a folder. Raises
+    `WrongInput` if a file or an option cannot be used; nothing was encoded.
     """
     held_in = [*filter(None, (corpus, *(documents or ())))]
     files = _files_of(bench, held_in, queries, qrels, copies, negatives)._replace(distractors=distractors)

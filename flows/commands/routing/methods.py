@@ -252,10 +252,7 @@ def _models_with_torch(name: str) -> list[str]:
 class RoutingModels:
     """The encoder and the LLM of routing methods, each loaded at its first use, and what both remember.
 
-    Args:
-        root: The root that keeps exports, vectors and answers.
-        settings: The encoder, the threads of a task, and the LLM.
-        held: Closes at the end what methods open.
+    The root keeps exports, vectors and answers; `held` closes at the end what methods open.
     """
 
     def __init__(self, root: Root, settings: Settings, held: ExitStack) -> None:

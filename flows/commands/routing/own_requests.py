@@ -35,13 +35,10 @@ _LOG = "no FILE is given, and the usage log holds nothing that served: it needs 
 def train_on_requests(root: Root, settings: Settings, file: Path | None) -> dict[str, Any]:
     """Tune reading on requests and what served them; ship it into the root's state if it is better.
 
-    Returns:
-        `requests`, `kept`, what was left out (see `own_requests`), `own` and `packaged` (figures before and
-        after, of the requests that decide), `better`, `shipped`, `rerank`, `weight`. Before is what searches
-        use now; of the package's requests it is the packaged numbers.
-
-    Raises:
-        WrongInput: The file, or the log, holds too little; or nothing is read beside the query here.
+    Returns `requests`, `kept`, what was left out (see `own_requests`), `own` and `packaged` (figures before
+    and after, of the requests that decide), `better`, `shipped`, `rerank`, `weight`. Before is what searches
+    use now; of the package's requests it is the packaged numbers. Raises `WrongInput` if the file, or the
+    log, holds too little; or nothing is read beside the query here.
     """
     asked = read_own(file) if file else [OwnRequest(*one, kept=True) for one in _logged(root)]
     rerank = settings.rerank

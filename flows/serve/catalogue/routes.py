@@ -72,14 +72,8 @@ def graph_page(service: Service, text: str) -> str:
 def revisions_page(service: Service, text: str, a: str | None, b: str | None) -> str:
     """Return the page of a document's revisions up to the served one, and of what changed between two.
 
-    Args:
-        service: What is served.
-        text: As `skill_page` takes it.
-        a: The earlier revision, as `differences` takes it; None: the one before `b`.
-        b: The later one; None: the served one.
-
-    Raises:
-        UnknownDocument, Withheld, NotPublished, StorageError: As `file_page`.
+    `text` is as `skill_page` takes it, `a` the earlier revision, as `differences` takes it (None: the one
+    before `b`), and `b` the later one (None: the served one). Raises as `file_page`.
     """
     edition, _, version = service.skills.edition(text)
     doc_id, until = edition.row["doc_id"], edition.revision.fetched_at

@@ -136,17 +136,12 @@ class Taken:
 def skill_page(service: Service, text: str, request: str, percent: int) -> str:
     """Return the page of the skill that a text means, with what a request takes of it marked.
 
-    Args:
-        service: What is served.
-        text: An id or alias, or the end of an id, or a name.
-        request: What a reader wants to know; empty: nothing is marked.
-        percent: The most that may be taken, in percent of the skill's tokens; 100: as much as it needs.
+    The text is an id or alias, or the end of an id, or a name. Of an empty request nothing is marked; at most
+    so much `percent` of the skill's tokens is taken, 100: as much as it needs.
 
-    Raises:
-        UnknownDocument: No served document is meant.
-        WrongInput: The request cannot be used.
-        NotPublished, TransientError: Nothing is served, or versions change faster than a page is made.
-        StorageError: A file of the root cannot be read.
+    Raises `UnknownDocument` if no served document is meant; `WrongInput` if the request cannot be used;
+    `NotPublished` or `TransientError` if nothing is served, or versions change faster than a page is made;
+    `StorageError` if a file of the root cannot be read.
     """
 
     def made() -> str | None:

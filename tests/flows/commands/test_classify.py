@@ -14,7 +14,7 @@ from storage.answers import FILE
 from storage.root import Root
 from tasks.parse.classify.local import LocalClassifier
 from tests.support.command import Ask, lines_of
-from tests.support.llm.llm_asking import fragments_of, llm_set_up, mischief, settings_of, write_fragments
+from tests.support.llm.llm_asking import fragments_of, llm_set_up, settings_of, write_fragments
 from tests.support.llm.llm_server import Asked, LlmServer, label_of
 from tests.support.llm.scripted import says
 from tests.support.roots.hand_written import SKILLS, skill
@@ -58,31 +58,6 @@ def command(tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, server: L
     made = Command(tmp_path, ask, monkeypatch, server)
     made.set()
     return made
-
-
-def test_a_thousand_fragments_are_all_typed_and_a_second_run_is_free(
-    command: Command, server: LlmServer, tmp_path: Path
-) -> None:
-    fragments = fragments_of(20, 50)
-    path = write_fragments(tmp_path / "f.jsonl", fragments)
-    server.fault = mischief
-    found = command.typed(path)
-    rows = command.rows()
-    assert [row["id"] for row in rows] == [f.fragment_id for f in fragments]
-    by_model = [(row, f) for row, f in zip(rows, fragments, strict=True) if row["classifier"] == LLM]
-    assert [row["node_type"] for row, _ in by_model] == [label_of(f.text) for _, f in by_model]
-    assert found["classifiers"] == Counter(row["classifier"] for row in rows)
-    assert found["classifiers"].keys() == {LLM, FALLBACK}
-    assert found["types"] == Counter(row["node_type"] for row in rows)
-    report = found["llm"]
-    assert (report["asked"], report["requests"], report["partial"]) == (1_000, server.requests, False)
-    assert report["fallbacks"] == {"rejected": found["classifiers"][FALLBACK]}
-    assert set(server.answered().values()) == {1}
-    sent = server.requests
-    again = command.typed(path)
-    assert (server.requests, again["llm"]["requests"], again["llm"]["tokens"]) == (sent, 0, 0)
-    assert again["classifiers"] == found["classifiers"]
-    assert command.rows() == rows
 
 
 def test_a_server_that_denies_access_stops_the_command_at_once(
@@ -153,10 +128,14 @@ def test_a_hybrid_asks_about_what_the_local_classifier_is_unsure_of(
     assert not command.root.exists(FILE)
     confidences = sorted(row["confidence"] for row in local.values())
     command.set(THRESHOLD=(confidences[2] + confidences[3]) / 2)
-    found = command.typed(path, "hybrid")
-    unsure = {row["id"] for row in command.rows() if row["classifier"] == LLM}
+    found, rows = command.typed(path, "hybrid"), command.rows()
+    assert found["classifiers"] == Counter(row["classifier"] for row in rows)
+    assert found["types"] == Counter(row["node_type"] for row in rows)
+    unsure = {row["id"] for row in rows if row["classifier"] == LLM}
     assert len(unsure) == found["llm"]["asked"] == 3
-    assert all(local[row["id"]] == row for row in command.rows() if row["id"] not in unsure)
+    assert all(local[row["id"]] == row for row in rows if row["id"] not in unsure)
+    sent = server.requests
+    assert (command.typed(path, "hybrid")["llm"]["requests"], server.requests) == (0, sent)
     asked = [text for question in server.asked for text in question.texts]
     assert asked == [line["text"] for line in lines if line["id"] in unsure]
 

@@ -224,68 +224,6 @@ def test_a_dry_run_writes_nothing_and_a_limit_counts(tmp_path: Path, ask: Ask) -
     assert not (tmp_path / "no").exists()
 
 
-_BAD = {
-    "huge": (b"# Words\n\n" + b"many words " * 1_900_000, "too_large"),
-    "empty": (b"", "empty"),
-    "binary": (bytes(range(256)) * 40, "not_text"),
-    "hollow": (b"---\nname: hollow\ndescription: nothing below\n---\n\n# Only a heading\n", "no_body"),
-}
-_ODD = {
-    "nul": (b"# Soup\n\nStir\x00 it now and then.\n", "document.control-characters"),
-    "latin": ("# Café\n\nMahlen Sie die Bohnen für jede Tasse.\n".encode("cp1252"), "document.not-utf8"),
-}
-
-
-@pytest.fixture
-def shelf(skills: Path) -> Path:
-    """Return the two good skills with bad and odd ones among them."""
-    for name, (content, _) in {**_BAD, **_ODD}.items():
-        (skills / name).mkdir()
-        (skills / name / "SKILL.md").write_bytes(content)
-    return skills
-
-
-def _nightly(root: str, *sources: str) -> dict[str, Any]:
-    from flows.nightly import nightly
-
-    return nightly(root, list(sources))
-
-
-def test_bad_files_end_in_dropped_with_a_reason_and_odd_ones_are_kept_with_a_finding(
-    no_server: None, root: str, shelf: Path
-) -> None:
-    record = _nightly(root, f"dir:{shelf}")
-    assert (record["state"], record["documents"], record["published"]) == ("complete", 4, True)
-    dropped = pl.read_parquet(Path(root) / "dropped" / f"{record['run_id']}.parquet")
-    reasons = {d.rpartition("/")[2]: r for d, r in dropped.select("doc_id", "reason").iter_rows()}
-    assert reasons == {name: reason for name, (_, reason) in _BAD.items()}
-    assert dropped["source"].unique().to_list() == [f"dir:{shelf}"]
-    found = documents_table(Root(root)).read(columns=["doc_id", "findings"])
-    codes = {d.rpartition("/")[2]: {f["code"] for f in fs} for d, fs in found.iter_rows()}
-    for name, (_, code) in _ODD.items():
-        assert code in codes[name]
-
-
-def test_bad_sources_are_named_and_the_rest_of_the_run_goes_on(
-    no_server: None, root: str, skills: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "bare").mkdir()
-    pl.DataFrame({"title": ["a"]}).write_parquet(tmp_path / "other.parquet")
-    (tmp_path / "text.parquet").write_text("no Parquet", "utf-8")
-    reasons = {
-        f"dir:{tmp_path}/nowhere": "missing",
-        f"git+file://{tmp_path}/no-repository": "not-a-repository",
-        f"dir:{tmp_path}/bare": "no-skill",
-        f"parquet:{tmp_path}/other.parquet": "columns",
-        f"parquet:{tmp_path}/text.parquet": "not-parquet",
-    }
-    record = _nightly(root, *reasons, f"dir:{skills}")
-    assert (record["state"], record["documents"], record["published"]) == ("partial", 2, True)
-    for told, (spec, reason) in zip(record["sources"][:-1], reasons.items(), strict=True):
-        assert (told["source"], told["state"], told["failed"]) == (spec, "failed", {reason: 1})
-        assert spec in told["message"]
-
-
 @pytest.mark.parametrize("stages", [["refine"], ["parse"], ["parse", "parse"]])
 def test_a_day_is_not_served_of_which_not_all_is_done(tmp_path: Path, stages: list[Stage]) -> None:
     from flows.backfill import backfill

@@ -17,10 +17,10 @@ import polars as pl
 import pytest
 
 from flows.commands.corpus import compare_corpora
-from flows.commands.operate import examine_root, export_root, forget_target, roll_back_root, root_status
+from flows.commands.operate import examine_root, export_root, roll_back_root, root_status
 from flows.settings import load_settings
 from storage.blobs import BlobStore
-from storage.errors import Locked, UnknownDocument, WrongInput
+from storage.errors import Locked, WrongInput
 from storage.lance.served import require_served
 from storage.root import Root
 from storage.state import documents_table, read_runs
@@ -206,6 +206,9 @@ def test_without_a_terminal_it_needs_yes(ask: Ask, root: SkillRoot) -> None:
     assert held(root) == before
     assert ask("forget", BREAD, "--yes", "--root", root.root.uri).code in (0, None)
     assert BREAD not in held(root)
+    (run,) = read_runs(root.root)
+    assert (run["flow"], run["state"], run["published"]) == ("forget", "complete", True)
+    assert run["served"] == root.served().version
 
 
 def test_on_a_terminal_it_lists_and_asks(root: SkillRoot) -> None:
@@ -237,21 +240,6 @@ def test_an_export_goes_by_the_settings_policy(
     assert (report["documents"], report["with_text"]) == (1, 1)
     with pytest.raises(WrongInput, match="all"):
         export_root(root.root, tmp_path / "all", "jsonl", ["allow"], policy)
-
-
-def test_what_is_forgotten_is_not_served_and_not_crawled_again(skill_root: Make) -> None:
-    root = skill_root({"bread": SKILLS["bread"], "bees": SKILLS["bees"]})
-    root.publish()
-    found = forget_target(root.root, "local/market/bread")
-    assert found["doc_ids"] == ("local/market/bread",)
-    (run,) = read_runs(root.root)
-    assert (run["flow"], run["state"], run["served"], run["published"]) == (
-        "forget", "complete", found["served"], True
-    )  # fmt: skip
-    root.publish()
-    with pytest.raises(UnknownDocument):
-        root.ask().find("local/market/bread")
-    assert root.ask().find("local/market/bees") == "local/market/bees"
 
 
 def test_two_corpora_are_compared_measure_by_measure(tmp_path: Path) -> None:

@@ -142,7 +142,6 @@ def bomb() -> bytes:
 @pytest.mark.parametrize("status", [200, 500])
 @in_loop
 async def test_a_gzip_bomb_takes_no_memory(root: Root, bomb: bytes, status: int) -> None:
-
     reply = says(bomb, status, Content_Encoding="gzip")
     async with Host({"/a": reply}) as host, host.http(root) as http:
         tracemalloc.start()

@@ -192,6 +192,7 @@ def test_headings_come_once_and_a_run_is_one_slice() -> None:
     context = printed(3, 5)
     assert context.count("## Cooling") == 1
     assert context.endswith("- Wait for 100 degrees.\n\n…\n\n- Unload with gloves.\n\n## Appendix\n")
+    assert printed(2, 3, 5).count("## Cooling") == 1  # it stands inside the first slice
     # Consecutive nodes are one slice with the headings between them.
     assert BODY[BODY.index("# Kiln") : BODY.index("Hold")].rstrip() == printed(0, 1)
     assert "Hold at 600 degrees.\n\n### Fast\n\n## Cooling\n- Wait for 100 degrees." in printed(2, 3)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -23,10 +22,8 @@ from tasks.retrieve.served_index import ServedIndex
 from tests.support.command import MAIN
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
 from tests.support.roots.nights import HandSource, raw, with_files
-from tests.support.roots.skill_root import MINILM, SPEC, SkillRoot
+from tests.support.roots.skill_root import MINILM, SPEC, Make, SkillRoot
 from tests.support.roots.vendor import connect
-
-Make = Callable[[dict[str, str]], SkillRoot]
 
 BEES = "local/market/bees"
 MITES = "what helps against mites in winter"

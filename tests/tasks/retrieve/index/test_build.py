@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -19,12 +19,9 @@ from tasks.retrieve.index.build import redo_all
 from tasks.retrieve.routing.store import open_routing
 from tests.support.processes import slow_but
 from tests.support.roots.hand_written import BREAD, SKILLS, skill
-from tests.support.roots.skill_root import SkillRoot
+from tests.support.roots.skill_root import Make, SkillRoot
 from tests.support.roots.tables import in_step, rows
 from tests.support.roots.vendor import connect, open_at
-
-Make = Callable[[dict[str, str]], SkillRoot]
-
 
 MORE_BREAD = BREAD + "\nFreeze the second loaf in slices.\n"
 

@@ -23,10 +23,9 @@ from tests.support.processes import slow_but
 from tests.support.roots.hand_written import SKILLS as TEXTS
 from tests.support.roots.hand_written import skill
 from tests.support.roots.many_skills import many_skills
-from tests.support.roots.skill_root import Export, SkillRoot
+from tests.support.roots.skill_root import Export, Make, SkillRoot
 from tests.support.roots.vendor import Injury, connect, rewritten, with_vectors
 
-Make = Callable[[dict[str, str]], SkillRoot]
 KEYS = {SKILLS: "doc_id", NODES: "node_id"}
 
 

@@ -32,11 +32,9 @@ from tasks.retrieve.versions.retention import (
     texts_in_use,
 )
 from tests.support.roots.hand_written import BEES, BREAD, SKILLS, skill
-from tests.support.roots.skill_root import CountingEncoder, SkillRoot
+from tests.support.roots.skill_root import CountingEncoder, Make, SkillRoot
 from tests.support.roots.tables import in_step
 from tests.support.roots.vendor import connect, open_at
-
-Make = Callable[[dict[str, str]], SkillRoot]
 
 
 def keeping(root: SkillRoot) -> tuple[CountingEncoder, VectorStore]:

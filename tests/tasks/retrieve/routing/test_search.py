@@ -38,11 +38,6 @@ def routing(served_bakery: SkillRoot) -> RoutingIndex:
     return open_routing(served_bakery.root, served_bakery.served())
 
 
-@pytest.fixture(scope="module")
-def index(served_bakery: SkillRoot) -> ServedIndex:
-    return served_bakery.ask()
-
-
 def found(index: ServedIndex, query: str, k: int = 10, **filters: tuple[str, ...]) -> list[str]:
     results = index.search(query, k, filters=Filters(**filters))["results"]
     return [str(r["doc_id"]).rpartition("/")[2] for r in results]
